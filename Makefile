@@ -1,0 +1,32 @@
+# The toolkit that compiles the kernels: NVIDIA's compiler library and headers.
+# These versions decide the images' bytes.
+TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
+	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
+
+.PHONY: test toolkit images check-images gpu-tests bench readme
+
+test: # every test of every package
+	go test ./...
+
+toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
+
+.toolkit/versions: Makefile
+	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
+	echo "$(TOOLKIT)" > $@
+
+images: toolkit # compile kernels/*.cu into kernels/images
+	go run ./kernels/build
+
+check-images: toolkit # compile again and compare byte for byte
+	go run ./kernels/build -check
+
+gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
+	mkdir -p .gpu
+	CGO_ENABLED=0 go test -c -o .gpu/ . ./cudaops ./kernels ./ops
+
+bench: # time every op on this machine's GPU, into bench/results
+	go run ./cmd/stheno bench
+
+readme: # the tables of README.md, from the ops and from bench/results
+	go run ./internal/readme
+	go run ./cmd/stheno bench -readme

@@ -1,0 +1,115 @@
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Context is a share in a device's primary context, which the whole process
+// has in common. Streams, modules, events and memory of a context must be
+// given back before it is closed.
+type Context struct {
+	Device *Device
+
+	handle uintptr
+	mu     sync.RWMutex // held for reading by calls, so that Close waits for them
+	closed bool
+}
+
+// Open takes a share in the device's primary context, creating it if it is the
+// first (0.3 s). Close gives it back.
+func (d *Device) Open() (*Context, error) {
+	c := &Context{Device: d}
+	if err := cuDevicePrimaryCtxRetain.call(uintptr(unsafe.Pointer(&c.handle)), d.handle); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close gives the share back after the calls in flight; the last one closes
+// the primary context. Further calls of Close do nothing, and every other call
+// on c fails with [ErrClosed].
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	return cuDevicePrimaryCtxRelease.call(c.Device.handle)
+}
+
+// call runs p on a thread that has c current. The deferred calls run even if
+// the goroutine is ended meanwhile, so neither the thread nor the lock leaks.
+//
+//go:uintptrescapes
+func (c *Context) call(p *proc, args ...uintptr) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return fmt.Errorf("%s: %w", p.name, ErrClosed)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cuCtxSetCurrent.call(c.handle); err != nil {
+		return err
+	}
+	return p.call(args...)
+}
+
+// Ptr is an address in device memory; 0 is none.
+type Ptr uint64
+
+// Alloc gives bytes of device memory, 256-byte aligned, contents undefined. Of
+// 0 bytes too it gives an address that can be freed. [IsOutOfMemory] tells
+// whether it failed for want of memory.
+func (c *Context) Alloc(bytes int64) (Ptr, error) {
+	if bytes < 0 {
+		return 0, fmt.Errorf("cannot allocate %d bytes of device memory", bytes)
+	}
+	var p Ptr
+	if err := c.call(cuMemAlloc, uintptr(unsafe.Pointer(&p)), uintptr(max(bytes, 1))); err != nil {
+		return 0, fmt.Errorf("cannot allocate %d bytes of device memory: %w", bytes, err)
+	}
+	return p, nil
+}
+
+// Free gives memory from Alloc back, once the device has finished with it.
+func (c *Context) Free(p Ptr) error {
+	if p == 0 {
+		return nil
+	}
+	return c.call(cuMemFree, uintptr(p))
+}
+
+// Upload copies src to the device and waits, in order with all streams.
+func (c *Context) Upload(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return c.call(cuMemcpyHtoD, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)))
+}
+
+// Download fills dst from the device and waits, in order with all streams.
+func (c *Context) Download(dst []byte, src Ptr) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return c.call(cuMemcpyDtoH, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)))
+}
+
+// Memset8 sets n bytes at dst to value, in order with all streams.
+func (c *Context) Memset8(dst Ptr, value byte, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	return c.call(cuMemsetD8, uintptr(dst), uintptr(value), uintptr(n))
+}
+
+// MemInfo is the device's free and total memory in bytes.
+func (c *Context) MemInfo() (free, total int64, err error) {
+	err = c.call(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	return free, total, err
+}

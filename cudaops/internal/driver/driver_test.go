@@ -1,0 +1,341 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+func TestNoLibrary(t *testing.T) {
+	_, err := openAny([]string{"libnot-there.so.1", "libnor-this.so"})
+	if !errors.Is(err, ErrNoDevice) {
+		t.Fatalf("a missing library gives %v, which is not ErrNoDevice", err)
+	}
+	for _, word := range []string{"libnot-there.so.1", "driver installed"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("error does not say %q: %v", word, err)
+		}
+	}
+}
+
+func TestNoDevice(t *testing.T) {
+	n, err := Count()
+	if err == nil {
+		for _, i := range []int{-1, n} {
+			d, err := Get(i)
+			if d != nil || !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), fmt.Sprint("has ", n)) {
+				t.Errorf("Get(%d) of %d devices gives %v, %v", i, n, d, err)
+			}
+		}
+		return
+	}
+	if n != 0 || !errors.Is(err, ErrNoDevice) {
+		t.Errorf("Count gives %d, %v", n, err)
+	}
+	if _, err := Get(0); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("Get(0) gives %v", err)
+	}
+}
+
+func TestMissingFunction(t *testing.T) {
+	p := proc{name: "cuNotThere"}
+	if err := p.call(); err == nil || !strings.Contains(err.Error(), "cuNotThere") {
+		t.Errorf("calling a function that the driver lacks gives %v", err)
+	}
+}
+
+func TestError(t *testing.T) {
+	for _, c := range []struct {
+		err  Error
+		want string
+	}{
+		{Error{"cuMemAlloc_v2", 2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}, "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"},
+		{Error{"cuInit", 3, "CUDA_ERROR_NOT_INITIALIZED", ""}, "cuInit: CUDA_ERROR_NOT_INITIALIZED (3)"},
+		{Error{"cuInit", 12345, "", ""}, "cuInit: CUDA error 12345"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	if !IsOutOfMemory(fmt.Errorf("no room: %w", &Error{Code: 2})) {
+		t.Error("a wrapped code 2 is not out of memory")
+	}
+	if IsOutOfMemory(&Error{Code: 1}) || IsOutOfMemory(ErrNoDevice) || IsOutOfMemory(nil) {
+		t.Error("something else is out of memory")
+	}
+}
+
+func TestCheckVersion(t *testing.T) {
+	for _, c := range []struct{ have, need int }{{12000, 12000}, {13000, 12090}, {99990, 99990}} {
+		if err := checkVersion(c.have, "", c.need); err != nil {
+			t.Errorf("have %d, need %d: %v", c.have, c.need, err)
+		}
+	}
+	for _, c := range []struct {
+		have, need int
+		release    string
+		words      []string
+	}{
+		{11080, 12000, "520.61.05", []string{"12.0", "525", "520.61.05", "11.8"}},
+		{12000, 12080, "", []string{"12.8", "570", "12.0"}},
+		{12080, 12090, "570.1", []string{"12.9", "575", "570.1", "12.8"}},
+		{12080, 13010, "", []string{"13.1", "a newer one"}},
+	} {
+		err := checkVersion(c.have, c.release, c.need)
+		for _, word := range c.words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("have %d, need %d: %v does not say %q", c.have, c.need, err, word)
+			}
+		}
+	}
+}
+
+func TestParseRelease(t *testing.T) {
+	for text, want := range map[string]string{
+		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.3.0": "535.104.05",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build  (dvs-builder)":                           "580.82.07",
+		"": "",
+	} {
+		if got := parseRelease(text); got != want {
+			t.Errorf("%q gives %q, want %q", text, got, want)
+		}
+	}
+}
+
+// openDevice opens device 0. With no device the test is skipped, or fails if
+// STHENO_REQUIRE_GPU=1 says that there must be one.
+func openDevice(t testing.TB) *Context {
+	t.Helper()
+	d, err := Get(0)
+	if err != nil {
+		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+			t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
+		}
+		t.Skipf("SKIPPED, NOT TESTED: %v", err)
+	}
+	c, err := d.Open()
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scale multiplies n 32-bit integers by k.
+const scale = `.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry scale(.param .u64 p, .param .u32 n, .param .u32 k)
+{
+	.reg .pred %q;
+	.reg .b32 %r<8>;
+	.reg .b64 %d<4>;
+	mov.u32 %r1, %ctaid.x;
+	mov.u32 %r2, %ntid.x;
+	mov.u32 %r3, %tid.x;
+	mad.lo.u32 %r4, %r1, %r2, %r3;
+	ld.param.u32 %r5, [n];
+	setp.ge.u32 %q, %r4, %r5;
+	@%q ret;
+	ld.param.u64 %d1, [p];
+	ld.param.u32 %r6, [k];
+	mad.wide.u32 %d2, %r4, 4, %d1;
+	ld.global.u32 %r7, [%d2];
+	mul.lo.u32 %r7, %r7, %r6;
+	st.global.u32 [%d2], %r7;
+	ret;
+}
+`
+
+func TestDevice(t *testing.T) {
+	c := openDevice(t)
+	d := c.Device
+	if d.Name == "" || d.Major < 5 || d.SMs < 1 || d.SharedPerBlock < 48<<10 || d.SharedOptin < d.SharedPerBlock ||
+		d.L2 < 1 || d.Memory < 1<<28 || d.MaxThreadsPerBlock != 1024 {
+		t.Errorf("device properties make no sense: %+v", *d)
+	}
+	v, err := Version()
+	must(t, err)
+	free, total, err := c.MemInfo()
+	must(t, err)
+	if free <= 0 || free > total {
+		t.Errorf("%d bytes free of %d", free, total)
+	}
+	t.Logf("%+v, CUDA %d, driver %q", *d, v, Release())
+}
+
+func TestMemory(t *testing.T) {
+	c := openDevice(t)
+	for _, n := range []int64{0, 1, 7, 1 << 20} {
+		p, err := c.Alloc(n)
+		must(t, err)
+		want, got := bytes.Repeat([]byte{3, 1, 4}, int(n))[:n], make([]byte, n)
+		must(t, c.Upload(p, want))
+		must(t, c.Download(got, p))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d bytes came back changed", n)
+		}
+		must(t, c.Memset8(p, 0xa5, n))
+		must(t, c.Download(got, p))
+		if bytes.Count(got, []byte{0xa5}) != int(n) {
+			t.Errorf("memset of %d bytes missed some", n)
+		}
+		must(t, c.Free(p))
+	}
+	if _, err := c.Alloc(1 << 50); !IsOutOfMemory(err) {
+		t.Errorf("allocating 2^50 bytes gives %v", err)
+	}
+	if _, err := c.Alloc(-1); err == nil {
+		t.Error("allocating -1 bytes works")
+	}
+}
+
+func TestLaunch(t *testing.T) {
+	c := openDevice(t)
+	m, err := LoadImage(c, []byte(scale), 9000)
+	must(t, err)
+	f, err := m.Function("scale")
+	must(t, err)
+	must(t, f.SetMaxShared(c.Device.SharedOptin))
+	a, err := f.Attributes()
+	must(t, err)
+	blocks, err := f.MaxActiveBlocks(256, 0)
+	must(t, err)
+	if a.Registers < 1 || a.Local != 0 || a.Shared != 0 || blocks < 1 {
+		t.Errorf("attributes %+v, %d blocks", a, blocks)
+	}
+	if _, err := m.Function("nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("a kernel that is not there gives %v", err)
+	}
+
+	// Several goroutines, each with its stream, as a VM and a test beside it.
+	var wg sync.WaitGroup
+	for k := uint32(1); k <= 4; k++ {
+		wg.Go(func() {
+			if err := scaleOn(c, f, k); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	must(t, m.Unload())
+	must(t, m.Unload())
+
+	if _, err := c.Load([]byte(strings.Replace(scale, "mul.lo", "mul.up", 1))); err == nil || !strings.Contains(err.Error(), "line") {
+		t.Errorf("broken PTX gives an error without the compiler's words: %v", err)
+	}
+}
+
+func scaleOn(c *Context, f *Function, k uint32) (err error) {
+	const n = 100_003
+	s, err := c.NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	start, err := c.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer start.Close()
+	stop, err := c.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer stop.Close()
+	p, err := c.Alloc(4 * n)
+	if err != nil {
+		return err
+	}
+	defer c.Free(p)
+	q, err := c.Alloc(4 * n)
+	if err != nil {
+		return err
+	}
+	defer c.Free(q)
+
+	in, out := make([]uint32, n), make([]uint32, n)
+	for i := range in {
+		in[i] = uint32(i)
+	}
+	count := uint32(n)
+	err = errors.Join(
+		s.Record(start),
+		s.Upload(p, raw(in)),
+		s.Launch(f, [3]uint32{(n + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0,
+			[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}),
+		s.Copy(q, p, 4*n),
+		s.Download(raw(out), q),
+		s.Record(stop),
+		s.Sync(),
+	)
+	if err != nil {
+		return err
+	}
+	for i, v := range out {
+		if v != uint32(i)*k {
+			return fmt.Errorf("element %d times %d is %d", i, k, v)
+		}
+	}
+	if d, err := Elapsed(start, stop); err != nil || d <= 0 {
+		return fmt.Errorf("elapsed %v, %w", d, err)
+	}
+	if err := s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{4096, 1, 1}, 0,
+		[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err == nil {
+		return errors.New("a block of 4096 threads was launched")
+	}
+	return s.Sync()
+}
+
+func raw(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
+
+func TestClose(t *testing.T) {
+	shared := openDevice(t)
+	c, err := shared.Device.Open()
+	must(t, err)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if _, err := c.Alloc(1); !errors.Is(err, ErrClosed) {
+		t.Errorf("Alloc on a closed context gives %v", err)
+	}
+	p, err := shared.Alloc(1)
+	must(t, err)
+	must(t, shared.Free(p))
+}
+
+func BenchmarkLaunchSync(b *testing.B) {
+	c := openDevice(b)
+	m, err := c.Load([]byte(scale))
+	must(b, err)
+	f, err := m.Function("scale")
+	must(b, err)
+	s, err := c.NewStream()
+	must(b, err)
+	var p Ptr
+	var n, k uint32
+	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&n), unsafe.Pointer(&k)}
+	b.ReportAllocs()
+	for b.Loop() {
+		must(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
+		must(b, s.Sync())
+	}
+	must(b, s.Close())
+	must(b, m.Unload())
+}

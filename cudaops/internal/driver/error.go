@@ -1,0 +1,56 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// ErrNoDevice is in the chain of every error that says that this machine has
+// no CUDA device that can be used: no driver, a driver that does not start, or
+// a driver without a device.
+var ErrNoDevice = errors.New("no CUDA device")
+
+// ErrClosed is in the chain of every error of a call on a closed context.
+var ErrClosed = errors.New("CUDA context is closed")
+
+// Error is a CUDA call that failed.
+type Error struct {
+	Call string // the function: "cuMemAlloc_v2"
+	Code int    // the CUresult
+	Name string // its name: "CUDA_ERROR_OUT_OF_MEMORY"; "" if the driver knows none
+	Text string // the driver's description of it, or what the caller knows better
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Name == "":
+		return fmt.Sprintf("%s: CUDA error %d", e.Call, e.Code)
+	case e.Text == "":
+		return fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	}
+	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
+}
+
+// IsOutOfMemory tells whether err is CUDA's answer that device memory is full.
+func IsOutOfMemory(err error) bool {
+	const outOfMemory = 2
+	var e *Error
+	return errors.As(err, &e) && e.Code == outOfMemory
+}
+
+func newError(call string, code int) *Error {
+	return &Error{call, code, describe(cuGetErrorName, code), describe(cuGetErrorString, code)}
+}
+
+func describe(p *proc, code int) string {
+	var text *byte // a constant of the library, in C memory
+	if p.addr == 0 || invoke(p.addr, uintptr(code), uintptr(unsafe.Pointer(&text))) != 0 || text == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(text), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(text, n))
+}

@@ -1,0 +1,38 @@
+package driver
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Event is a moment in the work of a stream.
+type Event struct {
+	ctx    *Context
+	handle uintptr
+}
+
+// NewEvent makes an event to measure time with.
+func (c *Context) NewEvent() (*Event, error) {
+	e := &Event{ctx: c}
+	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close gives the event back. Further calls do nothing.
+func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDestroy) }
+
+// Record makes e the moment when all queued so far on s is done.
+func (s *Stream) Record(e *Event) error { return s.ctx.call(cuEventRecord, e.handle, s.handle) }
+
+// Elapsed waits for stop and gives the device's time from start to stop, to
+// about half a microsecond. Both must have been recorded.
+func Elapsed(start, stop *Event) (time.Duration, error) {
+	if err := stop.ctx.call(cuEventSynchronize, stop.handle); err != nil {
+		return 0, err
+	}
+	var ms float32
+	err := stop.ctx.call(cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), start.handle, stop.handle)
+	return time.Duration(float64(ms) * float64(time.Millisecond)), err
+}

@@ -1,0 +1,138 @@
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Module is a loaded image: a cubin or PTX.
+type Module struct {
+	ctx    *Context
+	handle uintptr
+}
+
+// Load loads an image, compiling it if it is PTX. The compiler's or linker's
+// own words are in the error.
+func (c *Context) Load(image []byte) (*Module, error) {
+	const infoLog, infoSize, errorLog, errorSize = 3, 4, 5, 6 // CUjit_option
+	info, log := new([4096]byte), new([4096]byte)
+	options := []uint32{infoLog, infoSize, errorLog, errorSize}
+	values := []uintptr{ // void *[4]: addresses, and numbers in the place of addresses
+		uintptr(unsafe.Pointer(info)), uintptr(len(info)),
+		uintptr(unsafe.Pointer(log)), uintptr(len(log)),
+	}
+	// C finds the logs through values, which does not keep them for Go.
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(info)
+	pin.Pin(log)
+
+	image = append(image[:len(image):len(image)], 0) // PTX ends with a NUL
+	m := &Module{ctx: c}
+	err := c.call(cuModuleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
+		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))
+	if err != nil {
+		if text := strings.TrimSpace(cString(log[:])); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// releases are the first drivers for the CUDA versions that images ask for.
+var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
+
+// LoadImage loads an image that needs a driver for CUDA minDriver (12000 is
+// CUDA 12.0) or newer. With an older driver the error says which one to get.
+func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
+	have, err := Version()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(have, Release(), minDriver); err != nil {
+		return nil, err
+	}
+	return c.Load(image)
+}
+
+func checkVersion(have int, release string, need int) error {
+	if have >= need {
+		return nil
+	}
+	if release != "" {
+		release = " " + release
+	}
+	driver := "a newer one"
+	if r := releases[need]; r != "" {
+		driver = r + " or newer"
+	}
+	return fmt.Errorf("this kernel image needs CUDA %s: the NVIDIA driver%s here supports CUDA %s, install %s",
+		cudaVersion(need), release, cudaVersion(have), driver)
+}
+
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// Unload gives the module and its functions back. Further calls do nothing.
+func (m *Module) Unload() error { return closeHandle(m.ctx, &m.handle, cuModuleUnload) }
+
+// Function is a kernel of a module.
+type Function struct {
+	Name string
+
+	ctx    *Context
+	handle uintptr
+}
+
+// Function finds the kernel of that (unmangled) name.
+func (m *Module) Function(name string) (*Function, error) {
+	cName := append([]byte(name), 0)
+	f := &Function{Name: name, ctx: m.ctx}
+	err := m.ctx.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), m.handle, uintptr(unsafe.Pointer(&cName[0])))
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// SetMaxShared lets launches of f ask for up to that many bytes of dynamic
+// shared memory, at most the device's SharedOptin less f's static bytes.
+func (f *Function) SetMaxShared(bytes int) error {
+	const maxDynamicShared = 8 // CUfunction_attribute
+	if err := f.ctx.call(cuFuncSetAttribute, f.handle, maxDynamicShared, uintptr(bytes)); err != nil {
+		return fmt.Errorf("kernel %s: %d bytes of dynamic shared memory: %w", f.Name, bytes, err)
+	}
+	return nil
+}
+
+// Attributes are what the compiler gave a kernel.
+type Attributes struct {
+	Registers int // per thread
+	Local     int // bytes per thread: stack and spills
+	Shared    int // bytes of static shared memory per block
+}
+
+// Attributes reads f's attributes.
+func (f *Function) Attributes() (a Attributes, err error) {
+	for _, q := range []struct {
+		number uintptr // CUfunction_attribute
+		to     *int
+	}{{1, &a.Shared}, {3, &a.Local}, {4, &a.Registers}} {
+		var v int32
+		if err := f.ctx.call(cuFuncGetAttribute, uintptr(unsafe.Pointer(&v)), q.number, f.handle); err != nil {
+			return a, fmt.Errorf("kernel %s: %w", f.Name, err)
+		}
+		*q.to = int(v)
+	}
+	return a, nil
+}
+
+// MaxActiveBlocks is how many blocks of that many threads and bytes of dynamic
+// shared memory fit on one multiprocessor at a time.
+func (f *Function) MaxActiveBlocks(block, shared int) (int, error) {
+	var n int32
+	err := f.ctx.call(cuOccupancy, uintptr(unsafe.Pointer(&n)), f.handle, uintptr(block), uintptr(shared))
+	return int(n), err
+}

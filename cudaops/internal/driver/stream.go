@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Stream is a queue of work for the device, done in order.
+type Stream struct {
+	ctx    *Context
+	handle uintptr
+
+	mu   sync.Mutex
+	held [][]byte // host memory of copies that may still be under way
+}
+
+// NewStream makes a stream. It keeps order with [Context.Upload], Download and
+// Memset8, which is what CUDA calls a blocking stream.
+func (c *Context) NewStream() (*Stream, error) {
+	s := &Stream{ctx: c}
+	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), 0); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the stream back; what was queued is still done. Further calls do
+// nothing. Sync first if uploads or downloads are under way.
+func (s *Stream) Close() error { return closeHandle(s.ctx, &s.handle, cuStreamDestroy) }
+
+// Sync waits until all that was queued is done. Its error may be that of any
+// earlier launch.
+func (s *Stream) Sync() error {
+	s.mu.Lock()
+	held := s.held
+	s.held = nil
+	s.mu.Unlock()
+	err := s.ctx.call(cuStreamSynchronize, s.handle)
+	runtime.KeepAlive(held)
+	return err
+}
+
+func (s *Stream) hold(b []byte) {
+	s.mu.Lock()
+	s.held = append(s.held, b)
+	s.mu.Unlock()
+}
+
+// Upload queues a copy of src to the device. src must not be changed before
+// Sync.
+func (s *Stream) Upload(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	s.hold(src)
+	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+}
+
+// Download queues a copy of device memory to dst, which is filled after Sync.
+func (s *Stream) Download(dst []byte, src Ptr) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	s.hold(dst)
+	return s.ctx.call(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)), s.handle)
+}
+
+// Copy queues a copy of n bytes from src to dst on the device.
+func (s *Stream) Copy(dst, src Ptr, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	return s.ctx.call(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), s.handle)
+}
+
+// Launch queues kernel f on a grid of blocks of threads, with that many bytes
+// of dynamic shared memory. Each of params points to one argument, of exactly
+// the type that the kernel takes; the arguments are copied before Launch
+// returns. A kernel's own failure is the error of a later call.
+func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
+	// C reads Go pointers through a Go pointer here: what they point to must stay.
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	for _, p := range params {
+		pin.Pin(p)
+	}
+	err := s.ctx.call(cuLaunchKernel, f.handle,
+		uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
+		uintptr(shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(params))), 0)
+	if err != nil {
+		return fmt.Errorf("kernel %s, grid %d, block %d, %d bytes of dynamic shared memory: %w", f.Name, grid, block, shared, err)
+	}
+	return nil
+}
+
+// closeHandle destroys *handle unless that was done before.
+func closeHandle(c *Context, handle *uintptr, destroy *proc) error {
+	if h := atomic.SwapUintptr(handle, 0); h != 0 {
+		return c.call(destroy, h)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+// Quickstart trains a classifier of handwritten digits: a Gorgonia graph of
+// Stheno's ops and Gorgonia's own, on the GPU if there is one and on the host
+// if not.
+//
+//	go run ./examples/quickstart
+//
+// It reads like a notebook: data.go loads the images, model.go builds the
+// graph, this file trains it and looks at what came out, gradients.go checks the
+// derivatives, figures.go draws. It fails if a gradient is wrong or if fewer
+// than 95 % of the held-out digits are recognised.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	G "gorgonia.org/gorgonia"
+)
+
+// options are the flags.
+type options struct {
+	epochs, batch int
+	device        string
+	seed          uint64
+	out           string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.epochs, "epochs", 30, "passes over the training images")
+	flag.IntVar(&o.batch, "batchsize", 32, "images per step")
+	flag.StringVar(&o.device, "device", "auto", "where to run: auto, gpu or cpu")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the split, the weights and the order of the images")
+	flag.StringVar(&o.out, "out", "out", "folder of the figures")
+	flag.Parse()
+	accuracy, err := run(o, os.Stdout)
+	if err == nil && accuracy < 0.95 {
+		err = fmt.Errorf("%.1f %% of the held-out digits are right, want at least 95 %%", 100*accuracy)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// run does it all and gives the accuracy on the held-out digits.
+func run(o options, w io.Writer) (float64, error) {
+	// Where it runs.
+	where, err := describe(o.device)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintln(w, where)
+
+	// The data: four images in five to train on, one in five to test on.
+	all, err := loadDigits()
+	if err != nil {
+		return 0, err
+	}
+	random := rand.New(rand.NewPCG(o.seed, 0))
+	train, held := all.split(random)
+	fmt.Fprintf(w, "%d handwritten digits of %d x %d pixels: %d to train on, %d held out\n",
+		all.len(), side, side, train.len(), held.len())
+	if o.epochs < 1 {
+		return 0, fmt.Errorf("-epochs is %d, want at least 1", o.epochs)
+	}
+	if o.batch < 1 || o.batch > train.len() {
+		return 0, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.len())
+	}
+
+	// The derivatives, before anything stands on them.
+	fmt.Fprintln(w, "\nGradients against central differences")
+	if err := checkGradients(w, o.seed); err != nil {
+		return 0, err
+	}
+
+	// Two graphs over the same parameters: one takes a training batch and has
+	// the gradients, one takes all held-out images.
+	model, test := newNetwork(o.batch), newNetwork(held.len())
+	if err := model.initialise(random); err != nil {
+		return 0, err
+	}
+	if _, err := G.Grad(model.loss, model.parameters...); err != nil {
+		return 0, err
+	}
+	vm, err := newMachine(model.graph, o.device)
+	if err != nil {
+		return 0, err
+	}
+	defer vm.Close()
+	testVM, err := newMachine(test.graph, o.device)
+	if err != nil {
+		return 0, err
+	}
+	defer testVM.Close()
+
+	// Training. An epoch is one pass over the shuffled images, in batches; what
+	// does not fill the last batch waits for another epoch.
+	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", pixels, hidden, classes, o.batch)
+	solver := G.NewAdamSolver(G.WithLearnRate(0.003))
+	var h history
+	start := time.Now()
+	for epoch := range o.epochs {
+		order, steps, sum := random.Perm(train.len()), 0, 0.0
+		for ; len(order) >= o.batch; order = order[o.batch:] {
+			loss, err := model.run(vm, train.take(order[:o.batch]))
+			if err != nil {
+				return 0, err
+			}
+			if err := solver.Step(G.NodesToValueGrads(model.parameters)); err != nil {
+				return 0, err
+			}
+			sum += loss
+			steps++
+		}
+		if err := test.share(model); err != nil {
+			return 0, err
+		}
+		loss, err := test.run(testVM, held)
+		if err != nil {
+			return 0, err
+		}
+		h.train = append(h.train, sum/float64(steps))
+		h.held = append(h.held, loss)
+		h.accuracy = append(h.accuracy, accuracy(test.predictions(), held))
+		fmt.Fprintf(w, "  epoch %2d of %d   loss %.4f   held out: loss %.4f, %.1f %% right   %.1f s\n", epoch+1, o.epochs,
+			h.train[epoch], loss, 100*h.accuracy[epoch], time.Since(start).Seconds())
+	}
+
+	// What came out.
+	fmt.Fprintln(w, "\nWhere each op of a training step ran")
+	fmt.Fprint(w, indent(vm.Report()))
+	right := h.accuracy[o.epochs-1]
+	fmt.Fprintf(w, "\n%.1f %% of the %d held-out digits are right\n", 100*right, held.len())
+	for _, draw := range []func() (string, error){
+		func() (string, error) { return drawLoss(o.out, h) },
+		func() (string, error) { return drawDigits(o.out, held, test.predictions()) },
+	} {
+		path, err := draw()
+		if err != nil {
+			return 0, err
+		}
+		fmt.Fprintln(w, "wrote", path)
+	}
+	return right, nil
+}

@@ -1,0 +1,184 @@
+package gradcheck
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// An expression is what build made of the inputs, on a graph of its own.
+type expression struct {
+	in       []*gorgonia.Node
+	out      *gorgonia.Node
+	mem        [][]byte                            // the memory of the inputs' values
+	order      gorgonia.Nodes                      // out and what it depends on, children first
+	children   map[*gorgonia.Node][]*gorgonia.Node // of each node in order
+	below      map[*gorgonia.Node]bool             // the nodes in order
+}
+
+// newExpression calls build; in double all inputs are float64.
+func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, double bool) (*expression, error) {
+	g := gorgonia.NewGraph()
+	e := &expression{children: make(map[*gorgonia.Node][]*gorgonia.Node), below: make(map[*gorgonia.Node]bool)}
+	for i, x := range in {
+		dt := x.dtype
+		if double {
+			dt = kernels.Float64
+		}
+		v := value(dt, x.shape, x.x)
+		mem, err := values.Bytes(v)
+		if err != nil {
+			return nil, err
+		}
+		e.mem = append(e.mem, mem)
+		e.in = append(e.in, gorgonia.NewTensor(g, values.Tensor(dt), len(x.shape),
+			gorgonia.WithShape(x.shape...), gorgonia.WithName(fmt.Sprintf("input%d", i)), gorgonia.WithValue(v)))
+	}
+	var err error
+	if e.out, err = build(e.in...); err != nil {
+		if double {
+			return nil, fmt.Errorf("build, on float64 inputs: %w", err)
+		}
+		return nil, fmt.Errorf("build: %w", err)
+	}
+	if e.out == nil {
+		return nil, fmt.Errorf("build gave no node")
+	}
+	if e.out.Graph() != g {
+		return nil, fmt.Errorf("build gave a node of another graph than its inputs'")
+	}
+	if _, ok := values.Dtype(e.out.Dtype()); !ok {
+		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
+	}
+	return e, e.walk(g, e.out)
+}
+
+// walk appends n to order, after what it depends on.
+func (e *expression) walk(g *gorgonia.ExprGraph, n *gorgonia.Node) error {
+	if e.below[n] {
+		return nil
+	}
+	e.below[n] = true
+	for it := g.From(n.ID()); it != nil && it.Next(); {
+		child, ok := it.Node().(*gorgonia.Node)
+		if !ok {
+			return fmt.Errorf("the graph holds a %T", it.Node())
+		}
+		e.children[n] = append(e.children[n], child)
+		if err := e.walk(g, child); err != nil {
+			return err
+		}
+	}
+	if n.Op() == nil && n.Value() == nil { // a machine would run into it
+		return fmt.Errorf("node %v, which build made, has no value", n)
+	}
+	e.order = append(e.order, n)
+	return nil
+}
+
+// A function is an expression in float64 that is evaluated by calling its ops'
+// Do, with no machine and no memory used twice: what the machines are held
+// against.
+type function struct{ *expression }
+
+func newFunction(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input) (function, error) {
+	e, err := newExpression(build, in, true)
+	return function{e}, err
+}
+
+func (f function) eval() (y []float64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("an op panicked: %v", p)
+		}
+	}()
+	at := make(map[*gorgonia.Node]gorgonia.Value, len(f.order))
+	for _, n := range f.order {
+		if n.Op() == nil {
+			at[n] = n.Value()
+			continue
+		}
+		args := make([]gorgonia.Value, len(f.children[n]))
+		for i, child := range f.children[n] {
+			args[i] = at[child]
+		}
+		if at[n], err = n.Op().Do(args...); err != nil {
+			return nil, fmt.Errorf("op %v: %w", n.Op(), err)
+		}
+	}
+	out, err := read(at[f.out])
+	if err != nil {
+		return nil, fmt.Errorf("output is %w", err)
+	}
+	return append([]float64(nil), out.x...), nil
+}
+
+// difference is the central difference of the loss by element k of input i.
+func (f function) difference(i, k int, step float64, weights []float64) (float64, error) {
+	x := kernels.Elements[float64](f.mem[i])
+	at := x[k]
+	defer func() { x[k] = at }()
+	h := step * math.Max(1, math.Abs(at))
+	x[k] = at + h
+	above := x[k]
+	hi, err := f.eval()
+	if err != nil {
+		return 0, err
+	}
+	x[k] = at - h
+	below := x[k]
+	lo, err := f.eval()
+	if err != nil {
+		return 0, err
+	}
+	if len(hi) != len(weights) || len(lo) != len(weights) {
+		return 0, fmt.Errorf("the output has %d and %d elements, then %d", len(weights), len(hi), len(lo))
+	}
+	sum := 0.0
+	for j, w := range weights { // differences first: the elements that do not change cancel exactly
+		sum += w * (hi[j] - lo[j])
+	}
+	return sum / (above - below), nil // the step that was really taken
+}
+
+// read gives a value as float64 numbers.
+func read(v gorgonia.Value) (input, error) {
+	if v == nil {
+		return input{}, fmt.Errorf("no value")
+	}
+	mem, err := values.Bytes(v)
+	if err != nil {
+		return input{}, err
+	}
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok {
+		return input{}, fmt.Errorf("a value of %v: want float32 or float64", v.Dtype())
+	}
+	in := input{dtype: dt, shape: v.Shape().Clone()}
+	if dt == kernels.Float64 {
+		in.x = append(in.x, kernels.Elements[float64](mem)...)
+		return in, nil
+	}
+	for _, x := range kernels.Elements[float32](mem) {
+		in.x = append(in.x, float64(x))
+	}
+	return in, nil
+}
+
+// value is a new value of the numbers x.
+func value(dt kernels.Dtype, shape tensor.Shape, x []float64) gorgonia.Value {
+	v, mem := values.New(dt, shape)
+	if dt == kernels.Float64 {
+		copy(kernels.Elements[float64](mem), x)
+		return v
+	}
+	single := kernels.Elements[float32](mem)
+	for k := range single {
+		single[k] = float32(x[k])
+	}
+	return v
+}

@@ -1,0 +1,427 @@
+// Package gradcheck checks gradients by finite differences: of one Gorgonia op,
+// of an expression of many, by symbolic differentiation (gorgonia.Grad) and by
+// dual values (gorgonia.NewLispMachine), on any machine.
+//
+// For inputs x, outputs y = f(x) and random weights w, the gradient of the loss
+//
+//	L(x) = sum_k w[k] * y[k]
+//
+// is computed by the graph and compared, element by element, with
+//
+//	(L(x + h) - L(x - h)) / 2h
+//
+// The weights lie in [0.5, 1.5) with random signs, so every element of the
+// output matters, none like another: a gradient that is transposed or that
+// forgets an output does not pass.
+//
+// # Precision
+//
+// Differences are always taken in float64. For float32 inputs a float64 copy
+// of the expression is built, on the same numbers, and run by calling each
+// op's Do: in float32 itself a difference has three digits at best, which
+// would hide real errors. So build must take the type of its inputs.
+//
+// A central difference errs by about h^2 |L'''| / 6 for the curvature and by
+// eps |y| / h for rounding. The two are alike at h = cbrt(eps) = 6e-6, times
+// |x| where |x| > 1, and leave an error near 1e-10 of the size of y. So
+// what is left to tolerate are the rounding errors of the graph under test.
+// They are the defaults of [Tolerance]: 1e-7 + 1e-6 |want| in float64, where
+// the differences' own error rules, and 1e-4 + 1e-3 |want| in float32, room
+// for about 1000 roundings in a row. A factor of 1.01 on a gradient fails.
+package gradcheck
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Mode is a way in which Gorgonia computes gradients.
+type Mode int
+
+// Gorgonia's two ways.
+const (
+	SymDiff Mode = iota // nodes of their own: gorgonia.Grad
+	DoDiff              // dual values: gorgonia.NewLispMachine
+)
+
+// String names the method of an op that the mode calls.
+func (m Mode) String() string {
+	if m == DoDiff {
+		return "DoDiff"
+	}
+	return "SymDiff"
+}
+
+// Mismatch is the error of gradients that differ. It tells of the worst
+// element: the one furthest from its difference in units of what is tolerated.
+type Mismatch struct {
+	Mode       Mode
+	Input      int     // number of the input
+	Index      []int   // coordinates of the element, empty for a scalar
+	Got        float64 // the graph's derivative of the loss by the element
+	Want       float64 // the central difference
+	Difference float64 // |Got - Want|
+	Tolerated  float64 // the largest Difference that would have passed
+	Bad        int     // how many elements of all inputs are wrong ...
+	Checked    int     // ... of how many that were checked
+	Seed       uint64  // reproduces the weights, through option Seed
+}
+
+// Error names the element and by how much it differs.
+func (m *Mismatch) Error() string {
+	return fmt.Sprintf("gradcheck: %v: derivative by element %v of input %d: got %.9g, want %.9g (differs by %.3g, tolerated %.3g); %d of %d elements are wrong (seed %d)",
+		m.Mode, m.Index, m.Input, m.Got, m.Want, m.Difference, m.Tolerated, m.Bad, m.Checked, m.Seed)
+}
+
+type config struct {
+	machine  func(*gorgonia.ExprGraph) (gorgonia.VM, error)
+	step     float64
+	abs, rel float64
+	own      bool // abs and rel are the caller's
+	seed     uint64
+	modes    []Mode
+	max      int
+}
+
+// Option sets how gradients are checked.
+type Option func(*config)
+
+// Machine runs the graphs of mode SymDiff on the machine that f makes instead
+// of gorgonia.NewTapeMachine. Mode DoDiff always needs Gorgonia's LispMachine.
+func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
+	return func(c *config) { c.machine = f }
+}
+
+// Step sets h, which is multiplied by |x| where |x| > 1; the default is 6e-6.
+func Step(h float64) Option { return func(c *config) { c.step = h } }
+
+// Tolerance sets how far a gradient may lie from the difference:
+// abs + rel * |difference|, for inputs of any type.
+func Tolerance(abs, rel float64) Option {
+	return func(c *config) { c.abs, c.rel, c.own = abs, rel, true }
+}
+
+// Seed fixes the weights and the choice of elements, which are else new on
+// every call.
+func Seed(seed uint64) Option { return func(c *config) { c.seed = seed } }
+
+// Modes sets which ways are checked; the default is both.
+func Modes(modes ...Mode) Option { return func(c *config) { c.modes = modes } }
+
+// MaxElements checks at most n elements of each input, chosen at random: each
+// one costs two runs of the expression. The default is to check all.
+func MaxElements(n int) Option { return func(c *config) { c.max = n } }
+
+// Random gives one input of each shape for [Check]: elements between -1.5 and
+// 1.5, at least 0.1 from 0 and so from the kinks of common functions. A scalar
+// shape gives a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
+func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
+	d, ok := values.Dtype(dt)
+	if !ok {
+		return nil, fmt.Errorf("gradcheck: Random: got %v, want float32 or float64", dt)
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	vs := make([]gorgonia.Value, len(shapes))
+	for i, s := range shapes {
+		x := make([]float64, s.TotalSize())
+		for k := range x {
+			x[k] = signed(r, 0.1+1.4*r.Float64())
+		}
+		vs[i] = value(d, s, x)
+	}
+	return vs, nil
+}
+
+// Check compares the gradients of build by every element of the inputs with
+// central differences. It returns nil, a [*Mismatch], or another error where
+// nothing could be compared.
+//
+// build gets one input node for each input, of its shape and type, and gives
+// one node, a tensor or scalar that need not depend on every input. It is
+// called several times, on new graphs, with nodes of the inputs' types and with
+// float64 nodes. Inputs are tensors or Gorgonia scalars of float32 or float64;
+// their memory is copied, not written. A derivative that is not finite fails.
+//
+// Gorgonia's machines set limits that Check reports as errors: gorgonia.Grad
+// passes over nodes that were differentiated before, so for a second
+// derivative build must apply an op's SymDiff itself and not call Grad; and the
+// LispMachine passes over ops that have no DoDiff. Outside the expression, the
+// LispMachine refuses a loss that is not a scalar, other roots in the graph and
+// gradients left from an earlier run; Check gives it none of them.
+func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []gorgonia.Value, opts ...Option) error {
+	c := config{
+		machine: func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return gorgonia.NewTapeMachine(g), nil },
+		step:    math.Cbrt(0x1p-52),
+		seed:    rand.Uint64(),
+		modes:   []Mode{SymDiff, DoDiff},
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := c.validate(); err != nil {
+		return fmt.Errorf("gradcheck: %w", err)
+	}
+	err := c.check(build, inputs)
+	var m *Mismatch
+	if err == nil || errors.As(err, &m) {
+		return err
+	}
+	return fmt.Errorf("gradcheck: %w", err)
+}
+
+func (c *config) validate() error {
+	if !(c.step > 0) || math.IsInf(c.step, 0) {
+		return fmt.Errorf("Step: got %v, want a positive number", c.step)
+	}
+	if c.own && !(c.abs >= 0 && c.rel >= 0) {
+		return fmt.Errorf("Tolerance: got %v and %v, want numbers of at least 0", c.abs, c.rel)
+	}
+	if c.max < 0 {
+		return fmt.Errorf("MaxElements: got %d, want at least 0", c.max)
+	}
+	if len(c.modes) == 0 {
+		return fmt.Errorf("Modes: got none, want SymDiff, DoDiff or both")
+	}
+	for _, m := range c.modes {
+		if m != SymDiff && m != DoDiff {
+			return fmt.Errorf("Modes: got %d, want SymDiff or DoDiff", int(m))
+		}
+	}
+	if c.machine == nil {
+		return fmt.Errorf("Machine: got nil")
+	}
+	return nil
+}
+
+// An input is the caller's, as float64 numbers in row-major order.
+type input struct {
+	dtype kernels.Dtype
+	shape tensor.Shape
+	x     []float64
+}
+
+func (c *config) check(build func(...*gorgonia.Node) (*gorgonia.Node, error), vs []gorgonia.Value) error {
+	if build == nil {
+		return fmt.Errorf("got no function that builds the expression")
+	}
+	in := make([]input, len(vs))
+	for i, v := range vs {
+		var err error
+		if in[i], err = read(v); err != nil {
+			return fmt.Errorf("input %d is %w", i, err)
+		}
+	}
+
+	// The differences are the same for both modes.
+	r := rand.New(rand.NewPCG(c.seed, 2))
+	f, err := newFunction(build, in)
+	if err != nil {
+		return err
+	}
+	y, err := f.eval()
+	if err != nil {
+		return err
+	}
+	weights := make([]float64, len(y))
+	for k := range weights {
+		weights[k] = signed(r, 0.5+r.Float64())
+	}
+	want := make([]map[int]float64, len(in))
+	for i := range in {
+		want[i] = make(map[int]float64)
+		for _, k := range c.choose(r, len(in[i].x)) {
+			if want[i][k], err = f.difference(i, k, c.step, weights); err != nil {
+				return err
+			}
+		}
+	}
+
+	for _, mode := range c.modes {
+		got, err := c.gradients(mode, build, in, weights)
+		if err != nil {
+			return fmt.Errorf("%v: %w", mode, err)
+		}
+		if m := c.compare(mode, in, got, want); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// choose draws which of n elements are checked.
+func (c *config) choose(r *rand.Rand, n int) []int {
+	all := r.Perm(n)
+	if c.max > 0 && c.max < n {
+		all = all[:c.max]
+	}
+	return all
+}
+
+func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]float64) *Mismatch {
+	m := &Mismatch{Mode: mode, Seed: c.seed}
+	worst := 0.0
+	for i := range in {
+		abs, rel := c.abs, c.rel
+		if !c.own {
+			if abs, rel = 1e-7, 1e-6; in[i].dtype == kernels.Float32 {
+				abs, rel = 1e-4, 1e-3
+			}
+		}
+		elements := make([]int, 0, len(want[i]))
+		for k := range want[i] {
+			elements = append(elements, k)
+		}
+		sort.Ints(elements) // so that of equal errors the first is named
+		for _, k := range elements {
+			m.Checked++
+			g, w := got[i][k], want[i][k]
+			tolerated := abs + rel*math.Abs(w)
+			diff := math.Abs(g - w)
+			if diff <= tolerated && !math.IsInf(tolerated, 0) { // false for a NaN
+				continue
+			}
+			m.Bad++
+			excess := diff / tolerated
+			if math.IsNaN(excess) {
+				excess = math.Inf(1)
+			}
+			if excess > worst {
+				worst = excess
+				m.Input, m.Index = i, coordinates(k, in[i].shape)
+				m.Got, m.Want, m.Difference, m.Tolerated = g, w, diff, tolerated
+			}
+		}
+	}
+	if m.Bad == 0 {
+		return nil
+	}
+	return m
+}
+
+// gradients gives the derivatives of the loss by all elements of the inputs,
+// as the graph computes them.
+func (c *config) gradients(mode Mode, build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, weights []float64) (grads [][]float64, err error) {
+	defer func() { // Gorgonia's compiler and machines panic on what they cannot do
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Gorgonia panicked: %v", p)
+		}
+	}()
+	e, err := newExpression(build, in, false)
+	if err != nil {
+		return nil, err
+	}
+	grads = make([][]float64, len(in))
+	var used gorgonia.Nodes // the inputs that the output depends on; the others' gradients are 0
+	var which []int
+	for i, n := range e.in {
+		if grads[i] = make([]float64, len(in[i].x)); e.below[n] {
+			used, which = append(used, n), append(which, i)
+		}
+	}
+	if len(used) == 0 {
+		return grads, nil
+	}
+	dt, _ := values.Dtype(e.out.Dtype())
+	loss, err := newLoss(e.out, value(dt, e.out.Shape(), weights))
+	if err != nil {
+		return nil, err
+	}
+	var gs []gorgonia.Value
+	if mode == SymDiff {
+		gs, err = c.symbolic(e, loss, used)
+	} else {
+		gs, err = dual(e, loss, used)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range which {
+		g, err := read(gs[k])
+		if err != nil {
+			return nil, fmt.Errorf("gradient of input %d is %w", i, err)
+		}
+		if !g.shape.Eq(in[i].shape) && len(g.x) != len(in[i].x) {
+			return nil, fmt.Errorf("gradient of input %d has shape %v, want %v", i, g.shape, in[i].shape)
+		}
+		grads[i] = g.x
+	}
+	return grads, nil
+}
+
+func (c *config) symbolic(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Value, error) {
+	for _, n := range e.order {
+		if n.Deriv() != nil {
+			return nil, fmt.Errorf("node %v was differentiated before, in the function that builds the expression; gorgonia.Grad would pass over it: apply the op's SymDiff there instead", n)
+		}
+	}
+	nodes, err := gorgonia.Grad(loss, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	gs := make([]gorgonia.Value, len(nodes))
+	roots := make(gorgonia.Nodes, len(nodes))
+	for i, n := range nodes {
+		roots[i] = gorgonia.Read(n, &gs[i])
+	}
+	// Nodes that build made and left are no part of the check.
+	vm, err := c.machine(e.out.Graph().SubgraphRoots(append(roots, loss)...))
+	if err != nil {
+		return nil, err
+	}
+	err = vm.RunAll()
+	return gs, errors.Join(err, vm.Close())
+}
+
+func dual(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Value, error) {
+	depends := make(map[*gorgonia.Node]bool)
+	for _, n := range wrt {
+		depends[n] = true
+	}
+	for _, n := range e.order {
+		for _, child := range e.children[n] {
+			if depends[n] = depends[n] || depends[child]; !depends[n] {
+				continue
+			}
+			if _, ok := n.Op().(gorgonia.ADOp); !ok {
+				return nil, fmt.Errorf("op %v has no DoDiff (it is a %T): the LispMachine would leave it out", n.Op(), n.Op())
+			}
+		}
+	}
+	vm := gorgonia.NewLispMachine(loss.Graph().ExactSubgraphRoots(loss))
+	if err := errors.Join(vm.RunAll(), vm.Close()); err != nil {
+		return nil, err
+	}
+	gs := make([]gorgonia.Value, len(wrt))
+	for i, n := range wrt {
+		var err error
+		if gs[i], err = n.Grad(); err != nil {
+			return nil, err
+		}
+	}
+	return gs, nil
+}
+
+// signed gives x a random sign.
+func signed(r *rand.Rand, x float64) float64 {
+	if r.IntN(2) == 0 {
+		return -x
+	}
+	return x
+}
+
+// coordinates of element k in row-major order.
+func coordinates(k int, shape tensor.Shape) []int {
+	at := make([]int, len(shape))
+	for i := len(shape) - 1; i >= 0; i-- {
+		at[i], k = k%shape[i], k/shape[i]
+	}
+	return at
+}

@@ -1,0 +1,39 @@
+package kernels
+
+import "fmt"
+
+var addKernel = [...]*Kernel{
+	Float32: {"add", "add_f32", addBody[float32]},
+	Float64: {"add", "add_f64", addBody[float64]},
+}
+
+// Add plans out[i] = a[i] + b[i] for n elements.
+func Add(dev Device, dt Dtype, n int64) *Plan {
+	size := n * dt.Size()
+	p := &Plan{Op: fmt.Sprintf("add_%v(%d)", dt, n), Inputs: []int64{size, size}, Out: size, Flops: n}
+	if n > 0 {
+		p.launch(addKernel[dt], streamGrid(dev, n*dt.Size()/16), streamBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, n)
+	}
+	return p
+}
+
+func addBody[T Float](c Call) {
+	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	parallel(c.Int(3), grain, func(lo, hi int64) {
+		a, b, out := a[lo:hi], b[lo:hi], out[lo:hi]
+		for i := range out {
+			out[i] = a[i] + b[i]
+		}
+	})
+}
+
+// streamBlock is the block of kernels that stream memory, one thread per
+// vector.
+const streamBlock = 256
+
+// streamGrid is the number of blocks of a streaming kernel over that many
+// threads' worth of vectors: enough to cover the input, at most 16 blocks of
+// 256 threads for each multiprocessor (two full waves), which then loop.
+func streamGrid(dev Device, vectors int64) int {
+	return int(min(max(ceilDiv(vectors, streamBlock), 1), int64(dev.SMs)*16))
+}

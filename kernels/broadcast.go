@@ -1,0 +1,84 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+)
+
+var broadcastKernel = [2]*Kernel{
+	Float32: {"broadcast", "broadcast_f32", broadcastBody[float32]},
+	Float64: {"broadcast", "broadcast_f64", broadcastBody[float64]},
+}
+
+// Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input
+// along axes; the input has shape without these axes. With mean, the values are
+// divided by the number of repetitions.
+func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
+	total := product(shape)
+	copies := int64(1)
+	for _, a := range axes {
+		copies *= int64(shape[a])
+	}
+	in := int64(1)
+	for a, d := range shape {
+		if !slices.Contains(axes, a) {
+			in *= int64(d)
+		}
+	}
+	div := 1.0
+	if mean {
+		div = float64(copies)
+	}
+	p := &Plan{Op: fmt.Sprintf("broadcast_%v(%v along %v)", dt, shape, axes), Inputs: []int64{in * dt.Size()}, Out: total * dt.Size(), Flops: total}
+	if total == 0 {
+		return p
+	}
+	groups := merge(shape, axes)
+	var chosen []int
+	for i, g := range groups {
+		if g.chosen {
+			chosen = append(chosen, i)
+		}
+	}
+	// The input's groups are those not chosen; each pass puts one chosen group
+	// in, the longest last, since every pass writes all that came before it.
+	slices.SortFunc(chosen, func(a, b int) int { return int(groups[a].n - groups[b].n) })
+	present := make([]bool, len(groups))
+	for i, g := range groups {
+		present[i] = !g.chosen
+	}
+	src := Ref{0, 0}
+	for pass, k := range chosen {
+		outer, inner := int64(1), int64(1)
+		for i, g := range groups {
+			if present[i] && i < k {
+				outer *= g.n
+			} else if present[i] {
+				inner *= g.n
+			}
+		}
+		r := groups[k].n
+		present[k] = true
+		dst, d := Ref{Out, 0}, div
+		if pass < len(chosen)-1 {
+			dst, d = p.scratch(outer*r*inner*dt.Size()), 1
+		}
+		n := outer * r * inner
+		p.launch(broadcastKernel[dt], streamGrid(dev, ceilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
+		src = dst
+	}
+	return p
+}
+
+func broadcastBody[T Float](c Call) {
+	in, out := Slice[T](c, 0), Slice[T](c, 1)
+	total, r, inner, div := c.Int(2), c.Int(3), c.Int(4), T(c.Float(5))
+	parallel(ceilDiv(total, inner), max(grain/inner, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ { // row counts outer * r + j
+			o, dst := row/r, out[row*inner:(row+1)*inner]
+			for i, x := range in[o*inner : (o+1)*inner] {
+				dst[i] = x / div
+			}
+		}
+	})
+}

@@ -1,0 +1,134 @@
+// Package manifest describes the compiled kernel images: what the program in
+// kernels/build writes and package kernels reads.
+package manifest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"regexp"
+)
+
+// File is the manifest's name in the folder of the images.
+const File = "manifest.json"
+
+// Targets are what each source is compiled for. The last, PTX, is for devices
+// that none of the others covers.
+var Targets = []string{"sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", PTX}
+
+// PTX is the target compiled on the user's machine, by the driver.
+const PTX = "ptx"
+
+// Manifest is the whole of manifest.json.
+type Manifest struct {
+	Compiler string   `json:"compiler"`
+	Flags    []string `json:"flags"`
+	Digest   string   `json:"digest"` // of all images' hashes, in order
+	Sources  []Source `json:"sources"`
+}
+
+// Source is one x.cu, whose stem is x.
+type Source struct {
+	Stem   string  `json:"stem"`
+	Hash   string  `json:"sha256"` // [SourceHash]
+	Images []Image `json:"images"` // in the order of Targets
+}
+
+// Image is one compiled source.
+type Image struct {
+	Target  string   `json:"target"`
+	File    string   `json:"file"`
+	Hash    string   `json:"sha256"`            // unpacked
+	Bytes   int      `json:"bytes"`             // unpacked
+	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
+}
+
+// Kernel is what the assembler said about one entry point.
+type Kernel struct {
+	Name      string `json:"name"`
+	Registers int    `json:"registers"` // per thread
+	Stack     int    `json:"stack"`     // bytes per thread, spills included
+	Spill     int    `json:"spill"`     // bytes stored and loaded, per thread
+	Shared    int    `json:"shared"`    // static bytes per block
+}
+
+// ImageFile is the name of a source's image, which is packed.
+func ImageFile(stem, target string) string {
+	if target == PTX {
+		return stem + ".ptx.gz"
+	}
+	return stem + "." + target + ".cubin.gz"
+}
+
+// Pack compresses an image, to about a fifth. The same Go gives the same bytes.
+func Pack(image []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // fails for unknown levels only
+	w.Write(image)                                        // a Buffer takes all
+	w.Close()
+	return b.Bytes()
+}
+
+// Unpack gives back what Pack was given.
+func Unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// Sum is the hash that the manifest holds for an image, unpacked.
+func Sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// Encode sets the digest and gives the bytes of manifest.json.
+func (m *Manifest) Encode() ([]byte, error) {
+	h := sha256.New()
+	for _, s := range m.Sources {
+		for _, i := range s.Images {
+			fmt.Fprintln(h, i.Hash)
+		}
+	}
+	m.Digest = hex.EncodeToString(h.Sum(nil))
+	b, err := json.MarshalIndent(m, "", " ")
+	return append(b, '\n'), err
+}
+
+var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// SourceHash is the hash of a source and of every header that it includes in
+// quotes, headers of headers too, each with its name.
+func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
+	h := sha256.New()
+	if err := addSource(h, read, name, map[string]bool{}); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen map[string]bool) error {
+	if seen[name] {
+		return nil
+	}
+	seen[name] = true
+	text, err := read(name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h, "%s %d\n", name, len(text))
+	h.Write(text)
+	for _, m := range include.FindAllSubmatch(text, -1) {
+		if err := addSource(h, read, string(m[1]), seen); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

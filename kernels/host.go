@@ -1,0 +1,122 @@
+package kernels
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Float is the constraint of the Go bodies.
+type Float interface{ float32 | float64 }
+
+// HostDevice describes the machine that runs the Go bodies.
+func HostDevice() Device {
+	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20}
+}
+
+// Call is a launch on the host: what a Go body sees.
+type Call struct {
+	*Launch
+	inputs  [][]byte
+	out     []byte
+	scratch []byte
+}
+
+// Int is argument i, an int32 or int64.
+func (c Call) Int(i int) int64 {
+	if v, ok := c.Args[i].(int32); ok {
+		return int64(v)
+	}
+	return c.Args[i].(int64)
+}
+
+// Float is argument i, a float32 or float64.
+func (c Call) Float(i int) float64 {
+	if v, ok := c.Args[i].(float32); ok {
+		return float64(v)
+	}
+	return c.Args[i].(float64)
+}
+
+// Slice is argument i, a Ref, as the elements from its offset to the end of
+// its operand.
+func Slice[T Float](c Call, i int) []T {
+	r := c.Args[i].(Ref)
+	var mem []byte
+	switch r.Operand {
+	case Out:
+		mem = c.out
+	case Scratch:
+		mem = c.scratch
+	default:
+		mem = c.inputs[r.Operand]
+	}
+	return Elements[T](mem[r.Offset:])
+}
+
+// Elements views bytes as elements; b must be aligned for T.
+func Elements[T Float](b []byte) []T {
+	var zero T
+	n := len(b) / int(unsafe.Sizeof(zero))
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// Bytes views elements as bytes.
+func Bytes[T Float](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
+}
+
+// Run runs the plan on the host with the Go bodies. The buffers' sizes must be
+// the plan's; scratch may be nil, then Run allocates it.
+func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
+	if len(inputs) != len(p.Inputs) {
+		return fmt.Errorf("kernels: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
+	}
+	for i, b := range inputs {
+		if int64(len(b)) != p.Inputs[i] {
+			return fmt.Errorf("kernels: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
+		}
+	}
+	if int64(len(out)) != p.Out {
+		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
+	}
+	if scratch == nil && p.Scratch > 0 {
+		scratch = Bytes(make([]float64, ceilDiv(p.Scratch, 8)))
+	}
+	if int64(len(scratch)) < p.Scratch {
+		return fmt.Errorf("kernels: %s: scratch has %d bytes, want %d", p.Op, len(scratch), p.Scratch)
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		l.Kernel.Body(Call{l, inputs, out, scratch})
+	}
+	return nil
+}
+
+// parallel calls f on pieces of [0, n) from as many goroutines as there are
+// cores, or once where n is at most grain. The pieces are disjoint, so results
+// do not depend on the number of cores.
+func parallel(n, grain int64, f func(lo, hi int64)) {
+	workers := min(int64(runtime.GOMAXPROCS(0)), ceilDiv(n, max(grain, 1)))
+	if workers <= 1 {
+		f(0, n)
+		return
+	}
+	var wg sync.WaitGroup
+	step := ceilDiv(n, workers)
+	for lo := int64(0); lo < n; lo += step {
+		wg.Go(func() { f(lo, min(lo+step, n)) })
+	}
+	wg.Wait()
+}
+
+// grain is the number of elements below which one goroutine is faster than
+// two: about 10 us of work, measured against 1-2 us to start a goroutine.
+const grain = 1 << 14

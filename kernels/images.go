@@ -1,0 +1,136 @@
+package kernels
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+//go:embed images/* *.cu*
+var files embed.FS
+
+// KernelReport is what the compiler said about one kernel on one target.
+type KernelReport = manifest.Kernel
+
+// images reads the manifest, once. The file is part of the program and tested,
+// so a broken one is a broken build.
+var images = sync.OnceValue(func() *manifest.Manifest {
+	m := new(manifest.Manifest)
+	text, err := files.ReadFile("images/" + manifest.File)
+	if err == nil {
+		err = json.Unmarshal(text, m)
+	}
+	if err != nil {
+		panic("stheno: embedded kernel manifest: " + err.Error())
+	}
+	return m
+})
+
+// Digest is a hash over all compiled images: two builds with one digest run the
+// same kernels.
+func Digest() string { return images().Digest }
+
+// Source is the text of a CUDA source or header, such as "sum.cu".
+func Source(name string) ([]byte, error) {
+	if strings.Contains(name, "/") {
+		return nil, fmt.Errorf("no kernel source %q", name)
+	}
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("no kernel source %q", name)
+	}
+	return text, nil
+}
+
+// SourceHash is the hash of source stem.cu and its headers that the images were
+// made from, "" if there is no such source.
+func SourceHash(stem string) string {
+	s, err := source(stem)
+	if err != nil {
+		return ""
+	}
+	return s.Hash
+}
+
+// Image is the compiled source stem.cu for a device of that compute capability:
+// the cubin of the same major version and the highest minor version that is not
+// above the device's, else PTX, which the driver compiles. target is the choice,
+// such as "sm_80" or "ptx". minDriver is the CUDA version, as 12000 for 12.0,
+// that the driver must support to load it. It is an error if there is no such
+// source or the device is older than 7.0.
+func Image(stem string, major, minor int) (image []byte, target string, minDriver int, err error) {
+	s, err := source(stem)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	target, minDriver, err = selectTarget(major, minor)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	image, err = readImage(manifest.ImageFile(s.Stem, target))
+	return image, target, minDriver, err
+}
+
+// ImageReport is what the compiler said about each kernel of stem.cu on a
+// target that [Image] names, in order of name. There is nothing to say about
+// PTX.
+func ImageReport(stem, target string) ([]KernelReport, error) {
+	s, err := source(stem)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range s.Images {
+		if i.Target == target {
+			return i.Kernels, nil
+		}
+	}
+	return nil, fmt.Errorf("no kernel image of %s for %q: there are %s", stem, target, strings.Join(manifest.Targets, ", "))
+}
+
+func readImage(file string) ([]byte, error) {
+	packed, err := files.ReadFile("images/" + file)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Unpack(packed)
+}
+
+func source(stem string) (*manifest.Source, error) {
+	m := images()
+	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
+	if i < 0 {
+		return nil, fmt.Errorf("no kernel images of %q", stem)
+	}
+	return &m.Sources[i], nil
+}
+
+// selectTarget chooses for a device. Cubins load on every driver of their
+// compiler's major version that knows the device; PTX only on one as new as the
+// compiler, CUDA 12.9.
+func selectTarget(major, minor int) (target string, minDriver int, err error) {
+	if major < 7 {
+		return "", 0, fmt.Errorf("compute capability %d.%d is too old: the kernels need 7.0 (Volta) or newer", major, minor)
+	}
+	best := -1
+	for _, t := range manifest.Targets {
+		name, exact := strings.CutSuffix(strings.TrimPrefix(t, "sm_"), "a")
+		n, err := strconv.Atoi(name)
+		if err != nil || n/10 != major || n%10 > minor || n%10 < best || exact && n%10 != minor {
+			continue
+		}
+		target, best = t, n%10
+	}
+	switch {
+	case best < 0:
+		return manifest.PTX, 12090, nil
+	case major >= 10:
+		return target, 12080, nil
+	}
+	return target, 12000, nil
+}

@@ -1,0 +1,172 @@
+package kernels
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Dtype is the element type of an operand.
+type Dtype uint8
+
+// The element types that every kernel exists for.
+const (
+	Float32 Dtype = iota
+	Float64
+)
+
+// Size is the size of one element in bytes.
+func (d Dtype) Size() int64 {
+	if d == Float32 {
+		return 4
+	}
+	return 8
+}
+
+// String is the suffix of kernel entry points: "f32" or "f64".
+func (d Dtype) String() string {
+	if d == Float32 {
+		return "f32"
+	}
+	return "f64"
+}
+
+// Device holds the properties that a plan may depend on. The zero value is
+// not a device; use [HostDevice] or what a CUDA device reports.
+type Device struct {
+	Name         string
+	Major, Minor int   // compute capability; 0.0 is the host
+	SMs          int   // streaming multiprocessors (cores of the host)
+	SharedOptin  int   // largest dynamic shared memory of a block, bytes
+	L2           int64 // level-2 cache, bytes
+	Memory       int64 // total memory, bytes
+}
+
+// Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
+// below zero.
+type Operand int
+
+// The buffers beside the inputs.
+const (
+	Out     Operand = -1
+	Scratch Operand = -2
+)
+
+// String prints in0, in1, out or scratch.
+func (o Operand) String() string {
+	switch o {
+	case Out:
+		return "out"
+	case Scratch:
+		return "scratch"
+	}
+	return fmt.Sprintf("in%d", int(o))
+}
+
+// Ref is an argument that points into an operand, Offset bytes from its start.
+type Ref struct {
+	Operand Operand
+	Offset  int64
+}
+
+// String prints operand+offset.
+func (r Ref) String() string {
+	if r.Offset == 0 {
+		return r.Operand.String()
+	}
+	return fmt.Sprintf("%v+%d", r.Operand, r.Offset)
+}
+
+// MaxRank is the most axes that a kernel takes once adjacent axes that are
+// treated alike have been merged.
+const MaxRank = 8
+
+// Dims is a by-value argument of MaxRank extents or strides, in elements.
+type Dims [MaxRank]int64
+
+// Kernel is one function with two bodies: the entry point Entry of the CUDA
+// module Module (kernels/<Module>.cu), and the Go function Body. Both take the
+// arguments of a [Launch].
+type Kernel struct {
+	Module, Entry string
+	Body          func(Call)
+}
+
+// Launch is one kernel on a grid. Args holds, in the order of the kernel's
+// parameters, values of type Ref, int32, int64, float32, float64 or Dims.
+type Launch struct {
+	Kernel *Kernel
+	Grid   [3]int
+	Block  [3]int
+	Shared int // dynamic shared memory, bytes
+	Args   []any
+}
+
+// String prints the launch as entry<<<grid, block, shared>>>(args).
+func (l Launch) String() string {
+	args := make([]string, len(l.Args))
+	for i, a := range l.Args {
+		args[i] = fmt.Sprint(a)
+	}
+	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", l.Kernel.Entry, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
+}
+
+// Plan is how one op runs: launches in order, plain data made from shapes, a
+// dtype and a device's properties. The same plan runs on a GPU (through the
+// driver) and on the host (through [Plan.Run]).
+type Plan struct {
+	Op       string  // the op's name with its shapes, for reports
+	Inputs   []int64 // bytes of each input
+	Out      int64   // bytes of the output
+	Scratch  int64   // bytes of scratch memory alive while the plan runs
+	Launches []Launch
+	Flops    int64 // floating-point operations of the op (not of the plan)
+}
+
+// Bytes is the least traffic of the op: every input read once, the output
+// written once.
+func (p *Plan) Bytes() int64 {
+	n := p.Out
+	for _, b := range p.Inputs {
+		n += b
+	}
+	return n
+}
+
+// String prints the plan, one launch a line.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: in %v bytes, out %d, scratch %d\n", p.Op, p.Inputs, p.Out, p.Scratch)
+	for i, l := range p.Launches {
+		fmt.Fprintf(&b, "  %d. %v\n", i+1, l)
+	}
+	return b.String()
+}
+
+// scratch reserves n bytes of scratch memory and returns where they start.
+func (p *Plan) scratch(n int64) Ref {
+	r := Ref{Scratch, p.Scratch}
+	p.Scratch += (n + 255) &^ 255
+	return r
+}
+
+// launch appends a launch in one dimension.
+func (p *Plan) launch(k *Kernel, grid, block int, args ...any) {
+	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{block, 1, 1}, Args: args})
+}
+
+// Planner is what an op implements to run on a device.
+type Planner interface {
+	// Plan returns how the op runs on dev.
+	Plan(dev Device) (*Plan, error)
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// product is the number of elements of a shape; 1 for a scalar.
+func product(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}

@@ -1,0 +1,119 @@
+// Block and row reductions in a fixed order: the same input gives the same bits.
+//
+// Every sum accumulates in double, so that a float32 result is the double sum
+// rounded once. Threads combine by lane number, then warps by warp number.
+#pragma once
+#include "vector.cuh"
+
+// warp_sum adds v over groups of `lanes` (a power of two, at most 32)
+// neighbouring lanes; the first lane of each group holds the result.
+__device__ inline double warp_sum(double v, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) v += __shfl_down_sync(0xffffffffu, v, step, lanes);
+    return v;
+}
+
+// block_sum adds v over a block of up to 1024 threads (whole warps); thread 0
+// holds the result.
+__device__ inline double block_sum(double v) {
+    __shared__ double warps[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    v = warp_sum(v, 32);
+    if (lane == 0) warps[warp] = v;
+    __syncthreads();
+    if (warp == 0) v = warp_sum(lane < blockDim.x / 32 ? warps[lane] : 0.0, 32);
+    return v;
+}
+
+// Term is what a row reduction adds up at index i of its row: x[i], or
+// x[i] * y[i]. `vec` adds the W terms of one 16-byte vector.
+template <typename T> struct Value {
+    const T* x;
+    __device__ Value at(long long offset) const { return {x + offset}; }
+    __device__ int head() const { return misaligned(x); }
+    __device__ bool aligned() const { return true; }
+    __device__ double one(long long i) const { return (double)x[i]; }
+    struct Load { Pack<T> a; };
+    __device__ Load load(long long v) const {
+        Load l;
+        l.a.v = reinterpret_cast<const typename Vec<T>::type*>(x)[v];
+        return l;
+    }
+    __device__ static double term(const Load& l, int k) { return (double)l.a.s[k]; }
+    // misaligned is the number of elements before the next 16-byte boundary.
+    __device__ static int misaligned(const T* p) {
+        return (int)((16 - (reinterpret_cast<unsigned long long>(p) & 15)) & 15) / (int)sizeof(T);
+    }
+};
+
+template <typename T> struct Product {
+    const T *x, *y;
+    __device__ Product at(long long offset) const { return {x + offset, y + offset}; }
+    __device__ int head() const { return Value<T>::misaligned(x); }
+    __device__ bool aligned() const { return Value<T>::misaligned(x) == Value<T>::misaligned(y); }
+    __device__ double one(long long i) const { return (double)x[i] * (double)y[i]; }
+    struct Load { Pack<T> a, b; };
+    __device__ Load load(long long v) const {
+        Load l;
+        l.a.v = reinterpret_cast<const typename Vec<T>::type*>(x)[v];
+        l.b.v = reinterpret_cast<const typename Vec<T>::type*>(y)[v];
+        return l;
+    }
+    __device__ static double term(const Load& l, int k) { return (double)l.a.s[k] * (double)l.b.s[k]; }
+};
+
+// reduce_rows: block b adds up chunk b % splits of row b / splits, each row of n
+// terms, each chunk of `chunk` terms; out[b] = sum / div.
+//
+// Threads stride through the chunk in 16-byte vectors, four in flight; the
+// elements before the first and after the last 16-byte boundary go one by one.
+template <typename T, typename Out, typename Term>
+__device__ void reduce_rows(Term all, Out* out, long long n, long long chunk, int splits, double div) {
+    constexpr int W = Vec<T>::width, FLIGHT = 4;
+    const long long row = blockIdx.x / splits, first = (long long)(blockIdx.x % splits) * chunk;
+    const long long count = min(chunk, n - first);
+    Term t = all.at(row * n + first);
+    double acc[FLIGHT] = {};
+    if (t.aligned()) {
+        const int head = (int)min((long long)t.head(), count);
+        if (threadIdx.x < head) acc[0] += t.one(threadIdx.x);
+        t = t.at(head);
+        const long long vectors = (count - head) / W, stride = blockDim.x;
+        long long i = threadIdx.x;
+        for (; i + (FLIGHT - 1) * stride < vectors; i += FLIGHT * stride) {
+            typename Term::Load l[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) l[f] = t.load(i + f * stride);
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+                for (int k = 0; k < W; k++) acc[f] += Term::term(l[f], k);
+        }
+        for (; i < vectors; i += stride) {
+            typename Term::Load l = t.load(i);
+#pragma unroll
+            for (int k = 0; k < W; k++) acc[0] += Term::term(l, k);
+        }
+        const long long tail = vectors * W + threadIdx.x;
+        if (tail < count - head) acc[1] += t.one(tail);
+    } else {
+        for (long long i = threadIdx.x; i < count; i += blockDim.x) acc[0] += t.one(i);
+    }
+    const double sum = block_sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+    if (threadIdx.x == 0) out[blockIdx.x] = (Out)(sum / div);
+}
+
+// reduce_short: a group of `lanes` neighbouring lanes adds up one row of n
+// terms; out[row] = sum / div. For rows too short to feed a block.
+template <typename T, typename Out, typename Term>
+__device__ void reduce_short(Term all, Out* out, long long rows, int n, int lanes, double div) {
+    const long long group = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+    const int lane = threadIdx.x % lanes;
+    double acc = 0;
+    if (group < rows) {
+        Term t = all.at(group * n);
+#pragma unroll 8
+        for (int i = lane; i < n; i += lanes) acc += t.one(i);
+    }
+    acc = warp_sum(acc, lanes);
+    if (group < rows && lane == 0) out[group] = (Out)(acc / div);
+}

@@ -1,0 +1,35 @@
+package kernels
+
+import "fmt"
+
+var scaleRows = [2]*Kernel{
+	Float32: {"scale", "scale_rows_f32", scaleBody[float32]},
+	Float64: {"scale", "scale_rows_f64", scaleBody[float64]},
+}
+
+// Scale plans out[i][j] = s[i] * x[i][j] for rows of n elements; input 0 is x,
+// input 1 is s.
+func Scale(dev Device, dt Dtype, rows, n int64) *Plan {
+	size := rows * n * dt.Size()
+	p := &Plan{Op: fmt.Sprintf("scale_%v(%d x %d)", dt, rows, n), Inputs: []int64{size, rows * dt.Size()}, Out: size, Flops: rows * n}
+	if size > 0 {
+		p.launch(scaleRows[dt], streamGrid(dev, ceilDiv(rows*n, 4)), streamBlock, Ref{1, 0}, Ref{0, 0}, Ref{Out, 0}, rows*n, n)
+	}
+	return p
+}
+
+func scaleBody[T Float](c Call) {
+	s, x, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	total, n := c.Int(3), c.Int(4)
+	parallel(total, grain, func(lo, hi int64) {
+		for lo < hi {
+			row := lo / n
+			end, f := min((row+1)*n, hi), s[row]
+			dst := out[lo:end]
+			for i, v := range x[lo:end] {
+				dst[i] = f * v
+			}
+			lo = end
+		}
+	})
+}

@@ -1,0 +1,319 @@
+package ops
+
+import (
+	"fmt"
+	"hash"
+	"hash/fnv"
+
+	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// A technique is what one op adds to what all ops share: its name, how the
+// output's shape follows from the inputs', how it runs, and its adjoints. The
+// parameters (axes, radius, transposes) are fields of the implementing type;
+// the shapes reach plan and adjoints checked by infer.
+type technique interface {
+	// String names the technique with its parameters, as in "Sum[0 1]".
+	String() string
+	// infer gives the output's shape, or says what is wrong with the inputs'.
+	infer(in []tensor.Shape) (tensor.Shape, error)
+	// plan gives the launches on dev.
+	plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error)
+	// adjoints gives, for each input, the op that computes the derivative of
+	// the loss by that input.
+	adjoints(in []tensor.Shape) []adjoint
+}
+
+// An adjoint computes the derivative of a loss by one input of an op: a
+// technique applied to operands, each one an input's number or gradient. A nil
+// technique stands for the single operand itself.
+//
+// One definition serves both of Gorgonia's ways: SymDiff applies it to nodes,
+// DoDiff to values.
+type adjoint struct {
+	technique technique
+	operands  []int
+}
+
+// gradient as an adjoint's operand is the derivative of the loss by the op's
+// output.
+const gradient = -1
+
+// Op is a technique on inputs of fixed type and shapes: a Gorgonia Op that is
+// differentiable symbolically (gorgonia.Grad) and by dual values
+// (gorgonia.NewLispMachine), runs on the host through Do and on any device
+// through its plan. It is immutable, so it is safe for several goroutines.
+type Op struct {
+	technique
+	dtype kernels.Dtype
+	in    []tensor.Shape
+	out   tensor.Shape
+}
+
+var (
+	_ gorgonia.SDOp            = (*Op)(nil)
+	_ gorgonia.ADOp            = (*Op)(nil)
+	_ gorgonia.UsePreallocDoer = (*Op)(nil)
+	_ kernels.Planner          = (*Op)(nil)
+)
+
+// newOp checks shapes and makes the op.
+func newOp(t technique, dt kernels.Dtype, in ...tensor.Shape) (*Op, error) {
+	out, err := t.infer(in)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", t, err)
+	}
+	return &Op{technique: t, dtype: dt, in: in, out: out}, nil
+}
+
+// apply checks the nodes and applies the technique to them. It is the body of
+// every public constructor.
+func apply(t technique, nodes ...*gorgonia.Node) (*gorgonia.Node, error) {
+	in := make([]tensor.Shape, len(nodes))
+	var dt kernels.Dtype
+	for i, n := range nodes {
+		d, err := check(n)
+		if err != nil {
+			return nil, fmt.Errorf("ops: %v: input %d: %w", t, i, err)
+		}
+		if i > 0 && d != dt {
+			return nil, fmt.Errorf("ops: %v: input %d is %v, input 0 is %v: want one type", t, i, values.Tensor(d), values.Tensor(dt))
+		}
+		if n.Graph() != nodes[0].Graph() {
+			return nil, fmt.Errorf("ops: %v: input %d is of another graph than input 0", t, i)
+		}
+		dt, in[i] = d, n.Shape()
+	}
+	op, err := newOp(t, dt, in...)
+	if err != nil {
+		return nil, err
+	}
+	return gorgonia.ApplyOp(op, nodes...)
+}
+
+// check says what is wrong with a node as an input.
+func check(n *gorgonia.Node) (kernels.Dtype, error) {
+	if n == nil {
+		return 0, fmt.Errorf("got a nil node")
+	}
+	if n.Graph() == nil {
+		return 0, fmt.Errorf("node %v is in no graph", n)
+	}
+	var t tensor.Dtype
+	switch typ := n.Type().(type) {
+	case tensor.Dtype:
+		t = typ
+	case gorgonia.TensorType:
+		t, _ = typ.Of.(tensor.Dtype)
+	default:
+		return 0, fmt.Errorf("node %v has no element type", n)
+	}
+	dt, ok := values.Dtype(t)
+	if !ok {
+		return 0, fmt.Errorf("got %v, want float32 or float64", t)
+	}
+	if n.Shape() == nil && !n.IsScalar() {
+		return 0, fmt.Errorf("node %v has no shape yet", n)
+	}
+	return dt, nil
+}
+
+// Plan gives the launches of the op on dev. It implements kernels.Planner.
+func (o *Op) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	p, err := o.plan(dev, o.dtype, o.in)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", o, err)
+	}
+	return p, nil
+}
+
+// Arity is the number of inputs.
+func (o *Op) Arity() int { return len(o.in) }
+
+// Type is the function type of the op; since it is made for given inputs, it
+// is free of type variables.
+func (o *Op) Type() hm.Type {
+	types := make([]hm.Type, 0, len(o.in)+1)
+	for _, s := range append(o.in[:len(o.in):len(o.in)], o.out) {
+		types = append(types, o.typeOf(s))
+	}
+	return hm.NewFnType(types...)
+}
+
+func (o *Op) typeOf(s tensor.Shape) hm.Type {
+	t := values.Tensor(o.dtype)
+	if s.IsScalar() {
+		return t
+	}
+	return gorgonia.TensorType{Dims: s.Dims(), Of: t}
+}
+
+// InferShape gives the output's shape.
+func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
+	shapes, err := gorgonia.DimSizersToShapes(in)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: %w", o, err)
+	}
+	return o.infer(shapes)
+}
+
+// Do runs the op's plan on the host.
+func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
+	out, mem := values.New(o.dtype, o.out)
+	if err := o.run(mem, in); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// UsePreallocDo is Do into prealloc; where prealloc cannot be written in place
+// (other type, shape or strides), the result is a new value.
+func (o *Op) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
+	mem, ok := values.Own(prealloc, o.dtype, o.out)
+	if !ok {
+		return o.Do(in...)
+	}
+	for _, v := range in { // the kernels' outputs do not alias inputs
+		if v == prealloc {
+			return o.Do(in...)
+		}
+	}
+	if err := o.run(mem, in); err != nil {
+		return nil, err
+	}
+	return prealloc, nil
+}
+
+func (o *Op) run(out []byte, in []gorgonia.Value) error {
+	if len(in) != len(o.in) {
+		return fmt.Errorf("ops: %v: got %d inputs, want %d", o, len(in), len(o.in))
+	}
+	mem := make([][]byte, len(in))
+	for i, v := range in {
+		if v == nil {
+			return fmt.Errorf("ops: %v: input %d has no value", o, i)
+		}
+		if v.Dtype() != values.Tensor(o.dtype) || !v.Shape().Eq(o.in[i]) {
+			return fmt.Errorf("ops: %v: input %d is %v of shape %v, want %v of shape %v",
+				o, i, v.Dtype(), v.Shape(), values.Tensor(o.dtype), o.in[i])
+		}
+		var err error
+		if mem[i], err = values.Bytes(v); err != nil {
+			return fmt.Errorf("ops: %v: input %d is %w", o, i, err)
+		}
+	}
+	p, err := o.Plan(kernels.HostDevice())
+	if err != nil {
+		return err
+	}
+	return p.Run(mem, out, nil)
+}
+
+// DiffWRT says that the op is differentiable by every input.
+func (o *Op) DiffWRT(inputs int) []bool {
+	wrt := make([]bool, inputs)
+	for i := range wrt {
+		wrt[i] = true
+	}
+	return wrt
+}
+
+// SymDiff gives the nodes of the derivatives by each input.
+func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	if len(inputs) != len(o.in) {
+		return nil, fmt.Errorf("ops: %v: SymDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
+	derivs := make(gorgonia.Nodes, len(inputs))
+	for i, a := range o.adjoints(o.in) {
+		operands := make(gorgonia.Nodes, len(a.operands))
+		for k, j := range a.operands {
+			if operands[k] = grad; j != gradient {
+				operands[k] = inputs[j]
+			}
+		}
+		if derivs[i] = operands[0]; a.technique == nil {
+			continue
+		}
+		var err error
+		if derivs[i], err = apply(a.technique, operands...); err != nil {
+			return nil, fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
+		}
+	}
+	return derivs, nil
+}
+
+// DoDiff adds the derivatives by each input to the inputs' gradients.
+func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+	grad, err := output.Grad()
+	if err != nil {
+		return fmt.Errorf("ops: %v: the output has no gradient: %w", o, err)
+	}
+	for i, a := range o.adjoints(o.in) {
+		operands := make([]gorgonia.Value, len(a.operands))
+		shapes := make([]tensor.Shape, len(a.operands))
+		for k, j := range a.operands {
+			if operands[k], shapes[k] = grad, o.out; j != gradient {
+				operands[k], shapes[k] = inputs[j].Value(), o.in[j]
+			}
+		}
+		d := operands[0]
+		if a.technique != nil {
+			op, err := newOp(a.technique, o.dtype, shapes...)
+			if err != nil {
+				return fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
+			}
+			if d, err = op.Do(operands...); err != nil {
+				return err
+			}
+		}
+		if err := o.accumulate(inputs[i], i, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accumulate adds d to the gradient of an input in place.
+func (o *Op) accumulate(input *gorgonia.Node, i int, d gorgonia.Value) error {
+	sum, err := input.Grad()
+	if err != nil {
+		return fmt.Errorf("ops: %v: input %d has no gradient: %w", o, i, err)
+	}
+	mem, ok := values.Own(sum, o.dtype, o.in[i])
+	if !ok {
+		return fmt.Errorf("ops: %v: the gradient of input %d is a %T of shape %v, want contiguous %v of shape %v",
+			o, i, sum, sum.Shape(), values.Tensor(o.dtype), o.in[i])
+	}
+	add, err := values.Bytes(d)
+	if err != nil {
+		return fmt.Errorf("ops: %v: derivative by input %d is %w", o, i, err)
+	}
+	p := kernels.Add(kernels.HostDevice(), o.dtype, int64(o.in[i].TotalSize()))
+	return p.Run([][]byte{mem, add}, mem, nil) // element by element: in place is safe
+}
+
+// ReturnsPtr says that the output is memory that a machine may reuse.
+func (o *Op) ReturnsPtr() bool { return true }
+
+// CallsExtern is false: Do runs Go.
+func (o *Op) CallsExtern() bool { return false }
+
+// OverwritesInput is -1: no kernel works in place.
+func (o *Op) OverwritesInput() int { return -1 }
+
+// WriteHash writes what tells this op from another one.
+func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %v %v %v", o.technique, o.dtype, o.in) }
+
+// Hashcode is a hash of WriteHash.
+func (o *Op) Hashcode() uint32 {
+	h := fnv.New32a()
+	o.WriteHash(h)
+	return h.Sum32()
+}
+
+// plain makes []int of a shape, for the kernels.
+func plain(s tensor.Shape) []int { return []int(s) }

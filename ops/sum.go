@@ -1,0 +1,185 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Sum adds up a tensor over the given axes, or over all without any. As with
+// Gorgonia's Sum the axes vanish from the shape, the sum over all axes is a
+// scalar, and the sum of a scalar is the scalar itself.
+//
+//	out[kept] = sum over the axes' indexes of x[...]
+//
+// The sum is made in double precision whatever the type, so a float32 result is
+// the float64 sum rounded once. An axis below zero, beyond the rank or given
+// twice is an error.
+func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce(false, x, along) }
+
+// Mean is Sum divided by the number of terms.
+//
+//	out[kept] = (sum over the axes' indexes of x[...]) / (product of the axes' extents)
+func Mean(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce(true, x, along) }
+
+func reduce(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {
+	if _, err := check(x); err != nil {
+		return nil, fmt.Errorf("ops: %v: input 0: %w", sum{mean: mean, axes: along}, err)
+	}
+	if x.IsScalar() && len(along) == 0 {
+		return x, nil
+	}
+	axes := slices.Sorted(slices.Values(along))
+	if len(axes) == 0 {
+		for a := range x.Shape() {
+			axes = append(axes, a)
+		}
+	}
+	return apply(sum{mean, axes}, x)
+}
+
+// sum reduces over sorted axes.
+type sum struct {
+	mean bool
+	axes []int
+}
+
+func (s sum) String() string {
+	if s.mean {
+		return fmt.Sprintf("Mean%v", s.axes)
+	}
+	return fmt.Sprintf("Sum%v", s.axes)
+}
+
+func (s sum) infer(in []tensor.Shape) (tensor.Shape, error) {
+	if err := checkAxes(s.axes, in[0]); err != nil {
+		return nil, err
+	}
+	return without(in[0], s.axes), nil
+}
+
+func (s sum) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+	return kernels.Sum(dev, dt, plain(in[0]), s.axes, s.mean), nil
+}
+
+func (s sum) adjoints(in []tensor.Shape) []adjoint {
+	return []adjoint{{broadcast{in[0], s.axes, s.mean}, []int{gradient}}}
+}
+
+// checkAxes says what is wrong with sorted axes of a shape.
+func checkAxes(axes []int, shape tensor.Shape) error {
+	for i, a := range axes {
+		if a < 0 || a >= shape.Dims() {
+			return fmt.Errorf("got axis %d for shape %v, want 0 <= axis < %d", a, shape, shape.Dims())
+		}
+		if i > 0 && axes[i-1] == a {
+			return fmt.Errorf("got axis %d twice", a)
+		}
+	}
+	return nil
+}
+
+// without is the shape with axes taken out.
+func without(shape tensor.Shape, axes []int) tensor.Shape {
+	rest := tensor.Shape{}
+	for a, d := range shape {
+		if !slices.Contains(axes, a) {
+			rest = append(rest, d)
+		}
+	}
+	if len(rest) == 0 {
+		return tensor.ScalarShape()
+	}
+	return rest
+}
+
+var _ = register(Spec{
+	Name:      "Sum",
+	Formula:   "out[kept] = Σ x[...] over axes",
+	Doc:       "Sum over any set of axes of a tensor of any rank.",
+	Tolerance: 1,
+	Cases:     append(sumCases(false), sumBench(false)...),
+	Random:    func(r *rand.Rand) Case { return randomSum(r, false) },
+})
+
+var _ = register(Spec{
+	Name:      "Mean",
+	Formula:   "out[kept] = Σ x[...] over axes / number of terms",
+	Doc:       "Mean over any set of axes of a tensor of any rank.",
+	Tolerance: 2, // the division rounds once more
+	Cases:     sumCases(true),
+	Random:    func(r *rand.Rand) Case { return randomSum(r, true) },
+})
+
+func sumCases(mean bool) []Case {
+	return []Case{
+		sumCase(mean, tensor.Shape{1}), sumCase(mean, tensor.Shape{7}), sumCase(mean, tensor.Shape{1025}), sumCase(mean, tensor.Shape{1000003}),
+		sumCase(mean, tensor.Shape{3, 5}), sumCase(mean, tensor.Shape{3, 5}, 0), sumCase(mean, tensor.Shape{3, 5}, 1),
+		sumCase(mean, tensor.Shape{1, 513}, 0), sumCase(mean, tensor.Shape{1, 513}, 1), sumCase(mean, tensor.Shape{513, 1}, 0),
+		sumCase(mean, tensor.Shape{257, 1031}, 0), sumCase(mean, tensor.Shape{257, 1031}, 1), sumCase(mean, tensor.Shape{257, 1031}),
+		sumCase(mean, tensor.Shape{2, 70001}, 0), sumCase(mean, tensor.Shape{2, 70001}, 1), sumCase(mean, tensor.Shape{70001, 2}, 0),
+		sumCase(mean, tensor.Shape{4096, 64}, 0), sumCase(mean, tensor.Shape{3, 40000, 4}, 1),
+		sumCase(mean, tensor.Shape{4, 9, 5, 7}, 0, 2), sumCase(mean, tensor.Shape{4, 9, 5, 7}, 1, 3), sumCase(mean, tensor.Shape{4, 9, 5, 7}, 1),
+		sumCase(mean, tensor.Shape{2, 3, 2, 3, 2, 3}, 0, 2, 4), sumCase(mean, tensor.Shape{2, 3, 2, 3, 2, 3}, 5, 1),
+	}
+}
+
+func sumBench(mean bool) []Case {
+	return []Case{
+		bench("all 2^28", sumCase(mean, tensor.Shape{1 << 28})),
+		bench("rows 16384x16384", sumCase(mean, tensor.Shape{1 << 14, 1 << 14}, 1)),
+		bench("columns 16384x16384", sumCase(mean, tensor.Shape{1 << 14, 1 << 14}, 0)),
+		bench("both 16384x16384", sumCase(mean, tensor.Shape{1 << 14, 1 << 14}, 0, 1)),
+	}
+}
+
+func randomSum(r *rand.Rand, mean bool) Case {
+	s := randomShape(r, 1, 5)
+	var axes []int
+	for a := range s {
+		if r.IntN(2) == 0 {
+			axes = append(axes, a)
+		}
+	}
+	return sumCase(mean, s, axes...)
+}
+
+func sumCase(mean bool, s tensor.Shape, along ...int) Case {
+	axes := along
+	if len(axes) == 0 {
+		for a := range s {
+			axes = append(axes, a)
+		}
+	}
+	return Case{
+		Name:   fmt.Sprintf("%v over %v", []int(s), axes),
+		Shapes: []tensor.Shape{s},
+		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			if mean {
+				return Mean(in[0], along...)
+			}
+			return Sum(in[0], along...)
+		},
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			n := without(s, axes).TotalSize()
+			out, magnitude = make([]float64, n), make([]float64, n)
+			index(s, func(flat int, at []int) {
+				k := flatten(s, at, axes)
+				out[k] += in[0][flat]
+				magnitude[k] += math.Abs(in[0][flat])
+			})
+			if mean {
+				for k, terms := 0, float64(len(in[0])/n); k < n; k++ {
+					out[k] /= terms
+					magnitude[k] /= terms
+				}
+			}
+			return out, magnitude
+		},
+	}
+}
