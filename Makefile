@@ -21,12 +21,10 @@ check-images: toolkit # compile again and compare byte for byte
 	go run ./kernels/build -check
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
-	mkdir -p .gpu
-	CGO_ENABLED=0 go test -c -o .gpu/ . ./cudaops ./kernels ./ops
+	bench/gpu-build.sh
 
 bench: # time every op on this machine's GPU, into bench/results
 	go run ./cmd/stheno bench
 
 readme: # the tables of README.md, from the ops and from bench/results
-	go run ./internal/readme
 	go run ./cmd/stheno bench -readme

@@ -14,10 +14,10 @@ import (
 type expression struct {
 	in       []*gorgonia.Node
 	out      *gorgonia.Node
-	mem        [][]byte                            // the memory of the inputs' values
-	order      gorgonia.Nodes                      // out and what it depends on, children first
-	children   map[*gorgonia.Node][]*gorgonia.Node // of each node in order
-	below      map[*gorgonia.Node]bool             // the nodes in order
+	mem      [][]byte                            // the memory of the inputs' values
+	order    gorgonia.Nodes                      // out and what it depends on, children first
+	children map[*gorgonia.Node][]*gorgonia.Node // of each node in order
+	below    map[*gorgonia.Node]bool             // the nodes in order
 }
 
 // newExpression calls build; in double all inputs are float64.

@@ -29,14 +29,14 @@ func TestImagesFresh(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s.cu: %v", stem, err)
 		} else if SourceHash(stem) == "" {
-			t.Errorf("%s.cu has not been compiled: run `make kernels`", stem)
+			t.Errorf("%s.cu has not been compiled: run `make images`", stem)
 		} else if hash != SourceHash(stem) {
-			t.Errorf("%s.cu or a header that it includes has changed since it was compiled: run `make kernels`", stem)
+			t.Errorf("%s.cu or a header that it includes has changed since it was compiled: run `make images`", stem)
 		}
 	}
 	for _, s := range images().Sources {
 		if !slices.Contains(stems, s.Stem) {
-			t.Errorf("there are images of %s.cu, which is gone: run `make kernels`", s.Stem)
+			t.Errorf("there are images of %s.cu, which is gone: run `make images`", s.Stem)
 		}
 	}
 }
@@ -49,16 +49,16 @@ func TestImagesWhole(t *testing.T) {
 			targets = append(targets, i.Target)
 			data, err := readImage(i.File)
 			if err != nil {
-				t.Errorf("%s for %s: %v: run `make kernels`", s.Stem, i.Target, err)
+				t.Errorf("%s for %s: %v: run `make images`", s.Stem, i.Target, err)
 			} else if manifest.Sum(data) != i.Hash || len(data) != i.Bytes {
-				t.Errorf("images/%s is not the file that the manifest describes: run `make kernels`", i.File)
+				t.Errorf("images/%s is not the file that the manifest describes: run `make images`", i.File)
 			}
 			if info, err := fs.Stat(files, "images/"+i.File); err == nil {
 				total += int(info.Size())
 			}
 		}
 		if !slices.Equal(targets, manifest.Targets) {
-			t.Errorf("%s.cu is compiled for %v, want %v: run `make kernels`", s.Stem, targets, manifest.Targets)
+			t.Errorf("%s.cu is compiled for %v, want %v: run `make images`", s.Stem, targets, manifest.Targets)
 		}
 	}
 	if total > 10<<20 {
@@ -74,7 +74,7 @@ func TestImagesWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := m.Encode(); err != nil || string(got) != string(want) {
-		t.Errorf("the manifest was edited by hand, or its digest is wrong: run `make kernels` (%v)", err)
+		t.Errorf("the manifest was edited by hand, or its digest is wrong: run `make images` (%v)", err)
 	}
 	t.Logf("%d sources, %d KiB of images, %s, digest %.12s", len(m.Sources), total>>10, m.Compiler, Digest())
 }

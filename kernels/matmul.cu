@@ -10,7 +10,7 @@
 // TM + TN elements from shared memory for each TM x TN multiply-adds; its rows
 // and columns come in groups of 16 bytes, a warp's width apart, so that the reads
 // of a warp hit every bank once. The transposes differ only in how a piece is
-// fetched. Tiles are numbered down groups of 8 rows, so that the blocks that run
+// fetched: a flag, the same for all threads. Tiles are numbered down groups of 8 rows, so that the blocks that run
 // at one time share their rows of A and columns of B in the level-2 cache.
 //
 // rows, columns: matrix x vector. rows: one warp per row, for a matrix whose
@@ -23,39 +23,44 @@
 #include "vector.cuh"
 
 // Piece is a thread's share of a BX x BK piece of a matrix on its way from
-// global to shared memory. The matrix has elements (x, l); KC says that those of
-// one x are contiguous (else those of one l are), ld apart from the next. A
-// thread moves N vectors of V elements.
-template <typename T, int BX, int BK, int THREADS, int V, bool KC>
+// global to shared memory: N vectors of V elements. The matrix has elements
+// (x, l). With along, the elements of one x lie side by side, else those of one l.
+template <typename T, int BX, int BK, int THREADS, int V>
 struct Piece {
+    using U = typename Vec<T>::type;
     static constexpr int LD = BX + 4; // of shared memory: no bank conflicts in put
     static constexpr int N = BX * BK / V / THREADS;
-    static_assert(N * V * THREADS == BX * BK, "the threads share the piece evenly");
+    static_assert(N * V * THREADS == BX * BK && (V == 1 || N == 1 || THREADS % (2 * BX) == 0), "threads share the piece evenly");
 
-    T reg[N][V];
-    const T* p;  // the thread's first element
-    long long ld;
-    int xs;      // elements of x inside the matrix
+    Pack<T> reg[N];        // element 0 alone where V is 1
+    const T* p;            // the thread's first vector
+    long long apart, next; // in memory: from one vector to the next, from piece to piece
+    int x, l, dx, dl, xs;  // the first vector in the piece, the step between vectors, the x inside the matrix
+    bool along;
 
-    // Where vector i of this thread lies in the piece. With vectors along l, two
-    // lanes take 32 bytes (one sector) of an x.
-    __device__ static int x(int i) {
-        const int v = threadIdx.x + i * THREADS;
-        if (!KC) return v % (BX / V) * V;
-        return V > 1 ? v / 2 % BX : v / BK;
-    }
-    __device__ static int l(int i) {
-        const int v = threadIdx.x + i * THREADS;
-        if (!KC) return v / (BX / V);
-        return V > 1 ? (v % 2 + v / (2 * BX) * 2) * V : v % BK;
-    }
-    __device__ static long long offset(int x, int l, long long ld) { return KC ? x * ld + l : l * ld + x; }
-
-    // at starts at element (x0, l0) of a matrix of that many x.
-    __device__ void at(const T* matrix, long long ld, long long x0, long long l0, long long size) {
-        this->ld = ld;
+    // at starts at element (x0, l0) of a matrix of size x. With vectors along l,
+    // two lanes take 32 bytes (one sector) of an x.
+    __device__ void at(const T* matrix, bool along, long long ld, long long x0, long long l0, long long size) {
+        const int t = threadIdx.x;
+        this->along = along;
         xs = (int)min(size - x0, (long long)BX);
-        p = matrix + (KC ? x0 * ld + l0 : l0 * ld + x0) + offset(x(0), l(0), ld);
+        if (along) {
+            x = V > 1 ? t / 2 % BX : t / BK;
+            l = V > 1 ? (t % 2 + t / (2 * BX) * 2) * V : t % BK;
+            dx = V > 1 ? 0 : THREADS / BK;
+            dl = V > 1 ? THREADS / BX * V : 0;
+            apart = dx * ld + dl;
+            next = BK;
+            p = matrix + (x0 + x) * ld + l0 + l;
+        } else {
+            x = t % (BX / V) * V;
+            l = t / (BX / V);
+            dx = 0;
+            dl = THREADS * V / BX;
+            apart = dl * ld;
+            next = BK * ld;
+            p = matrix + (l0 + l) * ld + x0 + x;
+        }
     }
 
     // fetch reads the piece and steps to the next one; elements outside the
@@ -63,66 +68,75 @@ struct Piece {
     __device__ void fetch(int left) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const bool inside = x(i) < xs && l(i) < left;
-            const T* q = p + offset(x(i) - x(0), l(i) - l(0), ld);
+            const bool inside = x + i * dx < xs && l + i * dl < left;
+            const T* q = p + i * apart;
             if (V > 1) {
-                Pack<T> v;
 #pragma unroll
-                for (int j = 0; j < Vec<T>::width; j++) v.s[j] = 0;
-                if (inside) v.v = *reinterpret_cast<const typename Vec<T>::type*>(q);
-#pragma unroll
-                for (int j = 0; j < V; j++) reg[i][j] = v.s[j];
+                for (int j = 0; j < V; j++) reg[i].s[j] = 0;
+                if (inside) reg[i].v = *reinterpret_cast<const U*>(q);
             } else {
-                reg[i][0] = inside ? *q : T(0);
+                reg[i].s[0] = inside ? *q : T(0);
             }
         }
-        p += KC ? BK : BK * ld;
+        p += next;
     }
 
-    // put writes the piece to shared memory, k first.
+    // put writes the piece to shared memory, l first.
     __device__ void put(T* s) const {
+        s += l * LD + x;
+        const int step = dl * LD + dx;
+        if (V > 1 && !along) {
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (V > 1 && !KC) {
-                Pack<T> v;
+            for (int i = 0; i < N; i++) *reinterpret_cast<U*>(s + i * step) = reg[i].v;
+        } else {
 #pragma unroll
-                for (int j = 0; j < Vec<T>::width; j++) v.s[j] = reg[i][j % V];
-                *reinterpret_cast<typename Vec<T>::type*>(s + l(i) * LD + x(i)) = v.v;
-            } else {
+            for (int i = 0; i < N; i++)
 #pragma unroll
-                for (int j = 0; j < V; j++) s[(l(i) + j) * LD + x(i)] = reg[i][j];
-            }
+                for (int j = 0; j < V; j++) s[i * step + j * LD] = reg[i].s[j];
         }
     }
 };
 
+// Where is what a block computes: the tile of C at (m0, n0) of a matrix of the
+// batch and a split of k. Tiles are numbered down groups of 8 rows of tiles.
+template <int BM, int BN>
+struct Where {
+    long long m0, n0, matrix, split;
+    __device__ Where(long long m, long long n, int batch) {
+        constexpr int GROUP = 8;
+        int block;
+        asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block)); // volatile: computed anew at each use
+        const int tilesM = (int)((m + BM - 1) / BM), tilesN = (int)((n + BN - 1) / BN), tiles = tilesM * tilesN;
+        const int t = block % tiles, rest = block / tiles, in = t % (GROUP * tilesN);
+        const int top = t / (GROUP * tilesN) * GROUP, rows = min(tilesM - top, GROUP);
+        m0 = (long long)(top + in % rows) * BM;
+        n0 = (long long)(in / rows) * BN;
+        matrix = rest % batch;
+        split = rest / batch;
+    }
+};
+
 // tile computes one BM x BN tile of one split of one matrix of the batch. WM x WN
-// warps, each LM x (32 / LM) lanes. VEC: rows of A and B start 16-byte aligned.
-template <typename T, int BM, int BN, int BK, int WM, int WN, int LM, bool VEC, bool TA, bool TB>
+// warps, each LM x (32 / LM) lanes. VEC: rows of A, B and C start 16-byte aligned.
+template <typename T, int BM, int BN, int BK, int WM, int WN, int LM, bool VEC>
 __device__ void tile(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c,
                      long long m, long long n, long long k, long long lda, long long ldb,
-                     long long strideA, long long strideB, long long batch, long long chunk) {
+                     long long strideA, long long strideB, long long batch, long long chunk, int transA, int transB) {
     constexpr int THREADS = WM * WN * 32, LN = 32 / LM, TM = BM / (WM * LM), TN = BN / (WN * LN);
     constexpr int W = Vec<T>::width, V = VEC ? W : 1;
-    using PA = Piece<T, BM, BK, THREADS, V, !TA>;
-    using PB = Piece<T, BN, BK, THREADS, V, TB>;
+    using PA = Piece<T, BM, BK, THREADS, V>;
+    using PB = Piece<T, BN, BK, THREADS, V>;
     __shared__ __align__(16) T sa[2][BK * PA::LD];
     __shared__ __align__(16) T sb[2][BK * PB::LD];
 
-    // Which tile, which matrix, which split.
-    constexpr int GROUP = 8;
-    const int tilesM = (int)((m + BM - 1) / BM), tilesN = (int)((n + BN - 1) / BN), tiles = tilesM * tilesN;
-    const int t = blockIdx.x % tiles, rest = blockIdx.x / tiles;
-    const int top = t / (GROUP * tilesN) * GROUP, rows = min(tilesM - top, GROUP), in = t % (GROUP * tilesN);
-    const long long m0 = (long long)(top + in % rows) * BM, n0 = (long long)(in / rows) * BN;
-    const long long matrix = rest % batch, split = rest / batch;
-    const long long k0 = split * chunk;
+    const Where<BM, BN> at(m, n, (int)batch);
+    const long long k0 = at.split * chunk;
     int left = (int)min(k - k0, chunk); // the plan keeps chunk below 2^31
 
     PA pa;
     PB pb;
-    pa.at(a + matrix * strideA, lda, m0, k0, m);
-    pb.at(b + matrix * strideB, ldb, n0, k0, n);
+    pa.at(a + at.matrix * strideA, !transA, lda, at.m0, k0, m);
+    pb.at(b + at.matrix * strideB, transB, ldb, at.n0, k0, n);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int mt = warp / WN * LM * TM + lane / LN * W, nt = warp % WN * LN * TN + lane % LN * W;
@@ -166,17 +180,17 @@ __device__ void tile(const T* __restrict__ a, const T* __restrict__ b, T* __rest
         }
     }
 
-    c += (split * batch + matrix) * m * n;
-    const bool wide = n % W == 0; // rows of C start 16-byte aligned
+    const Where<BM, BN> to(m, n, (int)batch); // again: registers are short in the loop
+    c += (to.split * batch + to.matrix) * m * n;
 #pragma unroll
     for (int i = 0; i < TM; i++) {
-        const long long row = m0 + mt + i / W * LM * W + i % W;
+        const long long row = to.m0 + mt + i / W * LM * W + i % W;
         if (row >= m) continue;
 #pragma unroll
         for (int j = 0; j < TN / W; j++) {
-            const long long col = n0 + nt + j * LN * W;
+            const long long col = to.n0 + nt + j * LN * W;
             T* q = c + row * n + col;
-            if (wide) {
+            if (VEC) {
                 Pack<T> v;
 #pragma unroll
                 for (int e = 0; e < W; e++) v.s[e] = acc[i][j * W + e];
@@ -190,26 +204,18 @@ __device__ void tile(const T* __restrict__ a, const T* __restrict__ b, T* __rest
     }
 }
 
-#define PARAMETERS(T)                                                                                          \
-    const T *a, const T *b, T *c, long long m, long long n, long long k, long long lda, long long ldb,         \
-        long long strideA, long long strideB, long long batch, long long chunk
-#define TILE(name, op, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC, TA, TB)                                      \
-    extern "C" __global__ void __launch_bounds__(WM* WN * 32, BLOCKS)                                          \
-        matmul_##name##_##op##_##suffix(PARAMETERS(T)) {                                                       \
-        tile<T, BM, BN, BK, WM, WN, 8, VEC, TA, TB>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk); \
+// large: 8 x 8 (float64: 8 x 4) elements of C a thread, aligned rows only.
+// small: 4 x 8, any rows.
+#define TILE(name, T, BM, BN, BK, WM, WN, BLOCKS, VEC)                                                                   \
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS)                                                   \
+        name(const T* a, const T* b, T* c, long long m, long long n, long long k, long long lda, long long ldb,          \
+             long long strideA, long long strideB, long long batch, long long chunk, int transA, int transB) {           \
+        tile<T, BM, BN, BK, WM, WN, 8, VEC>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, transA, transB); \
     }
-#define TILES(name, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC)                         \
-    TILE(name, nn, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC, false, false)           \
-    TILE(name, nt, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC, false, true)            \
-    TILE(name, tn, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC, true, false)            \
-    TILE(name, tt, T, suffix, BM, BN, BK, WM, WN, BLOCKS, VEC, true, true)
-
-// large: 8 x 8 (float64: 8 x 4) elements of C a thread, two blocks a
-// multiprocessor, aligned rows only. small: 4 x 8, any rows.
-TILES(large, float, f32, 128, 128, 8, 2, 4, 2, true)
-TILES(small, float, f32, 64, 64, 8, 2, 2, 4, false)
-TILES(large, double, f64, 128, 64, 8, 2, 4, 2, true)
-TILES(small, double, f64, 64, 64, 8, 2, 2, 3, false)
+TILE(matmul_large_f32, float, 128, 128, 8, 2, 4, 2, true)
+TILE(matmul_small_f32, float, 64, 64, 8, 2, 2, 4, false)
+TILE(matmul_large_f64, double, 128, 64, 8, 2, 4, 1, true)
+TILE(matmul_small_f64, double, 64, 64, 8, 2, 2, 2, false)
 
 // rows: y[r] = sum over l of x[r][l] * v[l], r in [0, rows), one warp per row of
 // one split of one matrix of the batch; 8 warps a block.
@@ -222,7 +228,7 @@ __device__ void rowsTimes(const T* __restrict__ x, const T* __restrict__ v, T* _
     const int lane = threadIdx.x % 32;
     const long long matrix = id / rows % batch, split = id / rows / batch;
     const long long k0 = split * chunk, left = min(k - k0, chunk);
-    if (left < 0 || id >= (split + 1) * batch * rows) return;
+    if (split > 0 && left <= 0) return; // beyond the last split
     x += id % (batch * rows) * k + k0;
     v += matrix * k + k0;
     Pack<T> acc[2];
@@ -272,7 +278,7 @@ __device__ void columnsTimes(const T* __restrict__ x, const T* __restrict__ v, T
     constexpr int W = Vec<T>::width, B = 32 * W, WARPS = 8;
     __shared__ T partial[WARPS][B];
     const int strips = (int)((n + B - 1) / B), rest = blockIdx.x / strips;
-    const long long matrix = rest % batch, split = rest / batch;
+    const long long matrix = rest % (int)batch, split = rest / (int)batch;
     const long long first = (long long)(blockIdx.x % strips) * B;
     const long long begin = split * chunk, end = min(k, begin + chunk);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

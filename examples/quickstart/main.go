@@ -5,9 +5,9 @@
 //	go run ./examples/quickstart
 //
 // It reads like a notebook: data.go loads the images, model.go builds the
-// graph, this file trains it and looks at what came out, gradients.go checks the
-// derivatives, figures.go draws. It fails if a gradient is wrong or if fewer
-// than 95 % of the held-out digits are recognised.
+// graph, machine.go chooses where to run it, gradients.go checks the
+// derivatives, this file trains, figures.go draws. It fails if a gradient is
+// wrong or if fewer than 95 % of the held-out digits are recognised.
 package main
 
 import (
@@ -74,7 +74,7 @@ func run(o options, w io.Writer) (float64, error) {
 
 	// The derivatives, before anything stands on them.
 	fmt.Fprintln(w, "\nGradients against central differences")
-	if err := checkGradients(w, o.seed); err != nil {
+	if err := checkGradients(w, o); err != nil {
 		return 0, err
 	}
 
@@ -133,7 +133,7 @@ func run(o options, w io.Writer) (float64, error) {
 
 	// What came out.
 	fmt.Fprintln(w, "\nWhere each op of a training step ran")
-	fmt.Fprint(w, indent(vm.Report()))
+	fmt.Fprint(w, vm.Report())
 	right := h.accuracy[o.epochs-1]
 	fmt.Fprintf(w, "\n%.1f %% of the %d held-out digits are right\n", 100*right, held.len())
 	for _, draw := range []func() (string, error){

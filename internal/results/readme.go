@@ -4,35 +4,28 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/stheno-ml/stheno/ops"
 )
 
-// UpdateReadme gives README.md's text with the op table of the given Specs
-// between the markers <!-- ops:begin --> and <!-- ops:end -->, and the speed
-// table of the given files between <!-- speed:begin --> and <!-- speed:end -->.
-// A missing marker is an error.
-func UpdateReadme(text string, specs []ops.Spec, files []*File) (string, error) {
-	text, err := splice(text, "ops", OpTable(specs))
-	if err != nil {
-		return "", err
-	}
+// UpdateReadme gives README.md's text with the speed table of the given files
+// between the markers <!-- speed:begin --> and <!-- speed:end -->. A missing
+// marker is an error.
+func UpdateReadme(text string, files []*File) (string, error) {
 	return splice(text, "speed", SpeedTable(files))
 }
 
 // CheckReadme is an error that says what to run if README.md is not what
 // UpdateReadme makes of it.
-func CheckReadme(path string, specs []ops.Spec, files []*File) error {
+func CheckReadme(path string, files []*File) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	want, err := UpdateReadme(string(text), specs, files)
+	want, err := UpdateReadme(string(text), files)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if want != string(text) {
-		return fmt.Errorf("%s: its tables are stale: run 'go run ./cmd/stheno bench -readme'", path)
+		return fmt.Errorf("%s: its speed table is stale: run 'go run ./cmd/stheno bench -readme'", path)
 	}
 	return nil
 }
@@ -49,16 +42,6 @@ func splice(text, name, table string) (string, error) {
 		return "", fmt.Errorf("results: no %q after %q", end, strings.TrimSpace(begin))
 	}
 	return head + begin + table + end + tail, nil
-}
-
-// OpTable is a table of ops: name, formula, one sentence.
-func OpTable(specs []ops.Spec) string {
-	var b strings.Builder
-	b.WriteString("| Op | Formula | What it does |\n|---|---|---|\n")
-	for _, s := range specs {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, code(s.Formula), cell(s.Doc))
-	}
-	return b.String()
 }
 
 // SpeedTable is a table of the rows of each file.
@@ -149,11 +132,4 @@ func long(dtype string) string { return strings.Replace(dtype, "f", "float", 1) 
 // cell is text that cannot break out of a table's cell.
 func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
-}
-
-func code(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "`" + cell(s) + "`"
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 const root = "../.."
@@ -19,12 +18,12 @@ func TestMeasuredWithTheseKernels(t *testing.T) {
 	}
 }
 
-func TestReadmeTables(t *testing.T) {
+func TestReadmeSpeedTable(t *testing.T) {
 	files, err := ReadDir(filepath.Join(root, "bench/results"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckReadme(filepath.Join(root, "README.md"), ops.All(), files); err != nil {
+	if err := CheckReadme(filepath.Join(root, "README.md"), files); err != nil {
 		t.Error(err)
 	}
 }
@@ -93,21 +92,20 @@ func TestSpeedTable(t *testing.T) {
 }
 
 func TestUpdateReadme(t *testing.T) {
-	const readme = "a\n<!-- ops:begin -->\nold\n<!-- ops:end -->\nb\n<!-- speed:begin -->\n<!-- speed:end -->\nc\n"
-	specs := []ops.Spec{{Name: "Add", Formula: "a + b", Doc: "Adds."}}
-	got, err := UpdateReadme(readme, specs, nil)
-	want := "a\n<!-- ops:begin -->\n" + OpTable(specs) + "<!-- ops:end -->\nb\n<!-- speed:begin -->\n" + SpeedTable(nil) + "<!-- speed:end -->\nc\n"
+	const readme = "a\n<!-- speed:begin -->\nold\n<!-- speed:end -->\nb\n"
+	got, err := UpdateReadme(readme, nil)
+	want := "a\n<!-- speed:begin -->\n" + SpeedTable(nil) + "<!-- speed:end -->\nb\n"
 	if err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	path := filepath.Join(t.TempDir(), "README.md")
 	for _, c := range []struct {
 		text, want string
-	}{{got, ""}, {readme, "stale"}, {strings.Replace(got, "<!-- speed:end -->", "", 1), "speed:end"}, {"", "ops:begin"}} {
+	}{{got, ""}, {readme, "stale"}, {strings.Replace(got, "<!-- speed:end -->", "", 1), "speed:end"}, {"", "speed:begin"}} {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		err := CheckReadme(path, specs, nil)
+		err := CheckReadme(path, nil)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("CheckReadme of %q: %v, want %q in it", c.text, err, c.want)
 		}

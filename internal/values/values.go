@@ -104,6 +104,18 @@ func compact(t *tensor.Dense) ([]byte, error) {
 }
 
 func gather[T kernels.Float](src []T, shape, strides []int) []byte {
+	// A view of package tensor may have dropped the strides of axes of extent 1.
+	if len(strides) != len(shape) {
+		all := make([]int, len(shape))
+		k := 0
+		for i, d := range shape {
+			if d != 1 && k < len(strides) {
+				all[i] = strides[k]
+				k++
+			}
+		}
+		strides = all
+	}
 	dst := make([]T, 0, elements(shape))
 	var walk func(axis, at int)
 	walk = func(axis, at int) {

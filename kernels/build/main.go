@@ -1,6 +1,6 @@
 // Command build compiles kernels/*.cu into kernels/images with NVRTC, NVIDIA's
 // compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with
-// the toolkit's wheels in it; `make kernels` sets that up. The same sources and
+// the toolkit's wheels in it; `make images` sets that up. The same sources and
 // the same compiler give the same bytes.
 package main
 
@@ -273,7 +273,7 @@ func compare(images string, files map[string][]byte) error {
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return fmt.Errorf("%s is not what the sources give, run `make kernels`:\n  %s", images, strings.Join(wrong, "\n  "))
+		return fmt.Errorf("%s is not what the sources give, run `make images`:\n  %s", images, strings.Join(wrong, "\n  "))
 	}
 	fmt.Printf("%d files in %s are what the sources give\n", len(files), images)
 	return nil

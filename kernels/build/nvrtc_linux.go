@@ -32,7 +32,7 @@ func openCompiler(toolkit string) (compiler, error) {
 	}
 	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return nil, fmt.Errorf("no NVRTC in %s (run it through `make kernels`): %w", toolkit, err)
+		return nil, fmt.Errorf("no NVRTC in %s (run it through `make images`): %w", toolkit, err)
 	}
 	c := new(nvrtc)
 	for name, fn := range map[string]any{

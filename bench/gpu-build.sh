@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds what bench/gpu-run.sh runs on a GPU machine that has no Go: the test
+# binary of every package that has tests, and cmd/stheno, packed as
+# .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no GPU and no C compiler.
+#
+#   bench/gpu-build.sh          for linux/amd64
+#   GOARCH=arm64 bench/gpu-build.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CGO_ENABLED=0 GOOS=linux GOARCH=${GOARCH:-amd64}
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+
+go build -trimpath -ldflags='-s -w' -o "$bin/stheno" ./cmd/stheno
+module=$(go list -m)
+# tests.txt: name of the binary, folder to run it in. Two packages are left out:
+# internal/results tests what the run is about to replace, and internal/readme
+# runs Go.
+go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v -E '/internal/(results|readme)$' | while read -r package; do
+    dir=.${package#"$module"}
+    name=${dir#./}
+    [[ $dir == . ]] && name=stheno-module
+    name=${name//\//-}.test
+    go test -c -trimpath -ldflags='-s -w' -o "$bin/$name" "$dir"
+    printf '%s\t%s\n' "$name" "$dir" >> "$bin/tests.txt"
+done
+
+mkdir -p .gpu
+# One dictionary over all binaries: they share most of their code.
+tar -C "$bin" -c . | xz -T1 --lzma2=preset=3,dict=256MiB > .gpu/bin.tar.xz
+cat "$bin/tests.txt"
+ls -l .gpu/bin.tar.xz

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Makes the evidence on a GPU machine, in under nine minutes: runs every test
+# binary that bench/gpu-build.sh packed, runs sanitizers over a part of them,
+# and times the ops beside other libraries. Needs no Go. Logs and results go to
+# $OUT (bench/out if unset); the file <gpu>.json belongs into bench/results.
+# Goes on after a failure and ends with status 1 if there was one.
+#
+#   PARTS        which parts to run: "tests sanitize bench" if unset
+#   TEST_RUN     -test.run of the tests, all if unset
+#   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
+#                a test binary without .test and its -test.run
+#   BENCH_RUN    cases to time, a regular expression over op/case/dtype
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+OUT=${OUT:-bench/out}
+PARTS=${PARTS:-tests sanitize bench}
+SANITIZE=${SANITIZE:-stheno-module:^TestKernels cudaops}
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
+root=$PWD
+export STHENO_REQUIRE_GPU=1
+suites=$OUT/suites.tsv # name, result, seconds, note: read by stheno bench -suites
+: > "$suites"
+failed=0
+
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+python3 - .gpu/bin.tar.xz "$bin" <<'PYTHON' || exit 1
+import sys, tarfile
+with tarfile.open(sys.argv[1]) as t:
+    t.extractall(sys.argv[2], filter="data")
+PYTHON
+"$bin/stheno" doctor | tee "$OUT/bench.log"
+
+now() { date +%s.%N; }
+
+# record NAME STATUS START NOTE: a line of $suites.
+record() {
+    local result=PASS
+    if [[ $2 != 0 ]]; then
+        result=FAIL
+        failed=1
+    fi
+    printf '%s\t%s\t%s\t%s\n' "$1" "$result" "$(awk "BEGIN { printf \"%.1f\", $(now) - $3 }")" "$4" >> "$suites"
+}
+
+# counts LOG: how the tests of a log came out, subtests included.
+counts() {
+    printf '%d passed, %d skipped, %d failed' "$(grep -c -- '--- PASS' "$1")" "$(grep -c -- '--- SKIP' "$1")" "$(grep -c -- '--- FAIL' "$1")"
+}
+
+tests() {
+    local name dir start status log=$bin/log
+    local deadline=$((SECONDS + 170)) left
+    : > "$OUT/tests.log"
+    while IFS=$'\t' read -r name dir; do
+        left=$((deadline > SECONDS + 5 ? deadline - SECONDS : 5))
+        start=$(now)
+        (cd "$dir" && timeout -k 5 $((left + 5)) "$bin/$name" -test.v -test.timeout ${left}s ${TEST_RUN:+-test.run "$TEST_RUN"}) > "$log" 2>&1 < /dev/null
+        status=$?
+        { echo "===== ${name%.test} in $dir: status $status"; cat "$log"; } >> "$OUT/tests.log"
+        record "${name%.test}" $status "$start" "$(counts "$log")"
+        [[ $status == 0 ]] || { echo "----- ${name%.test}"; grep -B 8 -A 2 -e '--- FAIL' -e '^panic' -e 'fatal error' "$log" | tail -n 40; }
+    done < "$bin/tests.txt"
+}
+
+# control: memcheck must find a write that is out of bounds on purpose, or its
+# silence elsewhere proves nothing.
+control() {
+    local start log=$bin/control-check-cudaops.log status=1
+    start=$(now)
+    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool memcheck --target-processes all --error-exitcode 9 --print-limit 3 \
+        "$bin/cudaops.test" -test.v -test.run '^TestPlantedFault$') > "$log" 2>&1 < /dev/null
+    grep -q 'Invalid __global__ write' "$log" && status=0
+    record "memcheck finds a planted fault" $status "$start" "$(grep -h 'ERROR SUMMARY' "$log" | sed 's/^=* *//')"
+}
+
+# sanitize_one TOOL BINARY[:RUN]: passes if the tests pass under the tool and it
+# reports, itself, no error.
+sanitize_one() {
+    local tool=$1 name=${2%%:*} tests= dir log start status note
+    [[ $2 == *:* ]] && tests=${2#*:}
+    log=$bin/$tool-$name.log
+    dir=$(awk -F'\t' -v n="$name.test" '$1 == n { print $2 }' "$bin/tests.txt")
+    start=$(now)
+    if [[ -z $dir ]]; then
+        echo "no test binary $name.test" > "$log"
+        status=1
+    else
+        (cd "$dir" && timeout -k 5 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 --print-limit 20 \
+            "$bin/$name.test" -test.v -test.short -test.timeout 115s ${tests:+-test.run "$tests"}) > "$log" 2>&1 < /dev/null
+        status=$?
+    fi
+    note="$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)"
+    if [[ $status == 124 || $status == 137 ]]; then
+        note="timed out; $note"
+    elif [[ -z $note ]]; then
+        note="no summary: $(tail -n 1 "$log" | tr -d '\t')"
+        status=1
+    elif ! grep -q -e '--- PASS' "$log" || grep -q -e '--- FAIL' "$log"; then
+        status=1
+    fi
+    record "$tool $name" $status "$start" "$note; $(counts "$log")"
+}
+
+sanitize() {
+    local tool what jobs=()
+    for what in $SANITIZE; do
+        # Nothing is timed here, so all of them may share the GPU.
+        for tool in memcheck racecheck initcheck synccheck; do
+            sanitize_one "$tool" "$what" &
+            jobs+=($!)
+        done
+    done
+    control &
+    wait "${jobs[@]}" $!
+    for log in "$bin"/*check-*.log; do
+        echo "===== $(basename "$log" .log)"
+        cat "$log"
+    done > "$OUT/sanitize.log"
+    grep -q '	FAIL	' "$suites" && failed=1
+}
+
+bench() {
+    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" 2>&1 | tee -a "$OUT/bench.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+    local peers=()
+    [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
+    timeout 140 "$bin/stheno" bench -run "${BENCH_RUN:-}" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+}
+
+for part in $PARTS; do
+    case $part in
+    tests | sanitize | bench) ;;
+    *) echo "PARTS: no part $part, want tests, sanitize, bench" && exit 2 ;;
+    esac
+    echo "== $part (at $SECONDS s)"
+    [[ $part == bench ]] && bench > "$bin/bench.out" 2>&1
+    [[ $part != bench ]] && $part
+done
+
+echo
+column -t -s $'\t' "$suites" 2> /dev/null || cat "$suites"
+[[ -f $bin/bench.out ]] && echo && cat "$bin/bench.out"
+echo "$SECONDS s, status $failed"
+cd "$root" && exit $failed

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Times other libraries on the cases of `stheno bench`, on this machine's GPU.
+
+    python3 bench/peers.py peers.json
+
+Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
+those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
+where it is installed. A peer that cannot do a case is told and left out.
+
+Method, the same as stheno bench's: random operands in device memory, results
+too; operands that together are smaller than four times the level-2 cache are
+held several times over and take turns; warm-up of 50 ms; times between CUDA
+events at least a millisecond apart, the work queued back to back; the median.
+"""
+
+import json
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+N = 1 << 28
+SIDE = 1 << 14
+TORCH = "PyTorch " + torch.__version__.split("+")[0]
+
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.benchmark = True
+torch.manual_seed(torch.seed() % (1 << 31))
+
+
+def rand(dtype, *shape):
+    """Uniform in [-1, 1)."""
+    return torch.rand(*shape, dtype=dtype, device="cuda").mul_(2).sub_(1)
+
+
+def span(run, n, first):
+    """Milliseconds of n runs, of which the first is number first."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for i in range(n):
+        run(first + i)
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop)
+
+
+def median_us(run, runs=30):
+    calls, n = 0, 1
+    while True:  # warm up for 50 ms and learn how long a run takes
+        ms = span(run, n, calls)
+        calls += n
+        if ms >= 50 or n >= 4096:
+            break
+        n *= 2
+    each = max(ms / n, 1e-6)
+    n = int(min(max(1 / each, 1), 4096))
+    runs = min(runs, max(int(3000 / (each * n)), 5))
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(runs + 1)]
+    events[0].record()
+    for event in events[1:]:
+        for _ in range(n):
+            run(calls)
+            calls += 1
+        event.record()
+    torch.cuda.synchronize()
+    return 1000 * statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])) / n
+
+
+def in_turns(make, f):
+    """f on copies of the operands that make gives, in turns."""
+    first = make()
+    size = sum(t.numel() * t.element_size() for t in first)
+    copies = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size), 1), 64)
+    sets = [first] + [tuple(t.clone() for t in first) for _ in range(copies - 1)]
+    return lambda i: f(*sets[i % copies])
+
+
+def f32(dtype):
+    return dtype == torch.float32
+
+
+def peers():
+    """Yields op, case, dtype, who, make and f: f(*make()) is the work."""
+    for d in (torch.float32, torch.float64):
+        yield "Sum", "all 2^28", d, TORCH + " sum", lambda: (rand(d, N), torch.empty((), dtype=d, device="cuda")), lambda x, o: torch.sum(x, dim=0, out=o)
+        if cupy:
+            yield "Sum", "all 2^28", d, f"CuPy {cupy.__version__} sum (CUB)", lambda: (rand(d, N), torch.empty((), dtype=d, device="cuda")), cupy_sum
+        yield "Add", "2^28", d, TORCH + " add", lambda: (rand(d, N), rand(d, N), torch.empty(N, dtype=d, device="cuda")), lambda a, b, o: torch.add(a, b, out=o)
+        yield "Dot", "2^28", d, TORCH + " dot", lambda: (rand(d, N), rand(d, N)), lambda a, b: torch.dot(a, b)
+        name = "cuBLAS SGEMM" if f32(d) else "cuBLAS DGEMM"
+        for n in (1024, 4096, 4097, 8192) if f32(d) else (4096,):
+            yield "MatMul", str(n), d, f"{name} ({TORCH})", lambda n=n: (rand(d, n, n), rand(d, n, n), torch.empty(n, n, dtype=d, device="cuda")), lambda a, b, o: torch.mm(a, b, out=o)
+
+    d = torch.float32
+    matrix = lambda: (rand(d, SIDE, SIDE),)
+    yield "Sum", f"rows {SIDE}x{SIDE}", d, TORCH + " sum", matrix, lambda x: x.sum(1)
+    yield "Sum", f"columns {SIDE}x{SIDE}", d, TORCH + " sum", matrix, lambda x: x.sum(0)
+    yield "Sum", f"both {SIDE}x{SIDE}", d, TORCH + " sum", matrix, lambda x: x.sum()
+    yield "MatMul", f"matrix x vector {SIDE}", d, f"cuBLAS SGEMV ({TORCH})", lambda: matrix() + (rand(d, SIDE),), lambda a, x: torch.mv(a, x)
+    yield "Dot", f"rows {SIDE}x{SIDE}", d, TORCH + " linalg.vecdot", lambda: matrix() + matrix(), lambda a, b: torch.linalg.vecdot(a, b)
+    out = lambda: (torch.empty(SIDE, SIDE, dtype=d, device="cuda"),)
+    yield "Scale", f"rows {SIDE}x{SIDE}", d, TORCH + " mul", lambda: matrix() + (rand(d, SIDE, 1),) + out(), lambda x, s, o: torch.mul(x, s, out=o)
+    yield "Broadcast", "2^14 rows of 2^14", d, TORCH + " copy_", lambda: (rand(d, SIDE),) + out(), lambda x, o: o.copy_(x)
+
+    w = torch.ones(1, 1, 5, dtype=d, device="cuda")
+    for case, shape in (("2^28 r=2", (1, 1, N)), ("2^20 x 256 r=2", (1 << 20, 1, 256))):
+        yield "WindowSum", case, d, TORCH + " conv1d", lambda shape=shape: (rand(d, *shape),), lambda x: F.conv1d(x, w, padding=2)
+        yield "WindowSum", case, d, TORCH + " avg_pool1d", lambda shape=shape: (rand(d, *shape),), lambda x: F.avg_pool1d(x, 5, 1, 2)
+    for r in (32, 512):
+        yield "WindowSum", f"2^28 r={r}", d, TORCH + " avg_pool1d", lambda: (rand(d, 1, 1, N),), lambda x, r=r: F.avg_pool1d(x, 2 * r + 1, 1, r)
+
+
+def cupy_sum(x, o):
+    cupy.from_dlpack(x).sum(out=cupy.from_dlpack(o))
+
+
+def main(path):
+    print(torch.cuda.get_device_name(), TORCH)
+    copy = in_turns(lambda: (rand(torch.float32, N), torch.empty(N, device="cuda")), lambda a, o: o.copy_(a))
+    print(f"device copy by {TORCH} copy_: {8 * N / median_us(copy) / 1e3:.0f} GB/s")
+    del copy
+    rows = []
+    for op, case, dtype, by, make, f in peers():
+        torch.cuda.empty_cache()
+        name = "f32" if f32(dtype) else "f64"
+        try:
+            us = median_us(in_turns(make, f))
+        except Exception as e:
+            print(f"{op}/{case}/{name} {by}: {type(e).__name__}: {str(e).splitlines()[0]}")
+            continue
+        rows.append({"op": op, "case": case, "dtype": name, "by": by, "median_us": round(us, 3)})
+        print(f"{op}/{case}/{name} {by}: {us:.1f} us")
+        with open(path, "w") as out:  # each time, for a run that is cut off
+            json.dump(rows, out, indent=1)
+            out.write("\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])

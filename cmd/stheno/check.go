@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// planOf builds the case on inputs of the given type and shapes and gives its
+// plan on dev and the shape of its output.
+func planOf(c ops.Case, dt kernels.Dtype, shapes []tensor.Shape, dev kernels.Device) (*kernels.Plan, tensor.Shape, error) {
+	g := gorgonia.NewGraph()
+	in := make([]*gorgonia.Node, len(shapes))
+	for i, s := range shapes {
+		name := gorgonia.WithName(fmt.Sprintf("in%d", i))
+		if s.IsScalar() {
+			in[i] = gorgonia.NewScalar(g, values.Tensor(dt), name)
+		} else {
+			in[i] = gorgonia.NewTensor(g, values.Tensor(dt), s.Dims(), gorgonia.WithShape(s...), name)
+		}
+	}
+	out, err := c.Build(in...)
+	if err != nil {
+		return nil, nil, err
+	}
+	planner, ok := out.Op().(kernels.Planner)
+	if !ok {
+		return nil, nil, fmt.Errorf("%v has no plan", out)
+	}
+	p, err := planner.Plan(dev)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(p.Inputs) != len(in) {
+		return nil, nil, fmt.Errorf("the plan takes %d inputs, the case has %d: it is made of several ops", len(p.Inputs), len(in))
+	}
+	return p, out.Shape(), nil
+}
+
+// affordable is the most arithmetic that a check is to do on the host.
+const affordable = 1 << 35
+
+// check holds the output of a plan against the host's body in float64 on the
+// same inputs. Where the whole is more work than limit and the output's rows are made
+// of the first input's, it recomputes 16 rows drawn at random. It gives what
+// was checked, and the largest error as a share of what the op's Spec allows;
+// both sides have that allowance in float64.
+//
+// What an element is allowed depends on the sum of the absolute values of its
+// terms, which is the op's value on absolute inputs.
+func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
+	what, shapes := "all", c.c.Shapes
+	got, in := widen(c.dtype, out), make([][]float64, len(inputs))
+	if p.Flops > limit {
+		const rows = 16
+		if shapes[0].IsScalar() {
+			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
+		}
+		pick := rand.Perm(shapes[0][0])[:min(rows, shapes[0][0])]
+		what = fmt.Sprintf("%d rows", len(pick))
+		shapes = append([]tensor.Shape{}, shapes...)
+		shapes[0] = shapes[0].Clone()
+		shapes[0][0] = len(pick)
+		_, full, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+		if err != nil {
+			return "", 0, err
+		}
+		_, part, err := planOf(c.c, c.dtype, shapes, kernels.HostDevice())
+		if err != nil || len(part) == 0 || full[0] != c.c.Shapes[0][0] || part[0] != len(pick) {
+			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
+		}
+		inputs = append([][]byte{gather(inputs[0], c.c.Shapes[0][0], pick)}, inputs[1:]...)
+		got = widen(c.dtype, gather(out, full[0], pick))
+	}
+	for i := range inputs {
+		in[i] = widen(c.dtype, inputs[i])
+	}
+	plan, _, err := planOf(c.c, kernels.Float64, shapes, kernels.HostDevice())
+	if err != nil {
+		return "", 0, err
+	}
+	want, err := runHost(plan, in)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, x := range in {
+		spread(len(x), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				x[i] = math.Abs(x[i])
+			}
+		})
+	}
+	magnitude, err := runHost(plan, in)
+	if err != nil {
+		return "", 0, err
+	}
+	allowed := c.spec.Tolerance * 0x1p-23
+	if c.dtype == kernels.Float64 {
+		allowed = 2 * c.spec.Tolerance * 0x1p-52
+	}
+	return what, worstError(got, want, magnitude, allowed), nil
+}
+
+// worstError is the largest |got-want| / (allowed*magnitude), infinite if
+// lengths or non-finite elements differ.
+func worstError(got, want, magnitude []float64, allowed float64) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var mu sync.Mutex
+	worst := 0.0
+	spread(len(got), func(lo, hi int) {
+		w := 0.0
+		for i := lo; i < hi; i++ {
+			if got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i]) {
+				continue
+			}
+			e := math.Abs(got[i]-want[i]) / (allowed * magnitude[i])
+			if math.IsNaN(e) {
+				e = math.Inf(1)
+			}
+			w = max(w, e)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		worst = max(worst, w)
+	})
+	return worst
+}
+
+// spread calls f on pieces of [0, n), one for each core.
+func spread(n int, f func(lo, hi int)) {
+	var wg sync.WaitGroup
+	step := n/runtime.GOMAXPROCS(0) + 1
+	for lo := 0; lo < n; lo += step {
+		wg.Go(func() { f(lo, min(lo+step, n)) })
+	}
+	wg.Wait()
+}
+
+func runHost(p *kernels.Plan, in [][]float64) ([]float64, error) {
+	out := make([]float64, p.Out/8)
+	inputs := make([][]byte, len(in))
+	for i, x := range in {
+		inputs[i] = kernels.Bytes(x)
+	}
+	return out, p.Run(inputs, kernels.Bytes(out), nil)
+}
+
+// gather is some of the n equal rows of b, in the order of pick.
+func gather(b []byte, n int, pick []int) []byte {
+	row := len(b) / n
+	part := kernels.Bytes(make([]float64, (len(pick)*row+7)/8))[:0] // aligned
+	for _, i := range pick {
+		part = append(part, b[i*row:(i+1)*row]...)
+	}
+	return part
+}
+
+// widen copies elements into float64.
+func widen(dt kernels.Dtype, b []byte) []float64 {
+	if dt == kernels.Float64 {
+		return append([]float64{}, kernels.Elements[float64](b)...)
+	}
+	s := kernels.Elements[float32](b)
+	out := make([]float64, len(s))
+	spread(len(s), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			out[i] = float64(s[i])
+		}
+	})
+	return out
+}
+
+// randomBlock is random numbers in [-1, 1), of which inputs of any size are
+// made by repetition. It is longer than any GPU's level-2 cache and of a length
+// that no power of two divides evenly.
+type randomBlock struct {
+	f32 []float32
+	f64 []float64
+}
+
+func newRandomBlock(seed uint64) randomBlock {
+	const n = 40_000_003 // a prime
+	r := rand.New(rand.NewPCG(seed, 0))
+	b := randomBlock{make([]float32, n), make([]float64, n)}
+	for i := range n {
+		b.f64[i] = 2*r.Float64() - 1
+		b.f32[i] = float32(b.f64[i])
+	}
+	return b
+}
+
+// fill is n bytes of elements for input i of an op; inputs differ.
+func (b randomBlock) fill(dt kernels.Dtype, n int64, i int) []byte {
+	if dt == kernels.Float32 {
+		return kernels.Bytes(repeat(b.f32, n/4, i))
+	}
+	return kernels.Bytes(repeat(b.f64, n/8, i))
+}
+
+func repeat[T kernels.Float](block []T, n int64, i int) []T {
+	s := make([]T, n)
+	spread(len(s), func(lo, hi int) {
+		for at := (lo + i*1_000_003) % len(block); lo < hi; at = 0 {
+			lo += copy(s[lo:hi], block[at:])
+		}
+	})
+	return s
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/tensor"
+)
+
+var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 80 << 30}
+
+// Every case that is timed is one op with a plan, and its name is its own.
+func TestTimedCasesHavePlans(t *testing.T) {
+	seen, inBoth := map[string]bool{}, 0
+	for _, c := range timedCases() {
+		if name := c.key().String(); seen[name] {
+			t.Errorf("two cases are named %s", name)
+		} else {
+			seen[name] = true
+		}
+		if c.dtype == kernels.Float64 {
+			inBoth++
+		}
+		p, _, err := planOf(c.c, c.dtype, c.c.Shapes, hopper)
+		if err != nil {
+			t.Errorf("%v: %v", c.key(), err)
+			continue
+		}
+		if len(p.Launches) == 0 || p.Flops <= 0 || p.Bytes() < 1<<20 {
+			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.key(), len(p.Launches), p.Flops, p.Bytes())
+		}
+	}
+	if inBoth != 6 {
+		t.Errorf("%d cases are timed in float64 too, want the 6 that inFloat64 names", inBoth)
+	}
+}
+
+// check accepts what the host computes in the case's own type, and refuses one
+// wrong or unwritten element, whether it looks at all of it or at some rows.
+func TestCheck(t *testing.T) {
+	block := newRandomBlock(1)
+	for _, spec := range ops.All() {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			c := timedCase{spec, spec.Cases[len(spec.Cases)/2], dt}
+			for i := range spec.Cases {
+				if s := spec.Cases[i]; !s.Bench && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
+					c.c = s
+					break
+				}
+			}
+			testCheck(t, c, block, affordable, "all")
+		}
+	}
+	for _, spec := range ops.All() {
+		if spec.Name == "MatMul" {
+			for _, c := range spec.Cases {
+				if c.Name == "1024" {
+					c.Shapes = []tensor.Shape{{16, 300}, {300, 20}}
+					testCheck(t, timedCase{spec, c, kernels.Float32}, block, 0, "16 rows")
+				}
+			}
+		}
+	}
+}
+
+func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want string) {
+	t.Helper()
+	p, _, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+	if err != nil {
+		t.Fatalf("%v: %v", c.key(), err)
+	}
+	inputs := make([][]byte, len(p.Inputs))
+	for i, n := range p.Inputs {
+		inputs[i] = block.fill(c.dtype, n, i)
+	}
+	out := kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]
+	if err := p.Run(inputs, out, nil); err != nil {
+		t.Fatalf("%v: %v", c.key(), err)
+	}
+	what, worst, err := c.check(p, inputs, out, limit)
+	if err != nil || what != want || !(worst <= 1) {
+		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.key(), what, worst, err, want)
+	}
+	for _, wrong := range []float64{math.NaN(), math.Inf(1), 7e9} {
+		k := p.Out / c.dtype.Size() / 2
+		if c.dtype == kernels.Float32 {
+			kernels.Elements[float32](out)[k] = float32(wrong)
+		} else {
+			kernels.Elements[float64](out)[k] = wrong
+		}
+		if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
+			t.Errorf("%v: check did not see %v in element %d", c.key(), wrong, k)
+		}
+	}
+}
+
+func TestRepeatCoversAllElements(t *testing.T) {
+	b := []float32{1, 2, 3}
+	got := repeat(b, 8, 0)
+	for i, x := range got {
+		if x != b[i%3] {
+			t.Fatalf("got %v", got)
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string // in stderr or in the error
+	}{
+		{"", "usage"}, {"doctr", `no command "doctr"`}, {"bench -no", "-no"}, {"doctor now", `"now"`},
+		{"bench -run (", "-run"}, {"bench -runs 0", "-runs"},
+	} {
+		var stderr bytes.Buffer
+		err := run(strings.Fields(c.args), &stderr, &stderr)
+		if err == nil {
+			t.Errorf("stheno %s: no error", c.args)
+		} else if text := stderr.String() + err.Error(); !strings.Contains(text, c.want) {
+			t.Errorf("stheno %s: %q, want %q in it", c.args, text, c.want)
+		}
+	}
+}
+
+func TestDoctorAlwaysConcludes(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"doctor"}, &out, &out); err != nil {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"go ", "kernels ", "so "} {
+		if !strings.Contains("\n"+out.String(), "\n"+want) {
+			t.Errorf("no line %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestBenchHost(t *testing.T) {
+	var out bytes.Buffer
+	if err := benchHost(&out, regexp.MustCompile("^MatMul 128 float32$"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "MatMul 128 float32") || strings.Contains(out.String(), "fails") {
+		t.Errorf("got\n%s", out.String())
+	}
+	if err := run([]string{"bench", "-device", "99"}, &out, &out); err == nil || errors.Is(err, errUsage) {
+		t.Errorf("device 99: %v, want an error that there is none", err)
+	}
+}

@@ -1,0 +1,209 @@
+package cudaops
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Timing is what [Time] measured.
+type Timing struct {
+	// Runs are the times of the plan, each the mean over as many runs back to
+	// back as take a millisecond.
+	Runs []time.Duration
+	// Out is the output after the last timed run. Before the first run it was
+	// filled with NaN, as the scratch memory was, so an element that the plan
+	// does not write shows.
+	Out []byte
+}
+
+// Time runs a plan on a device again and again with its operands in device
+// memory, and times it by the device's clock, warm-up left out. inputs are the
+// plan's inputs as bytes; runs, at least 1, is how many times are wanted: long
+// plans get fewer, so that a call takes about three seconds at most.
+//
+// Operands that together are smaller than four times the level-2 cache are held
+// several times over, and runs take turns, so that every run reads memory.
+//
+// The error wraps [ErrNoDevice] if there is no such device.
+func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, error) {
+	if len(inputs) != len(p.Inputs) {
+		return nil, fmt.Errorf("cudaops: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
+	}
+	for i, b := range inputs {
+		if int64(len(b)) != p.Inputs[i] {
+			return nil, fmt.Errorf("cudaops: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
+		}
+	}
+	g, err := openGPU(device)
+	if err != nil {
+		return nil, err
+	}
+	defer g.free()
+
+	const most = 64
+	copies := int(min(max((4*g.device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), most))
+	var size int64
+	take := func(bytes int64) span {
+		s := span{size, bytes}
+		size += (bytes + alignment - 1) &^ (alignment - 1)
+		return s
+	}
+	in, out := make([][]span, copies), make([]span, copies)
+	for c := range copies {
+		for _, bytes := range p.Inputs {
+			in[c] = append(in[c], take(bytes))
+		}
+		out[c] = take(p.Out)
+	}
+	scratch := take(p.Scratch)
+	if err := g.alloc(size); err != nil {
+		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+	}
+	if err := g.ctx.Memset8(g.arena, poison, size); err != nil {
+		return nil, err
+	}
+	turns := make([]func() error, copies)
+	for c := range copies {
+		for i, s := range in[c] {
+			if c == 0 {
+				err = g.upload(s, inputs[i])
+			} else {
+				err = g.stream.Copy(g.address(s.offset), g.address(in[0][i].offset), s.size)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if turns[c], err = g.bind(p, in[c], out[c], scratch); err != nil {
+			return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+		}
+	}
+	last := 0
+	times, err := g.repeat(runs, func(i int) error {
+		last = i % copies
+		return turns[last]()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+	}
+	t := &Timing{times, kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]}
+	if err := g.download(t.Out, out[last]); err != nil {
+		return nil, err
+	}
+	return t, g.sync()
+}
+
+// CopyBandwidth is the bandwidth of a copy within the device's memory in GB/s,
+// bytes read and bytes written counted: the median over copies of random
+// numbers, 2 GiB or a sixteenth of the memory if that is less.
+func CopyBandwidth(device int) (float64, error) {
+	g, err := openGPU(device)
+	if err != nil {
+		return 0, err
+	}
+	defer g.free()
+	size := min(2<<30, g.device().Memory/16) &^ (alignment - 1)
+	if err := g.alloc(2 * size); err != nil {
+		return 0, fmt.Errorf("cudaops: copy: %w", err)
+	}
+	block := make([]byte, min(64<<20, size))
+	rand.NewChaCha8([32]byte{}).Read(block) // reads always fill the slice
+	if err := g.upload(span{0, size}, block); err != nil {
+		return 0, err
+	}
+	for done := int64(len(block)); done < size; done *= 2 {
+		if err := g.stream.Copy(g.address(done), g.address(0), min(done, size-done)); err != nil {
+			return 0, err
+		}
+	}
+	times, err := g.repeat(31, func(int) error { return g.stream.Copy(g.address(size), g.address(0), size) })
+	if err != nil {
+		return 0, fmt.Errorf("cudaops: copy: %w", err)
+	}
+	return float64(2*size) / float64(median(times)), nil // bytes a nanosecond
+}
+
+// repeat times run, whose argument counts the calls. It warms up for 50 ms and
+// learns there how long a run takes.
+func (g *gpu) repeat(runs int, run func(i int) error) ([]time.Duration, error) {
+	const (
+		warmUp   = 50 * time.Millisecond
+		interval = time.Millisecond // between marks at least
+		budget   = 3 * time.Second
+		fewest   = 5
+		longest  = 4096 // runs between two marks at most
+	)
+	if runs < 1 {
+		return nil, fmt.Errorf("got %d timed runs, want at least 1", runs)
+	}
+	if err := g.clock(max(runs, fewest) + 1); err != nil {
+		return nil, err
+	}
+	calls := 0
+	group := func(n int) error {
+		for range n {
+			if err := run(calls); err != nil {
+				return err
+			}
+			calls++
+		}
+		return nil
+	}
+	var each time.Duration
+	for n := 1; ; n *= 2 {
+		if err := g.mark(0); err != nil {
+			return nil, err
+		}
+		if err := group(n); err != nil {
+			return nil, err
+		}
+		if err := g.mark(1); err != nil {
+			return nil, err
+		}
+		if err := g.sync(); err != nil {
+			return nil, err
+		}
+		d, err := g.elapsed(0, 1)
+		if err != nil {
+			return nil, err
+		}
+		if each = max(d/time.Duration(n), 1); d >= warmUp || n >= longest {
+			break
+		}
+	}
+	n := int(min(max(interval/each, 1), longest))
+	if most := int(budget / (each * time.Duration(n))); runs > most {
+		runs = min(runs, max(most, fewest))
+	}
+	for i := range runs + 1 {
+		if i > 0 {
+			if err := group(n); err != nil {
+				return nil, err
+			}
+		}
+		if err := g.mark(i); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.sync(); err != nil {
+		return nil, err
+	}
+	times := make([]time.Duration, runs)
+	for i := range times {
+		d, err := g.elapsed(i, i+1)
+		if err != nil {
+			return nil, err
+		}
+		times[i] = d / time.Duration(n)
+	}
+	return times, nil
+}
+
+func median(times []time.Duration) time.Duration {
+	s := slices.Sorted(slices.Values(times))
+	return s[len(s)/2]
+}

@@ -1,0 +1,81 @@
+package cudaops
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+func TestTimeChecksInputs(t *testing.T) {
+	p := kernels.Add(kernels.HostDevice(), kernels.Float32, 8)
+	for _, inputs := range [][][]byte{nil, {make([]byte, 32)}, {make([]byte, 32), make([]byte, 31)}} {
+		if _, err := Time(0, p, inputs, 1); err == nil || errors.Is(err, ErrNoDevice) {
+			t.Errorf("%d inputs: %v, want an error about them", len(inputs), err)
+		}
+	}
+	if _, err := Time(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	}
+	if _, err := CopyBandwidth(99); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	}
+}
+
+// device0 is the properties of device 0; without one the test is skipped, or
+// fails if STHENO_REQUIRE_GPU=1 says that there is one.
+func device0(t *testing.T) kernels.Device {
+	t.Helper()
+	devices, err := Devices()
+	if err != nil && os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
+	}
+	if err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: %v", err)
+	}
+	return devices[0].Device
+}
+
+func TestTime(t *testing.T) {
+	dev := device0(t)
+	const n, runs = 100_003, 7
+	a, b := make([]float32, n), make([]float32, n)
+	for i := range n {
+		a[i], b[i] = float32(i), float32(3*i)
+	}
+	timing := ok[*Timing](t)(Time(0, kernels.Add(dev, kernels.Float32, n), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, runs))
+	if len(timing.Runs) != runs {
+		t.Errorf("got %d runs, want %d", len(timing.Runs), runs)
+	}
+	for _, d := range timing.Runs {
+		if d <= 0 {
+			t.Errorf("a run took %v", d)
+		}
+	}
+	out := kernels.Elements[float32](timing.Out)
+	if len(out) != n {
+		t.Fatalf("got %d elements, want %d", len(out), n)
+	}
+	for i, got := range out {
+		if want := float32(4 * i); got != want {
+			t.Fatalf("element %d is %v, want %v", i, got, want)
+		}
+	}
+	if gbs := ok[float64](t)(CopyBandwidth(0)); !(gbs > 1) {
+		t.Errorf("device copy %v GB/s", gbs)
+	}
+}
+
+// A plan that writes 1024 elements past its output, for bench/gpu-run.sh to see
+// that the memory checker finds it. Nothing else runs it.
+func TestPlantedFault(t *testing.T) {
+	if os.Getenv("STHENO_PLANT_FAULT") != "1" {
+		t.Skip("only with STHENO_PLANT_FAULT=1, under a memory checker")
+	}
+	const n = 1 << 20
+	p := kernels.Add(device0(t), kernels.Float32, n)
+	p.Launches[0].Args[3] = int64(n + 1024)
+	in := make([]byte, 4*n)
+	t.Logf("the plan says: %v", RunPlan(0, p, [][]byte{in, in}, make([]byte, 4*n)))
+}

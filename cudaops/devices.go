@@ -1,0 +1,52 @@
+package cudaops
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// ErrNoDevice is in the chain of every error that says that this machine has
+// no CUDA device that can be used, or none of the number asked for.
+var ErrNoDevice = driver.ErrNoDevice
+
+// Device is a CUDA device of this machine.
+type Device struct {
+	kernels.Device
+	Ordinal int    // its number for [OnDevice]
+	Driver  string // the NVIDIA driver's version, such as 580.82.07; "" if unknown
+	CUDA    string // the newest CUDA version that the driver supports, such as 13.0
+}
+
+// String is one line for people: name, number, compute capability, driver.
+func (d Device) String() string {
+	version := d.Driver
+	if version == "" {
+		version = "of unknown version"
+	}
+	return fmt.Sprintf("%s (device %d, sm_%d%d, %.1f GiB, driver %s, CUDA %s)",
+		d.Name, d.Ordinal, d.Major, d.Minor, float64(d.Memory)/(1<<30), version, d.CUDA)
+}
+
+// Devices lists the CUDA devices of this machine. It is never empty without an
+// error, which wraps [ErrNoDevice] and says why there is none.
+func Devices() ([]Device, error) {
+	n, err := driver.Count()
+	if err != nil {
+		return nil, err
+	}
+	version, err := driver.Version()
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]Device, n)
+	for i := range devices {
+		d, err := driver.Get(i)
+		if err != nil {
+			return nil, err
+		}
+		devices[i] = Device{properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10)}
+	}
+	return devices, nil
+}

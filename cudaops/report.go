@@ -1,0 +1,128 @@
+package cudaops
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"gorgonia.org/tensor"
+)
+
+// Report is what a VM did in its last run.
+type Report struct {
+	Device string        // the device that runs kernels, or "host backend"
+	Nodes  []NodeReport  // in the order of the run
+	Runs   int           // runs that ended without error
+	Time   time.Duration // wall time of the last of them
+	Peak   int64         // bytes: the most that values and scratch alive at once take, in units of 256
+	Arena  int64         // bytes of device memory reserved: the peak and what the plan wastes
+}
+
+// NodeReport is what a VM did for one node.
+type NodeReport struct {
+	Name  string
+	Shape tensor.Shape
+	// Where the node's value comes from: Report.Device, "host" (the op's Do),
+	// "alias" (a reshape: nothing is done), "input", "constant" or "statement".
+	Where   string
+	Kernels []string      // entry points in the order of their launches
+	In, Out int64         // bytes copied to and from the device
+	Time    time.Duration // on the device only under [Timed]
+}
+
+func newReport(device string, p *program) Report {
+	r := Report{Device: device, Nodes: make([]NodeReport, len(p.values)), Peak: p.peak, Arena: p.arena}
+	where := map[kind]string{input: "input", constant: "constant", statement: "statement", alias: "alias", onDevice: device, onHost: "host"}
+	for i, v := range p.values {
+		v.report = &r.Nodes[i]
+		*v.report = NodeReport{Name: v.node.Name(), Shape: v.shape, Where: where[v.kind]}
+	}
+	for _, s := range p.steps {
+		if s.plan == nil {
+			continue
+		}
+		for _, l := range s.plan.Launches {
+			s.value.report.Kernels = append(s.value.report.Kernels, l.Kernel.Entry)
+		}
+	}
+	return r
+}
+
+func (r *Report) reset() {
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		n.In, n.Out, n.Time = 0, 0, 0
+	}
+}
+
+// In is the number of bytes copied to the device in the last run.
+func (r Report) In() (bytes int64) {
+	for _, n := range r.Nodes {
+		bytes += n.In
+	}
+	return bytes
+}
+
+// Out is the number of bytes copied from the device in the last run.
+func (r Report) Out() (bytes int64) {
+	for _, n := range r.Nodes {
+		bytes += n.Out
+	}
+	return bytes
+}
+
+// String prints a table, one node a line, and the totals.
+func (r Report) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "node\tshape\twhere\tkernels\tin\tout\ttime")
+	device, host := 0, 0
+	for _, n := range r.Nodes {
+		switch n.Where {
+		case r.Device:
+			device++
+		case "host":
+			host++
+		}
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", shorten(n.Name, 40), n.Shape, n.Where,
+			shorten(strings.Join(n.Kernels, " "), 60), amount(n.In), amount(n.Out), duration(n.Time))
+	}
+	w.Flush()
+	fmt.Fprintf(&b, "%d ops on %s, %d on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
+		device, r.Device, host, size(r.In()), size(r.Out()), r.Runs, r.Time.Round(time.Microsecond), size(r.Arena), size(r.Peak))
+	return b.String()
+}
+
+func shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func amount(bytes int64) string {
+	if bytes == 0 {
+		return "-"
+	}
+	return size(bytes)
+}
+
+func size(bytes int64) string {
+	switch {
+	case bytes < 1<<10:
+		return fmt.Sprintf("%d B", bytes)
+	case bytes < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	case bytes < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+}
+
+func duration(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return d.Round(100 * time.Nanosecond).String()
+}

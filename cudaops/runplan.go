@@ -1,0 +1,112 @@
+package cudaops
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// RunPlan runs a plan once on a CUDA device: inputs and out are bytes of the
+// plan's sizes, and out gets the output. It is for tests of kernels and looks
+// after them: the output and the scratch memory hold NaN before the plan runs,
+// and a plan that writes its inputs or the memory around an operand is an error.
+//
+// The error wraps [ErrNoDevice] if there is no such device.
+func RunPlan(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	g, err := openGPU(device)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(runGuarded(g, p, inputs, out), g.free()); err != nil {
+		return fmt.Errorf("cudaops: %s: %w", p.Op, err)
+	}
+	return nil
+}
+
+// guard is the bytes between operands, and poison what they and all memory that
+// a plan has yet to write hold: NaN in any float type.
+const (
+	guard  = 2 * alignment
+	poison = 0xff
+)
+
+// runGuarded lays the operands out with guards around each.
+func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	if len(inputs) != len(p.Inputs) {
+		return fmt.Errorf("got %d inputs, want %d", len(inputs), len(p.Inputs))
+	}
+	if int64(len(out)) != p.Out {
+		return fmt.Errorf("got %d bytes for the output, want %d", len(out), p.Out)
+	}
+	end := int64(guard)
+	take := func(size int64) span {
+		s := span{end, size}
+		end += (size+alignment-1)&^(alignment-1) + guard
+		return s
+	}
+	in := make([]span, len(inputs))
+	for i, m := range inputs {
+		if int64(len(m)) != p.Inputs[i] {
+			return fmt.Errorf("input %d has %d bytes, want %d", i, len(m), p.Inputs[i])
+		}
+		in[i] = take(p.Inputs[i])
+	}
+	result, scratch := take(p.Out), take(p.Scratch)
+	if err := b.alloc(end); err != nil {
+		return err
+	}
+	before := bytes.Repeat([]byte{poison}, int(end))
+	for i, s := range in {
+		copy(before[s.offset:], inputs[i])
+	}
+	arena := span{0, end}
+	if err := b.upload(arena, before); err != nil {
+		return err
+	}
+	run, err := b.bind(p, in, result, scratch)
+	if err != nil {
+		return err
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	after := make([]byte, end)
+	if err := b.download(after, arena); err != nil {
+		return err
+	}
+	if err := b.sync(); err != nil {
+		return err
+	}
+	copy(out, after[result.offset:])
+	for _, s := range []span{result, scratch} { // the plan's to write
+		copy(after[s.offset:s.offset+s.size], before[s.offset:])
+	}
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	at := int64(0)
+	for before[at] == after[at] {
+		at++
+	}
+	operands := append(append([]span(nil), in...), result, scratch)
+	for i, s := range operands {
+		name := kernels.Operand(i)
+		switch i {
+		case len(in):
+			name = kernels.Out
+		case len(in) + 1:
+			name = kernels.Scratch
+		}
+		switch {
+		case at < s.offset:
+			return fmt.Errorf("the plan wrote %d bytes before the start of %v", s.offset-at, name)
+		case at < s.offset+s.size:
+			return fmt.Errorf("the plan wrote its input %v, at byte %d", name, at-s.offset)
+		case at < s.offset+s.size+guard/2:
+			return fmt.Errorf("the plan wrote %d bytes past the end of %v", at-s.offset-s.size+1, name)
+		}
+	}
+	return fmt.Errorf("the plan wrote outside its operands")
+}

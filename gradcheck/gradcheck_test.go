@@ -1,0 +1,409 @@
+package gradcheck_test
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/gradcheck"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+type builder = func(in ...*gorgonia.Node) (*gorgonia.Node, error)
+
+func unary(f func(*gorgonia.Node) (*gorgonia.Node, error)) builder {
+	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0]) }
+}
+
+func binary(f func(a, b *gorgonia.Node) (*gorgonia.Node, error)) builder {
+	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], in[1]) }
+}
+
+func both(t *testing.T, f func(t *testing.T, dt tensor.Dtype)) {
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		t.Run(dt.String(), func(t *testing.T) { f(t, dt) })
+	}
+}
+
+func random(t *testing.T, dt tensor.Dtype, shapes ...tensor.Shape) []gorgonia.Value {
+	t.Helper()
+	vs, err := gradcheck.Random(7, dt, shapes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vs
+}
+
+func TestRightGradients(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		build  builder
+		shapes []tensor.Shape
+	}{
+		{"tanh of a scalar", unary(gorgonia.Tanh), []tensor.Shape{{}}},
+		{"tanh of a vector", unary(gorgonia.Tanh), []tensor.Shape{{5}}},
+		{"one element", binary(ops.Add), []tensor.Shape{{1}, {1}}},
+		{"tanh of a matrix", unary(gorgonia.Tanh), []tensor.Shape{{3, 4}}},
+		{"matrix x matrix", binary(gorgonia.Mul), []tensor.Shape{{3, 4}, {4, 2}}},
+		{"matrix x vector", binary(gorgonia.Mul), []tensor.Shape{{3, 4}, {4}}},
+		{"element by element", binary(gorgonia.HadamardProd), []tensor.Shape{{3, 4}, {3, 4}}},
+		{"ops.Add", binary(ops.Add), []tensor.Shape{{3, 4}, {3, 4}}},
+		{"ops.Add of rank 4", binary(ops.Add), []tensor.Shape{{2, 1, 3, 2}, {2, 1, 3, 2}}},
+		{"one node twice", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Add(x, x) }), []tensor.Shape{{4}}},
+		{"an input itself", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return x, nil }), []tensor.Shape{{4}}},
+		{"an input not used", unary(gorgonia.Tanh), []tensor.Shape{{3}, {2}}},
+		{"a node left over", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			if _, err := gorgonia.Square(x); err != nil {
+				return nil, err
+			}
+			return gorgonia.Tanh(x)
+		}), []tensor.Shape{{3}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(t *testing.T, dt tensor.Dtype) {
+				if err := gradcheck.Check(c.build, random(t, dt, c.shapes...)); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// wrong is an op whose gradient is spoilt.
+type wrong struct {
+	*ops.Op
+	spoil func(x []float64, rows, cols int) []float64
+	shape tensor.Shape
+}
+
+// WriteHash differs from the right op's: a graph keeps one node of one hash.
+func (w wrong) WriteHash(h hash.Hash) { fmt.Fprintf(h, "wrong %v %v", w.Op, w.shape) }
+
+func (w wrong) Hashcode() uint32 {
+	h := fnv.New32a()
+	w.WriteHash(h)
+	return h.Sum32()
+}
+
+func (w wrong) set(dst, src gorgonia.Value) error {
+	rows, cols := 1, 1
+	if len(w.shape) == 2 {
+		rows, cols = w.shape[0], w.shape[1]
+	} else if len(w.shape) == 1 {
+		cols = w.shape[0]
+	}
+	switch d := dst.(type) {
+	case *gorgonia.F64:
+		*d = gorgonia.F64(w.spoil([]float64{float64(*src.(*gorgonia.F64))}, 1, 1)[0])
+	case *gorgonia.F32:
+		*d = gorgonia.F32(w.spoil([]float64{float64(*src.(*gorgonia.F32))}, 1, 1)[0])
+	case *tensor.Dense:
+		switch s := src.Data().(type) {
+		case []float64:
+			copy(d.Float64s(), w.spoil(s, rows, cols))
+		case []float32:
+			x := make([]float64, len(s))
+			for i := range s {
+				x[i] = float64(s[i])
+			}
+			for i, v := range w.spoil(x, rows, cols) {
+				d.Float32s()[i] = float32(v)
+			}
+		}
+	default:
+		return errors.New("not a value of the test")
+	}
+	return nil
+}
+
+// DoDiff spoils the gradient of input 0.
+func (w wrong) DoDiff(ctx gorgonia.ExecutionContext, in gorgonia.Nodes, out *gorgonia.Node) error {
+	if err := w.Op.DoDiff(ctx, in, out); err != nil {
+		return err
+	}
+	g, err := in[0].Grad()
+	if err != nil {
+		return err
+	}
+	c, err := gorgonia.CloneValue(g)
+	if err != nil {
+		return err
+	}
+	return w.set(g, c)
+}
+
+// SymDiff spoils the gradient of input 0.
+func (w wrong) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	gs, err := w.Op.SymDiff(in, out, grad)
+	if err != nil {
+		return nil, err
+	}
+	gs[0], err = gorgonia.ApplyOp(spoiled{w}, gs[0], gs[1])
+	return gs, err
+}
+
+// spoiled maps a gradient to the spoilt one; like Add it takes two inputs of one
+// shape.
+type spoiled struct{ wrong }
+
+func (s spoiled) WriteHash(h hash.Hash) { fmt.Fprintf(h, "spoiled %v %v", s.Op, s.shape) }
+
+func (s spoiled) Hashcode() uint32 {
+	h := fnv.New32a()
+	s.WriteHash(h)
+	return h.Sum32()
+}
+
+func (s spoiled) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
+	out, err := gorgonia.CloneValue(in[0])
+	if err != nil {
+		return nil, err
+	}
+	return out, s.set(out, in[0])
+}
+
+func (s spoiled) UsePreallocDo(_ gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
+	return s.Do(in...)
+}
+
+// An Add whose gradient by input 0 is spoilt.
+func spoiltAdd(spoil func(x []float64, rows, cols int) []float64) builder {
+	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+		right, err := ops.Add(in[0], in[1])
+		if err != nil {
+			return nil, err
+		}
+		return gorgonia.ApplyOp(wrong{right.Op().(*ops.Op), spoil, in[0].Shape()}, in...)
+	}
+}
+
+func TestWrongGradients(t *testing.T) {
+	scale := func(by float64) func(x []float64, _, _ int) []float64 {
+		return func(x []float64, _, _ int) []float64 {
+			y := make([]float64, len(x))
+			for i := range x {
+				y[i] = x[i] * by
+			}
+			return y
+		}
+	}
+	one := func(to float64) func(x []float64, _, cols int) []float64 {
+		return func(x []float64, _, cols int) []float64 {
+			y := append([]float64(nil), x...)
+			if len(y) == 1 {
+				y[0] = to
+			} else {
+				y[1*cols+2] = to
+			}
+			return y
+		}
+	}
+	transposed := func(x []float64, rows, cols int) []float64 {
+		y := make([]float64, len(x))
+		for i := range rows {
+			for j := range cols {
+				y[i*cols+j] = x[j*cols+i]
+			}
+		}
+		return y
+	}
+	matrix, scalar := tensor.Shape{3, 3}, tensor.Shape{}
+	for _, c := range []struct {
+		name  string
+		spoil func(x []float64, rows, cols int) []float64
+		shape tensor.Shape
+		bad   int
+	}{
+		{"factor of 1.01", scale(1.01), matrix, 9},
+		{"wrong sign", scale(-1), matrix, 9},
+		{"zero", scale(0), matrix, 9},
+		{"transposed", transposed, matrix, 6},
+		{"one element", one(5), matrix, 1},
+		{"one NaN", one(math.NaN()), matrix, 1},
+		{"one Inf", one(math.Inf(1)), matrix, 1},
+		{"scalar, factor of 1.01", scale(1.01), scalar, 1},
+		{"scalar, NaN", one(math.NaN()), scalar, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(t *testing.T, dt tensor.Dtype) {
+				for _, mode := range []gradcheck.Mode{gradcheck.SymDiff, gradcheck.DoDiff} {
+					err := gradcheck.Check(spoiltAdd(c.spoil), random(t, dt, c.shape, c.shape), gradcheck.Modes(mode), gradcheck.Seed(3))
+					var m *gradcheck.Mismatch
+					if !errors.As(err, &m) {
+						t.Errorf("%v: got %v, want a *Mismatch", mode, err)
+						continue
+					}
+					if m.Mode != mode || m.Input != 0 || m.Bad != c.bad || m.Checked != 2*max(1, c.shape.TotalSize()) {
+						t.Errorf("%v: got %v; want %d wrong elements, all of input 0", mode, m, c.bad)
+					}
+					if c.bad == 1 && len(c.shape) == 2 && (m.Index[0] != 1 || m.Index[1] != 2) {
+						t.Errorf("%v: got element %v, want [1 2]", mode, m.Index)
+					}
+					if c.bad == 1 && len(c.shape) == 0 && len(m.Index) != 0 {
+						t.Errorf("%v: got element %v of a scalar", mode, m.Index)
+					}
+					if !strings.Contains(m.Error(), mode.String()) || !strings.Contains(m.Error(), "of input 0") {
+						t.Errorf("the message %q does not name mode and input", m)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The right way to a second derivative: the adjoint of an op is an expression
+// of the op's inputs and the gradient of its output.
+func TestSecondDerivative(t *testing.T) {
+	adjoint := func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+		y, err := gorgonia.Tanh(in[0])
+		if err != nil {
+			return nil, err
+		}
+		gs, err := y.Op().(gorgonia.SDOp).SymDiff(gorgonia.Nodes{in[0]}, y, in[1])
+		if err != nil {
+			return nil, err
+		}
+		return gs[0], nil
+	}
+	both(t, func(t *testing.T, dt tensor.Dtype) {
+		if err := gradcheck.Check(adjoint, random(t, dt, tensor.Shape{2, 3}, tensor.Shape{2, 3})); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	x := random(t, tensor.Float64, tensor.Shape{20})
+	wrongSign := func(x []float64, _, _ int) []float64 {
+		y := make([]float64, len(x))
+		for i := range x {
+			y[i] = -x[i]
+		}
+		return y
+	}
+	two := append(x, x[0])
+	var m *gradcheck.Mismatch
+	if err := gradcheck.Check(spoiltAdd(wrongSign), two, gradcheck.MaxElements(3)); !errors.As(err, &m) || m.Checked != 6 || m.Bad != 3 {
+		t.Fatalf("MaxElements(3): got %v, want 3 of 6 elements wrong", err)
+	}
+	if err := gradcheck.Check(spoiltAdd(wrongSign), two, gradcheck.Tolerance(10, 0)); err != nil {
+		t.Errorf("Tolerance(10, 0): %v", err)
+	}
+	again := new(gradcheck.Mismatch)
+	if err := gradcheck.Check(spoiltAdd(wrongSign), two, gradcheck.MaxElements(3), gradcheck.Seed(m.Seed)); !errors.As(err, &again) ||
+		again.Got != m.Got || again.Index[0] != m.Index[0] {
+		t.Errorf("Seed(%d): got %v, want %v again", m.Seed, err, m)
+	}
+	if gradcheck.Check(unary(gorgonia.Tanh), x, gradcheck.Step(0.5)) == nil {
+		t.Error("Step(0.5): the gradient of tanh passed")
+	}
+	made := 0
+	machine := gradcheck.Machine(func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
+		made++
+		return gorgonia.NewTapeMachine(g), nil
+	})
+	if err := gradcheck.Check(unary(gorgonia.Tanh), x, machine); err != nil || made != 1 {
+		t.Errorf("Machine: got %v and %d machines, want 1", err, made)
+	}
+	none := errors.New("no machine here")
+	broken := gradcheck.Machine(func(*gorgonia.ExprGraph) (gorgonia.VM, error) { return nil, none })
+	if err := gradcheck.Check(unary(gorgonia.Tanh), x, broken); !errors.Is(err, none) {
+		t.Errorf("a machine that cannot be made: got %v, want %v", err, none)
+	}
+}
+
+// A view is checked as the numbers it shows, and is not written.
+func TestStridedInput(t *testing.T) {
+	both(t, func(t *testing.T, dt tensor.Dtype) {
+		x := random(t, dt, tensor.Shape{3, 4})[0].(*tensor.Dense)
+		before := x.Clone().(*tensor.Dense)
+		if err := x.T(); err != nil {
+			t.Fatal(err)
+		}
+		if err := gradcheck.Check(unary(gorgonia.Tanh), []gorgonia.Value{x}); err != nil {
+			t.Error(err)
+		}
+		x.UT()
+		if !x.Eq(before) {
+			t.Error("the input was written")
+		}
+	})
+}
+
+// noDoDiff is an op without dual values.
+type noDoDiff struct{ gorgonia.SDOp }
+
+func (noDoDiff) WriteHash(h hash.Hash) { fmt.Fprint(h, "noDoDiff") }
+func (noDoDiff) Hashcode() uint32      { return 1 }
+
+func TestErrors(t *testing.T) {
+	vec := random(t, tensor.Float64, tensor.Shape{3})
+	fails := errors.New("no such expression")
+	for _, c := range []struct {
+		name   string
+		build  builder
+		inputs []gorgonia.Value
+		opts   []gradcheck.Option
+		want   string
+	}{
+		{"nil function", nil, vec, nil, "no function"},
+		{"build fails", unary(func(*gorgonia.Node) (*gorgonia.Node, error) { return nil, fails }), vec, nil, fails.Error()},
+		{"build gives nil", unary(func(*gorgonia.Node) (*gorgonia.Node, error) { return nil, nil }), vec, nil, "no node"},
+		{"nil input", unary(gorgonia.Tanh), []gorgonia.Value{nil}, nil, "input 0 is no value"},
+		{"int input", unary(gorgonia.Tanh), []gorgonia.Value{tensor.New(tensor.WithBacking([]int{1, 2}))}, nil, "input 0"},
+		{"node without value", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			return ops.Add(x, gorgonia.NewVector(x.Graph(), x.Dtype(), gorgonia.WithShape(3), gorgonia.WithName("unset")))
+		}), vec, nil, "unset"},
+		{"float32 only", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			return ops.Add(x, gorgonia.NewVector(x.Graph(), tensor.Float32, gorgonia.WithShape(3)))
+		}), random(t, tensor.Float32, tensor.Shape{3}), nil, "on float64 inputs"},
+		{"differentiated before", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			y, err := gorgonia.Sum(x)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := gorgonia.Grad(y, x); err != nil {
+				return nil, err
+			}
+			return gorgonia.Tanh(x)
+		}), vec, nil, "differentiated before"},
+		{"no DoDiff", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			y, err := ops.Add(x, x)
+			if err != nil {
+				return nil, err
+			}
+			return gorgonia.ApplyOp(noDoDiff{y.Op().(gorgonia.SDOp)}, x, x)
+		}), vec, nil, "has no DoDiff"},
+		{"bad step", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.Step(0)}, "Step"},
+		{"bad tolerance", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.Tolerance(-1, 0)}, "Tolerance"},
+		{"bad modes", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.Modes(7)}, "Modes"},
+		{"no modes", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.Modes()}, "Modes"},
+		{"bad MaxElements", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.MaxElements(-1)}, "MaxElements"},
+		{"no machine", unary(gorgonia.Tanh), vec, []gradcheck.Option{gradcheck.Machine(nil)}, "Machine"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := gradcheck.Check(c.build, c.inputs, c.opts...)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "gradcheck: ") {
+				t.Errorf("got %v, want a gradcheck error with %q", err, c.want)
+			}
+		})
+	}
+	if _, err := gradcheck.Random(1, tensor.Int, tensor.Shape{2}); err == nil {
+		t.Error("Random of int gave no error")
+	}
+}
+
+// Where the function jumps to NaN beside the input, no gradient passes.
+func TestNotFinite(t *testing.T) {
+	edge := []gorgonia.Value{tensor.New(tensor.WithBacking([]float64{1, 1e-9}))}
+	var m *gradcheck.Mismatch
+	if err := gradcheck.Check(unary(gorgonia.Sqrt), edge); !errors.As(err, &m) || m.Index[0] != 1 || !math.IsNaN(m.Want) {
+		t.Errorf("got %v, want a *Mismatch at element 1", err)
+	}
+}

@@ -1,0 +1,300 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
+)
+
+// matmulTile is a variant of the tiled kernel: the tile of C that a block
+// computes, its threads, and the blocks that fit a multiprocessor.
+type matmulTile struct {
+	m, n    int64
+	threads int
+	blocks  int64
+	kernel  *Kernel
+}
+
+// matmulLarge takes aligned rows only; matmulSmall takes any.
+var (
+	matmulLarge = [...]matmulTile{
+		Float32: {m: 128, n: 128, threads: 256, blocks: 2, kernel: &Kernel{"matmul", "matmul_large_f32", matmulBody[float32]}},
+		Float64: {m: 128, n: 64, threads: 256, blocks: 1, kernel: &Kernel{"matmul", "matmul_large_f64", matmulBody[float64]}},
+	}
+	matmulSmall = [...]matmulTile{
+		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: &Kernel{"matmul", "matmul_small_f32", matmulBody[float32]}},
+		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: &Kernel{"matmul", "matmul_small_f64", matmulBody[float64]}},
+	}
+	matmulRows = [...]*Kernel{
+		Float32: {"matmul", "matmul_rows_f32", matmulRowsBody[float32]},
+		Float64: {"matmul", "matmul_rows_f64", matmulRowsBody[float64]},
+	}
+	matmulColumns = [...]*Kernel{
+		Float32: {"matmul", "matmul_columns_f32", matmulColumnsBody[float32]},
+		Float64: {"matmul", "matmul_columns_f64", matmulColumnsBody[float64]},
+	}
+	matmulCombine = [...]*Kernel{
+		Float32: {"matmul", "matmul_combine_f32", matmulCombineBody[float32]},
+		Float64: {"matmul", "matmul_combine_f64", matmulCombineBody[float64]},
+	}
+)
+
+// MatMul plans C = op(A) op(B) for each matrix of a batch, row-major:
+//
+//	c[i][j] = sum over l of opA[i][l] * opB[l][j]
+//
+// C is m x n. op(A) is m x k: A is stored so, or k x m with transA. op(B) is
+// k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
+// matrix of one column or one row.
+func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
+	op := ""
+	if batch != 1 {
+		op = fmt.Sprintf("%d x ", batch)
+	}
+	p := &Plan{
+		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
+		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
+		Out:    batch * m * n * dt.Size(),
+		Flops:  2 * batch * m * n * k,
+	}
+	if p.Out == 0 {
+		return p
+	}
+	a, b := Ref{0, 0}, Ref{1, 0}
+	switch {
+	case n == 1:
+		p.matvec(dev, dt, a, b, batch, m, k, transA)
+	case m == 1:
+		p.matvec(dev, dt, b, a, batch, n, k, !transB)
+	default:
+		p.matmul(dev, dt, batch, m, n, k, transA, transB)
+	}
+	return p
+}
+
+// matmul appends the launches of the tiled kernel.
+func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
+	if k <= 1 { // a column is a row: take the form whose rows are long
+		transA, transB = true, false
+	}
+	lda, ldb := k, n
+	var flagA, flagB int32
+	if transA {
+		lda, flagA = m, 1
+	}
+	if transB {
+		ldb, flagB = k, 1
+	}
+	// Large tiles do half the shared-memory reads for each multiply-add, so they
+	// win once there is one for every multiprocessor.
+	tile := matmulSmall[dt]
+	large := matmulLarge[dt]
+	width := 16 / dt.Size()
+	aligned := lda%width == 0 && ldb%width == 0 && n%width == 0
+	if aligned && m > tile.m && n > tile.n && ceilDiv(m, large.m)*ceilDiv(n, large.n)*batch >= int64(dev.SMs) {
+		tile = large
+	}
+	tiles := ceilDiv(m, tile.m) * ceilDiv(n, tile.n) * batch
+	p.split(dev, dt, tiles, tile.blocks, 128, batch*m*n, k, func(c Ref, splits, chunk int64) {
+		p.launch(tile.kernel, int(tiles*splits), tile.threads,
+			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flagA, flagB)
+	})
+}
+
+// matvec appends the launches of y = op(X) v for each matrix of the batch: y has
+// n elements, each a sum of k terms. X is stored n x k, or k x n with trans.
+func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans bool) {
+	const block, warps = 256, 8
+	if trans {
+		strips := ceilDiv(n, 32*16/dt.Size())
+		p.split(dev, dt, strips*batch, 8, 128, batch*n, k, func(y Ref, splits, chunk int64) {
+			p.launch(matmulColumns[dt], int(strips*batch*splits), block, x, v, y, n, k, batch, chunk)
+		})
+		return
+	}
+	p.split(dev, dt, ceilDiv(n*batch, warps), 8, 1024, batch*n, k, func(y Ref, splits, chunk int64) {
+		p.launch(matmulRows[dt], int(ceilDiv(n*batch*splits, warps)), block, x, v, y, n, k, batch, chunk)
+	})
+}
+
+// split calls launch once, with where the sums of k terms go, in how many splits
+// k is cut and the terms of a split. There are as many splits as it takes to
+// give each multiprocessor of a GPU so many blocks, of at least so many terms
+// each (less would cost more in partial sums than it wins). count is the number
+// of sums; more than one split leave partial sums in scratch memory, [splits][count],
+// which are then added in order.
+func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64, launch func(c Ref, splits, chunk int64)) {
+	const most = 1 << 30 // terms of a split: the tiled kernel counts them in 32 bits
+	splits := int64(1)
+	if dev.Major > 0 && blocks < int64(dev.SMs) {
+		splits = max(min(int64(dev.SMs)*wanted/blocks, k/least), 1)
+	}
+	splits = max(splits, ceilDiv(k, most))
+	chunk := max(ceilDiv(ceilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
+	if splits = max(ceilDiv(k, chunk), 1); splits == 1 {
+		launch(Ref{Out, 0}, 1, chunk)
+		return
+	}
+	partial := p.scratch(splits * count * dt.Size())
+	launch(partial, splits, chunk)
+	p.launch(matmulCombine[dt], streamGrid(dev, count), streamBlock, partial, Ref{Out, 0}, count, splits)
+}
+
+// matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.
+func matmulBody[T Float](c Call) {
+	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
+	transA, transB := c.Int(12) == 1, c.Int(13) == 1
+	splits := max(ceilDiv(k, chunk), 1)
+	parallel(splits*batch, max(grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			matrix, k0 := i%batch, i/batch*chunk
+			terms := min(chunk, k-k0)
+			a, b := a[matrix*strideA:], b[matrix*strideB:]
+			if transA {
+				a = a[k0*lda:]
+			} else {
+				a = a[k0:]
+			}
+			if transB {
+				b = b[k0:]
+			} else {
+				b = b[k0*ldb:]
+			}
+			gemm(transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
+		}
+	})
+}
+
+// gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
+// transposed skip the zeros of A, so that 0 x Inf would give 0, and the one with
+// both transposed is slow. The form A B^T does neither: those cases are
+// brought to it by copies, whose cost is small against the product's.
+func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
+	if k == 0 {
+		clear(c)
+		return
+	}
+	rows, cols := k, n
+	if transB {
+		rows, cols = n, k
+	}
+	if !transB && !finite(b, rows, cols, ldb) {
+		b, ldb, transB = transpose(b, k, n, ldb), k, true
+	}
+	if transA && transB {
+		a, lda, transA = transpose(a, k, m, lda), k, false
+	}
+	flag := map[bool]blas.Transpose{false: blas.NoTrans, true: blas.Trans}
+	switch a := any(a).(type) {
+	case []float32:
+		gonum.Implementation{}.Sgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float32), int(ldb), 0, any(c).([]float32), int(n))
+	case []float64:
+		gonum.Implementation{}.Dgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float64), int(ldb), 0, any(c).([]float64), int(n))
+	}
+}
+
+// finite reports whether a rows x cols matrix has neither NaN nor Inf.
+func finite[T Float](x []T, rows, cols, ld int64) bool {
+	for i := range rows {
+		var s T // x - x is 0 for finite x, else NaN
+		for _, v := range x[i*ld : i*ld+cols] {
+			s += v - v
+		}
+		if math.IsNaN(float64(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+// transpose copies a rows x cols matrix to cols x rows.
+func transpose[T Float](x []T, rows, cols, ld int64) []T {
+	out := make([]T, rows*cols)
+	const b = 32 // a block of both fits the first-level cache
+	for i0 := int64(0); i0 < rows; i0 += b {
+		for j0 := int64(0); j0 < cols; j0 += b {
+			for i := i0; i < min(i0+b, rows); i++ {
+				for j := j0; j < min(j0+b, cols); j++ {
+					out[j*rows+i] = x[i*ld+j]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
+func matmulRowsBody[T Float](c Call) {
+	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+	splits := max(ceilDiv(k, chunk), 1)
+	parallel(rows*batch*splits, max(grain/max(min(k, chunk), 1), 1), func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			matrix, row, k0 := i/rows%batch, i%(rows*batch), i/rows/batch*chunk
+			terms := min(chunk, k-k0)
+			y[i] = inner(x[row*k+k0:][:terms], v[matrix*k+k0:][:terms])
+		}
+	})
+}
+
+// inner is the inner product of two vectors of one length.
+func inner[T Float](a, b []T) T {
+	switch a := any(a).(type) {
+	case []float32:
+		return T(gonum.Implementation{}.Sdot(len(a), a, 1, any(b).([]float32), 1))
+	case []float64:
+		return T(gonum.Implementation{}.Ddot(len(a), a, 1, any(b).([]float64), 1))
+	}
+	return 0
+}
+
+// matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].
+func matmulColumnsBody[T Float](c Call) {
+	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+	splits := max(ceilDiv(k, chunk), 1)
+	for i := range splits * batch {
+		matrix, k0 := i%batch, i/batch*chunk
+		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
+		parallel(n, max(grain/max(k, 1), 16), func(lo, hi int64) {
+			y := y[lo:hi]
+			clear(y)
+			for l := k0; l < min(k0+chunk, k); l++ {
+				axpy(v[l], x[l*n+lo:l*n+hi], y)
+			}
+		})
+	}
+}
+
+// axpy is y += f * x. The BLAS does nothing where f is 0, but 0 x Inf is NaN.
+func axpy[T Float](f T, x, y []T) {
+	if f == 0 {
+		for i, v := range x {
+			y[i] += f * v
+		}
+		return
+	}
+	switch y := any(y).(type) {
+	case []float32:
+		gonum.Implementation{}.Saxpy(len(y), float32(f), any(x).([]float32), 1, y, 1)
+	case []float64:
+		gonum.Implementation{}.Daxpy(len(y), float64(f), any(x).([]float64), 1, y, 1)
+	}
+}
+
+// matmulCombineBody is c[i] = sum over s of partial[s][i].
+func matmulCombineBody[T Float](c Call) {
+	partial, out := Slice[T](c, 0), Slice[T](c, 1)
+	count, splits := c.Int(2), c.Int(3)
+	for i := range out[:count] {
+		var sum T
+		for s := range splits {
+			sum += partial[s*count+int64(i)]
+		}
+		out[i] = sum
+	}
+}

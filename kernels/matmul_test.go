@@ -1,0 +1,162 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// matmulDevices are the host and a large GPU, whose plans run on the host too.
+var matmulDevices = []Device{HostDevice(), {Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20}}
+
+// matmulCheck runs the plan on random matrices against plain loops in float64.
+func matmulCheck[T Float](t *testing.T, r *rand.Rand, dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
+	p := MatMul(dev, dt, batch, m, n, k, transA, transB)
+	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
+	for i := range a {
+		a[i] = T(r.Float64()*2 - 1)
+	}
+	for i := range b {
+		b[i] = T(r.Float64()*2 - 1)
+	}
+	scratch := make([]T, p.Scratch/dt.Size())
+	for _, s := range [][]T{out, scratch} {
+		for i := range s {
+			s[i] = T(math.NaN())
+		}
+	}
+	if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), Bytes(scratch)); err != nil {
+		t.Fatal(err)
+	}
+	eps := 0x1p-23
+	if dt == Float64 {
+		eps = 0x1p-52
+	}
+	for z := range batch {
+		for i := range m {
+			for j := range n {
+				var sum, abs float64
+				for l := range k {
+					ia, ib := (z*m+i)*k+l, (z*k+l)*n+j
+					if transA {
+						ia = (z*k+l)*m + i
+					}
+					if transB {
+						ib = (z*n+j)*k + l
+					}
+					x := float64(a[ia]) * float64(b[ib])
+					sum += x
+					abs += math.Abs(x)
+				}
+				// Two sums of k terms, each at most k/2 eps from exact.
+				if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
+					t.Fatalf("%v%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", p, dev.Name, transA, transB, z, i, j, got, sum)
+				}
+			}
+		}
+	}
+}
+
+func TestMatMul(t *testing.T) {
+	sizes := [][4]int64{ // batch, m, n, k
+		{1, 1, 1, 1}, {1, 5, 3, 4}, {1, 1, 37, 53}, {1, 53, 1, 37}, {1, 1, 1, 5003}, {1, 3, 1, 20011}, {1, 1, 130, 4099},
+		{1, 129, 65, 31}, {1, 31, 17, 1}, {1, 7, 5, 2053}, {1, 200, 100, 300}, {7, 13, 9, 11}, {1000, 2, 3, 4}, {3, 1, 40, 700}, {140, 33, 8, 4},
+		{1, 4, 5, 0}, {1, 4, 1, 0}, {0, 2, 2, 2}, {1, 0, 3, 3}, {1, 3, 0, 3},
+	}
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 40 {
+		sizes = append(sizes, [4]int64{1 + r.Int64N(4), 1 + r.Int64N(80), 1 + r.Int64N(80), 1 + r.Int64N(300)})
+	}
+	for _, dev := range matmulDevices {
+		for _, s := range sizes {
+			for i := range 4 {
+				matmulCheck[float32](t, r, dev, Float32, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
+				matmulCheck[float64](t, r, dev, Float64, s[0], s[1], s[2], s[3], i >= 2, i%2 == 1)
+			}
+		}
+	}
+}
+
+// 0 x Inf and 0 x NaN are NaN in every variant, as on a GPU.
+func TestMatMulNonFinite(t *testing.T) {
+	for _, dev := range matmulDevices {
+		for i := range 4 {
+			for _, s := range [][3]int64{{2, 2, 3}, {1, 4, 3}, {4, 1, 3}, {70, 200, 3}, {3, 3, 500}} {
+				for _, bad := range []float32{float32(math.Inf(1)), float32(math.NaN())} {
+					m, n, k := s[0], s[1], s[2]
+					zero, full, out := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
+					for i := range full {
+						full[i] = bad
+					}
+					p := MatMul(dev, Float32, 1, m, n, k, i >= 2, i%2 == 1)
+					if err := p.Run([][]byte{Bytes(zero), Bytes(full)}, Bytes(out), nil); err != nil {
+						t.Fatal(err)
+					}
+					for j, v := range out {
+						if v == v {
+							t.Fatalf("%v: out[%d] = %v of zeros times %v, want NaN", p, j, v, bad)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// The plan's choices on a device: which kernels, and every multiprocessor at work
+// where there are terms enough to share.
+func TestMatMulPlan(t *testing.T) {
+	dev := matmulDevices[1]
+	for _, c := range []struct {
+		batch, m, n, k int64
+		want           []string
+	}{
+		{1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
+		{1, 4097, 4097, 4097, []string{"matmul_small_f32"}},
+		{1, 1024, 1024, 1024, []string{"matmul_small_f32"}},
+		{1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{200, 128, 128, 64, []string{"matmul_large_f32"}},
+		{100000, 8, 8, 8, []string{"matmul_small_f32"}},
+		{1, 4096, 1, 4096, []string{"matmul_rows_f32"}},
+		{1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_combine_f32"}},
+		{1, 1, 1 << 18, 64, []string{"matmul_columns_f32"}},
+		{1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_combine_f32"}},
+	} {
+		p := MatMul(dev, Float32, c.batch, c.m, c.n, c.k, false, false)
+		var got []string
+		for _, l := range p.Launches {
+			got = append(got, l.Kernel.Entry)
+			if l.Grid[0] < 1 || l.Grid[0] > math.MaxInt32 {
+				t.Errorf("%v: a grid of %d blocks", p, l.Grid[0])
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%v: got %v, want %v", p.Op, got, c.want)
+		}
+		if grid := p.Launches[0].Grid[0]; len(got) > 1 && grid < dev.SMs/2 {
+			t.Errorf("%v: %d blocks on %d multiprocessors", p, grid, dev.SMs)
+		}
+	}
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	const n = 512
+	for _, form := range []string{"nn", "nt", "tn", "tt"} {
+		b.Run(form, func(b *testing.B) {
+			p := MatMul(HostDevice(), Float32, 1, n, n, n, form[0] == 't', form[1] == 't')
+			x, out := Bytes(make([]float32, n*n)), Bytes(make([]float32, n*n))
+			for i := range Elements[float32](x) {
+				Elements[float32](x)[i] = float32(i%7) + 1
+			}
+			for b.Loop() {
+				if err := p.Run([][]byte{x, x}, out, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(p.Flops)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

@@ -1,0 +1,426 @@
+// out[row][i] = sum over j in [0, w) of in[row][i + off + j], i in [0, n_out);
+// elements outside [0, n_in) are zero. Valid, same and full windows differ in
+// n_out and off alone. Sums are double, the result is rounded once.
+//
+// Flat positions. A row takes length = n_out + w - 1 positions, the elements that its windows
+// reach; position v is row v / length, element v % length + off. Windows of
+// outputs never leave their row, so the rows form one sequence of rows * length
+// positions, cut into tiles with no regard to rows: short rows share a block.
+// Positions whose window would cross into the next row are not written.
+//
+// One identity at two scales. Cut the positions in chunks of K, w = q K + r:
+//
+//	window(t K + k) = suffix of chunk t from k          (K elements, serial)
+//	                + chunks t+1 .. t+q-1, whole        (a window of q-1 chunk sums)
+//	                + the first r elements of chunk t+q (the chunk's head)
+//	                + k elements from t K + w on        (K elements, serial)
+//
+// Each term lies inside the window, nothing is ever subtracted: no element
+// outside reaches a result, and no digit cancels. The middle two terms are
+// shared by the K outputs of a chunk.
+//
+//	direct  w < 16: a thread sums w doubles for each of 8 outputs in registers.
+//	tile    a chunk is the 16 elements of a thread. The window of q-1 chunk sums
+//	        is by doubling in shared memory (sums of 2^b chunks, one for each bit
+//	        of q-1): log2(w/16) steps over 1/16 of the elements.
+//	chunks  a chunk is the 16 blockDim elements of a block: sums and heads to
+//	        memory. The window of q-1 sums is this op again, on double.
+//	join    suffix and right part of a block's chunk by two block scans, around
+//	        the middle from memory.
+//
+// Elements go between global and registers through shared memory, in 16-byte
+// accesses where the block's positions lie in one row: loads start at the 16-byte
+// boundary before the first element, and a thread takes its elements from where
+// they then lie. A chunk is followed by 16 unused bytes, so that threads that
+// read vectors of neighbouring chunks meet no bank twice (5 or 9 vectors, odd).
+//
+// Estimate for tile, float, by the data sheet of an H200 (132 SMs, 1.7 GHz): a copy's 0.53e12
+// elements/s leave 0.42 clocks of an SM per element. Shared: 5 accesses of 4
+// bytes, 0.16 clocks at 128 bytes/clock. Conversions: 2 to double and 1
+// back, 0.19 at 16/clock. DADD: 3.5, 0.06 at 64/clock. About 20 instructions,
+// 0.16 at 128/clock. The halo of w - 1 elements to a tile of 4096 comes from L2.
+// These pipes overlap: bound by memory if enough blocks are resident. direct at
+// w = 15: 15 DADD, 0.23; conversions 0.23. chunks + join: the input is read
+// twice (three times where w elements exceed L2) and written once.
+#include "vector.cuh"
+
+typedef long long i64;
+
+template <typename T> struct Row {
+    const T* in;
+    T* out;
+    i64 n_in, n_out, w, off, rows;
+};
+
+// Span is count flat positions from start on: its first row, and the position
+// in it.
+struct Span {
+    i64 row, at, length;
+    unsigned inverse;  // ceil(2^32 / length) for length <= count, else 0
+
+    __device__ Span(i64 start, int count, i64 n, i64 rows) : row(0), at(start), length(n), inverse(0) {
+        if (rows > 1) {
+            row = (i64)((unsigned long long)start / (unsigned long long)length);
+            at = start - row * length;
+            // at + j < 2 count < 2^15: the product's error stays below 1/length
+            if (length <= count) inverse = 0xffffffffu / (unsigned)length + 1;
+        }
+    }
+    // locate gives the row and place of position j of the span. A span no longer
+    // than a row ends in the next one at the latest; past the last row any row
+    // number >= rows will do.
+    __device__ void locate(int j, i64& r, i64& p) const {
+        p = at + j;
+        r = row;
+        if (p < length) return;
+        const unsigned k = inverse ? __umulhi((unsigned)p, inverse) : 1u;
+        r += k;
+        p -= k * length;
+    }
+};
+
+constexpr int batch = 8;  // loads of a thread in flight
+
+// read calls put(j, element) for the positions j = threadIdx.x, threadIdx.x +
+// blockDim.x ... of count positions from start on.
+template <typename T, typename Put>
+__device__ __forceinline__ void read(const Row<T>& g, i64 start, int count, Put put) {
+    const Span s(start, count, g.n_out + g.w - 1, g.rows);
+    const int step = blockDim.x;
+    const i64 first = s.at + g.off;
+    if (s.row < g.rows && s.at + count <= s.length && first >= 0 && first + count <= g.n_in) {
+        const T* __restrict__ src = g.in + s.row * g.n_in + first;
+        for (int j = threadIdx.x; j < count; j += batch * step) {
+            T x[batch];
+#pragma unroll
+            for (int u = 0; u < batch; u++)
+                if (j + u * step < count) x[u] = src[j + u * step];
+#pragma unroll
+            for (int u = 0; u < batch; u++)
+                if (j + u * step < count) put(j + u * step, x[u]);
+        }
+        return;
+    }
+    for (int j = threadIdx.x; j < count; j += batch * step) {
+        T x[batch];
+#pragma unroll
+        for (int u = 0; u < batch; u++) {
+            x[u] = 0;
+            if (j + u * step >= count) continue;
+            i64 r, p;
+            s.locate(j + u * step, r, p);
+            p += g.off;
+            if (r < g.rows && p >= 0 && p < g.n_in) x[u] = g.in[r * g.n_in + p];
+        }
+#pragma unroll
+        for (int u = 0; u < batch; u++)
+            if (j + u * step < count) put(j + u * step, x[u]);
+    }
+}
+
+// write stores get(j) at the count positions from start on that are outputs.
+template <typename T, typename Get>
+__device__ __forceinline__ void write(const Row<T>& g, i64 start, int count, Get get) {
+    const Span s(start, count, g.n_out + g.w - 1, g.rows);
+    if (s.row < g.rows && s.at + count <= g.n_out) {
+        T* dst = g.out + s.row * g.n_out + s.at;
+#pragma unroll 8
+        for (int j = threadIdx.x; j < count; j += blockDim.x) dst[j] = get(j);
+        return;
+    }
+    for (int j = threadIdx.x; j < count; j += blockDim.x) {
+        i64 r, p;
+        s.locate(j, r, p);
+        if (r < g.rows && p < g.n_out) g.out[r * g.n_out + p] = get(j);
+    }
+}
+
+// Chunks is shared memory for elements in chunks of K, each followed by 16
+// unused bytes.
+template <typename T, int K> struct Chunks {
+    using Vector = typename Vec<T>::type;
+    static constexpr int W = Vec<T>::width;
+    static constexpr int size = K + W;  // elements that a chunk takes
+
+    T* x;
+
+    __device__ T& operator[](int j) const { return x[j + j / K * W]; }
+    __device__ Vector& vector(int v) const { return reinterpret_cast<Vector*>(x)[v + v / (K / W)]; }
+
+    // fetch brings the count positions from start on and returns the place of the
+    // first, 0 to W - 1.
+    __device__ __forceinline__ int fetch(const Row<T>& g, i64 start, int count) const {
+        const Span s(start, count, g.n_out + g.w - 1, g.rows);
+        const i64 first = s.at + g.off;
+        if (s.row >= g.rows || s.at + count > s.length || first < 0 || first + count > g.n_in) {
+            read(g, start, count, [&](int j, T e) { (*this)[j] = e; });
+            return 0;
+        }
+        const T* src = g.in + s.row * g.n_in + first;
+        const int shift = (int)(reinterpret_cast<unsigned long long>(src) % 16 / sizeof(T));
+        src -= shift;  // operands start aligned, so this is inside in
+        const int end = shift + count, vectors = end / W, step = blockDim.x;
+        constexpr int FLIGHT = 4;
+        for (int v = threadIdx.x; v < vectors; v += FLIGHT * step) {
+            Vector e[FLIGHT];
+#pragma unroll
+            for (int u = 0; u < FLIGHT; u++)
+                if (v + u * step < vectors) e[u] = reinterpret_cast<const Vector*>(src)[v + u * step];
+#pragma unroll
+            for (int u = 0; u < FLIGHT; u++)
+                if (v + u * step < vectors) vector(v + u * step) = e[u];
+        }
+        const int tail = vectors * W + threadIdx.x;
+        if (tail < end) (*this)[tail] = src[tail];
+        return shift;
+    }
+
+    // take reads the N elements from place j on; j % W is the same in all threads.
+    // It may touch W - 1 elements more on either side, all within two chunks.
+    template <int N> __device__ __forceinline__ void take(int j, T (&e)[N]) const {
+        constexpr int M = (N + 2 * W - 2) / W;
+        Pack<T> p[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) p[m].v = vector(j / W + m);
+        const int shift = j % W;
+#pragma unroll
+        for (int s = 0; s < W; s++)
+            if (shift == s) {
+#pragma unroll
+                for (int i = 0; i < N; i++) e[i] = p[(i + s) / W].s[(i + s) % W];
+            }
+    }
+
+    // put stores K elements as chunk c.
+    __device__ __forceinline__ void put(int c, const double (&e)[K]) const {
+#pragma unroll
+        for (int m = 0; m < K / W; m++) {
+            Pack<T> p;
+#pragma unroll
+            for (int i = 0; i < W; i++) p.s[i] = (T)e[m * W + i];
+            vector(c * (K / W) + m) = p.v;
+        }
+    }
+
+    // store writes the count elements from place 0 on to those of the positions
+    // from start on that are outputs.
+    __device__ __forceinline__ void store(const Row<T>& g, i64 start, int count) const {
+        const Span s(start, count, g.n_out + g.w - 1, g.rows);
+        T* dst = g.out + s.row * g.n_out + s.at;
+        if (s.row < g.rows && s.at + count <= g.n_out && reinterpret_cast<unsigned long long>(dst) % 16 == 0) {
+#pragma unroll 4
+            for (int v = threadIdx.x; v < count / W; v += blockDim.x) reinterpret_cast<Vector*>(dst)[v] = vector(v);
+            return;
+        }
+        write(g, start, count, [&](int j) { return (*this)[j]; });
+    }
+};
+
+extern __shared__ double shared_memory[];
+
+constexpr int direct_outputs = 8;   // outputs of a thread
+constexpr int direct_windows = 16;  // windows are shorter
+
+// Block tile: 8 blockDim outputs. Shared: blockDim + 4 chunks of 8.
+template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
+    constexpr int K = direct_outputs;
+    const Chunks<T, K> x{reinterpret_cast<T*>(shared_memory)};
+    const int tile = blockDim.x * K, w = (int)g.w, t = threadIdx.x;
+    const i64 start = (i64)blockIdx.x * tile;
+    const int shift = x.fetch(g, start, tile + w - 1);
+    __syncthreads();
+
+    T e[K + direct_windows - 2];
+    double sum[K];
+    x.take(shift + t * K, e);
+#pragma unroll
+    for (int k = 0; k < K; k++) sum[k] = (double)e[k];
+#pragma unroll
+    for (int j = 1; j < direct_windows - 1; j++)
+        if (j < w) {
+#pragma unroll
+            for (int k = 0; k < K; k++) sum[k] += (double)e[k + j];
+        }
+    __syncthreads();
+    x.put(t, sum);
+    __syncthreads();
+    x.store(g, start, tile);
+}
+
+constexpr int K = 16;  // elements of a thread in tile, chunks and join
+
+// Block tile: 16 blockDim outputs; w >= 16. Shared, with q = w / 16 and n =
+// blockDim + q chunks: 3 n doubles (rounded up to 16 bytes), then n + 2 chunks.
+template <typename T> __device__ __forceinline__ void tile(const Row<T>& g) {
+    const int t = threadIdx.x, threads = blockDim.x, tile = threads * K;
+    const int w = (int)g.w, q = w / K, rest = w % K, n = threads + q;
+    double* sums = shared_memory;
+    double* next = sums + n;
+    double* const heads = next + n;
+    const Chunks<T, K> x{reinterpret_cast<T*>(heads + n + n % 2)};
+    const i64 start = (i64)blockIdx.x * tile;
+    const int shift = x.fetch(g, start, tile + w - 1);
+    __syncthreads();
+
+    T e[K];
+    double suffix[K], head = 0;
+    x.take(shift + t * K, e);
+#pragma unroll
+    for (int k = 0; k < K; k++) suffix[k] = (double)e[k];
+#pragma unroll
+    for (int k = 0; k < K - 1; k++)
+        if (k < rest) head += suffix[k];
+#pragma unroll
+    for (int k = K - 2; k >= 0; k--) suffix[k] += suffix[k + 1];
+    sums[t] = suffix[0];
+    heads[t] = head;
+    // The halo's chunks. The last one may reach past the elements read: what
+    // lies there enters its sum, which no window takes, and not its head.
+    for (int c = t + threads; c < n; c += threads) {
+        double lo = 0, hi = 0;
+        x.take(shift + c * K, e);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            if (k < rest) lo += (double)e[k];
+            else hi += (double)e[k];
+        }
+        sums[c] = lo + hi;
+        heads[c] = lo;
+    }
+    __syncthreads();
+
+    // sums[c] = sum of chunks c .. c + size - 1 (those past n are in no window).
+    double right = 0;
+    int at = t + 1;
+    for (int middle = q - 1, size = 1; middle > 0; middle >>= 1, size <<= 1) {
+        if (middle & 1) {
+            right += sums[at];
+            at += size;
+        }
+        if (middle > 1) {
+            for (int c = t; c < n; c += threads) next[c] = sums[c] + (c + size < n ? sums[c + size] : 0.0);
+            __syncthreads();
+            double* const swap = sums;
+            sums = next;
+            next = swap;
+        }
+    }
+    right += heads[t + q];
+    x.take(shift + (t + q) * K + rest, e);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        suffix[k] += right;
+        if (k < K - 1) right += (double)e[k];
+    }
+    __syncthreads();
+    x.put(t, suffix);
+    __syncthreads();
+    x.store(g, start, tile);
+}
+
+// Block b: sums[b] = sum of the 16 blockDim positions of chunk b, heads[b] =
+// sum of its first w % (16 blockDim).
+template <typename T> __device__ __forceinline__ void chunks(const Row<T>& g, double* sums, double* heads) {
+    __shared__ double warps[2][32];
+    const int chunk = blockDim.x * K, rest = (int)(g.w % chunk);
+    double lo = 0, hi = 0;
+    read(g, (i64)blockIdx.x * chunk, chunk, [&](int j, T e) {
+        if (j < rest) lo += (double)e;
+        else hi += (double)e;
+    });
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) {
+        lo += __shfl_down_sync(0xffffffffu, lo, d);
+        hi += __shfl_down_sync(0xffffffffu, hi, d);
+    }
+    if (threadIdx.x % 32 == 0) {
+        warps[0][threadIdx.x / 32] = lo;
+        warps[1][threadIdx.x / 32] = hi;
+    }
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < blockDim.x / 32; i++) {
+        lo += warps[0][i];
+        hi += warps[1][i];
+    }
+    heads[blockIdx.x] = lo;
+    sums[blockIdx.x] = lo + hi;
+}
+
+// Block b: the outputs of chunk b; middles[b] is the sum of chunks b+1 ..
+// b+q-1, q = w / (16 blockDim) >= 2. Shared: 2 (blockDim + 2) chunks.
+template <typename T>
+__device__ __forceinline__ void join(const Row<T>& g, const double* middles, const double* heads) {
+    __shared__ double warps[2][32];
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, chunk = blockDim.x * K;
+    const Chunks<T, K> x{reinterpret_cast<T*>(shared_memory)};
+    const Chunks<T, K> y{x.x + (blockDim.x + 2) * x.size};
+    const i64 start = (i64)blockIdx.x * chunk;
+    const int shift = x.fetch(g, start, chunk), shifty = y.fetch(g, start + g.w, chunk);
+    __syncthreads();
+
+    T e[K];
+    double suffix[K], total = 0;
+    x.take(shift + t * K, e);
+#pragma unroll
+    for (int k = 0; k < K; k++) suffix[k] = (double)e[k];
+#pragma unroll
+    for (int k = K - 2; k >= 0; k--) suffix[k] += suffix[k + 1];
+    y.take(shifty + t * K, e);
+#pragma unroll
+    for (int k = 0; k < K; k++) total += (double)e[k];
+
+    // after: own elements of later threads; before: right elements of earlier ones.
+    double after = suffix[0], before = total;
+#pragma unroll
+    for (int d = 1; d < 32; d <<= 1) {
+        const double a = __shfl_down_sync(0xffffffffu, after, d);
+        const double b = __shfl_up_sync(0xffffffffu, before, d);
+        if (lane + d < 32) after += a;
+        if (lane >= d) before += b;
+    }
+    if (lane == 0) warps[0][warp] = after;
+    if (lane == 31) warps[1][warp] = before;
+    after = __shfl_down_sync(0xffffffffu, after, 1);
+    before = __shfl_up_sync(0xffffffffu, before, 1);
+    if (lane == 31) after = 0;
+    if (lane == 0) before = 0;
+    __syncthreads();
+    for (int i = warp + 1; i < blockDim.x / 32; i++) after += warps[0][i];
+    for (int i = warp - 1; i >= 0; i--) before += warps[1][i];
+
+    double right = after + middles[blockIdx.x];
+    if (g.w % chunk) right += heads[blockIdx.x + g.w / chunk];
+    right += before;
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        suffix[k] += right;
+        right += (double)e[k];
+    }
+    // All threads have taken their elements of x before the barrier above.
+    x.put(t, suffix);
+    __syncthreads();
+    x.store(g, start, chunk);
+}
+
+#define ENTRIES(T, S, THREADS, BLOCKS)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 3) windowsum_direct_##S(                                       \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
+        direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                          \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) windowsum_tile_##S(                        \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
+        tile(Row<T>{in, out, n_in, n_out, w, off, rows});                                                            \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS / 2) windowsum_chunks_##S(                                  \
+        const T* in, double* sums, double* heads, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                   \
+        chunks(Row<T>{in, nullptr, n_in, n_out, w, off, rows}, sums, heads);                                         \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS / 2, 1024 / THREADS) windowsum_join_##S(                    \
+        const T* in, T* out, const double* middles, const double* heads, i64 n_in, i64 n_out, i64 w, i64 off,        \
+        i64 rows) {                                                                                                  \
+        join(Row<T>{in, out, n_in, n_out, w, off, rows}, middles, heads);                                            \
+    }
+
+ENTRIES(float, f32, 256, 3)
+ENTRIES(double, f64, 128, 4)

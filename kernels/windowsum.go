@@ -1,0 +1,280 @@
+package kernels
+
+import "fmt"
+
+// WindowMode is how a window sum treats the ends of a row of n elements.
+type WindowMode uint8
+
+// The modes. With w = 2 radius + 1:
+const (
+	WindowValid WindowMode = iota // windows that lie inside the row: n - w + 1 outputs
+	WindowSame                    // zeros outside the row: n outputs
+	WindowFull                    // every window that meets the row: n + w - 1 outputs
+)
+
+// String is Valid, Same or Full.
+func (m WindowMode) String() string { return [...]string{"Valid", "Same", "Full"}[m] }
+
+// Outputs is the length of a row of n elements after a window sum. A Valid
+// window needs n > 2 radius; it is checked by the op.
+func (m WindowMode) Outputs(n, radius int64) int64 {
+	switch m {
+	case WindowValid:
+		return n - 2*radius
+	case WindowFull:
+		return n + 2*radius
+	}
+	return n
+}
+
+// windowPolicy is the launch policy for one element type; chosen so that no
+// kernel needs more than 64 KiB of shared memory, which every device from sm_70
+// on grants.
+type windowPolicy struct {
+	direct int64 // threads of direct: 8 outputs each
+	tile   int64 // threads of tile: 16 outputs each
+	chunk  int64 // threads of chunks and join: 16 elements each
+}
+
+var windowPolicies = [...]windowPolicy{
+	Float32: {direct: 256, tile: 256, chunk: 128},
+	Float64: {direct: 256, tile: 128, chunk: 64},
+}
+
+// What windowsum.cu is written for.
+const (
+	windowDirect        = 16 // windows shorter than this are summed directly
+	windowDirectOutputs = 8  // outputs of a thread of direct
+	windowItems         = 16 // elements of a thread of tile, chunks and join
+)
+
+var (
+	windowDirectKernel = [...]*Kernel{
+		Float32: {"windowsum", "windowsum_direct_f32", windowBody[float32]},
+		Float64: {"windowsum", "windowsum_direct_f64", windowBody[float64]},
+	}
+	windowTileKernel = [...]*Kernel{
+		Float32: {"windowsum", "windowsum_tile_f32", windowBody[float32]},
+		Float64: {"windowsum", "windowsum_tile_f64", windowBody[float64]},
+	}
+	windowChunksKernel = [...]*Kernel{
+		Float32: {"windowsum", "windowsum_chunks_f32", windowChunksBody[float32]},
+		Float64: {"windowsum", "windowsum_chunks_f64", windowChunksBody[float64]},
+	}
+	windowJoinKernel = [...]*Kernel{
+		Float32: {"windowsum", "windowsum_join_f32", windowJoinBody[float32]},
+		Float64: {"windowsum", "windowsum_join_f64", windowJoinBody[float64]},
+	}
+)
+
+// WindowSum plans, for each of rows rows of n elements, with w = 2 radius + 1,
+//
+//	out[i] = sum over j in [0, w) of in[i + off + j]
+//
+// where elements outside the row are zero, off is 0 (Valid), -radius (Same) or
+// -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The cost
+// does not depend on the radius.
+func WindowSum(_ Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Plan {
+	outputs := mode.Outputs(n, radius)
+	p := &Plan{
+		Op:     fmt.Sprintf("windowsum_%v(%dx%d, radius %d, %v)", dt, rows, n, radius, mode),
+		Inputs: []int64{rows * n * dt.Size()},
+		Out:    rows * outputs * dt.Size(),
+		Flops:  rows * outputs * 2, // a running sum adds one element and takes one away
+	}
+	if p.Out == 0 {
+		return p
+	}
+	g := windowRows{in: n, out: outputs, rows: rows}
+	switch mode {
+	case WindowSame:
+		radius = min(radius, n-1) // wider windows meet no further element
+		g.off = -radius
+	case WindowFull:
+		g.off = -2 * radius
+	}
+	if g.w = 2*radius + 1; g.w == 1 { // rows side by side are one row
+		g.in, g.out, g.rows = n*rows, n*rows, 1
+	}
+	p.windowSum(dt, Ref{0, 0}, Ref{Out, 0}, g)
+	return p
+}
+
+// windowSum appends the launches of a window sum over any two buffers.
+func (p *Plan) windowSum(dt Dtype, in, out Ref, g windowRows) {
+	policy := windowPolicies[dt]
+	positions := g.positions()
+	last := positions - (g.w - 1) // no output lies from here on
+	chunk := policy.chunk * windowItems
+	switch {
+	case g.w < windowDirect:
+		tile := policy.direct * windowDirectOutputs
+		p.launch(windowDirectKernel[dt], int(ceilDiv(last, tile)), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
+		p.shared(policy.direct+4, windowDirectOutputs, dt, 0)
+
+	case g.w < 2*chunk:
+		tile, n := policy.tile*windowItems, policy.tile+g.w/windowItems
+		p.launch(windowTileKernel[dt], int(ceilDiv(last, tile)), int(policy.tile), in, out, g.in, g.out, g.w, g.off, g.rows)
+		p.shared(n+2, windowItems, dt, 3*n+n%2)
+
+	default:
+		chunks, blocks := ceilDiv(positions, chunk), ceilDiv(last, chunk)
+		sums, heads, middles := p.scratch(chunks*8), p.scratch(chunks*8), p.scratch(blocks*8)
+		p.launch(windowChunksKernel[dt], int(chunks), int(policy.chunk), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
+		p.windowSum(Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
+		p.launch(windowJoinKernel[dt], int(blocks), int(policy.chunk), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
+		p.shared(2*(policy.chunk+2), windowItems, dt, 0)
+	}
+}
+
+// shared gives the last launch shared memory for chunks of k elements, each
+// followed by 16 bytes, and for some doubles.
+func (p *Plan) shared(chunks, k int64, dt Dtype, doubles int64) {
+	p.Launches[len(p.Launches)-1].Shared = int(chunks*(k*dt.Size()+16) + doubles*8)
+}
+
+// windowRows is the geometry of a window sum: rows of in elements to rows of
+// out windows of w elements, window i starting at element i + off. As in
+// windowsum.cu, a row takes out + w - 1 flat positions.
+type windowRows struct{ in, out, w, off, rows int64 }
+
+func windowArgs(c Call, i int) windowRows {
+	return windowRows{c.Int(i), c.Int(i + 1), c.Int(i + 2), c.Int(i + 3), c.Int(i + 4)}
+}
+
+func (g windowRows) length() int64    { return g.out + g.w - 1 }
+func (g windowRows) positions() int64 { return g.rows * g.length() }
+
+// windowRead fills dst with the elements at the flat positions from start on,
+// zeros outside the rows.
+func windowRead[T Float](g windowRows, in []T, dst []float64, start int64) {
+	clear(dst)
+	for len(dst) > 0 && start < g.positions() {
+		row, at := start/g.length(), start%g.length()
+		n := min(g.length()-at, int64(len(dst)))
+		lo, hi := max(at+g.off, 0), min(at+n+g.off, g.in) // elements of the row
+		if lo < hi {
+			to := dst[lo-at-g.off : hi-at-g.off]
+			for i, x := range in[row*g.in+lo : row*g.in+hi] {
+				to[i] = float64(x)
+			}
+		}
+		dst, start = dst[n:], start+n
+	}
+}
+
+// windowWrite stores src at those flat positions from start on that are
+// outputs.
+func windowWrite[T Float](g windowRows, out []T, src []float64, start int64) {
+	for len(src) > 0 && start < g.positions() {
+		row, at := start/g.length(), start%g.length()
+		n := min(g.length()-at, int64(len(src)))
+		if k := min(g.out-at, n); k > 0 {
+			to := out[row*g.out+at : row*g.out+at+k]
+			for i, x := range src[:k] {
+				to[i] = T(x)
+			}
+		}
+		src, start = src[n:], start+n
+	}
+}
+
+// windowBody is the Go body of direct and tile, for any window: pieces of the
+// flat positions, short windows summed directly, long ones by van Herk's
+// method. Cut in segments of w, a window is a suffix of one and a prefix of the
+// next, so each element is added twice whatever the width.
+func windowBody[T Float](c Call) {
+	const short, piece = 6, 4096
+	in, out, g := Slice[T](c, 0), Slice[T](c, 1), windowArgs(c, 2)
+	w, last := g.w, g.positions()-(g.w-1)
+	step := piece / w * w // whole segments, as many as stay in the cache
+	if step == 0 {
+		step = w
+	}
+	parallel(ceilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
+		x, sum := make([]float64, step+w-1), make([]float64, step)
+		for start := lo * step; start < min(hi*step, last); start += step {
+			n := min(step, last-start)
+			x, sum := x[:n+w-1], sum[:n]
+			windowRead(g, in, x, start)
+			if w <= short {
+				copy(sum, x)
+				for j := int64(1); j < w; j++ {
+					for i, e := range x[j : j+n] {
+						sum[i] += e
+					}
+				}
+			} else {
+				for at := int64(0); at < n; at += w {
+					windowSegment(sum[at:min(at+w, n)], x[at:], w)
+				}
+			}
+			windowWrite(g, out, sum, start)
+		}
+	})
+}
+
+// windowSegment sets sum[i] = x[i] + ... + x[i+w-1]; len(sum) <= w.
+func windowSegment(sum, x []float64, w int64) {
+	n := int64(len(sum))
+	acc := 0.0
+	for i := w - 1; i >= n; i-- {
+		acc += x[i]
+	}
+	for i := n - 1; i >= 0; i-- {
+		acc += x[i]
+		sum[i] = acc
+	}
+	acc = 0
+	next := x[w : w+n-1]
+	for i, e := range next {
+		acc += e
+		sum[i+1] += acc
+	}
+}
+
+func windowChunksBody[T Float](c Call) {
+	in, sums, heads, g := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2), windowArgs(c, 3)
+	chunk := int64(c.Block[0]) * windowItems
+	rest := g.w % chunk
+	parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+		x := make([]float64, chunk)
+		for b := lo; b < hi; b++ {
+			windowRead(g, in, x, b*chunk)
+			sum := 0.0
+			for _, e := range x[:rest] {
+				sum += e
+			}
+			heads[b] = sum
+			for _, e := range x[rest:] {
+				sum += e
+			}
+			sums[b] = sum
+		}
+	})
+}
+
+func windowJoinBody[T Float](c Call) {
+	in, out, middles, heads, g := Slice[T](c, 0), Slice[T](c, 1), Slice[float64](c, 2), Slice[float64](c, 3), windowArgs(c, 4)
+	chunk := int64(c.Block[0]) * windowItems
+	q, rest := g.w/chunk, g.w%chunk
+	parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+		x, y := make([]float64, chunk), make([]float64, chunk)
+		for b := lo; b < hi; b++ {
+			windowRead(g, in, x, b*chunk)
+			windowRead(g, in, y, b*chunk+g.w)
+			for i := chunk - 2; i >= 0; i-- {
+				x[i] += x[i+1]
+			}
+			right := middles[b]
+			if rest > 0 {
+				right += heads[b+q]
+			}
+			for i := range x {
+				x[i] += right
+				right += y[i]
+			}
+			windowWrite(g, out, x, b*chunk)
+		}
+	})
+}

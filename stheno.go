@@ -1,0 +1,27 @@
+package stheno
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"gorgonia.org/gorgonia"
+)
+
+// Version is the version of Stheno.
+const Version = "0.1.0"
+
+// ErrNoDevice is in the chain of every error that says that this machine has
+// no CUDA device that can be used.
+var ErrNoDevice = cudaops.ErrNoDevice
+
+// NewVM makes a machine that runs g on CUDA device 0 if there is one, else on
+// the host. Options of package cudaops choose otherwise:
+//
+//	stheno.NewVM(g, cudaops.OnDevice(1), cudaops.Strict())
+func NewVM(g *gorgonia.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
+	return cudaops.NewVM(g, slices.Concat([]cudaops.Option{cudaops.OnAny()}, opts)...)
+}
+
+// Devices lists the CUDA devices of this machine. It is never empty without an
+// error, which wraps [ErrNoDevice] and says why there is none.
+func Devices() ([]cudaops.Device, error) { return cudaops.Devices() }
