@@ -27,4 +27,5 @@ bench: # time every op on this machine's GPU, into bench/results
 	go run ./cmd/stheno bench
 
 readme: # the tables of README.md, from the ops and from bench/results
+	go run ./internal/readme
 	go run ./cmd/stheno bench -readme

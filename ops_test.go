@@ -711,12 +711,14 @@ func TestBadInput(t *testing.T) {
 	binary("Add: other length", "Add", ops.Add, []int{3}, []int{4})
 	binary("Add: other rank", "Add", ops.Add, []int{3}, []int{3, 1})
 	binary("Dot: other length", "Dot", ops.Dot, []int{3}, []int{4})
+	binary("Dot: column and vector", "Dot", ops.Dot, []int{3, 1}, []int{3})
 	binary("Dot: rank 3", "Dot", ops.Dot, []int{2, 3, 4}, []int{2, 3, 4})
 	binary("Dot: scalars", "Dot", ops.Dot, nil, nil)
 	binary("MatMul: inner sizes", "MatMul", matMul(), []int{3, 4}, []int{5, 2})
 	binary("MatMul: inner sizes, transposed", "MatMul", matMul(ops.TransB()), []int{3, 4}, []int{4, 2})
 	binary("MatMul: leading sizes", "MatMul", matMul(), []int{2, 3, 4}, []int{3, 4, 5})
-	binary("MatMul: vectors", "MatMul", matMul(), []int{3}, []int{3})
+	binary("MatMul: two vectors are a Dot", "Dot", matMul(), []int{3}, []int{4})
+	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {

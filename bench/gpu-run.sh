@@ -24,6 +24,10 @@ suites=$OUT/suites.tsv # name, result, seconds, note: read by stheno bench -suit
 : > "$suites"
 failed=0
 
+if [[ ! -f .gpu/bin.tar.xz ]]; then
+    echo "no .gpu/bin.tar.xz: run bench/gpu-build.sh where Go is, and bring it here" >&2
+    exit 2
+fi
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 python3 - .gpu/bin.tar.xz "$bin" <<'PYTHON' || exit 1
@@ -83,12 +87,15 @@ sanitize_one() {
     [[ $2 == *:* ]] && tests=${2#*:}
     log=$bin/$tool-$name.log
     dir=$(awk -F'\t' -v n="$name.test" '$1 == n { print $2 }' "$bin/tests.txt")
+    # Tests provoke errors of calls, such as too little memory, and check them.
+    local options=(--tool "$tool")
+    [[ $tool == memcheck ]] && options+=(--report-api-errors no)
     start=$(now)
     if [[ -z $dir ]]; then
         echo "no test binary $name.test" > "$log"
         status=1
     else
-        (cd "$dir" && timeout -k 5 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 --print-limit 20 \
+        (cd "$dir" && timeout -k 5 120 compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 \
             "$bin/$name.test" -test.v -test.short -test.timeout 115s ${tests:+-test.run "$tests"}) > "$log" 2>&1 < /dev/null
         status=$?
     fi

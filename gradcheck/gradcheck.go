@@ -24,10 +24,17 @@
 // A central difference errs by h^2 / 6 of the third derivative and by about
 // eps |y| / h for rounding. The two are alike at h = cbrt(eps) = 6e-6, times
 // |x| where |x| > 1, and leave an error near 1e-10 of the size of y. So
-// what is left to tolerate are the rounding errors of the graph under test.
-// They are the defaults of [Tolerance]: 1e-7 + 1e-6 |want| in float64, where
-// the differences' own error rules, and 1e-4 + 1e-3 |want| in float32, room
-// for about 1000 roundings in a row. A factor of 1.01 on a gradient fails.
+// what is left to tolerate are the rounding errors of the graph under test. The
+// default, beside [Tolerance], is
+//
+//	rel * (|want| + max |want| / 10), rel = 1e-6 in float64, 1e-3 in float32
+//
+// with the greatest difference of the same input, so that small gradients are
+// held as tightly as large ones while an element that cancels to nothing may
+// carry the rounding of its terms; and at least rel / 1000 * max(1, max |y|),
+// which covers the differences' own error where a gradient is 0. For float32
+// that leaves room for a few hundred roundings in a row; a gradient that is
+// wrong by one percent fails.
 package gradcheck
 
 import (
@@ -103,8 +110,8 @@ func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
 // Step sets h, which is multiplied by |x| where |x| > 1; the default is 6e-6.
 func Step(h float64) Option { return func(c *config) { c.step = h } }
 
-// Tolerance sets how far a gradient may lie from the difference:
-// abs + rel * |difference|, for inputs of any type.
+// Tolerance sets how far a gradient may lie from the difference want, for inputs
+// of any type: abs + rel * |want|.
 func Tolerance(abs, rel float64) Option {
 	return func(c *config) { c.abs, c.rel, c.own = abs, rel, true }
 }
@@ -230,6 +237,12 @@ func (c *config) check(build func(...*gorgonia.Node) (*gorgonia.Node, error), vs
 	if err != nil {
 		return err
 	}
+	size := 1.0 // of the output
+	for _, v := range y {
+		if finite(v) {
+			size = max(size, math.Abs(v))
+		}
+	}
 	weights := make([]float64, len(y))
 	for k := range weights {
 		weights[k] = signed(r, 0.5+float64(r.IntN(1024))/1024) // exact in float32
@@ -249,7 +262,7 @@ func (c *config) check(build func(...*gorgonia.Node) (*gorgonia.Node, error), vs
 		if err != nil {
 			return fmt.Errorf("%v: %w", mode, err)
 		}
-		if m := c.compare(mode, in, got, want); m != nil {
+		if m := c.compare(mode, in, got, want, size); m != nil {
 			return m
 		}
 	}
@@ -265,15 +278,22 @@ func (c *config) choose(r *rand.Rand, n int) []int {
 	return all
 }
 
-func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]float64) *Mismatch {
+func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]float64, size float64) *Mismatch {
 	m := &Mismatch{Mode: mode, Seed: c.seed}
 	worst := 0.0
 	for i := range in {
 		abs, rel := c.abs, c.rel
 		if !c.own {
-			if abs, rel = 1e-7, 1e-6; in[i].dtype == kernels.Float32 {
-				abs, rel = 1e-4, 1e-3
+			if rel = 1e-6; in[i].dtype == kernels.Float32 {
+				rel = 1e-3
 			}
+			greatest := 0.0
+			for _, w := range want[i] {
+				if finite(w) {
+					greatest = max(greatest, math.Abs(w))
+				}
+			}
+			abs = rel * max(greatest/10, size/1000)
 		}
 		elements := make([]int, 0, len(want[i]))
 		for k := range want[i] {
@@ -407,6 +427,8 @@ func dual(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Va
 	}
 	return gs, nil
 }
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // signed gives x a random sign.
 func signed(r *rand.Rand, x float64) float64 {

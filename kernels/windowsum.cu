@@ -135,6 +135,27 @@ __device__ __forceinline__ void write(const Row<T>& g, i64 start, int count, Get
     }
 }
 
+// copy16 copies 16 bytes to shared memory, from sm_80 on without waiting; commit
+// ends a batch of copies, arrived<n> waits until all batches but the last n are
+// there.
+__device__ __forceinline__ void copy16(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+#else
+    *reinterpret_cast<float4*>(shared) = *reinterpret_cast<const float4*>(global);
+#endif
+}
+__device__ __forceinline__ void commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int n> __device__ __forceinline__ void arrived() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
+}
+
 // Chunks is shared memory for elements in chunks of K, each followed by 16
 // unused bytes.
 template <typename T, int K> struct Chunks {
@@ -159,36 +180,36 @@ template <typename T, int K> struct Chunks {
         const T* src = g.in + s.row * g.n_in + first;
         const int shift = (int)(reinterpret_cast<unsigned long long>(src) % 16 / sizeof(T));
         src -= shift;  // operands start aligned, so this is inside in
-        const int end = shift + count, vectors = end / W, step = blockDim.x;
-        constexpr int FLIGHT = 4;
-        for (int v = threadIdx.x; v < vectors; v += FLIGHT * step) {
-            Vector e[FLIGHT];
-#pragma unroll
-            for (int u = 0; u < FLIGHT; u++)
-                if (v + u * step < vectors) e[u] = reinterpret_cast<const Vector*>(src)[v + u * step];
-#pragma unroll
-            for (int u = 0; u < FLIGHT; u++)
-                if (v + u * step < vectors) vector(v + u * step) = e[u];
-        }
+        const int end = shift + count, vectors = end / W;
+        for (int v = threadIdx.x; v < vectors; v += blockDim.x) copy16(&vector(v), src + v * W);
         const int tail = vectors * W + threadIdx.x;
         if (tail < end) (*this)[tail] = src[tail];
         return shift;
+    }
+
+    // move moves the registers down by n places if on.
+    template <int n, int M> __device__ static __forceinline__ void move(bool on, T (&r)[M]) {
+#pragma unroll
+        for (int i = 0; i + n < M; i++) r[i] = on ? r[i + n] : r[i];
     }
 
     // take reads the N elements from place j on; j % W is the same in all threads.
     // It may touch W - 1 elements more on either side, all within two chunks.
     template <int N> __device__ __forceinline__ void take(int j, T (&e)[N]) const {
         constexpr int M = (N + 2 * W - 2) / W;
-        Pack<T> p[M];
+        T r[M * W];
 #pragma unroll
-        for (int m = 0; m < M; m++) p[m].v = vector(j / W + m);
-        const int shift = j % W;
+        for (int m = 0; m < M; m++) {
+            Pack<T> p;
+            p.v = vector(j / W + m);
 #pragma unroll
-        for (int s = 0; s < W; s++)
-            if (shift == s) {
+            for (int i = 0; i < W; i++) r[m * W + i] = p.s[i];
+        }
+        // Shift by j % W, one bit of it at a time: registers have no address.
+        if constexpr (W == 4) move<2>(j & 2, r);
+        move<1>(j & 1, r);
 #pragma unroll
-                for (int i = 0; i < N; i++) e[i] = p[(i + s) / W].s[(i + s) % W];
-            }
+        for (int i = 0; i < N; i++) e[i] = r[i];
     }
 
     // put stores K elements as chunk c.
@@ -218,104 +239,132 @@ template <typename T, int K> struct Chunks {
 
 extern __shared__ double shared_memory[];
 
+// pipeline runs work(tile start, elements, place of the first) for the tiles
+// blockIdx.x, blockIdx.x + gridDim.x ... of `outputs` positions each. With two
+// stages the next tile is on its way while a tile is worked on. work leaves a
+// tile's outputs in the chunks from place 0 on.
+template <typename T, int K, typename Work>
+__device__ __forceinline__ void pipeline(const Row<T>& g, T* shared, int chunks, int stages, i64 tiles, int outputs, Work work) {
+    Chunks<T, K> now{shared}, next{shared + (stages - 1) * chunks * Chunks<T, K>::size};
+    const int count = outputs + (int)g.w - 1;
+    i64 tile = blockIdx.x;
+    int shift = now.fetch(g, tile * outputs, count), coming = 0;
+    commit();
+    for (; tile < tiles; tile += gridDim.x) {
+        const bool more = tile + gridDim.x < tiles;
+        if (stages > 1 && more) {
+            coming = next.fetch(g, (tile + gridDim.x) * outputs, count);
+            commit();
+            arrived<1>();
+        } else {
+            arrived<0>();
+        }
+        __syncthreads();
+        work(now, shift);
+        __syncthreads();
+        now.store(g, tile * outputs, outputs);
+        __syncthreads();
+        if (stages == 1 && more) {
+            coming = now.fetch(g, (tile + gridDim.x) * outputs, count);
+            commit();
+        }
+        const Chunks<T, K> swap = now;
+        now = next;
+        next = swap;
+        shift = coming;
+    }
+}
+
 constexpr int direct_outputs = 8;   // outputs of a thread
 constexpr int direct_windows = 16;  // windows are shorter
 
-// Block tile: 8 blockDim outputs. Shared: blockDim + 4 chunks of 8.
-template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
+// Tiles of 8 blockDim outputs. Shared: stages x (blockDim + 4) chunks of 8.
+template <typename T> __device__ __forceinline__ void direct(const Row<T>& g, int stages, i64 tiles) {
     constexpr int K = direct_outputs;
-    const Chunks<T, K> x{reinterpret_cast<T*>(shared_memory)};
-    const int tile = blockDim.x * K, w = (int)g.w, t = threadIdx.x;
-    const i64 start = (i64)blockIdx.x * tile;
-    const int shift = x.fetch(g, start, tile + w - 1);
-    __syncthreads();
-
-    T e[K + direct_windows - 2];
-    double sum[K];
-    x.take(shift + t * K, e);
+    const int w = (int)g.w, t = threadIdx.x;
+    pipeline<T, K>(g, reinterpret_cast<T*>(shared_memory), blockDim.x + 4, stages, tiles, blockDim.x * K, [&](const Chunks<T, K>& x, int shift) {
+        T e[K + direct_windows - 2];
+        double sum[K];
+        x.take(shift + t * K, e);
 #pragma unroll
-    for (int k = 0; k < K; k++) sum[k] = (double)e[k];
+        for (int k = 0; k < K; k++) sum[k] = (double)e[k];
 #pragma unroll
-    for (int j = 1; j < direct_windows - 1; j++)
-        if (j < w) {
+        for (int j = 1; j < direct_windows - 1; j++)
+            if (j < w) {
 #pragma unroll
-            for (int k = 0; k < K; k++) sum[k] += (double)e[k + j];
-        }
-    __syncthreads();
-    x.put(t, sum);
-    __syncthreads();
-    x.store(g, start, tile);
+                for (int k = 0; k < K; k++) sum[k] += (double)e[k + j];
+            }
+        __syncthreads();
+        x.put(t, sum);
+    });
 }
 
 constexpr int K = 16;  // elements of a thread in tile, chunks and join
 
-// Block tile: 16 blockDim outputs; w >= 16. Shared, with q = w / 16 and n =
-// blockDim + q chunks: 3 n doubles (rounded up to 16 bytes), then n + 2 chunks.
-template <typename T> __device__ __forceinline__ void tile(const Row<T>& g) {
-    const int t = threadIdx.x, threads = blockDim.x, tile = threads * K;
+// Tiles of 16 blockDim outputs; w >= 16. Shared, with q = w / 16 and n =
+// blockDim + q chunks: 3 n doubles (rounded up to 16 bytes), then stages x (n +
+// 2) chunks.
+template <typename T> __device__ __forceinline__ void tile(const Row<T>& g, int stages, i64 tiles) {
+    const int t = threadIdx.x, threads = blockDim.x;
     const int w = (int)g.w, q = w / K, rest = w % K, n = threads + q;
-    double* sums = shared_memory;
-    double* next = sums + n;
-    double* const heads = next + n;
-    const Chunks<T, K> x{reinterpret_cast<T*>(heads + n + n % 2)};
-    const i64 start = (i64)blockIdx.x * tile;
-    const int shift = x.fetch(g, start, tile + w - 1);
-    __syncthreads();
+    double* const heads = shared_memory + 2 * n;
+    T* const elements = reinterpret_cast<T*>(heads + n + n % 2);
+    pipeline<T, K>(g, elements, n + 2, stages, tiles, threads * K, [&](const Chunks<T, K>& x, int shift) {
+        double* sums = shared_memory;
+        double* next = sums + n;
+        T e[K];
+        double suffix[K], head = 0;
+        x.take(shift + t * K, e);
+#pragma unroll
+        for (int k = 0; k < K; k++) suffix[k] = (double)e[k];
+#pragma unroll
+        for (int k = 0; k < K - 1; k++)
+            if (k < rest) head += suffix[k];
+#pragma unroll
+        for (int k = K - 2; k >= 0; k--) suffix[k] += suffix[k + 1];
+        sums[t] = suffix[0];
+        heads[t] = head;
+        // The halo's chunks. The last one may reach past the elements read: what
+        // lies there enters its sum, which no window takes, and not its head.
+        for (int c = t + threads; c < n; c += threads) {
+            double lo = 0, hi = 0;
+            x.take(shift + c * K, e);
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                if (k < rest) lo += (double)e[k];
+                else hi += (double)e[k];
+            }
+            sums[c] = lo + hi;
+            heads[c] = lo;
+        }
+        __syncthreads();
 
-    T e[K];
-    double suffix[K], head = 0;
-    x.take(shift + t * K, e);
-#pragma unroll
-    for (int k = 0; k < K; k++) suffix[k] = (double)e[k];
-#pragma unroll
-    for (int k = 0; k < K - 1; k++)
-        if (k < rest) head += suffix[k];
-#pragma unroll
-    for (int k = K - 2; k >= 0; k--) suffix[k] += suffix[k + 1];
-    sums[t] = suffix[0];
-    heads[t] = head;
-    // The halo's chunks. The last one may reach past the elements read: what
-    // lies there enters its sum, which no window takes, and not its head.
-    for (int c = t + threads; c < n; c += threads) {
-        double lo = 0, hi = 0;
-        x.take(shift + c * K, e);
+        // sums[c] = sum of chunks c .. c + size - 1 (those past n are in no window).
+        double right = 0;
+        int at = t + 1;
+        for (int middle = q - 1, size = 1; middle > 0; middle >>= 1, size <<= 1) {
+            if (middle & 1) {
+                right += sums[at];
+                at += size;
+            }
+            if (middle > 1) {
+                for (int c = t; c < n; c += threads) next[c] = sums[c] + (c + size < n ? sums[c + size] : 0.0);
+                __syncthreads();
+                double* const swap = sums;
+                sums = next;
+                next = swap;
+            }
+        }
+        right += heads[t + q];
+        x.take(shift + (t + q) * K + rest, e);
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            if (k < rest) lo += (double)e[k];
-            else hi += (double)e[k];
+            suffix[k] += right;
+            if (k < K - 1) right += (double)e[k];
         }
-        sums[c] = lo + hi;
-        heads[c] = lo;
-    }
-    __syncthreads();
-
-    // sums[c] = sum of chunks c .. c + size - 1 (those past n are in no window).
-    double right = 0;
-    int at = t + 1;
-    for (int middle = q - 1, size = 1; middle > 0; middle >>= 1, size <<= 1) {
-        if (middle & 1) {
-            right += sums[at];
-            at += size;
-        }
-        if (middle > 1) {
-            for (int c = t; c < n; c += threads) next[c] = sums[c] + (c + size < n ? sums[c + size] : 0.0);
-            __syncthreads();
-            double* const swap = sums;
-            sums = next;
-            next = swap;
-        }
-    }
-    right += heads[t + q];
-    x.take(shift + (t + q) * K + rest, e);
-#pragma unroll
-    for (int k = 0; k < K; k++) {
-        suffix[k] += right;
-        if (k < K - 1) right += (double)e[k];
-    }
-    __syncthreads();
-    x.put(t, suffix);
-    __syncthreads();
-    x.store(g, start, tile);
+        __syncthreads();
+        x.put(t, suffix);
+    });
 }
 
 // Block b: sums[b] = sum of the 16 blockDim positions of chunk b, heads[b] =
@@ -357,6 +406,8 @@ __device__ __forceinline__ void join(const Row<T>& g, const double* middles, con
     const Chunks<T, K> y{x.x + (blockDim.x + 2) * x.size};
     const i64 start = (i64)blockIdx.x * chunk;
     const int shift = x.fetch(g, start, chunk), shifty = y.fetch(g, start + g.w, chunk);
+    commit();
+    arrived<0>();
     __syncthreads();
 
     T e[K];
@@ -403,14 +454,22 @@ __device__ __forceinline__ void join(const Row<T>& g, const double* middles, con
     x.store(g, start, chunk);
 }
 
+// Blocks on a multiprocessor: three are resident with 80 registers a thread,
+// which sm_90 and later fit the tile into without spills.
+#if __CUDA_ARCH__ >= 900
+constexpr int resident = 3;
+#else
+constexpr int resident = 2;
+#endif
+
 #define ENTRIES(T, S, THREADS, BLOCKS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 3) windowsum_direct_##S(                                       \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
-        direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                          \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 4 ? 3 : 2) windowsum_direct_##S(                                       \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int stages, i64 tiles) {               \
+        direct(Row<T>{in, out, n_in, n_out, w, off, rows}, stages, tiles);                                                          \
     }                                                                                                                \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) windowsum_tile_##S(                        \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
-        tile(Row<T>{in, out, n_in, n_out, w, off, rows});                                                            \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int stages, i64 tiles) {               \
+        tile(Row<T>{in, out, n_in, n_out, w, off, rows}, stages, tiles);                                                            \
     }                                                                                                                \
     extern "C" __global__ void __launch_bounds__(THREADS / 2) windowsum_chunks_##S(                                  \
         const T* in, double* sums, double* heads, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                   \
@@ -422,5 +481,5 @@ __device__ __forceinline__ void join(const Row<T>& g, const double* middles, con
         join(Row<T>{in, out, n_in, n_out, w, off, rows}, middles, heads);                                            \
     }
 
-ENTRIES(float, f32, 256, 3)
-ENTRIES(double, f64, 128, 4)
+ENTRIES(float, f32, 256, resident)
+ENTRIES(double, f64, 128, 3)

@@ -28,8 +28,8 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 }
 
 // windowPolicy is the launch policy for one element type; chosen so that no
-// kernel needs more than 64 KiB of shared memory, which every device from sm_70
-// on grants.
+// kernel needs more shared memory than every device grants a block: 64 KiB with
+// one stage (sm_70 on), 99 KiB with two (sm_80 on).
 type windowPolicy struct {
 	direct int64 // threads of direct: 8 outputs each
 	tile   int64 // threads of tile: 16 outputs each
@@ -74,7 +74,7 @@ var (
 // where elements outside the row are zero, off is 0 (Valid), -radius (Same) or
 // -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The cost
 // does not depend on the radius.
-func WindowSum(_ Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Plan {
+func WindowSum(dev Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Plan {
 	outputs := mode.Outputs(n, radius)
 	p := &Plan{
 		Op:     fmt.Sprintf("windowsum_%v(%dx%d, radius %d, %v)", dt, rows, n, radius, mode),
@@ -96,36 +96,53 @@ func WindowSum(_ Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Plan
 	if g.w = 2*radius + 1; g.w == 1 { // rows side by side are one row
 		g.in, g.out, g.rows = n*rows, n*rows, 1
 	}
-	p.windowSum(dt, Ref{0, 0}, Ref{Out, 0}, g)
+	p.windowSum(dev, dt, Ref{0, 0}, Ref{Out, 0}, g)
 	return p
 }
 
 // windowSum appends the launches of a window sum over any two buffers.
-func (p *Plan) windowSum(dt Dtype, in, out Ref, g windowRows) {
+func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	policy := windowPolicies[dt]
 	positions := g.positions()
 	last := positions - (g.w - 1) // no output lies from here on
 	chunk := policy.chunk * windowItems
 	switch {
 	case g.w < windowDirect:
-		tile := policy.direct * windowDirectOutputs
-		p.launch(windowDirectKernel[dt], int(ceilDiv(last, tile)), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
-		p.shared(policy.direct+4, windowDirectOutputs, dt, 0)
+		tiles := ceilDiv(last, policy.direct*windowDirectOutputs)
+		stages := windowStages(dev)
+		p.launch(windowDirectKernel[dt], windowGrid(dev, tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows, stages, tiles)
+		p.shared(int64(stages)*(policy.direct+4), windowDirectOutputs, dt, 0)
 
 	case g.w < 2*chunk:
-		tile, n := policy.tile*windowItems, policy.tile+g.w/windowItems
-		p.launch(windowTileKernel[dt], int(ceilDiv(last, tile)), int(policy.tile), in, out, g.in, g.out, g.w, g.off, g.rows)
-		p.shared(n+2, windowItems, dt, 3*n+n%2)
+		tiles, n := ceilDiv(last, policy.tile*windowItems), policy.tile+g.w/windowItems
+		stages := windowStages(dev)
+		if g.w > policy.tile*windowItems/2 {
+			stages = 1 // a halo of half a tile leaves no room for a second stage
+		}
+		p.launch(windowTileKernel[dt], windowGrid(dev, tiles), int(policy.tile), in, out, g.in, g.out, g.w, g.off, g.rows, stages, tiles)
+		p.shared(int64(stages)*(n+2), windowItems, dt, 3*n+n%2)
 
 	default:
 		chunks, blocks := ceilDiv(positions, chunk), ceilDiv(last, chunk)
 		sums, heads, middles := p.scratch(chunks*8), p.scratch(chunks*8), p.scratch(blocks*8)
 		p.launch(windowChunksKernel[dt], int(chunks), int(policy.chunk), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
-		p.windowSum(Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
+		p.windowSum(dev, Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
 		p.launch(windowJoinKernel[dt], int(blocks), int(policy.chunk), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
 		p.shared(2*(policy.chunk+2), windowItems, dt, 0)
 	}
 }
+
+// windowStages is two where copies to shared memory are asynchronous.
+func windowStages(dev Device) int32 {
+	if dev.Major >= 8 {
+		return 2
+	}
+	return 1
+}
+
+// windowGrid is the number of blocks that loop over the tiles: those that are
+// resident together, three on each multiprocessor.
+func windowGrid(dev Device, tiles int64) int { return int(min(tiles, int64(dev.SMs)*3)) }
 
 // shared gives the last launch shared memory for chunks of k elements, each
 // followed by 16 bytes, and for some doubles.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -20,7 +21,7 @@ type add struct{}
 func (add) String() string { return "Add" }
 
 func (add) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if !in[0].Eq(in[1]) {
+	if !slices.Equal(in[0], in[1]) {
 		return nil, fmt.Errorf("got shapes %v and %v, want equal ones", in[0], in[1])
 	}
 	return in[0].Clone(), nil

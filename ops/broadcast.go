@@ -47,7 +47,7 @@ func (b broadcast) String() string {
 }
 
 func (b broadcast) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if want := without(b.shape, b.axes); !want.Eq(in[0]) {
+	if want := without(b.shape, b.axes); !slices.Equal(want, in[0]) {
 		return nil, fmt.Errorf("got shape %v, want %v", in[0], want)
 	}
 	return b.shape.Clone(), nil

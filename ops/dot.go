@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -24,7 +25,7 @@ type dot struct{}
 func (dot) String() string { return "Dot" }
 
 func (dot) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if !in[0].Eq(in[1]) || in[0].Dims() < 1 || in[0].Dims() > 2 {
+	if !slices.Equal(in[0], in[1]) || in[0].Dims() < 1 || in[0].Dims() > 2 {
 		return nil, fmt.Errorf("got shapes %v and %v, want two vectors of one length or two matrices of one shape", in[0], in[1])
 	}
 	return without(in[0], []int{in[0].Dims() - 1}), nil

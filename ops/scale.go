@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -26,7 +27,7 @@ func (scale) infer(in []tensor.Shape) (tensor.Shape, error) {
 	if x.Dims() < 1 || x.Dims() > 2 {
 		return nil, fmt.Errorf("got x of shape %v, want a vector or a matrix", x)
 	}
-	if want := without(x, []int{x.Dims() - 1}); !s.Eq(want) {
+	if want := without(x, []int{x.Dims() - 1}); !slices.Equal(s, want) {
 		return nil, fmt.Errorf("got x of shape %v and s of shape %v, want s of shape %v", x, s, want)
 	}
 	return x.Clone(), nil
