@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/blas/gonum"
+)
 
 var (
 	dotRows = [2][2]*Kernel{
@@ -47,7 +51,7 @@ func dotRowsBody[In, To Float](c Call) {
 		for k := lo; k < hi; k++ {
 			at, first := k/splits*n, k%splits*chunk
 			last := min(first+chunk, n)
-			out[k] = To(dot4(a[at+first:at+last], b[at+first:at+last]) / div)
+			out[k] = To(dotDouble(a[at+first:at+last], b[at+first:at+last]) / div)
 		}
 	})
 }
@@ -57,22 +61,15 @@ func dotShortBody[T Float](c Call) {
 	rows, n, div := c.Int(3), c.Int(4), c.Float(6)
 	parallel(rows, grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			out[i] = T(dot4(a[i*n:(i+1)*n], b[i*n:(i+1)*n]) / div)
+			out[i] = T(dotDouble(a[i*n:(i+1)*n], b[i*n:(i+1)*n]) / div)
 		}
 	})
 }
 
-// dot4 sums products in double with four accumulators.
-func dot4[T Float](x, y []T) float64 {
-	var a, b, c, d float64
-	for ; len(x) >= 4 && len(y) >= 4; x, y = x[4:], y[4:] {
-		a += float64(x[0]) * float64(y[0])
-		b += float64(x[1]) * float64(y[1])
-		c += float64(x[2]) * float64(y[2])
-		d += float64(x[3]) * float64(y[3])
+// dotDouble sums products in double, by the BLAS that Gorgonia uses.
+func dotDouble[T Float](x, y []T) float64 {
+	if x, ok := any(x).([]float32); ok {
+		return gonum.Implementation{}.Dsdot(len(x), x, 1, any(y).([]float32), 1)
 	}
-	for i, v := range x {
-		a += float64(v) * float64(y[i])
-	}
-	return (a + b) + (c + d)
+	return gonum.Implementation{}.Ddot(len(x), any(x).([]float64), 1, any(y).([]float64), 1)
 }

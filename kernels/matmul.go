@@ -226,29 +226,41 @@ func transpose[T Float](x []T, rows, cols, ld int64) []T {
 	return out
 }
 
-// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
+// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l]. The BLAS takes float64
+// four rows at a time, so a goroutine starts at a multiple of four in a matrix:
+// then the order of a sum does not depend on the goroutines.
 func matmulRowsBody[T Float](c Call) {
 	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
 	splits := max(ceilDiv(k, chunk), 1)
-	parallel(rows*batch*splits, max(grain/max(min(k, chunk), 1), 1), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			matrix, row, k0 := i/rows%batch, i%(rows*batch), i/rows/batch*chunk
-			terms := min(chunk, k-k0)
-			y[i] = inner(x[row*k+k0:][:terms], v[matrix*k+k0:][:terms])
+	const group = 4
+	groups := ceilDiv(rows, group)
+	parallel(groups*batch*splits, max(grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
+		for lo < hi {
+			part, first := lo/groups, lo%groups*group // part: a matrix of a split
+			matrix, k0 := part%batch, part/batch*chunk
+			last := min(first+(hi-lo)*group, rows)
+			lo += ceilDiv(last-first, group)
+			if k == 0 {
+				clear(y[part*rows+first : part*rows+last])
+				continue
+			}
+			rowsTimes(last-first, min(chunk, k-k0), x[(matrix*rows+first)*k+k0:], k, v[matrix*k+k0:], y[part*rows+first:])
 		}
 	})
 }
 
-// inner is the inner product of two vectors of one length.
-func inner[T Float](a, b []T) T {
-	switch a := any(a).(type) {
+// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms.
+func rowsTimes[T Float](rows, terms int64, x []T, ld int64, v, y []T) {
+	switch x := any(x).(type) {
 	case []float32:
-		return T(gonum.Implementation{}.Sdot(len(a), a, 1, any(b).([]float32), 1))
+		v, y := any(v).([]float32), any(y).([]float32)
+		for r := range rows {
+			y[r] = gonum.Implementation{}.Sdot(int(terms), x[r*ld:], 1, v, 1)
+		}
 	case []float64:
-		return T(gonum.Implementation{}.Ddot(len(a), a, 1, any(b).([]float64), 1))
+		gonum.Implementation{}.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
 	}
-	return 0
 }
 
 // matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].

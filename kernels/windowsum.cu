@@ -19,7 +19,7 @@
 // outside reaches a result, and no digit cancels. The middle two terms are
 // shared by the K outputs of a chunk.
 //
-//	direct  w < 16: a thread sums w doubles for each of 8 outputs in registers.
+//	direct  w < 16: a thread sums w elements for each output of a 16-byte vector.
 //	tile    a chunk is the 16 elements of a thread. The window of q-1 chunk sums
 //	        is by doubling in shared memory (sums of 2^b chunks, one for each bit
 //	        of q-1): log2(w/16) steps over 1/16 of the elements.
@@ -275,28 +275,80 @@ __device__ __forceinline__ void pipeline(const Row<T>& g, T* shared, int chunks,
     }
 }
 
-constexpr int direct_outputs = 8;   // outputs of a thread
-constexpr int direct_windows = 16;  // windows are shorter
+constexpr int direct_vectors = 4;   // 16-byte vectors of outputs of a thread
 
-// Tiles of 8 blockDim outputs. Shared: stages x (blockDim + 4) chunks of 8.
-template <typename T> __device__ __forceinline__ void direct(const Row<T>& g, int stages, i64 tiles) {
-    constexpr int K = direct_outputs;
-    const int w = (int)g.w, t = threadIdx.x;
-    pipeline<T, K>(g, reinterpret_cast<T*>(shared_memory), blockDim.x + 4, stages, tiles, blockDim.x * K, [&](const Chunks<T, K>& x, int shift) {
-        T e[K + direct_windows - 2];
-        double sum[K];
-        x.take(shift + t * K, e);
+// windows sums windows of w elements, known to the compiler, for the thread's
+// vectors of outputs: to[0], to[blockDim], ...; from is the vector that the first
+// window starts in, at element `shift`.
+template <int w, typename T, typename Vector>
+__device__ __forceinline__ void windows(const Vector* __restrict__ from, Vector* __restrict__ to, unsigned shift) {
+    constexpr int W = Vec<T>::width, M = (w + W - 1 + 2 * W - 2) / W;
 #pragma unroll
-        for (int k = 0; k < K; k++) sum[k] = (double)e[k];
+    for (int v = 0; v < direct_vectors; v++, from += blockDim.x, to += blockDim.x) {
+        T r[M * W];
 #pragma unroll
-        for (int j = 1; j < direct_windows - 1; j++)
-            if (j < w) {
+        for (int m = 0; m < M; m++) {
+            Pack<T> p;
+            p.v = __ldg(from + m);
 #pragma unroll
-                for (int k = 0; k < K; k++) sum[k] += (double)e[k + j];
-            }
-        __syncthreads();
-        x.put(t, sum);
-    });
+            for (int i = 0; i < W; i++) r[m * W + i] = p.s[i];
+        }
+        if constexpr (W == 4) Chunks<T, 16>::template move<2>(shift & 2, r);
+        Chunks<T, 16>::template move<1>(shift & 1, r);
+        double e[w + W - 1], sum[W] = {};
+#pragma unroll
+        for (int i = 0; i < w + W - 1; i++) e[i] = (double)r[i];
+#pragma unroll
+        for (int k = 0; k < W; k++)
+#pragma unroll
+            for (int j = 0; j < w; j++) sum[k] += e[j + k];
+        Pack<T> p;
+#pragma unroll
+        for (int k = 0; k < W; k++) p.s[k] = (T)sum[k];
+        *to = p.v;
+    }
+}
+
+// Tiles of 4 blockDim vectors of outputs: a thread sums w elements for each
+// output, straight from global memory: the elements that neighbouring threads
+// share come from L1, and there is nothing to wait for.
+template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
+    constexpr int W = Vec<T>::width;
+    using Vector = typename Vec<T>::type;
+    const int w = (int)g.w, count = blockDim.x * W * direct_vectors, t = threadIdx.x;
+    const i64 start = (i64)blockIdx.x * count;
+    const Span s(start, count, g.n_out + g.w - 1, g.rows);
+    const i64 first = s.at + g.off;  // element of the block's first window
+    T* const dst = g.out + s.row * g.n_out + s.at;
+    const T* src = g.in + s.row * g.n_in + first;
+    const unsigned shift = (unsigned)(reinterpret_cast<unsigned long long>(src) % 16 / sizeof(T));
+    if (s.row < g.rows && s.at + count <= g.n_out && first >= 0 && first + count + w + 2 * W <= g.n_in &&
+        reinterpret_cast<unsigned long long>(dst) % 16 == 0) {
+        const Vector* from = reinterpret_cast<const Vector*>(src - shift) + t;
+        Vector* to = reinterpret_cast<Vector*>(dst) + t;
+        switch (w) {
+        case 1: return windows<1, T>(from, to, shift);
+        case 3: return windows<3, T>(from, to, shift);
+        case 5: return windows<5, T>(from, to, shift);
+        case 7: return windows<7, T>(from, to, shift);
+        case 9: return windows<9, T>(from, to, shift);
+        case 11: return windows<11, T>(from, to, shift);
+        case 13: return windows<13, T>(from, to, shift);
+        case 15: return windows<15, T>(from, to, shift);
+        }  // an even w is a window over chunk sums: short
+    }
+    for (int k = t; k < count; k += blockDim.x) {
+        i64 row, at;
+        s.locate(k, row, at);
+        if (row >= g.rows || at >= g.n_out) continue;
+        const T* x = g.in + row * g.n_in;
+        double total = 0;
+        for (int j = 0; j < w; j++) {
+            const i64 i = at + g.off + j;
+            if (i >= 0 && i < g.n_in) total += (double)x[i];
+        }
+        g.out[row * g.n_out + at] = (T)total;
+    }
 }
 
 constexpr int K = 16;  // elements of a thread in tile, chunks and join
@@ -463,9 +515,9 @@ constexpr int resident = 2;
 #endif
 
 #define ENTRIES(T, S, THREADS, BLOCKS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 4 ? 3 : 2) windowsum_direct_##S(                                       \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int stages, i64 tiles) {               \
-        direct(Row<T>{in, out, n_in, n_out, w, off, rows}, stages, tiles);                                                          \
+    extern "C" __global__ void __launch_bounds__(256, 2) windowsum_direct_##S(                                          \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
+        direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                          \
     }                                                                                                                \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) windowsum_tile_##S(                        \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int stages, i64 tiles) {               \

@@ -31,7 +31,7 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 // kernel needs more shared memory than every device grants a block: 64 KiB with
 // one stage (sm_70 on), 99 KiB with two (sm_80 on).
 type windowPolicy struct {
-	direct int64 // threads of direct: 8 outputs each
+	direct int64 // threads of direct: 64 bytes of outputs each
 	tile   int64 // threads of tile: 16 outputs each
 	chunk  int64 // threads of chunks and join: 16 elements each
 }
@@ -43,9 +43,8 @@ var windowPolicies = [...]windowPolicy{
 
 // What windowsum.cu is written for.
 const (
-	windowDirect        = 16 // windows shorter than this are summed directly
-	windowDirectOutputs = 8  // outputs of a thread of direct
-	windowItems         = 16 // elements of a thread of tile, chunks and join
+	windowDirect = 16 // windows shorter than this are summed directly
+	windowItems  = 16 // elements of a thread of tile, chunks and join
 )
 
 var (
@@ -108,10 +107,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	chunk := policy.chunk * windowItems
 	switch {
 	case g.w < windowDirect:
-		tiles := ceilDiv(last, policy.direct*windowDirectOutputs)
-		stages := windowStages(dev)
-		p.launch(windowDirectKernel[dt], windowGrid(dev, tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows, stages, tiles)
-		p.shared(int64(stages)*(policy.direct+4), windowDirectOutputs, dt, 0)
+		tiles := ceilDiv(last, policy.direct*4*16/dt.Size())
+		p.launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
 
 	case g.w < 2*chunk:
 		tiles, n := ceilDiv(last, policy.tile*windowItems), policy.tile+g.w/windowItems
