@@ -77,7 +77,7 @@ control() {
     (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool memcheck --target-processes all --error-exitcode 9 --print-limit 3 \
         "$bin/cudaops.test" -test.v -test.run '^TestPlantedFault$') > "$log" 2>&1 < /dev/null
     grep -q 'Invalid __global__ write' "$log" && status=0
-    record "memcheck finds a planted fault" $status "$start" "$(grep -h 'ERROR SUMMARY' "$log" | sed 's/^=* *//')"
+    record "memcheck finds a planted fault" $status "$start" "$(grep -h 'ERROR SUMMARY: [0-9]* error' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
 # sanitize_one TOOL BINARY[:RUN]: passes if the tests pass under the tool and it

@@ -283,7 +283,8 @@ constexpr int direct_vectors = 4;   // 16-byte vectors of outputs of a thread
 template <int w, typename T, typename Vector>
 __device__ __forceinline__ void windows(const Vector* __restrict__ from, Vector* __restrict__ to, unsigned shift) {
     constexpr int W = Vec<T>::width, M = (w + W - 1 + 2 * W - 2) / W;
-#pragma unroll
+    constexpr int FLIGHT = w > 7 ? 1 : direct_vectors;  // wide windows fill the registers
+#pragma unroll FLIGHT
     for (int v = 0; v < direct_vectors; v++, from += blockDim.x, to += blockDim.x) {
         T r[M * W];
 #pragma unroll
@@ -514,8 +515,15 @@ constexpr int resident = 3;
 constexpr int resident = 2;
 #endif
 
+// direct wants many warps: at most 85 registers a thread, where no spills come of it.
+#if __CUDA_ARCH__ >= 800
+template <typename T> constexpr int direct_blocks = sizeof(T) == 4 ? 3 : 2;
+#else
+template <typename T> constexpr int direct_blocks = 2;
+#endif
+
 #define ENTRIES(T, S, THREADS, BLOCKS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 2) windowsum_direct_##S(                                          \
+    extern "C" __global__ void __launch_bounds__(256, direct_blocks<T>) windowsum_direct_##S(                                          \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
         direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                          \
     }                                                                                                                \
