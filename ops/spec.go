@@ -21,6 +21,9 @@ type Spec struct {
 	Tolerance float64
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
+	// Versions are the numbered versions of the kernel: Versions[n-1] is what
+	// Version(n) selects. The last ones are the fastest.
+	Versions []VersionDoc
 }
 
 // Case is one use of an op on inputs of given shapes.
@@ -35,6 +38,11 @@ type Case struct {
 	Reference func(in ...[]float64) (out, magnitude []float64)
 	// Bench marks the cases that are timed; they are left out of the tests.
 	Bench bool
+	// Version is the numbered version that Build selects, 0 for the op itself.
+	Version Version
+	// Atomic marks the versions that add up in the order in which atomic
+	// operations happen: within the tolerance, but not bit-equal over runs.
+	Atomic bool
 }
 
 // specs is filled by the files of the ops, one register call each.
