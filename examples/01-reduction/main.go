@@ -24,7 +24,7 @@ const title = "Reduction: from a billion numbers to one"
 func main() { notebook.Main(title, recorded, run) }
 
 func run(p *notebook.Page) error {
-	for _, section := range []func(*notebook.Page) error{sums, lengths, matrix} {
+	for _, section := range []func(*notebook.Page) error{sums, lengths, matrix, ripple} {
 		if err := section(p); err != nil {
 			return err
 		}
