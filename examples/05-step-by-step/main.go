@@ -187,7 +187,7 @@ func (l *ladder) oneThread() error {
 	if err := l.version(1, "1: one thread"); err != nil {
 		return err
 	}
-	l.p.Text(`A GPU hides the time that memory takes, some hundred clocks, behind other threads. One thread has none to hide behind, so it waits,
+	l.p.Text(`A GPU hides the time that memory takes, hundreds of clocks, behind other threads. One thread has none to hide behind, so it waits,
 		and a thread of a GPU is slower than one of a CPU to begin with.`)
 	return nil
 }
@@ -273,9 +273,9 @@ func (l *ladder) compare() error {
 	if err := l.p.Figure("steps", caption, c); err != nil {
 		return err
 	}
-	l.p.Text(`The picture is small for a GPU. From step 3 on a sum is as short as the launches that it is made of, which the host can
-		send only one every few us: a step that needs a launch less looks better than its kernel is. What the kernels themselves can do shows on
-		larger inputs.`)
+	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few us: a step that
+		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
+		they do not matter.`)
 	return nil
 }
 
