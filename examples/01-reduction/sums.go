@@ -79,6 +79,7 @@ func sums(p *notebook.Page) error {
 		}
 		rows = append(rows, row{name: way.name, us: 1000 * ms.Value, bytes: 4 * float64(n), sum: sum})
 	}
+	p.Text("They take %v and %v.", notebook.Micros(rows[0].us), notebook.Micros(rows[1].us))
 
 	p.Heading("Thread 0 adds up")
 	p.Text(`32 x 80 blocks of 1024 threads go through the numbers in a loop whose stride is the whole grid: in each turn neighbouring threads
@@ -185,7 +186,7 @@ func compareSums(p *notebook.Page, rows []row, copied notebook.Measured) error {
 		if r.spread.Unit != "" {
 			spread, ofCopy = r.spread.String(), notebook.Number(100*r.rate()/copied.Value)+" %"
 		}
-		t.Rows = append(t.Rows, []string{r.name, notebook.Measured{Value: r.us, Unit: "us"}.String(), spread,
+		t.Rows = append(t.Rows, []string{r.name, notebook.Micros(r.us).String(), spread,
 			notebook.Measured{Value: r.rate(), Unit: "GB/s"}.String(), ofCopy, fmt.Sprintf("%.9f", r.sum)})
 		bars.Names = append(bars.Names, r.name)
 		rates = append(rates, r.rate())

@@ -134,6 +134,7 @@ func (l *ladder) host() error {
 		if err := l.add(way.name, 0, 1000*time.Value, sum); err != nil {
 			return err
 		}
+		p.Text("%s: %v.", way.name, notebook.Micros(1000*time.Value))
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (l *ladder) version(v ops.Version, name string) error {
 		return err
 	}
 	if v == 1 {
-		l.p.Text("It takes %v, plus or minus %v.", ran.Mean, ran.Spread)
+		l.p.Text("It takes %v, plus or minus %v.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value))
 	} else {
 		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, notebook.Number(before.us/ran.Mean.Value))
 	}
@@ -256,7 +257,7 @@ func (l *ladder) compare() error {
 		if s.launches == 0 {
 			launches = ""
 		}
-		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Measured{Value: s.us, Unit: "us"}.String(),
+		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Micros(s.us).String(),
 			notebook.Number(first.us / s.us), fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
 		bars.Names = append(bars.Names, s.name)
 		us = append(us, s.us)
