@@ -224,5 +224,6 @@ func (c *card) function(k *kernels.Kernel, shared int) (*driver.Function, error)
 }
 
 func properties(d *driver.Device) kernels.Device {
-	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory}
+	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
+		Cooperative: d.CooperativeLaunch}
 }
