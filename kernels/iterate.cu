@@ -12,6 +12,8 @@
 //                    WRONG on purpose: no barrier, and one that only the threads of a block share.
 //   iterate_heldK    all steps in one launch, each block with eight rows of A and B in registers as double, K columns a thread. For
 //                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
+//   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
+//                    each block writes its results into all eight, and the cluster's own barrier waits. Compute capability 9 and later.
 //   iterate_wide     one half step, a warp per row (a block per 32 columns of w if transposed): larger n, bound by memory.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
@@ -69,9 +71,9 @@ __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long 
     if (first == 0) *counter = 0;
 }
 
-// half is out = A in by a thread per row; where `last`, y = out too.
+// half_step is out = A in by a thread per row; where `last`, y = out too.
 template <typename T>
-__device__ void half(const T* __restrict__ w, const double* in, double* out, T* y, int last, long long n, int transposed) {
+__device__ void half_step(const T* __restrict__ w, const double* in, double* out, T* y, int last, long long n, int transposed) {
     const long long stride = (long long)gridDim.x * blockDim.x;
     const long long step = transposed ? n : 1;
 #pragma unroll 1
@@ -96,7 +98,7 @@ template <Wait W, typename T>
 __device__ void whole(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps, int transposed) {
 #pragma unroll 1
     for (int i = 1; i <= 2 * steps; i++) {
-        half(w1, X, P, y, i == 2 * steps, n, transposed);
+        half_step(w1, X, P, y, i == 2 * steps, n, transposed);
         if (i < 2 * steps) grid_barrier<W>(counter, i);
         const T* w = w1;
         w1 = w2, w2 = w;
@@ -108,8 +110,22 @@ __device__ void whole(const T* w1, const T* w2, double* X, double* P, unsigned* 
 // ROWS rows a block: a thread keeps K columns of each, of both matrices.
 constexpr int ROWS = 8;
 
-// held_half is rows [row, row + ROWS) of A in. Thread t multiplies the columns t, t + blockDim.x, ...; a warp adds its lanes' sums up by
-// halving the rows and the lanes together, and the warps' sums are added in order by the first ROWS threads.
+// hand_over adds 2 HALF sums up over the lanes of a warp, the rows and the lanes halved together: lanes that differ in BIT hand each other half of
+// their rows. At the end, each lane has one row.
+template <int HALF, int BIT, int N> __device__ void hand_over(double (&sum)[N], int lane) {
+    if constexpr (HALF > 0) {
+        const bool upper = lane & BIT;
+#pragma unroll
+        for (int r = 0; r < HALF; r++) {
+            const double give = upper ? sum[r] : sum[r + HALF], keep = upper ? sum[r + HALF] : sum[r];
+            sum[r] = keep + __shfl_xor_sync(0xffffffffu, give, BIT);
+        }
+        hand_over<HALF / 2, BIT / 2>(sum, lane);
+    }
+}
+
+// held_half is rows [row, row + ROWS) of A in. Thread t multiplies the columns t, t + blockDim.x, ...; the warps' sums
+// are added in order by the first ROWS threads.
 template <int K, typename T>
 __device__ void held_half(const double (&a)[ROWS][K], const double* in, double* out, T* y, int last, long long n) {
     __shared__ double part[8][ROWS];
@@ -123,14 +139,7 @@ __device__ void held_half(const double (&a)[ROWS][K], const double* in, double* 
 #pragma unroll
         for (int k = 1; k < K; k++) sum[r] += a[r][k] * v[k];
     }
-#pragma unroll
-    for (int half = ROWS / 2, bit = 16; half > 0; half /= 2, bit /= 2)
-#pragma unroll
-        for (int r = 0; r < half; r++) {
-            const bool upper = lane & bit;
-            const double give = upper ? sum[r] : sum[r + half], keep = upper ? sum[r + half] : sum[r];
-            sum[r] = keep + __shfl_xor_sync(0xffffffffu, give, bit);
-        }
+    hand_over<ROWS / 2, 16>(sum, lane);
     double s = sum[0];  // of row lane / 4, over the lanes that differ in the upper three bits
     s += __shfl_xor_sync(0xffffffffu, s, 2);
     s += __shfl_xor_sync(0xffffffffu, s, 1);
@@ -168,6 +177,68 @@ __device__ void held(const T* w1, const T* w2, double* X, double* P, unsigned* c
         if (!last) grid_barrier<ACQUIRE>(counter, 2 * i + 2);
     }
 }
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER __cluster_dims__(8, 1, 1)
+
+// cluster_barrier waits until all threads of the cluster have come, and shows them what the others wrote to shared memory.
+__device__ inline void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// store_remote writes v to where `local` is in the shared memory of another block of the cluster.
+__device__ inline void store_remote(const double* local, int block, double v) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((unsigned)__cvta_generic_to_shared(local)), "r"(block));
+    asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address), "d"(v) : "memory");
+}
+
+// cluster_half is R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and stores the sum for
+// block t / R.
+template <int R> __device__ void cluster_half(const double (&a)[R], const double* in, double* out, double (&part)[R / 4][R]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const double v = in[threadIdx.x];
+    double sum[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) sum[r] = a[r] * v;
+    hand_over<R / 2, 16>(sum, lane);
+    if (R == 16) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 1);
+    if (lane % (32 / R) == 0) part[warp][lane / (32 / R)] = sum[0];
+    __syncthreads();
+    const int row = threadIdx.x % R;
+    double total = part[0][row];
+#pragma unroll
+    for (int i = 1; i < R / 4; i++) total += part[i][row];
+    store_remote(out + blockIdx.x * R + row, threadIdx.x / R, total);
+    cluster_barrier();
+}
+
+template <int R, typename T>
+__device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int steps, int transposed) {
+    __shared__ double X[8 * R], P[8 * R], part[R / 4][R];
+    const int col = threadIdx.x, first = blockIdx.x * R;
+    double a[R], b[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const int row = first + r, at = transposed ? col * n + row : row * n + col;
+        const bool in = row < n && col < n;
+        a[r] = in ? (double)w1[at] : 0.0;
+        b[r] = in ? (double)w2[at] : 0.0;
+    }
+    X[col] = col < n ? (double)x[col] : 0.0;
+    cluster_barrier();  // no block writes to one that has not started
+#pragma unroll 1
+    for (int i = 0; i < steps; i++) {
+        cluster_half<R>(a, X, P, part);
+        cluster_half<R>(b, P, X, part);
+    }
+    if (col < R && first + col < n) y[first + col] = (T)X[first + col];
+}
+#else
+#define CLUSTER
+// No plan uses it where there are no clusters.
+template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
+#endif
 
 // wide calls store(j, (A in)[j]) for all j, blocks of 256 threads. Not transposed: a warp per row, lanes side by side. Transposed: lane l of
 // each warp has column 32 b + l, warps go down the rows in turn and are added in order.
@@ -223,6 +294,12 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
         held<K>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                        \
     }
 
+#define CLUSTERED(R, T, SUFFIX)                                                                                                         \
+    extern "C" __global__ void CLUSTER __launch_bounds__(8 * R)                                                                         \
+        iterate_cluster##R##_##SUFFIX(const T* w1, const T* w2, const T* x, T* y, int n, int steps, int transposed) {                   \
+        cluster<R>(w1, w2, x, y, n, steps, transposed);                                                                                 \
+    }
+
 #define ITERATE(T, SUFFIX)                                                                                                              \
     extern "C" __global__ void iterate_begin_##SUFFIX(const T* x, double* X, double* P, unsigned* counter, long long n,                 \
                                                       long long padded) {                                                               \
@@ -230,7 +307,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     }                                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(1024)                                                                                  \
         iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
-        half(w, in, out, y, last, n, transposed);                                                                                       \
+        half_step(w, in, out, y, last, n, transposed);                                                                                       \
     }                                                                                                                                   \
     WHOLE(none, NONE, T, SUFFIX)                                                                                                        \
     WHOLE(block, BLOCK, T, SUFFIX)                                                                                                      \
@@ -239,6 +316,8 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     WHOLE(flip, FLIP, T, SUFFIX)                                                                                                        \
     HELD(1, T, SUFFIX)                                                                                                                  \
     HELD(2, T, SUFFIX)                                                                                                                  \
+    CLUSTERED(16, T, SUFFIX)                                                                                                            \
+    CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                                   \
         iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \

@@ -7,8 +7,8 @@ import "fmt"
 type Barrier uint8
 
 // The barriers. Those from BarrierVolatile to BarrierHeld are one launch whose
-// blocks must all be on the device at once; those after BarrierHeld are wrong on
-// purpose.
+// blocks must all be on the device at once; those after BarrierCluster are wrong
+// on purpose.
 const (
 	BarrierFastest  Barrier = iota // chosen by size and device
 	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
@@ -16,14 +16,15 @@ const (
 	BarrierVolatile                // a counter in global memory, waited for by volatile reads
 	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
 	BarrierGrid                    // a cooperative launch and grid.sync's own algorithm
-	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024
+	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
+	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
 	BarrierNone                    // WRONG: no barrier
 	BarrierBlock                   // WRONG: a barrier of each block's own threads
 )
 
 // String is the name in the kernel entry points.
 func (b Barrier) String() string {
-	return [...]string{"fastest", "launches", "graph", "volatile", "acquire", "grid", "held", "none", "block"}[b]
+	return [...]string{"fastest", "launches", "graph", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
 
 // IterateBy says how [Iterate] runs. The zero value is the fastest way.
@@ -32,14 +33,15 @@ type IterateBy struct {
 	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread
 	// takes row t, t + Blocks * Threads, ... More blocks than fit on the device
 	// at once are an error of the launch, where they wait for one another.
-	// BarrierFastest and BarrierHeld choose their own.
+	// BarrierFastest, BarrierHeld and BarrierCluster choose their own.
 	Blocks, Threads int
 }
 
 // iteratePolicy tunes Iterate.
 type iteratePolicy struct {
 	threads int   // of a block, where a thread has a row
-	held    int64 // largest n whose weights are held in registers
+	held    int64 // largest n for weights held in registers
+	cluster int64 // largest n for one cluster
 }
 
 func iterateTuning(dev Device) iteratePolicy {
@@ -48,8 +50,15 @@ func iterateTuning(dev Device) iteratePolicy {
 		// A block for eight rows, a multiprocessor for each block.
 		p.held = min(heldMost, int64(dev.SMs)*heldRows)
 	}
+	switch dev.Major {
+	case 9, 10, 12: // later ones get PTX of a time before clusters
+		p.cluster = clusterBlocks * 32
+	}
 	return p
 }
+
+// clusterBlocks is the blocks of a cluster: the most that every device has.
+const clusterBlocks = 8
 
 // heldRows is the rows of a block of the held kernel, and heldMost its largest n:
 // 256 threads with four columns of eight rows of both matrices are 128 registers
@@ -62,6 +71,7 @@ const (
 type iterateKernels struct {
 	begin, half, wide, chain, rows *Kernel
 	held1, held2, held4            *Kernel
+	cluster16, cluster32           *Kernel
 	whole                          [BarrierBlock + 1]*Kernel
 }
 
@@ -74,6 +84,7 @@ func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
 	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
 	k.held1, k.held2, k.held4 = kernel("held1", iterateWhole[T]), kernel("held2", iterateWhole[T]), kernel("held4", iterateWhole[T])
+	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
 	k.whole[BarrierVolatile] = kernel("volatile", iterateWhole[T])
 	k.whole[BarrierAcquire] = kernel("acquire", iterateWhole[T])
 	k.whole[BarrierGrid] = kernel("flip", iterateWhole[T])
@@ -92,12 +103,31 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		return p
 	}
 	k, pol := &iterateKernel[dt], iterateTuning(dev)
+	if by.Barrier == BarrierHeld && n > pol.held || by.Barrier == BarrierCluster && n > pol.cluster {
+		by.Barrier = BarrierFastest
+	}
 	wide := false
 	if by.Barrier == BarrierFastest {
-		by = IterateBy{Barrier: BarrierHeld}
-		if wide = n > pol.held; wide {
+		switch wide = n > pol.held && n > pol.cluster; {
+		case n <= pol.cluster:
+			by.Barrier = BarrierCluster
+		case n <= pol.held:
+			by.Barrier = BarrierHeld
+		default:
 			by.Barrier = BarrierGraph
 		}
+	}
+	trans := int32(0)
+	if transposed {
+		trans = 1
+	}
+	if by.Barrier == BarrierCluster {
+		kernel, rows := k.cluster16, 16
+		if n > clusterBlocks*16 {
+			kernel, rows = k.cluster32, 32
+		}
+		p.launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
+		return p
 	}
 	if by.Threads == 0 {
 		by.Threads = pol.threads
@@ -123,10 +153,6 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
 	counter, out := p.scratch(4), Ref{Out, 0}
 	p.launch(k.begin, streamGrid(dev, padded), streamBlock, Ref{2, 0}, state[0], state[1], counter, n, padded)
-	trans := int32(0)
-	if transposed {
-		trans = 1
-	}
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
@@ -229,13 +255,26 @@ func iterateHalf[T Float](c Call) {
 }
 
 func iterateWhole[T Float](c Call) {
+	n := c.Int(6)
+	iterate(c, [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}, Slice[T](c, 5)[:n], c.Int(7), c.Int(8) != 0)
+}
+
+func iterateCluster[T Float](c Call) {
+	n := c.Int(4)
+	state := [2][]float64{make([]float64, n), make([]float64, n)}
+	for i, v := range Slice[T](c, 2)[:n] {
+		state[0][i] = float64(v)
+	}
+	iterate(c, state, Slice[T](c, 3)[:n], c.Int(5), c.Int(6) != 0)
+}
+
+// iterate takes X and P, in state, through all steps.
+func iterate[T Float](c Call, state [2][]float64, out []T, steps int64, transposed bool) {
 	w := [2][]T{Slice[T](c, 0), Slice[T](c, 1)}
-	n, steps, transposed := c.Int(6), c.Int(7), c.Int(8) != 0
-	state := [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}
 	for i := range 2 * steps {
 		matVec(w[i%2], state[i%2], state[1-i%2], transposed)
 	}
-	round(Slice[T](c, 5), state[0])
+	round(out, state[0])
 }
 
 // iterateStale is what a kernel whose groups of threads (warps or blocks) do not

@@ -69,7 +69,7 @@ func TestIterateBarriers(t *testing.T) {
 func TestIterateResident(t *testing.T) {
 	dev := Device{Name: "test", Major: 9, SMs: 132, Cooperative: true}
 	small := dev
-	small.Cooperative = false
+	small.Cooperative, small.Major = false, 8
 	for _, c := range []struct {
 		dev                          Device
 		n                            int64
@@ -77,7 +77,9 @@ func TestIterateResident(t *testing.T) {
 		resident, cooperative, graph bool
 		launches                     int
 	}{
-		{dev, 128, IterateBy{}, true, true, false, 2},
+		{dev, 128, IterateBy{}, false, false, false, 1},
+		{dev, 256, IterateBy{Barrier: BarrierHeld}, true, true, false, 2},
+		{dev, 257, IterateBy{Barrier: BarrierCluster}, true, true, false, 2},
 		{dev, 1024, IterateBy{}, true, true, false, 2},
 		{dev, 1025, IterateBy{}, false, false, true, 21},
 		{small, 128, IterateBy{}, false, false, true, 21},

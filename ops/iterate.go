@@ -45,7 +45,8 @@ var iterateVersions = []struct {
 	{VersionDoc{"one launch, volatile counter", "Blocks count in global memory and wait with volatile reads between fences; all must be on the device at once."}, kernels.BarrierVolatile},
 	{VersionDoc{"one launch, release and acquire", "The same counter with the fences inside of the memory operations, by PTX."}, kernels.BarrierAcquire},
 	{VersionDoc{"cooperative launch, grid.sync", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
-	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers; above 1024 elements, a graph of launches with a warp per row."}, kernels.BarrierFastest},
+	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers, for n up to 1024."}, kernels.BarrierHeld},
+	{VersionDoc{"one cluster of blocks", "Eight blocks write their results into each other's shared memory, for n up to 256. Above its n, a version is the next before it that fits; above 1024 that is a graph of launches with a warp per row."}, kernels.BarrierCluster},
 }
 
 const iterateMaxSteps = 1 << 16

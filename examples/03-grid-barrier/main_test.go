@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ld.acquire.gpu", "held_half", "this CPU, host body", "symbolic and dual"} {
+	for _, want := range []string{"ld.acquire.gpu", "cluster_half", "this CPU, host body", "symbolic and dual"} {
 		if !strings.Contains(log.String(), want) || !strings.Contains(string(page), want) {
 			t.Errorf("the text or the page has no %q", want)
 		}

@@ -28,7 +28,8 @@ var methods = []struct {
 	{kernels.BarrierVolatile, "one launch, volatile"},
 	{kernels.BarrierAcquire, "one launch, release and acquire"},
 	{kernels.BarrierGrid, "cooperative launch, grid.sync"},
-	{kernels.BarrierFastest, "weights in registers"},
+	{kernels.BarrierHeld, "weights in registers"},
+	{kernels.BarrierCluster, "one cluster of blocks"},
 }
 
 // plan is the iteration of size values, transposed so that a warp's threads read
@@ -155,7 +156,7 @@ type times struct {
 // many as fit.
 func sweep(p *notebook.Page, name string, size int, blocks []int, threads func(blocks int) int) (all []times, err error) {
 	for _, m := range methods {
-		if m.barrier == kernels.BarrierFastest {
+		if m.barrier > kernels.BarrierGrid {
 			continue
 		}
 		s := times{name: m.name}
