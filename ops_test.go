@@ -356,7 +356,7 @@ func checkCase(r *rand.Rand, run runner, dev kernels.Device, s ops.Spec, c ops.C
 // too; the Go bodies run them here, the CUDA bodies in TestKernels.
 var planned = []kernels.Device{
 	{Name: "1 multiprocessor", Major: 7, SMs: 1, SharedOptin: 96 << 10, L2: 1 << 20},
-	{Name: "132 multiprocessors", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20},
+	{Name: "132 multiprocessors", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Cooperative: true},
 }
 
 // TestPlans: the Go bodies against the plain reference.
@@ -733,6 +733,19 @@ func TestBadInput(t *testing.T) {
 	binary("MatMul: two vectors are a Dot", "Dot", matMul(), []int{3}, []int{4})
 	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
+	iterate := func(name string, v ops.Version, steps int, w1, w2, x []int) {
+		tests = append(tests, test{"Iterate: " + name, "Iterate", func(g *gorgonia.ExprGraph) (*gorgonia.Node, error) {
+			return v.Iterate(vector(g, tensor.Float64, w1...), vector(g, tensor.Float64, w2...), vector(g, tensor.Float64, x...), steps)
+		}})
+	}
+	iterate("no steps", 0, 0, []int{3, 3}, []int{3, 3}, []int{3})
+	iterate("too many steps", 0, 1<<20, []int{3, 3}, []int{3, 3}, []int{3})
+	iterate("w1 of another size", 0, 2, []int{3, 4}, []int{3, 3}, []int{3})
+	iterate("w2 of another size", 0, 2, []int{3, 3}, []int{4, 4}, []int{3})
+	iterate("x is a matrix", 0, 2, []int{3, 3}, []int{3, 3}, []int{3, 3})
+	iterate("scalars", 0, 2, nil, nil, nil)
+	iterate("version below 0", -1, 2, []int{3, 3}, []int{3, 3}, []int{3})
+	iterate("version too large", 99, 2, []int{3, 3}, []int{3, 3}, []int{3})
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			defer func() {

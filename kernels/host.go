@@ -12,7 +12,7 @@ type Float interface{ float32 | float64 }
 
 // HostDevice describes the machine that runs the Go bodies.
 func HostDevice() Device {
-	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20}
+	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
 }
 
 // Call is a launch on the host: what a Go body sees.

@@ -39,6 +39,7 @@ type Device struct {
 	SharedOptin  int   // largest dynamic shared memory of a block, bytes
 	L2           int64 // level-2 cache, bytes
 	Memory       int64 // total memory, bytes
+	Cooperative  bool  // has cooperative launches
 }
 
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
@@ -99,6 +100,13 @@ type Launch struct {
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
 	Args   []any
+	// Resident says that the grid's blocks wait for one another, so that all must
+	// be on the device at once. A backend refuses a grid for which that cannot be.
+	Resident bool
+	// Cooperative makes the device start all blocks together or none, also while
+	// other kernels run: two grids, each with a part of its blocks on the device
+	// and waiting for the rest, would wait for ever.
+	Cooperative bool
 }
 
 // String prints the launch as entry<<<grid, block, shared>>>(args).
@@ -120,6 +128,7 @@ type Plan struct {
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
 	Flops    int64 // floating-point operations of the op (not of the plan)
+	Graph    bool  // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
 // Bytes is the least traffic of the op: every input read once, the output

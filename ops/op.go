@@ -24,13 +24,15 @@ type technique interface {
 	// plan gives the launches on dev.
 	plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error)
 	// adjoints gives, for each input, the op that computes the derivative of
-	// the loss by that input.
+	// the loss by that input. Further entries are intermediate results that
+	// entries before them use.
 	adjoints(in []tensor.Shape) []adjoint
 }
 
 // An adjoint computes the derivative of a loss by one input of an op: a
-// technique applied to operands, each one an input's number or gradient. A nil
-// technique stands for the single operand itself.
+// technique applied to operands, each one an input's number, gradient, or, from
+// the number of inputs on, the index in the list of adjoints of an intermediate
+// result further down. A nil technique stands for the single operand itself.
 //
 // One definition serves both of Gorgonia's ways: SymDiff applies it to nodes,
 // DoDiff to values.
@@ -227,23 +229,13 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 	if len(inputs) != len(o.in) {
 		return nil, fmt.Errorf("ops: %v: SymDiff got %d inputs, want %d", o, len(inputs), len(o.in))
 	}
-	derivs := make(gorgonia.Nodes, len(inputs))
-	for i, a := range o.adjoints(o.in) {
-		operands := make(gorgonia.Nodes, len(a.operands))
-		for k, j := range a.operands {
-			if operands[k] = grad; j != gradient {
-				operands[k] = inputs[j]
-			}
+	return evaluate(o.adjoints(o.in), inputs, grad, func(t technique, operands []*gorgonia.Node) (*gorgonia.Node, error) {
+		n, err := apply(t, operands...)
+		if err != nil {
+			return nil, fmt.Errorf("ops: adjoint of %v: %w", o, err)
 		}
-		if derivs[i] = operands[0]; a.technique == nil {
-			continue
-		}
-		var err error
-		if derivs[i], err = apply(a.technique, operands...); err != nil {
-			return nil, fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
-		}
-	}
-	return derivs, nil
+		return n, nil
+	})
 }
 
 // DoDiff adds the derivatives by each input to the inputs' gradients.
@@ -252,29 +244,61 @@ func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *
 	if err != nil {
 		return fmt.Errorf("ops: %v: the output has no gradient: %w", o, err)
 	}
-	for i, a := range o.adjoints(o.in) {
-		operands := make([]gorgonia.Value, len(a.operands))
-		shapes := make([]tensor.Shape, len(a.operands))
-		for k, j := range a.operands {
-			if operands[k], shapes[k] = grad, o.out; j != gradient {
-				operands[k], shapes[k] = inputs[j].Value(), o.in[j]
-			}
+	type number struct {
+		value gorgonia.Value
+		shape tensor.Shape
+	}
+	in := make([]number, len(inputs))
+	for i, n := range inputs {
+		in[i] = number{n.Value(), o.in[i]}
+	}
+	derivs, err := evaluate(o.adjoints(o.in), in, number{grad, o.out}, func(t technique, operands []number) (out number, err error) {
+		values, shapes := make([]gorgonia.Value, len(operands)), make([]tensor.Shape, len(operands))
+		for k, n := range operands {
+			values[k], shapes[k] = n.value, n.shape
 		}
-		d := operands[0]
-		if a.technique != nil {
-			op, err := newOp(a.technique, o.dtype, shapes...)
-			if err != nil {
-				return fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
-			}
-			if d, err = op.Do(operands...); err != nil {
-				return err
-			}
+		op, err := newOp(t, o.dtype, shapes...)
+		if err != nil {
+			return out, fmt.Errorf("ops: adjoint of %v: %w", o, err)
 		}
-		if err := o.accumulate(inputs[i], i, d); err != nil {
+		out.shape = op.out
+		out.value, err = op.Do(values...)
+		return out, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, d := range derivs {
+		if err := o.accumulate(inputs[i], i, d.value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// evaluate gives the derivatives by the inputs, as nodes or as values.
+func evaluate[T any](list []adjoint, inputs []T, grad T, apply func(t technique, operands []T) (T, error)) (_ []T, err error) {
+	results := make([]T, len(list))
+	for i := len(list) - 1; i >= 0; i-- {
+		a := list[i]
+		operands := make([]T, len(a.operands))
+		for k, j := range a.operands {
+			switch {
+			case j == gradient:
+				operands[k] = grad
+			case j < len(inputs):
+				operands[k] = inputs[j]
+			default:
+				operands[k] = results[j]
+			}
+		}
+		if results[i] = operands[0]; a.technique != nil {
+			if results[i], err = apply(a.technique, operands); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return results[:len(inputs)], nil
 }
 
 // accumulate adds d to the gradient of an input in place.
