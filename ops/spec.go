@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,11 +20,23 @@ type Spec struct {
 	// Tolerance against the float64 reference, relative to the sum of absolute
 	// values that the element is made of, in units of the type's epsilon.
 	Tolerance float64
+	// Types are the element types of the inputs, nil for float32 and float64.
+	Types []kernels.Dtype
+	// NoGradient marks ops that refuse to be differentiated.
+	NoGradient bool
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
 	// Versions are the numbered versions of the kernel: Versions[n-1] is what
 	// Version(n) selects. The last ones are the fastest.
 	Versions []VersionDoc
+}
+
+// Dtypes are the element types of the inputs.
+func (s Spec) Dtypes() []kernels.Dtype {
+	if s.Types != nil {
+		return s.Types
+	}
+	return []kernels.Dtype{kernels.Float32, kernels.Float64}
 }
 
 // Case is one use of an op on inputs of given shapes.
