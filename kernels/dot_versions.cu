@@ -4,9 +4,9 @@
 // 32 x 20 blocks of 256; thread g of G takes the products g, g + G, g + 2 G, ...,
 // adds them up in double, and the block adds its threads' sums by a tree.
 //
-//   1 dot_tree    Blocks store their sums side by side; a second step (on the
-//                 device in the op, on the host in examples/01-reduction) adds
-//                 them in order: the same bits in every run. Costs the second step.
+//   1 dot_tree    Blocks store their sums side by side; a second step, on the
+//                 device in the op or on the host after DotPartials, adds them in
+//                 order: the same bits in every run. Costs the second step.
 //   2 dot_mutex   Blocks take turns at one cell: a lock by compare-and-swap, and
 //                 fences around what it guards. Any code could stand there, but
 //                 the blocks queue, each for a few trips to the memory and back.
