@@ -12,14 +12,10 @@
 //                  depends on which warps are first, so it is wrong on purpose:
 //                  no result is checked and nothing else uses it.
 
-// amplitude is a device function: kernels call it, and nothing of it is left but
-// its instructions in theirs. The argument of sinpi is exact.
-template <typename T> __device__ T amplitude(int ix, int iy);
-template <> __device__ float amplitude(int ix, int iy) {
-    return (1 + sinpif((ix - 64) / 128.f)) * (1 + sinpif((iy - 64) / 128.f));
-}
-template <> __device__ double amplitude(int ix, int iy) {
-    return (1 + sinpi((ix - 64) / 128.)) * (1 + sinpi((iy - 64) / 128.));
+// A device function: kernels call it, and nothing of it is left but its
+// instructions in theirs. The argument of sinpi is exact.
+template <typename T> __device__ T amplitude(int ix, int iy) {
+    return (1 + sinpi((ix - 64) / T(128))) * (1 + sinpi((iy - 64) / T(128)));
 }
 
 template <typename T, bool BARRIER> __device__ void ripple(T* out) {
