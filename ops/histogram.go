@@ -101,6 +101,7 @@ var _ = register(Spec{
 	Formula:    "out[k] = number of x with ⌊(x - lo) bins / (hi - lo)⌋ = k",
 	Doc:        "Exact counts in bins of equal width, of bytes, integers and floating-point numbers; no gradient.",
 	Types:      []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Uint8, kernels.Int32, kernels.Int64, kernels.Int},
+	Exact:      true,
 	NoGradient: true,
 	Cases:      histogramCases(),
 	Random: func(r *rand.Rand) Case {
@@ -122,10 +123,18 @@ func histogramCases() (cases []Case) {
 		for _, n := range []int{1, 1025, 100003} {
 			cases = append(cases, histogramCase(v, tensor.Shape{n}, 100, -1, 1), histogramCase(v, tensor.Shape{n}, 256, 0, 256))
 		}
-		c := histogramCase(v, tensor.Shape{1 << 28}, 256, -1, 1)
-		cases = append(cases, bench(fmt.Sprintf("2^28 into 256 version %d", v), c))
+		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
-	return append(cases, bench("2^28 into 256", histogramCase(0, tensor.Shape{1 << 28}, 256, -1, 1)))
+	return append(cases, histogramBytes(0, "2^30 bytes", 1<<30),
+		bench("2^28 into 256", histogramCase(0, tensor.Shape{1 << 28}, 256, -1, 1)),
+		bench("2^28 into 16384", histogramCase(0, tensor.Shape{1 << 28}, 16384, -1, 1)))
+}
+
+// histogramBytes is the timed case of n bytes and their 256 values.
+func histogramBytes(v Version, name string, n int) Case {
+	c := bench(name, histogramCase(v, tensor.Shape{n}, 256, 0, 256))
+	c.Timed = []kernels.Dtype{kernels.Uint8}
+	return c
 }
 
 func histogramCase(v Version, s tensor.Shape, bins int, lo, hi float64) Case {

@@ -22,6 +22,9 @@ type Spec struct {
 	Tolerance float64
 	// Types are the element types of the inputs, nil for float32 and float64.
 	Types []kernels.Dtype
+	// Exact marks ops that count: the output is of int64, and exactly the
+	// reference's.
+	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
 	// Random draws a case for the property tests.
@@ -51,6 +54,9 @@ type Case struct {
 	Reference func(in ...[]float64) (out, magnitude []float64)
 	// Bench marks the cases that are timed; they are left out of the tests.
 	Bench bool
+	// Timed are the element types that a Bench case is timed in, nil for float32 and
+	// at times float64.
+	Timed []kernels.Dtype
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version Version
 	// Atomic marks the versions that add up in the order in which atomic
