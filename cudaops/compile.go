@@ -37,7 +37,7 @@ type value struct {
 	report *NodeReport
 	// host is the value on the host, if it is there in this run.
 	host gorgonia.Value
-	// numeric: of float32 or float64 and of known shape, so that it can be on
+	// numeric: of a type that kernels know and of known shape, so that it can be on
 	// the device.
 	numeric bool
 	onHost  bool // while compiling: the host has it

@@ -51,7 +51,7 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 	if e.out.Graph() != g {
 		return nil, fmt.Errorf("build gave a node of another graph than its inputs'")
 	}
-	if _, ok := values.Dtype(e.out.Dtype()); !ok {
+	if dt, ok := values.Dtype(e.out.Dtype()); !ok || !dt.IsFloat() {
 		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
 	}
 	return e, e.walk(g, e.out)
@@ -155,7 +155,7 @@ func read(v gorgonia.Value) (input, error) {
 		return input{}, err
 	}
 	dt, ok := values.Dtype(v.Dtype())
-	if !ok {
+	if !ok || !dt.IsFloat() {
 		return input{}, fmt.Errorf("a value of %v: want float32 or float64", v.Dtype())
 	}
 	in := input{dtype: dt, shape: v.Shape().Clone()}

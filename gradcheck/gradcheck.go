@@ -132,7 +132,7 @@ func MaxElements(n int) Option { return func(c *config) { c.max = n } }
 // shape gives a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
 func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
 	d, ok := values.Dtype(dt)
-	if !ok {
+	if !ok || !d.IsFloat() {
 		return nil, fmt.Errorf("gradcheck: Random: got %v, want float32 or float64", dt)
 	}
 	r := rand.New(rand.NewPCG(seed, 1))

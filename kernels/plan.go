@@ -2,33 +2,37 @@ package kernels
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // Dtype is the element type of an operand.
 type Dtype uint8
 
-// The element types that every kernel exists for.
+// The element types. Every kernel exists for the floating-point ones; the others
+// are what Histogram counts and counts in. Int is Go's int.
 const (
 	Float32 Dtype = iota
 	Float64
+	Uint8
+	Int32
+	Int64
+	Int
 )
 
-// Size is the size of one element in bytes.
-func (d Dtype) Size() int64 {
-	if d == Float32 {
-		return 4
-	}
-	return 8
-}
+var dtypes = [...]struct {
+	size int64
+	name string
+}{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}}
 
-// String is the suffix of kernel entry points: "f32" or "f64".
-func (d Dtype) String() string {
-	if d == Float32 {
-		return "f32"
-	}
-	return "f64"
-}
+// Size is the size of one element in bytes.
+func (d Dtype) Size() int64 { return dtypes[d].size }
+
+// String is the suffix of kernel entry points, such as "f32".
+func (d Dtype) String() string { return dtypes[d].name }
+
+// IsFloat says that d is Float32 or Float64.
+func (d Dtype) IsFloat() bool { return d <= Float64 }
 
 // Device holds the properties that a plan may depend on. The zero value is
 // not a device; use [HostDevice] or what a CUDA device reports.

@@ -29,6 +29,18 @@ type technique interface {
 	adjoints(in []tensor.Shape) []adjoint
 }
 
+// typed is a technique with element types of its own. The others take float32
+// and float64, and give what they take.
+type typed interface {
+	// result gives the output's type for the inputs' type, or says that it is not
+	// taken.
+	result(in kernels.Dtype) (kernels.Dtype, error)
+}
+
+// undifferentiable is a technique without derivatives: it says why in a sentence
+// that goes on from its name.
+type undifferentiable interface{ noGradient() string }
+
 // An adjoint computes the derivative of a loss by one input of an op: a
 // technique applied to operands, each one an input's number, gradient, or, from
 // the number of inputs on, the index in the list of adjoints of an intermediate
@@ -51,9 +63,10 @@ const gradient = -1
 // through its plan. It is immutable, so it is safe for several goroutines.
 type Op struct {
 	technique
-	dtype kernels.Dtype
-	in    []tensor.Shape
-	out   tensor.Shape
+	dtype  kernels.Dtype // of the inputs
+	result kernels.Dtype // of the output
+	in     []tensor.Shape
+	out    tensor.Shape
 }
 
 var (
@@ -63,13 +76,28 @@ var (
 	_ kernels.Planner          = (*Op)(nil)
 )
 
-// newOp checks shapes and makes the op.
+// newOp checks type and shapes and makes the op.
 func newOp(t technique, dt kernels.Dtype, in ...tensor.Shape) (*Op, error) {
+	result, err := resultOf(t, dt)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: input 0: %w", t, err)
+	}
 	out, err := t.infer(in)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", t, err)
 	}
-	return &Op{technique: t, dtype: dt, in: in, out: out}, nil
+	return &Op{technique: t, dtype: dt, result: result, in: in, out: out}, nil
+}
+
+// resultOf gives the type of a technique's output.
+func resultOf(t technique, in kernels.Dtype) (kernels.Dtype, error) {
+	if t, ok := t.(typed); ok {
+		return t.result(in)
+	}
+	if !in.IsFloat() {
+		return 0, fmt.Errorf("got %v, want float32 or float64", values.Tensor(in))
+	}
+	return in, nil
 }
 
 // apply checks the nodes and applies the technique to them. It is the body of
@@ -116,7 +144,7 @@ func check(n *gorgonia.Node) (kernels.Dtype, error) {
 	}
 	dt, ok := values.Dtype(t)
 	if !ok {
-		return 0, fmt.Errorf("got %v, want float32 or float64", t)
+		return 0, fmt.Errorf("got %v, which no op takes", t)
 	}
 	if n.Shape() == nil && !n.IsScalar() {
 		return 0, fmt.Errorf("node %v has no shape yet", n)
@@ -140,14 +168,14 @@ func (o *Op) Arity() int { return len(o.in) }
 // is free of type variables.
 func (o *Op) Type() hm.Type {
 	types := make([]hm.Type, 0, len(o.in)+1)
-	for _, s := range append(o.in[:len(o.in):len(o.in)], o.out) {
-		types = append(types, o.typeOf(s))
+	for _, s := range o.in {
+		types = append(types, typeOf(o.dtype, s))
 	}
-	return hm.NewFnType(types...)
+	return hm.NewFnType(append(types, typeOf(o.result, o.out))...)
 }
 
-func (o *Op) typeOf(s tensor.Shape) hm.Type {
-	t := values.Tensor(o.dtype)
+func typeOf(dt kernels.Dtype, s tensor.Shape) hm.Type {
+	t := values.Tensor(dt)
 	if s.IsScalar() {
 		return t
 	}
@@ -165,7 +193,7 @@ func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 // Do runs the op's plan on the host.
 func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
-	out, mem := values.New(o.dtype, o.out)
+	out, mem := values.New(o.result, o.out)
 	if err := o.run(mem, in); err != nil {
 		return nil, err
 	}
@@ -175,7 +203,7 @@ func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 // UsePreallocDo is Do into prealloc; where prealloc cannot be written in place
 // (other type, shape or strides), the result is a new value.
 func (o *Op) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
-	mem, ok := values.Own(prealloc, o.dtype, o.out)
+	mem, ok := values.Own(prealloc, o.result, o.out)
 	if !ok {
 		return o.Do(in...)
 	}
@@ -215,17 +243,28 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	return p.Run(mem, out, nil)
 }
 
-// DiffWRT says that the op is differentiable by every input.
+// DiffWRT says that the op is differentiable by every input, or by none.
 func (o *Op) DiffWRT(inputs int) []bool {
 	wrt := make([]bool, inputs)
 	for i := range wrt {
-		wrt[i] = true
+		wrt[i] = o.differentiable() == nil
 	}
 	return wrt
 }
 
+// differentiable says why the op has no gradient.
+func (o *Op) differentiable() error {
+	if t, ok := o.technique.(undifferentiable); ok {
+		return fmt.Errorf("ops: %v has no gradient: %s", o, t.noGradient())
+	}
+	return nil
+}
+
 // SymDiff gives the nodes of the derivatives by each input.
 func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	if err := o.differentiable(); err != nil {
+		return nil, err
+	}
 	if len(inputs) != len(o.in) {
 		return nil, fmt.Errorf("ops: %v: SymDiff got %d inputs, want %d", o, len(inputs), len(o.in))
 	}
@@ -240,6 +279,9 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 
 // DoDiff adds the derivatives by each input to the inputs' gradients.
 func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+	if err := o.differentiable(); err != nil {
+		return err
+	}
 	grad, err := output.Grad()
 	if err != nil {
 		return fmt.Errorf("ops: %v: the output has no gradient: %w", o, err)

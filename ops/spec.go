@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,11 +20,26 @@ type Spec struct {
 	// Tolerance against the float64 reference, relative to the sum of absolute
 	// values that the element is made of, in units of the type's epsilon.
 	Tolerance float64
+	// Types are the element types of the inputs, nil for float32 and float64.
+	Types []kernels.Dtype
+	// Exact marks ops that count: the output is of int64, and exactly the
+	// reference's.
+	Exact bool
+	// NoGradient marks ops that refuse to be differentiated.
+	NoGradient bool
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
 	// Versions are the numbered versions of the kernel: Versions[n-1] is what
 	// Version(n) selects. The last ones are the fastest.
 	Versions []VersionDoc
+}
+
+// Dtypes are the element types of the inputs.
+func (s Spec) Dtypes() []kernels.Dtype {
+	if s.Types != nil {
+		return s.Types
+	}
+	return []kernels.Dtype{kernels.Float32, kernels.Float64}
 }
 
 // Case is one use of an op on inputs of given shapes.
@@ -38,6 +54,9 @@ type Case struct {
 	Reference func(in ...[]float64) (out, magnitude []float64)
 	// Bench marks the cases that are timed; they are left out of the tests.
 	Bench bool
+	// Timed are the element types that a Bench case is timed in, nil for float32 and
+	// at times float64.
+	Timed []kernels.Dtype
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version Version
 	// Atomic marks the versions that add up in the order in which atomic
