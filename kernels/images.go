@@ -61,6 +61,9 @@ func SourceHash(stem string) string {
 // support to load it. It is an error if there is no such source or the device is
 // older than 7.0.
 func Image(stem string, major, minor int) (image []byte, target string, minDriver int, err error) {
+	if text, minDriver, ok := generatedImage(stem); ok {
+		return text, "ptx", minDriver, nil
+	}
 	l, stem, err := find(stem)
 	if err != nil {
 		return nil, "", 0, err
