@@ -76,6 +76,7 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 		right -= 70 // for the values
 		values.span(left, right, 0)
 	}
+	c.text += b.text(values) + "\n"
 	for _, t := range values.ticks(6) {
 		at := math.Round(values.at(t)) + .5
 		if b.Standing {

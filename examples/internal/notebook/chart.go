@@ -160,6 +160,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
 		return
 	}
+	c.text += ch.text(horizontal, vertical) + "\n"
 	for _, t := range vertical[0].ticks(6) {
 		at := math.Round(vertical[0].at(t)) + .5
 		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)

@@ -86,7 +86,8 @@ func TestPage(t *testing.T) {
 	if n := strings.Count(string(page), "recorded on NVIDIA"); n != 1 {
 		t.Errorf("the page says %d times where its figures are from, want once", n)
 	}
-	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images"} {
+	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images",
+		"o left, best 40 GB/s  x right (right), best 2 us", "4  55  100    0  -100", "  shared tree         ██ 0.0200\n", "::::----"} {
 		if !strings.Contains(terminal.String(), want) {
 			t.Errorf("the terminal has no %q", want)
 		}
