@@ -34,7 +34,7 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 			}
 		}
 	}
-	c.Text(left, y+36, 17, Left, Ink, h.Title)
+	c.title(left, y+36, x+width-24-left, h.Title)
 	c.Text(left, y+66, textSize, Left, Muted, h.YLabel)
 	c.Text(x+width-24, y+66, textSize, Right, Muted, h.Label)
 	if lo > hi {

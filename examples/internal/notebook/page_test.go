@@ -43,6 +43,7 @@ func sample(p *Page) error {
 	Chart{Title: "Two axes", XLabel: "blocks", LogX: true, YLabel: "GB/s", RightLabel: "us", Series: []Series{
 		{Name: "left", Colour: Blue, X: x, Y: y, Marks: []Mark{{3, "best 40 GB/s"}}},
 		{Name: "right", Colour: Amber, X: x, Y: []float64{9, 8, 2, 4}, Right: true, Marks: []Mark{{2, "best 2 us"}}},
+		{Name: "a long name that takes the legend's second line", Colour: Red},
 		{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
 	}}.Draw(c, 0, 0, 660, 500)
 	HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
