@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds what bench/gpu-run.sh runs on a GPU machine that has no Go: the test
 # binary of every package that has tests, cmd/stheno, and the notebooks in
-# examples/[0-9]*, packed as .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no GPU and no C compiler.
+# examples/[0-9]*, packed as .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no
+# GPU and no C compiler.
 #
 #   bench/gpu-build.sh          for linux/amd64
 #   GOARCH=arm64 bench/gpu-build.sh
