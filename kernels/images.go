@@ -95,6 +95,10 @@ func ImageReport(stem, target string) ([]KernelReport, error) {
 	return nil, fmt.Errorf("no kernel image of %s for %q: there are %s", stem, target, strings.Join(manifest.Targets, ", "))
 }
 
+func readImage(file string) ([]byte, error) {
+	return own.image(file)
+}
+
 func source(module string) (*manifest.Source, error) {
 	l, stem, err := find(module)
 	if err != nil {
