@@ -18,9 +18,9 @@ import (
 // on the host, with the copies that they need between the two.
 //
 // It is a [gorgonia.VM]. After RunAll these values are on the host, as after a
-// run of Gorgonia's tape machine: the roots of the graph, the nodes of
-// [gorgonia.Read] (also in their variables), the gradients of inputs
-// ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
+// run of Gorgonia's tape machine: the roots of the graph, the cost of
+// [gorgonia.Grad], the nodes of [gorgonia.Read] (also in their variables), the
+// gradients of inputs ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
 // those of an earlier run or nil. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
 // if it has a value already. Gradients are those of the last run: they are not
