@@ -667,6 +667,10 @@ func TestBadInput(t *testing.T) {
 			with("nil", i, func(*gorgonia.ExprGraph) *gorgonia.Node { return nil })
 			with("int", i, func(g *gorgonia.ExprGraph) *gorgonia.Node { return vector(g, tensor.Int, shape...) })
 			with("bool", i, func(g *gorgonia.ExprGraph) *gorgonia.Node { return vector(g, tensor.Bool, shape...) })
+			with("an empty tensor", i, func(g *gorgonia.ExprGraph) *gorgonia.Node { return vector(g, tensor.Float32, 3, 0) })
+			with("a node without shape", i, func(g *gorgonia.ExprGraph) *gorgonia.Node {
+				return gorgonia.NewTensor(g, tensor.Float32, 2, gorgonia.WithName("x"))
+			})
 			if len(c.Shapes) == 1 {
 				continue
 			}
@@ -717,7 +721,13 @@ func TestBadInput(t *testing.T) {
 	binary("MatMul: inner sizes", "MatMul", matMul(), []int{3, 4}, []int{5, 2})
 	binary("MatMul: inner sizes, transposed", "MatMul", matMul(ops.TransB()), []int{3, 4}, []int{4, 2})
 	binary("MatMul: leading sizes", "MatMul", matMul(), []int{2, 3, 4}, []int{3, 4, 5})
-	binary("MatMul: two vectors are a Dot", "Dot", matMul(), []int{3}, []int{4})
+	binary("MatMul: two vectors", "MatMul", matMul(), []int{3}, []int{4})
+	binary("MatMul: transpose of a vector", "MatMul", matMul(ops.TransA()), []int{3}, []int{3})
+	binary("MatMul: more elements than memory can hold", "MatMul", matMul(), []int{1 << 40, 1}, []int{1, 1 << 40})
+	binary("MatMul: nil option", "MatMul", matMul(nil), []int{3, 3}, []int{3, 3})
+	unary("WindowSum: nil option", "WindowSum", window(1, nil), 9)
+	unary("Broadcast: no copies", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 0, 0) }, 9)
+	unary("Broadcast: axis too large", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 3, 2) }, 9)
 	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
 	for _, c := range tests {
@@ -746,6 +756,8 @@ func TestBadValues(t *testing.T) {
 		"another shape": tensor.New(tensor.WithBacking([]float32{1, 2})),
 		"another type":  tensor.New(tensor.WithBacking([]float64{1, 2, 3})),
 		"scalar":        gorgonia.NewF32(1),
+		"a column":      tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float32{1, 2, 3})),
+		"no elements":   tensor.New(tensor.WithShape(0), tensor.WithBacking([]float32{})),
 	} {
 		g := gorgonia.NewGraph()
 		a := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3), gorgonia.WithName("a"))

@@ -89,6 +89,9 @@ func EvalMode() Option { return func(c *config) { c.eval = true } }
 func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	c := &config{}
 	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("cudaops: NewVM got a nil option")
+		}
 		o(c)
 	}
 	if g == nil || len(g.AllNodes()) == 0 {
@@ -172,6 +175,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b backend) (*VM, error) {
 // RunAll runs the graph once. Nothing on the host has changed if it gives an
 // error.
 func (vm *VM) RunAll() (err error) {
+	if vm == nil || vm.program == nil {
+		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
+	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	if vm.closed {
@@ -461,7 +467,7 @@ func (vm *VM) Reset() {}
 // Close gives the VM's device memory back; values on the host stay. Further
 // calls do nothing.
 func (vm *VM) Close() error {
-	if vm == nil {
+	if vm == nil || vm.program == nil {
 		return nil
 	}
 	vm.mu.Lock()
@@ -480,6 +486,9 @@ func (vm *VM) Close() error {
 // Report says where each node ran, what was copied and how long it took in the
 // last run.
 func (vm *VM) Report() Report {
+	if vm == nil {
+		return Report{}
+	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	r := vm.report

@@ -712,6 +712,18 @@ func TestBadGraphs(t *testing.T) {
 			t.Error("a graph without nodes gives no error")
 		}
 	}
+	g, _, _, _ := sum2(t, 2)
+	if _, err := NewVM(g, OnHost(), nil); err == nil {
+		t.Error("a nil option gives no error")
+	}
+	for _, vm := range []*VM{nil, {}} { // an error that was not looked at
+		if err := vm.RunAll(); err == nil {
+			t.Error("RunAll of no VM gives no error")
+		}
+		_ = vm.Report()
+		vm.Reset()
+		must(t, vm.Close())
+	}
 }
 
 func TestOnDevice(t *testing.T) {

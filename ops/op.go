@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math"
+	"slices"
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -64,6 +66,9 @@ var (
 // newOp checks shapes and makes the op.
 func newOp(t technique, dt kernels.Dtype, in ...tensor.Shape) (*Op, error) {
 	out, err := t.infer(in)
+	if err == nil {
+		err = checkSize(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", t, err)
 	}
@@ -116,10 +121,26 @@ func check(n *gorgonia.Node) (kernels.Dtype, error) {
 	if !ok {
 		return 0, fmt.Errorf("got %v, want float32 or float64", t)
 	}
-	if n.Shape() == nil && !n.IsScalar() {
+	if n.Shape().Dims() != n.Dims() {
 		return 0, fmt.Errorf("node %v has no shape yet", n)
 	}
-	return dt, nil
+	return dt, checkSize(n.Shape())
+}
+
+// checkSize says that a tensor of the shape has no elements, or more than can
+// be counted in bytes.
+func checkSize(s tensor.Shape) error {
+	n := 1
+	for _, d := range s {
+		if d < 1 {
+			return fmt.Errorf("got shape %v, want at least one element", s)
+		}
+		if n > math.MaxInt/16/d {
+			return fmt.Errorf("got shape %v, which has too many elements", s)
+		}
+		n *= d
+	}
+	return nil
 }
 
 // Plan gives the launches of the op on dev. It implements kernels.Planner.
@@ -197,7 +218,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 		if v == nil {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
 		}
-		if v.Dtype() != values.Tensor(o.dtype) || !v.Shape().Eq(o.in[i]) {
+		if v.Dtype() != values.Tensor(o.dtype) || !slices.Equal(v.Shape(), o.in[i]) {
 			return fmt.Errorf("ops: %v: input %d is %v of shape %v, want %v of shape %v",
 				o, i, v.Dtype(), v.Shape(), values.Tensor(o.dtype), o.in[i])
 		}

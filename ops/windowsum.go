@@ -27,9 +27,10 @@ import (
 func WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
 	t := windowSum{radius: radius}
 	for _, o := range opts {
-		if o != nil {
-			o(&t)
+		if o == nil {
+			return nil, fmt.Errorf("ops: %v: got a nil option", t)
 		}
+		o(&t)
 	}
 	return apply(t, x)
 }

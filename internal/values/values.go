@@ -3,6 +3,7 @@ package values
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -41,6 +42,9 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 	case *gorgonia.F64:
 		return unsafe.Slice((*byte)(unsafe.Pointer(v)), 8), nil
 	case *tensor.Dense:
+		if elements(v.Shape()) == 0 {
+			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
+		}
 		if v.IsMasked() {
 			return nil, fmt.Errorf("a masked tensor of shape %v: masks are not supported", v.Shape())
 		}
@@ -80,9 +84,6 @@ func Contiguous(t *tensor.Dense) bool {
 // raw is the memory of a contiguous tensor.
 func raw(t *tensor.Dense) ([]byte, error) {
 	n := elements(t.Shape())
-	if n == 0 {
-		return nil, nil
-	}
 	switch t.Dtype() {
 	case tensor.Float32:
 		return kernels.Bytes(t.Float32s()[:n]), nil
@@ -154,7 +155,7 @@ func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
 // Own is the memory of a value that may be written in place: a scalar or a
 // contiguous tensor of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if v == nil || v.Dtype() != Tensor(dt) || !v.Shape().Eq(shape) {
+	if v == nil || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {
