@@ -277,13 +277,14 @@ func matMulCase(o matMul, a, b tensor.Shape) Case {
 			for z := range batch {
 				for i := range m {
 					for j := range n {
-						var sum, abs float64
+						var sum total
+						abs := 0.0
 						for l := range k {
-							t := in[0][z*m*k+i*rowA+l*colA] * in[1][z*k*n+l*rowB+j*colB]
-							sum += t
-							abs += math.Abs(t)
+							x, y := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB+j*colB]
+							sum.addProduct(x, y)
+							abs += math.Abs(x * y)
 						}
-						out, magnitude = append(out, sum), append(magnitude, abs)
+						out, magnitude = append(out, sum.value()), append(magnitude, abs)
 					}
 				}
 			}
