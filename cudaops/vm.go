@@ -60,7 +60,8 @@ func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host 
 // OnHost runs the Go bodies of the kernels instead of a GPU.
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
-// OnAny runs kernels on CUDA device 0 if there is one, else as [OnHost].
+// OnAny runs kernels on CUDA device 0 if there is one that can be used, else as
+// [OnHost].
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and

@@ -35,6 +35,9 @@ func describe(device string) (string, error) {
 		return "", fmt.Errorf("-device is %q, want auto, gpu or cpu", device)
 	}
 	devices, err := stheno.Devices()
+	if err == nil {
+		err = devices[0].Err
+	}
 	if device == "auto" && errors.Is(err, stheno.ErrNoDevice) {
 		return fmt.Sprintf("%s, on no GPU: %v", host, err), nil
 	}
