@@ -122,7 +122,7 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 		}
 		switch v.kind {
 		case constant:
-			v.host, v.onHost = n.Value(), true
+			v.host, v.onHost = values.Compact(n.Value()), true
 		case input:
 			v.onHost = true
 		case onDevice:

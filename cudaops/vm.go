@@ -262,7 +262,7 @@ func (v *value) fetch() error {
 	if want := values.Tensor(v.dtype); h.Dtype() != want || !h.Shape().Eq(v.shape) {
 		return fmt.Errorf("input %s has a value of %v and shape %v, want %v and shape %v", v.node.Name(), h.Dtype(), h.Shape(), want, v.shape)
 	}
-	v.host = h
+	v.host = values.Compact(h)
 	return nil
 }
 
@@ -326,7 +326,8 @@ func (vm *VM) hostStep(s *step) (err error) {
 			return err
 		}
 	}
-	s.value.host, err = do(s.value.node.Op(), in...)
+	out, err := do(s.value.node.Op(), in...)
+	s.value.host = values.Compact(out)
 	s.value.report.Time = time.Since(start)
 	return err
 }

@@ -104,6 +104,27 @@ func compact(t *tensor.Dense) ([]byte, error) {
 	return nil, fmt.Errorf("a tensor of %v: want float32 or float64", t.Dtype())
 }
 
+// Compact gives a value of float32 or float64 elements in row-major order: v
+// itself if it is so, else a copy. Other values, and masked tensors, it gives
+// back as they are.
+//
+// Ops of Gorgonia that reshape would move the elements of a transposed tensor,
+// in place.
+func Compact(v gorgonia.Value) gorgonia.Value {
+	d, ok := v.(*tensor.Dense)
+	if !ok || d.IsMasked() || Contiguous(d) {
+		return v
+	}
+	mem, err := compact(d)
+	if err != nil {
+		return v
+	}
+	dt, _ := Dtype(d.Dtype())
+	out, to := New(dt, d.Shape())
+	copy(to, mem)
+	return out
+}
+
 func gather[T kernels.Float](src []T, shape, strides []int) []byte {
 	// A view of package tensor may have dropped the strides of axes of extent 1.
 	if len(strides) != len(shape) {
