@@ -173,13 +173,17 @@ func (o *Op) typeOf(s tensor.Shape) hm.Type {
 	return gorgonia.TensorType{Dims: s.Dims(), Of: t}
 }
 
-// InferShape gives the output's shape.
+// InferShape gives the output's shape. It is an error if the inputs' shapes are
+// not those that the op was made for.
 func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	shapes, err := gorgonia.DimSizersToShapes(in)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
-	return o.infer(shapes)
+	if !slices.EqualFunc(shapes, o.in, func(a, b tensor.Shape) bool { return slices.Equal(a, b) }) {
+		return nil, fmt.Errorf("ops: %v: got inputs of shapes %v, want %v", o, shapes, o.in)
+	}
+	return o.out.Clone(), nil
 }
 
 // Do runs the op's plan on the host.
@@ -269,6 +273,9 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 
 // DoDiff adds the derivatives by each input to the inputs' gradients.
 func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+	if len(inputs) != len(o.in) {
+		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
 	grad, err := output.Grad()
 	if err != nil {
 		return fmt.Errorf("ops: %v: the output has no gradient: %w", o, err)
