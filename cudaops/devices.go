@@ -61,7 +61,7 @@ func Devices() ([]Device, error) {
 func usable(d *driver.Device) error {
 	_, _, minDriver, err := kernels.Image("add", d.Major, d.Minor) // as for every source
 	if err == nil {
-		err = driver.Supports(minDriver)
+		err = driver.CheckDriver(minDriver)
 	}
 	if err != nil {
 		return fmt.Errorf("%w that can be used: %s: %w", ErrNoDevice, d.Name, err)

@@ -58,6 +58,27 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 	return nil, fmt.Errorf("a %T: want a *tensor.Dense or a scalar of float32 or float64", v)
 }
 
+// Compact gives a value of float32 or float64 elements in row-major order: v
+// itself if it is so, else a copy. Other values, and masked tensors, it gives
+// back as they are.
+//
+// Ops of Gorgonia that reshape would move the elements of a transposed tensor,
+// in place.
+func Compact(v gorgonia.Value) gorgonia.Value {
+	d, ok := v.(*tensor.Dense)
+	if !ok || Contiguous(d) {
+		return v
+	}
+	mem, err := Bytes(d)
+	if err != nil {
+		return v
+	}
+	dt, _ := Dtype(d.Dtype())
+	out, to := New(dt, d.Shape())
+	copy(to, mem)
+	return out
+}
+
 // Contiguous reports whether the tensor's memory is its elements in row-major
 // order.
 func Contiguous(t *tensor.Dense) bool {
@@ -102,27 +123,6 @@ func compact(t *tensor.Dense) ([]byte, error) {
 		return gather(t.Float64s(), t.Shape(), t.Strides()), nil
 	}
 	return nil, fmt.Errorf("a tensor of %v: want float32 or float64", t.Dtype())
-}
-
-// Compact gives a value of float32 or float64 elements in row-major order: v
-// itself if it is so, else a copy. Other values, and masked tensors, it gives
-// back as they are.
-//
-// Ops of Gorgonia that reshape would move the elements of a transposed tensor,
-// in place.
-func Compact(v gorgonia.Value) gorgonia.Value {
-	d, ok := v.(*tensor.Dense)
-	if !ok || d.IsMasked() || Contiguous(d) {
-		return v
-	}
-	mem, err := compact(d)
-	if err != nil {
-		return v
-	}
-	dt, _ := Dtype(d.Dtype())
-	out, to := New(dt, d.Shape())
-	copy(to, mem)
-	return out
 }
 
 func gather[T kernels.Float](src []T, shape, strides []int) []byte {

@@ -45,23 +45,23 @@ func (c *Context) Load(image []byte) (*Module, error) {
 // releases are the first drivers for the CUDA versions that images ask for.
 var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 
-// Supports checks that the driver is one for CUDA version (12000 is CUDA 12.0)
-// or newer. The error says which driver to get.
-func Supports(version int) error {
+// LoadImage loads an image that needs a driver for CUDA minDriver (12000 is
+// CUDA 12.0) or newer. With an older driver the error says which one to get.
+func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
+	if err := CheckDriver(minDriver); err != nil {
+		return nil, err
+	}
+	return c.Load(image)
+}
+
+// CheckDriver says what to do if the driver is older than one for CUDA
+// minDriver.
+func CheckDriver(minDriver int) error {
 	have, err := Version()
 	if err != nil {
 		return err
 	}
-	return checkVersion(have, Release(), version)
-}
-
-// LoadImage loads an image that needs a driver for CUDA minDriver or newer, as
-// [Supports] checks.
-func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
-	if err := Supports(minDriver); err != nil {
-		return nil, err
-	}
-	return c.Load(image)
+	return checkVersion(have, Release(), minDriver)
 }
 
 func checkVersion(have int, release string, need int) error {
