@@ -211,6 +211,9 @@ func openCard(i int) (*card, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := usable(d); err != nil {
+		return nil, err
+	}
 	ctx, err := d.Open()
 	if err != nil {
 		return nil, err

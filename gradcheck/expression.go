@@ -39,7 +39,7 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 			gorgonia.WithShape(x.shape...), gorgonia.WithName(fmt.Sprintf("input%d", i)), gorgonia.WithValue(v)))
 	}
 	var err error
-	if e.out, err = build(e.in...); err != nil {
+	if e.out, err = call(build, e.in); err != nil {
 		if double {
 			return nil, fmt.Errorf("build, on float64 inputs: %w", err)
 		}
@@ -55,6 +55,16 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
 	}
 	return e, e.walk(g, e.out)
+}
+
+// call calls build. Functions that build graphs panic where gorgonia.Must does.
+func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nodes) (out *gorgonia.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it panicked: %v", p)
+		}
+	}()
+	return build(in...)
 }
 
 // walk appends n to order, after what it depends on.

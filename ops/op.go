@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math"
+	"slices"
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -83,6 +85,9 @@ func newOp(t technique, dt kernels.Dtype, in ...tensor.Shape) (*Op, error) {
 		return nil, fmt.Errorf("ops: %v: input 0: %w", t, err)
 	}
 	out, err := t.infer(in)
+	if err == nil {
+		err = checkSize(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", t, err)
 	}
@@ -146,10 +151,26 @@ func check(n *gorgonia.Node) (kernels.Dtype, error) {
 	if !ok {
 		return 0, fmt.Errorf("got %v, which no op takes", t)
 	}
-	if n.Shape() == nil && !n.IsScalar() {
+	if n.Shape().Dims() != n.Dims() {
 		return 0, fmt.Errorf("node %v has no shape yet", n)
 	}
-	return dt, nil
+	return dt, checkSize(n.Shape())
+}
+
+// checkSize says that a tensor of the shape has no elements, or more than can
+// be counted in bytes.
+func checkSize(s tensor.Shape) error {
+	n := 1
+	for _, d := range s {
+		if d < 1 {
+			return fmt.Errorf("got shape %v, want at least one element", s)
+		}
+		if n > math.MaxInt/16/d {
+			return fmt.Errorf("got shape %v, which has too many elements", s)
+		}
+		n *= d
+	}
+	return nil
 }
 
 // Plan gives the launches of the op on dev. It implements kernels.Planner.
@@ -182,13 +203,17 @@ func typeOf(dt kernels.Dtype, s tensor.Shape) hm.Type {
 	return gorgonia.TensorType{Dims: s.Dims(), Of: t}
 }
 
-// InferShape gives the output's shape.
+// InferShape gives the output's shape. It is an error if the inputs' shapes are
+// not those that the op was made for.
 func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	shapes, err := gorgonia.DimSizersToShapes(in)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
-	return o.infer(shapes)
+	if !slices.EqualFunc(shapes, o.in, func(a, b tensor.Shape) bool { return slices.Equal(a, b) }) {
+		return nil, fmt.Errorf("ops: %v: got inputs of shapes %v, want %v", o, shapes, o.in)
+	}
+	return o.out.Clone(), nil
 }
 
 // Do runs the op's plan on the host.
@@ -227,7 +252,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 		if v == nil {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
 		}
-		if v.Dtype() != values.Tensor(o.dtype) || !v.Shape().Eq(o.in[i]) {
+		if v.Dtype() != values.Tensor(o.dtype) || !slices.Equal(v.Shape(), o.in[i]) {
 			return fmt.Errorf("ops: %v: input %d is %v of shape %v, want %v of shape %v",
 				o, i, v.Dtype(), v.Shape(), values.Tensor(o.dtype), o.in[i])
 		}
@@ -281,6 +306,9 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
 	if err := o.differentiable(); err != nil {
 		return err
+	}
+	if len(inputs) != len(o.in) {
+		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
 	}
 	grad, err := output.Grad()
 	if err != nil {

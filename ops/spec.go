@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -95,6 +96,34 @@ func index(shape []int, f func(flat int, at []int)) {
 			at[a] = 0
 		}
 	}
+}
+
+// A total is a sum with the rounding error of every addition and product added
+// up beside it (Neumaier, 1974), so that references round once, at the end.
+type total struct{ sum, lost float64 }
+
+func (t *total) add(x float64) {
+	s := t.sum + x
+	if math.Abs(t.sum) >= math.Abs(x) {
+		t.lost += (t.sum - s) + x
+	} else {
+		t.lost += (x - s) + t.sum
+	}
+	t.sum = s
+}
+
+func (t *total) addProduct(x, y float64) {
+	p := x * y
+	t.add(p)
+	t.lost += math.FMA(x, y, -p)
+}
+
+// value is the sum; what was lost is no number once the sum is not finite.
+func (t total) value() float64 {
+	if v := t.sum + t.lost; !math.IsNaN(v) {
+		return v
+	}
+	return t.sum
 }
 
 // flatten is the flat index of at in shape, leaving out the axes in skip.

@@ -50,6 +50,9 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 	case *gorgonia.I:
 		return scalar(v), nil
 	case *tensor.Dense:
+		if count(v.Shape()) == 0 {
+			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
+		}
 		if v.IsMasked() {
 			return nil, fmt.Errorf("a masked tensor of shape %v: masks are not supported", v.Shape())
 		}
@@ -81,14 +84,31 @@ func scalar[T any](v *T) []byte {
 
 // elements are those of a tensor in row-major order; backing gives its memory.
 func elements[T kernels.Element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
-	n := count(t.Shape())
-	if n == 0 {
-		return nil
-	}
 	if !Contiguous(t) {
 		return gather(backing(t), t.Shape(), t.Strides())
 	}
-	return kernels.Bytes(backing(t)[:n])
+	return kernels.Bytes(backing(t)[:count(t.Shape())])
+}
+
+// Compact gives a value with its elements in row-major order: v
+// itself if it is so, else a copy. Other values, and masked tensors, it gives
+// back as they are.
+//
+// Ops of Gorgonia that reshape would move the elements of a transposed tensor,
+// in place.
+func Compact(v gorgonia.Value) gorgonia.Value {
+	d, ok := v.(*tensor.Dense)
+	if !ok || Contiguous(d) {
+		return v
+	}
+	mem, err := Bytes(d)
+	if err != nil {
+		return v
+	}
+	dt, _ := Dtype(d.Dtype())
+	out, to := New(dt, d.Shape())
+	copy(to, mem)
+	return out
 }
 
 // Contiguous reports whether the tensor's memory is its elements in row-major
@@ -176,7 +196,7 @@ func fresh[T kernels.Element, S any, P interface {
 // Own is the memory of a value that may be written in place: a scalar or a
 // contiguous tensor of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if v == nil || v.Dtype() != Tensor(dt) || !v.Shape().Eq(shape) {
+	if v == nil || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {

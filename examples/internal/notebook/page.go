@@ -95,6 +95,9 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 		return nil, "", fmt.Errorf("-device is %q, want auto, gpu or cpu", choice)
 	}
 	devices, err := cudaops.Devices()
+	if err == nil {
+		err = devices[0].Err
+	}
 	if choice != "gpu" && errors.Is(err, cudaops.ErrNoDevice) {
 		return nil, fmt.Sprintf("%s, on no GPU: %v", host, err), nil
 	}
