@@ -239,17 +239,19 @@ func sumCase(mean bool, s tensor.Shape, along ...int) Case {
 		},
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := without(s, axes).TotalSize()
-			out, magnitude = make([]float64, n), make([]float64, n)
+			sums, magnitude := make([]total, n), make([]float64, n)
 			index(s, func(flat int, at []int) {
 				k := flatten(s, at, axes)
-				out[k] += in[0][flat]
+				sums[k].add(in[0][flat])
 				magnitude[k] += math.Abs(in[0][flat])
 			})
+			terms := 1.0
 			if mean {
-				for k, terms := 0, float64(len(in[0])/n); k < n; k++ {
-					out[k] /= terms
-					magnitude[k] /= terms
-				}
+				terms = float64(len(in[0]) / n)
+			}
+			for k := range sums {
+				out = append(out, sums[k].value()/terms)
+				magnitude[k] /= terms
 			}
 			return out, magnitude
 		},
