@@ -25,10 +25,10 @@ const (
 
 // sumVersions have the grids of the texts that tell of them, so that times can be
 // set beside theirs: 2 to 5 those of examples/05-step-by-step, 6 to 9 those of
-// examples/01-reduction. On an H200, 10^9 float32 took 944 us by version 6, 908 by 7,
-// 902 by 8 and 893 by the op; 2^18 of them, launches included, 10551 us by 1, 113 by
-// 2, 19.4 by 3, 14.2 by 4, 13.5 by 5 and 9.6 by the op; a matrix of 20000 x 20000
-// 518 us by 9 and 365 by the op.
+// examples/01-reduction. On an H200, 10^9 float32 took 924 us by version 6, 888 by 7,
+// 881 by 8 and 874 by the op; 2^18 of them, launches included, 10699 us by 1, 117 by
+// 2, 19.5 by 3, 14 by 4, 13.5 by 5 and 9.54 by the op; a matrix of 20000 x 20000
+// 509 us by 9 and 357 by the op.
 var sumVersions = [1 + SumVersions]version{
 	1: {sumKernel("thread", sumThreadBody[float32], sumThreadBody[float64]), line(1), line(1), inResult},
 	2: {sumKernel("atomic", sumAtomicBody[float32], sumAtomicBody[float64]), line(1), line(256), inCell},

@@ -238,7 +238,7 @@ func (l *ladder) inOrder() error {
 
 func (l *ladder) fast() error {
 	l.p.Heading("Step 6: the op")
-	l.p.Text(`The op itself takes as many blocks as fill the device. Each thread loads 16 bytes at a time and has four loads under way before it
+	l.p.Text(`The op itself takes more blocks the more there is to add up, until the device is full. Each thread loads 16 bytes at a time and has four loads under way before it
 		adds, warps add up through registers by shuffles, and partial sums are added in order.`)
 	if err := sources(l.p, "reduce.cuh", "warp_sum", "block_sum", "reduce_rows"); err != nil {
 		return err
