@@ -58,7 +58,7 @@ func envCommand(args []string, stdout, stderr io.Writer) error {
 	if *root != "" {
 		roots = []string{*root}
 	}
-	t, settings, err := prepare(roots, toolkit.DNNRoots(os.Getenv, dir), filepath.Join(cache, "stheno"), tools.CC)
+	t, settings, err := prepare(roots, toolkit.DNNRoots(os.Getenv), filepath.Join(cache, "stheno"), tools.CC)
 	if err != nil {
 		return fmt.Errorf("env: %w", err)
 	}
@@ -124,14 +124,22 @@ func findTools(dir string) (*tools, error) {
 	if out, err := goCommand(dir, "list", "-m", "-f", "{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", "gorgonia.org/cu"); err == nil {
 		t.CU = string(bytes.TrimSpace(out))
 	}
-	if t.CU != "" && toolkit.CompareVersions(t.CU, oldestCU) < 0 {
-		wrong = append(wrong, fmt.Errorf("gorgonia.org/cu %s is too old for this CUDA build, want %s or later: go get gorgonia.org/cu@%s (and drop any replace of it in go.mod)", t.CU, oldestCU, oldestCU))
-	}
+	wrong = append(wrong, checkCU(t.CU))
 	return t, errors.Join(wrong...)
 }
 
-// oldestCU is the first gorgonia.org/cu that builds on CUDA 12 and launches 2-D
-// blocks as asked.
+// checkCU refuses a gorgonia.org/cu that is too old; "" is one of unknown
+// version.
+func checkCU(version string) error {
+	if version == "" || toolkit.CompareVersions(version, oldestCU) >= 0 {
+		return nil
+	}
+	return fmt.Errorf("gorgonia.org/cu %s is too old, want %s or later: go get gorgonia.org/cu@%s, with no replace of it in go.mod", version, oldestCU, oldestCU)
+}
+
+// oldestCU is the gorgonia.org/cu that the headers of package compat are made
+// for. Before v0.9.5 it launches 2-D blocks with a wrong z and does not build
+// on CUDA 12.
 const oldestCU = "v0.9.6"
 
 func goCommand(dir string, args ...string) ([]byte, error) {

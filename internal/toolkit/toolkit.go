@@ -52,15 +52,16 @@ func Roots(getenv func(string) string, dir string) []string {
 }
 
 // DNNRoots are the folders to look in for cuDNN where the CUDA that was found
-// has none beside it: cuDNN is often installed apart.
-func DNNRoots(getenv func(string) string, dir string) []string {
+// has none beside it: it is often installed apart. Wheels are not among them:
+// theirs is for the CUDA that it lies with.
+func DNNRoots(getenv func(string) string) []string {
 	var roots []string
 	for _, name := range []string{"CUDNN_HOME", "CUDNN_PATH"} {
 		if set := getenv(name); set != "" {
 			roots = append(roots, set)
 		}
 	}
-	return slices.Concat(roots, wheels(dir), []string{"/usr/local", "/usr"})
+	return append(roots, "/usr/local", "/usr")
 }
 
 // wheels are the folders .cuda/* of dir, or of the closest folder above that
