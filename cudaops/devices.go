@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -46,7 +47,7 @@ func Devices() ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices[i] = Device{properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10)}
+		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10)}
 	}
 	return devices, nil
 }
