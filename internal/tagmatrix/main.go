@@ -3,14 +3,16 @@
 // in the root of the repository.
 //
 //	tagmatrix                          all releases, into bench/results/tag/built.json and docs/cuda-versions.md
-//	tagmatrix -only 12.4-cudnn8        one of them; the others' results stay
+//	tagmatrix -only 12.4-cudnn8,...    some of them; the others' results stay
 //	tagmatrix -install 13.0-cudnn9     only install the wheels, into .cuda
 //	tagmatrix -docs                    only write the table, from all of bench/results/tag
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -32,7 +34,7 @@ const (
 )
 
 func main() {
-	only := flag.String("only", "", "build with this `release` alone")
+	only := flag.String("only", "", "build with these `releases` alone, with commas between")
 	installOnly := flag.String("install", "", "install this `release` and stop")
 	docsOnly := flag.Bool("docs", false, "only write the table")
 	flag.Parse()
@@ -60,33 +62,30 @@ func main() {
 func matrix(only string) error {
 	releases := toolkit.Releases
 	if only != "" {
-		r, err := toolkit.ReleaseNamed(only)
-		if err != nil {
-			return err
+		releases = nil
+		for name := range strings.SplitSeq(only, ",") {
+			r, err := toolkit.ReleaseNamed(name)
+			if err != nil {
+				return err
+			}
+			releases = append(releases, r)
 		}
-		releases = []toolkit.Release{r}
 	}
-	var failed []string
+	var failed []error
 	for _, r := range releases {
 		record, err := try(r)
+		if err == nil {
+			err = keep(record)
+		}
+		if err == nil && record.Build != "PASS" {
+			err = errors.New(record.Build)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.Name(), err)
+			failed = append(failed, fmt.Errorf("%s: %w", r.Name(), err))
 		}
-		fmt.Printf("%s: CUDA %s, cuDNN %s: %s\n", r.Name(), record.CUDA, record.CUDNN, record.Build)
-		if record.Build != "PASS" {
-			failed = append(failed, r.Name())
-		}
-		if err := keep(record); err != nil {
-			return err
-		}
+		fmt.Printf("%s: CUDA %s, cuDNN %s: %s\n", r.Name(), record.CUDA, record.CUDNN, cmp.Or(record.Build, "not tried"))
 	}
-	if err := writeDocs(); err != nil {
-		return err
-	}
-	if failed != nil {
-		return fmt.Errorf("these do not build: %s", strings.Join(failed, ", "))
-	}
-	return nil
+	return errors.Join(append(failed, writeDocs())...)
 }
 
 // try builds and vets with one release. Wheels that it installs, it removes:
