@@ -18,6 +18,18 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
+// gorgonias: on a device the tests of this file run Gorgonia's machine. Without
+// one its machines are those of a plain build, panics with Read aside.
+var gorgonias = map[bool][]machine{
+	false: nil,
+	true: {
+		{"TapeMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) }},
+		{"LispMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
+			return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
+		}},
+	},
+}[tape.Available() != nil]
+
 // Gorgonia's CUDA machine starts a context for each graph, which takes most of a
 // second, so here all cases of an op and type are one graph.
 

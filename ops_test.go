@@ -390,14 +390,10 @@ type machine struct {
 
 // machines are all that can run a graph here.
 func machines() []machine {
-	ms := []machine{
-		{"TapeMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return gorgonia.NewTapeMachine(g), nil }},
-		{"LispMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
-			return gorgonia.NewLispMachine(g, gorgonia.ExecuteFwdOnly()), nil
-		}},
-		{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
-		{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
-	}
+	ms := append(gorgonias[:len(gorgonias):len(gorgonias)],
+		machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
+		machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
+	)
 	if _, err := stheno.Devices(); err == nil {
 		ms = append(ms, machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 			return cudaops.NewVM(g, cudaops.OnDevice(0), cudaops.Strict())
