@@ -33,5 +33,5 @@ readme: # the tables of README.md, from the ops and from bench/results
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
 	go run ./internal/tagmatrix -install 13.0-cudnn9
 
-tag-matrix: # build with the tag cuda against CUDA 11.8 to 13.0, cuDNN 8 and 9
+tag-matrix: # build with the tag cuda against CUDA 11.8 to 13.5, cuDNN 8 and 9
 	go run ./internal/tagmatrix

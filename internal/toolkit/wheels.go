@@ -21,11 +21,13 @@ func (r Release) Install(dir string) []string {
 		"--no-compile", "--no-deps", "--target", dir}, r.Wheels...)
 }
 
-// Releases are the releases that the tag is tried with, the newest first. In
-// the wheels for CUDA 11 and 12, crt/host_defines.h is in the compiler's.
-// There is no cuDNN 8 for CUDA 13.
+// Releases are the releases that the tag is tried with. The first is the one
+// that CI takes and that is proposed where nothing else is known. In the wheels
+// for CUDA 11 and 12, crt/host_defines.h is in the compiler's. There is no
+// cuDNN 8 for CUDA 13.
 var Releases = []Release{
 	{"13.0", "9", append(cuda130, "nvidia-cudnn-cu13==9.28.0.42")},
+	{"13.5", "9", append(cuda135, "nvidia-cudnn-cu13==9.28.0.42")},
 	{"12.9", "9", append(cuda129, "nvidia-cudnn-cu12==9.28.0.42")},
 	{"12.9", "8", append(cuda129, "nvidia-cudnn-cu12==8.9.7.29")},
 	{"12.4", "9", append(cuda124, "nvidia-cudnn-cu12==9.28.0.42")},
@@ -35,6 +37,7 @@ var Releases = []Release{
 }
 
 var (
+	cuda135 = list("nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-cccl==13.3.5.0.6 nvidia-cublas==13.10.0.20")
 	cuda130 = list("nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.1.1.3")
 	cuda129 = list("nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27 nvidia-cublas-cu12==12.9.1.4")
 	cuda124 = list("nvidia-cuda-runtime-cu12==12.4.127 nvidia-cuda-nvcc-cu12==12.4.131 nvidia-cuda-cccl-cu12==12.4.127.post1 nvidia-cublas-cu12==12.4.5.8")
