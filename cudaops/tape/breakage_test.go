@@ -10,7 +10,9 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +32,7 @@ import (
 func TestMain(m *testing.M) {
 	if name := os.Getenv("STHENO_PROGRAM"); name != "" {
 		for _, p := range programs {
-			if p.name == name {
+			if p.graph+" on "+p.machine == name {
 				if err := p.run(); err != nil {
 					fmt.Println("ERROR:", err)
 					os.Exit(3)
@@ -339,13 +341,13 @@ func leak(op func(a, b *G.Node) (*G.Node, error)) func() error {
 		const more = 500
 		runs(more)
 		grown := resident() - before
-		fmt.Printf("grew %d bytes for each of %d launches\n", grown/(61*more), 61*more)
+		fmt.Printf("grew %d bytes for each of %d launches\n", max(grown, 0)/(61*more), 61*more)
 		return vm.Close()
 	}
 }
 
 func resident() int {
-	runtime.GC()
+	debug.FreeOSMemory()
 	text := ok(os.ReadFile("/proc/self/statm"))
 	return ok(strconv.Atoi(strings.Fields(string(text))[1])) * os.Getpagesize()
 }
@@ -373,7 +375,7 @@ func lispGradients(build func() model, make newMachine) func() error {
 		ok(G.Grad(a.out[len(a.out)-1], a.leaves...))
 		host := ok(cudaops.NewVM(a.g, cudaops.OnHost()))
 		must(host.RunAll())
-		runtime.LockOSThread()
+		runtime.LockOSThread() // for Gorgonia's
 		vm := ok(make(b.g))
 		must(vm.RunAll())
 		for i := range a.leaves {
@@ -397,54 +399,65 @@ func bound(build func() model, make newMachine) func() error {
 	}
 }
 
-// programs must be right, but for those that are Gorgonia's own plain machines
-// in a case that is known to go wrong: there the outcome is only told.
+// Names of machines in the programs.
+const (
+	ours     = "tape.NewMachine"
+	plain    = "gorgonia.NewTapeMachine"
+	locked   = "gorgonia.NewTapeMachine, thread locked"
+	oursLisp = "tape.NewLispMachine"
+	lispGPU  = "gorgonia.NewLispMachine, thread locked"
+)
+
+// programs must be right, but for those that are Gorgonia's own machines in a
+// case that is known to go wrong: there the outcome is only told.
 var programs = []struct {
-	name  string
-	known string // what goes wrong
-	run   func() error
+	graph, machine string
+	known          bool
+	run            func() error
 }{
-	{"one op", "", on(add, tape.NewMachine)},
-	{"one op, plain machine", "no context on another thread", on(add, gorgonias)},
-	{"one op, plain machine, thread held", "", held(on(add, gorgonias))},
-	{"too large", "", tooLarge},
-	{"ops of Stheno, gradients", "", on(sthenoOnly, tape.NewMachine)},
-	{"ops of Stheno and Tanh, gradients", "", on(sthenoLoss, tape.NewMachine)},
-	{"mixed graph, gradients", "", on(mixed, tape.NewMachine)},
-	{"every unary", "", on(unary, tape.NewMachine)},
-	{"every binary", "", on(binary, tape.NewMachine)},
-	{"ops of Stheno, bound gradients", "", bound(sthenoOnly, tape.NewMachine)},
-	{"ops of Stheno and Tanh, bound gradients", "", bound(sthenoLoss, tape.NewMachine)},
-	{"mixed graph, bound gradients", "", bound(mixed, tape.NewMachine)},
-	{"ops of Stheno, bound gradients, plain machine", "zeros", bound(sthenoOnly, gorgonias)},
-	{"Sum", "", on(gSum, tape.NewMachine)},
-	{"Sum, plain machine", "hangs in Close", on(gSum, gorgonias)},
-	{"Sum over an axis", "", on(gSumAxis, tape.NewMachine)},
-	{"Sum alone", "", on(gSumOnly, tape.NewMachine)},
-	{"Sum alone, plain machine", "panics in RunAll", on(gSumOnly, gorgonias)},
-	{"Mul of matrices", "", on(gMul, tape.NewMachine)},
-	{"Mul of vectors", "", on(gMulVectors, tape.NewMachine)},
-	{"Mul of vectors, plain machine", "error", on(gMulVectors, gorgonias)},
-	{"Sum of Tanh of Mul, gradients", "", on(gorgoniaLoss, tape.NewMachine)},
-	{"Sum of Tanh of Mul, bound gradients", "", bound(gorgoniaLoss, tape.NewMachine)},
-	{"Sum of Tanh of Mul, gradients, plain machine", "wrong values", on(gorgoniaLoss, gorgonias)},
-	{"many Adds", "", on(many, tape.NewMachine)},
-	{"many Adds, plain machine", "panics in RunAll", on(many, gorgonias)},
-	{"create, run, close", "", loop(10, on(sthenoOnly, tape.NewMachine))},
-	{"create, run, close, plain machine", "no context on another thread", loop(10, on(sthenoOnly, gorgonias))},
-	{"create, run, close, plain machine, thread held", "", held(loop(10, on(sthenoOnly, gorgonias)))},
-	{"create, run, close, no op of Stheno", "", loop(10, on(gTanh, tape.NewMachine))},
-	{"create, run, close, no op of Stheno, plain machine", "hangs in Close", loop(10, on(gTanh, gorgonias))},
-	{"several machines", "", several(tape.NewMachine)},
-	{"several machines, plain, thread held", "", held(several(gorgonias))},
-	{"several machines, plain", "no context on another thread", several(gorgonias)},
-	{"values outlive the machine", "", outlives},
-	{"LispMachine, gradients", "", lispGradients(mixed, tape.NewLispMachine)},
-	{"LispMachine on a device, forward", "no context on another thread", on(sthenoLoss0, lisp(G.ExecuteFwdOnly()))},
-	{"LispMachine on a device, gradients", "its pool is too small", lispGradients(sthenoLoss0, lisp())},
-	{"LispMachine on a device, gradients of one op", "its pool is too small", lispGradients(sumOnly, lisp())},
-	{"memory of launches, Stheno's Add", "", leak(ops.Add)},
-	{"memory of launches, Gorgonia's Add", "leaks", leak(G.Add)},
+	{"ops.Add", ours, false, on(add, tape.NewMachine)},
+	{"ops.Add", locked, false, held(on(add, gorgonias))},
+	{"ops.Add", plain, true, on(add, gorgonias)},
+	{"ops of Stheno, gradients", ours, false, on(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, gradients", locked, false, held(on(sthenoOnly, gorgonias))},
+	{"ops of Stheno, bound gradients", ours, false, bound(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, bound gradients", locked, true, held(bound(sthenoOnly, gorgonias))},
+	{"ops of Stheno and Tanh, gradients", ours, false, on(sthenoLoss, tape.NewMachine)},
+	{"ops of Stheno and Tanh, bound gradients", ours, false, bound(sthenoLoss, tape.NewMachine)},
+	{"mixed graph, gradients", ours, false, on(mixed, tape.NewMachine)},
+	{"mixed graph, gradients", locked, true, held(on(mixed, gorgonias))},
+	{"mixed graph, bound gradients", ours, false, bound(mixed, tape.NewMachine)},
+	{"every function of one operand", ours, false, on(unary, tape.NewMachine)},
+	{"every function of two operands", ours, false, on(binary, tape.NewMachine)},
+	{"Sum of Tanh", ours, false, on(gSum, tape.NewMachine)},
+	{"Sum of Tanh", locked, true, held(on(gSum, gorgonias))},
+	{"Sum over an axis of Tanh", ours, false, on(gSumAxis, tape.NewMachine)},
+	{"Sum alone", ours, false, on(gSumOnly, tape.NewMachine)},
+	{"Sum alone", locked, true, held(on(gSumOnly, gorgonias))},
+	{"Mul of matrices", ours, false, on(gMul, tape.NewMachine)},
+	{"Mul of vectors", ours, false, on(gMulVectors, tape.NewMachine)},
+	{"Mul of vectors", locked, true, held(on(gMulVectors, gorgonias))},
+	{"Sum of Tanh of Mul, gradients", ours, false, on(gorgoniaLoss, tape.NewMachine)},
+	{"Sum of Tanh of Mul, gradients", locked, true, held(on(gorgoniaLoss, gorgonias))},
+	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, tape.NewMachine)},
+	{"100 times Add", ours, false, on(many, tape.NewMachine)},
+	{"100 times Add", locked, true, held(on(many, gorgonias))},
+	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, tape.NewMachine))},
+	{"10 machines one after the other, ops of Stheno", locked, false, held(loop(10, on(sthenoOnly, gorgonias)))},
+	{"10 machines one after the other, ops of Stheno", plain, true, loop(10, on(sthenoOnly, gorgonias))},
+	{"10 machines one after the other, Tanh", ours, false, loop(10, on(gTanh, tape.NewMachine))},
+	{"10 machines one after the other, Tanh", locked, true, held(loop(10, on(gTanh, gorgonias)))},
+	{"4 machines at a time", ours, false, several(tape.NewMachine)},
+	{"4 machines at a time", locked, false, held(several(gorgonias))},
+	{"4 machines at a time", plain, true, several(gorgonias)},
+	{"values outlive the machine", ours, false, outlives},
+	{"2^40 elements", ours, false, tooLarge},
+	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add)},
+	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add)},
+	{"mixed graph, gradients", oursLisp, false, lispGradients(mixed, tape.NewLispMachine)},
+	{"ops of Stheno, forward", lispGPU, true, held(on(sthenoLoss0, lisp(G.ExecuteFwdOnly())))},
+	{"ops of Stheno, gradients", lispGPU, true, lispGradients(sthenoLoss0, lisp())},
+	{"ops.Sum, gradient", lispGPU, true, lispGradients(sumOnly, lisp())},
 }
 
 func sthenoLoss0() model {
@@ -459,6 +472,8 @@ func sumOnly() model {
 	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(ops.Sum(x))}}
 }
 
+// TestPrograms runs the programs. With STHENO_RECORD=file it also writes their
+// outcomes as the table of docs/cuda-tag.md.
 func TestPrograms(t *testing.T) {
 	if err := tape.Available(); err != nil {
 		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
@@ -466,37 +481,85 @@ func TestPrograms(t *testing.T) {
 		}
 		t.Skipf("SKIPPED, NOT TESTED: %v", err)
 	}
-	limit := 25 * time.Second
-	for _, p := range programs {
-		t.Run(p.name, func(t *testing.T) {
+	outcomes := make([]string, len(programs))
+	t.Cleanup(func() { record(t, outcomes) })
+	for i, p := range programs {
+		t.Run(p.graph+" on "+p.machine, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, os.Args[0])
-			cmd.Env = append(os.Environ(), "STHENO_PROGRAM="+p.name, "GOTRACEBACK=all")
-			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // with the stacks
-			cmd.WaitDelay = 3 * time.Second
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			start := time.Now()
-			err := cmd.Run()
-			took := time.Since(start).Round(10 * time.Millisecond)
-			text := out.String()
-			if len(text) > 6000 {
-				text = text[:3000] + "\n...\n" + text[len(text)-3000:]
-			}
+			text, err := start(t.Context(), p.graph+" on "+p.machine)
+			outcomes[i] = outcome(text, err)
 			switch {
-			case ctx.Err() != nil:
-				err = fmt.Errorf("it hangs")
-			case err == nil:
-				t.Logf("right after %v\n%s", took, text)
-				return
+			case err == nil || p.known:
+				t.Logf("%s (%v)\n%s", outcomes[i], err, text)
+			default:
+				t.Errorf("%v\n%s", err, text)
 			}
-			if p.known != "" {
-				t.Logf("known (%s): %v after %v\n%s", p.known, err, took, text)
-				return
-			}
-			t.Errorf("%v after %v\n%s", err, took, text)
 		})
+	}
+}
+
+var errHangs = errors.New("hangs")
+
+// start runs a program as a process of its own and gives what it prints.
+func start(ctx context.Context, name string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), "STHENO_PROGRAM="+name, "GOTRACEBACK=all")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // with the stacks
+	cmd.WaitDelay = 3 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = errHangs
+	}
+	text = out.String()
+	if len(text) > 6000 {
+		text = text[:3000] + "\n...\n" + text[len(text)-3000:]
+	}
+	return text, err
+}
+
+var telling = regexp.MustCompile(`(?m)^(?:panic|ERROR|grew).*`)
+
+// outcome is what a program did, in a few words.
+func outcome(text string, err error) string {
+	line := telling.FindString(text)
+	switch {
+	case errors.Is(err, errHangs):
+		return "**hangs**"
+	case err == nil && line != "":
+		return line
+	case err == nil:
+		return "right"
+	case line == "":
+		return "**" + err.Error() + "**"
+	}
+	line = strings.TrimPrefix(line, "ERROR: ")
+	if r := []rune(line); len(r) > 110 {
+		line = string(r[:110]) + "..."
+	}
+	return "**" + strings.ReplaceAll(line, "|", "/") + "**"
+}
+
+// record writes the outcomes.
+func record(t *testing.T, outcomes []string) {
+	file := os.Getenv("STHENO_RECORD")
+	if file == "" {
+		return
+	}
+	devices, err := cudaops.Devices()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, driver %s, %s.\n\n| Graph | Machine | Outcome |\n|---|---|---|\n", devices[0].Name, devices[0].Driver, time.Now().Format("2006-01-02"))
+	for i, p := range programs {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
+	}
+	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		t.Error(err)
 	}
 }

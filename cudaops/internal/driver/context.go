@@ -89,10 +89,15 @@ func (c *Context) Alloc(bytes int64) (Ptr, error) {
 // OnDevice tells whether the device can use p: it was allocated by CUDA on the
 // device, or as managed memory.
 func (c *Context) OnDevice(p Ptr) bool {
-	const attribute, device, unified = 2, 2, 4 // CU_POINTER_ATTRIBUTE_MEMORY_TYPE and two CUmemorytypes
-	var kind uint32
-	err := c.call(cuPointerGetAttribute, uintptr(unsafe.Pointer(&kind)), attribute, uintptr(p))
-	return err == nil && (kind == device || kind == unified)
+	const device, unified = 2, 4 // CUmemorytype; 0 for memory that CUDA does not know
+	attribute := uint32(2)       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+	kind := new(uint32)
+	data := uintptr(unsafe.Pointer(kind)) // void *[1]
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(kind)
+	err := c.call(cuPointerGetAttributes, 1, uintptr(unsafe.Pointer(&attribute)), uintptr(unsafe.Pointer(&data)), uintptr(p))
+	return err == nil && (*kind == device || *kind == unified)
 }
 
 // Free gives memory from Alloc back, once the device has finished with it.

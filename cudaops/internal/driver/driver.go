@@ -52,7 +52,7 @@ var (
 	cuMemcpyDtoH = cu("cuMemcpyDtoH_v2")
 	cuMemsetD8   = cu("cuMemsetD8_v2")
 
-	cuPointerGetAttribute = cu("cuPointerGetAttribute")
+	cuPointerGetAttributes = cu("cuPointerGetAttributes")
 
 	cuStreamCreate      = cu("cuStreamCreate")
 	cuStreamSynchronize = cu("cuStreamSynchronize")
