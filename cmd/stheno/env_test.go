@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -12,6 +13,9 @@ import (
 func TestEnvSaysWhatIsMissing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the tag cuda is for Linux")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
