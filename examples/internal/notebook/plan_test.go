@@ -42,6 +42,11 @@ func TestRunPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for us, want := range map[float64]string{12.5: "12.5 us", 173456: "173 ms", 2.5e6: "2.50 s", math.NaN(): "-"} {
+		if got := Micros(us).String(); got != want {
+			t.Errorf("%v us is printed as %s, want %s", us, got, want)
+		}
+	}
 	if mean, spread := moments([]time.Duration{1000, 3000}); mean != 2 || spread != 1 {
 		t.Errorf("1 and 3 us: mean %v, spread %v, want 2 and 1", mean, spread)
 	}
