@@ -19,6 +19,10 @@
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "reduce.cuh"
 
+// FLIGHT is the loads under way for a thread. The second launch bound lets the compiler have the registers for it: without, it keeps to 32 and
+// makes each load wait for the one before.
+constexpr int FLIGHT = 8;
+
 enum Wait { NONE, BLOCK, VOLATILE, ACQUIRE, FLIP };
 
 // grid_barrier waits until all blocks have called it for the phase-th time, phases counted from 1; what threads wrote before, all
@@ -81,10 +85,15 @@ __device__ void half_step(const T* __restrict__ w, const double* in, double* out
         const T* a = w + (transposed ? j : j * n);
         double acc[4] = {};
         long long k = 0;
-#pragma unroll 2
-        for (; k + 4 <= n; k += 4)
+#pragma unroll 1
+        for (; k + FLIGHT <= n; k += FLIGHT) {
+            T x[FLIGHT];
+            double v[FLIGHT];
 #pragma unroll
-            for (int i = 0; i < 4; i++) acc[i] += (double)a[(k + i) * step] * in[k + i];
+            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f) * step], v[f] = in[k + f];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc[f % 4] += (double)x[f] * v[f];
+        }
 #pragma unroll 1
         for (; k < n; k++) acc[0] += (double)a[k * step] * in[k];
         const double sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);
@@ -244,7 +253,7 @@ template <int R, typename T> __device__ void cluster(const T*, const T*, const T
 // each warp has column 32 b + l, warps go down the rows in turn and are added in order.
 template <typename T, typename In, typename Store>
 __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int transposed, Store store) {
-    constexpr int FLIGHT = 8, WARPS = 8;
+    constexpr int WARPS = 8;
     __shared__ double part[WARPS][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long j = transposed ? (long long)blockIdx.x * 32 + lane : (long long)blockIdx.x * WARPS + warp;
@@ -281,7 +290,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
 }
 
 #define WHOLE(NAME, WAIT, T, SUFFIX)                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
         iterate_##NAME##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,      \
                                   int transposed) {                                                                                     \
         whole<WAIT>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                    \
@@ -305,7 +314,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
                                                       long long padded) {                                                               \
         begin(x, X, P, counter, n, padded);                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
         iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
         half_step(w, in, out, y, last, n, transposed);                                                                                       \
     }                                                                                                                                   \
@@ -319,14 +328,14 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     CLUSTERED(16, T, SUFFIX)                                                                                                            \
     CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
         iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
         wide(w, in, n, transposed, [=](long long j, double sum) {                                                                       \
             out[j] = sum;                                                                                                               \
             if (last) y[j] = (T)sum;                                                                                                    \
         });                                                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
         iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int transposed) {                              \
         wide(w, in, n, transposed, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                 \
     }                                                                                                                                   \

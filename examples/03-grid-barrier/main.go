@@ -66,8 +66,8 @@ func wrong(p *notebook.Page) error {
 	for i, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
 		name := [...]string{"no barrier", "a barrier per block"}[i]
 		by := kernels.IterateBy{Barrier: b, Blocks: 2, Threads: 64}
-		for _, steps := range []int{2, steps} {
-			what := fmt.Sprintf("%s, %d transformations", name, steps)
+		for _, steps := range []int{1, steps} {
+			what := fmt.Sprintf("%s, %d x", name, steps)
 			names = append(names, what)
 			var onGPU stale
 			var err error
@@ -105,7 +105,7 @@ func wrong(p *notebook.Page) error {
 		Header:  []string{"kernel", "transformations", "wrong, %", "warps of one value, %", "wrong on the host, %"},
 		Rows:    rows,
 	})
-	if err := p.Figure("wrong", "One run of each: the elements of the result over what is right, by warp. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.", drawWrong(names, gpu, host)); err != nil {
+	if err := p.Figure("wrong", "One run of each kernel, after one transformation and after 100: the elements of the result over what is right, by warp. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.", drawWrong(names, gpu, host)); err != nil {
 		return err
 	}
 	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead and read values of an earlier step, and are wrong in the same way; with a barrier for each
