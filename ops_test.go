@@ -819,6 +819,7 @@ func TestBadInput(t *testing.T) {
 	unary("Histogram: bound is NaN", "Histogram", histogram(3, 0, math.NaN()), 7)
 	unary("Histogram: infinite bound", "Histogram", histogram(3, 0, math.Inf(1)), 7)
 	unary("Histogram: infinite range", "Histogram", histogram(3, -math.MaxFloat64, math.MaxFloat64), 7)
+	unary("Histogram: range too small", "Histogram", histogram(3, 0, math.SmallestNonzeroFloat64), 7)
 	unary("Histogram: version too large", "Histogram", func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return ops.Version(4).Histogram(x, 3, 0, 1)
 	}, 7)

@@ -29,8 +29,8 @@ import (
 // integer tensors; all other machines do.
 //
 // Histogram has no gradient: counts do not change when an element moves a little,
-// and jump when it crosses the edge of a bin. bins below 1 or above 2^30, and lo
-// and hi that are not finite or not lo < hi, are errors.
+// and jump when it crosses the edge of a bin. It is an error if bins is below 1 or
+// above 2^30, or if not lo < hi, or if hi - lo or bins / (hi - lo) is not finite.
 func Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
 	return Version(0).Histogram(x, bins, lo, hi)
 }
@@ -59,8 +59,9 @@ func (h histogram) infer(in []tensor.Shape) (tensor.Shape, error) {
 	if h.bins.N < 1 || h.bins.N > most {
 		return nil, fmt.Errorf("got %d bins, want 1 to %d", h.bins.N, most)
 	}
-	if lo, hi := h.bins.Lo, h.bins.Hi; !(lo < hi) || math.IsInf(hi-lo, 0) {
-		return nil, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second and their distance finite", lo, hi)
+	lo, hi := h.bins.Lo, h.bins.Hi
+	if !(lo < hi) || math.IsInf(hi-lo, 0) || math.IsInf(float64(h.bins.N)/(hi-lo), 0) {
+		return nil, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, whose distance neither overflows nor is next to nothing", lo, hi)
 	}
 	return tensor.Shape{h.bins.N}, nil
 }
