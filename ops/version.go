@@ -1,6 +1,10 @@
 package ops
 
-import "fmt"
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+)
 
 // Version selects one of the numbered versions of an op's kernel, which lead from
 // the first idea to the fast kernel: Version(1).Sum(x) is the sum by one thread.
@@ -21,4 +25,20 @@ func (v Version) check(op string, n int) error {
 		return fmt.Errorf("ops: %s: got version %d, want 0 to %d", op, int(v), n)
 	}
 	return nil
+}
+
+// String is what a version adds to an op's name: " version 4", or nothing for
+// the op itself. It tells nodes of two versions apart, which a graph would take
+// for one.
+func (v Version) String() string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" version %d", int(v))
+}
+
+// versioned is a case of an op run by version v, which build applies.
+func versioned(v Version, c Case, build func(in ...*gorgonia.Node) (*gorgonia.Node, error)) Case {
+	c.Name, c.Build, c.Version = fmt.Sprintf("version %d %s", int(v), c.Name), build, v
+	return c
 }

@@ -18,7 +18,7 @@ var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 <
 // Every case that is timed is one op with a plan, and its name is its own.
 func TestTimedCasesHavePlans(t *testing.T) {
 	seen, inBoth := map[string]bool{}, 0
-	for _, c := range timedCases() {
+	for _, c := range timedCases(regexp.MustCompile(""), true) {
 		if name := c.key().String(); seen[name] {
 			t.Errorf("two cases are named %s", name)
 		} else {
@@ -150,5 +150,28 @@ func TestBenchHost(t *testing.T) {
 	}
 	if err := run([]string{"bench", "-device", "99"}, &out, &out); err == nil || errors.Is(err, errUsage) {
 		t.Errorf("device 99: %v, want an error that there is none", err)
+	}
+}
+
+// The numbered versions are timed where they are wanted, and a pattern selects
+// among all.
+func TestTimedCasesSelect(t *testing.T) {
+	count := func(pattern string, versions bool) (all, numbered int) {
+		for _, c := range timedCases(regexp.MustCompile(pattern), versions) {
+			all++
+			if c.c.Version > 0 {
+				numbered++
+			}
+		}
+		return all, numbered
+	}
+	if _, numbered := count("", false); numbered != 0 {
+		t.Errorf("%d cases of numbered versions were not wanted", numbered)
+	}
+	if _, numbered := count("", true); numbered == 0 {
+		t.Error("no case of a numbered version was timed")
+	}
+	if all, numbered := count("^Sum/all 2\\^28 version 7/f32$", true); all != 1 || numbered != 1 {
+		t.Errorf("the pattern of one case selects %d, %d of them numbered", all, numbered)
 	}
 }

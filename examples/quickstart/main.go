@@ -18,6 +18,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -50,7 +51,7 @@ func main() {
 // run does it all and gives the accuracy on the held-out digits.
 func run(o options, w io.Writer) (float64, error) {
 	// Where it runs.
-	where, err := describe(o.device)
+	_, where, err := notebook.Device(o.device)
 	if err != nil {
 		return 0, err
 	}

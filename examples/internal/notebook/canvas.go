@@ -3,6 +3,7 @@
 package notebook
 
 import (
+	"bytes"
 	"fmt"
 	"image"
 	"image/color"
@@ -20,6 +21,7 @@ var (
 	Blue  = color.RGBA{0x1f, 0x6f, 0xb4, 0xff}
 	Amber = color.RGBA{0xd9, 0x7a, 0x06, 0xff}
 	Red   = color.RGBA{0xc6, 0x2b, 0x2b, 0xff}
+	Green = color.RGBA{0x2e, 0x8b, 0x57, 0xff}
 )
 
 // Canvas is a white picture to draw on. Coordinates are in pixels from the top
@@ -35,20 +37,23 @@ func NewCanvas(width, height int) *Canvas {
 	return c
 }
 
+// PNG is the canvas as a file.
+func (c *Canvas) PNG() ([]byte, error) {
+	var b bytes.Buffer
+	err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, c.img)
+	return b.Bytes(), err
+}
+
 // Save writes the canvas as a PNG; it makes the folder if need be.
 func (c *Canvas) Save(path string) error {
+	picture, err := c.PNG()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := png.Encode(f, c.img); err != nil {
-		f.Close()
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return f.Close()
+	return os.WriteFile(path, picture, 0o644)
 }
 
 // blend lays a colour over a pixel with the given coverage from 0 to 1.
