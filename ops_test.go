@@ -725,6 +725,8 @@ func TestBadInput(t *testing.T) {
 	binary("Dot: column and vector", "Dot", ops.Dot, []int{3, 1}, []int{3})
 	binary("Dot: rank 3", "Dot", ops.Dot, []int{2, 3, 4}, []int{2, 3, 4})
 	binary("Dot: scalars", "Dot", ops.Dot, nil, nil)
+	binary("Dot: matrices by a version", "Dot version 2", ops.Version(2).Dot, []int{3, 4}, []int{3, 4})
+	binary("Dot: version too large", "Dot", ops.Version(4).Dot, []int{3}, []int{3})
 	binary("MatMul: inner sizes", "MatMul", matMul(), []int{3, 4}, []int{5, 2})
 	binary("MatMul: inner sizes, transposed", "MatMul", matMul(ops.TransB()), []int{3, 4}, []int{4, 2})
 	binary("MatMul: leading sizes", "MatMul", matMul(), []int{2, 3, 4}, []int{3, 4, 5})

@@ -69,15 +69,15 @@ tests() {
     done < "$bin/tests.txt"
 }
 
-# control: memcheck must find a write that is out of bounds on purpose, or its
-# silence elsewhere proves nothing.
+# control TOOL TEST FINDING NAME: the tool must find what a test of cudaops does
+# wrong on purpose, or its silence elsewhere proves nothing.
 control() {
-    local start log=$bin/control-check-cudaops.log status=1
+    local start log=$bin/control-$1-cudaops.log status=1
     start=$(now)
-    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool memcheck --target-processes all --error-exitcode 9 --print-limit 3 \
-        "$bin/cudaops.test" -test.v -test.run '^TestPlantedFault$') > "$log" 2>&1 < /dev/null
-    grep -q 'Invalid __global__ write' "$log" && status=0
-    record "memcheck finds a planted fault" $status "$start" "$(grep -h 'ERROR SUMMARY: [0-9]* error' "$log" | sed 's/^=* *//' | head -n 1)"
+    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
+        "$bin/cudaops.test" -test.v -test.run "^$2\$") > "$log" 2>&1 < /dev/null
+    grep -q "$3" "$log" && status=0
+    record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
 # sanitize_one TOOL BINARY[:RUN]: passes if the tests pass under the tool and it
@@ -120,7 +120,9 @@ sanitize() {
             jobs+=($!)
         done
     done
-    control &
+    control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
+    jobs+=($!)
+    control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
     wait "${jobs[@]}" $!
     for log in "$bin"/*check-*.log; do
         echo "===== $(basename "$log" .log)"

@@ -52,47 +52,64 @@ __device__ double thread_sum2d(const T* __restrict__ in, long long rows, long lo
     return acc;
 }
 
+template <typename T> __device__ void sum_thread(const T* in, T* out, long long n) { *out = (T)thread_sum(in, n); }
+
+template <typename T> __device__ void sum_atomic(const T* in, Cell* cell, long long n) {
+    atomicAdd(&cell->sum, thread_sum(in, n));
+}
+
+template <typename T> __device__ void sum_blockatomic(const T* in, Cell* cell, long long n) {
+    __shared__ double s[256];
+    const double sum = tree_sum(thread_sum(in, n), s, threadIdx.x, blockDim.x);
+    if (threadIdx.x == 0) atomicAdd(&cell->sum, sum);
+}
+
+template <typename T> __device__ void sum_naive(const T* in, double* part, long long n) {
+    __shared__ double s[1024];
+    const double sum = naive_sum(thread_sum(in, n), s);
+    if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+template <typename T> __device__ void sum_tree(const T* in, double* part, long long n) {
+    __shared__ double s[1024];
+    const double sum = tree_sum(thread_sum(in, n), s, threadIdx.x, blockDim.x);
+    if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+template <typename T> __device__ void sum_shuffle(const T* in, double* part, long long n) {
+    const double sum = block_sum(thread_sum(in, n));
+    if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+template <typename T> __device__ void sum_blocks2d(const T* in, double* part, long long rows, long long cols) {
+    __shared__ double s[256];
+    const int tid = threadIdx.y * blockDim.x + threadIdx.x;
+    const double sum = tree_sum(thread_sum2d(in, rows, cols), s, tid, blockDim.x * blockDim.y);
+    if (tid == 0) part[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+}
+
 extern "C" __global__ void sum_clear(Cell* cell) {
     cell->sum = 0;
     cell->lock = 0;
 }
 
-#define VERSIONS(NAME, T)                                                                                         \
-    extern "C" __global__ void sum_thread_##NAME(const T* in, T* out, long long n) {                              \
-        *out = (T)thread_sum(in, n);                                                                              \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) sum_atomic_##NAME(const T* in, Cell* cell, long long n) {   \
-        atomicAdd(&cell->sum, thread_sum(in, n));                                                                 \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_blockatomic_##NAME(const T* in, Cell* cell, long long n) {                                            \
-        __shared__ double s[256];                                                                                 \
-        const double sum = tree_sum(thread_sum(in, n), s, threadIdx.x, blockDim.x);                               \
-        if (threadIdx.x == 0) atomicAdd(&cell->sum, sum);                                                         \
-    }                                                                                                             \
-    extern "C" __global__ void sum_round_##NAME(const Cell* cell, T* out) { *out = (T)cell->sum; }                \
-    extern "C" __global__ void __launch_bounds__(1024) sum_naive_##NAME(const T* in, double* part, long long n) { \
-        __shared__ double s[1024];                                                                                \
-        const double sum = naive_sum(thread_sum(in, n), s);                                                       \
-        if (threadIdx.x == 0) part[blockIdx.x] = sum;                                                             \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(1024) sum_tree_##NAME(const T* in, double* part, long long n) {  \
-        __shared__ double s[1024];                                                                                \
-        const double sum = tree_sum(thread_sum(in, n), s, threadIdx.x, blockDim.x);                               \
-        if (threadIdx.x == 0) part[blockIdx.x] = sum;                                                             \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(1024)                                                            \
-        sum_shuffle_##NAME(const T* in, double* part, long long n) {                                              \
-        const double sum = block_sum(thread_sum(in, n));                                                          \
-        if (threadIdx.x == 0) part[blockIdx.x] = sum;                                                             \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_blocks2d_##NAME(const T* in, double* part, long long rows, long long cols) {                          \
-        __shared__ double s[256];                                                                                 \
-        const int tid = threadIdx.y * blockDim.x + threadIdx.x;                                                   \
-        const double sum = tree_sum(thread_sum2d(in, rows, cols), s, tid, blockDim.x * blockDim.y);               \
-        if (tid == 0) part[blockIdx.y * gridDim.x + blockIdx.x] = sum;                                            \
+#define ENTRY(BLOCK, VARIANT, NAME, T, OUT)                                                                       \
+    extern "C" __global__ void __launch_bounds__(BLOCK) sum_##VARIANT##_##NAME(const T* in, OUT* out, long long n) { \
+        sum_##VARIANT(in, out, n);                                                                                \
     }
+
+#define VERSIONS(NAME, T)                                                                                         \
+    ENTRY(1, thread, NAME, T, T)                                                                                  \
+    ENTRY(256, atomic, NAME, T, Cell)                                                                             \
+    ENTRY(256, blockatomic, NAME, T, Cell)                                                                        \
+    ENTRY(1024, naive, NAME, T, double)                                                                           \
+    ENTRY(1024, tree, NAME, T, double)                                                                            \
+    ENTRY(1024, shuffle, NAME, T, double)                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                                             \
+        sum_blocks2d_##NAME(const T* in, double* out, long long rows, long long cols) {                           \
+        sum_blocks2d(in, out, rows, cols);                                                                        \
+    }                                                                                                             \
+    extern "C" __global__ void sum_round_##NAME(const Cell* cell, T* out) { *out = (T)cell->sum; }
 
 VERSIONS(f32, float)
 VERSIONS(f64, double)

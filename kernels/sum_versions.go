@@ -198,16 +198,11 @@ func partsBody(c Call, out []float64, n int64, combine func([]float64) float64, 
 	})
 }
 
-// cellBody is the body of a kernel whose blocks add into a cell, one after the
-// other here. all tells that every thread adds for itself.
-func cellBody(c Call, cell []float64, n int64, all bool, add func(acc []float64, first int64)) {
+// cellBody is the body of a kernel whose blocks add into a cell, here one after
+// the other.
+func cellBody(c Call, cell []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
 	parts := make([]float64, c.blocks())
-	partsBody(c, parts, n, func(s []float64) float64 {
-		if all {
-			return naiveSum(s)
-		}
-		return treeSum(s)
-	}, add)
+	partsBody(c, parts, n, combine, add)
 	for _, sum := range parts {
 		cell[0] += sum
 	}
@@ -225,11 +220,11 @@ func sumThreadBody[T Float](c Call) {
 }
 
 func sumAtomicBody[T Float](c Call) {
-	cellBody(c, Slice[float64](c, 1), c.Int(2), true, sumTerms[T](c))
+	cellBody(c, Slice[float64](c, 1), c.Int(2), naiveSum, sumTerms[T](c))
 }
 
 func sumBlockAtomicBody[T Float](c Call) {
-	cellBody(c, Slice[float64](c, 1), c.Int(2), false, sumTerms[T](c))
+	cellBody(c, Slice[float64](c, 1), c.Int(2), treeSum, sumTerms[T](c))
 }
 
 func sumPartsBody[T Float](combine func([]float64) float64) func(Call) {

@@ -306,7 +306,13 @@ func (o *Op) CallsExtern() bool { return false }
 func (o *Op) OverwritesInput() int { return -1 }
 
 // WriteHash writes what tells this op from another one.
-func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %v %v %v", o.technique, o.dtype, o.in) }
+func (o *Op) WriteHash(h hash.Hash) {
+	var t fmt.Stringer = o.technique
+	if f, ok := t.(foreign); ok {
+		t = f.Technique // whose type tells modules apart
+	}
+	fmt.Fprintf(h, "stheno %T %v %v %v", t, t, o.dtype, o.in)
+}
 
 // Hashcode is a hash of WriteHash.
 func (o *Op) Hashcode() uint32 {

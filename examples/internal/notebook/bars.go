@@ -83,12 +83,12 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 			c.Text(left-12, at+textSize/2, textSize, Right, Muted, label(t))
 		} else {
 			c.Line([]Point{{at, top}, {at, bottom}}, 1, Rule)
-			c.Text(at, bottom+12+textSize, textSize, Centre, Muted, label(t))
 		}
 	}
 	if b.Standing {
 		c.Text(right, y+60+textSize/2, textSize, Right, Muted, b.Label)
 	} else {
+		values.label(c, bottom)
 		c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, b.Label)
 	}
 	// Each name has a slot, four fifths of it for its bars.

@@ -3,6 +3,7 @@ package notebook
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -97,6 +98,28 @@ func (x *axis) ticks(n int) []float64 {
 	return out
 }
 
+// label draws ticks with values below a horizontal axis, powers of ten first and
+// no two closer than a letter.
+func (x *axis) label(c *Canvas, y float64) {
+	all := x.ticks(8)
+	var taken [][2]float64
+	for _, powers := range []bool{true, false} {
+		for _, t := range all {
+			e := math.Log10(math.Abs(t))
+			if x.log && powers != (e == math.Round(e)) || !x.log && !powers {
+				continue
+			}
+			at, half := math.Round(x.at(t))+.5, TextWidth(label(t), textSize)/2+textSize/2
+			if slices.ContainsFunc(taken, func(o [2]float64) bool { return at-half < o[1] && o[0] < at+half }) {
+				continue
+			}
+			taken = append(taken, [2]float64{at - half, at + half})
+			c.Line([]Point{{at, y}, {at, y + 6}}, 1, Muted)
+			c.Text(at, y+12+textSize, textSize, Centre, Muted, label(t))
+		}
+	}
+}
+
 // Draw draws the chart into the rectangle, title and labels included.
 func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 	left, right := x+84, x+width-24
@@ -151,11 +174,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		}
 		c.Line([]Point{{right + .5, top}, {right + .5, bottom}}, 1, Muted)
 	}
-	for _, t := range horizontal.ticks(8) {
-		at := math.Round(horizontal.at(t)) + .5
-		c.Line([]Point{{at, bottom}, {at, bottom + 6}}, 1, Muted)
-		c.Text(at, bottom+12+textSize, textSize, Centre, Muted, label(t))
-	}
+	horizontal.label(c, bottom)
 	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
 	c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, ch.XLabel)
 
@@ -188,14 +207,18 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 			}
 			p := Point{horizontal.at(s.X[m.At]), v.at(s.Y[m.At])}
 			c.ring(p, 9, s.Colour)
-			up, align, dx := -16.0, Left, 0.0 // above the point, or below where there is no room
-			if p.Y-textSize-20 < top {
-				up = 18 + textSize
+			// Above the point, or below where there is no room; on white, so that
+			// lines do not cross the text.
+			y, align, start := p.Y-16, Left, p.X
+			if y-textSize < top {
+				y = p.Y + 18 + textSize
 			}
-			if w := TextWidth(m.Text, textSize); p.X+w > right {
-				align, dx = Right, 0
+			wide := TextWidth(m.Text, textSize)
+			if p.X+wide > right {
+				align, start = Right, p.X-wide
 			}
-			c.Text(p.X+dx, p.Y+up, textSize, align, s.Colour, m.Text)
+			c.Rect(int(start)-4, int(y)-textSize-3, int(wide)+8, textSize+6, Paper)
+			c.Text(p.X, y, textSize, align, s.Colour, m.Text)
 		}
 		if s.Dots {
 			c.Line([]Point{{at + 11, y + 60}}, 7, s.Colour)

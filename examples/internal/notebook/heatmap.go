@@ -69,7 +69,7 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 			if TextWidth(text, 11)+8 <= float64(x1-x0) && y1-y0 >= 22 {
 				ink := Ink
 				if luminance(col) < .4 {
-					ink = color.RGBA{0xff, 0xff, 0xff, 0xff}
+					ink = Paper
 				}
 				c.Text(float64(x0+x1)/2, float64(y0+y1)/2+5.5, 11, Centre, ink, text)
 			}
@@ -123,7 +123,7 @@ func Diverging(t float64) color.RGBA {
 func gradient(t float64, stops [][3]float64) color.RGBA {
 	t = min(max(t, 0), 1) * float64(len(stops)-1)
 	if math.IsNaN(t) {
-		return color.RGBA{0xff, 0xff, 0xff, 0xff}
+		return Paper
 	}
 	i := min(int(t), len(stops)-2)
 	var v [3]uint8

@@ -222,9 +222,12 @@ type Measured struct {
 	Unit  string
 }
 
+// Known says that there is a value.
+func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
+
 // String prints the value with three digits at least and the unit.
 func (m Measured) String() string {
-	if math.IsNaN(m.Value) || m.Unit == "" {
+	if !m.Known() || m.Unit == "" {
 		return Number(m.Value)
 	}
 	return Number(m.Value) + " " + m.Unit

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -91,19 +90,18 @@ func round(v float64) float64 {
 // Number prints a value for people: three digits, or all of those before the
 // point, and "-" for NaN.
 func Number(v float64) string {
-	a := math.Abs(v)
-	switch {
-	case math.IsNaN(v):
+	if math.IsNaN(v) {
 		return "-"
+	}
+	if math.Abs(v) < 1000 {
+		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	}
+	switch a := math.Abs(v); {
 	case a >= 1e7 || a != 0 && a < 1e-3:
 		return strconv.FormatFloat(v, 'g', 3, 64)
-	case a >= 99.95 || a == 0:
+	case v == math.Trunc(v) || a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(a))), 64)
 	}
-	digits := 2 - int(math.Floor(math.Log10(a)))
-	s := strconv.FormatFloat(v, 'f', digits, 64)
-	if v == math.Trunc(v) && strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
 }

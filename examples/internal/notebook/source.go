@@ -30,6 +30,10 @@ func definition(text, name string) (string, error) {
 	return strings.Join(found, "\n\n"), nil
 }
 
+// macroUse is a macro that makes a definition, on a line of its own without a
+// semicolon.
+var macroUse = regexp.MustCompile(`^[A-Z][A-Z0-9_]*\([^;{]*\)$`)
+
 // items cuts a source into its top-level definitions and preprocessor lines,
 // each with the comment right above it.
 func items(text string) []string {
@@ -76,7 +80,7 @@ func items(text string) []string {
 				i = j
 			}
 			end(i + 1)
-		case c == ';' && depth == 0:
+		case c == ';' && depth == 0, c == '\n' && depth == 0 && macroUse.MatchString(strings.TrimSpace(code[start:i])):
 			end(i + 1)
 		}
 	}
