@@ -719,6 +719,9 @@ func TestBadInput(t *testing.T) {
 	unary("Sum: version too large", "Sum", versioned(10), 3, 4)
 	unary("Sum: one axis by a version", "Sum[0] version 4", versioned(4, 0), 3, 4)
 	unary("Sum: the matrices' version on a vector", "Sum[0] version 9", versioned(9), 7)
+	unary("WindowSum: version too large", "WindowSum", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(4).WindowSum(x, 1) }, 9)
+	unary("MatMul: version too large", "MatMul", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(8).MatMul(x, x) }, 3, 3)
+	unary("Add: version below 0", "Add", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(-1).Add(x, x) }, 3)
 	binary("Add: other length", "Add", ops.Add, []int{3}, []int{4})
 	binary("Add: other rank", "Add", ops.Add, []int{3}, []int{3, 1})
 	binary("Dot: other length", "Dot", ops.Dot, []int{3}, []int{4})
@@ -732,6 +735,7 @@ func TestBadInput(t *testing.T) {
 	binary("MatMul: leading sizes", "MatMul", matMul(), []int{2, 3, 4}, []int{3, 4, 5})
 	binary("MatMul: two vectors are a Dot", "Dot", matMul(), []int{3}, []int{4})
 	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
+	binary("MatMul: two vectors by a version", "MatMul version 7", func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(7).MatMul(a, b) }, []int{3}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
