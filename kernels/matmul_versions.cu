@@ -119,37 +119,41 @@ template <typename T, int V, int S> __device__ void shared(const Product<T, 16 *
 // Piece is a thread's share in fetching S x L pieces of a factor to shared memory,
 // element (x, l) to place l * LD + x. Neighbouring threads fetch neighbouring
 // elements: along l in groups of 32 bytes, what memory gives at the least, where
-// the elements of one x lie side by side; else along x. LD keeps a warp's stores
-// in different banks: 32 bytes of l and 4 elements of x.
+// the elements of one x lie side by side; else along x, 16 bytes at a time where
+// all rows start at a multiple of 16 bytes. LD keeps a warp's stores in different
+// banks: 32 bytes of l and 4 elements of x.
 template <typename T, int L, int S, int THREADS> struct Piece {
-    static constexpr int LD = L + 4, SIZE = S * LD, N = L * S / THREADS, G = 32 / sizeof(T);
-    static_assert(N * THREADS == L * S && S % G == 0, "threads share the piece evenly");
+    static constexpr int LD = L + 4, SIZE = S * LD, G = 32 / sizeof(T), W = Vec<T>::width;
+    static_assert(L * S % (THREADS * W) == 0 && S % G == 0, "threads share the piece evenly");
     const T* p;  // the thread's first element
     i64 sx, sl;
     int x, l, xs; // its place in the piece; the x inside the matrix
-    bool along;
+    bool along, wide;
 
     __device__ Piece(const Factor<T>& f, i64 x0, int t) : sx(f.sx), sl(f.sl), along(f.sl == 1) {
-        x = along ? t / G % L : t % L;
-        l = along ? t % G + t / (G * L) * G : t / L;
+        wide = !along && sl % W == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0;
+        const int e = wide ? t * W : t;
+        x = along ? t / G % L : e % L;
+        l = along ? t % G + t / (G * L) * G : e / L;
         xs = (int)min(f.size - x0, (i64)L);
         p = f.p + (x0 + x) * sx + l * sl;
     }
 
-    // fetch calls copy(place, source, inside) for its elements of the next piece,
-    // of which left l are inside the matrix.
-    template <int DX, int DL, typename Copy> __device__ void fetch(int left, T* s, Copy copy) {
-        s += l * LD + x;
+    // fetch calls copy(place, source, inside) for the vectors U of the thread in
+    // the next piece, of which left l are inside the matrix.
+    template <typename U, int DX, int DL, typename Copier> __device__ void fetch(int left, T* s, Copier copy) {
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < (int)(L * S * sizeof(T) / sizeof(U) / THREADS); i++) {
             const int dx = i * DX % L, dl = i * DX / L * DL;
-            copy(s + dl * LD + dx, p + dx * sx + dl * sl, x + dx < xs && l + dl < left);
+            copy(reinterpret_cast<U*>(s + dl * LD + dx), reinterpret_cast<const U*>(p + dx * sx + dl * sl), x + dx < xs && l + dl < left);
         }
-        p += S * sl;
     }
-    template <typename Copy> __device__ void fetch(int left, T* s, Copy copy) {
-        if (along) fetch<THREADS / G, G>(left, s, copy);
-        else fetch<THREADS, 1>(left, s, copy);
+    template <typename Copier> __device__ void fetch(int left, T* s, Copier copy) {
+        s += l * LD + x;
+        if (along) fetch<T, THREADS / G, G>(left, s, copy);
+        else if (wide) fetch<typename Vec<T>::type, THREADS * W, 1>(left, s, copy);
+        else fetch<T, THREADS, 1>(left, s, copy);
+        p += S * sl;
     }
 };
 
@@ -196,6 +200,10 @@ __device__ __forceinline__ void store(T* c, i64 m, i64 n, i64 row, i64 col, cons
     }
 }
 
+struct Copy {
+    template <typename U> __device__ void operator()(U* to, const U* from, bool inside) const { *to = inside ? *from : U(); }
+};
+
 // 4. As 3, but Piece fetches and multiply reads: no bytes are fetched for
 // nothing and no bank is asked twice.
 template <typename T, int V, int S> __device__ void coalesced(const Product<T, 16 * V, 16 * V>& p) {
@@ -205,10 +213,9 @@ template <typename T, int V, int S> __device__ void coalesced(const Product<T, 1
     const int t = threadIdx.x, tx = t % 16 * W, ty = t / 16 * W;
     P a(p.a, p.row, t), b(p.b, p.col, t);
     T acc[V][V] = {};
-    const auto copy = [](T* to, const T* from, bool inside) { *to = inside ? *from : T(0); };
     for (i64 left = p.k; left > 0; left -= S) {
-        a.fetch((int)min(left, (i64)S), sa, copy);
-        b.fetch((int)min(left, (i64)S), sb, copy);
+        a.fetch((int)min(left, (i64)S), sa, Copy());
+        b.fetch((int)min(left, (i64)S), sb, Copy());
         __syncthreads();
 #pragma unroll
         for (int l = 0; l < S; l++) multiply<16 * W, 16 * W>(sa + l * P::LD + ty, sb + l * P::LD + tx, acc);
@@ -217,17 +224,19 @@ template <typename T, int V, int S> __device__ void coalesced(const Product<T, 1
     store<16 * W, 16 * W>(p.c, p.m, p.n, p.row + ty, p.col + tx, acc);
 }
 
-// copy brings an element, or zero, to shared memory; from sm_80 on without
-// waiting and without a register. commit ends a batch of copies; arrived<n>
-// waits until all batches but the last n are there.
-template <typename T> __device__ __forceinline__ void copy(T* to, const T* from, bool inside) {
+// AsyncCopy brings an element or 16 bytes, or zeros, to shared memory; from sm_80
+// on without waiting and without a register. commit ends a batch of copies;
+// arrived<n> waits until all batches but the last n are there.
+struct AsyncCopy {
+    template <typename U> __device__ void operator()(U* to, const U* from, bool inside) const {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-                 "n"(sizeof(T)), "r"(inside ? (int)sizeof(T) : 0) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+                     "n"(sizeof(U)), "r"(inside ? (int)sizeof(U) : 0) : "memory");
 #else
-    *to = inside ? *from : T(0);
+        Copy()(to, from, inside);
 #endif
-}
+    }
+};
 __device__ __forceinline__ void commit() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -256,8 +265,8 @@ __device__ __forceinline__ void pipeline(const Product<T, BM, BN>& p, Work work)
     const auto fetch = [&](int stage) {
         if (left > 0) {
             const int now = (int)min(left, (i64)S);
-            a.fetch(now, s + stage * STAGE, copy<T>);
-            b.fetch(now, s + stage * STAGE + PA::SIZE, copy<T>);
+            a.fetch(now, s + stage * STAGE, AsyncCopy());
+            b.fetch(now, s + stage * STAGE + PA::SIZE, AsyncCopy());
             left -= S;
         }
         commit();
@@ -445,5 +454,5 @@ ENTRY(pipelined_f32, float, 256, two, 128, 128, pipelined<float, 8, 8>)
 ENTRY(pipelined_f64, double, 256, 2, 64, 64, pipelined<double, 4, 8>)
 ENTRY(warptiles_f32, float, 128, 2, 128, 128, warptiles<2, 2, 8, 3>)
 ENTRY(warptiles_f64, double, 128, 2, 128, 64, warptiles<2, 2, 8, 3>)
-ENTRY(tensor_f32, float, 256, 1, 128, 128, tensor<2, 4, 16, 3>)
-ENTRY(tensor_f64, double, 256, 1, 128, 128, tensor<2, 4, 8, 3>)
+ENTRY(tensor_f32, float, 128, 2, 128, 64, tensor<2, 2, 16, 3>)
+ENTRY(tensor_f64, double, 128, 2, 128, 64, tensor<2, 2, 8, 4>)

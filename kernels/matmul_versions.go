@@ -42,8 +42,8 @@ var matmulVersions = [...][2]matmulVersion{
 		Float32: {128, 128, warps4, pieces(Float32, 128, 128, 8, 3), matmulVersionKernel[float32]("warptiles_f32")},
 		Float64: {128, 64, warps4, pieces(Float64, 128, 64, 8, 3), matmulVersionKernel[float64]("warptiles_f64")},
 	}, {
-		Float32: {128, 128, flat, pieces(Float32, 128, 128, 16, 3), matmulVersionKernel[float32]("tensor_f32")},
-		Float64: {128, 128, flat, pieces(Float64, 128, 128, 8, 3), matmulVersionKernel[float64]("tensor_f64")},
+		Float32: {128, 64, warps4, pieces(Float32, 128, 64, 16, 3), matmulVersionKernel[float32]("tensor_f32")},
+		Float64: {128, 64, warps4, pieces(Float64, 128, 64, 8, 4), matmulVersionKernel[float64]("tensor_f64")},
 	},
 }
 
