@@ -823,6 +823,9 @@ func TestBadInput(t *testing.T) {
 	unary("Histogram: version too large", "Histogram", func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return ops.Version(4).Histogram(x, 3, 0, 1)
 	}, 7)
+	unary("WindowSum: version too large", "WindowSum", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(4).WindowSum(x, 1) }, 9)
+	unary("MatMul: version too large", "MatMul", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(8).MatMul(x, x) }, 3, 3)
+	unary("Add: version below 0", "Add", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(-1).Add(x, x) }, 3)
 	binary("Add: other length", "Add", ops.Add, []int{3}, []int{4})
 	binary("Add: other rank", "Add", ops.Add, []int{3}, []int{3, 1})
 	binary("Dot: other length", "Dot", ops.Dot, []int{3}, []int{4})
@@ -842,6 +845,7 @@ func TestBadInput(t *testing.T) {
 	unary("Broadcast: no copies", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 0, 0) }, 9)
 	unary("Broadcast: axis too large", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 3, 2) }, 9)
 	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
+	binary("MatMul: two vectors by a version", "MatMul version 7", func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(7).MatMul(a, b) }, []int{3}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
 	iterate := func(name string, v ops.Version, steps int, w1, w2, x []int) {
 		tests = append(tests, test{"Iterate: " + name, "Iterate", func(g *gorgonia.ExprGraph) (*gorgonia.Node, error) {
