@@ -90,7 +90,7 @@ func matrix(only string) error {
 }
 
 // try builds and vets with one release. Wheels that it installs, it removes:
-// all releases together are some 12 GB.
+// each release takes 1 to 2 GB.
 func try(r toolkit.Release) (record results.TagRecord, err error) {
 	dir, installed, err := install(r)
 	if err != nil {
