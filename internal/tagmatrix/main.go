@@ -210,13 +210,15 @@ func writeDocs() error {
 	if err != nil {
 		return err
 	}
-	programs, err := os.ReadFile(results.ProgramsFile)
-	if err != nil {
-		return err
-	}
 	return errors.Join(
 		rewrite(docsFile, func(text string) (string, error) { return results.UpdateTag(text, records) }),
-		rewrite(pageFile, func(text string) (string, error) { return results.UpdatePrograms(text, string(programs)) }))
+		rewrite(pageFile, func(text string) (string, error) {
+			programs, err := os.ReadFile(results.ProgramsFile)
+			if err != nil {
+				return "", err
+			}
+			return results.UpdatePrograms(text, string(programs))
+		}))
 }
 
 func rewrite(file string, update func(string) (string, error)) error {
