@@ -6,18 +6,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/cudaops/compat"
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/compare"
-	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -125,19 +119,7 @@ func machineGPU(t *testing.T) {
 	if err := tape.Available(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		machineTests++
-		if t.Failed() {
-			machineFailures = append(machineFailures, t.Name())
-		}
-	})
 }
-
-// What the tests of this file have come to.
-var (
-	machineTests    int
-	machineFailures []string
-)
 
 // TestGorgoniaMachine: every case of every op forward on Gorgonia's own CUDA
 // machine against the plain reference, twice, with the same bits.
@@ -300,45 +282,5 @@ func TestGorgoniaMachineLoop(t *testing.T) {
 	case <-time.After(60 * time.Second):
 		fmt.Fprintln(os.Stderr, "a machine hangs")
 		panic("a machine hangs: the stacks follow")
-	}
-}
-
-// TestGorgoniaMachineRecord writes the versions and the outcome of this file's
-// tests to the file STHENO_TAG_RECORD, one of bench/results/tag. It is the last.
-func TestGorgoniaMachineRecord(t *testing.T) {
-	file := os.Getenv("STHENO_TAG_RECORD")
-	if file == "" {
-		t.Skip("STHENO_TAG_RECORD is not set")
-	}
-	if machineTests < 3 {
-		t.Fatalf("%d tests ran before: run all of this file's", machineTests)
-	}
-	devices, err := stheno.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := results.TagRecord{
-		Versions: results.Versions{CUDA: compat.CUDA(), CUDNN: compat.CUDNN(), Go: runtime.Version()},
-		Date:     time.Now().Format("2006-01-02"), Run: "PASS", GPU: devices[0].Name, Driver: devices[0].Driver,
-	}
-	if len(machineFailures) > 0 {
-		r.Run = "failed: " + strings.Join(machineFailures, ", ")
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		t.Fatal("the program does not tell its modules")
-	}
-	for _, m := range info.Deps {
-		switch m.Path {
-		case "gorgonia.org/gorgonia":
-			r.Gorgonia = m.Version
-		case "gorgonia.org/cu":
-			r.CU = m.Version
-		case "gorgonia.org/tensor":
-			r.Tensor = m.Version
-		}
-	}
-	if err := results.WriteTag(file, []results.TagRecord{r}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -135,6 +135,9 @@ func (o matMul) product(in []tensor.Shape) (p product, err error) {
 
 func (o matMul) infer(in []tensor.Shape) (tensor.Shape, error) {
 	p, err := o.product(in)
+	if err == nil && o.version > 0 && p.out.IsScalar() {
+		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0], in[1])
+	}
 	return p.out, err
 }
 

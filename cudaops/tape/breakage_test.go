@@ -197,6 +197,21 @@ func many() model {
 	return model{g: g, leaves: G.Nodes{z}, out: G.Nodes{x}}
 }
 
+// scalars are all alive at a time.
+func scalars() model {
+	g := G.NewGraph()
+	var xs G.Nodes
+	for i := range 60 {
+		x := G.NewScalar(g, tensor.Float64, G.WithName(fmt.Sprint("x", i)), G.WithValue(float64(i)))
+		xs = append(xs, ok(ops.Add(x, x)))
+	}
+	sum := xs[0]
+	for _, x := range xs[1:] {
+		sum = ok(ops.Add(sum, x))
+	}
+	return model{g: g, out: G.Nodes{sum}}
+}
+
 func gSumAxis() model {
 	g := G.NewGraph()
 	x := input(g, "x", 5, 7)
@@ -282,14 +297,16 @@ func held(f func() error) func() error {
 }
 
 // tooLarge is a graph that no device has the memory for.
-func tooLarge() error {
-	g := G.NewGraph()
-	x := G.NewTensor(g, tensor.Float64, 1, G.WithName("x"), G.WithShape(1<<40))
-	ok(ops.Add(x, x))
-	if _, err := tape.NewMachine(g); err == nil || !strings.Contains(err.Error(), "bytes") {
-		return fmt.Errorf("2^40 elements give %v", err)
+func tooLarge(make newMachine) func() error {
+	return func() error {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float64, 1, G.WithName("x"), G.WithShape(1<<40))
+		ok(ops.Add(x, x))
+		if _, err := make(g); err == nil || !strings.Contains(err.Error(), "bytes") {
+			return fmt.Errorf("2^40 elements give %v", err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // several has several machines open at a time, used in turn.
@@ -451,7 +468,10 @@ var programs = []struct {
 	{"4 machines at a time", locked, false, held(several(gorgonias))},
 	{"4 machines at a time", plain, true, several(gorgonias)},
 	{"values outlive the machine", ours, false, outlives},
-	{"2^40 elements", ours, false, tooLarge},
+	{"120 scalars", ours, false, on(scalars, tape.NewMachine)},
+	{"120 scalars", locked, true, held(on(scalars, gorgonias))},
+	{"2^40 elements", ours, false, tooLarge(tape.NewMachine)},
+	{"2^40 elements", locked, true, held(tooLarge(gorgonias))},
 	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add)},
 	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add)},
 	{"mixed graph, gradients", oursLisp, false, lispGradients(mixed, tape.NewLispMachine)},

@@ -22,7 +22,7 @@ import (
 //     so that they can be read afterwards.
 //
 // Without the tag cuda it does the same for the machine of that build. The
-// machine must be closed; it is for one goroutine at a time.
+// machine must be closed.
 func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
 	return start(g, func(m *machine) error {
 		program, err := compile(g)
@@ -73,8 +73,10 @@ type machine struct {
 	graph  *gorgonia.ExprGraph
 	vm     gorgonia.VM
 	binder *binder
-	work   chan func()
-	once   sync.Once
+
+	mu     sync.Mutex
+	work   chan func() // for the machine's thread
+	closed bool
 	err    error // of Close
 }
 
@@ -99,6 +101,11 @@ func (m *machine) do(f func() error) (err error) {
 }
 
 func (m *machine) RunAll() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errors.New("tape: the machine is closed")
+	}
 	return m.do(func() error {
 		if err := m.vm.RunAll(); err != nil {
 			return err
@@ -108,6 +115,11 @@ func (m *machine) RunAll() error {
 }
 
 func (m *machine) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
 	m.do(func() error {
 		rewind(m.vm)
 		return nil
@@ -116,9 +128,17 @@ func (m *machine) Reset() {
 
 // Close is for once; further calls give the first one's error.
 func (m *machine) Close() error {
-	m.once.Do(func() {
-		m.err = errors.Join(m.do(func() error { return keep(m.graph, m.vm) }), m.do(m.vm.Close))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		m.err = m.do(func() error {
+			if err := closable(m.vm); err != nil {
+				return err
+			}
+			return errors.Join(keep(m.graph, m.vm), m.vm.Close())
+		})
 		close(m.work)
-	})
+	}
 	return m.err
 }

@@ -63,6 +63,10 @@ func TestNewMachine(t *testing.T) {
 			if got := y.Value().Data(); got != 14.0 {
 				t.Errorf("after Close: got %v, want 14", got)
 			}
+			if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "closed") {
+				t.Errorf("RunAll after Close gives %v", err)
+			}
+			vm.Reset()
 		})
 	}
 }

@@ -17,6 +17,9 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	return gorgonia.WithPrecompiled(program, registers), nil
 }
 
+// closable has nothing to wait for.
+func closable(gorgonia.VM) error { return nil }
+
 // keep has nothing to do: all values are in Go's memory.
 func keep(*gorgonia.ExprGraph, gorgonia.VM) error { return nil }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -20,11 +22,7 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	if !ok || len(m.Engines()) == 0 { // nothing ran on a device
 		return nil
 	}
-	e := &m.Engines()[0]
-	if err := settle(e); err != nil { // as toHostOnly does, for Close
-		return err
-	}
-	c, err := contextOf(e, 0)
+	c, err := contextOf(&m.Engines()[0], 0)
 	if err != nil {
 		return err
 	}
@@ -44,6 +42,39 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	return errors.Join(errs...)
 }
 
+// closable waits until a machine can be closed. Closing needs each engine's
+// goroutine, of which two things are known to go wrong: until it has started
+// cuBLAS it holds a lock, and engines are closed as copies, in which the lock
+// would stay locked; and it ends when a CUDA call fails, and nobody answers.
+func closable(vm gorgonia.VM) error {
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok {
+		return nil
+	}
+	engines := m.Engines()
+	for i := range engines {
+		limit := time.Minute
+		failed := engines[i].Errors()
+		if failed != nil {
+			limit = 2 * time.Second
+		}
+		done := make(chan error, 1)
+		go func() { done <- engines[i].Context().Do(func() error { return nil }) }()
+		select {
+		case <-done:
+		case <-time.After(limit):
+			broken.Store(vm, true)
+			return fmt.Errorf("tape: the machine cannot be closed and keeps its memory, its engine does not answer: %w", errors.Join(failed, errEngine))
+		}
+	}
+	return nil
+}
+
+var errEngine = errors.New("a CUDA call of the machine failed")
+
+// broken machines are kept for ever: Gorgonia's finalizer would hang on them.
+var broken sync.Map
+
 // toHostOnly has a LispMachine give its engines back and run on the host.
 func toHostOnly(vm gorgonia.VM) error {
 	m, ok := vm.(interface {
@@ -53,16 +84,11 @@ func toHostOnly(vm gorgonia.VM) error {
 	if !ok {
 		return fmt.Errorf("tape: got a %T, want Gorgonia's LispMachine", vm)
 	}
-	engines := m.Engines()
-	if len(engines) == 0 {
+	if len(m.Engines()) == 0 {
 		return nil
 	}
-	for i := range engines {
-		// The engine's goroutine holds a lock until it has started cuBLAS, and
-		// engines are closed as copies, in which the lock would stay locked.
-		if err := settle(&engines[i]); err != nil {
-			return err
-		}
+	if err := closable(vm); err != nil {
+		return err
 	}
 	m.ForceCPU()
 	return nil

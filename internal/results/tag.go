@@ -77,6 +77,16 @@ func UpdateTag(text string, records []TagRecord) (string, error) {
 	return splice(text, "tag", TagTable(records))
 }
 
+// ProgramsFile is what the programs of cudaops/tape came to on a GPU, a table
+// that its test writes with STHENO_RECORD.
+const ProgramsFile = "bench/results/tag/programs.md"
+
+// UpdatePrograms gives a page's text with that table between the markers
+// <!-- breakages:begin --> and <!-- breakages:end -->.
+func UpdatePrograms(text, table string) (string, error) {
+	return splice(text, "breakages", table)
+}
+
 // TagTable is a table of the versions that were tried, the newest first.
 func TagTable(records []TagRecord) string {
 	var order []Versions

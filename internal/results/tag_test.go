@@ -30,6 +30,24 @@ func TestTagTableIsWhatWasRecorded(t *testing.T) {
 	}
 }
 
+func TestProgramsTableIsWhatWasRecorded(t *testing.T) {
+	table, err := os.ReadFile(filepath.Join(root, ProgramsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/cuda-tag.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := UpdatePrograms(string(page), string(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want != string(page) {
+		t.Error("docs/cuda-tag.md: its table is stale: run 'go run ./internal/tagmatrix -docs'")
+	}
+}
+
 // No new version of a module that the tag builds without building it again.
 func TestTagWasBuiltWithTheseModules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))

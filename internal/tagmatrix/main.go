@@ -31,6 +31,7 @@ const (
 	resultsDir = "bench/results/tag"
 	builtFile  = resultsDir + "/built.json"
 	docsFile   = "docs/cuda-versions.md"
+	pageFile   = "docs/cuda-tag.md"
 )
 
 func main() {
@@ -89,7 +90,7 @@ func matrix(only string) error {
 }
 
 // try builds and vets with one release. Wheels that it installs, it removes:
-// all releases together are some 12 GB.
+// each release takes 1 to 2 GB.
 func try(r toolkit.Release) (record results.TagRecord, err error) {
 	dir, installed, err := install(r)
 	if err != nil {
@@ -203,19 +204,31 @@ func keep(record results.TagRecord) error {
 	return results.WriteTag(builtFile, append(records, record))
 }
 
-// writeDocs writes the table of all records.
+// writeDocs writes the table of all records, and that of the programs.
 func writeDocs() error {
 	records, err := results.ReadTag(resultsDir)
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile(docsFile)
+	return errors.Join(
+		rewrite(docsFile, func(text string) (string, error) { return results.UpdateTag(text, records) }),
+		rewrite(pageFile, func(text string) (string, error) {
+			programs, err := os.ReadFile(results.ProgramsFile)
+			if err != nil {
+				return "", err
+			}
+			return results.UpdatePrograms(text, string(programs))
+		}))
+}
+
+func rewrite(file string, update func(string) (string, error)) error {
+	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	text, err := results.UpdateTag(string(old), records)
+	text, err := update(string(old))
 	if err != nil {
-		return fmt.Errorf("%s: %w", docsFile, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(docsFile, []byte(text), 0o666)
+	return os.WriteFile(file, []byte(text), 0o666)
 }
