@@ -19,7 +19,7 @@ func TestReduction(t *testing.T) {
 	if err := notebook.Run(o, &text, title, recorded, run); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
-	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "void reduce_rows(", "void sum_blocks2d(",
+	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
 		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)

@@ -139,11 +139,22 @@ func sums(p *notebook.Page) error {
 	fast := row{name: "0: the op", mean: op.Mean, spread: op.Spread, sum: float64(kernels.Elements[float32](op.Out)[0])}
 	p.Text("It takes %v, plus or minus %v.", fast.mean, fast.spread)
 
-	for _, r := range []row{naive, tree, shuffle, fast} {
-		r.us, r.bytes = r.mean.Value, 4*of
-		rows = append(rows, r)
+	made, err := generated(p, x, fast)
+	if err != nil {
+		return err
 	}
-	return compareSums(p, rows, copied)
+	for _, r := range []*row{&naive, &tree, &shuffle, &fast, &made} {
+		r.us, r.bytes = r.mean.Value, 4*of
+		rows = append(rows, *r)
+	}
+	if err := compareSums(p, rows, copied); err != nil {
+		return err
+	}
+	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
+		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
+		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
+		notebook.Number(100*(naive.us/fast.us-1)), notebook.Number(of/(32*80*1024)))
+	return nil
 }
 
 // A row is one way to add up.
@@ -184,7 +195,7 @@ func compareSums(p *notebook.Page, rows []row, copied notebook.Measured) error {
 		}
 		spread, ofCopy := "", ""
 		if r.spread.Unit != "" {
-			spread, ofCopy = r.spread.String(), notebook.Number(100*r.rate()/copied.Value)+" %"
+			spread, ofCopy = r.spread.String(), notebook.Measured{Value: 100 * r.rate() / copied.Value, Unit: "%"}.String()
 		}
 		t.Rows = append(t.Rows, []string{r.name, notebook.Micros(r.us).String(), spread,
 			notebook.Measured{Value: r.rate(), Unit: "GB/s"}.String(), ofCopy, fmt.Sprintf("%.9f", r.sum)})
@@ -199,15 +210,7 @@ func compareSums(p *notebook.Page, rows []row, copied notebook.Measured) error {
 	if p.GPU() == nil {
 		caption += " The CPU's rates were measured here on fewer numbers, the others on the GPU named above."
 	}
-	if err := p.Figure("sums", caption, c); err != nil {
-		return err
-	}
-	naive, fast := rows[len(rows)-4], rows[len(rows)-1]
-	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
-		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
-		block here has had %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
-		notebook.Number(100*(naive.us/fast.us-1)), notebook.Number(fast.bytes/4/(32*80*1024)))
-	return nil
+	return p.Figure("sums", caption, c)
 }
 
 // shares are 0, 1, ..., n-1 divided by their sum.
