@@ -168,7 +168,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	p := c.p
 	p.Heading("What each step gains")
 	odd := n + 1
-	t := notebook.Table{Caption: fmt.Sprintf("TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round"),
+	t := notebook.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
 		Header: []string{"version", fmt.Sprintf("float32, N = %d", n), "gain", "A^T B", fmt.Sprintf("N = %d", odd), fmt.Sprintf("float64, N = %d", n), "gain"}}
 	var bars [2][]float64
 	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
