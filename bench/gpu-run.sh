@@ -5,7 +5,9 @@
 # $OUT (bench/out if unset); the file <gpu>.json belongs into bench/results.
 # Goes on after a failure and ends with status 1 if there was one.
 #
-#   PARTS        which parts to run: "tests sanitize bench" if unset
+#   PARTS        which parts to run: "tests sanitize bench" if unset; gallery runs the
+#                notebooks, whose pages belong into docs/gallery and whose records,
+#                NAME.json, into examples/NAME/recorded.json
 #   TEST_RUN     -test.run of the tests, all if unset
 #   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
 #                a test binary without .test and its -test.run
@@ -140,10 +142,24 @@ bench() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# gallery: every notebook, its page, its figures and its record.
+gallery() {
+    local notebook name start status
+    mkdir -p "$OUT/gallery"
+    for notebook in "$bin"/notebook-*; do
+        name=${notebook##*/notebook-}
+        start=$(now)
+        timeout 120 "$notebook" -device gpu -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
+            > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
+        status=$?
+        record "notebook $name" $status "$start" "$(tail -n 1 "$OUT/gallery/$name.txt")"
+    done
+}
+
 for part in $PARTS; do
     case $part in
-    tests | sanitize | bench) ;;
-    *) echo "PARTS: no part $part, want tests, sanitize, bench" && exit 2 ;;
+    tests | sanitize | bench | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, sanitize, bench, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     [[ $part == bench ]] && bench > "$bin/bench.out" 2>&1

@@ -18,6 +18,7 @@ type gpu struct {
 	stream *driver.Stream
 	arena  driver.Ptr
 	marks  []*driver.Event
+	graphs []*driver.Graph
 	once   sync.Once
 	freed  error
 }
@@ -55,6 +56,7 @@ func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error,
 		function    *driver.Function
 		grid, block [3]uint32
 		shared      uint32
+		cooperative bool
 		params      []unsafe.Pointer
 	}
 	launches := make([]launch, len(p.Launches))
@@ -62,6 +64,11 @@ func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error,
 		f, err := g.function(l.Kernel, l.Shared)
 		if err != nil {
 			return nil, err
+		}
+		if l.Resident || l.Cooperative {
+			if err := g.checkResident(f, l); err != nil {
+				return nil, err
+			}
 		}
 		params := make([]unsafe.Pointer, len(l.Args))
 		for k, a := range l.Args {
@@ -90,17 +97,46 @@ func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error,
 				return nil, fmt.Errorf("argument %d of %s is a %T, which no kernel takes", k, l.Kernel.Entry, a)
 			}
 		}
-		launches[i] = launch{f, dim3(l.Grid), dim3(l.Block), uint32(l.Shared), params}
+		launches[i] = launch{f, dim3(l.Grid), dim3(l.Block), uint32(l.Shared), l.Cooperative, params}
 	}
-	return func() error {
+	launchAll := func(s *driver.Stream) error {
 		for i := range launches {
 			l := &launches[i]
-			if err := g.stream.Launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
+			launch := s.Launch
+			if l.cooperative {
+				launch = s.LaunchCooperative
+			}
+			if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, nil
+	}
+	if !p.Graph {
+		return func() error { return launchAll(g.stream) }, nil
+	}
+	graph, err := g.ctx.Capture(launchAll)
+	if err != nil {
+		return nil, fmt.Errorf("graph of %d launches: %w", len(launches), err)
+	}
+	g.graphs = append(g.graphs, graph)
+	return func() error { return g.stream.LaunchGraph(graph) }, nil
+}
+
+// checkResident says how many blocks fit on the device at once if those of l do
+// not, which would wait for ever for one another.
+func (g *gpu) checkResident(f *driver.Function, l kernels.Launch) error {
+	threads := l.Block[0] * l.Block[1] * l.Block[2]
+	each, err := f.MaxActiveBlocks(threads, l.Shared)
+	if err != nil {
+		return err
+	}
+	blocks, sms := l.Grid[0]*l.Grid[1]*l.Grid[2], g.ctx.Device.SMs
+	if blocks > each*sms {
+		return fmt.Errorf("kernel %s: got %d blocks of %d threads that wait for one another, want at most %d, as many as can be on %s at once (%d on each of %d multiprocessors)",
+			l.Kernel.Entry, blocks, threads, each*sms, g.name(), each, sms)
+	}
+	return nil
 }
 
 func dim3(v [3]int) [3]uint32 { return [3]uint32{uint32(v[0]), uint32(v[1]), uint32(v[2])} }
@@ -136,6 +172,9 @@ func (g *gpu) free() error {
 		for _, e := range g.marks {
 			errs = append(errs, e.Close())
 		}
+		for _, graph := range g.graphs {
+			errs = append(errs, graph.Close())
+		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.freed = errors.Join(errs...)
 	})
@@ -170,6 +209,9 @@ func openCard(i int) (*card, error) {
 	}
 	d, err := driver.Get(i)
 	if err != nil {
+		return nil, err
+	}
+	if err := usable(d); err != nil {
 		return nil, err
 	}
 	ctx, err := d.Open()
@@ -224,5 +266,6 @@ func (c *card) function(k *kernels.Kernel, shared int) (*driver.Function, error)
 }
 
 func properties(d *driver.Device) kernels.Device {
-	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory}
+	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
+		Cooperative: d.CooperativeLaunch}
 }

@@ -5,6 +5,9 @@ import "fmt"
 // DotVersions is the number of numbered versions of the dot product.
 const DotVersions = 3
 
+// dotVersions have 32 x 20 blocks of 256. On an H200, 2^28 float32 took 494 us by
+// version 1, 1220 by 2, 494 by 3 and 488 by the op: a turn at the lock is about a
+// microsecond, and all blocks come at the same time.
 var dotVersions = [1 + DotVersions]version{
 	1: {dotKernel("tree", dotPartsBody[float32], dotPartsBody[float64]), line(32 * 20), line(256), inPartials},
 	2: {dotKernel("mutex", dotCellBody[float32], dotCellBody[float64]), line(32 * 20), line(256), inCell},

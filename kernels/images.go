@@ -61,6 +61,9 @@ func SourceHash(stem string) string {
 // support to load it. It is an error if there is no such source or the device is
 // older than 7.0.
 func Image(stem string, major, minor int) (image []byte, target string, minDriver int, err error) {
+	if text, minDriver, ok := generatedImage(stem); ok {
+		return text, "ptx", minDriver, nil
+	}
 	l, stem, err := find(stem)
 	if err != nil {
 		return nil, "", 0, err
@@ -90,6 +93,10 @@ func ImageReport(stem, target string) ([]KernelReport, error) {
 		}
 	}
 	return nil, fmt.Errorf("no kernel image of %s for %q: there are %s", stem, target, strings.Join(manifest.Targets, ", "))
+}
+
+func readImage(file string) ([]byte, error) {
+	return own.image(file)
 }
 
 func source(module string) (*manifest.Source, error) {

@@ -36,7 +36,8 @@ template <typename T>
 __device__ double thread_sum(const T* __restrict__ in, long long n) {
     double acc = 0;
     const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) acc += (double)in[i];
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
+        acc += (double)in[i];
     return acc;
 }
 
@@ -52,7 +53,9 @@ __device__ double thread_sum2d(const T* __restrict__ in, long long rows, long lo
     return acc;
 }
 
-template <typename T> __device__ void sum_thread(const T* in, T* out, long long n) { *out = (T)thread_sum(in, n); }
+template <typename T> __device__ void sum_thread(const T* in, T* out, long long n) {
+    *out = (T)thread_sum(in, n);
+}
 
 template <typename T> __device__ void sum_atomic(const T* in, Cell* cell, long long n) {
     atomicAdd(&cell->sum, thread_sum(in, n));

@@ -23,9 +23,12 @@ const (
 	inPartials               // side by side, for a second step that adds them in order
 )
 
-// sumVersions: versions 2 to 5 have the blocks of the step-by-step story, 6 to 8
-// and 9 those of the story on reductions, so that their times can be set beside
-// the times told there.
+// sumVersions have the grids of the texts that tell of them, so that times can be
+// set beside theirs: 2 to 5 those of examples/05-step-by-step, 6 to 9 those of
+// examples/01-reduction. On an H200, 10^9 float32 took 944 us by version 6, 908 by 7,
+// 902 by 8 and 893 by the op; 2^18 of them, launches included, 10551 us by 1, 113 by
+// 2, 19.4 by 3, 14.2 by 4, 13.5 by 5 and 9.6 by the op; a matrix of 20000 x 20000
+// 518 us by 9 and 365 by the op.
 var sumVersions = [1 + SumVersions]version{
 	1: {sumKernel("thread", sumThreadBody[float32], sumThreadBody[float64]), line(1), line(1), inResult},
 	2: {sumKernel("atomic", sumAtomicBody[float32], sumAtomicBody[float64]), line(1), line(256), inCell},

@@ -109,10 +109,14 @@ func dotCase(s tensor.Shape) Case {
 		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Dot(in[0], in[1]) },
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := s[len(s)-1]
-			out, magnitude = make([]float64, len(in[0])/n), make([]float64, len(in[0])/n)
-			for i := range in[0] {
-				out[i/n] += in[0][i] * in[1][i]
-				magnitude[i/n] += math.Abs(in[0][i] * in[1][i])
+			for row := 0; row < len(in[0]); row += n {
+				var sum total
+				abs := 0.0
+				for i := row; i < row+n; i++ {
+					sum.addProduct(in[0][i], in[1][i])
+					abs += math.Abs(in[0][i] * in[1][i])
+				}
+				out, magnitude = append(out, sum.value()), append(magnitude, abs)
 			}
 			return out, magnitude
 		},

@@ -29,18 +29,17 @@ func TransB() MatMulOption { return func(o *matMul) { o.transB = true } }
 //	(..., M, K)  (..., K, N)  (..., M, N)  one product for each leading index
 //	(M, K)       (K)          (M)
 //	(K)          (K, N)       (N)
-//	(K)          (K)          scalar, as [Dot]
+//	(K)          (K)          scalar, by the kernel of [Dot]
 //
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading
 // axes must be equal; axes of extent 1 are kept. It is an error to transpose a
-// vector. float32 sums in float32.
+// vector. float32 sums in float32, but for two vectors in double.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return Version(0).MatMul(a, b, opts...)
 }
 
-// MatMul is [MatMul] by a numbered version of the kernel, for two matrices,
-// matrix and vector, or batches; a product of two vectors is an error. The Spec's
-// Versions say how each sums.
+// MatMul is [MatMul] by a numbered version of the kernel, to which a vector is a
+// matrix of one row or column. The Spec's Versions say how each sums.
 func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	if err := v.check("MatMul", len(matMulVersions)); err != nil {
 		return nil, err
@@ -51,9 +50,6 @@ func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.No
 			return nil, fmt.Errorf("ops: %v: got a nil option", o)
 		}
 		opt(&o)
-	}
-	if o == (matMul{}) && a != nil && b != nil && a.Shape().Dims() == 1 && b.Shape().Dims() == 1 {
-		return Dot(a, b)
 	}
 	return apply(o, a, b)
 }
@@ -102,10 +98,10 @@ func (o matMul) product(in []tensor.Shape) (p product, err error) {
 		return p, fmt.Errorf("got a of shape %v, want a matrix for TransA: a vector has no transpose", a)
 	case rb == 1 && o.transB:
 		return p, fmt.Errorf("got b of shape %v, want a matrix for TransB: a vector has no transpose", b)
-	case ra == 0 || rb == 0 || ra == 1 && rb == 1 || ra != rb && (ra > 2 || rb > 2):
-		return p, fmt.Errorf("got shapes %v and %v, want two matrices, a matrix and a vector, or tensors of one rank with equal leading axes", a, b)
+	case ra == 0 || rb == 0 || ra != rb && (ra > 2 || rb > 2):
+		return p, fmt.Errorf("got shapes %v and %v, want matrices or vectors, or tensors of one rank with equal leading axes", a, b)
 	}
-	p.batch, p.m, p.n = 1, 1, 1
+	p.batch, p.m, p.n, p.out = 1, 1, 1, tensor.ScalarShape()
 	if ra > 2 {
 		for i := range a[:ra-2] {
 			if a[i] != b[i] {
@@ -149,6 +145,9 @@ func (o matMul) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*
 	if o.version > 0 {
 		return kernels.MatMulVersion(dev, dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
 	}
+	if p.out.IsScalar() { // of two vectors
+		return kernels.Dot(dev, dt, 1, int64(p.k)), nil
+	}
 	return kernels.MatMul(dev, dt, int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB), nil
 }
 
@@ -169,6 +168,8 @@ func (o matMul) adjoints(in []tensor.Shape) []adjoint {
 			{matMul{}, []int{gradient, b}},
 			{matMul{transA: true}, []int{gradient, a}},
 		}
+	case ra == 1 && rb == 1:
+		return dot{}.adjoints(in)
 	case rb == 1: // c = op(A) b
 		return []adjoint{
 			outer(o.transA, gradient, b),
@@ -339,13 +340,14 @@ func matMulCase(o matMul, a, b tensor.Shape) Case {
 			for z := range batch {
 				for i := range m {
 					for j := range n {
-						var sum, abs float64
+						var sum total
+						abs := 0.0
 						for l := range k {
-							t := in[0][z*m*k+i*rowA+l*colA] * in[1][z*k*n+l*rowB+j*colB]
-							sum += t
-							abs += math.Abs(t)
+							x, y := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB+j*colB]
+							sum.addProduct(x, y)
+							abs += math.Abs(x * y)
 						}
-						out, magnitude = append(out, sum), append(magnitude, abs)
+						out, magnitude = append(out, sum.value()), append(magnitude, abs)
 					}
 				}
 			}

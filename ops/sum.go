@@ -135,7 +135,7 @@ var sumVersions = []VersionDoc{
 	{"16 blocks, shared tree, partial sums", "Blocks store their sums side by side, and a second step adds them in order: the same bits in every run."},
 	{"2560 blocks, thread 0 adds", "The device is full, but in each block one thread adds 1024 values while the others wait."},
 	{"2560 blocks, shared tree", "Ten halving steps instead of 1024 additions; a barrier after each."},
-	{"2560 blocks, shuffles", "Warps add up in registers: one barrier is left. What is lost now is memory: loads of 4 bytes, few in flight."},
+	{"2560 blocks, shuffles", "Warps add up in registers: one barrier is left. The loop before it still loads 4 bytes at a time."},
 	{"16 x 16 blocks on a 64 x 64 grid", "For matrices: each block reads 16 x 16 tiles. A row of a tile is 64 bytes, half of what lies side by side in memory."},
 }
 
@@ -239,17 +239,19 @@ func sumCase(mean bool, s tensor.Shape, along ...int) Case {
 		},
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := without(s, axes).TotalSize()
-			out, magnitude = make([]float64, n), make([]float64, n)
+			sums, magnitude := make([]total, n), make([]float64, n)
 			index(s, func(flat int, at []int) {
 				k := flatten(s, at, axes)
-				out[k] += in[0][flat]
+				sums[k].add(in[0][flat])
 				magnitude[k] += math.Abs(in[0][flat])
 			})
+			terms := 1.0
 			if mean {
-				for k, terms := 0, float64(len(in[0])/n); k < n; k++ {
-					out[k] /= terms
-					magnitude[k] /= terms
-				}
+				terms = float64(len(in[0]) / n)
+			}
+			for k := range sums {
+				out = append(out, sums[k].value()/terms)
+				magnitude[k] /= terms
 			}
 			return out, magnitude
 		},

@@ -37,9 +37,10 @@ func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (
 	}
 	t := windowSum{radius: radius, version: v}
 	for _, o := range opts {
-		if o != nil {
-			o(&t)
+		if o == nil {
+			return nil, fmt.Errorf("ops: %v: got a nil option", t)
 		}
+		o(&t)
 	}
 	return apply(t, x)
 }
@@ -213,14 +214,15 @@ func windowCase(name string, radius int, same bool, shape ...int) Case {
 			for row := 0; row < len(in[0]); row += n {
 				x := in[0][row : row+n]
 				for centre := first; centre < last; centre++ {
-					sum, abs := 0.0, 0.0
+					var sum total
+					abs := 0.0
 					for j := centre - radius; j <= centre+radius; j++ {
 						if 0 <= j && j < n {
-							sum += x[j]
+							sum.add(x[j])
 							abs += math.Abs(x[j])
 						}
 					}
-					out, magnitude = append(out, sum), append(magnitude, abs)
+					out, magnitude = append(out, sum.value()), append(magnitude, abs)
 				}
 			}
 			return out, magnitude

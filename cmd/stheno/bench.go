@@ -139,20 +139,25 @@ func (c timedCase) key() results.Key {
 // of kernel.
 var inFloat64 = regexp.MustCompile(`^(Add/2\^28|Sum/all 2\^28|Sum/columns.*|Dot/2\^28|MatMul/4096|WindowSum/2\^28 r=32)$`)
 
-// timedCases are those of the Bench cases that are selected, in float32 and some
-// in float64. The cases of numbered versions are among them if wanted.
+// timedCases are those of the Bench cases that are selected, in the types that they
+// name, else in float32 and some in float64. The cases of numbered versions are among them if wanted.
 func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
 	for _, s := range ops.All() {
 		for _, c := range s.Cases {
 			if !c.Bench || c.Version > 0 && !versions {
 				continue
 			}
-			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				timed := timedCase{s, c, dt}
-				if dt == kernels.Float64 && !inFloat64.MatchString(s.Name+"/"+c.Name) || !selected.MatchString(timed.key().String()) {
-					continue
+			types := c.Timed
+			if types == nil {
+				types = []kernels.Dtype{kernels.Float32}
+				if inFloat64.MatchString(s.Name + "/" + c.Name) {
+					types = append(types, kernels.Float64)
 				}
-				cases = append(cases, timed)
+			}
+			for _, dt := range types {
+				if timed := (timedCase{s, c, dt}); selected.MatchString(timed.key().String()) {
+					cases = append(cases, timed)
+				}
 			}
 		}
 	}

@@ -46,7 +46,10 @@ func TestTimedCasesHavePlans(t *testing.T) {
 func TestCheck(t *testing.T) {
 	block := newRandomBlock(1)
 	for _, spec := range ops.All() {
-		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		for _, dt := range spec.Dtypes() {
+			if dt != kernels.Uint8 && !dt.IsFloat() {
+				continue // the block has no such elements
+			}
 			c := timedCase{spec, spec.Cases[len(spec.Cases)/2], dt}
 			for i := range spec.Cases {
 				if s := spec.Cases[i]; !s.Bench && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
@@ -88,6 +91,13 @@ func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want s
 		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.key(), what, worst, err, want)
 	}
 	for _, wrong := range []float64{math.NaN(), math.Inf(1), 7e9} {
+		if c.spec.Exact {
+			kernels.Elements[int64](out)[p.Out/16]++
+			if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
+				t.Errorf("%v: check did not see a count too many", c.key())
+			}
+			return
+		}
 		k := p.Out / c.dtype.Size() / 2
 		if c.dtype == kernels.Float32 {
 			kernels.Elements[float32](out)[k] = float32(wrong)

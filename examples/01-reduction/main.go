@@ -5,9 +5,10 @@
 //	go run ./examples/01-reduction -html out.html
 //
 // It reads like a notebook: sums.go goes from the first kernel to the fast one,
-// lengths.go asks from how many numbers on that matters, matrix.go adds up in two
-// dimensions, ripple.go draws what a missing barrier does. Without a GPU it runs
-// the kernels' Go bodies on less and shows the times recorded on a GPU.
+// generated.go to kernels made of an expression, lengths.go asks from how many
+// numbers on the kernel matters, matrix.go adds up in two dimensions, ripple.go
+// draws what a missing barrier does. Without a GPU it runs the kernels' Go bodies on
+// less and shows the times recorded on a GPU.
 package main
 
 import (
@@ -24,7 +25,7 @@ const title = "Reduction: from a billion numbers to one"
 func main() { notebook.Main(title, recorded, run) }
 
 func run(p *notebook.Page) error {
-	for _, section := range []func(*notebook.Page) error{sums, lengths, matrix} {
+	for _, section := range []func(*notebook.Page) error{sums, lengths, matrix, ripple} {
 		if err := section(p); err != nil {
 			return err
 		}

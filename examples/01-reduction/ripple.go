@@ -55,7 +55,7 @@ func ripple(p *notebook.Page) error {
 	p.Text(`A warp that is first reads what a warp that is late has yet to write, and gets what
 		the tile held before. No run proves such a kernel right, not even one that looks right: the race checker of NVIDIA's compute-sanitizer does find
 		it, and our tests ask it to. A barrier has a rule of its own: every thread of the block must come to it. Inside a branch that some
-		threads do not take, those that wait there wait for ever.`)
+		threads do not take, those that wait there may wait for ever.`)
 	return nil
 }
 
@@ -84,14 +84,15 @@ func differing(a, b []float32) float64 {
 func drawRipple(right, racy []float32, side int) *notebook.Canvas {
 	const view, part, zoom = 512, 64, 8
 	c := notebook.NewCanvas(2*view+120, 2*view+190)
-	for i, picture := range [][]float32{right, racy} {
-		x, name := 40+i*(view+40), "with the barrier"
-		if i == 1 {
-			name = "without: wrong"
-		}
-		c.Text(float64(x), 46, 17, notebook.Left, notebook.Ink, fmt.Sprintf("%d x %d, %s", side, side, name))
+	pictures, names := [][]float32{right, racy}, []string{"with the barrier", "without: wrong"}
+	for i, picture := range pictures {
+		x := 40 + i*(view+40)
+		c.Text(float64(x), 46, 17, notebook.Left, notebook.Ink, fmt.Sprintf("%d x %d, %s", side, side, names[i]))
 		c.Picture(x, 70, 1, view, sampled(picture, side, 0, side, view), spectral)
-		c.Text(float64(x), float64(70+view+46), 14, notebook.Left, notebook.Muted, fmt.Sprintf("%d x %d elements around its first hill", part, part))
+	}
+	for i, picture := range pictures {
+		x := 40 + i*(view+40)
+		c.Text(float64(x), 70+view+46, 14, notebook.Left, notebook.Muted, fmt.Sprintf("%d x %d elements around its first hill", part, part))
 		c.Picture(x, 70+view+64, zoom, part, sampled(picture, side, 96, part, part), spectral)
 	}
 	return c

@@ -134,6 +134,7 @@ func (l *ladder) host() error {
 		if err := l.add(way.name, 0, 1000*time.Value, sum); err != nil {
 			return err
 		}
+		p.Text("%s: %v.", way.name, notebook.Micros(1000*time.Value))
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (l *ladder) version(v ops.Version, name string) error {
 		return err
 	}
 	if v == 1 {
-		l.p.Text("It takes %v, plus or minus %v.", ran.Mean, ran.Spread)
+		l.p.Text("It takes %v, plus or minus %v.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value))
 	} else {
 		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, notebook.Number(before.us/ran.Mean.Value))
 	}
@@ -187,7 +188,7 @@ func (l *ladder) oneThread() error {
 	if err := l.version(1, "1: one thread"); err != nil {
 		return err
 	}
-	l.p.Text(`A GPU hides the time that memory takes, some hundred clocks, behind other threads. One thread has none to hide behind, so it waits,
+	l.p.Text(`A GPU hides the time that memory takes, hundreds of clocks, behind other threads. One thread has none to hide behind, so it waits,
 		and a thread of a GPU is slower than one of a CPU to begin with.`)
 	return nil
 }
@@ -256,7 +257,7 @@ func (l *ladder) compare() error {
 		if s.launches == 0 {
 			launches = ""
 		}
-		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Measured{Value: s.us, Unit: "us"}.String(),
+		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Micros(s.us).String(),
 			notebook.Number(first.us / s.us), fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
 		bars.Names = append(bars.Names, s.name)
 		us = append(us, s.us)
@@ -273,9 +274,9 @@ func (l *ladder) compare() error {
 	if err := l.p.Figure("steps", caption, c); err != nil {
 		return err
 	}
-	l.p.Text(`The picture is small for a GPU. From step 3 on a sum is as short as the launches that it is made of, which the host can
-		send only one every few us: a step that needs a launch less looks better than its kernel is. What the kernels themselves can do shows on
-		larger inputs.`)
+	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few us: a step that
+		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
+		they do not matter.`)
 	return nil
 }
 

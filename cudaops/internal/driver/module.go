@@ -48,14 +48,20 @@ var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 // LoadImage loads an image that needs a driver for CUDA minDriver (12000 is
 // CUDA 12.0) or newer. With an older driver the error says which one to get.
 func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
-	have, err := Version()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkVersion(have, Release(), minDriver); err != nil {
+	if err := CheckDriver(minDriver); err != nil {
 		return nil, err
 	}
 	return c.Load(image)
+}
+
+// CheckDriver says what to do if the driver is older than one for CUDA
+// minDriver.
+func CheckDriver(minDriver int) error {
+	have, err := Version()
+	if err != nil {
+		return err
+	}
+	return checkVersion(have, Release(), minDriver)
 }
 
 func checkVersion(have int, release string, need int) error {

@@ -32,16 +32,23 @@ func (b Bars) Height() float64 { return 130 + float64(len(b.Names)*max(len(b.Ser
 func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 	left, right := x+84, x+width-24
 	top, bottom := y+56, y+height-66
-	for _, s := range b.Series {
+	keys := make([]key, len(b.Series))
+	for i, s := range b.Series {
+		keys[i] = key{s.Name, s.Colour, true}
 		if s.Name != "" {
 			top = y + 84
 		}
 	}
+	wide := width - 48
+	if b.Standing {
+		wide -= TextWidth(b.Label, textSize) + 36
+	}
+	top += c.legend(x+24, y+60, wide, keys)
 	values := newAxis(b.Log)
 	if !b.Log {
 		values.include(0)
 	}
-	any := false
+	any, room := false, 0.0
 	for _, s := range b.Series {
 		for _, v := range s.Values {
 			values.include(v)
@@ -57,15 +64,7 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 			left = max(left, x+36+TextWidth(n, textSize))
 		}
 	}
-	c.Text(x+24, y+36, 17, Left, Ink, b.Title)
-	at := x + 24
-	for _, s := range b.Series {
-		if s.Name != "" {
-			c.Rect(int(at), int(y)+53, textSize, textSize, s.Colour)
-			c.Text(at+24, y+60+textSize/2, textSize, Left, Ink, s.Name)
-			at += 24 + TextWidth(s.Name, textSize) + 36
-		}
-	}
+	c.title(x+24, y+36, width-48, b.Title)
 	if !any {
 		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
 		return
@@ -73,9 +72,15 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 	if b.Standing {
 		values.span(bottom, top, 0)
 	} else {
-		right -= 70 // for the values
+		for _, s := range b.Series { // room for the values
+			for _, v := range s.Values {
+				room = max(room, TextWidth(Number(v), textSize)+10)
+			}
+		}
+		right -= room
 		values.span(left, right, 0)
 	}
+	c.text += b.text(values) + "\n"
 	for _, t := range values.ticks(6) {
 		at := math.Round(values.at(t)) + .5
 		if b.Standing {
@@ -98,11 +103,15 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 	}
 	slot := (to - from) / float64(max(len(b.Names), 1))
 	thick := slot * .8 / float64(max(len(b.Series), 1))
+	every := 1 // name that has room, where they stand
+	for _, n := range b.Names {
+		every = max(every, int(math.Ceil((TextWidth(n, textSize)+4)/slot)))
+	}
 	for i, name := range b.Names {
 		middle := from + (float64(i)+.5)*slot
-		if b.Standing {
+		if b.Standing && i%every == 0 {
 			c.Text(middle, bottom+12+textSize, textSize, Centre, Ink, name)
-		} else {
+		} else if !b.Standing {
 			c.Text(left-12, middle+textSize/2, textSize, Right, Ink, name)
 		}
 		for k, s := range b.Series {

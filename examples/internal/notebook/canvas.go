@@ -27,11 +27,15 @@ var (
 
 // Canvas is a white picture to draw on. Coordinates are in pixels from the top
 // left corner; everything is anti-aliased.
-type Canvas struct{ img *image.RGBA }
+type Canvas struct {
+	img      *image.RGBA
+	text     string // what a terminal shows
+	pictures string // those of one row, not yet in text
+}
 
 // NewCanvas is a white canvas of the given size in pixels.
 func NewCanvas(width, height int) *Canvas {
-	c := &Canvas{image.NewRGBA(image.Rect(0, 0, width, height))}
+	c := &Canvas{img: image.NewRGBA(image.Rect(0, 0, width, height))}
 	for i := range c.img.Pix {
 		c.img.Pix[i] = 0xff
 	}

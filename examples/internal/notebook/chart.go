@@ -124,6 +124,11 @@ func (x *axis) label(c *Canvas, y float64) {
 func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 	left, right := x+84, x+width-24
 	top, bottom := y+84, y+height-66
+	keys := make([]key, len(ch.Series))
+	for i, s := range ch.Series {
+		keys[i] = key{s.Name, s.Colour, s.Dots}
+	}
+	top += c.legend(left, y+60, x+width-24-left, keys)
 	horizontal := newAxis(ch.LogX)
 	vertical := [2]axis{newAxis(ch.Log), newAxis(ch.Log)} // left, right
 	for _, s := range ch.Series {
@@ -139,7 +144,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		right -= 60
 	}
 	if ch.YLabel != "" || two {
-		top += 22
+		top += 28
 	}
 	horizontal.span(left, right, 0)
 	for k := range vertical {
@@ -152,7 +157,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 			vertical[k].lo = 0
 		}
 	}
-	c.Text(left, y+36, 17, Left, Ink, ch.Title)
+	c.title(left, y+36, x+width-24-left, ch.Title)
 	if ch.YLabel != "" {
 		c.Text(left, top-16, textSize, Left, Muted, ch.YLabel)
 	}
@@ -160,6 +165,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
 		return
 	}
+	c.text += ch.text(horizontal, vertical) + "\n"
 	for _, t := range vertical[0].ticks(6) {
 		at := math.Round(vertical[0].at(t)) + .5
 		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)
@@ -178,7 +184,6 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
 	c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, ch.XLabel)
 
-	at := left
 	for _, s := range ch.Series {
 		v := vertical[side(s)]
 		var line []Point
@@ -220,14 +225,43 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 			c.Rect(int(start)-4, int(y)-textSize-3, int(wide)+8, textSize+6, Paper)
 			c.Text(p.X, y, textSize, align, s.Colour, m.Text)
 		}
-		if s.Dots {
-			c.Line([]Point{{at + 11, y + 60}}, 7, s.Colour)
-		} else {
-			c.Line([]Point{{at, y + 60}, {at + 22, y + 60}}, 3, s.Colour)
-		}
-		c.Text(at+32, y+60+textSize/2, textSize, Left, Ink, s.Name)
-		at += 32 + TextWidth(s.Name, textSize) + 36
 	}
+}
+
+// A key tells what a colour stands for.
+type key struct {
+	name   string
+	colour color.RGBA
+	dot    bool
+}
+
+// legend draws keys in lines of at most the given width and says how much lower
+// than one line's the end is. Keys without a name are left out.
+func (c *Canvas) legend(x, y, width float64, keys []key) (lower float64) {
+	at, first := x, y
+	for _, k := range keys {
+		if k.name == "" {
+			continue
+		}
+		wide := 32 + TextWidth(k.name, textSize)
+		if at > x && at+wide > x+width {
+			at, y = x, y+textSize+12
+		}
+		if k.dot {
+			c.Line([]Point{{at + 11, y}}, 7, k.colour)
+		} else {
+			c.Line([]Point{{at, y}, {at + 22, y}}, 3, k.colour)
+		}
+		c.Text(at+32, y+textSize/2, textSize, Left, Ink, k.name)
+		at += wide + 36
+	}
+	return y - first
+}
+
+// title draws a title, smaller where it would be wider than it may.
+func (c *Canvas) title(x, y, width float64, text string) {
+	const size = 17
+	c.Text(x, y, size*min(1, width/max(TextWidth(text, size), 1)), Left, Ink, text)
 }
 
 func side(s Series) int {

@@ -3,6 +3,7 @@ package notebook
 import (
 	"image/color"
 	"math"
+	"strings"
 )
 
 // HeatMap shows values over a plane: Values[row][column] with the names of the
@@ -33,7 +34,7 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 			}
 		}
 	}
-	c.Text(left, y+36, 17, Left, Ink, h.Title)
+	c.title(left, y+36, x+width-24-left, h.Title)
 	c.Text(left, y+66, textSize, Left, Muted, h.YLabel)
 	c.Text(x+width-24, y+66, textSize, Right, Muted, h.Label)
 	if lo > hi {
@@ -47,6 +48,7 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 	if lo == hi {
 		lo, hi = lo-.5, hi+.5
 	}
+	c.text += h.text(lo, hi) + "\n"
 	colour := func(v float64) color.RGBA {
 		t := (v - lo) / (hi - lo)
 		if h.Gain {
@@ -104,6 +106,12 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 // Picture draws an image of the given row width, each value a square of the
 // given side in the colour that the map gives it.
 func (c *Canvas) Picture(x, y, side, width int, values []float32, colour func(v float64) color.RGBA) {
+	text := pictureText(width, values)
+	if c.pictures != "" && strings.Count(c.pictures, "\n") == strings.Count(text, "\n") {
+		c.text, c.pictures = c.text+beside(c.pictures, text)+"\n", ""
+	} else {
+		c.pictures = text
+	}
 	for i, v := range values {
 		c.Rect(x+i%width*side, y+i/width*side, side, side, colour(float64(v)))
 	}

@@ -18,7 +18,7 @@ const style = `
 :root { color-scheme: light dark; --ink: #1f242b; --muted: #5c6570; --rule: #dfe3e8; --paper: #fff; --code: #f5f7f9; --key: #1f5fa8; --link: #1f5fa8; --note: #fff6e0 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e7eb; --muted: #a3adb8; --rule: #39424d; --paper: #14181d; --code: #1d232a; --key: #7db4ee; --link: #7db4ee; --note: #2e2710 } }
 * { box-sizing: border-box }
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 54rem; background: var(--paper); color: var(--ink); font: 1.05rem/1.6 system-ui, sans-serif; overflow-wrap: break-word }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 57rem; background: var(--paper); color: var(--ink); font: 1.05rem/1.6 system-ui, sans-serif; overflow-wrap: break-word }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 1rem 0 .5rem }
 h2 { font-size: 1.35rem; line-height: 1.3; margin: 2.8rem 0 .6rem; padding-top: 1rem; border-top: 1px solid var(--rule) }
 a { color: var(--link) }

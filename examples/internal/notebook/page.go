@@ -95,6 +95,9 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 		return nil, "", fmt.Errorf("-device is %q, want auto, gpu or cpu", choice)
 	}
 	devices, err := cudaops.Devices()
+	if err == nil {
+		err = devices[0].Err
+	}
 	if choice != "gpu" && errors.Is(err, cudaops.ErrNoDevice) {
 		return nil, fmt.Sprintf("%s, on no GPU: %v", host, err), nil
 	}
@@ -192,7 +195,7 @@ func (p *Page) Table(t Table) {
 }
 
 // Figure adds a picture with a caption. It is written to Options.Out/name.png
-// too.
+// too, and the terminal shows what characters can of it.
 func (p *Page) Figure(name, caption string, c *Canvas) error {
 	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] {
 		return fmt.Errorf("figure %q: want a name without /, \\ and dot that no other figure has", name)
@@ -201,6 +204,9 @@ func (p *Page) Figure(name, caption string, c *Canvas) error {
 	picture, err := c.PNG()
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", name, err)
+	}
+	if text := strings.TrimRight(c.terminal(), "\n"); text != "" {
+		fmt.Fprintf(p.terminal, "%s\n\n", text)
 	}
 	fmt.Fprintf(p.terminal, "%s\n", wrap("Figure: "+caption, 100))
 	if p.options.Out != "" {

@@ -43,6 +43,7 @@ func sample(p *Page) error {
 	Chart{Title: "Two axes", XLabel: "blocks", LogX: true, YLabel: "GB/s", RightLabel: "us", Series: []Series{
 		{Name: "left", Colour: Blue, X: x, Y: y, Marks: []Mark{{3, "best 40 GB/s"}}},
 		{Name: "right", Colour: Amber, X: x, Y: []float64{9, 8, 2, 4}, Right: true, Marks: []Mark{{2, "best 2 us"}}},
+		{Name: "a long name that takes the legend's second line", Colour: Red},
 		{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
 	}}.Draw(c, 0, 0, 660, 500)
 	HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
@@ -86,7 +87,8 @@ func TestPage(t *testing.T) {
 	if n := strings.Count(string(page), "recorded on NVIDIA"); n != 1 {
 		t.Errorf("the page says %d times where its figures are from, want once", n)
 	}
-	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images"} {
+	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images",
+		"o left, best 40 GB/s  x right (right), best 2 us", "4  55  100    0  -100", "  shared tree         ██ 0.0200\n", "::::----"} {
 		if !strings.Contains(terminal.String(), want) {
 			t.Errorf("the terminal has no %q", want)
 		}

@@ -67,6 +67,17 @@ func (p *Page) MeanTime(plan *kernels.Plan, inputs [][]byte, runs int) (float64,
 	return mean, nil
 }
 
+// Micros is a time given in us, in us, ms or s.
+func Micros(us float64) Measured {
+	switch {
+	case us >= 1e6:
+		return Measured{us / 1e6, "s"}
+	case us >= 1e3:
+		return Measured{us / 1e3, "ms"}
+	}
+	return Measured{us, "us"}
+}
+
 // moments are the mean and the standard deviation of times, in us.
 func moments(times []time.Duration) (mean, spread float64) {
 	for _, t := range times {
