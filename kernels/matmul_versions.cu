@@ -250,18 +250,13 @@ template <int n> __device__ __forceinline__ void arrived() {
 
 extern __shared__ double dynamic[];
 
-// pipeline calls work(a, b) for the pieces in shared memory one after the other,
-// while the next STAGES - 1 are on their way. It needs STAGES * S * (BM + BN + 8)
-// elements of dynamic shared memory.
-template <int S, int STAGES, int THREADS, typename T, int BM, int BN, typename Work>
-__device__ __forceinline__ void pipeline(const Product<T, BM, BN>& p, Work work) {
-    using PA = Piece<T, BM, S, THREADS>;
-    using PB = Piece<T, BN, S, THREADS>;
+// pipeline calls work(a, b) for pieces of both factors in shared memory, one after
+// the other, S deep, while the next STAGES - 1 are on their way. It needs dynamic
+// shared memory for STAGES pieces of each.
+template <int S, int STAGES, typename T, typename PA, typename PB, typename Work>
+__device__ __forceinline__ void pipeline(PA a, PB b, i64 k, T* s, Work work) {
     constexpr int STAGE = PA::SIZE + PB::SIZE;
-    T* const s = reinterpret_cast<T*>(dynamic);
-    PA a(p.a, p.row, threadIdx.x);
-    PB b(p.b, p.col, threadIdx.x);
-    i64 left = p.k;
+    i64 left = k;
     const auto fetch = [&](int stage) {
         if (left > 0) {
             const int now = (int)min(left, (i64)S);
@@ -275,7 +270,7 @@ __device__ __forceinline__ void pipeline(const Product<T, BM, BN>& p, Work work)
     for (int i = 0; i < STAGES - 1; i++) fetch(i);
     int stage = 0;
 #pragma unroll 1
-    for (i64 l = 0; l < p.k; l += S) {
+    for (i64 l = 0; l < k; l += S) {
         arrived<STAGES - 2>(); // this thread's copies of the stage; the barrier: everyone's
         __syncthreads();       // and everyone has multiplied the stage that is filled now
         fetch(stage == 0 ? STAGES - 1 : stage - 1);
@@ -286,12 +281,13 @@ __device__ __forceinline__ void pipeline(const Product<T, BM, BN>& p, Work work)
 
 // 5. As 4 with two stages.
 template <typename T, int V, int S> __device__ void pipelined(const Product<T, 16 * V, 16 * V>& p) {
-    constexpr int L = 16 * V, W = Vec<T>::width, LD = L + 4;
+    constexpr int L = 16 * V, W = Vec<T>::width;
+    using P = Piece<T, L, S, 256>;
     const int t = threadIdx.x, tx = t % 16 * W, ty = t / 16 * W;
     T acc[V][V] = {};
-    pipeline<S, 2, 256>(p, [&](const T* a, const T* b) {
+    pipeline<S, 2>(P(p.a, p.row, t), P(p.b, p.col, t), p.k, reinterpret_cast<T*>(dynamic), [&](const T* a, const T* b) {
 #pragma unroll
-        for (int l = 0; l < S; l++) multiply<16 * W, 16 * W>(a + l * LD + ty, b + l * LD + tx, acc);
+        for (int l = 0; l < S; l++) multiply<16 * W, 16 * W>(a + l * P::LD + ty, b + l * P::LD + tx, acc);
     });
     store<16 * W, 16 * W>(p.c, p.m, p.n, p.row + ty, p.col + tx, acc);
 }
@@ -304,10 +300,12 @@ __device__ __forceinline__ void warptiles(const Product<T, BM, BN>& p) {
     constexpr int W = Vec<T>::width, TM = BM / WM / 8, TN = BN / WN / 4, GM = 8 * W, GN = 4 * W;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = warp / WN * (BM / WM) + lane / 4 * W, col = warp % WN * (BN / WN) + lane % 4 * W;
+    using PA = Piece<T, BM, S, WM * WN * 32>;
+    using PB = Piece<T, BN, S, WM * WN * 32>;
     T acc[TM][TN] = {};
-    pipeline<S, STAGES, WM * WN * 32>(p, [&](const T* a, const T* b) {
+    pipeline<S, STAGES>(PA(p.a, p.row, threadIdx.x), PB(p.b, p.col, threadIdx.x), p.k, reinterpret_cast<T*>(dynamic), [&](const T* a, const T* b) {
 #pragma unroll
-        for (int l = 0; l < S; l++) multiply<GM, GN>(a + l * (BM + 4) + row, b + l * (BN + 4) + col, acc);
+        for (int l = 0; l < S; l++) multiply<GM, GN>(a + l * PA::LD + row, b + l * PB::LD + col, acc);
     });
     store<GM, GN>(p.c, p.m, p.n, p.row + row, p.col + col, acc);
 }
@@ -384,35 +382,68 @@ template <typename P> __device__ float settle(const P& p, i64 i, i64 j, float su
 template <typename P> __device__ double settle(const P&, i64, i64, double sum) { return sum; }
 #endif
 
-// 7. As 6, a warp's part of the tile in pieces of 16 x 8 elements. Row g of such a
-// piece is row place(g) of 32 rows, so that the lanes' loads of a fragment, l
-// in [0, 4) and g in [0, 8), hit every bank once. Devices before sm_80 have no
-// tensor cores for these types: there it is 6.
-__device__ __forceinline__ constexpr int place(int g) { return g / 4 * 16 + g % 4; }
+// Kept is a thread's share in fetching L x S pieces of a factor in the order that
+// they have in memory: rows of one x (ALONG) or of one l, 16 bytes at a time where
+// all rows start at a multiple of 16 bytes. The lanes' loads of a fragment, 8
+// x and 4 l, then hit every bank once.
+template <typename T, int L, int S, int THREADS, bool ALONG> struct Kept {
+    static constexpr int W = Vec<T>::width, ROWS = ALONG ? L : S, COLS = ALONG ? S : L;
+    static constexpr int LD = ALONG ? S + 4 : L + 32 / sizeof(T), SIZE = L * (S + 4);
+    static_assert(LD * ROWS <= SIZE && ROWS * COLS % (THREADS * W) == 0 && THREADS * W % COLS == 0, "threads share the piece evenly");
+    const T* p; // the thread's first element
+    i64 ld;
+    int row, col, xs; // its place in the piece; the x inside the matrix
+    bool wide;
 
-template <int WM, int WN, int S, int STAGES, typename T, int BM, int BN>
-__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p) {
-#if __CUDA_ARCH__ < 800
-    warptiles<WM, WN, S, STAGES>(p);
-#else
-    constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LA = BM + 4, LB = BN + 4, H = S / 8;
+    __device__ Kept(const Factor<T>& f, i64 x0, int t) : ld(ALONG ? f.sx : f.sl) {
+        wide = ld % W == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0;
+        const int e = wide ? t * W : t;
+        row = e / COLS;
+        col = e % COLS;
+        xs = (int)min(f.size - x0, (i64)L);
+        p = f.p + row * ld + col + x0 * f.sx;
+    }
+    static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
+
+    template <typename U, typename Copier> __device__ void fetch_as(int rows, int cols, T* s, Copier copy) {
+        constexpr int STEP = THREADS * sizeof(U) / sizeof(T) / COLS;
+        s += row * LD + col;
+#pragma unroll
+        for (int r = 0; r < ROWS; r += STEP)
+            copy(reinterpret_cast<U*>(s + r * LD), reinterpret_cast<const U*>(p + r * ld), row + r < rows && col < cols);
+    }
+    template <typename Copier> __device__ void fetch(int left, T* s, Copier copy) {
+        const int rows = ALONG ? xs : left, cols = ALONG ? left : xs;
+        if (wide) fetch_as<typename Vec<T>::type>(rows, cols, s, copy);
+        else fetch_as<T>(rows, cols, s, copy);
+        p += ALONG ? S : S * ld;
+    }
+};
+
+// 7. As 6, a warp's part of the tile in pieces of 16 x 8 elements. Devices before
+// sm_80 have no tensor cores for these types: there it is 6.
+template <int WM, int WN, int S, int STAGES, bool ALONG_A, bool ALONG_B, typename T, int BM, int BN>
+__device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {
+#if __CUDA_ARCH__ >= 800
+    using PA = Kept<T, BM, S, WM * WN * 32, ALONG_A>;
+    using PB = Kept<T, BN, S, WM * WN * 32, ALONG_B>;
+    constexpr int MT = BM / WM / 16, NT = BN / WN / 8, H = S / 8;
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
     const int row = warp / WN * (BM / WM), col = warp % WN * (BN / WN);
     T acc[MT][NT][4] = {};
-    pipeline<S, STAGES, WM * WN * 32>(p, [&](const T* a, const T* b) {
-        a += q * LA + row + place(g);
-        b += q * LB + col + place(g);
+    pipeline<S, STAGES>(PA(p.a, p.row, threadIdx.x), PB(p.b, p.col, threadIdx.x), p.k, reinterpret_cast<T*>(dynamic), [&](const T* a, const T* b) {
+        a += PA::at(q, row + g);
+        b += PB::at(q, col + g);
         Fragment<T, 2> y[NT][H];
 #pragma unroll
         for (int j = 0; j < NT; j++)
 #pragma unroll
-            for (int i = 0; i < 2 * H; i++) y[j][i / 2].set(i % 2, b[i * 4 * LB + j / 4 * 32 + j % 4 * 4]);
+            for (int e = 0; e < 2 * H; e++) y[j][e / 2].set(e % 2, b[PB::at(4 * e, 8 * j)]);
 #pragma unroll
         for (int i = 0; i < MT; i++) {
             Fragment<T, 4> x[H];
 #pragma unroll
-            for (int e = 0; e < 4 * H; e++) // r = e % 2, l = q + 4 (e / 2)
-                x[e / 4].set(e % 4, a[e / 2 * 4 * LA + i / 2 * 32 + i % 2 * 8 + e % 2 * 4]);
+            for (int e = 0; e < 4 * H; e++) x[e / 4].set(e % 4, a[PA::at(e / 2 * 4, 16 * i + e % 2 * 8)]);
 #pragma unroll
             for (int j = 0; j < NT; j++) accumulate(acc[i][j], x, y[j]);
         }
@@ -423,15 +454,27 @@ __device__ __forceinline__ void tensor(const Product<T, BM, BN>& p) {
         for (int j = 0; j < NT; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const i64 r = p.row + row + i / 2 * 32 + i % 2 * 8 + e / 2 * 4 + place(g);
-                const i64 c = p.col + col + j / 4 * 32 + j % 4 * 4 + place(2 * q + e % 2);
+                const i64 r = p.row + row + 16 * i + e / 2 * 8 + g, c = p.col + col + 8 * j + 2 * q + e % 2;
                 if (r < p.m && c < p.n) p.c[r * p.n + c] = settle(p, r, c, acc[i][j][e]);
             }
 #endif
 }
 
+template <int WM, int WN, int S, int STAGES, typename T, int BM, int BN>
+__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p) {
+#if __CUDA_ARCH__ < 800
+    warptiles<WM, WN, S, STAGES>(p);
+#else
+    if (p.a.sl == 1 && p.b.sl == 1) tensor_as<WM, WN, S, STAGES, true, true>(p);
+    else if (p.a.sl == 1) tensor_as<WM, WN, S, STAGES, true, false>(p);
+    else if (p.b.sl == 1) tensor_as<WM, WN, S, STAGES, false, true>(p);
+    else tensor_as<WM, WN, S, STAGES, false, false>(p);
+#endif
+}
+
 // The entry points: threads, blocks on a multiprocessor, tile, function. Two
-// blocks of pipelined leave 128 registers a thread, which float fits into on sm_90.
+// blocks of 256 threads leave 128 registers a thread, which the float kernels that
+// copy asynchronously fit into on sm_90.
 #if __CUDA_ARCH__ == 900
 constexpr int two = 2;
 #else
@@ -452,7 +495,7 @@ ENTRY(coalesced_f32, float, 256, 1, 128, 128, coalesced<float, 8, 8>)
 ENTRY(coalesced_f64, double, 256, 2, 64, 64, coalesced<double, 4, 8>)
 ENTRY(pipelined_f32, float, 256, two, 128, 128, pipelined<float, 8, 8>)
 ENTRY(pipelined_f64, double, 256, 2, 64, 64, pipelined<double, 4, 8>)
-ENTRY(warptiles_f32, float, 128, 2, 128, 128, warptiles<2, 2, 8, 3>)
+ENTRY(warptiles_f32, float, 256, two, 128, 128, warptiles<2, 4, 16, 3>)
 ENTRY(warptiles_f64, double, 128, 2, 128, 64, warptiles<2, 2, 8, 3>)
 ENTRY(tensor_f32, float, 128, 2, 128, 64, tensor<2, 2, 16, 3>)
-ENTRY(tensor_f64, double, 128, 2, 128, 64, tensor<2, 2, 8, 4>)
+ENTRY(tensor_f64, double, 128, 2, 128, 64, tensor<2, 2, 8, 3>)

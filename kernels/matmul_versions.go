@@ -15,6 +15,10 @@ type matmulVersion struct {
 // along k, in bytes; each row of a piece is followed by 4 unused elements.
 func pieces(dt Dtype, m, n, s, stages int64) int { return int(stages * s * (m + n + 8) * dt.Size()) }
 
+// kept is that of pieces in the order of memory: rows along k of s elements are
+// followed by 4 unused ones, which is the larger of the two orders.
+func kept(dt Dtype, m, n, s, stages int64) int { return int(stages * (m + n) * (s + 4) * dt.Size()) }
+
 var (
 	square = [3]int{16, 16, 1}
 	flat   = [3]int{256, 1, 1}
@@ -39,11 +43,11 @@ var matmulVersions = [...][2]matmulVersion{
 		Float32: {128, 128, flat, pieces(Float32, 128, 128, 8, 2), matmulVersionKernel[float32]("pipelined_f32")},
 		Float64: {64, 64, flat, pieces(Float64, 64, 64, 8, 2), matmulVersionKernel[float64]("pipelined_f64")},
 	}, {
-		Float32: {128, 128, warps4, pieces(Float32, 128, 128, 8, 3), matmulVersionKernel[float32]("warptiles_f32")},
+		Float32: {128, 128, flat, pieces(Float32, 128, 128, 16, 3), matmulVersionKernel[float32]("warptiles_f32")},
 		Float64: {128, 64, warps4, pieces(Float64, 128, 64, 8, 3), matmulVersionKernel[float64]("warptiles_f64")},
 	}, {
-		Float32: {128, 64, warps4, pieces(Float32, 128, 64, 16, 3), matmulVersionKernel[float32]("tensor_f32")},
-		Float64: {128, 64, warps4, pieces(Float64, 128, 64, 8, 4), matmulVersionKernel[float64]("tensor_f64")},
+		Float32: {128, 64, warps4, kept(Float32, 128, 64, 16, 3), matmulVersionKernel[float32]("tensor_f32")},
+		Float64: {128, 64, warps4, kept(Float64, 128, 64, 8, 3), matmulVersionKernel[float64]("tensor_f64")},
 	},
 }
 

@@ -54,7 +54,14 @@ func TestMatMulVersionsMatchSource(t *testing.T) {
 			case "warptiles", "tensor": // warps down, warps across, S, stages
 				stages, s = number(args[3]), number(args[2])
 			}
-			if want := pieces(Dtype(dt), v.m, v.n, s, stages); v.shared != want {
+			want := pieces(Dtype(dt), v.m, v.n, s, stages)
+			if e[4] == "tensor" {
+				if want > v.shared {
+					t.Errorf("%s has %d bytes of shared memory in the plan, before sm_80 it takes %d", v.kernel.Entry, v.shared, want)
+				}
+				want = kept(Dtype(dt), v.m, v.n, s, stages)
+			}
+			if v.shared != want {
 				t.Errorf("%s has %d bytes of shared memory in the plan, the source takes %d", v.kernel.Entry, v.shared, want)
 			}
 			if v.shared > 64<<10 {

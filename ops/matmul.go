@@ -38,9 +38,8 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return Version(0).MatMul(a, b, opts...)
 }
 
-// MatMul is [MatMul] by a numbered version of the kernel, for two matrices,
-// matrix and vector, or batches; a product of two vectors is an error. What
-// version 7 rounds its float32 sums to is in its VersionDoc.
+// MatMul is [MatMul] by a numbered version of the kernel, to which a vector is a
+// matrix of one row or column. The Spec's Versions say how each sums.
 func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	if err := v.check("MatMul", len(matMulVersions)); err != nil {
 		return nil, err
@@ -234,7 +233,7 @@ var matMulVersions = []VersionDoc{
 	{"coalesced, no bank conflicts", "The same loads: fetched in the order of memory, stored and read from different banks."},
 	{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
 	{"warp tiles", "A warp's elements lie in a square and a thread has more of them: fewer loads from shared memory for a multiplication."},
-	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums rounded in float32. Before sm_80: warp tiles."},
+	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than those of version 6 wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
 }
 
 // matMulVersionCases have sizes inside one tile, of whole tiles and beyond,

@@ -21,7 +21,7 @@ import (
 //	ncu --csv -k regex:^matmul_ --metrics METRICS ./02-window-and-matmul -profile > counts.csv
 //	./02-window-and-matmul -counts counts.csv -record recorded.json
 //
-// with the names of metrics, below, separated by commas, in the place of METRICS.
+// with the names in metrics, below, separated by commas, in the place of METRICS.
 
 // profiled is N of the products whose loads are counted.
 const profiled = 1024
@@ -44,9 +44,16 @@ func launchAll(p *notebook.Page) error {
 	return nil
 }
 
-// metrics are what is counted, and what a count is divided by to give elements of
-// float32 for each multiplication.
-var metrics = struct{ global, async, shared, wavefronts, conflicts, sectors string }{}
+// metrics are the counts that the table below is made of.
+var metrics = struct{ loads, bytes, async, shared, wavefronts, conflicts, sectors string }{
+	"smsp__inst_executed_op_global_ld.sum",                     // by a warp, to registers
+	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // of them, those that two lanes load counted once
+	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // by cp.async
+	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // by a warp
+	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // turns of the banks that these take
+	"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", // of them, because banks were asked twice
+	"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",           // of 32 bytes
+}
 
 // counts are ncu's counts by kernel and metric.
 type counts map[string]map[string]float64
@@ -84,6 +91,89 @@ func readCounts(path string) (counts, error) {
 	return c, nil
 }
 
-var _ = math.Pi
+// formulas are the loads of a version for each multiplication: of a tile of C of a
+// block from global memory and of a thread (7: a warp) from shared memory, a row
+// and a column for each.
+var formulas = [last]struct {
+	global, shared string
+	loads, reads   float64
+	wide           float64 // elements that a lane takes from shared memory at once
+}{
+	{"2", "", 2, 0, 0},
+	{"2 / 8", "", 2. / 8, 0, 0},
+	{"2 / 128", "2 / 8", 2. / 128, 2. / 8, 4},
+	{"2 / 128", "2 / 8", 2. / 128, 2. / 8, 4},
+	{"2 / 128", "2 / 8", 2. / 128, 2. / 8, 4},
+	{"2 / 128", "2 / 8", 2. / 128, 2. / 8, 4},
+	{"1 / 128 + 1 / 64", "1 / 64 + 1 / 32", 1./128 + 1./64, 1./64 + 1./32, 1},
+}
 
-func loads(p *notebook.Page, counted string) error { return nil }
+// loads compares the loads that were counted with the formulas.
+func loads(p *notebook.Page, counted string) error {
+	p.Heading("The loads, counted")
+	p.Text(`The formulas say how many elements a version loads for each of the N^3 multiplications: 2 / L from global memory and 2 / V from shared
+		memory, where L is the side of a block's tile and V that of a thread's. NVIDIA's profiler counted them for N = %d and float32. It counts instructions of
+		warps, and bytes.`, profiled)
+	var c counts
+	if counted != "" {
+		var err error
+		if c, err = readCounts(counted); err != nil {
+			return err
+		}
+	}
+	names := versionsOf("MatMul")
+	multiplications := math.Pow(profiled, 3)
+	t := notebook.Table{Caption: fmt.Sprintf("Loads for each multiplication of a %d x %d x %d product", profiled, profiled, profiled),
+		Header: []string{"version", "global", "counted", "shared", "counted", "32 bytes fetched, to needed", "bank conflicts, of all turns"}}
+	for i, f := range formulas {
+		kernel := matmulEntry(i + 1)
+		count := func(metric string) (float64, error) {
+			if p.GPU() != nil && c == nil {
+				return math.NaN(), nil // nobody counted
+			}
+			m, err := p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() (float64, error) {
+				v, ok := c[kernel][metric]
+				if !ok {
+					return 0, fmt.Errorf("-counts %s: no %s of %s", counted, metric, kernel)
+				}
+				return v, nil
+			})
+			return m.Value, err
+		}
+		var v [7]float64
+		for k, metric := range []string{metrics.loads, metrics.bytes, metrics.async, metrics.shared, metrics.wavefronts, metrics.conflicts, metrics.sectors} {
+			var err error
+			if v[k], err = count(metric); err != nil {
+				return err
+			}
+		}
+		// One element a lane, of which several may be the same; or 16 bytes of which none is.
+		global := max(32*v[0], (v[1]+v[2])/4) / multiplications
+		shared := v[3] * 32 * f.wide / multiplications
+		row := []string{fmt.Sprintf("%d: %s", i+1, names[i]), f.global + " = " + notebook.Number(f.loads), notebook.Number(global), "", "", "", ""}
+		if f.wide > 0 {
+			row[3], row[4] = f.shared+" = "+notebook.Number(f.reads), notebook.Number(shared)
+			row[5] = notebook.Number(32 * v[6] / (v[1] + v[2]))
+			row[6] = notebook.Measured{Value: 100 * v[5] / v[4], Unit: "%"}.String()
+		}
+		t.Rows = append(t.Rows, row)
+		for _, w := range [][2]float64{{global, f.loads}, {shared, f.reads}} {
+			if !math.IsNaN(w[0]) && math.Abs(w[0]-w[1]) > 0.02*w[1] {
+				return fmt.Errorf("%s loads %v elements for each multiplication, the formula says %v", kernel, w[0], w[1])
+			}
+		}
+	}
+	p.Table(t)
+	p.Text(`Step 3 fetches rows of A with a stride, so that 32 bytes come for 4 that are wanted; its reads from shared memory ask some banks twice.
+		Step 4 needs the same loads, and no byte and no turn more than these take.`)
+	return nil
+}
+
+// matmulEntry is the name of a version's kernel for float32.
+func matmulEntry(version int) string {
+	plan, err := square{version: version, n: 16}.plan(kernels.HostDevice(), kernels.Float32)
+	if err != nil || len(plan.Launches) != 1 {
+		return ""
+	}
+	return plan.Launches[0].Kernel.Entry
+}

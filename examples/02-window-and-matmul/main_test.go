@@ -21,7 +21,7 @@ func TestWindowAndMatmul(t *testing.T) {
 	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
-	for _, want := range []string{"void add_simple(", "func addByHand(", "void simple(", "void naive(", "struct Piece", "void tensor(",
+	for _, want := range []string{"void add_simple(", "func addByHand(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
 		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)

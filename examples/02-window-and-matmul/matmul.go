@@ -73,7 +73,7 @@ func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
 		}
 		return [][]byte{kernels.Bytes(c.f64[:count]), kernels.Bytes(c.f64[count : 2*count])}
 	}
-	m, err := onGPU(c.p, fmt.Sprintf("matmul %v, %d, version %d, transA %v", dt, s.n, s.version, s.transA), 11,
+	m, err := onGPU(c.p, fmt.Sprintf("matmul %v, %d, version %d, transA %v", dt, s.n, s.version, s.transA), 7,
 		func() (*kernels.Plan, error) { return s.plan(c.p.Target(), dt) }, operands,
 		func(out []byte) error {
 			if dt == kernels.Float32 {
@@ -111,11 +111,12 @@ var steps = []struct {
 	{"Step 5: double buffered", `While a piece is multiplied, the next one can be on its way: two buffers, and copies from global to shared memory that need no register and no
 		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, "matmul_versions.cu", []string{"AsyncCopy", "pipeline", "pipelined"}, ``},
 	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns, so that a
-		warp's loads touch less shared memory; three stages of pieces are in flight.`, "matmul_versions.cu", []string{"warptiles"}, ``},
+		warp's loads touch less shared memory; and pieces are twice as deep, with three stages of them.`, "matmul_versions.cu", []string{"warptiles"}, ``},
 	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
 		the same arithmetic at twice the speed. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
-		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below.`,
-		"matmul_versions.cu", []string{"mma", "Fragment", "accumulate", "tensor"}, ``},
+		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
+		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
+		"matmul_versions.cu", []string{"Kept", "mma", "Fragment", "accumulate", "tensor_as"}, ``},
 }
 
 // matrices climbs the ladder.
@@ -167,7 +168,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	p := c.p
 	p.Heading("What each step gains")
 	odd := n + 1
-	t := notebook.Table{Caption: fmt.Sprintf("TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round"),
+	t := notebook.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
 		Header: []string{"version", fmt.Sprintf("float32, N = %d", n), "gain", "A^T B", fmt.Sprintf("N = %d", odd), fmt.Sprintf("float64, N = %d", n), "gain"}}
 	var bars [2][]float64
 	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
