@@ -3,7 +3,7 @@
 TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
 	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
 
-.PHONY: test toolkit images check-images gpu-tests bench readme
+.PHONY: test toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
 
 test: # every test of every package
 	go test ./...
@@ -31,3 +31,9 @@ bench: # time every op on this machine's GPU, into bench/results
 readme: # the tables of README.md, from the ops and from bench/results
 	go run ./internal/readme
 	go run ./cmd/stheno bench -readme
+
+tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
+	go run ./internal/tagmatrix -install 13.0-cudnn9
+
+tag-matrix: # build with the tag cuda against CUDA 11.8 to 13.5, cuDNN 8 and 9
+	go run ./internal/tagmatrix

@@ -466,14 +466,10 @@ type machine struct {
 
 // machines are all that can run a graph here.
 func machines() []machine {
-	ms := []machine{
-		{"TapeMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return gorgonia.NewTapeMachine(g), nil }},
-		{"LispMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
-			return gorgonia.NewLispMachine(g, gorgonia.ExecuteFwdOnly()), nil
-		}},
-		{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
-		{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
-	}
+	ms := append(gorgonias[:len(gorgonias):len(gorgonias)],
+		machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
+		machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
+	)
 	if _, err := stheno.Devices(); err == nil {
 		ms = append(ms, machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 			return cudaops.NewVM(g, cudaops.OnDevice(0), cudaops.Strict())
@@ -823,9 +819,13 @@ func TestBadInput(t *testing.T) {
 	unary("Histogram: bound is NaN", "Histogram", histogram(3, 0, math.NaN()), 7)
 	unary("Histogram: infinite bound", "Histogram", histogram(3, 0, math.Inf(1)), 7)
 	unary("Histogram: infinite range", "Histogram", histogram(3, -math.MaxFloat64, math.MaxFloat64), 7)
+	unary("Histogram: range too small", "Histogram", histogram(3, 0, math.SmallestNonzeroFloat64), 7)
 	unary("Histogram: version too large", "Histogram", func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return ops.Version(4).Histogram(x, 3, 0, 1)
 	}, 7)
+	unary("WindowSum: version too large", "WindowSum", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(4).WindowSum(x, 1) }, 9)
+	unary("MatMul: version too large", "MatMul", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(8).MatMul(x, x) }, 3, 3)
+	unary("Add: version below 0", "Add", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(-1).Add(x, x) }, 3)
 	binary("Add: other length", "Add", ops.Add, []int{3}, []int{4})
 	binary("Add: other rank", "Add", ops.Add, []int{3}, []int{3, 1})
 	binary("Dot: other length", "Dot", ops.Dot, []int{3}, []int{4})
@@ -845,6 +845,7 @@ func TestBadInput(t *testing.T) {
 	unary("Broadcast: no copies", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 0, 0) }, 9)
 	unary("Broadcast: axis too large", "Broadcast", func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 3, 2) }, 9)
 	binary("MatMul: matrix and a column's length", "MatMul", matMul(), []int{3, 4}, []int{3})
+	binary("MatMul: two vectors by a version", "MatMul version 7", func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(7).MatMul(a, b) }, []int{3}, []int{3})
 	binary("MatMul: scalars", "MatMul", matMul(), nil, nil)
 	iterate := func(name string, v ops.Version, steps int, w1, w2, x []int) {
 		tests = append(tests, test{"Iterate: " + name, "Iterate", func(g *gorgonia.ExprGraph) (*gorgonia.Node, error) {
@@ -964,10 +965,16 @@ func TestSuiteCatchesWrongKernels(t *testing.T) {
 }
 
 // inflated is 1.01 times an op, under the op's own gradient, which so is wrong.
-type inflated struct{ *ops.Op }
+type inflated struct{ differentiable }
+
+// differentiable is what the machines of the host ask of an op.
+type differentiable interface {
+	gorgonia.SDOp
+	gorgonia.ADOp
+}
 
 func (o inflated) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
-	v, err := o.Op.Do(in...)
+	v, err := o.differentiable.Do(in...)
 	if err != nil {
 		return nil, err
 	}
@@ -992,7 +999,7 @@ func (o inflated) UsePreallocDo(_ gorgonia.Value, in ...gorgonia.Value) (gorgoni
 }
 
 // WriteHash differs from the op's: a graph keeps one node of one hash.
-func (o inflated) WriteHash(h hash.Hash) { fmt.Fprintf(h, "inflated %v", o.Op) }
+func (o inflated) WriteHash(h hash.Hash) { fmt.Fprintf(h, "inflated %v", o.differentiable) }
 
 func (o inflated) Hashcode() uint32 {
 	h := fnv.New32a()
@@ -1010,7 +1017,7 @@ func TestSuiteCatchesWrongGradients(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return gorgonia.ApplyOp(inflated{y.Op().(*ops.Op)}, in...)
+			return gorgonia.ApplyOp(inflated{y.Op().(differentiable)}, in...)
 		}
 		for _, mode := range []gradcheck.Mode{gradcheck.SymDiff, gradcheck.DoDiff} {
 			err := checkGradients(random(t), lying, dt, gradcheck.Modes(mode))

@@ -74,7 +74,7 @@ tests() {
 # control TOOL TEST FINDING NAME: the tool must find what a test of cudaops does
 # wrong on purpose, or its silence elsewhere proves nothing.
 control() {
-    local start log=$bin/control-$1-cudaops.log status=1
+    local start log=$bin/control-$1-$2.log status=1
     start=$(now)
     (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
         "$bin/cudaops.test" -test.v -test.run "^$2\$") > "$log" 2>&1 < /dev/null
@@ -125,6 +125,8 @@ sanitize() {
     control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
     jobs+=($!)
     control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
+    jobs+=($!)
+    control racecheck TestIncrementRacyShared 'Race reported between .*increment_racy_shared_i32' "racecheck finds lost updates" &
     wait "${jobs[@]}" $!
     for log in "$bin"/*check-*.log; do
         echo "===== $(basename "$log" .log)"

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -49,7 +50,7 @@ func Devices() ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices[i] = Device{properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), usable(d)}
+		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), usable(d)}
 	}
 	if !slices.ContainsFunc(devices, func(d Device) bool { return d.Err == nil }) {
 		return devices, devices[0].Err

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -36,7 +36,7 @@ func openGPU(i int) (*gpu, error) {
 	return &gpu{card: c, stream: s}, nil
 }
 
-func (g *gpu) device() kernels.Device { return properties(g.ctx.Device) }
+func (g *gpu) device() kernels.Device { return g.loader.Device() }
 
 func (g *gpu) name() string { return g.ctx.Device.Name }
 
@@ -49,97 +49,31 @@ func (g *gpu) alloc(bytes int64) (err error) {
 
 func (g *gpu) address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
-// bind finds the kernels and builds their arguments: addresses are fixed, so a
-// run is nothing but launches.
+// bind fixes the addresses, so a run is nothing but launches.
 func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error, error) {
-	type launch struct {
-		function    *driver.Function
-		grid, block [3]uint32
-		shared      uint32
-		cooperative bool
-		params      []unsafe.Pointer
-	}
-	launches := make([]launch, len(p.Launches))
-	for i, l := range p.Launches {
-		f, err := g.function(l.Kernel, l.Shared)
-		if err != nil {
-			return nil, err
+	run, err := g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+		s := out
+		switch {
+		case r.Operand == kernels.Scratch:
+			s = scratch
+		case r.Operand >= 0:
+			s = in[r.Operand]
 		}
-		if l.Resident || l.Cooperative {
-			if err := g.checkResident(f, l); err != nil {
-				return nil, err
-			}
-		}
-		params := make([]unsafe.Pointer, len(l.Args))
-		for k, a := range l.Args {
-			switch a := a.(type) {
-			case kernels.Ref:
-				s := out
-				switch {
-				case a.Operand == kernels.Scratch:
-					s = scratch
-				case a.Operand >= 0:
-					s = in[a.Operand]
-				}
-				address := uint64(g.address(s.offset + a.Offset))
-				params[k] = unsafe.Pointer(&address)
-			case int32:
-				params[k] = unsafe.Pointer(&a)
-			case int64:
-				params[k] = unsafe.Pointer(&a)
-			case float32:
-				params[k] = unsafe.Pointer(&a)
-			case float64:
-				params[k] = unsafe.Pointer(&a)
-			case kernels.Dims:
-				params[k] = unsafe.Pointer(&a)
-			default:
-				return nil, fmt.Errorf("argument %d of %s is a %T, which no kernel takes", k, l.Kernel.Entry, a)
-			}
-		}
-		launches[i] = launch{f, dim3(l.Grid), dim3(l.Block), uint32(l.Shared), l.Cooperative, params}
-	}
-	launchAll := func(s *driver.Stream) error {
-		for i := range launches {
-			l := &launches[i]
-			launch := s.Launch
-			if l.cooperative {
-				launch = s.LaunchCooperative
-			}
-			if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
-				return err
-			}
-		}
-		return nil
+		return g.address(s.offset + r.Offset)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if !p.Graph {
-		return func() error { return launchAll(g.stream) }, nil
+		return func() error { return run(g.stream) }, nil
 	}
-	graph, err := g.ctx.Capture(launchAll)
+	graph, err := g.ctx.Capture(run)
 	if err != nil {
-		return nil, fmt.Errorf("graph of %d launches: %w", len(launches), err)
+		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
 	g.graphs = append(g.graphs, graph)
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
-
-// checkResident says how many blocks fit on the device at once if those of l do
-// not, which would wait for ever for one another.
-func (g *gpu) checkResident(f *driver.Function, l kernels.Launch) error {
-	threads := l.Block[0] * l.Block[1] * l.Block[2]
-	each, err := f.MaxActiveBlocks(threads, l.Shared)
-	if err != nil {
-		return err
-	}
-	blocks, sms := l.Grid[0]*l.Grid[1]*l.Grid[2], g.ctx.Device.SMs
-	if blocks > each*sms {
-		return fmt.Errorf("kernel %s: got %d blocks of %d threads that wait for one another, want at most %d, as many as can be on %s at once (%d on each of %d multiprocessors)",
-			l.Kernel.Entry, blocks, threads, each*sms, g.name(), each, sms)
-	}
-	return nil
-}
-
-func dim3(v [3]int) [3]uint32 { return [3]uint32{uint32(v[0]), uint32(v[1]), uint32(v[2])} }
 
 func (g *gpu) upload(to span, src []byte) error { return g.stream.Upload(g.address(to.offset), src) }
 
@@ -184,16 +118,8 @@ func (g *gpu) free() error {
 // A card is an open device with the kernels loaded so far. It stays open as
 // long as the process: starting a context takes 0.3 s.
 type card struct {
-	ctx *driver.Context
-
-	mu        sync.Mutex
-	modules   map[string]*driver.Module
-	functions map[*kernels.Kernel]*function
-}
-
-type function struct {
-	*driver.Function
-	shared int // dynamic shared memory that it may ask for, bytes
+	ctx    *driver.Context
+	loader *loader.Loader
 }
 
 var cards struct {
@@ -218,54 +144,10 @@ func openCard(i int) (*card, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &card{ctx: ctx, modules: map[string]*driver.Module{}, functions: map[*kernels.Kernel]*function{}}
+	c := &card{ctx, loader.New(ctx)}
 	if cards.open == nil {
 		cards.open = map[int]*card{}
 	}
 	cards.open[i] = c
 	return c, nil
-}
-
-// function gives a kernel, loading its module at first use, ready for that
-// many bytes of dynamic shared memory.
-func (c *card) function(k *kernels.Kernel, shared int) (*driver.Function, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.functions[k]
-	if f == nil {
-		m := c.modules[k.Module]
-		if m == nil {
-			d := c.ctx.Device
-			image, _, minDriver, err := kernels.Image(k.Module, d.Major, d.Minor)
-			if err != nil {
-				return nil, err
-			}
-			if m, err = driver.LoadImage(c.ctx, image, minDriver); err != nil {
-				return nil, fmt.Errorf("module %s: %w", k.Module, err)
-			}
-			c.modules[k.Module] = m
-		}
-		df, err := m.Function(k.Entry)
-		if err != nil {
-			return nil, err
-		}
-		f = &function{df, c.ctx.Device.SharedPerBlock}
-		// Static shared memory counts against the limit that needs no asking.
-		if a, err := df.Attributes(); err == nil {
-			f.shared -= a.Shared
-		}
-		c.functions[k] = f
-	}
-	if shared > f.shared {
-		if err := f.SetMaxShared(shared); err != nil {
-			return nil, err
-		}
-		f.shared = shared
-	}
-	return f.Function, nil
-}
-
-func properties(d *driver.Device) kernels.Device {
-	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
-		Cooperative: d.CooperativeLaunch}
 }

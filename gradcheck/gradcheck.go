@@ -45,6 +45,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -103,7 +104,7 @@ type config struct {
 type Option func(*config)
 
 // Machine runs the graphs of mode SymDiff on the machine that f makes instead
-// of gorgonia.NewTapeMachine. Mode DoDiff always needs Gorgonia's LispMachine.
+// of tape.NewMachine, Gorgonia's tape machine. Mode DoDiff always needs Gorgonia's LispMachine.
 func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
 	return func(c *config) { c.machine = f }
 }
@@ -169,7 +170,7 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 // gradients left from an earlier run; Check gives it none of them.
 func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []gorgonia.Value, opts ...Option) error {
 	c := config{
-		machine: func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return gorgonia.NewTapeMachine(g), nil },
+		machine: func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) },
 		step:    math.Cbrt(0x1p-52),
 		seed:    rand.Uint64(),
 		modes:   []Mode{SymDiff, DoDiff},
@@ -421,7 +422,10 @@ func dual(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Va
 			}
 		}
 	}
-	vm := gorgonia.NewLispMachine(loss.Graph().ExactSubgraphRoots(loss))
+	vm, err := tape.NewLispMachine(loss.Graph().ExactSubgraphRoots(loss))
+	if err != nil {
+		return nil, err
+	}
 	if err := errors.Join(vm.RunAll(), vm.Close()); err != nil {
 		return nil, err
 	}

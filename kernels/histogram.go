@@ -40,8 +40,8 @@ var (
 //	floor((x - Lo) * (N / (Hi - Lo))) = k
 //
 // in float64 arithmetic; the last cell also those that it rounds up to N. What is
-// outside, NaN included, is in none. N is at least 1, and Lo < Hi are finite, as
-// is Hi - Lo.
+// outside, NaN included, is in none. N is at least 1, Lo < Hi, and Hi - Lo and
+// N / (Hi - Lo) are finite.
 type Bins struct {
 	N      int
 	Lo, Hi float64

@@ -95,6 +95,19 @@ func ImageReport(stem, target string) ([]KernelReport, error) {
 	return nil, fmt.Errorf("no kernel image of %s for %q: there are %s", stem, target, strings.Join(manifest.Targets, ", "))
 }
 
+// Entries are the names of the kernels of stem.cu, in order.
+func Entries(stem string) ([]string, error) {
+	s, err := source(stem)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, k := range s.Images[0].Kernels { // the same ones for every target
+		names = append(names, k.Name)
+	}
+	return names, nil
+}
+
 func readImage(file string) ([]byte, error) {
 	return own.image(file)
 }

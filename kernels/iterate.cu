@@ -13,11 +13,15 @@
 //   iterate_heldK    all steps in one launch, each block with eight rows of A and B in registers as double, K columns a thread. For
 //                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
-//                    each block writes its results into all eight, and the cluster's own barrier waits. Compute capability 9 and later.
+//                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
 //   iterate_wide     one half step, a warp per row (a block per 32 columns of w if transposed): larger n, bound by memory.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "reduce.cuh"
+
+// FLIGHT is the loads under way for a thread. The second launch bound lets the compiler have the registers for it: without, it keeps to 32 and
+// makes each load wait for the one before.
+constexpr int FLIGHT = 8;
 
 enum Wait { NONE, BLOCK, VOLATILE, ACQUIRE, FLIP };
 
@@ -81,10 +85,15 @@ __device__ void half_step(const T* __restrict__ w, const double* in, double* out
         const T* a = w + (transposed ? j : j * n);
         double acc[4] = {};
         long long k = 0;
-#pragma unroll 2
-        for (; k + 4 <= n; k += 4)
+#pragma unroll 1
+        for (; k + FLIGHT <= n; k += FLIGHT) {
+            T x[FLIGHT];
+            double v[FLIGHT];
 #pragma unroll
-            for (int i = 0; i < 4; i++) acc[i] += (double)a[(k + i) * step] * in[k + i];
+            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f) * step], v[f] = in[k + f];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc[f % 4] += (double)x[f] * v[f];
+        }
 #pragma unroll 1
         for (; k < n; k++) acc[0] += (double)a[k * step] * in[k];
         const double sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);
@@ -181,21 +190,45 @@ __device__ void held(const T* w1, const T* w2, double* X, double* P, unsigned* c
 #if __CUDA_ARCH__ >= 900
 #define CLUSTER __cluster_dims__(8, 1, 1)
 
-// cluster_barrier waits until all threads of the cluster have come, and shows them what the others wrote to shared memory.
-__device__ inline void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// store_remote writes v to where `local` is in the shared memory of another block of the cluster.
-__device__ inline void store_remote(const double* local, int block, double v) {
+// shared_address is where p is in the block's shared memory, and in_block what is there in another block of the cluster.
+__device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ inline unsigned in_block(int block, const void* p) {
     unsigned address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((unsigned)__cvta_generic_to_shared(local)), "r"(block));
-    asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address), "d"(v) : "memory");
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(block));
+    return address;
 }
 
-// cluster_half is R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and stores the sum for
-// block t / R.
-template <int R> __device__ void cluster_half(const double (&a)[R], const double* in, double* out, double (&part)[R / 4][R]) {
+// Inbox is a vector in shared memory that all blocks of the cluster write parts of, and wait for. Nothing but its own arrival holds a block up: no
+// block can send for the step after the next before all of this block's threads have read what is here, since it needs their results.
+template <int N> struct Inbox {
+    double v[N];
+    unsigned long long arrived;  // an mbarrier that counts bytes
+
+    __device__ void init() {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&arrived)) : "memory");
+        expect();
+    }
+    // expect says how many bytes complete the next phase; one thread does it.
+    __device__ void expect() {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&arrived)), "r"(N * 8) : "memory");
+    }
+    // wait waits for a phase, of which the first has parity 0, and opens the next.
+    __device__ void wait(unsigned parity) {
+        unsigned done;
+        do asm volatile(
+            "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+            : "=r"(done)
+            : "r"(shared_address(&arrived)), "r"(parity)
+            : "memory");
+        while (!done);
+        if (threadIdx.x == 0) expect();
+    }
+};
+
+// cluster_half is R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and sends the sum to
+// block t / R: `to` and `arrived` are addresses there.
+template <int R>
+__device__ void cluster_half(const double (&a)[R], const double* in, double (&part)[R / 4][R], unsigned to, unsigned arrived, bool inside) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const double v = in[threadIdx.x];
     double sum[R];
@@ -205,17 +238,19 @@ template <int R> __device__ void cluster_half(const double (&a)[R], const double
     if (R == 16) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 1);
     if (lane % (32 / R) == 0) part[warp][lane / (32 / R)] = sum[0];
     __syncthreads();
-    const int row = threadIdx.x % R;
-    double total = part[0][row];
+    double total = part[0][threadIdx.x % R];
 #pragma unroll
-    for (int i = 1; i < R / 4; i++) total += part[i][row];
-    store_remote(out + blockIdx.x * R + row, threadIdx.x / R, total);
-    cluster_barrier();
+    for (int i = 1; i < R / 4; i++) total += part[i][threadIdx.x % R];
+    if (!inside) total = 0;  // of no row; 0 times an infinity is not 0
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to), "l"(__double_as_longlong(total)),
+                 "r"(arrived)
+                 : "memory");
 }
 
 template <int R, typename T>
 __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int steps, int transposed) {
-    __shared__ double X[8 * R], P[8 * R], part[R / 4][R];
+    __shared__ Inbox<8 * R> X, P;
+    __shared__ double part[2][R / 4][R];  // one for each half step: a thread may be late in reading it
     const int col = threadIdx.x, first = blockIdx.x * R;
     double a[R], b[R];
 #pragma unroll
@@ -225,14 +260,27 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
         a[r] = in ? (double)w1[at] : 0.0;
         b[r] = in ? (double)w2[at] : 0.0;
     }
-    X[col] = col < n ? (double)x[col] : 0.0;
-    cluster_barrier();  // no block writes to one that has not started
+    X.v[col] = col < n ? (double)x[col] : 0.0;
+    if (col == 0) {
+        X.init();
+        P.init();
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    const int block = col / R, row = first + col % R;
+    const unsigned toX = in_block(block, X.v + row), arrivedX = in_block(block, &X.arrived);
+    const unsigned toP = in_block(block, P.v + row), arrivedP = in_block(block, &P.arrived);
+    // No block may be sent anything before it is there, nor leave before all has come.
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #pragma unroll 1
     for (int i = 0; i < steps; i++) {
-        cluster_half<R>(a, X, P, part);
-        cluster_half<R>(b, P, X, part);
+        if (i > 0) X.wait((i - 1) & 1);
+        cluster_half<R>(a, X.v, part[0], toP, arrivedP, row < n);
+        P.wait(i & 1);
+        cluster_half<R>(b, P.v, part[1], toX, arrivedX, row < n);
     }
-    if (col < R && first + col < n) y[first + col] = (T)X[first + col];
+    X.wait((steps - 1) & 1);
+    if (col < R && row < n) y[row] = (T)X.v[row];
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 #else
 #define CLUSTER
@@ -244,7 +292,7 @@ template <int R, typename T> __device__ void cluster(const T*, const T*, const T
 // each warp has column 32 b + l, warps go down the rows in turn and are added in order.
 template <typename T, typename In, typename Store>
 __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int transposed, Store store) {
-    constexpr int FLIGHT = 8, WARPS = 8;
+    constexpr int WARPS = 8;
     __shared__ double part[WARPS][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long j = transposed ? (long long)blockIdx.x * 32 + lane : (long long)blockIdx.x * WARPS + warp;
@@ -281,7 +329,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
 }
 
 #define WHOLE(NAME, WAIT, T, SUFFIX)                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
         iterate_##NAME##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,      \
                                   int transposed) {                                                                                     \
         whole<WAIT>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                    \
@@ -305,7 +353,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
                                                       long long padded) {                                                               \
         begin(x, X, P, counter, n, padded);                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
         iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
         half_step(w, in, out, y, last, n, transposed);                                                                                       \
     }                                                                                                                                   \
@@ -319,14 +367,14 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     CLUSTERED(16, T, SUFFIX)                                                                                                            \
     CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
         iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
         wide(w, in, n, transposed, [=](long long j, double sum) {                                                                       \
             out[j] = sum;                                                                                                               \
             if (last) y[j] = (T)sum;                                                                                                    \
         });                                                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
         iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int transposed) {                              \
         wide(w, in, n, transposed, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                 \
     }                                                                                                                                   \

@@ -37,7 +37,10 @@ type IterateBy struct {
 	Blocks, Threads int
 }
 
-// iteratePolicy tunes Iterate.
+// iteratePolicy tunes Iterate. Measured on an H200, us a half step of 128 float32:
+// a cluster whose blocks send results and wait for their arrival 0.46, one that
+// stores them and waits at the cluster's barrier 0.65, weights in registers with a
+// counter in global memory 1.37, a graph of launches 4.8, launches from Go 5.6.
 type iteratePolicy struct {
 	threads int   // of a block, where a thread has a row
 	held    int64 // largest n for weights held in registers

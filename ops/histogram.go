@@ -29,8 +29,8 @@ import (
 // integer tensors; all other machines do.
 //
 // Histogram has no gradient: counts do not change when an element moves a little,
-// and jump when it crosses the edge of a bin. bins below 1 or above 2^30, and lo
-// and hi that are not finite or not lo < hi, are errors.
+// and jump when it crosses the edge of a bin. It is an error if bins is below 1 or
+// above 2^30, or if not lo < hi, or if hi - lo or bins / (hi - lo) is not finite.
 func Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
 	return Version(0).Histogram(x, bins, lo, hi)
 }
@@ -59,8 +59,9 @@ func (h histogram) infer(in []tensor.Shape) (tensor.Shape, error) {
 	if h.bins.N < 1 || h.bins.N > most {
 		return nil, fmt.Errorf("got %d bins, want 1 to %d", h.bins.N, most)
 	}
-	if lo, hi := h.bins.Lo, h.bins.Hi; !(lo < hi) || math.IsInf(hi-lo, 0) {
-		return nil, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second and their distance finite", lo, hi)
+	lo, hi := h.bins.Lo, h.bins.Hi
+	if !(lo < hi) || math.IsInf(hi-lo, 0) || math.IsInf(float64(h.bins.N)/(hi-lo), 0) {
+		return nil, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, whose distance neither overflows nor is next to nothing", lo, hi)
 	}
 	return tensor.Shape{h.bins.N}, nil
 }
@@ -113,16 +114,13 @@ var _ = register(Spec{
 
 func histogramCases() (cases []Case) {
 	cases = []Case{
-		histogramCase(0, tensor.Shape{1}, 1, -8, 8), histogramCase(0, tensor.Shape{7}, 3, 0, 1), histogramCase(0, tensor.ScalarShape(), 4, -2, 2),
-		histogramCase(0, tensor.Shape{1025}, 256, 0, 256), histogramCase(0, tensor.Shape{31, 33}, 10, -1, 1), histogramCase(0, tensor.Shape{2, 3, 5, 7}, 2, -0.3, 0.1),
+		histogramCase(0, tensor.Shape{1}, 1, -8, 8), histogramCase(0, tensor.ScalarShape(), 4, -2, 2),
+		histogramCase(0, tensor.Shape{1025}, 256, 0, 256), histogramCase(0, tensor.Shape{31, 33}, 10, -0.3, 1),
 		histogramCase(0, tensor.Shape{100003}, 128, 0, 128), histogramCase(0, tensor.Shape{1000003}, 256, 0, 256),
-		histogramCase(0, tensor.Shape{70001}, 1000, -4, 4), histogramCase(0, tensor.Shape{70001}, 5000, -4, 4),
-		histogramCase(0, tensor.Shape{70001}, 50000, -200, 200), histogramCase(0, tensor.Shape{70001}, 100000, -4, 300),
+		histogramCase(0, tensor.Shape{40009}, 5000, -4, 4), histogramCase(0, tensor.Shape{40009}, 50000, -200, 200), histogramCase(0, tensor.Shape{40009}, 100000, -4, 300),
 	}
 	for v := Version(1); int(v) <= len(histogramVersions); v++ {
-		for _, n := range []int{1, 1025, 100003} {
-			cases = append(cases, histogramCase(v, tensor.Shape{n}, 100, -1, 1), histogramCase(v, tensor.Shape{n}, 256, 0, 256))
-		}
+		cases = append(cases, histogramCase(v, tensor.Shape{1025}, 100, -1, 1), histogramCase(v, tensor.Shape{100003}, 256, 0, 256))
 		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
 	return append(cases, histogramBytes(0, "2^30 bytes", 1<<30),

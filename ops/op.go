@@ -127,7 +127,7 @@ func apply(t technique, nodes ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gorgonia.ApplyOp(op, nodes...)
+	return gorgonia.ApplyOp(forMachines(op), nodes...)
 }
 
 // check says what is wrong with a node as an input.
@@ -243,11 +243,11 @@ func (o *Op) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (gorgo
 	return prealloc, nil
 }
 
-func (o *Op) run(out []byte, in []gorgonia.Value) error {
+// checkValues says what is wrong with values as inputs.
+func (o *Op) checkValues(in []gorgonia.Value) error {
 	if len(in) != len(o.in) {
 		return fmt.Errorf("ops: %v: got %d inputs, want %d", o, len(in), len(o.in))
 	}
-	mem := make([][]byte, len(in))
 	for i, v := range in {
 		if v == nil {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
@@ -256,6 +256,17 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 			return fmt.Errorf("ops: %v: input %d is %v of shape %v, want %v of shape %v",
 				o, i, v.Dtype(), v.Shape(), values.Tensor(o.dtype), o.in[i])
 		}
+	}
+	return nil
+}
+
+// run runs the op's plan on the host.
+func (o *Op) run(out []byte, in []gorgonia.Value) error {
+	if err := o.checkValues(in); err != nil {
+		return err
+	}
+	mem := make([][]byte, len(in))
+	for i, v := range in {
 		var err error
 		if mem[i], err = values.Bytes(v); err != nil {
 			return fmt.Errorf("ops: %v: input %d is %w", o, i, err)
@@ -303,12 +314,15 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 }
 
 // DoDiff adds the derivatives by each input to the inputs' gradients.
-func (o *Op) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+func (o *Op) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
 	if err := o.differentiable(); err != nil {
 		return err
 	}
 	if len(inputs) != len(o.in) {
 		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
+	if err := settle(ctx); err != nil {
+		return fmt.Errorf("ops: %v: %w", o, err)
 	}
 	grad, err := output.Grad()
 	if err != nil {

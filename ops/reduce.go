@@ -66,22 +66,20 @@ func (r reduction) noGradient() string {
 	return "its expression is not differentiated; Sum, Dot and Gorgonia's own ops have gradients"
 }
 
-// reduceExamples are expressions with their meaning in Go, and what a step's result is
-// made of.
+// reduceExamples are expressions with their meaning in Go: operator and function.
 var reduceExamples = []struct {
 	expression string
 	identity   float64
-	step       func(a, b float64) float64
-	magnitude  func(a, b float64) float64
+	operator   byte
+	f          func(b float64) float64
 }{
-	{"a + b", 0, func(a, b float64) float64 { return a + b }, func(a, b float64) float64 { return a + math.Abs(b) }},
-	{"a + b*b", 0, func(a, b float64) float64 { return a + b*b }, func(a, b float64) float64 { return a + b*b }},
-	{"(a - b / 2) + 1", 0, func(a, b float64) float64 { return a + (1 - b/2) }, func(a, b float64) float64 { return a + 1 + math.Abs(b/2) }},
-	{"sqrt(abs(b)) + a", 0, func(a, b float64) float64 { return a + math.Sqrt(math.Abs(b)) }, func(a, b float64) float64 { return a + math.Sqrt(math.Abs(b)) }},
-	{"max(a, b)", math.Inf(-1), func(a, b float64) float64 { return max(a, b) }, func(a, b float64) float64 { return max(a, math.Abs(b)) }},
-	{"min(abs(b), a)", 1, func(a, b float64) float64 { return min(a, math.Abs(b)) }, func(a, b float64) float64 { return max(a, math.Abs(b)) }},
-	// factors between 1/2 and 2, in any order
-	{"a * max(0.5, min(b, 2))", 1, func(a, b float64) float64 { return a * max(0.5, min(b, 2)) }, nil},
+	{"a + b", 0, '+', func(b float64) float64 { return b }},
+	{"a + b*b", 0, '+', func(b float64) float64 { return b * b }},
+	{"(a - b / 2) + 1", 0, '+', func(b float64) float64 { return 1 - b/2 }},
+	{"sqrt(abs(b)) + a", 0, '+', func(b float64) float64 { return math.Sqrt(math.Abs(b)) }},
+	{"max(a, b)", math.Inf(-1), '>', func(b float64) float64 { return b }},
+	{"min(abs(b), a)", 1, '<', math.Abs},
+	{"a * max(0.5, min(b, 2))", 1, '*', func(b float64) float64 { return max(0.5, min(b, 2)) }},
 }
 
 var _ = register(Spec{
@@ -93,7 +91,7 @@ var _ = register(Spec{
 	Cases: func() (cases []Case) {
 		for i := range reduceExamples {
 			cases = append(cases, reduceCase(i, 1), reduceCase(i, 7), reduceCase(i, 31, 33))
-			if reduceExamples[i].magnitude != nil { // products of many factors leave the range of float32
+			if reduceExamples[i].operator != '*' { // products of many factors leave the range of float32
 				cases = append(cases, reduceCase(i, 70001), reduceCase(i, 1000003))
 			}
 		}
@@ -109,15 +107,28 @@ func reduceCase(example int, shape ...int) Case {
 		Shapes: []tensor.Shape{shape},
 		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Reduce(in[0], e.expression, e.identity) },
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			a, m := e.identity, 0.0
+			if e.operator == '+' {
+				var sum, terms total
+				for _, b := range in[0] {
+					sum.add(e.f(b))
+					terms.add(math.Abs(e.f(b)))
+				}
+				return []float64{sum.value()}, []float64{terms.value()}
+			}
+			a := e.identity
 			for _, b := range in[0] {
-				a = e.step(a, b)
-				if e.magnitude != nil {
-					m = e.magnitude(m, b)
+				switch f := e.f(b); e.operator {
+				case '>':
+					a = max(a, f)
+				case '<':
+					a = min(a, f)
+				case '*':
+					a *= f
 				}
 			}
-			if e.magnitude == nil { // one rounding for each factor
-				m = math.Abs(a) * float64(len(in[0]))
+			m := math.Abs(a)
+			if e.operator == '*' { // one rounding for each factor
+				m *= float64(len(in[0]))
 			}
 			return []float64{a}, []float64{m}
 		},

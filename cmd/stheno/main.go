@@ -2,6 +2,7 @@
 //
 //	stheno doctor   what is there, and what is missing, in plain words
 //	stheno bench    times the ops: on a GPU, or against Gorgonia's own on the CPU
+//	stheno env      prints cgo's settings for a build with Gorgonia's tag cuda
 package main
 
 import (
@@ -16,6 +17,7 @@ const usage = `usage: stheno <command> [flags]
 
   doctor   says what this machine has for Stheno, and what is missing
   bench    times every op on a GPU (stheno bench -h lists the flags)
+  env      prints cgo's settings for a build with the tag cuda (stheno env -h)
 `
 
 func main() {
@@ -42,6 +44,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return doctorCommand(args[1:], stdout, stderr)
 	case "bench":
 		return benchCommand(args[1:], stdout, stderr)
+	case "env":
+		return envCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil

@@ -7,19 +7,28 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 )
 
-// drawWrong draws each warp's elements over what is right, by kernel and number of
-// transformations.
-func drawWrong(names []string, gpu, host map[string][]float64) *notebook.Canvas {
+// A picture is how far each warp's results are from what is right, in percent, after
+// one transformation and after all.
+type picture struct {
+	name      string
+	gpu, host [2][]float64
+}
+
+// drawWrong draws each kernel's picture, GPU and host side by side.
+func drawWrong(pictures [2]picture) *notebook.Canvas {
 	const width, height = 1320, 400
-	c := notebook.NewCanvas(width, len(names)/2*height)
-	for i, name := range names {
-		bars := notebook.Bars{Title: name, Label: "result / right result", Standing: true, Series: []notebook.BarSeries{
-			{Name: "GPU", Colour: notebook.Blue, Values: gpu[name]}, {Name: "host", Colour: notebook.Amber, Values: host[name]},
-		}}
-		for w := range host[name] {
-			bars.Names = append(bars.Names, fmt.Sprint("warp ", w))
+	c := notebook.NewCanvas(width, len(pictures)*height)
+	for i, p := range pictures {
+		for k, values := range [2][2][]float64{p.gpu, p.host} {
+			bars := notebook.Bars{Title: p.name + [...]string{", GPU", ", host"}[k], Label: "off by, %", Standing: true, Series: []notebook.BarSeries{
+				{Name: "1 transformation", Colour: notebook.Amber, Values: values[0]},
+				{Name: fmt.Sprint(steps), Colour: notebook.Red, Values: values[1]},
+			}}
+			for w := range values[0] {
+				bars.Names = append(bars.Names, fmt.Sprint("warp ", w))
+			}
+			bars.Draw(c, float64(k*width/2), float64(i*height), width/2, height)
 		}
-		bars.Draw(c, float64(i%2*width/2), float64(i/2*height), width/2, height)
 	}
 	return c
 }

@@ -20,16 +20,16 @@ const mostValues = 4096
 
 // methods are the ways to wait, the first to be beaten.
 var methods = []struct {
-	barrier kernels.Barrier
-	name    string
+	barrier     kernels.Barrier
+	short, name string
 }{
-	{kernels.BarrierLaunches, "a launch per half step"},
-	{kernels.BarrierGraph, "a CUDA graph of those"},
-	{kernels.BarrierVolatile, "one launch, volatile"},
-	{kernels.BarrierAcquire, "one launch, release and acquire"},
-	{kernels.BarrierGrid, "cooperative launch, grid.sync"},
-	{kernels.BarrierHeld, "weights in registers"},
-	{kernels.BarrierCluster, "one cluster of blocks"},
+	{kernels.BarrierLaunches, "launches", "a launch per half step"},
+	{kernels.BarrierGraph, "graph", "a CUDA graph of those"},
+	{kernels.BarrierVolatile, "volatile", "one launch, volatile"},
+	{kernels.BarrierAcquire, "acquire", "one launch, release and acquire"},
+	{kernels.BarrierGrid, "grid.sync", "cooperative launch, grid.sync"},
+	{kernels.BarrierHeld, "registers", "weights in registers"},
+	{kernels.BarrierCluster, "cluster", "one cluster of blocks"},
 }
 
 // plan is the iteration of size values, transposed so that a warp's threads read
@@ -109,8 +109,8 @@ func observe(gpu *cudaops.Device, steps int, by kernels.IterateBy, runs int) (st
 	return s, nil
 }
 
-// timed is the time of all steps in us, the median of 10 runs, of results that
-// are right.
+// timed is the time of all steps in us, the least of 10 runs, of results that are
+// right: what else the machine does can only add to it.
 func timed(p *notebook.Page, key string, size int, by kernels.IterateBy) (notebook.Measured, error) {
 	return p.Measure(key, "us", func() (float64, error) {
 		in := inputs(size)
@@ -121,8 +121,7 @@ func timed(p *notebook.Page, key string, size int, by kernels.IterateBy) (notebo
 		if i := slices.IndexFunc(ratios(in, t.Out), isWrong); i >= 0 {
 			return 0, fmt.Errorf("element %d of %d is wrong", i, size)
 		}
-		slices.Sort(t.Runs)
-		return float64(t.Runs[len(t.Runs)/2]) / float64(time.Microsecond), nil
+		return float64(slices.Min(t.Runs)) / float64(time.Microsecond), nil
 	})
 }
 
@@ -143,7 +142,7 @@ func gainAt(p *notebook.Page, blocks, threads int) (float64, error) {
 			return 0, err
 		}
 	}
-	return gain(t[0], t[1]), nil
+	return math.Round(gain(t[0], t[1])), nil
 }
 
 // times are those of one method over the number of blocks.
@@ -159,7 +158,7 @@ func sweep(p *notebook.Page, name string, size int, blocks []int, threads func(b
 		if m.barrier > kernels.BarrierGrid {
 			continue
 		}
-		s := times{name: m.name}
+		s := times{name: m.short}
 		for _, b := range blocks {
 			if p.GPU() != nil && b > 8*p.GPU().SMs {
 				continue

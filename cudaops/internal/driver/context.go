@@ -13,9 +13,10 @@ import (
 type Context struct {
 	Device *Device
 
-	handle uintptr
-	mu     sync.RWMutex // held for reading by calls, so that Close waits for them
-	closed bool
+	handle  uintptr
+	mu      sync.RWMutex // held for reading by calls, so that Close waits for them
+	closed  bool
+	adopted bool // somebody else's, who will destroy it
 }
 
 // Open takes a share in the device's primary context, creating it if it is the
@@ -28,6 +29,12 @@ func (d *Device) Open() (*Context, error) {
 	return c, nil
 }
 
+// Adopt is a context that other code of the process has made on the device and
+// will destroy: handle is its CUcontext. Close only ends its use.
+func (d *Device) Adopt(handle uintptr) *Context {
+	return &Context{Device: d, handle: handle, adopted: true}
+}
+
 // Close gives the share back after the calls in flight; the last one closes
 // the primary context. Further calls of Close do nothing, and every other call
 // on c fails with [ErrClosed].
@@ -38,6 +45,9 @@ func (c *Context) Close() error {
 		return nil
 	}
 	c.closed = true
+	if c.adopted {
+		return nil
+	}
 	return cuDevicePrimaryCtxRelease.call(c.Device.handle)
 }
 
@@ -74,6 +84,20 @@ func (c *Context) Alloc(bytes int64) (Ptr, error) {
 		return 0, fmt.Errorf("cannot allocate %d bytes of device memory: %w", bytes, err)
 	}
 	return p, nil
+}
+
+// OnDevice tells whether the device can use p: it was allocated by CUDA on the
+// device, or as managed memory.
+func (c *Context) OnDevice(p Ptr) bool {
+	const device, unified = 2, 4 // CUmemorytype; 0 for memory that CUDA does not know
+	attribute := uint32(2)       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+	kind := new(uint32)
+	data := uintptr(unsafe.Pointer(kind)) // void *[1]
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(kind)
+	err := c.call(cuPointerGetAttributes, 1, uintptr(unsafe.Pointer(&attribute)), uintptr(unsafe.Pointer(&data)), uintptr(p))
+	return err == nil && (*kind == device || *kind == unified)
 }
 
 // Free gives memory from Alloc back, once the device has finished with it.

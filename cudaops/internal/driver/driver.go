@@ -52,6 +52,8 @@ var (
 	cuMemcpyDtoH = cu("cuMemcpyDtoH_v2")
 	cuMemsetD8   = cu("cuMemsetD8_v2")
 
+	cuPointerGetAttributes = cu("cuPointerGetAttributes")
+
 	cuStreamCreate      = cu("cuStreamCreate")
 	cuStreamSynchronize = cu("cuStreamSynchronize")
 	cuStreamDestroy     = cu("cuStreamDestroy_v2")

@@ -200,6 +200,28 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestAdopt(t *testing.T) {
+	c := openDevice(t)
+	p, err := c.Alloc(8)
+	must(t, err)
+	a := c.Device.Adopt(c.handle)
+	must(t, a.Memset8(p, 1, 8))
+	must(t, a.DefaultStream().Sync())
+	host := make([]byte, 8)
+	must(t, a.Download(host, p))
+	if host[7] != 1 {
+		t.Errorf("got %v", host)
+	}
+	if !a.OnDevice(p) || a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))) {
+		t.Errorf("memory of the device is on it: %v, of the host: %v", a.OnDevice(p), a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))))
+	}
+	must(t, a.Close())
+	if err := a.Memset8(p, 1, 8); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	must(t, c.Free(p)) // its own context is still there
+}
+
 func TestLaunch(t *testing.T) {
 	c := openDevice(t)
 	m, err := LoadImage(c, []byte(scale), 9000)

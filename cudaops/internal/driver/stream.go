@@ -27,6 +27,10 @@ func (c *Context) NewStream() (*Stream, error) {
 	return s, nil
 }
 
+// DefaultStream is CUDA's own stream of the context, which keeps order with all
+// blocking streams. It needs no Close.
+func (c *Context) DefaultStream() *Stream { return &Stream{ctx: c} }
+
 // Close gives the stream back; what was queued is still done. Further calls do
 // nothing. Sync first if uploads or downloads are under way.
 func (s *Stream) Close() error { return closeHandle(s.ctx, &s.handle, cuStreamDestroy) }

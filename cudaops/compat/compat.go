@@ -1,0 +1,14 @@
+// Package compat holds the headers with which gorgonia.org/cu builds on CUDA
+// 11 to 13 and cuDNN 8 and 9. They stand in front of the toolkit's own on the
+// include path: 'stheno env' puts them there.
+//
+// Under the tag cuda the package also tells what a program was built with, and
+// says in plain words when a build lacks the toolkit or these headers.
+package compat
+
+import "embed"
+
+// Headers are include/cuda.h and include/cudnn.h.
+//
+//go:embed include/*.h
+var Headers embed.FS

@@ -1,0 +1,585 @@
+//go:build cuda
+
+package tape_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Each known breakage of Gorgonia's CUDA machine is a program of its own, so
+// that a hang or a crash is an outcome like any other: the test starts itself
+// again with the program's name in STHENO_PROGRAM.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("STHENO_PROGRAM"); name != "" {
+		for _, p := range programs {
+			if p.graph+" on "+p.machine == name {
+				if err := p.run(); err != nil {
+					fmt.Println("ERROR:", err)
+					os.Exit(3)
+				}
+				fmt.Println("RIGHT")
+				os.Exit(0)
+			}
+		}
+		fmt.Println("no program", name)
+		os.Exit(4)
+	}
+	os.Exit(m.Run())
+}
+
+type newMachine func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error)
+
+func gorgonias(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+	return G.NewTapeMachine(g, opts...), nil
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func ok[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+func numbers(v G.Value) []float64 {
+	switch v := v.(type) {
+	case *G.F64:
+		return []float64{float64(*v)}
+	case *tensor.Dense:
+		return append([]float64(nil), v.Float64s()...)
+	}
+	panic(fmt.Sprintf("got a %T", v))
+}
+
+// model is a graph with leaves, a cost, and the nodes whose values count.
+type model struct {
+	g      *G.ExprGraph
+	leaves G.Nodes
+	out    G.Nodes
+	grads  bool
+}
+
+func input(g *G.ExprGraph, name string, shape ...int) *G.Node {
+	n := tensor.Shape(shape).TotalSize()
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = math.Sin(float64(i+len(name)+int(name[0]))) / 2
+	}
+	return G.NewTensor(g, tensor.Float64, len(shape), G.WithName(name), G.WithShape(shape...),
+		G.WithValue(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(x))))
+}
+
+// compare runs a model on a machine and on Stheno's host backend.
+func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
+	values := func(make newMachine, opts ...G.VMOpt) (vs [][]float64) {
+		m := build()
+		if m.grads {
+			ok(G.Grad(m.out[len(m.out)-1], m.leaves...))
+		}
+		reads := makeReads(m.out)
+		vm := ok(make(m.g, opts...))
+		defer func() { must(vm.Close()) }()
+		for range 2 {
+			must(vm.RunAll())
+			vs = nil
+			for _, v := range reads {
+				vs = append(vs, numbers(*v))
+			}
+			if m.grads {
+				for _, n := range m.leaves {
+					g := ok(n.Grad())
+					vs = append(vs, numbers(g))
+					must(g.(*tensor.Dense).Memset(0.0)) // as solvers do: bound gradients add up
+				}
+			}
+			vm.Reset()
+		}
+		return vs
+	}
+	want := values(func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) })
+	got := values(make, opts...)
+	for i := range want {
+		for k := range want[i] {
+			if !(math.Abs(got[i][k]-want[i][k]) <= 1e-12*(1+math.Abs(want[i][k]))) {
+				return fmt.Errorf("value %d, element %d of %d: got %v, want %v", i, k, len(want[i]), got[i][k], want[i][k])
+			}
+		}
+	}
+	return nil
+}
+
+// makeReads has a graph read the nodes' values.
+func makeReads(nodes G.Nodes) (reads []*G.Value) {
+	for _, n := range nodes {
+		v := new(G.Value)
+		G.Read(n, v)
+		reads = append(reads, v)
+	}
+	return reads
+}
+
+func add() model {
+	g := G.NewGraph()
+	x, y := input(g, "x", 1000), input(g, "y", 1000)
+	return model{g: g, leaves: G.Nodes{x, y}, out: G.Nodes{ok(ops.Add(x, y))}}
+}
+
+func sthenoLoss() model {
+	g := G.NewGraph()
+	x, w := input(g, "x", 5, 7), input(g, "w", 7, 3)
+	cost := ok(ops.Sum(ok(G.Tanh(ok(ops.MatMul(x, w))))))
+	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{cost}, grads: true}
+}
+
+func sthenoOnly() model {
+	g := G.NewGraph()
+	x, w := input(g, "x", 5, 7), input(g, "w", 7, 3)
+	y := ok(ops.MatMul(x, w))
+	cost := ok(ops.Sum(ok(ops.Add(y, y))))
+	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{cost}, grads: true}
+}
+
+func gorgoniaLoss() model {
+	g := G.NewGraph()
+	x, w := input(g, "x", 5, 7), input(g, "w", 7, 3)
+	cost := ok(G.Sum(ok(G.Tanh(ok(G.Mul(x, w))))))
+	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{cost}, grads: true}
+}
+
+func gSum() model {
+	g := G.NewGraph()
+	x := input(g, "x", 5, 7)
+	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(G.Sum(ok(G.Tanh(x))))}}
+}
+
+func gTanh() model {
+	g := G.NewGraph()
+	x := input(g, "x", 5, 7)
+	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(G.Tanh(x))}}
+}
+
+func gSumOnly() model {
+	g := G.NewGraph()
+	x := input(g, "x", 5, 7)
+	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(G.Sum(x))}}
+}
+
+// many queues more CUDA calls than the machine's queue has room for.
+func many() model {
+	g := G.NewGraph()
+	x, z := input(g, "x", 10), input(g, "z", 10)
+	for range 100 {
+		x = ok(G.Add(x, z))
+	}
+	return model{g: g, leaves: G.Nodes{z}, out: G.Nodes{x}}
+}
+
+// scalars are all alive at a time.
+func scalars() model {
+	g := G.NewGraph()
+	var xs G.Nodes
+	for i := range 60 {
+		x := G.NewScalar(g, tensor.Float64, G.WithName(fmt.Sprint("x", i)), G.WithValue(float64(i)))
+		xs = append(xs, ok(ops.Add(x, x)))
+	}
+	sum := xs[0]
+	for _, x := range xs[1:] {
+		sum = ok(ops.Add(sum, x))
+	}
+	return model{g: g, out: G.Nodes{sum}}
+}
+
+func gSumAxis() model {
+	g := G.NewGraph()
+	x := input(g, "x", 5, 7)
+	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(G.Sum(ok(G.Tanh(x)), 0))}}
+}
+
+func gMulVectors() model {
+	g := G.NewGraph()
+	x, w := input(g, "x", 7), input(g, "w", 7)
+	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{ok(G.Mul(x, w))}}
+}
+
+func gMul() model {
+	g := G.NewGraph()
+	x, w := input(g, "x", 5, 7), input(g, "w", 7, 3)
+	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{ok(G.Mul(x, w))}}
+}
+
+func mixed() model {
+	g := G.NewGraph()
+	x, y, w := input(g, "x", 6, 9), input(g, "y", 6, 9), input(g, "w", 9, 4)
+	h := ok(G.Add(ok(G.HadamardProd(x, y)), ok(G.Tanh(x))))
+	h = ok(G.Sub(h, ok(G.Sigmoid(y))))
+	h = ok(G.HadamardDiv(h, ok(G.Exp(y))))
+	z := ok(G.Square(ok(ops.MatMul(h, w))))
+	cost := ok(ops.Mean(z))
+	return model{g: g, leaves: G.Nodes{x, y, w}, out: G.Nodes{h, z, cost}, grads: true}
+}
+
+// unary has every function of one operand, of numbers where all are finite.
+func unary() model {
+	g := G.NewGraph()
+	x := input(g, "x", 77)
+	p := ok(ops.Add(ok(G.Square(x)), ok(G.Exp(x)))) // positive
+	m := model{g: g, leaves: G.Nodes{x}}
+	for _, f := range []func(*G.Node) (*G.Node, error){G.Abs, G.Sign, G.Ceil, G.Floor, G.Sin, G.Cos, G.Exp, G.Log, G.Log2,
+		G.Neg, G.Square, G.Sqrt, G.Inverse, G.InverseSqrt, G.Cube, G.Tanh, G.Sigmoid, G.Log1p, G.Expm1, G.Softplus} {
+		m.out = append(m.out, ok(f(p)))
+	}
+	return m
+}
+
+func binary() model {
+	g := G.NewGraph()
+	x, y := input(g, "x", 77), input(g, "y", 77)
+	s := G.NewScalar(g, tensor.Float64, G.WithName("s"), G.WithValue(0.25))
+	p := ok(G.Exp(x))
+	m := model{g: g, leaves: G.Nodes{x, y}}
+	pair := func(f func(a, b *G.Node) (*G.Node, error), a, b *G.Node) { m.out = append(m.out, ok(f(a, b))) }
+	for _, f := range []func(a, b *G.Node) (*G.Node, error){G.Add, G.Sub, G.HadamardProd, G.HadamardDiv} {
+		pair(f, x, y)
+		pair(f, x, s)
+		pair(f, s, y)
+	}
+	pair(G.Pow, p, y)
+	for _, f := range []func(a, b *G.Node, same bool) (*G.Node, error){G.Lt, G.Lte, G.Gt, G.Gte, G.Eq, G.Ne} {
+		m.out = append(m.out, ok(f(x, y, true)))
+	}
+	return m
+}
+
+func loop(n int, f func() error) func() error {
+	return func() error {
+		for i := range n {
+			if err := f(); err != nil {
+				return fmt.Errorf("turn %d: %w", i+1, err)
+			}
+		}
+		return nil
+	}
+}
+
+func on(build func() model, make newMachine, opts ...G.VMOpt) func() error {
+	return func() error { return compare(build, make, opts...) }
+}
+
+// held runs f with the goroutine bound to its thread.
+func held(f func() error) func() error {
+	return func() error {
+		runtime.LockOSThread()
+		return f()
+	}
+}
+
+// tooLarge is a graph that no device has the memory for.
+func tooLarge(make newMachine) func() error {
+	return func() error {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float64, 1, G.WithName("x"), G.WithShape(1<<40))
+		ok(ops.Add(x, x))
+		if _, err := make(g); err == nil || !strings.Contains(err.Error(), "bytes") {
+			return fmt.Errorf("2^40 elements give %v", err)
+		}
+		return nil
+	}
+}
+
+// several has several machines open at a time, used in turn.
+func several(make newMachine) func() error {
+	return func() error {
+		const n = 4
+		var ms []model
+		var vms []G.VM
+		for range n {
+			m := sthenoOnly()
+			ms, vms = append(ms, m), append(vms, ok(make(m.g)))
+		}
+		for range 3 {
+			for i := range n {
+				must(vms[i].RunAll())
+				if got, want := numbers(ms[i].out[0].Value()), numbers(ms[0].out[0].Value()); got[0] != want[0] {
+					return fmt.Errorf("machine %d gives %v, machine 0 %v", i, got, want)
+				}
+			}
+			for i := range n {
+				vms[i].Reset()
+			}
+		}
+		var errs []error
+		for i := range n {
+			errs = append(errs, vms[i].Close())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// leak runs a graph of the op again and again and watches the process grow.
+func leak(op func(a, b *G.Node) (*G.Node, error)) func() error {
+	return func() error {
+		g := G.NewGraph()
+		y := ok(op(input(g, "x", 10), input(g, "y", 10)))
+		for range 60 {
+			y = ok(op(y, input(g, "z", 10)))
+		}
+		vm := ok(tape.NewMachine(g))
+		runs := func(n int) {
+			for range n {
+				must(vm.RunAll())
+				vm.Reset()
+			}
+		}
+		runs(100)
+		before := resident()
+		const more = 500
+		runs(more)
+		grown := resident() - before
+		fmt.Printf("grew %d bytes for each of %d launches\n", max(grown, 0)/(61*more), 61*more)
+		return vm.Close()
+	}
+}
+
+func resident() int {
+	debug.FreeOSMemory()
+	text := ok(os.ReadFile("/proc/self/statm"))
+	return ok(strconv.Atoi(strings.Fields(string(text))[1])) * os.Getpagesize()
+}
+
+func outlives() error {
+	m := mixed()
+	vm := ok(tape.NewMachine(m.g))
+	must(vm.RunAll())
+	before := numbers(m.out[len(m.out)-1].Value())
+	must(vm.Close())
+	if after := numbers(m.out[len(m.out)-1].Value()); after[0] != before[0] {
+		return fmt.Errorf("%v before Close, %v after", before, after)
+	}
+	return nil
+}
+
+func lisp(opts ...G.VMOpt) newMachine {
+	return func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return G.NewLispMachine(g, opts...), nil }
+}
+
+// lispGradients holds DoDiff against SymDiff on the host.
+func lispGradients(build func() model, make newMachine) func() error {
+	return func() error {
+		a, b := build(), build()
+		ok(G.Grad(a.out[len(a.out)-1], a.leaves...))
+		host := ok(cudaops.NewVM(a.g, cudaops.OnHost()))
+		must(host.RunAll())
+		runtime.LockOSThread() // for Gorgonia's
+		vm := ok(make(b.g))
+		must(vm.RunAll())
+		for i := range a.leaves {
+			got, want := numbers(ok(b.leaves[i].Grad())), numbers(ok(a.leaves[i].Grad()))
+			for k := range want {
+				if !(math.Abs(got[k]-want[k]) <= 1e-12*(1+math.Abs(want[k]))) {
+					return fmt.Errorf("gradient %d, element %d: got %v, want %v", i, k, got[k], want[k])
+				}
+			}
+		}
+		return vm.Close()
+	}
+}
+
+func bound(build func() model, make newMachine) func() error {
+	return func() error {
+		m := build()
+		return compare(func() model { m = build(); return m }, func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+			return make(g, G.BindDualValues(m.leaves...))
+		})
+	}
+}
+
+// Names of machines in the programs.
+const (
+	ours     = "tape.NewMachine"
+	plain    = "gorgonia.NewTapeMachine"
+	locked   = "gorgonia.NewTapeMachine, thread locked"
+	oursLisp = "tape.NewLispMachine"
+	lispGPU  = "gorgonia.NewLispMachine, thread locked"
+)
+
+// programs must be right, but for those that are Gorgonia's own machines in a
+// case that is known to go wrong: there the outcome is only told.
+var programs = []struct {
+	graph, machine string
+	known          bool
+	run            func() error
+}{
+	{"ops.Add", ours, false, on(add, tape.NewMachine)},
+	{"ops.Add", locked, false, held(on(add, gorgonias))},
+	{"ops.Add", plain, true, on(add, gorgonias)},
+	{"ops of Stheno, gradients", ours, false, on(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, gradients", locked, false, held(on(sthenoOnly, gorgonias))},
+	{"ops of Stheno, bound gradients", ours, false, bound(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, bound gradients", locked, true, held(bound(sthenoOnly, gorgonias))},
+	{"ops of Stheno and Tanh, gradients", ours, false, on(sthenoLoss, tape.NewMachine)},
+	{"ops of Stheno and Tanh, bound gradients", ours, false, bound(sthenoLoss, tape.NewMachine)},
+	{"mixed graph, gradients", ours, false, on(mixed, tape.NewMachine)},
+	{"mixed graph, gradients", locked, true, held(on(mixed, gorgonias))},
+	{"mixed graph, bound gradients", ours, false, bound(mixed, tape.NewMachine)},
+	{"every function of one operand", ours, false, on(unary, tape.NewMachine)},
+	{"every function of two operands", ours, false, on(binary, tape.NewMachine)},
+	{"Sum of Tanh", ours, false, on(gSum, tape.NewMachine)},
+	{"Sum of Tanh", locked, true, held(on(gSum, gorgonias))},
+	{"Sum over an axis of Tanh", ours, false, on(gSumAxis, tape.NewMachine)},
+	{"Sum alone", ours, false, on(gSumOnly, tape.NewMachine)},
+	{"Sum alone", locked, true, held(on(gSumOnly, gorgonias))},
+	{"Mul of matrices", ours, false, on(gMul, tape.NewMachine)},
+	{"Mul of vectors", ours, false, on(gMulVectors, tape.NewMachine)},
+	{"Mul of vectors", locked, true, held(on(gMulVectors, gorgonias))},
+	{"Sum of Tanh of Mul, gradients", ours, false, on(gorgoniaLoss, tape.NewMachine)},
+	{"Sum of Tanh of Mul, gradients", locked, true, held(on(gorgoniaLoss, gorgonias))},
+	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, tape.NewMachine)},
+	{"100 times Add", ours, false, on(many, tape.NewMachine)},
+	{"100 times Add", locked, true, held(on(many, gorgonias))},
+	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, tape.NewMachine))},
+	{"10 machines one after the other, ops of Stheno", locked, false, held(loop(10, on(sthenoOnly, gorgonias)))},
+	{"10 machines one after the other, ops of Stheno", plain, true, loop(10, on(sthenoOnly, gorgonias))},
+	{"10 machines one after the other, Tanh", ours, false, loop(10, on(gTanh, tape.NewMachine))},
+	{"10 machines one after the other, Tanh", locked, true, held(loop(10, on(gTanh, gorgonias)))},
+	{"4 machines at a time", ours, false, several(tape.NewMachine)},
+	{"4 machines at a time", locked, false, held(several(gorgonias))},
+	{"4 machines at a time", plain, true, several(gorgonias)},
+	{"values outlive the machine", ours, false, outlives},
+	{"120 scalars", ours, false, on(scalars, tape.NewMachine)},
+	{"120 scalars", locked, true, held(on(scalars, gorgonias))},
+	{"2^40 elements", ours, false, tooLarge(tape.NewMachine)},
+	{"2^40 elements", locked, true, held(tooLarge(gorgonias))},
+	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add)},
+	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add)},
+	{"mixed graph, gradients", oursLisp, false, lispGradients(mixed, tape.NewLispMachine)},
+	{"ops of Stheno, forward", lispGPU, true, held(on(sthenoLoss0, lisp(G.ExecuteFwdOnly())))},
+	{"ops of Stheno, gradients", lispGPU, true, lispGradients(sthenoLoss0, lisp())},
+	{"ops.Sum, gradient", lispGPU, true, lispGradients(sumOnly, lisp())},
+}
+
+func sthenoLoss0() model {
+	m := sthenoOnly()
+	m.grads = false
+	return m
+}
+
+func sumOnly() model {
+	g := G.NewGraph()
+	x := input(g, "x", 5, 7)
+	return model{g: g, leaves: G.Nodes{x}, out: G.Nodes{ok(ops.Sum(x))}}
+}
+
+// TestPrograms runs the programs. With STHENO_RECORD=file it also writes their
+// outcomes as the table of docs/cuda-tag.md.
+func TestPrograms(t *testing.T) {
+	if err := tape.Available(); err != nil {
+		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+			t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
+		}
+		t.Skipf("SKIPPED, NOT TESTED: %v", err)
+	}
+	outcomes := make([]string, len(programs))
+	t.Cleanup(func() { record(t, outcomes) })
+	for i, p := range programs {
+		t.Run(p.graph+" on "+p.machine, func(t *testing.T) {
+			t.Parallel()
+			text, err := start(t.Context(), p.graph+" on "+p.machine)
+			outcomes[i] = outcome(text, err)
+			switch {
+			case err == nil || p.known:
+				t.Logf("%s (%v)\n%s", outcomes[i], err, text)
+			default:
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
+var errHangs = errors.New("hangs")
+
+// start runs a program as a process of its own and gives what it prints.
+func start(ctx context.Context, name string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), "STHENO_PROGRAM="+name, "GOTRACEBACK=all")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // with the stacks
+	cmd.WaitDelay = 3 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = errHangs
+	}
+	text = out.String()
+	if len(text) > 6000 {
+		text = text[:3000] + "\n...\n" + text[len(text)-3000:]
+	}
+	return text, err
+}
+
+var telling = regexp.MustCompile(`(?m)^(?:panic|ERROR|grew).*`)
+
+// outcome is what a program did, in a few words.
+func outcome(text string, err error) string {
+	line := telling.FindString(text)
+	switch {
+	case errors.Is(err, errHangs):
+		return "**hangs**"
+	case err == nil && line != "":
+		return line
+	case err == nil:
+		return "right"
+	case line == "":
+		return "**" + err.Error() + "**"
+	}
+	line = strings.TrimPrefix(line, "ERROR: ")
+	if r := []rune(line); len(r) > 110 {
+		line = string(r[:110]) + "..."
+	}
+	return "**" + strings.ReplaceAll(line, "|", "/") + "**"
+}
+
+// record writes the outcomes.
+func record(t *testing.T, outcomes []string) {
+	file := os.Getenv("STHENO_RECORD")
+	if file == "" {
+		return
+	}
+	devices, err := cudaops.Devices()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, driver %s, %s.\n\n| Graph | Machine | Outcome |\n|---|---|---|\n", devices[0].Name, devices[0].Driver, time.Now().Format("2006-01-02"))
+	for i, p := range programs {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
+	}
+	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		t.Error(err)
+	}
+}

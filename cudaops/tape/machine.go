@@ -1,0 +1,144 @@
+package tape
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"gorgonia.org/gorgonia"
+)
+
+// NewMachine is gorgonia.NewTapeMachine with what that lacks in a CUDA build:
+//
+//   - Everything runs on one OS thread, as the machine's CUDA context wants it,
+//     so that several machines in one process work.
+//   - A panic of Gorgonia is an error.
+//   - Of the graph's program what is wrong on a device is put right: memory
+//     freed that others hold, and more calls queued than the queue has room for.
+//   - BindDualValues binds the gradients of tensors too.
+//   - Reset leaves the values of the graph's nodes alone.
+//   - Close first moves the values of the graph's nodes out of device memory,
+//     so that they can be read afterwards.
+//
+// Without the tag cuda it does the same for the machine of that build. The
+// machine must be closed.
+func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
+	return start(g, func(m *machine) error {
+		program, err := compile(g)
+		if err != nil {
+			return err
+		}
+		m.vm = gorgonia.NewTapeMachine(g, append([]gorgonia.VMOpt{program}, opts...)...)
+		m.binder, err = takeBinding(g, m.vm)
+		return err
+	})
+}
+
+// NewLispMachine is gorgonia.NewLispMachine on the host, whatever the build: on
+// a device its pool is too small for most graphs and its gradients start from
+// undefined memory. It too gives errors for panics, and must be closed.
+func NewLispMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
+	return start(g, func(m *machine) error {
+		m.vm = gorgonia.NewLispMachine(g, opts...)
+		return toHostOnly(m.vm)
+	})
+}
+
+// start makes a machine on a thread of its own.
+func start(g *gorgonia.ExprGraph, open func(*machine) error) (gorgonia.VM, error) {
+	if g == nil {
+		return nil, errors.New("tape: got a nil graph")
+	}
+	if err := check(g); err != nil {
+		return nil, err
+	}
+	m := &machine{graph: g, work: make(chan func())}
+	go func() {
+		// The thread ends with the goroutine, and the context that is current
+		// on it with both.
+		runtime.LockOSThread()
+		for f := range m.work {
+			f()
+		}
+	}()
+	if err := m.do(func() error { return open(m) }); err != nil {
+		close(m.work)
+		return nil, err
+	}
+	return m, nil
+}
+
+type machine struct {
+	graph  *gorgonia.ExprGraph
+	vm     gorgonia.VM
+	binder *binder
+
+	mu     sync.Mutex
+	work   chan func() // for the machine's thread
+	closed bool
+	err    error // of Close
+}
+
+// do runs f on the machine's thread.
+func (m *machine) do(f func() error) (err error) {
+	done := make(chan struct{})
+	m.work <- func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				if e, ok := p.(error); ok {
+					err = fmt.Errorf("tape: Gorgonia's machine panicked: %w", e)
+				} else {
+					err = fmt.Errorf("tape: Gorgonia's machine panicked: %v", p)
+				}
+			}
+		}()
+		err = f()
+	}
+	<-done
+	return err
+}
+
+func (m *machine) RunAll() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errors.New("tape: the machine is closed")
+	}
+	return m.do(func() error {
+		if err := m.vm.RunAll(); err != nil {
+			return err
+		}
+		return m.binder.bind()
+	})
+}
+
+func (m *machine) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.do(func() error {
+		rewind(m.vm)
+		return nil
+	})
+}
+
+// Close is for once; further calls give the first one's error.
+func (m *machine) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		m.err = m.do(func() error {
+			if err := closable(m.vm); err != nil {
+				return err
+			}
+			return errors.Join(keep(m.graph, m.vm), m.vm.Close())
+		})
+		close(m.work)
+	}
+	return m.err
+}

@@ -1,0 +1,46 @@
+//go:build !cuda
+
+package tape
+
+import (
+	"errors"
+
+	"gorgonia.org/gorgonia"
+)
+
+// compile gives the machine the graph's program.
+func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
+	program, registers, err := gorgonia.Compile(g)
+	if err != nil {
+		return nil, err
+	}
+	return gorgonia.WithPrecompiled(program, registers), nil
+}
+
+// closable has nothing to wait for.
+func closable(gorgonia.VM) error { return nil }
+
+// keep has nothing to do: all values are in Go's memory.
+func keep(*gorgonia.ExprGraph, gorgonia.VM) error { return nil }
+
+// rewind makes the machine ready for another run.
+func rewind(vm gorgonia.VM) { vm.Reset() }
+
+// A binder has nothing to do: the machine binds gradients itself.
+type binder struct{}
+
+func takeBinding(*gorgonia.ExprGraph, gorgonia.VM) (*binder, error) { return nil, nil }
+
+func (*binder) bind() error { return nil }
+
+// toHostOnly has nothing to do either.
+func toHostOnly(gorgonia.VM) error { return nil }
+
+// Available says why Gorgonia's machines cannot run kernels: the program was
+// built without the tag cuda.
+func Available() error {
+	return errors.New("tape: this program was built without the tag cuda")
+}
+
+// check has no device to ask for.
+func check(*gorgonia.ExprGraph) error { return nil }

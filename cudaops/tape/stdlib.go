@@ -1,0 +1,57 @@
+//go:build cuda
+
+package tape
+
+import (
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// standard are the modules that Gorgonia's engine looks its own ops up in. Its
+// third, misc, is left out: the engine passes the address for the answer of
+// hasNaN and hasInf by value, so no kernel can answer (docs/cuda-tag.md).
+var standard = []string{"elembinop", "elemunaryop"}
+
+// Every machine made from now on loads the standard modules. A machine has all
+// its engines load the same image, and Gorgonia runs graphs on device 0 alone,
+// so the image is the one for device 0.
+func init() {
+	unavailable = register(gorgonia.AddToStdLib)
+	if unavailable != nil && !errors.Is(unavailable, driver.ErrNoDevice) {
+		log.Printf("stheno: Gorgonia's machines get no kernels: %v", unavailable)
+	}
+}
+
+var unavailable error
+
+// Available says why Gorgonia's machines cannot run kernels here: there is no
+// device (the error wraps cudaops.ErrNoDevice), it is too old, or the driver is.
+func Available() error { return unavailable }
+
+// register hands over each standard module with the names of its kernels.
+func register(add func(module, image string, kernels []string)) error {
+	d, err := driver.Get(0)
+	if err != nil {
+		return err
+	}
+	for _, module := range standard {
+		image, _, minDriver, err := kernels.Image(module, d.Major, d.Minor)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.Name, err)
+		}
+		if err := driver.CheckDriver(minDriver); err != nil {
+			return err
+		}
+		entries, err := kernels.Entries(module)
+		if err != nil {
+			return err
+		}
+		add(module, string(image), entries)
+	}
+	return nil
+}

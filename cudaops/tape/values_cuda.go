@@ -1,0 +1,177 @@
+//go:build cuda
+
+package tape
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// keep binds copies in Go's memory to the nodes whose values lie in a machine's
+// pool, which goes when the machine is closed.
+func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok || len(m.Engines()) == 0 { // nothing ran on a device
+		return nil
+	}
+	c, err := contextOf(&m.Engines()[0], 0)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range g.AllNodes() {
+		v := n.Value()
+		if v == nil || n.IsVar() || !c.ctx.OnDevice(driver.Ptr(v.Uintptr())) {
+			continue
+		}
+		if v, err = clone(v); err == nil {
+			err = gorgonia.UnsafeLet(n, v)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tape: node %v: %w", n, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closable waits until a machine can be closed. Closing needs each engine's
+// goroutine, of which two things are known to go wrong: until it has started
+// cuBLAS it holds a lock, and engines are closed as copies, in which the lock
+// would stay locked; and it ends when a CUDA call fails, and nobody answers.
+func closable(vm gorgonia.VM) error {
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok {
+		return nil
+	}
+	engines := m.Engines()
+	for i := range engines {
+		limit := time.Minute
+		failed := engines[i].Errors()
+		if failed != nil {
+			limit = 2 * time.Second
+		}
+		done := make(chan error, 1)
+		go func() { done <- engines[i].Context().Do(func() error { return nil }) }()
+		select {
+		case <-done:
+		case <-time.After(limit):
+			broken.Store(vm, true)
+			return fmt.Errorf("tape: the machine cannot be closed and keeps its memory, its engine does not answer: %w", errors.Join(failed, errEngine))
+		}
+	}
+	return nil
+}
+
+var errEngine = errors.New("a CUDA call of the machine failed")
+
+// broken machines are kept for ever: Gorgonia's finalizer would hang on them.
+var broken sync.Map
+
+// toHostOnly has a LispMachine give its engines back and run on the host.
+func toHostOnly(vm gorgonia.VM) error {
+	m, ok := vm.(interface {
+		gorgonia.CUDAMachine
+		ForceCPU()
+	})
+	if !ok {
+		return fmt.Errorf("tape: got a %T, want Gorgonia's LispMachine", vm)
+	}
+	if len(m.Engines()) == 0 {
+		return nil
+	}
+	if err := closable(vm); err != nil {
+		return err
+	}
+	m.ForceCPU()
+	return nil
+}
+
+// clone copies a float32 or float64 value into Go's memory.
+func clone(v gorgonia.Value) (gorgonia.Value, error) {
+	from, err := values.Bytes(v)
+	if err != nil {
+		return nil, err
+	}
+	dt, _ := values.Dtype(v.Dtype())
+	c, to := values.New(dt, v.Shape())
+	copy(to, from)
+	return c, nil
+}
+
+// A binder does what BindDualValues asks for: after a run, the gradient of each
+// node is added to the one bound to it. Gorgonia's own way gives zeros for
+// tensors on a device.
+type binder struct {
+	graph *gorgonia.ExprGraph
+	all   bool
+	nodes gorgonia.Nodes // unless all
+}
+
+// takeBinding takes the request off the machine.
+func takeBinding(g *gorgonia.ExprGraph, vm gorgonia.VM) (*binder, error) {
+	const bindDV = 1 << 7
+	flags, err := field(reflect.ValueOf(vm).Elem(), "runFlags", reflect.Uint16)
+	if err != nil || flags.Uint()&bindDV == 0 {
+		return nil, err
+	}
+	nodes, err := field(reflect.ValueOf(vm).Elem(), "bindNodesDV", reflect.Slice)
+	if err != nil {
+		return nil, err
+	}
+	flags.SetUint(flags.Uint() &^ bindDV)
+	b := &binder{graph: g, nodes: nodes.Interface().(gorgonia.Nodes)}
+	b.all = len(b.nodes) == 0
+	return b, nil
+}
+
+func (b *binder) bind() error {
+	if b == nil {
+		return nil
+	}
+	nodes := b.nodes
+	if b.all {
+		nodes = b.graph.AllNodes()
+	}
+	for _, n := range nodes {
+		if n.Deriv() == nil || n.Value() == nil || n.Deriv().Value() == nil {
+			continue
+		}
+		if err := bindGradient(n, n.Deriv().Value()); err != nil {
+			return fmt.Errorf("tape: gradient of node %v: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func bindGradient(n *gorgonia.Node, d gorgonia.Value) error {
+	old, err := n.Grad()
+	if err != nil {
+		return err
+	}
+	if old == d { // nothing bound yet: Grad answered with the derivative's node
+		if d, err = clone(d); err != nil {
+			return err
+		}
+		gorgonia.WithGrad(d)(n)
+		return nil
+	}
+	dt, _ := values.Dtype(d.Dtype())
+	sum, ok := values.Own(old, dt, d.Shape())
+	if !ok {
+		return fmt.Errorf("it is %v of shape %v, the one bound to the node %v of shape %v", d.Dtype(), d.Shape(), old.Dtype(), old.Shape())
+	}
+	more, err := values.Bytes(d)
+	if err != nil {
+		return err
+	}
+	p := kernels.Add(kernels.HostDevice(), dt, int64(len(more))/dt.Size())
+	return p.Run([][]byte{sum, more}, sum, nil) // element by element: in place is safe
+}

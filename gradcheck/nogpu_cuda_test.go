@@ -1,0 +1,21 @@
+//go:build cuda
+
+package gradcheck_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+)
+
+// With the tag cuda Gorgonia's own ops run on a GPU alone, and so do these
+// tests of graphs that have some.
+func TestMain(m *testing.M) {
+	if _, err := cudaops.Devices(); err != nil && os.Getenv("STHENO_REQUIRE_GPU") != "1" {
+		fmt.Println("SKIP: Gorgonia's machine with the tag cuda needs a GPU:", err)
+		return
+	}
+	os.Exit(m.Run())
+}
