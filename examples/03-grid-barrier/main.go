@@ -33,7 +33,13 @@ func main() { notebook.Main(title, recorded, run) }
 const steps = 100
 
 func run(p *notebook.Page) error {
-	for _, section := range []func(*notebook.Page) error{question, wrong, barriers, resident, prices, sweeps, fast, gradients} {
+	times := map[kernels.Barrier]notebook.Measured{} // of 128 values
+	for _, section := range []func(*notebook.Page) error{
+		question, wrong, barriers, resident,
+		func(p *notebook.Page) error { return prices(p, times) },
+		sweeps, fast, gradients,
+		func(p *notebook.Page) error { return learnt(p, times) },
+	} {
 		if err := section(p); err != nil {
 			return err
 		}
@@ -115,8 +121,8 @@ func wrong(p *notebook.Page) error {
 	if always.Known() {
 		p.Text(`Without a barrier %v of the elements were wrong after one transformation, %v after %d: every error goes into all that comes after it.`, once, always, steps)
 	}
-	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead and read values of an earlier step, and are wrong in the same way; with a barrier for each
-		block, whole blocks do. Such a kernel may also come out right, on another GPU or another day, which is what makes it dangerous. The race checker of
+	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead or stay behind, read values of another step, and are wrong in the same way; with a
+		barrier for each block, whole blocks do. Such a kernel may also come out right, on another GPU or another day, which is what makes it dangerous. The race checker of
 		compute-sanitizer looks at shared memory only, and sees nothing here: what finds such an error is a comparison with a plain reference.`)
 	return nil
 }
@@ -159,10 +165,9 @@ func resident(p *notebook.Page) error {
 	return nil
 }
 
-func prices(p *notebook.Page) error {
+func prices(p *notebook.Page, times map[kernels.Barrier]notebook.Measured) error {
 	p.Heading("What each costs")
 	rows := [][]string{}
-	times := map[kernels.Barrier]notebook.Measured{}
 	for _, m := range methods {
 		by := kernels.IterateBy{Barrier: m.barrier, Blocks: 2, Threads: 64}
 		t, err := timed(p, fmt.Sprintf("128.%v", m.barrier), n, by)
@@ -219,7 +224,7 @@ func sweeps(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`Last, the barrier nearly alone: 128 values on blocks of 128 threads, so that all blocks but the first only wait. A launch costs the same however many
-		blocks it has; a barrier in memory grows with the blocks that count in one place.`)
+		blocks it has; a barrier in memory costs more once many hundreds count in one place.`)
 	many := []int{1, 4, 16, 64, 132, 264, 528, 1056}
 	if p.Small() {
 		many = many[:3]
@@ -293,5 +298,17 @@ func gradients(p *notebook.Page) error {
 		}
 	}
 	p.Text("Held against central differences in float64, all versions' derivatives of %d steps on %d values are right, symbolic and dual.", few, size)
+	return nil
+}
+
+func learnt(p *notebook.Page, times map[kernels.Barrier]notebook.Measured) error {
+	p.Heading("What we learnt")
+	p.Text(`The end of a launch is a barrier for the whole grid, and the only one that needs no care. Recorded as a graph it costs about what a barrier in global memory does,
+		on any number of blocks. A barrier inside of a launch asks for fences, for a counter that survives its own use, for blocks that are all on the device, and for a
+		cooperative launch where others use the device too.`)
+	if base, best := times[kernels.BarrierLaunches], times[kernels.BarrierCluster]; base.Known() && best.Known() {
+		p.Text(`What it gives in return is that the kernel goes on, with all that it has in registers and shared memory. That, and not the price of the wait, is where the factor of %s lies between
+			the first version and the last.`, notebook.Number(base.Value/best.Value))
+	}
 	return nil
 }
