@@ -153,7 +153,7 @@ func (g *gpu) repeat(runs int, run func(i int) error) ([]time.Duration, error) {
 		}
 		return nil
 	}
-	var each time.Duration
+	var each, warm time.Duration
 	for n := 1; ; n *= 2 {
 		if err := g.mark(0); err != nil {
 			return nil, err
@@ -171,7 +171,8 @@ func (g *gpu) repeat(runs int, run func(i int) error) ([]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		if each = max(d/time.Duration(n), 1); d >= warmUp || n >= longest {
+		warm += d
+		if each = max(d/time.Duration(n), 1); warm >= warmUp || n >= longest {
 			break
 		}
 	}
