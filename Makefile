@@ -14,17 +14,19 @@ toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
 	echo "$(TOOLKIT)" > $@
 
-images: toolkit # compile kernels/*.cu into kernels/images
+images: toolkit # compile kernels/*.cu into kernels/images, and the example's kernel
 	go run ./kernels/build
+	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile again and compare byte for byte
 	go run ./kernels/build -check
+	go run ./kernels/build -dir examples/own -check
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 	bench/gpu-build.sh
 
 bench: # time every op on this machine's GPU, into bench/results
-	go run ./cmd/stheno bench
+	go run ./cmd/stheno bench -json bench/results
 
 readme: # the tables of README.md, from the ops and from bench/results
 	go run ./internal/readme

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds what bench/gpu-run.sh runs on a GPU machine that has no Go: the test
-# binary of every package that has tests, and cmd/stheno, packed as
-# .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no GPU and no C compiler.
+# binary of every package that has tests, cmd/stheno, and the notebooks in
+# examples/[0-9]*, packed as .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no
+# GPU and no C compiler.
 #
 #   bench/gpu-build.sh          for linux/amd64
 #   GOARCH=arm64 bench/gpu-build.sh
@@ -13,6 +14,11 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 
 go build -trimpath -ldflags='-s -w' -o "$bin/stheno" ./cmd/stheno
+for notebook in examples/[0-9]*/main.go; do
+    [[ -f $notebook ]] || continue
+    dir=$(dirname "$notebook")
+    go build -trimpath -ldflags='-s -w' -o "$bin/notebook-$(basename "$dir")" "./$dir"
+done
 module=$(go list -m)
 # tests.txt: name of the binary, folder to run it in. Two packages are left out:
 # internal/results tests what the run is about to replace, and internal/readme

@@ -5,7 +5,9 @@
 # $OUT (bench/out if unset); the file <gpu>.json belongs into bench/results.
 # Goes on after a failure and ends with status 1 if there was one.
 #
-#   PARTS        which parts to run: "tests sanitize bench" if unset
+#   PARTS        which parts to run: "tests sanitize bench" if unset; gallery runs the
+#                notebooks, whose pages belong into docs/gallery and whose records,
+#                NAME.json, into examples/NAME/recorded.json
 #   TEST_RUN     -test.run of the tests, all if unset
 #   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
 #                a test binary without .test and its -test.run
@@ -69,15 +71,15 @@ tests() {
     done < "$bin/tests.txt"
 }
 
-# control: memcheck must find a write that is out of bounds on purpose, or its
-# silence elsewhere proves nothing.
+# control TOOL TEST FINDING NAME: the tool must find what a test of cudaops does
+# wrong on purpose, or its silence elsewhere proves nothing.
 control() {
-    local start log=$bin/control-check-cudaops.log status=1
+    local start log=$bin/control-$1-$2.log status=1
     start=$(now)
-    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool memcheck --target-processes all --error-exitcode 9 --print-limit 3 \
-        "$bin/cudaops.test" -test.v -test.run '^TestPlantedFault$') > "$log" 2>&1 < /dev/null
-    grep -q 'Invalid __global__ write' "$log" && status=0
-    record "memcheck finds a planted fault" $status "$start" "$(grep -h 'ERROR SUMMARY: [0-9]* error' "$log" | sed 's/^=* *//' | head -n 1)"
+    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
+        "$bin/cudaops.test" -test.v -test.run "^$2\$") > "$log" 2>&1 < /dev/null
+    grep -q "$3" "$log" && status=0
+    record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
 # sanitize_one TOOL BINARY[:RUN]: passes if the tests pass under the tool and it
@@ -120,7 +122,11 @@ sanitize() {
             jobs+=($!)
         done
     done
-    control &
+    control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
+    jobs+=($!)
+    control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
+    jobs+=($!)
+    control racecheck TestIncrementRacyShared 'Race reported between .*increment_racy_shared_i32' "racecheck finds lost updates" &
     wait "${jobs[@]}" $!
     for log in "$bin"/*check-*.log; do
         echo "===== $(basename "$log" .log)"
@@ -138,10 +144,24 @@ bench() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# gallery: every notebook, its page, its figures and its record.
+gallery() {
+    local notebook name start status
+    mkdir -p "$OUT/gallery"
+    for notebook in "$bin"/notebook-*; do
+        name=${notebook##*/notebook-}
+        start=$(now)
+        timeout 120 "$notebook" -device gpu -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
+            > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
+        status=$?
+        record "notebook $name" $status "$start" "$(tail -n 1 "$OUT/gallery/$name.txt")"
+    done
+}
+
 for part in $PARTS; do
     case $part in
-    tests | sanitize | bench) ;;
-    *) echo "PARTS: no part $part, want tests, sanitize, bench" && exit 2 ;;
+    tests | sanitize | bench | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, sanitize, bench, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     [[ $part == bench ]] && bench > "$bin/bench.out" 2>&1

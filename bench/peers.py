@@ -5,7 +5,7 @@
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
-where it is installed. A peer that cannot do a case is told and left out.
+where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a case is told and left out.
 
 Method, the same as stheno bench's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
@@ -13,9 +13,14 @@ held several times over and take turns; warm-up of 50 ms; times between CUDA
 events at least a millisecond apart, the work queued back to back; the median.
 """
 
+import ctypes
 import json
+import pathlib
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 
 import torch
 import torch.nn.functional as F
@@ -82,6 +87,9 @@ def in_turns(make, f):
     return lambda i: f(*sets[i % copies])
 
 
+NAMES = {torch.float32: "f32", torch.float64: "f64", torch.uint8: "u8"}
+
+
 def f32(dtype):
     return dtype == torch.float32
 
@@ -116,6 +124,43 @@ def peers():
     for r in (32, 512):
         yield "WindowSum", f"2^28 r={r}", d, TORCH + " avg_pool1d", lambda: (rand(d, 1, 1, N),), lambda x, r=r: F.avg_pool1d(x, 2 * r + 1, 1, r)
 
+    for bins in (256, 16384):
+        floats = lambda bins=bins: (rand(d, N), torch.empty(bins, dtype=torch.int32, device="cuda"))
+        yield "Histogram", f"2^28 into {bins}", d, TORCH + " histc", floats, lambda x, o, bins=bins: torch.histc(x, bins, -1, 1)
+        yield "Histogram", f"2^28 into {bins}", d, "CUB HistogramEven", floats, lambda x, o: cub_histogram("f32", x, o, -1, 1)
+    many = lambda: (torch.randint(256, (1 << 30,), dtype=torch.uint8, device="cuda"), torch.empty(256, dtype=torch.int32, device="cuda"))
+    yield "Histogram", "2^30 bytes", torch.uint8, "CUB HistogramEven", many, lambda x, o: cub_histogram("u8", x, o, 0, 256)
+
+
+def cub():
+    """bench/cub.cu as a library, compiled once."""
+    if not hasattr(cub, "library"):
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        path = pathlib.Path(tempfile.mkdtemp()) / "cub.so"
+        source = pathlib.Path(__file__).with_name("cub.cu")
+        subprocess.run([nvcc, "-O3", "-std=c++17", "-arch=native", "--shared", "-Xcompiler", "-fPIC", "-o", path, source], check=True)
+        cub.library, cub.memory = ctypes.CDLL(str(path)), {}
+    return cub
+
+
+def cub_histogram(name, x, counts, lo, hi):
+    pointer = lambda t: ctypes.c_void_p(t.data_ptr())
+    bins, n = counts.numel(), x.numel()
+
+    def call(memory, size):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        error = getattr(cub().library, "histogram_" + name)(memory, ctypes.byref(size), pointer(x), pointer(counts), bins, lo, hi, n, stream)
+        if error:
+            raise RuntimeError(f"CUDA error {error}")
+
+    kept = cub().memory
+    if (name, bins, n) not in kept:
+        size = ctypes.c_size_t()
+        call(None, size)
+        kept[name, bins, n] = torch.empty(size.value, dtype=torch.uint8, device="cuda")
+    memory = kept[name, bins, n]
+    call(pointer(memory), ctypes.c_size_t(memory.numel()))
+
 
 def cupy_sum(x, o):
     cupy.from_dlpack(x).sum(out=cupy.from_dlpack(o))
@@ -129,7 +174,7 @@ def main(path):
     rows = []
     for op, case, dtype, by, make, f in peers():
         torch.cuda.empty_cache()
-        name = "f32" if f32(dtype) else "f64"
+        name = NAMES[dtype]
         try:
             us = median_us(in_turns(make, f))
         except Exception as e:

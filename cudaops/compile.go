@@ -37,7 +37,7 @@ type value struct {
 	report *NodeReport
 	// host is the value on the host, if it is there in this run.
 	host gorgonia.Value
-	// numeric: of float32 or float64 and of known shape, so that it can be on
+	// numeric: of a type that kernels know and of known shape, so that it can be on
 	// the device.
 	numeric bool
 	onHost  bool // while compiling: the host has it
@@ -122,7 +122,7 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 		}
 		switch v.kind {
 		case constant:
-			v.host, v.onHost = n.Value(), true
+			v.host, v.onHost = values.Compact(n.Value()), true
 		case input:
 			v.onHost = true
 		case onDevice:
@@ -154,8 +154,8 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 		wanted = append(wanted, v)
 	}
 	for _, v := range p.values {
-		if !used[v] && v.kind != statement {
-			wanted = append(wanted, v) // a root
+		if (!used[v] || isCost(v.node)) && v.kind != statement {
+			wanted = append(wanted, v) // a root, or as good as one
 		}
 		if v.kind != input || v.node.Deriv() == nil {
 			continue
@@ -189,6 +189,19 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 	return p, nil
 }
 
+// isCost says that gorgonia.Grad or Backpropagate began at the node: its
+// derivative is the constant 1, or an input. It is no root of the graph if its
+// own gradient uses it, as that of a square root does.
+func isCost(n *gorgonia.Node) bool {
+	d := n.Deriv()
+	return n.Op() != nil && d != nil && (d.Op() == nil || n.IsScalar() && isConstant(d.Op()))
+}
+
+func isConstant(op gorgonia.Op) bool {
+	_, ok := op.(interface{ Value() gorgonia.Value })
+	return ok && op.Arity() == 0
+}
+
 // describe gives a node's element type and shape if kernels can take it.
 func describe(n *gorgonia.Node) (numeric bool, dt kernels.Dtype, shape tensor.Shape) {
 	var of tensor.Dtype
@@ -211,7 +224,7 @@ func (v *value) classify(dev kernels.Device) (*kernels.Plan, error) {
 		v.kind = input
 		return nil, nil
 	}
-	if _, ok := op.(interface{ Value() gorgonia.Value }); ok && len(v.in) == 0 {
+	if isConstant(op) {
 		v.kind = constant
 		return nil, nil
 	}

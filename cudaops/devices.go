@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
@@ -18,6 +19,7 @@ type Device struct {
 	Ordinal int    // its number for [OnDevice]
 	Driver  string // the NVIDIA driver's version, such as 580.82.07; "" if unknown
 	CUDA    string // the newest CUDA version that the driver supports, such as 13.0
+	Err     error  // why no kernels run on it, for which it or its driver is too old; wraps [ErrNoDevice]
 }
 
 // String is one line for people: name, number, compute capability, driver.
@@ -30,8 +32,9 @@ func (d Device) String() string {
 		d.Name, d.Ordinal, d.Major, d.Minor, float64(d.Memory)/(1<<30), version, d.CUDA)
 }
 
-// Devices lists the CUDA devices of this machine. It is never empty without an
-// error, which wraps [ErrNoDevice] and says why there is none.
+// Devices lists the CUDA devices of this machine. The error, which wraps
+// [ErrNoDevice], says why there is none or, beside the list, why none of them
+// can be used.
 func Devices() ([]Device, error) {
 	n, err := driver.Count()
 	if err != nil {
@@ -47,7 +50,22 @@ func Devices() ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10)}
+		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), usable(d)}
+	}
+	if !slices.ContainsFunc(devices, func(d Device) bool { return d.Err == nil }) {
+		return devices, devices[0].Err
 	}
 	return devices, nil
+}
+
+// usable says why the kernels cannot run on a device.
+func usable(d *driver.Device) error {
+	_, _, minDriver, err := kernels.Image("add", d.Major, d.Minor) // as for every source
+	if err == nil {
+		err = driver.CheckDriver(minDriver)
+	}
+	if err != nil {
+		return fmt.Errorf("%w that can be used: %s: %w", ErrNoDevice, d.Name, err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type gpu struct {
 	stream *driver.Stream
 	arena  driver.Ptr
 	marks  []*driver.Event
+	graphs []*driver.Graph
 	once   sync.Once
 	freed  error
 }
@@ -62,7 +64,15 @@ func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error,
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return run(g.stream) }, nil
+	if !p.Graph {
+		return func() error { return run(g.stream) }, nil
+	}
+	graph, err := g.ctx.Capture(run)
+	if err != nil {
+		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
+	}
+	g.graphs = append(g.graphs, graph)
+	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
 
 func (g *gpu) upload(to span, src []byte) error { return g.stream.Upload(g.address(to.offset), src) }
@@ -96,6 +106,9 @@ func (g *gpu) free() error {
 		for _, e := range g.marks {
 			errs = append(errs, e.Close())
 		}
+		for _, graph := range g.graphs {
+			errs = append(errs, graph.Close())
+		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.freed = errors.Join(errs...)
 	})
@@ -122,6 +135,9 @@ func openCard(i int) (*card, error) {
 	}
 	d, err := driver.Get(i)
 	if err != nil {
+		return nil, err
+	}
+	if err := usable(d); err != nil {
 		return nil, err
 	}
 	ctx, err := d.Open()

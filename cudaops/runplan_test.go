@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"unsafe"
@@ -46,5 +47,59 @@ func TestRunGuarded(t *testing.T) {
 	if runGuarded(&host{}, p, nil, make([]byte, 8)) == nil || runGuarded(&host{}, p, [][]byte{x[:4]}, make([]byte, 8)) == nil ||
 		runGuarded(&host{}, p, [][]byte{x[:8]}, nil) == nil {
 		t.Error("buffers of the wrong size passed")
+	}
+}
+
+// Window sums of any geometry: rows that share tiles, runs that share windows,
+// windows wider than tiles, on the GPU as by the Go bodies.
+func TestWindowSums(t *testing.T) {
+	dev := device0(t)
+	const seed = 11
+	r := rand.New(rand.NewPCG(seed, 2))
+	draws := 300
+	if testing.Short() {
+		draws = 40
+	}
+	for i := range draws {
+		rows, n, radius := 1+r.Int64N(30), 1+r.Int64N(3000), r.Int64N(600)
+		switch i % 4 {
+		case 1:
+			rows, n = 1, 1+r.Int64N(3_000_000)
+		case 2:
+			radius = r.Int64N(6000)
+		case 3:
+			rows, n, radius = 1+r.Int64N(3000), 1+r.Int64N(100), r.Int64N(100)
+			if i%8 == 3 { // short rows of whole vectors
+				n, radius = 4*n, radius%8
+			}
+		}
+		mode := kernels.WindowMode(r.IntN(3))
+		if mode == kernels.WindowValid {
+			radius = min(radius, (n-1)/2)
+		}
+		compareWindowSum[float32](t, dev, r, kernels.Float32, rows, n, radius, mode)
+		compareWindowSum[float64](t, dev, r, kernels.Float64, rows, n, radius, mode)
+	}
+}
+
+// compareWindowSum takes small whole numbers, whose sums are exact in any order.
+func compareWindowSum[T kernels.Float](t *testing.T, dev kernels.Device, r *rand.Rand, dt kernels.Dtype, rows, n, radius int64, mode kernels.WindowMode) {
+	t.Helper()
+	x := make([]T, rows*n)
+	for i := range x {
+		x[i] = T(r.IntN(2001) - 1000)
+	}
+	p := kernels.WindowSum(dev, dt, rows, n, radius, mode)
+	got, want := make([]T, rows*mode.Outputs(n, radius)), make([]T, rows*mode.Outputs(n, radius))
+	if err := RunPlan(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
+		t.Fatalf("%v: %v", p, err)
+	}
+	if err := kernels.WindowSum(kernels.HostDevice(), dt, rows, n, radius, mode).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("output %d is %v, want %v; %v", i, got[i], want[i], p)
+		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 // on the host, with the copies that they need between the two.
 //
 // It is a [gorgonia.VM]. After RunAll these values are on the host, as after a
-// run of Gorgonia's tape machine: the roots of the graph, the nodes of
-// [gorgonia.Read] (also in their variables), the gradients of inputs
-// ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
+// run of Gorgonia's tape machine: the roots of the graph, the cost of
+// [gorgonia.Grad], the nodes of [gorgonia.Read] (also in their variables), the
+// gradients of inputs ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
 // those of an earlier run or nil. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
 // if it has a value already. Gradients are those of the last run: they are not
@@ -60,7 +60,8 @@ func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host 
 // OnHost runs the Go bodies of the kernels instead of a GPU.
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
-// OnAny runs kernels on CUDA device 0 if there is one, else as [OnHost].
+// OnAny runs kernels on CUDA device 0 if there is one that can be used, else as
+// [OnHost].
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and
@@ -89,6 +90,9 @@ func EvalMode() Option { return func(c *config) { c.eval = true } }
 func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	c := &config{}
 	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("cudaops: NewVM got a nil option")
+		}
 		o(c)
 	}
 	if g == nil || len(g.AllNodes()) == 0 {
@@ -172,6 +176,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b backend) (*VM, error) {
 // RunAll runs the graph once. Nothing on the host has changed if it gives an
 // error.
 func (vm *VM) RunAll() (err error) {
+	if vm == nil || vm.program == nil {
+		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
+	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	if vm.closed {
@@ -255,7 +262,7 @@ func (v *value) fetch() error {
 	if want := values.Tensor(v.dtype); h.Dtype() != want || !h.Shape().Eq(v.shape) {
 		return fmt.Errorf("input %s has a value of %v and shape %v, want %v and shape %v", v.node.Name(), h.Dtype(), h.Shape(), want, v.shape)
 	}
-	v.host = h
+	v.host = values.Compact(h)
 	return nil
 }
 
@@ -319,7 +326,8 @@ func (vm *VM) hostStep(s *step) (err error) {
 			return err
 		}
 	}
-	s.value.host, err = do(s.value.node.Op(), in...)
+	out, err := do(s.value.node.Op(), in...)
+	s.value.host = values.Compact(out)
 	s.value.report.Time = time.Since(start)
 	return err
 }
@@ -461,7 +469,7 @@ func (vm *VM) Reset() {}
 // Close gives the VM's device memory back; values on the host stay. Further
 // calls do nothing.
 func (vm *VM) Close() error {
-	if vm == nil {
+	if vm == nil || vm.program == nil {
 		return nil
 	}
 	vm.mu.Lock()
@@ -480,6 +488,9 @@ func (vm *VM) Close() error {
 // Report says where each node ran, what was copied and how long it took in the
 // last run.
 func (vm *VM) Report() Report {
+	if vm == nil {
+		return Report{}
+	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	r := vm.report

@@ -407,6 +407,34 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// Gorgonia's Reshape moves the elements of a transposed tensor in place, under
+// the feet of whoever else uses it.
+func TestReshapeOfTransposed(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := ok[*G.Node](t)
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(2, 3))
+		xv := tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 4, 2, 5, 3, 6}))
+		must(t, xv.T())
+		must(t, G.Let(x, xv)) // 1 2 3, 4 5 6
+		flat := node(G.Reshape(x, tensor.Shape{6}))
+		square, twice := node(G.Square(flat)), node(ops.Add(flat, flat))
+		turned := node(G.Transpose(x)) // on the host: 1 4, 2 5, 3 6
+		row, neg := node(G.Reshape(turned, tensor.Shape{1, 6})), node(G.Neg(turned))
+		sum := node(ops.Sum(turned, 0))
+		vm := machine(t, g, on)
+		for range 2 {
+			must(t, vm.RunAll())
+			equal(t, "square", square.Value(), vector(1, 4, 9, 16, 25, 36), 0)
+			equal(t, "twice", twice.Value(), vector(2, 4, 6, 8, 10, 12), 0)
+			equal(t, "row", row.Value(), vector(1, 4, 2, 5, 3, 6), 0)
+			equal(t, "neg", neg.Value(), vector(-1, -4, -2, -5, -3, -6), 0)
+			equal(t, "sum", sum.Value(), vector(6, 15), 0)
+			equal(t, "x", xv, vector(1, 2, 3, 4, 5, 6), 0)
+		}
+	})
+}
+
 func TestRandomAndDropout(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := ok[*G.Node](t)
@@ -720,6 +748,18 @@ func TestBadGraphs(t *testing.T) {
 		if _, err := NewVM(g, OnHost()); err == nil {
 			t.Error("a graph without nodes gives no error")
 		}
+	}
+	g, _, _, _ := sum2(t, 2)
+	if _, err := NewVM(g, OnHost(), nil); err == nil {
+		t.Error("a nil option gives no error")
+	}
+	for _, vm := range []*VM{nil, {}} { // an error that was not looked at
+		if err := vm.RunAll(); err == nil {
+			t.Error("RunAll of no VM gives no error")
+		}
+		_ = vm.Report()
+		vm.Reset()
+		must(t, vm.Close())
 	}
 }
 

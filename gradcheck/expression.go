@@ -39,7 +39,7 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 			gorgonia.WithShape(x.shape...), gorgonia.WithName(fmt.Sprintf("input%d", i)), gorgonia.WithValue(v)))
 	}
 	var err error
-	if e.out, err = build(e.in...); err != nil {
+	if e.out, err = call(build, e.in); err != nil {
 		if double {
 			return nil, fmt.Errorf("build, on float64 inputs: %w", err)
 		}
@@ -51,10 +51,20 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 	if e.out.Graph() != g {
 		return nil, fmt.Errorf("build gave a node of another graph than its inputs'")
 	}
-	if _, ok := values.Dtype(e.out.Dtype()); !ok {
+	if dt, ok := values.Dtype(e.out.Dtype()); !ok || !dt.IsFloat() {
 		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
 	}
 	return e, e.walk(g, e.out)
+}
+
+// call calls build. Functions that build graphs panic where gorgonia.Must does.
+func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nodes) (out *gorgonia.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it panicked: %v", p)
+		}
+	}()
+	return build(in...)
 }
 
 // walk appends n to order, after what it depends on.
@@ -155,7 +165,7 @@ func read(v gorgonia.Value) (input, error) {
 		return input{}, err
 	}
 	dt, ok := values.Dtype(v.Dtype())
-	if !ok {
+	if !ok || !dt.IsFloat() {
 		return input{}, fmt.Errorf("a value of %v: want float32 or float64", v.Dtype())
 	}
 	in := input{dtype: dt, shape: v.Shape().Clone()}

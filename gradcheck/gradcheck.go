@@ -42,6 +42,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
@@ -133,12 +134,15 @@ func MaxElements(n int) Option { return func(c *config) { c.max = n } }
 // shape gives a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
 func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
 	d, ok := values.Dtype(dt)
-	if !ok {
+	if !ok || !d.IsFloat() {
 		return nil, fmt.Errorf("gradcheck: Random: got %v, want float32 or float64", dt)
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	vs := make([]gorgonia.Value, len(shapes))
 	for i, s := range shapes {
+		if slices.ContainsFunc(s, func(d int) bool { return d < 1 }) {
+			return nil, fmt.Errorf("gradcheck: Random: got shape %v, want at least one element", s)
+		}
 		x := make([]float64, s.TotalSize())
 		for k := range x {
 			x[k] = signed(r, 0.1+1.4*r.Float64())
@@ -172,6 +176,9 @@ func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []go
 		modes:   []Mode{SymDiff, DoDiff},
 	}
 	for _, o := range opts {
+		if o == nil {
+			return fmt.Errorf("gradcheck: got a nil option")
+		}
 		o(&c)
 	}
 	if err := c.validate(); err != nil {

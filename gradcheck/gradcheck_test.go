@@ -361,6 +361,9 @@ func TestErrors(t *testing.T) {
 		{"nil function", nil, vec, nil, "no function"},
 		{"build fails", unary(func(*gorgonia.Node) (*gorgonia.Node, error) { return nil, fails }), vec, nil, fails.Error()},
 		{"build gives nil", unary(func(*gorgonia.Node) (*gorgonia.Node, error) { return nil, nil }), vec, nil, "no node"},
+		{"build panics", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Must(nil, fails), nil }), vec, nil, fails.Error()},
+		{"nil option", unary(gorgonia.Tanh), vec, []gradcheck.Option{nil}, "nil option"},
+		{"empty input", unary(gorgonia.Tanh), []gorgonia.Value{tensor.New(tensor.WithShape(0), tensor.WithBacking([]float64{}))}, nil, "at least one element"},
 		{"nil input", unary(gorgonia.Tanh), []gorgonia.Value{nil}, nil, "input 0 is no value"},
 		{"int input", unary(gorgonia.Tanh), []gorgonia.Value{tensor.New(tensor.WithBacking([]int{1, 2}))}, nil, "input 0"},
 		{"node without value", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) {
@@ -402,6 +405,11 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := gradcheck.Random(1, tensor.Int, tensor.Shape{2}); err == nil {
 		t.Error("Random of int gave no error")
+	}
+	for _, shape := range []tensor.Shape{{0}, {2, -1}} {
+		if _, err := gradcheck.Random(1, tensor.Float64, shape); err == nil {
+			t.Errorf("Random of shape %v gave no error", shape)
+		}
 	}
 }
 

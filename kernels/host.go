@@ -7,12 +7,17 @@ import (
 	"unsafe"
 )
 
-// Float is the constraint of the Go bodies.
+// Float is the constraint of most Go bodies.
 type Float interface{ float32 | float64 }
+
+// Element is the constraint of what memory is viewed as.
+type Element interface {
+	Float | uint8 | int32 | int64 | int | uint32
+}
 
 // HostDevice describes the machine that runs the Go bodies.
 func HostDevice() Device {
-	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20}
+	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
 }
 
 // Call is a launch on the host: what a Go body sees.
@@ -41,7 +46,7 @@ func (c Call) Float(i int) float64 {
 
 // Slice is argument i, a Ref, as the elements from its offset to the end of
 // its operand.
-func Slice[T Float](c Call, i int) []T {
+func Slice[T Element](c Call, i int) []T {
 	r := c.Args[i].(Ref)
 	var mem []byte
 	switch r.Operand {
@@ -56,7 +61,7 @@ func Slice[T Float](c Call, i int) []T {
 }
 
 // Elements views bytes as elements; b must be aligned for T.
-func Elements[T Float](b []byte) []T {
+func Elements[T Element](b []byte) []T {
 	var zero T
 	n := len(b) / int(unsafe.Sizeof(zero))
 	if n == 0 {
@@ -66,7 +71,7 @@ func Elements[T Float](b []byte) []T {
 }
 
 // Bytes views elements as bytes.
-func Bytes[T Float](s []T) []byte {
+func Bytes[T Element](s []T) []byte {
 	if len(s) == 0 {
 		return nil
 	}

@@ -2,12 +2,9 @@ package kernels
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -18,19 +15,17 @@ var files embed.FS
 // KernelReport is what the compiler said about one kernel on one target.
 type KernelReport = manifest.Kernel
 
-// images reads the manifest, once. The file is part of the program and tested,
+var own = newLibrary(files)
+
+// images is Stheno's own manifest. The file is part of the program and tested,
 // so a broken one is a broken build.
-var images = sync.OnceValue(func() *manifest.Manifest {
-	m := new(manifest.Manifest)
-	text, err := files.ReadFile("images/" + manifest.File)
-	if err == nil {
-		err = json.Unmarshal(text, m)
-	}
+func images() *manifest.Manifest {
+	m, err := own.manifest()
 	if err != nil {
 		panic("stheno: embedded kernel manifest: " + err.Error())
 	}
 	return m
-})
+}
 
 // Digest is a hash over all compiled images: two builds with one digest run the
 // same kernels.
@@ -58,22 +53,29 @@ func SourceHash(stem string) string {
 	return s.Hash
 }
 
-// Image is the compiled source stem.cu for a device of that compute capability:
-// the cubin of the same major version and the highest minor version that is not
-// above the device's, else PTX, which the driver compiles. target is the choice,
-// such as "sm_80" or "ptx". minDriver is the CUDA version, as 12000 for 12.0,
-// that the driver must support to load it. It is an error if there is no such
-// source or the device is older than 7.0.
+// Image is the compiled source stem.cu, or that of a library for name/stem (see
+// [Register]), for a device of that compute capability: the cubin of the same
+// major version and the highest minor version that is not above the device's,
+// else PTX, which the driver compiles. target is the choice, such as "sm_80" or
+// "ptx". minDriver is the CUDA version, as 12000 for 12.0, that the driver must
+// support to load it. It is an error if there is no such source or the device is
+// older than 7.0.
 func Image(stem string, major, minor int) (image []byte, target string, minDriver int, err error) {
-	s, err := source(stem)
+	if text, minDriver, ok := generatedImage(stem); ok {
+		return text, "ptx", minDriver, nil
+	}
+	l, stem, err := find(stem)
 	if err != nil {
+		return nil, "", 0, err
+	}
+	if _, err := l.source(stem); err != nil {
 		return nil, "", 0, err
 	}
 	target, minDriver, err = selectTarget(major, minor)
 	if err != nil {
 		return nil, "", 0, err
 	}
-	image, err = readImage(manifest.ImageFile(s.Stem, target))
+	image, err = l.image(manifest.ImageFile(stem, target))
 	return image, target, minDriver, err
 }
 
@@ -107,20 +109,15 @@ func Entries(stem string) ([]string, error) {
 }
 
 func readImage(file string) ([]byte, error) {
-	packed, err := files.ReadFile("images/" + file)
+	return own.image(file)
+}
+
+func source(module string) (*manifest.Source, error) {
+	l, stem, err := find(module)
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Unpack(packed)
-}
-
-func source(stem string) (*manifest.Source, error) {
-	m := images()
-	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
-	if i < 0 {
-		return nil, fmt.Errorf("no kernel images of %q", stem)
-	}
-	return &m.Sources[i], nil
+	return l.source(stem)
 }
 
 // selectTarget chooses for a device. Cubins load on every driver of their

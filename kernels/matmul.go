@@ -199,11 +199,18 @@ func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, 
 // finite reports whether a rows x cols matrix has neither NaN nor Inf.
 func finite[T Float](x []T, rows, cols, ld int64) bool {
 	for i := range rows {
-		var s T // x - x is 0 for finite x, else NaN
-		for _, v := range x[i*ld : i*ld+cols] {
-			s += v - v
+		var a, b, c, d T // x - x is 0 for finite x, else NaN; four sums hide the latency
+		row := x[i*ld : i*ld+cols]
+		for ; len(row) >= 4; row = row[4:] {
+			a += row[0] - row[0]
+			b += row[1] - row[1]
+			c += row[2] - row[2]
+			d += row[3] - row[3]
 		}
-		if math.IsNaN(float64(s)) {
+		for _, v := range row {
+			a += v - v
+		}
+		if math.IsNaN(float64((a + b) + (c + d))) {
 			return false
 		}
 	}

@@ -2,33 +2,37 @@ package kernels
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // Dtype is the element type of an operand.
 type Dtype uint8
 
-// The element types that every kernel exists for.
+// The element types. Every kernel exists for the floating-point ones; the others
+// are what Histogram counts and counts in. Int is Go's int.
 const (
 	Float32 Dtype = iota
 	Float64
+	Uint8
+	Int32
+	Int64
+	Int
 )
 
-// Size is the size of one element in bytes.
-func (d Dtype) Size() int64 {
-	if d == Float32 {
-		return 4
-	}
-	return 8
-}
+var dtypes = [...]struct {
+	size int64
+	name string
+}{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}}
 
-// String is the suffix of kernel entry points: "f32" or "f64".
-func (d Dtype) String() string {
-	if d == Float32 {
-		return "f32"
-	}
-	return "f64"
-}
+// Size is the size of one element in bytes.
+func (d Dtype) Size() int64 { return dtypes[d].size }
+
+// String is the suffix of kernel entry points, such as "f32".
+func (d Dtype) String() string { return dtypes[d].name }
+
+// IsFloat says that d is Float32 or Float64.
+func (d Dtype) IsFloat() bool { return d <= Float64 }
 
 // Device holds the properties that a plan may depend on. The zero value is
 // not a device; use [HostDevice] or what a CUDA device reports.
@@ -39,6 +43,7 @@ type Device struct {
 	SharedOptin  int   // largest dynamic shared memory of a block, bytes
 	L2           int64 // level-2 cache, bytes
 	Memory       int64 // total memory, bytes
+	Cooperative  bool  // has cooperative launches
 }
 
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are
@@ -99,6 +104,13 @@ type Launch struct {
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
 	Args   []any
+	// Resident says that the grid's blocks wait for one another, so that all must
+	// be on the device at once. A backend refuses a grid for which that cannot be.
+	Resident bool
+	// Cooperative makes the device start all blocks together or none, also while
+	// other kernels run: two grids, each with a part of its blocks on the device
+	// and waiting for the rest, would wait for ever.
+	Cooperative bool
 }
 
 // String prints the launch as entry<<<grid, block, shared>>>(args).
@@ -120,6 +132,7 @@ type Plan struct {
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
 	Flops    int64 // floating-point operations of the op (not of the plan)
+	Graph    bool  // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
 // Bytes is the least traffic of the op: every input read once, the output

@@ -20,28 +20,40 @@
 // shared by the K outputs of a chunk.
 //
 //	direct  w < 16: a thread sums w elements for each output of a 16-byte vector.
-//	tile    a chunk is the 16 elements of a thread. The window of q-1 chunk sums
-//	        is by doubling in shared memory (sums of 2^b chunks, one for each bit
-//	        of q-1): log2(w/16) steps over 1/16 of the elements.
+//	stream  w <= 1025: a chunk is the 16 elements of a lane, a block is one warp
+//	        that walks through a run of positions in tiles of 512. What windows
+//	        take from earlier tiles is in shared memory: elements, and sums of 2^b
+//	        chunks, one step of doubling for each bit of q-1. Nobody waits for
+//	        another warp, and the halo of w - 1 elements is read once in a run.
 //	chunks  a chunk is the 16 blockDim elements of a block: sums and heads to
 //	        memory. The window of q-1 sums is this op again, on double.
 //	join    suffix and right part of a block's chunk by two block scans, around
 //	        the middle from memory.
 //
-// Elements go between global and registers through shared memory, in 16-byte
-// accesses where the block's positions lie in one row: loads start at the 16-byte
-// boundary before the first element, and a thread takes its elements from where
-// they then lie. A chunk is followed by 16 unused bytes, so that threads that
-// read vectors of neighbouring chunks meet no bank twice (5 or 9 vectors, odd).
+// stream looks back instead of ahead, the identity in the mirror: the window that
+// ends at place k of chunk c is the prefix of chunk c up to k, chunks c-1 ..
+// c-q+1, the last r elements of chunk c-q (its tail), and 15 - k elements before.
 //
-// Estimate for tile, float, by the data sheet of an H200 (132 SMs, 1.7 GHz): a copy's 0.53e12
-// elements/s leave 0.42 clocks of an SM per element. Shared: 5 accesses of 4
-// bytes, 0.16 clocks at 128 bytes/clock. Conversions: 2 to double and 1
-// back, 0.19 at 16/clock. DADD: 3.5, 0.06 at 64/clock. About 20 instructions,
-// 0.16 at 128/clock. The halo of w - 1 elements to a tile of 4096 comes from L2.
-// These pipes overlap: bound by memory if enough blocks are resident. direct at
-// w = 15: 15 DADD, 0.23; conversions 0.23. chunks + join: the input is read
-// twice (three times where w elements exceed L2) and written once.
+// Elements go between global and registers through shared memory, in 16-byte
+// accesses where the positions lie in one row. A vector's place is permuted (stream)
+// or a chunk is followed by 16 unused bytes (join), so that threads that read
+// vectors of neighbouring chunks meet no bank twice.
+//
+// Estimate for stream, float, by the data sheet of an H200 (132 SMs, 1.7 GHz): a
+// copy's 0.53e12 elements/s leave 0.42 clocks of an SM per element. Conversions: 2
+// to double and 1 back, 0.19 at 16/clock. DADD: 4, 0.06 at 64/clock. Instructions:
+// 20 counted, 0.16 at 128/clock. Shared: 4 accesses of 4 bytes, 0.13. 16 warps
+// share an SM, so each has 16 * 512 * 0.42 = 3400 clocks for a tile and its chain of
+// dependent steps: two serial sums, 16 elements in and 16 out.
+// direct at w = 15: 15 DADD, 0.23; conversions 0.23. chunks + join: the input is
+// read twice (three times where w elements exceed L2) and written once.
+//
+// What lost to stream, 2^28 elements of float, radius 32 and 512, on an H200 that
+// copies in 503 us: blocks of 256 threads with tiles of 4096, two in flight, sums of
+// chunks by doubling in the block: 652 and 789 us (four barriers a tile). The same
+// with windows known to the compiler: 733 and 801 (fewer instructions, more
+// registers, as many barriers). Runs of tiles for a warp with addresses computed
+// anew in each tile: 561 and 567; kept in registers: 555 and 563.
 #include "vector.cuh"
 
 typedef long long i64;
@@ -135,14 +147,18 @@ __device__ __forceinline__ void write(const Row<T>& g, i64 start, int count, Get
     }
 }
 
-// copy16 copies 16 bytes to shared memory, from sm_80 on without waiting; commit
-// ends a batch of copies, arrived<n> waits until all batches but the last n are
-// there.
-__device__ __forceinline__ void copy16(void* shared, const void* global) {
+// copy copies bytes, 4, 8 or 16, to shared memory, from sm_80 on without waiting;
+// commit ends a batch of copies, arrived<n> waits until all batches but the last
+// n are there.
+template <int bytes> __device__ __forceinline__ void copy(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
 #else
-    *reinterpret_cast<float4*>(shared) = *reinterpret_cast<const float4*>(global);
+    if constexpr (bytes == 16) *reinterpret_cast<float4*>(shared) = *reinterpret_cast<const float4*>(global);
+    else if constexpr (bytes == 8) *reinterpret_cast<double*>(shared) = *reinterpret_cast<const double*>(global);
+    else *reinterpret_cast<float*>(shared) = *reinterpret_cast<const float*>(global);
 #endif
 }
 __device__ __forceinline__ void commit() {
@@ -181,7 +197,7 @@ template <typename T, int K> struct Chunks {
         const int shift = (int)(reinterpret_cast<unsigned long long>(src) % 16 / sizeof(T));
         src -= shift;  // operands start aligned, so this is inside in
         const int end = shift + count, vectors = end / W;
-        for (int v = threadIdx.x; v < vectors; v += blockDim.x) copy16(&vector(v), src + v * W);
+        for (int v = threadIdx.x; v < vectors; v += blockDim.x) copy<16>(&vector(v), src + v * W);
         const int tail = vectors * W + threadIdx.x;
         if (tail < end) (*this)[tail] = src[tail];
         return shift;
@@ -239,76 +255,88 @@ template <typename T, int K> struct Chunks {
 
 extern __shared__ double shared_memory[];
 
-// pipeline runs work(tile start, elements, place of the first) for the tiles
-// blockIdx.x, blockIdx.x + gridDim.x ... of `outputs` positions each. With two
-// stages the next tile is on its way while a tile is worked on. work leaves a
-// tile's outputs in the chunks from place 0 on.
-template <typename T, int K, typename Work>
-__device__ __forceinline__ void pipeline(const Row<T>& g, T* shared, int chunks, int stages, i64 tiles, int outputs, Work work) {
-    Chunks<T, K> now{shared}, next{shared + (stages - 1) * chunks * Chunks<T, K>::size};
-    const int count = outputs + (int)g.w - 1;
-    i64 tile = blockIdx.x;
-    int shift = now.fetch(g, tile * outputs, count), coming = 0;
-    commit();
-    for (; tile < tiles; tile += gridDim.x) {
-        const bool more = tile + gridDim.x < tiles;
-        if (stages > 1 && more) {
-            coming = next.fetch(g, (tile + gridDim.x) * outputs, count);
-            commit();
-            arrived<1>();
-        } else {
-            arrived<0>();
-        }
-        __syncthreads();
-        work(now, shift);
-        __syncthreads();
-        now.store(g, tile * outputs, outputs);
-        __syncthreads();
-        if (stages == 1 && more) {
-            coming = now.fetch(g, (tile + gridDim.x) * outputs, count);
-            commit();
-        }
-        const Chunks<T, K> swap = now;
-        now = next;
-        next = swap;
-        shift = coming;
-    }
-}
-
 constexpr int direct_vectors = 4;   // 16-byte vectors of outputs of a thread
 
-// windows sums windows of w elements, known to the compiler, for the thread's
-// vectors of outputs: to[0], to[blockDim], ...; from is the vector that the first
-// window starts in, at element `shift`.
-template <int w, typename T, typename Vector>
-__device__ __forceinline__ void windows(const Vector* __restrict__ from, Vector* __restrict__ to, unsigned shift) {
+// elements reads what the windows of a vector of outputs take: w, known to the
+// compiler, elements for the first, which starts at element `shift` of vector from.
+template <int w, typename T> __device__ __forceinline__ void elements(const typename Vec<T>::type* __restrict__ from, unsigned shift, double (&e)[w + Vec<T>::width - 1]) {
     constexpr int W = Vec<T>::width, M = (w + W - 1 + 2 * W - 2) / W;
+    T r[M * W];
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        Pack<T> p;
+        p.v = __ldg(from + m);
+#pragma unroll
+        for (int i = 0; i < W; i++) r[m * W + i] = p.s[i];
+    }
+    if constexpr (W == 4) Chunks<T, 16>::template move<2>(shift & 2, r);
+    Chunks<T, 16>::template move<1>(shift & 1, r);
+#pragma unroll
+    for (int i = 0; i < w + W - 1; i++) e[i] = (double)r[i];
+}
+
+// windows sums the windows of w elements that start at e[0], e[1] ...
+template <int w, typename T> __device__ __forceinline__ typename Vec<T>::type windows(const double (&e)[w + Vec<T>::width - 1]) {
+    Pack<T> p;
+#pragma unroll
+    for (int k = 0; k < Vec<T>::width; k++) {
+        double sum = 0;
+#pragma unroll
+        for (int j = 0; j < w; j++) sum += e[j + k];
+        p.s[k] = (T)sum;
+    }
+    return p.v;
+}
+
+// tile sums all windows of a block, which lies within a row: from is the vector that the
+// thread's first window starts in, at element `shift`.
+template <int w, typename T, typename Vector = typename Vec<T>::type>
+__device__ __forceinline__ void tile(const Vector* __restrict__ from, Vector* __restrict__ to, unsigned shift) {
     constexpr int FLIGHT = w > 7 ? 1 : direct_vectors;  // wide windows fill the registers
 #pragma unroll FLIGHT
     for (int v = 0; v < direct_vectors; v++, from += blockDim.x, to += blockDim.x) {
-        T r[M * W];
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            Pack<T> p;
-            p.v = __ldg(from + m);
-#pragma unroll
-            for (int i = 0; i < W; i++) r[m * W + i] = p.s[i];
-        }
-        if constexpr (W == 4) Chunks<T, 16>::template move<2>(shift & 2, r);
-        Chunks<T, 16>::template move<1>(shift & 1, r);
-        double e[w + W - 1], sum[W] = {};
-#pragma unroll
-        for (int i = 0; i < w + W - 1; i++) e[i] = (double)r[i];
-#pragma unroll
-        for (int k = 0; k < W; k++)
-#pragma unroll
-            for (int j = 0; j < w; j++) sum[k] += e[j + k];
-        Pack<T> p;
-#pragma unroll
-        for (int k = 0; k < W; k++) p.s[k] = (T)sum[k];
-        *to = p.v;
+        double e[w + Vec<T>::width - 1];
+        elements<w, T>(from, shift, e);
+        *to = windows<w, T>(e);
     }
 }
+
+// short_rows sums the windows of a block whose outputs, counted through all rows,
+// begin at start. Rows and outputs are whole vectors.
+template <int w, typename T> __device__ __forceinline__ void short_rows(const Row<T>& g, i64 start, int count) {
+    constexpr int W = Vec<T>::width;
+    using Vector = typename Vec<T>::type;
+    const Span s(start, count, g.n_out, g.rows);
+#pragma unroll 1
+    for (int j = threadIdx.x * W; j < count; j += blockDim.x * W) {
+        i64 row, at;
+        s.locate(j, row, at);
+        if (row >= g.rows) return;
+        const i64 first = at + g.off;
+        const T* src = g.in + row * g.n_in + first;
+        double e[w + W - 1];
+        if (first >= 0 && first + w + 2 * W <= g.n_in) {
+            const unsigned shift = (unsigned)first % W;
+            elements<w, T>(reinterpret_cast<const Vector*>(src - shift), shift, e);
+        } else {
+#pragma unroll
+            for (int i = 0; i < w + W - 1; i++) e[i] = first + i >= 0 && first + i < g.n_in ? (double)src[i] : 0.0;
+        }
+        *reinterpret_cast<Vector*>(g.out + row * g.n_out + at) = windows<w, T>(e);
+    }
+}
+
+#define EACH_WIDTH(CALL) \
+    switch (w) {         \
+    case 1: return CALL(1);     \
+    case 3: return CALL(3);     \
+    case 5: return CALL(5);     \
+    case 7: return CALL(7);     \
+    case 9: return CALL(9);     \
+    case 11: return CALL(11);   \
+    case 13: return CALL(13);   \
+    case 15: return CALL(15);   \
+    }  // an even w is a window over chunk sums: few elements
 
 // Tiles of 4 blockDim vectors of outputs: a thread sums w elements for each
 // output, straight from global memory: the elements that neighbouring threads
@@ -318,6 +346,10 @@ template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
     using Vector = typename Vec<T>::type;
     const int w = (int)g.w, count = blockDim.x * W * direct_vectors, t = threadIdx.x;
     const i64 start = (i64)blockIdx.x * count;
+    if (g.rows > 1 && g.n_out < 16 * count && (g.n_in | g.n_out) % W == 0) {
+#define SHORT(w) short_rows<w, T>(g, start, count)
+        EACH_WIDTH(SHORT)
+    }
     const Span s(start, count, g.n_out + g.w - 1, g.rows);
     const i64 first = s.at + g.off;  // element of the block's first window
     T* const dst = g.out + s.row * g.n_out + s.at;
@@ -327,16 +359,8 @@ template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
         reinterpret_cast<unsigned long long>(dst) % 16 == 0) {
         const Vector* from = reinterpret_cast<const Vector*>(src - shift) + t;
         Vector* to = reinterpret_cast<Vector*>(dst) + t;
-        switch (w) {
-        case 1: return windows<1, T>(from, to, shift);
-        case 3: return windows<3, T>(from, to, shift);
-        case 5: return windows<5, T>(from, to, shift);
-        case 7: return windows<7, T>(from, to, shift);
-        case 9: return windows<9, T>(from, to, shift);
-        case 11: return windows<11, T>(from, to, shift);
-        case 13: return windows<13, T>(from, to, shift);
-        case 15: return windows<15, T>(from, to, shift);
-        }  // an even w is a window over chunk sums: short
+#define TILE(w) tile<w, T>(from, to, shift)
+        EACH_WIDTH(TILE)
     }
     for (int k = t; k < count; k += blockDim.x) {
         i64 row, at;
@@ -352,72 +376,241 @@ template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
     }
 }
 
-constexpr int K = 16;  // elements of a thread in tile, chunks and join
+constexpr int K = 16;  // elements of a thread in stream, chunks and join
 
-// Tiles of 16 blockDim outputs; w >= 16. Shared, with q = w / 16 and n =
-// blockDim + q chunks: 3 n doubles (rounded up to 16 bytes), then stages x (n +
-// 2) chunks.
-template <typename T> __device__ __forceinline__ void tile(const Row<T>& g, int stages, i64 tiles) {
-    const int t = threadIdx.x, threads = blockDim.x;
-    const int w = (int)g.w, q = w / K, rest = w % K, n = threads + q;
-    double* const heads = shared_memory + 2 * n;
-    T* const elements = reinterpret_cast<T*>(heads + n + n % 2);
-    pipeline<T, K>(g, elements, n + 2, stages, tiles, threads * K, [&](const Chunks<T, K>& x, int shift) {
-        double* sums = shared_memory;
-        double* next = sums + n;
-        T e[K];
-        double suffix[K], head = 0;
-        x.take(shift + t * K, e);
-#pragma unroll
-        for (int k = 0; k < K; k++) suffix[k] = (double)e[k];
-#pragma unroll
-        for (int k = 0; k < K - 1; k++)
-            if (k < rest) head += suffix[k];
-#pragma unroll
-        for (int k = K - 2; k >= 0; k--) suffix[k] += suffix[k + 1];
-        sums[t] = suffix[0];
-        heads[t] = head;
-        // The halo's chunks. The last one may reach past the elements read: what
-        // lies there enters its sum, which no window takes, and not its head.
-        for (int c = t + threads; c < n; c += threads) {
-            double lo = 0, hi = 0;
-            x.take(shift + c * K, e);
-#pragma unroll
-            for (int k = 0; k < K; k++) {
-                if (k < rest) lo += (double)e[k];
-                else hi += (double)e[k];
-            }
-            sums[c] = lo + hi;
-            heads[c] = lo;
-        }
-        __syncthreads();
+// Walk goes through flat positions in tiles of 512. Positions map to places in
+// rows of an operand: position at of a row is element at + off, if that is
+// below end. `inside` of the tiles from here on lie within a row; their
+// elements start at `next`.
+template <typename T> struct Walk {
+    static constexpr int count = 32 * K;
+    T* base;
+    i64 length, off, end, rows, stride;
+    i64 row, at;
+    T* next;
+    int inside;
+    bool aligned;  // next, to 16 bytes
 
-        // sums[c] = sum of chunks c .. c + size - 1 (those past n are in no window).
-        double right = 0;
-        int at = t + 1;
-        for (int middle = q - 1, size = 1; middle > 0; middle >>= 1, size <<= 1) {
-            if (middle & 1) {
-                right += sums[at];
-                at += size;
-            }
-            if (middle > 1) {
-                for (int c = t; c < n; c += threads) next[c] = sums[c] + (c + size < n ? sums[c + size] : 0.0);
-                __syncthreads();
-                double* const swap = sums;
-                sums = next;
-                next = swap;
-            }
+    __device__ Walk(T* base, i64 length, i64 off, i64 end, i64 rows, i64 stride, i64 start)
+        : base(base), length(length), off(off), end(end < length + off ? end : length + off), rows(rows), stride(stride), row(0), at(start) {
+        settle();
+    }
+    __device__ void settle() {
+        if (rows > 1 && (at < 0 || at >= length)) {
+            i64 k = at / length;
+            if (k * length > at) k--;
+            row += k;
+            at -= k * length;
         }
-        right += heads[t + q];
-        x.take(shift + (t + q) * K + rest, e);
+        const i64 first = at + off, tiles = (end - first) / count;
+        inside = row >= 0 && row < rows && first >= 0 && tiles > 0 ? (tiles < 1 << 20 ? (int)tiles : 1 << 20) : 0;
+        next = base + row * stride + first;
+        aligned = reinterpret_cast<unsigned long long>(next) % 16 == 0;
+        at += (i64)count * (inside ? inside : 1);
+    }
+    // locate gives the address of position j of a tile that is not inside a row, or
+    // null where there is none.
+    __device__ T* locate(int j) const {
+        i64 r = row, p = at - count + j;
+        if (rows > 1 && p >= length) {
+            const unsigned k = length <= 1 << 16 ? (unsigned)p / (unsigned)length : 1u;
+            r += k;
+            p -= k * length;
+        }
+        p += off;
+        return r >= 0 && r < rows && p >= 0 && p < end ? base + r * stride + p : nullptr;
+    }
+    // pass leaves a tile behind.
+    __device__ __forceinline__ void pass() {
+        next += count;
+        if (--inside <= 0) settle();
+    }
+};
+
+constexpr int depth = 4;       // tiles of a stream in shared memory, a power of two
+constexpr int sums_kept = 64;  // sums of 2^b chunks in shared memory: those of this tile and 32 before
+
+// A tile in shared memory: vector v of 16 bytes lies at place(v). Lanes that read
+// vector m of their K elements, eight at a time, meet all banks.
+template <typename T> struct Tile {
+    using Vector = typename Vec<T>::type;
+    static constexpr int W = Vec<T>::width, of_lane = K / W, vectors = 32 * of_lane;
+
+    Vector* x;
+
+    __device__ static int place(int v) { return v ^ (v >> 3 & (of_lane - 1)); }
+    // place of vector 32 m + lane; the compiler keeps what m does not change
+    __device__ static int place(int m, int lane) { return m * 32 + (lane ^ (m * 4 + lane / 8 & (of_lane - 1))); }
+    __device__ T& operator[](int j) const { return reinterpret_cast<T*>(x + place(j / W))[j % W]; }
+
+    // fetch sends for a tile's elements; positions outside the rows are zero.
+    __device__ __forceinline__ void fetch(const Walk<const T>& from) const {
+        const int lane = threadIdx.x;
+        if (from.inside && from.aligned) {
+            const T* src = from.next + lane * W;
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            suffix[k] += right;
-            if (k < K - 1) right += (double)e[k];
+            for (int m = 0; m < of_lane; m++) copy<16>(x + place(m, lane), src + m * 32 * W);
+        } else if (from.inside) {
+#pragma unroll 4
+            for (int m = 0; m < K; m++) copy<sizeof(T)>(&(*this)[m * 32 + lane], from.next + m * 32 + lane);
+        } else {
+#pragma unroll 1
+            for (int m = 0; m < K; m++) {
+                const T* e = from.locate(m * 32 + lane);
+                (*this)[m * 32 + lane] = e ? *e : T(0);
+            }
         }
-        __syncthreads();
-        x.put(t, suffix);
-    });
+    }
+
+    // store writes a tile's outputs.
+    __device__ __forceinline__ void store(const Walk<T>& to) const {
+        const int lane = threadIdx.x;
+        if (to.inside && to.aligned) {
+            Vector* dst = reinterpret_cast<Vector*>(to.next) + lane;
+#pragma unroll
+            for (int m = 0; m < of_lane; m++) dst[m * 32] = x[place(m, lane)];
+        } else if (to.inside) {
+#pragma unroll 4
+            for (int m = 0; m < K; m++) to.next[m * 32 + lane] = (*this)[m * 32 + lane];
+        } else {
+#pragma unroll 1
+            for (int m = 0; m < K; m++)
+                if (T* e = to.locate(m * 32 + lane)) *e = (*this)[m * 32 + lane];
+        }
+    }
+};
+
+// kept keeps the compiler from computing a loop's constant anew in every turn.
+__device__ __forceinline__ int kept(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// A warp walks through `run` tiles. Elements come in tiles 512 t - lead .. 512 t -
+// lead + 511; the windows that a tile completes end `lag` positions earlier.
+// lead and lag put elements and outputs at 128-byte boundaries where rows allow.
+// w - 1 + lag <= 1024. Shared, with q = w / 16: 64 doubles for each bit of q - 1, tails_kept
+// doubles (a power of two, at least q + 32), then depth tiles. shifted: lag or w
+// - 1 is not a multiple of W.
+template <bool shifted, typename T>
+__device__ __forceinline__ void stream(const Row<T>& g, int lead, int lag, int run, i64 tiles, int tails_kept) {
+    constexpr int W = Vec<T>::width, count = 32 * K, of_lane = K / W, bytes = depth * count * sizeof(T);
+    using Vector = typename Vec<T>::type;
+    const int lane = threadIdx.x, w = (int)g.w, q = w / K, rest = w % K, n = q - 1;
+    const i64 length = g.n_out + g.w - 1;
+    double* const tails = shared_memory + (32 - __clz(n)) * sums_kept;
+    char* const ring = reinterpret_cast<char*>(tails + tails_kept);
+
+    const int halo = (w - 1 + lag + count - 1) / count;  // 1 or 2 tiles
+    const i64 first = (i64)blockIdx.x * run;
+    const int end = (int)(first + run < tiles ? run : tiles - first);
+    const i64 start = (first - halo) * count - lead;
+    // Where rows follow each other without gaps, reading need not look at them.
+    const bool one = g.off == 0 && g.n_in == length;
+    Walk<const T> from(g.in, one ? length * g.rows : length, g.off, one ? length * g.rows : g.n_in, one ? 1 : g.rows, g.n_in, start);
+    Walk<T> to(g.out, length, 0, g.n_out, g.rows, g.n_out, first * count - lead - lag - (w - 1));
+
+    const auto slot = [&](int t) { return Tile<T>{reinterpret_cast<Vector*>(ring + t % depth * (count * sizeof(T)))}; };
+    int coming = 0;  // tiles are counted from the halo's first
+    const auto prefetch = [&] {
+        if (coming < end + halo) {
+            slot(coming).fetch(from);
+            from.pass();
+        }
+        coming++;
+        commit();
+    };
+    const int ahead = depth - 1 - halo;
+    for (int s = 0; s < ahead; s++) prefetch();
+
+    // take reads the vectors from the one on that holds the element `back` places
+    // before the lane's chunk. offsets are those of a tile in slot 0.
+    constexpr int M = shifted ? (K + W - 1 + W - 1) / W : of_lane;
+    const int right_shift = -lag & (W - 1), left_shift = -(w - 1 + lag) & (W - 1);
+    int right_at[M], left_at[M], put_at[of_lane];
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        right_at[m] = kept(Tile<T>::place((lane * K - lag - right_shift) / W + m) * 16);
+        left_at[m] = kept(Tile<T>::place((lane * K - lag - (w - 1) - left_shift) / W + m) * 16);
+    }
+#pragma unroll
+    for (int m = 0; m < of_lane; m++) put_at[m] = kept(Tile<T>::place(lane * of_lane + m) * 16);
+    const auto take = [&](int base, const int (&at)[M], int shift, T (&e)[M * W]) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            Pack<T> p{};
+            if (m < of_lane || shift) p.v = *reinterpret_cast<const Vector*>(ring + (base + at[m] & (bytes - 1)));
+#pragma unroll
+            for (int i = 0; i < W; i++) e[m * W + i] = p.s[i];
+        }
+        if constexpr (shifted && W == 4) Chunks<T, K>::template move<2>(shift & 2, e);
+        if constexpr (shifted) Chunks<T, K>::template move<1>(shift & 1, e);
+    };
+
+    for (int tile = 0; tile < end + halo; tile++) {
+        prefetch();
+        if (ahead == 2) arrived<2>();
+        else arrived<1>();
+        __syncwarp();
+        const int base = tile % depth * (count * (int)sizeof(T));
+        double sum[K], tail = 0;
+        {
+            T e[M * W];
+            take(base, right_at, right_shift, e);
+#pragma unroll
+            for (int k = 0; k < K; k++) sum[k] = (double)e[k];
+        }
+#pragma unroll
+        for (int k = 1; k < K; k++)
+            asm("{ .reg .pred p; setp.ge.s32 p, %2, %3; @p add.f64 %0, %0, %1; }" : "+d"(tail) : "d"(sum[k]), "r"(rest), "r"(K - k));
+#pragma unroll
+        for (int k = 1; k < K; k++) sum[k] += sum[k - 1];
+
+        // sums of 2^b chunks that end at c; what is from before the run is in no window.
+        const int c = tile * 32 + lane;
+        tails[c & (tails_kept - 1)] = tail;
+        double left = 0, chunk = sum[K - 1];
+        int at = c - 1;
+#pragma unroll
+        for (int b = 0; b < 6; b++) {
+            double* const level = shared_memory + b * sums_kept;
+            if (n >> b == 0) break;
+            level[c & (sums_kept - 1)] = chunk;
+            __syncwarp();
+            if (n >> b & 1) {
+                left += level[at & (sums_kept - 1)];
+                at -= 1 << b;
+            }
+            if (b < 5) chunk += level[(c - (1 << b)) & (sums_kept - 1)];
+        }
+        if (n == 0) __syncwarp();
+        if (tile < halo) continue;
+
+        left += tails[(c - q) & (tails_kept - 1)];
+        T e[M * W];
+        take(base, left_at, left_shift, e);
+        sum[K - 1] += left;
+#pragma unroll
+        for (int k = K - 2; k >= 0; k--) {
+            left += (double)e[k];
+            sum[k] += left;
+        }
+
+        // The outputs leave through the slot of the oldest tile, that nobody needs now.
+        __syncwarp();
+        const int out = (tile - halo) % depth * (count * (int)sizeof(T));
+#pragma unroll
+        for (int m = 0; m < of_lane; m++) {
+            Pack<T> p;
+#pragma unroll
+            for (int i = 0; i < W; i++) p.s[i] = (T)sum[m * W + i];
+            *reinterpret_cast<Vector*>(ring + out + put_at[m]) = p.v;
+        }
+        __syncwarp();
+        slot(tile - halo).store(to);
+        to.pass();
+        __syncwarp();
+    }
 }
 
 // Block b: sums[b] = sum of the 16 blockDim positions of chunk b, heads[b] =
@@ -507,14 +700,6 @@ __device__ __forceinline__ void join(const Row<T>& g, const double* middles, con
     x.store(g, start, chunk);
 }
 
-// Blocks on a multiprocessor: three are resident with 80 registers a thread,
-// which sm_90 and later fit the tile into without spills.
-#if __CUDA_ARCH__ >= 900
-constexpr int resident = 3;
-#else
-constexpr int resident = 2;
-#endif
-
 // direct wants many warps: at most 85 registers a thread, where no spills come of it.
 #if __CUDA_ARCH__ >= 800
 template <typename T> constexpr int direct_blocks = sizeof(T) == 4 ? 3 : 2;
@@ -522,24 +707,27 @@ template <typename T> constexpr int direct_blocks = sizeof(T) == 4 ? 3 : 2;
 template <typename T> constexpr int direct_blocks = 2;
 #endif
 
-#define ENTRIES(T, S, THREADS, BLOCKS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, direct_blocks<T>) windowsum_direct_##S(                                          \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                        \
-        direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                          \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) windowsum_tile_##S(                        \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int stages, i64 tiles) {               \
-        tile(Row<T>{in, out, n_in, n_out, w, off, rows}, stages, tiles);                                                            \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS / 2) windowsum_chunks_##S(                                  \
-        const T* in, double* sums, double* heads, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                   \
-        chunks(Row<T>{in, nullptr, n_in, n_out, w, off, rows}, sums, heads);                                         \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS / 2, 1024 / THREADS) windowsum_join_##S(                    \
-        const T* in, T* out, const double* middles, const double* heads, i64 n_in, i64 n_out, i64 w, i64 off,        \
-        i64 rows) {                                                                                                  \
-        join(Row<T>{in, out, n_in, n_out, w, off, rows}, middles, heads);                                            \
+#define ENTRIES(T, S, THREADS)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(256, direct_blocks<T>) windowsum_direct_##S(                         \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                         \
+        direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                           \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                                        \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles, \
+        int tails) {                                                                                                  \
+        const Row<T> g{in, out, n_in, n_out, w, off, rows};                                                           \
+        if (lag % Vec<T>::width || (w - 1) % Vec<T>::width) stream<true>(g, lead, lag, run, tiles, tails);                            \
+        else stream<false>(g, lead, lag, run, tiles, tails);                                                          \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) windowsum_chunks_##S(                                       \
+        const T* in, double* sums, double* heads, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                    \
+        chunks(Row<T>{in, nullptr, n_in, n_out, w, off, rows}, sums, heads);                                          \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) windowsum_join_##S(                          \
+        const T* in, T* out, const double* middles, const double* heads, i64 n_in, i64 n_out, i64 w, i64 off,         \
+        i64 rows) {                                                                                                   \
+        join(Row<T>{in, out, n_in, n_out, w, off, rows}, middles, heads);                                             \
     }
 
-ENTRIES(float, f32, 256, resident)
-ENTRIES(double, f64, 128, 3)
+ENTRIES(float, f32, 128)
+ENTRIES(double, f64, 64)

@@ -1,6 +1,9 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // WindowMode is how a window sum treats the ends of a row of n elements.
 type WindowMode uint8
@@ -27,24 +30,33 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 	return n
 }
 
-// windowPolicy is the launch policy for one element type; chosen so that no
-// kernel needs more shared memory than every device grants a block: 64 KiB with
-// one stage (sm_70 on), 99 KiB with two (sm_80 on).
+// windowPolicy is the launch policy for one element type. No kernel needs more
+// shared memory than the 48 KiB that a launch may ask for on every device.
 type windowPolicy struct {
 	direct int64 // threads of direct: 64 bytes of outputs each
-	tile   int64 // threads of tile: 16 outputs each
 	chunk  int64 // threads of chunks and join: 16 elements each
 }
 
 var windowPolicies = [...]windowPolicy{
-	Float32: {direct: 256, tile: 256, chunk: 128},
-	Float64: {direct: 256, tile: 128, chunk: 64},
+	Float32: {direct: 256, chunk: 128},
+	Float64: {direct: 256, chunk: 64},
 }
 
 // What windowsum.cu is written for.
 const (
-	windowDirect = 16 // windows shorter than this are summed directly
-	windowItems  = 16 // elements of a thread of tile, chunks and join
+	windowDirect = 16   // windows shorter than this are summed directly
+	windowStream = 1025 // windows up to this are summed by stream
+	windowItems  = 16   // elements of a thread of stream, chunks and join
+	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
+	windowTile   = windowWarp * windowItems
+	windowDepth  = 4  // tiles of stream in shared memory
+	windowWarps  = 16 // warps of stream on a multiprocessor, about
+	windowKept   = 64 // chunk sums of stream in shared memory, for each size
+
+	// Tiles of a run, at most. 2^28 of float32, radius 32 and 512, on an H200: 8
+	// tiles 551 and 577 us, 16: 555 and 563, 32: 563 and 563, one run for each
+	// resident warp (249 tiles): 580 and 572.
+	windowSteps = 16
 )
 
 var (
@@ -52,9 +64,9 @@ var (
 		Float32: {"windowsum", "windowsum_direct_f32", windowBody[float32]},
 		Float64: {"windowsum", "windowsum_direct_f64", windowBody[float64]},
 	}
-	windowTileKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_tile_f32", windowBody[float32]},
-		Float64: {"windowsum", "windowsum_tile_f64", windowBody[float64]},
+	windowStreamKernel = [...]*Kernel{
+		Float32: {"windowsum", "windowsum_stream_f32", windowBody[float32]},
+		Float64: {"windowsum", "windowsum_stream_f64", windowBody[float64]},
 	}
 	windowChunksKernel = [...]*Kernel{
 		Float32: {"windowsum", "windowsum_chunks_f32", windowChunksBody[float32]},
@@ -104,48 +116,48 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	policy := windowPolicies[dt]
 	positions := g.positions()
 	last := positions - (g.w - 1) // no output lies from here on
-	chunk := policy.chunk * windowItems
 	switch {
 	case g.w < windowDirect:
 		tiles := ceilDiv(last, policy.direct*4*16/dt.Size())
 		p.launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
 
-	case g.w < 2*chunk:
-		tiles, n := ceilDiv(last, policy.tile*windowItems), policy.tile+g.w/windowItems
-		stages := windowStages(dev)
-		if g.w > policy.tile*windowItems/2 {
-			stages = 1 // a halo of half a tile leaves no room for a second stage
+	case g.w <= windowStream:
+		width := 128 / dt.Size()
+		lead := mod(g.off, width)
+		lag := mod(-lead-(g.w-1), width)
+		if g.w-1+lag > 2*windowTile {
+			lag = 0 // outputs are stored element by element
 		}
-		p.launch(windowTileKernel[dt], windowGrid(dev, tiles), int(policy.tile), in, out, g.in, g.out, g.w, g.off, g.rows, stages, tiles)
-		p.shared(int64(stages)*(n+2), windowItems, dt, 3*n+n%2)
+		tiles := ceilDiv(positions+lead+lag, windowTile)
+		q := g.w / windowItems
+		tails := int64(windowKept)
+		for tails < q+windowWarp {
+			tails *= 2
+		}
+		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
+		run := min(max(tiles/(int64(dev.SMs)*windowWarps), 1), windowSteps)
+		p.launch(windowStreamKernel[dt], int(ceilDiv(tiles, run)), windowWarp,
+			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails))
+		p.Launches[len(p.Launches)-1].Shared = int(shared)
 
 	default:
+		threads := policy.chunk
+		if g.w < 2*threads*windowItems {
+			threads = windowWarp
+		}
+		chunk := threads * windowItems
 		chunks, blocks := ceilDiv(positions, chunk), ceilDiv(last, chunk)
 		sums, heads, middles := p.scratch(chunks*8), p.scratch(chunks*8), p.scratch(blocks*8)
-		p.launch(windowChunksKernel[dt], int(chunks), int(policy.chunk), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
+		p.launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
 		p.windowSum(dev, Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
-		p.launch(windowJoinKernel[dt], int(blocks), int(policy.chunk), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
-		p.shared(2*(policy.chunk+2), windowItems, dt, 0)
+		p.launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
+		// two chunks, each 16 elements followed by 16 unused bytes
+		p.Launches[len(p.Launches)-1].Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
 	}
 }
 
-// windowStages is two where copies to shared memory are asynchronous.
-func windowStages(dev Device) int32 {
-	if dev.Major >= 8 {
-		return 2
-	}
-	return 1
-}
-
-// windowGrid is the number of blocks that loop over the tiles: those that are
-// resident together, three on each multiprocessor.
-func windowGrid(dev Device, tiles int64) int { return int(min(tiles, int64(dev.SMs)*3)) }
-
-// shared gives the last launch shared memory for chunks of k elements, each
-// followed by 16 bytes, and for some doubles.
-func (p *Plan) shared(chunks, k int64, dt Dtype, doubles int64) {
-	p.Launches[len(p.Launches)-1].Shared = int(chunks*(k*dt.Size()+16) + doubles*8)
-}
+// mod is a modulo n, 0 to n - 1.
+func mod(a, n int64) int64 { return (a%n + n) % n }
 
 // windowRows is the geometry of a window sum: rows of in elements to rows of
 // out windows of w elements, window i starting at element i + off. As in
@@ -193,7 +205,7 @@ func windowWrite[T Float](g windowRows, out []T, src []float64, start int64) {
 	}
 }
 
-// windowBody is the Go body of direct and tile, for any window: pieces of the
+// windowBody is the Go body of direct and stream, for any window: pieces of the
 // flat positions, short windows summed directly, long ones by van Herk's
 // method. Cut in segments of w, a window is a suffix of one and a prefix of the
 // next, so each element is added twice whatever the width.

@@ -14,11 +14,19 @@ import (
 // Add is the element-wise sum a + b of two tensors of one shape and type.
 //
 //	out[i] = a[i] + b[i]
-func Add(a, b *gorgonia.Node) (*gorgonia.Node, error) { return apply(add{}, a, b) }
+func Add(a, b *gorgonia.Node) (*gorgonia.Node, error) { return Version(0).Add(a, b) }
 
-type add struct{}
+// Add is [Add] by a numbered version of the kernel.
+func (v Version) Add(a, b *gorgonia.Node) (*gorgonia.Node, error) {
+	if err := v.check("Add", len(addVersions)); err != nil {
+		return nil, err
+	}
+	return apply(add{v}, a, b)
+}
 
-func (add) String() string { return "Add" }
+type add struct{ version Version }
+
+func (t add) String() string { return "Add" + t.version.String() }
 
 func (add) infer(in []tensor.Shape) (tensor.Shape, error) {
 	if !slices.Equal(in[0], in[1]) {
@@ -27,7 +35,10 @@ func (add) infer(in []tensor.Shape) (tensor.Shape, error) {
 	return in[0].Clone(), nil
 }
 
-func (add) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+func (t add) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+	if t.version > 0 {
+		return kernels.AddVersion(dev, dt, int(t.version), int64(in[0].TotalSize()))
+	}
 	return kernels.Add(dev, dt, int64(in[0].TotalSize())), nil
 }
 
@@ -40,13 +51,33 @@ var _ = register(Spec{
 	Formula:   "out[i] = a[i] + b[i]",
 	Doc:       "Element-wise sum of two tensors of one shape.",
 	Tolerance: 1,
-	Cases: []Case{
+	Cases: append([]Case{
 		addCase(tensor.Shape{1}), addCase(tensor.Shape{5}), addCase(tensor.Shape{1021}), addCase(tensor.Shape{100003}),
 		addCase(tensor.Shape{17, 31}), addCase(tensor.Shape{2, 3, 4, 5}), addCase(tensor.ScalarShape()),
 		bench("2^28", addCase(tensor.Shape{1 << 28})),
-	},
-	Random: func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)) },
+	}, addVersionCases()...),
+	Versions: addVersions,
+	Random:   func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)) },
 })
+
+var addVersions = []VersionDoc{
+	{"one thread per element", "Each thread loads two numbers and stores one."},
+	{"fast", "The op itself: 16 bytes at a time, and as many threads as the device holds, which loop."},
+}
+
+func addVersionCases() (cases []Case) {
+	for i := range addVersions {
+		v := Version(i + 1)
+		for _, s := range []tensor.Shape{{1}, {513}, {100003}, {2, 3, 4, 5}} {
+			cases = append(cases, versioned(v, addCase(s), v.addNodes))
+		}
+		c := versioned(v, addCase(tensor.Shape{1 << 28}), v.addNodes)
+		cases = append(cases, bench(fmt.Sprintf("2^28 version %d", v), c))
+	}
+	return cases
+}
+
+func (v Version) addNodes(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Add(in[0], in[1]) }
 
 func addCase(s tensor.Shape) Case {
 	return Case{

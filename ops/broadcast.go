@@ -58,7 +58,7 @@ func (b broadcast) plan(dev kernels.Device, dt kernels.Dtype, _ []tensor.Shape) 
 }
 
 func (b broadcast) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{sum{b.mean, b.axes}, []int{gradient}}}
+	return []adjoint{{sum{mean: b.mean, axes: b.axes}, []int{gradient}}}
 }
 
 var _ = register(Spec{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -28,21 +29,27 @@ func TransB() MatMulOption { return func(o *matMul) { o.transB = true } }
 //	(..., M, K)  (..., K, N)  (..., M, N)  one product for each leading index
 //	(M, K)       (K)          (M)
 //	(K)          (K, N)       (N)
-//	(K)          (K)          scalar, as [Dot]
+//	(K)          (K)          scalar, by the kernel of [Dot]
 //
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading
 // axes must be equal; axes of extent 1 are kept. It is an error to transpose a
-// vector. float32 sums in float32.
+// vector. float32 sums in float32, but for two vectors in double.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
-	var o matMul
+	return Version(0).MatMul(a, b, opts...)
+}
+
+// MatMul is [MatMul] by a numbered version of the kernel, to which a vector is a
+// matrix of one row or column. The Spec's Versions say how each sums.
+func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
+	if err := v.check("MatMul", len(matMulVersions)); err != nil {
+		return nil, err
+	}
+	o := matMul{version: v}
 	for _, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("ops: %v: got a nil option", o)
 		}
 		opt(&o)
-	}
-	if o == (matMul{}) && a != nil && b != nil && a.Shape().Dims() == 1 && b.Shape().Dims() == 1 {
-		return Dot(a, b)
 	}
 	return apply(o, a, b)
 }
@@ -50,7 +57,10 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 // matMul is the product of two operands with what is stored transposed. outer is
 // the product of a column and a row, x[i] * y[j], out of two vectors: the
 // derivative of matrix x vector by the matrix.
-type matMul struct{ transA, transB, outer bool }
+type matMul struct {
+	transA, transB, outer bool
+	version               Version
+}
 
 func (o matMul) String() string {
 	name := "MatMul"
@@ -59,13 +69,13 @@ func (o matMul) String() string {
 	}
 	switch {
 	case o.transA && o.transB:
-		return name + "[TransA TransB]"
+		name += "[TransA TransB]"
 	case o.transA:
-		return name + "[TransA]"
+		name += "[TransA]"
 	case o.transB:
-		return name + "[TransB]"
+		name += "[TransB]"
 	}
-	return name
+	return name + o.version.String()
 }
 
 // product is a matMul on given shapes, as the batch of matrix products that it is:
@@ -88,10 +98,10 @@ func (o matMul) product(in []tensor.Shape) (p product, err error) {
 		return p, fmt.Errorf("got a of shape %v, want a matrix for TransA: a vector has no transpose", a)
 	case rb == 1 && o.transB:
 		return p, fmt.Errorf("got b of shape %v, want a matrix for TransB: a vector has no transpose", b)
-	case ra == 0 || rb == 0 || ra == 1 && rb == 1 || ra != rb && (ra > 2 || rb > 2):
-		return p, fmt.Errorf("got shapes %v and %v, want two matrices, a matrix and a vector, or tensors of one rank with equal leading axes", a, b)
+	case ra == 0 || rb == 0 || ra != rb && (ra > 2 || rb > 2):
+		return p, fmt.Errorf("got shapes %v and %v, want matrices or vectors, or tensors of one rank with equal leading axes", a, b)
 	}
-	p.batch, p.m, p.n = 1, 1, 1
+	p.batch, p.m, p.n, p.out = 1, 1, 1, tensor.ScalarShape()
 	if ra > 2 {
 		for i := range a[:ra-2] {
 			if a[i] != b[i] {
@@ -124,6 +134,9 @@ func (o matMul) product(in []tensor.Shape) (p product, err error) {
 
 func (o matMul) infer(in []tensor.Shape) (tensor.Shape, error) {
 	p, err := o.product(in)
+	if err == nil && o.version > 0 && p.out.IsScalar() {
+		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0], in[1])
+	}
 	return p.out, err
 }
 
@@ -131,6 +144,12 @@ func (o matMul) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*
 	p, err := o.product(in)
 	if err != nil {
 		return nil, err
+	}
+	if o.version > 0 {
+		return kernels.MatMulVersion(dev, dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
+	}
+	if p.out.IsScalar() { // of two vectors
+		return kernels.Dot(dev, dt, 1, int64(p.k)), nil
 	}
 	return kernels.MatMul(dev, dt, int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB), nil
 }
@@ -152,6 +171,8 @@ func (o matMul) adjoints(in []tensor.Shape) []adjoint {
 			{matMul{}, []int{gradient, b}},
 			{matMul{transA: true}, []int{gradient, a}},
 		}
+	case ra == 1 && rb == 1:
+		return dot{}.adjoints(in)
 	case rb == 1: // c = op(A) b
 		return []adjoint{
 			outer(o.transA, gradient, b),
@@ -181,7 +202,7 @@ var _ = register(Spec{
 	// The bound of a sum of K terms in the type itself is K/2; K is at most 257
 	// but where the device cuts it into shorter sums.
 	Tolerance: 129,
-	Cases: append(matMulForms(),
+	Cases: slices.Concat(matMulForms(), matMulVersionCases(), []Case{
 		matMulCase(matMul{}, tensor.Shape{1, 1}, tensor.Shape{1, 1}),
 		matMulCase(matMul{}, tensor.Shape{1, 31}, tensor.Shape{31, 1}),
 		matMulCase(matMul{}, tensor.Shape{31, 1}, tensor.Shape{1, 17}),
@@ -196,13 +217,67 @@ var _ = register(Spec{
 		bench("8192", matMulCase(matMul{}, tensor.Shape{8192, 8192}, tensor.Shape{8192, 8192})),
 		bench("4097", matMulCase(matMul{}, tensor.Shape{4097, 4097}, tensor.Shape{4097, 4097})),
 		bench("matrix x vector 16384", matMulCase(matMul{}, tensor.Shape{1 << 14, 1 << 14}, tensor.Shape{1 << 14})),
-	),
+	}),
+	Versions: matMulVersions,
 	Random: func(r *rand.Rand) Case {
 		s := randomShape(r, 5, 5)
 		o := matMul{transA: r.IntN(2) == 1, transB: r.IntN(2) == 1}
 		return matMulOf(o, s[0], s[1], s[2], s[3:3+r.IntN(3)]...)
 	},
 })
+
+var matMulVersions = []VersionDoc{
+	{"one thread per output", "A thread computes one element and loads both factors of every product from global memory: 2 N^3 loads."},
+	{"register tile", "A thread computes V x V elements and uses what it loads V times: 2 N^3 / V loads from global memory."},
+	{"shared tile", "256 threads fetch pieces for L x L elements together: 2 N^3 / L loads from global memory, 2 N^3 / V from shared memory. Rows are fetched with a stride, and banks conflict."},
+	{"coalesced, no bank conflicts", "The same loads: fetched in the order of memory, stored and read from different banks."},
+	{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
+	{"warp tiles", "A warp's elements lie in a square and a thread has more of them: fewer loads from shared memory for a multiplication."},
+	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than those of version 6 wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
+}
+
+// matMulVersionCases have sizes inside one tile, of whole tiles and beyond,
+// both operands transposed or not, batches, and vectors as matrices. Sums are at
+// most 257 terms long, as in the Spec's tolerance.
+func matMulVersionCases() (cases []Case) {
+	for i := range matMulVersions {
+		v := Version(i + 1)
+		add := func(name string, o matMul, c Case) {
+			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.MatMul(in[0], in[1], o.options()...) })
+			if name != "" {
+				c = bench(fmt.Sprintf("%s version %d", name, v), c)
+			}
+			cases = append(cases, c)
+		}
+		for t := range 4 {
+			o := matMul{transA: t >= 2, transB: t%2 == 1}
+			add("", o, matMulOf(o, 5, 3, 4))
+			add("", o, matMulOf(o, 67, 41, 101))
+			add("", o, matMulOf(o, 131, 129, 257))
+			add("", o, matMulOf(o, 33, 20, 65, 2, 3))
+		}
+		var o matMul
+		add("", o, matMulCase(o, tensor.Shape{1, 1}, tensor.Shape{1, 1}))
+		add("", o, matMulCase(o, tensor.Shape{256, 64}, tensor.Shape{64, 128}))
+		add("", o, matMulCase(o, tensor.Shape{3, 250}, tensor.Shape{250}))
+		add("", o, matMulCase(o, tensor.Shape{250}, tensor.Shape{250, 5}))
+		for _, n := range []int{1024, 4096, 4097} {
+			add(fmt.Sprint(n), o, matMulOf(o, n, n, n))
+		}
+	}
+	return cases
+}
+
+// options are those that make o.
+func (o matMul) options() (opts []MatMulOption) {
+	if o.transA {
+		opts = append(opts, TransA())
+	}
+	if o.transB {
+		opts = append(opts, TransB())
+	}
+	return opts
+}
 
 // matMulForms are all transposes of all forms.
 func matMulForms() (cases []Case) {
@@ -240,17 +315,10 @@ func matMulOf(o matMul, m, n, k int, leading ...int) Case {
 }
 
 func matMulCase(o matMul, a, b tensor.Shape) Case {
-	var opts []MatMulOption
-	if o.transA {
-		opts = append(opts, TransA())
-	}
-	if o.transB {
-		opts = append(opts, TransB())
-	}
 	return Case{
 		Name:   fmt.Sprintf("%v %v x %v", o, []int(a), []int(b)),
 		Shapes: []tensor.Shape{a, b},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return MatMul(in[0], in[1], opts...) },
+		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return MatMul(in[0], in[1], o.options()...) },
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			x, y := a, b
 			if len(x) == 1 {
@@ -275,13 +343,14 @@ func matMulCase(o matMul, a, b tensor.Shape) Case {
 			for z := range batch {
 				for i := range m {
 					for j := range n {
-						var sum, abs float64
+						var sum total
+						abs := 0.0
 						for l := range k {
-							t := in[0][z*m*k+i*rowA+l*colA] * in[1][z*k*n+l*rowB+j*colB]
-							sum += t
-							abs += math.Abs(t)
+							x, y := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB+j*colB]
+							sum.addProduct(x, y)
+							abs += math.Abs(x * y)
 						}
-						out, magnitude = append(out, sum), append(magnitude, abs)
+						out, magnitude = append(out, sum.value()), append(magnitude, abs)
 					}
 				}
 			}

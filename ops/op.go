@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math"
+	"slices"
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -24,13 +26,27 @@ type technique interface {
 	// plan gives the launches on dev.
 	plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error)
 	// adjoints gives, for each input, the op that computes the derivative of
-	// the loss by that input.
+	// the loss by that input. Further entries are intermediate results that
+	// entries before them use.
 	adjoints(in []tensor.Shape) []adjoint
 }
 
+// typed is a technique with element types of its own. The others take float32
+// and float64, and give what they take.
+type typed interface {
+	// result gives the output's type for the inputs' type, or says that it is not
+	// taken.
+	result(in kernels.Dtype) (kernels.Dtype, error)
+}
+
+// undifferentiable is a technique without derivatives: it says why in a sentence
+// that goes on from its name.
+type undifferentiable interface{ noGradient() string }
+
 // An adjoint computes the derivative of a loss by one input of an op: a
-// technique applied to operands, each one an input's number or gradient. A nil
-// technique stands for the single operand itself.
+// technique applied to operands, each one an input's number, gradient, or, from
+// the number of inputs on, the index in the list of adjoints of an intermediate
+// result further down. A nil technique stands for the single operand itself.
 //
 // One definition serves both of Gorgonia's ways: SymDiff applies it to nodes,
 // DoDiff to values.
@@ -49,9 +65,10 @@ const gradient = -1
 // through its plan. It is immutable, so it is safe for several goroutines.
 type Op struct {
 	technique
-	dtype kernels.Dtype
-	in    []tensor.Shape
-	out   tensor.Shape
+	dtype  kernels.Dtype // of the inputs
+	result kernels.Dtype // of the output
+	in     []tensor.Shape
+	out    tensor.Shape
 }
 
 var (
@@ -61,13 +78,31 @@ var (
 	_ kernels.Planner          = (*Op)(nil)
 )
 
-// newOp checks shapes and makes the op.
+// newOp checks type and shapes and makes the op.
 func newOp(t technique, dt kernels.Dtype, in ...tensor.Shape) (*Op, error) {
+	result, err := resultOf(t, dt)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: input 0: %w", t, err)
+	}
 	out, err := t.infer(in)
+	if err == nil {
+		err = checkSize(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", t, err)
 	}
-	return &Op{technique: t, dtype: dt, in: in, out: out}, nil
+	return &Op{technique: t, dtype: dt, result: result, in: in, out: out}, nil
+}
+
+// resultOf gives the type of a technique's output.
+func resultOf(t technique, in kernels.Dtype) (kernels.Dtype, error) {
+	if t, ok := t.(typed); ok {
+		return t.result(in)
+	}
+	if !in.IsFloat() {
+		return 0, fmt.Errorf("got %v, want float32 or float64", values.Tensor(in))
+	}
+	return in, nil
 }
 
 // apply checks the nodes and applies the technique to them. It is the body of
@@ -114,12 +149,28 @@ func check(n *gorgonia.Node) (kernels.Dtype, error) {
 	}
 	dt, ok := values.Dtype(t)
 	if !ok {
-		return 0, fmt.Errorf("got %v, want float32 or float64", t)
+		return 0, fmt.Errorf("got %v, which no op takes", t)
 	}
-	if n.Shape() == nil && !n.IsScalar() {
+	if n.Shape().Dims() != n.Dims() {
 		return 0, fmt.Errorf("node %v has no shape yet", n)
 	}
-	return dt, nil
+	return dt, checkSize(n.Shape())
+}
+
+// checkSize says that a tensor of the shape has no elements, or more than can
+// be counted in bytes.
+func checkSize(s tensor.Shape) error {
+	n := 1
+	for _, d := range s {
+		if d < 1 {
+			return fmt.Errorf("got shape %v, want at least one element", s)
+		}
+		if n > math.MaxInt/16/d {
+			return fmt.Errorf("got shape %v, which has too many elements", s)
+		}
+		n *= d
+	}
+	return nil
 }
 
 // Plan gives the launches of the op on dev. It implements kernels.Planner.
@@ -138,32 +189,36 @@ func (o *Op) Arity() int { return len(o.in) }
 // is free of type variables.
 func (o *Op) Type() hm.Type {
 	types := make([]hm.Type, 0, len(o.in)+1)
-	for _, s := range append(o.in[:len(o.in):len(o.in)], o.out) {
-		types = append(types, o.typeOf(s))
+	for _, s := range o.in {
+		types = append(types, typeOf(o.dtype, s))
 	}
-	return hm.NewFnType(types...)
+	return hm.NewFnType(append(types, typeOf(o.result, o.out))...)
 }
 
-func (o *Op) typeOf(s tensor.Shape) hm.Type {
-	t := values.Tensor(o.dtype)
+func typeOf(dt kernels.Dtype, s tensor.Shape) hm.Type {
+	t := values.Tensor(dt)
 	if s.IsScalar() {
 		return t
 	}
 	return gorgonia.TensorType{Dims: s.Dims(), Of: t}
 }
 
-// InferShape gives the output's shape.
+// InferShape gives the output's shape. It is an error if the inputs' shapes are
+// not those that the op was made for.
 func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	shapes, err := gorgonia.DimSizersToShapes(in)
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
-	return o.infer(shapes)
+	if !slices.EqualFunc(shapes, o.in, func(a, b tensor.Shape) bool { return slices.Equal(a, b) }) {
+		return nil, fmt.Errorf("ops: %v: got inputs of shapes %v, want %v", o, shapes, o.in)
+	}
+	return o.out.Clone(), nil
 }
 
 // Do runs the op's plan on the host.
 func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
-	out, mem := values.New(o.dtype, o.out)
+	out, mem := values.New(o.result, o.out)
 	if err := o.run(mem, in); err != nil {
 		return nil, err
 	}
@@ -173,7 +228,7 @@ func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 // UsePreallocDo is Do into prealloc; where prealloc cannot be written in place
 // (other type, shape or strides), the result is a new value.
 func (o *Op) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
-	mem, ok := values.Own(prealloc, o.dtype, o.out)
+	mem, ok := values.Own(prealloc, o.result, o.out)
 	if !ok {
 		return o.Do(in...)
 	}
@@ -197,7 +252,7 @@ func (o *Op) checkValues(in []gorgonia.Value) error {
 		if v == nil {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
 		}
-		if v.Dtype() != values.Tensor(o.dtype) || !v.Shape().Eq(o.in[i]) {
+		if v.Dtype() != values.Tensor(o.dtype) || !slices.Equal(v.Shape(), o.in[i]) {
 			return fmt.Errorf("ops: %v: input %d is %v of shape %v, want %v of shape %v",
 				o, i, v.Dtype(), v.Shape(), values.Tensor(o.dtype), o.in[i])
 		}
@@ -224,41 +279,48 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	return p.Run(mem, out, nil)
 }
 
-// DiffWRT says that the op is differentiable by every input.
+// DiffWRT says that the op is differentiable by every input, or by none.
 func (o *Op) DiffWRT(inputs int) []bool {
 	wrt := make([]bool, inputs)
 	for i := range wrt {
-		wrt[i] = true
+		wrt[i] = o.differentiable() == nil
 	}
 	return wrt
 }
 
+// differentiable says why the op has no gradient.
+func (o *Op) differentiable() error {
+	if t, ok := o.technique.(undifferentiable); ok {
+		return fmt.Errorf("ops: %v has no gradient: %s", o, t.noGradient())
+	}
+	return nil
+}
+
 // SymDiff gives the nodes of the derivatives by each input.
 func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	if err := o.differentiable(); err != nil {
+		return nil, err
+	}
 	if len(inputs) != len(o.in) {
 		return nil, fmt.Errorf("ops: %v: SymDiff got %d inputs, want %d", o, len(inputs), len(o.in))
 	}
-	derivs := make(gorgonia.Nodes, len(inputs))
-	for i, a := range o.adjoints(o.in) {
-		operands := make(gorgonia.Nodes, len(a.operands))
-		for k, j := range a.operands {
-			if operands[k] = grad; j != gradient {
-				operands[k] = inputs[j]
-			}
+	return evaluate(o.adjoints(o.in), inputs, grad, func(t technique, operands []*gorgonia.Node) (*gorgonia.Node, error) {
+		n, err := apply(t, operands...)
+		if err != nil {
+			return nil, fmt.Errorf("ops: adjoint of %v: %w", o, err)
 		}
-		if derivs[i] = operands[0]; a.technique == nil {
-			continue
-		}
-		var err error
-		if derivs[i], err = apply(a.technique, operands...); err != nil {
-			return nil, fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
-		}
-	}
-	return derivs, nil
+		return n, nil
+	})
 }
 
 // DoDiff adds the derivatives by each input to the inputs' gradients.
 func (o *Op) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+	if err := o.differentiable(); err != nil {
+		return err
+	}
+	if len(inputs) != len(o.in) {
+		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
 	if err := settle(ctx); err != nil {
 		return fmt.Errorf("ops: %v: %w", o, err)
 	}
@@ -266,29 +328,61 @@ func (o *Op) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, output
 	if err != nil {
 		return fmt.Errorf("ops: %v: the output has no gradient: %w", o, err)
 	}
-	for i, a := range o.adjoints(o.in) {
-		operands := make([]gorgonia.Value, len(a.operands))
-		shapes := make([]tensor.Shape, len(a.operands))
-		for k, j := range a.operands {
-			if operands[k], shapes[k] = grad, o.out; j != gradient {
-				operands[k], shapes[k] = inputs[j].Value(), o.in[j]
-			}
+	type number struct {
+		value gorgonia.Value
+		shape tensor.Shape
+	}
+	in := make([]number, len(inputs))
+	for i, n := range inputs {
+		in[i] = number{n.Value(), o.in[i]}
+	}
+	derivs, err := evaluate(o.adjoints(o.in), in, number{grad, o.out}, func(t technique, operands []number) (out number, err error) {
+		values, shapes := make([]gorgonia.Value, len(operands)), make([]tensor.Shape, len(operands))
+		for k, n := range operands {
+			values[k], shapes[k] = n.value, n.shape
 		}
-		d := operands[0]
-		if a.technique != nil {
-			op, err := newOp(a.technique, o.dtype, shapes...)
-			if err != nil {
-				return fmt.Errorf("ops: adjoint %d of %v: %w", i, o, err)
-			}
-			if d, err = op.Do(operands...); err != nil {
-				return err
-			}
+		op, err := newOp(t, o.dtype, shapes...)
+		if err != nil {
+			return out, fmt.Errorf("ops: adjoint of %v: %w", o, err)
 		}
-		if err := o.accumulate(inputs[i], i, d); err != nil {
+		out.shape = op.out
+		out.value, err = op.Do(values...)
+		return out, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, d := range derivs {
+		if err := o.accumulate(inputs[i], i, d.value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// evaluate gives the derivatives by the inputs, as nodes or as values.
+func evaluate[T any](list []adjoint, inputs []T, grad T, apply func(t technique, operands []T) (T, error)) (_ []T, err error) {
+	results := make([]T, len(list))
+	for i := len(list) - 1; i >= 0; i-- {
+		a := list[i]
+		operands := make([]T, len(a.operands))
+		for k, j := range a.operands {
+			switch {
+			case j == gradient:
+				operands[k] = grad
+			case j < len(inputs):
+				operands[k] = inputs[j]
+			default:
+				operands[k] = results[j]
+			}
+		}
+		if results[i] = operands[0]; a.technique != nil {
+			if results[i], err = apply(a.technique, operands); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return results[:len(inputs)], nil
 }
 
 // accumulate adds d to the gradient of an input in place.
@@ -320,7 +414,13 @@ func (o *Op) CallsExtern() bool { return false }
 func (o *Op) OverwritesInput() int { return -1 }
 
 // WriteHash writes what tells this op from another one.
-func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %v %v %v", o.technique, o.dtype, o.in) }
+func (o *Op) WriteHash(h hash.Hash) {
+	var t fmt.Stringer = o.technique
+	if f, ok := t.(foreign); ok {
+		t = f.Technique // whose type tells modules apart
+	}
+	fmt.Fprintf(h, "stheno %T %v %v %v", t, t, o.dtype, o.in)
+}
 
 // Hashcode is a hash of WriteHash.
 func (o *Op) Hashcode() uint32 {

@@ -117,6 +117,30 @@ func TestUsePreallocDo(t *testing.T) {
 	}
 }
 
+// An op is made for inputs of given shapes.
+func TestOtherInputs(t *testing.T) {
+	op := addOp(t, tensor.Float32, 3)
+	if s, err := op.InferShape(tensor.Shape{3}, tensor.Shape{3}); err != nil || !slices.Equal(s, tensor.Shape{3}) {
+		t.Errorf("got shape %v, %v, want (3)", s, err)
+	}
+	for _, in := range [][]gorgonia.DimSizer{nil, {tensor.Shape{3}}, {tensor.Shape{3}, tensor.Shape{4}}, {tensor.Shape{4}, tensor.Shape{4}}} {
+		if s, err := op.InferShape(in...); err == nil || !strings.Contains(err.Error(), "Add") {
+			t.Errorf("inputs of shapes %v: got %v, %v, want an error that names Add", in, s, err)
+		}
+	}
+	g := gorgonia.NewGraph()
+	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(5), gorgonia.WithName("x"))
+	if n, err := gorgonia.ApplyOp(op, x, x); err == nil {
+		t.Errorf("an op for 3 elements on 5 gives %v", n)
+	}
+	if err := op.DoDiff(gorgonia.ExecutionContext{}, gorgonia.Nodes{x}, x); err == nil {
+		t.Error("DoDiff with a gradient and one input of two gives no error")
+	}
+	if _, err := op.SymDiff(gorgonia.Nodes{x}, x, x); err == nil {
+		t.Error("SymDiff with one input of two gives no error")
+	}
+}
+
 func TestDoErrors(t *testing.T) {
 	op := addOp(t, tensor.Float32, 3)
 	a := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))

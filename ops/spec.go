@@ -1,10 +1,12 @@
 package ops
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
 
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,8 +21,26 @@ type Spec struct {
 	// Tolerance against the float64 reference, relative to the sum of absolute
 	// values that the element is made of, in units of the type's epsilon.
 	Tolerance float64
+	// Types are the element types of the inputs, nil for float32 and float64.
+	Types []kernels.Dtype
+	// Exact marks ops that count: the output is of int64, and exactly the
+	// reference's.
+	Exact bool
+	// NoGradient marks ops that refuse to be differentiated.
+	NoGradient bool
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
+	// Versions are the numbered versions of the kernel: Versions[n-1] is what
+	// Version(n) selects. The last ones are the fastest.
+	Versions []VersionDoc
+}
+
+// Dtypes are the element types of the inputs.
+func (s Spec) Dtypes() []kernels.Dtype {
+	if s.Types != nil {
+		return s.Types
+	}
+	return []kernels.Dtype{kernels.Float32, kernels.Float64}
 }
 
 // Case is one use of an op on inputs of given shapes.
@@ -35,6 +55,14 @@ type Case struct {
 	Reference func(in ...[]float64) (out, magnitude []float64)
 	// Bench marks the cases that are timed; they are left out of the tests.
 	Bench bool
+	// Timed are the element types that a Bench case is timed in, nil for float32 and
+	// at times float64.
+	Timed []kernels.Dtype
+	// Version is the numbered version that Build selects, 0 for the op itself.
+	Version Version
+	// Atomic marks the versions that add up in the order in which atomic
+	// operations happen: within the tolerance, but not bit-equal over runs.
+	Atomic bool
 }
 
 // specs is filled by the files of the ops, one register call each.
@@ -68,6 +96,34 @@ func index(shape []int, f func(flat int, at []int)) {
 			at[a] = 0
 		}
 	}
+}
+
+// A total is a sum with the rounding error of every addition and product added
+// up beside it (Neumaier, 1974), so that references round once, at the end.
+type total struct{ sum, lost float64 }
+
+func (t *total) add(x float64) {
+	s := t.sum + x
+	if math.Abs(t.sum) >= math.Abs(x) {
+		t.lost += (t.sum - s) + x
+	} else {
+		t.lost += (x - s) + t.sum
+	}
+	t.sum = s
+}
+
+func (t *total) addProduct(x, y float64) {
+	p := x * y
+	t.add(p)
+	t.lost += math.FMA(x, y, -p)
+}
+
+// value is the sum; what was lost is no number once the sum is not finite.
+func (t total) value() float64 {
+	if v := t.sum + t.lost; !math.IsNaN(v) {
+		return v
+	}
+	return t.sum
 }
 
 // flatten is the flat index of at in shape, leaving out the axes in skip.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -25,11 +26,21 @@ import (
 // The error names a nil node, a scalar, another type, a negative radius, or a
 // radius too large for Valid.
 func WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
-	t := windowSum{radius: radius}
+	return Version(0).WindowSum(x, radius, opts...)
+}
+
+// WindowSum is [WindowSum] by a numbered version of the kernel. The cost of
+// versions 1 and 2 grows with the radius.
+func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
+	if err := v.check("WindowSum", len(windowVersions)); err != nil {
+		return nil, err
+	}
+	t := windowSum{radius: radius, version: v}
 	for _, o := range opts {
-		if o != nil {
-			o(&t)
+		if o == nil {
+			return nil, fmt.Errorf("ops: %v: got a nil option", t)
 		}
+		o(&t)
 	}
 	return apply(t, x)
 }
@@ -48,11 +59,14 @@ func Same() WindowOption { return func(t *windowSum) { t.mode = kernels.WindowSa
 // windowSum is WindowSum. Its third mode, full, pads with 2 radius zeros at both
 // ends: the adjoint of Valid, whose own adjoint is Valid again.
 type windowSum struct {
-	radius int
-	mode   kernels.WindowMode
+	radius  int
+	mode    kernels.WindowMode
+	version Version
 }
 
-func (t windowSum) String() string { return fmt.Sprintf("WindowSum[%d %v]", t.radius, t.mode) }
+func (t windowSum) String() string {
+	return fmt.Sprintf("WindowSum[%d %v]%v", t.radius, t.mode, t.version)
+}
 
 func (t windowSum) infer(in []tensor.Shape) (tensor.Shape, error) {
 	if t.radius < 0 {
@@ -80,10 +94,14 @@ func (t windowSum) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape)
 	for _, d := range in[0][:in[0].Dims()-1] {
 		rows *= int64(d)
 	}
+	if t.version > 0 {
+		return kernels.WindowSumVersion(dev, dt, int(t.version), rows, n, int64(t.radius), t.mode)
+	}
 	return kernels.WindowSum(dev, dt, rows, n, int64(t.radius), t.mode), nil
 }
 
 func (t windowSum) adjoints([]tensor.Shape) []adjoint {
+	t.version = 0
 	switch t.mode {
 	case kernels.WindowValid:
 		t.mode = kernels.WindowFull
@@ -100,7 +118,7 @@ var _ = register(Spec{
 	// The results are rounded once from double sums; for float64 the sums' own
 	// rounding, here and in the reference, adds up over up to 2001 terms.
 	Tolerance: 4,
-	Cases: []Case{
+	Cases: slices.Concat([]Case{
 		windowCase("one element", 0, false, 1),
 		windowCase("one window", 2, false, 5),
 		windowCase("radius 0", 0, false, 17),
@@ -120,7 +138,8 @@ var _ = register(Spec{
 		windowBench("2^28 r=512", 512, 1<<28),
 		windowBench("2^28 r=10^6", 1_000_000, 1<<28),
 		windowBench("2^20 x 256 r=2", 2, 1<<20, 256),
-	},
+	}, windowVersionCases()),
+	Versions: windowVersions,
 	Random: func(r *rand.Rand) Case {
 		shape := make([]int, 1+r.IntN(3))
 		for i := range shape {
@@ -135,16 +154,56 @@ var _ = register(Spec{
 	},
 })
 
-func windowCase(name string, radius int, same bool, shape ...int) Case {
-	option := Valid()
-	if same {
-		option = Same()
+var windowVersions = []VersionDoc{
+	{"simple", "A thread reads its whole window from global memory: neighbours read the same elements again, out of the first-level cache."},
+	{"shared memory", "256 threads fetch the 256 + 2 radius elements of their windows together, each element once, and add up from shared memory."},
+	{"fast", "The op itself: vector loads, several outputs a thread, and for windows of 16 elements and more sums of chunks that neighbours share."},
+}
+
+func windowVersionCases() (cases []Case) {
+	for i := range windowVersions {
+		v := Version(i + 1)
+		add := func(c Case, radius int, same bool) {
+			name, timed := fmt.Sprintf("%s version %d", c.Name, v), c.Bench
+			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+				return v.WindowSum(in[0], radius, windowOption(same))
+			})
+			if timed {
+				c = bench(name, c)
+			}
+			cases = append(cases, c)
+		}
+		for _, t := range []struct {
+			radius int
+			same   bool
+			shape  tensor.Shape
+		}{
+			{0, false, tensor.Shape{1}}, {2, false, tensor.Shape{5}}, {2, false, tensor.Shape{3, 1031}}, {2, true, tensor.Shape{7, 33}},
+			{2, true, tensor.Shape{512}}, {100, false, tensor.Shape{2, 4099}}, {600, true, tensor.Shape{3, 700}}, {50, true, tensor.Shape{4, 13}},
+		} {
+			add(windowCase(fmt.Sprintf("radius %d %v same %v", t.radius, t.shape, t.same), t.radius, t.same, t.shape...), t.radius, t.same)
+		}
+		for _, radius := range []int{2, 32} {
+			add(windowBench(fmt.Sprintf("2^28 r=%d", radius), radius, 1<<28), radius, true)
+		}
 	}
+	return cases
+}
+
+// windowOption is the option for the mode.
+func windowOption(same bool) WindowOption {
+	if same {
+		return Same()
+	}
+	return Valid()
+}
+
+func windowCase(name string, radius int, same bool, shape ...int) Case {
 	return Case{
 		Name:   name,
 		Shapes: []tensor.Shape{shape},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-			return WindowSum(in[0], radius, option)
+			return WindowSum(in[0], radius, windowOption(same))
 		},
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := shape[len(shape)-1]
@@ -155,14 +214,15 @@ func windowCase(name string, radius int, same bool, shape ...int) Case {
 			for row := 0; row < len(in[0]); row += n {
 				x := in[0][row : row+n]
 				for centre := first; centre < last; centre++ {
-					sum, abs := 0.0, 0.0
+					var sum total
+					abs := 0.0
 					for j := centre - radius; j <= centre+radius; j++ {
 						if 0 <= j && j < n {
-							sum += x[j]
+							sum.add(x[j])
 							abs += math.Abs(x[j])
 						}
 					}
-					out, magnitude = append(out, sum), append(magnitude, abs)
+					out, magnitude = append(out, sum.value()), append(magnitude, abs)
 				}
 			}
 			return out, magnitude

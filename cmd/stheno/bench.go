@@ -27,6 +27,7 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	file := f.String("json", "", "write the results to this file; a folder gets a file named after the GPU")
 	peers := f.String("peers", "", "merge the times of other libraries that bench/peers.py wrote to this file")
 	suites := f.String("suites", "", "merge the outcomes of test suites that bench/gpu-run.sh wrote to this file")
+	versions := f.Bool("versions", false, "time the numbered versions of the ops too")
 	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
 	readme := f.Bool("readme", false, "measure nothing: rewrite the speed table of README.md, in this folder, from bench/results")
 	if err := parse(f, args, stderr); err != nil {
@@ -78,7 +79,7 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	if path != "" {
 		save = func() error { return r.Write(path) }
 	}
-	failures := benchDevice(stdout, r, device, selected, *runs, *seed, save)
+	failures := benchDevice(stdout, r, device, timedCases(selected, *versions), *runs, *seed, save)
 	for _, p := range r.Unmatched() {
 		if selected.MatchString(p.Key.String()) {
 			failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
@@ -102,14 +103,11 @@ func describe(d cudaops.Device) *results.File {
 
 // benchDevice times the selected cases, adds them to r and prints them, saving r
 // after each, for a run that is cut off. It goes on after a failure.
-func benchDevice(w io.Writer, r *results.File, device cudaops.Device, selected *regexp.Regexp, runs int, seed uint64, save func() error) (failures []error) {
+func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []timedCase, runs int, seed uint64, save func() error) (failures []error) {
 	const format = "%-32s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
 	fmt.Fprintf(w, format, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
 	block := newRandomBlock(seed)
-	for _, c := range timedCases() {
-		if !selected.MatchString(c.key().String()) {
-			continue
-		}
+	for _, c := range cases {
 		row, err := c.measure(device, block, runs)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
@@ -139,18 +137,27 @@ func (c timedCase) key() results.Key {
 
 // inFloat64 matches the cases that are timed in float64 too, one for each kind
 // of kernel.
-var inFloat64 = regexp.MustCompile(`^(Add/2\^28|Sum/all.*|Sum/columns.*|Dot/2\^28|MatMul/4096|WindowSum/2\^28 r=32)$`)
+var inFloat64 = regexp.MustCompile(`^(Add/2\^28|Sum/all 2\^28|Sum/columns.*|Dot/2\^28|MatMul/4096|WindowSum/2\^28 r=32)$`)
 
-// timedCases are all Bench cases in float32, and some in float64.
-func timedCases() (cases []timedCase) {
+// timedCases are those of the Bench cases that are selected, in the types that they
+// name, else in float32 and some in float64. The cases of numbered versions are among them if wanted.
+func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
 	for _, s := range ops.All() {
 		for _, c := range s.Cases {
-			if !c.Bench {
+			if !c.Bench || c.Version > 0 && !versions {
 				continue
 			}
-			cases = append(cases, timedCase{s, c, kernels.Float32})
-			if inFloat64.MatchString(s.Name + "/" + c.Name) {
-				cases = append(cases, timedCase{s, c, kernels.Float64})
+			types := c.Timed
+			if types == nil {
+				types = []kernels.Dtype{kernels.Float32}
+				if inFloat64.MatchString(s.Name + "/" + c.Name) {
+					types = append(types, kernels.Float64)
+				}
+			}
+			for _, dt := range types {
+				if timed := (timedCase{s, c, dt}); selected.MatchString(timed.key().String()) {
+					cases = append(cases, timed)
+				}
 			}
 		}
 	}
@@ -174,7 +181,7 @@ func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 	}
 	slices.Sort(timing.Runs)
 	row := results.Row{
-		Key: c.key(), Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
+		Key: c.key(), Version: int(c.c.Version), Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
 		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
 	}
 	if row.Check, row.Error, err = c.check(plan, inputs, timing.Out, affordable); err != nil {

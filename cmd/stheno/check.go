@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -57,6 +59,9 @@ const affordable = 1 << 35
 // What an element is allowed depends on the sum of the absolute values of its
 // terms, which is the op's value on absolute inputs.
 func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
+	if c.spec.Exact {
+		return c.checkExact(inputs, out)
+	}
 	what, shapes := "all", c.c.Shapes
 	got, in := widen(c.dtype, out), make([][]float64, len(inputs))
 	if p.Flops > limit {
@@ -107,6 +112,23 @@ func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 		allowed = 2 * c.spec.Tolerance * 0x1p-52
 	}
 	return what, worstError(got, want, magnitude, allowed), nil
+}
+
+// checkExact holds an output of int64 against the host's body, which counts the same
+// or is infinitely far off.
+func (c timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
+	plan, _, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+	if err != nil {
+		return "", 0, err
+	}
+	want := make([]int64, plan.Out/8)
+	if err := plan.Run(inputs, kernels.Bytes(want), nil); err != nil {
+		return "", 0, err
+	}
+	if !slices.Equal(kernels.Elements[int64](out), want) {
+		worst = math.Inf(1)
+	}
+	return "all", worst, nil
 }
 
 // worstError is the largest |got-want| / (allowed*magnitude), infinite if
@@ -180,18 +202,22 @@ func widen(dt kernels.Dtype, b []byte) []float64 {
 	return out
 }
 
-// randomBlock is random numbers in [-1, 1), of which inputs of any size are
-// made by repetition. It is longer than any GPU's level-2 cache and of a length
+// randomBlock is random numbers in [-1, 1) and random bytes, of which inputs of any
+// size are made by repetition. It is longer than any GPU's level-2 cache and of a length
 // that no power of two divides evenly.
 type randomBlock struct {
 	f32 []float32
 	f64 []float64
+	u8  []uint8
 }
 
 func newRandomBlock(seed uint64) randomBlock {
 	const n = 40_000_003 // a prime
 	r := rand.New(rand.NewPCG(seed, 0))
-	b := randomBlock{make([]float32, n), make([]float64, n)}
+	var key [32]byte
+	b := randomBlock{make([]float32, n), make([]float64, n), make([]uint8, n)}
+	binary.LittleEndian.PutUint64(key[:], seed)
+	rand.NewChaCha8(key).Read(b.u8) // reads always fill the slice
 	for i := range n {
 		b.f64[i] = 2*r.Float64() - 1
 		b.f32[i] = float32(b.f64[i])
@@ -201,13 +227,16 @@ func newRandomBlock(seed uint64) randomBlock {
 
 // fill is n bytes of elements for input i of an op; inputs differ.
 func (b randomBlock) fill(dt kernels.Dtype, n int64, i int) []byte {
-	if dt == kernels.Float32 {
+	switch dt {
+	case kernels.Float32:
 		return kernels.Bytes(repeat(b.f32, n/4, i))
+	case kernels.Uint8:
+		return repeat(b.u8, n, i)
 	}
 	return kernels.Bytes(repeat(b.f64, n/8, i))
 }
 
-func repeat[T kernels.Float](block []T, n int64, i int) []T {
+func repeat[T kernels.Element](block []T, n int64, i int) []T {
 	s := make([]T, n)
 	spread(len(s), func(lo, hi int) {
 		for at := (lo + i*1_000_003) % len(block); lo < hi; at = 0 {

@@ -19,7 +19,7 @@ var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 <
 // Every case that is timed is one op with a plan, and its name is its own.
 func TestTimedCasesHavePlans(t *testing.T) {
 	seen, inBoth := map[string]bool{}, 0
-	for _, c := range timedCases() {
+	for _, c := range timedCases(regexp.MustCompile(""), true) {
 		if name := c.key().String(); seen[name] {
 			t.Errorf("two cases are named %s", name)
 		} else {
@@ -33,7 +33,7 @@ func TestTimedCasesHavePlans(t *testing.T) {
 			t.Errorf("%v: %v", c.key(), err)
 			continue
 		}
-		if len(p.Launches) == 0 || p.Flops <= 0 || p.Bytes() < 1<<20 {
+		if len(p.Launches) == 0 || p.Flops <= 0 || p.Bytes() < 1<<20 && p.Flops < 1<<20 {
 			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.key(), len(p.Launches), p.Flops, p.Bytes())
 		}
 	}
@@ -47,7 +47,10 @@ func TestTimedCasesHavePlans(t *testing.T) {
 func TestCheck(t *testing.T) {
 	block := newRandomBlock(1)
 	for _, spec := range ops.All() {
-		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		for _, dt := range spec.Dtypes() {
+			if dt != kernels.Uint8 && !dt.IsFloat() {
+				continue // the block has no such elements
+			}
 			c := timedCase{spec, spec.Cases[len(spec.Cases)/2], dt}
 			for i := range spec.Cases {
 				if s := spec.Cases[i]; !s.Bench && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
@@ -89,6 +92,13 @@ func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want s
 		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.key(), what, worst, err, want)
 	}
 	for _, wrong := range []float64{math.NaN(), math.Inf(1), 7e9} {
+		if c.spec.Exact {
+			kernels.Elements[int64](out)[p.Out/16]++
+			if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
+				t.Errorf("%v: check did not see a count too many", c.key())
+			}
+			return
+		}
 		k := p.Out / c.dtype.Size() / 2
 		if c.dtype == kernels.Float32 {
 			kernels.Elements[float32](out)[k] = float32(wrong)
@@ -158,5 +168,28 @@ func TestBenchHost(t *testing.T) {
 	}
 	if err := run([]string{"bench", "-device", "99"}, &out, &out); err == nil || errors.Is(err, errUsage) {
 		t.Errorf("device 99: %v, want an error that there is none", err)
+	}
+}
+
+// The numbered versions are timed where they are wanted, and a pattern selects
+// among all.
+func TestTimedCasesSelect(t *testing.T) {
+	count := func(pattern string, versions bool) (all, numbered int) {
+		for _, c := range timedCases(regexp.MustCompile(pattern), versions) {
+			all++
+			if c.c.Version > 0 {
+				numbered++
+			}
+		}
+		return all, numbered
+	}
+	if _, numbered := count("", false); numbered != 0 {
+		t.Errorf("%d cases of numbered versions were not wanted", numbered)
+	}
+	if _, numbered := count("", true); numbered == 0 {
+		t.Error("no case of a numbered version was timed")
+	}
+	if all, numbered := count("^Sum/all 2\\^28 version 7/f32$", true); all != 1 || numbered != 1 {
+		t.Errorf("the pattern of one case selects %d, %d of them numbered", all, numbered)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -37,6 +38,10 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the split, the weights and the order of the images")
 	flag.StringVar(&o.out, "out", "out", "folder of the figures")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "quickstart: takes flags only, got %q\n", flag.Args())
+		os.Exit(2)
+	}
 	accuracy, err := run(o, os.Stdout)
 	if err == nil && accuracy < 0.95 {
 		err = fmt.Errorf("%.1f %% of the held-out digits are right, want at least 95 %%", 100*accuracy)
@@ -50,7 +55,7 @@ func main() {
 // run does it all and gives the accuracy on the held-out digits.
 func run(o options, w io.Writer) (float64, error) {
 	// Where it runs.
-	where, err := describe(o.device)
+	_, where, err := notebook.Device(o.device)
 	if err != nil {
 		return 0, err
 	}
@@ -70,6 +75,9 @@ func run(o options, w io.Writer) (float64, error) {
 	}
 	if o.batch < 1 || o.batch > train.len() {
 		return 0, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.len())
+	}
+	if err := os.MkdirAll(o.out, 0o777); err != nil {
+		return 0, fmt.Errorf("-out: %w", err)
 	}
 
 	// The derivatives, before anything stands on them.

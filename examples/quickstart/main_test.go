@@ -54,6 +54,7 @@ func TestFlags(t *testing.T) {
 		"-epochs":    func(o *options) { o.epochs = 0 },
 		"-batchsize": func(o *options) { o.batch = 1439 },
 		"-device":    func(o *options) { o.device = "tpu" },
+		"-out":       func(o *options) { o.out = "main.go" },
 	} {
 		o := good
 		change(&o)

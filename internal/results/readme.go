@@ -44,7 +44,8 @@ func splice(text, name, table string) (string, error) {
 	return head + begin + table + end + tail, nil
 }
 
-// SpeedTable is a table of the rows of each file.
+// SpeedTable is a table of the rows of each file, without those of numbered
+// versions.
 func SpeedTable(files []*File) string {
 	if len(files) == 0 {
 		return "Not measured yet.\n"
@@ -59,6 +60,9 @@ func SpeedTable(files []*File) string {
 		b.WriteString("operands on the device, random values; peers measured in the same run.\n\n")
 		b.WriteString("| Op | Case | Type | Time | Rate | Of copy | Fastest peer | Speed of peer's |\n|---|---|---|--:|--:|--:|---|--:|\n")
 		for _, r := range f.Rows {
+			if r.Version > 0 { // told by the programs in examples
+				continue
+			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.Op, cell(r.Case), long(r.Dtype),
 				Micros(r.Micros), r.Rate(), f.OfCopy(r), f.peer(r), f.OfPeer(r))
 		}

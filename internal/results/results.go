@@ -47,12 +47,14 @@ func (k Key) String() string { return k.Op + "/" + k.Case + "/" + k.Dtype }
 // Row is the time of one case.
 type Row struct {
 	Key
-	Bytes  int64   `json:"bytes"` // least traffic: inputs read once, output written once
-	Flops  int64   `json:"flops"`
-	Micros float64 `json:"median_us"`
-	Min    float64 `json:"min_us"`
-	Max    float64 `json:"max_us"`
-	Runs   int     `json:"runs"`
+	// Version is the numbered version that was timed, 0 for the op itself.
+	Version int     `json:"version,omitempty"`
+	Bytes   int64   `json:"bytes"` // least traffic: inputs read once, output written once
+	Flops   int64   `json:"flops"`
+	Micros  float64 `json:"median_us"`
+	Min     float64 `json:"min_us"`
+	Max     float64 `json:"max_us"`
+	Runs    int     `json:"runs"`
 	// Check says how the output of the last timed run was held against the
 	// host's body in float64: "all" elements, or "16 rows" of it.
 	Check string `json:"check"`

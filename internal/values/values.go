@@ -3,6 +3,7 @@ package values
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -10,48 +11,104 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// types are Gorgonia's element types in the order of the kernels' ones.
+var types = [...]tensor.Dtype{
+	kernels.Float32: tensor.Float32,
+	kernels.Float64: tensor.Float64,
+	kernels.Uint8:   tensor.Byte,
+	kernels.Int32:   tensor.Int32,
+	kernels.Int64:   tensor.Int64,
+	kernels.Int:     tensor.Int,
+}
+
 // Dtype is Gorgonia's element type as the kernels know it; ok is false for
 // types that no kernel takes.
 func Dtype(t tensor.Dtype) (dt kernels.Dtype, ok bool) {
-	switch t {
-	case tensor.Float32:
-		return kernels.Float32, true
-	case tensor.Float64:
-		return kernels.Float64, true
-	}
-	return 0, false
+	i := slices.Index(types[:], t)
+	return kernels.Dtype(max(i, 0)), i >= 0
 }
 
 // Tensor is dt as package tensor knows it.
-func Tensor(dt kernels.Dtype) tensor.Dtype {
-	if dt == kernels.Float32 {
-		return tensor.Float32
-	}
-	return tensor.Float64
-}
+func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 
-// Bytes is the memory of a float32 or float64 value in row-major order.
-// A dense contiguous tensor and a scalar give their own memory, which must not
-// be written unless the caller owns the value; views, slices, transposed and
-// column-major tensors give a copy.
+// Bytes is the memory of a value of one of the kernels' types in row-major
+// order. A dense contiguous tensor and a scalar give their own memory, which
+// must not be written unless the caller owns the value; views, slices,
+// transposed and column-major tensors give a copy.
 func Bytes(v gorgonia.Value) ([]byte, error) {
 	switch v := v.(type) {
 	case *gorgonia.F32:
-		return unsafe.Slice((*byte)(unsafe.Pointer(v)), 4), nil
+		return scalar(v), nil
 	case *gorgonia.F64:
-		return unsafe.Slice((*byte)(unsafe.Pointer(v)), 8), nil
+		return scalar(v), nil
+	case *gorgonia.U8:
+		return scalar(v), nil
+	case *gorgonia.I32:
+		return scalar(v), nil
+	case *gorgonia.I64:
+		return scalar(v), nil
+	case *gorgonia.I:
+		return scalar(v), nil
 	case *tensor.Dense:
+		if count(v.Shape()) == 0 {
+			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
+		}
 		if v.IsMasked() {
 			return nil, fmt.Errorf("a masked tensor of shape %v: masks are not supported", v.Shape())
 		}
-		if !Contiguous(v) {
-			return compact(v)
+		switch v.Dtype() {
+		case tensor.Float32:
+			return elements(v, (*tensor.Dense).Float32s), nil
+		case tensor.Float64:
+			return elements(v, (*tensor.Dense).Float64s), nil
+		case tensor.Byte:
+			return elements(v, (*tensor.Dense).Uint8s), nil
+		case tensor.Int32:
+			return elements(v, (*tensor.Dense).Int32s), nil
+		case tensor.Int64:
+			return elements(v, (*tensor.Dense).Int64s), nil
+		case tensor.Int:
+			return elements(v, (*tensor.Dense).Ints), nil
 		}
-		return raw(v)
+		return nil, fmt.Errorf("a tensor of %v: want one of %v", v.Dtype(), types)
 	case nil:
 		return nil, fmt.Errorf("no value")
 	}
-	return nil, fmt.Errorf("a %T: want a *tensor.Dense or a scalar of float32 or float64", v)
+	return nil, fmt.Errorf("a %T: want a *tensor.Dense or a scalar of one of %v", v, types)
+}
+
+// scalar is the memory of one of Gorgonia's scalars.
+func scalar[T any](v *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}
+
+// elements are those of a tensor in row-major order; backing gives its memory.
+func elements[T kernels.Element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
+	if !Contiguous(t) {
+		return gather(backing(t), t.Shape(), t.Strides())
+	}
+	return kernels.Bytes(backing(t)[:count(t.Shape())])
+}
+
+// Compact gives a value with its elements in row-major order: v
+// itself if it is so, else a copy. Other values, and masked tensors, it gives
+// back as they are.
+//
+// Ops of Gorgonia that reshape would move the elements of a transposed tensor,
+// in place.
+func Compact(v gorgonia.Value) gorgonia.Value {
+	d, ok := v.(*tensor.Dense)
+	if !ok || Contiguous(d) {
+		return v
+	}
+	mem, err := Bytes(d)
+	if err != nil {
+		return v
+	}
+	dt, _ := Dtype(d.Dtype())
+	out, to := New(dt, d.Shape())
+	copy(to, mem)
+	return out
 }
 
 // Contiguous reports whether the tensor's memory is its elements in row-major
@@ -77,33 +134,8 @@ func Contiguous(t *tensor.Dense) bool {
 	return true
 }
 
-// raw is the memory of a contiguous tensor.
-func raw(t *tensor.Dense) ([]byte, error) {
-	n := elements(t.Shape())
-	if n == 0 {
-		return nil, nil
-	}
-	switch t.Dtype() {
-	case tensor.Float32:
-		return kernels.Bytes(t.Float32s()[:n]), nil
-	case tensor.Float64:
-		return kernels.Bytes(t.Float64s()[:n]), nil
-	}
-	return nil, fmt.Errorf("a tensor of %v: want float32 or float64", t.Dtype())
-}
-
-// compact copies a tensor of any strides into row-major order.
-func compact(t *tensor.Dense) ([]byte, error) {
-	switch t.Dtype() {
-	case tensor.Float32:
-		return gather(t.Float32s(), t.Shape(), t.Strides()), nil
-	case tensor.Float64:
-		return gather(t.Float64s(), t.Shape(), t.Strides()), nil
-	}
-	return nil, fmt.Errorf("a tensor of %v: want float32 or float64", t.Dtype())
-}
-
-func gather[T kernels.Float](src []T, shape, strides []int) []byte {
+// gather copies the elements of any strides into row-major order.
+func gather[T kernels.Element](src []T, shape, strides []int) []byte {
 	// A view of package tensor may have dropped the strides of axes of extent 1.
 	if len(strides) != len(shape) {
 		all := make([]int, len(shape))
@@ -116,7 +148,7 @@ func gather[T kernels.Float](src []T, shape, strides []int) []byte {
 		}
 		strides = all
 	}
-	dst := make([]T, 0, elements(shape))
+	dst := make([]T, 0, count(shape))
 	var walk func(axis, at int)
 	walk = func(axis, at int) {
 		if axis == len(shape) {
@@ -134,27 +166,37 @@ func gather[T kernels.Float](src []T, shape, strides []int) []byte {
 // New is a new zero value of the given shape and its memory. A scalar shape
 // gives Gorgonia's scalar type.
 func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
+	switch dt {
+	case kernels.Float64:
+		return fresh[float64](gorgonia.NewF64(0), shape)
+	case kernels.Uint8:
+		return fresh[uint8](gorgonia.NewU8(0), shape)
+	case kernels.Int32:
+		return fresh[int32](gorgonia.NewI32(0), shape)
+	case kernels.Int64:
+		return fresh[int64](gorgonia.NewI64(0), shape)
+	case kernels.Int:
+		return fresh[int](gorgonia.NewI(0), shape)
+	}
+	return fresh[float32](gorgonia.NewF32(0), shape)
+}
+
+// fresh is a new tensor, or for a scalar shape the scalar given.
+func fresh[T kernels.Element, S any, P interface {
+	*S
+	gorgonia.Value
+}](one P, shape tensor.Shape) (gorgonia.Value, []byte) {
 	if shape.IsScalar() {
-		if dt == kernels.Float32 {
-			v := gorgonia.NewF32(0)
-			return v, unsafe.Slice((*byte)(unsafe.Pointer(v)), 4)
-		}
-		v := gorgonia.NewF64(0)
-		return v, unsafe.Slice((*byte)(unsafe.Pointer(v)), 8)
+		return one, scalar((*S)(one))
 	}
-	n := elements(shape)
-	if dt == kernels.Float32 {
-		s := make([]float32, n)
-		return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), kernels.Bytes(s)
-	}
-	s := make([]float64, n)
+	s := make([]T, count(shape))
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), kernels.Bytes(s)
 }
 
 // Own is the memory of a value that may be written in place: a scalar or a
 // contiguous tensor of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if v == nil || v.Dtype() != Tensor(dt) || !v.Shape().Eq(shape) {
+	if v == nil || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {
@@ -164,7 +206,7 @@ func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok b
 	return b, err == nil
 }
 
-func elements(shape []int) int {
+func count(shape []int) int {
 	n := 1
 	for _, d := range shape {
 		n *= d

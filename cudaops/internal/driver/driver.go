@@ -61,6 +61,14 @@ var (
 	cuMemcpyDtoHAsync   = cu("cuMemcpyDtoHAsync_v2")
 	cuMemcpyDtoDAsync   = cu("cuMemcpyDtoDAsync_v2")
 	cuLaunchKernel      = cu("cuLaunchKernel")
+	cuLaunchCooperative = cu("cuLaunchCooperativeKernel")
+
+	cuStreamBeginCapture = cu("cuStreamBeginCapture_v2")
+	cuStreamEndCapture   = cu("cuStreamEndCapture")
+	cuGraphInstantiate   = cu("cuGraphInstantiateWithFlags")
+	cuGraphDestroy       = cu("cuGraphDestroy")
+	cuGraphLaunch        = cu("cuGraphLaunch")
+	cuGraphExecDestroy   = cu("cuGraphExecDestroy")
 
 	cuModuleLoadDataEx  = cu("cuModuleLoadDataEx")
 	cuModuleGetFunction = cu("cuModuleGetFunction")

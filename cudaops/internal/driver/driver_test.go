@@ -321,6 +321,104 @@ func scaleOn(c *Context, f *Function, k uint32) (err error) {
 
 func raw(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
 
+// A recorded launch runs as often as the graph is launched, and not before; a
+// recording that fails gives an error and leaves the context usable.
+func TestGraph(t *testing.T) {
+	c := openDevice(t)
+	m, err := c.Load([]byte(scale))
+	must(t, err)
+	defer func() { must(t, m.Unload()) }()
+	f, err := m.Function("scale")
+	must(t, err)
+	s, err := c.NewStream()
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	const n = 1000
+	p, err := c.Alloc(4 * n)
+	must(t, err)
+	defer func() { must(t, c.Free(p)) }()
+	values := make([]uint32, n)
+	for i := range values {
+		values[i] = uint32(i)
+	}
+	must(t, c.Upload(p, raw(values)))
+	count, k := uint32(n), uint32(3)
+	g, err := c.Capture(func(s *Stream) error {
+		for range 2 {
+			if err := s.Launch(f, [3]uint32{4, 1, 1}, [3]uint32{256, 1, 1}, 0,
+				[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err != nil {
+				return err
+			}
+		}
+		k = 5 // arguments are copied while recording
+		return nil
+	})
+	must(t, err)
+	for launches, want := range []uint32{1, 9, 81} {
+		if launches > 0 {
+			must(t, s.LaunchGraph(g))
+		}
+		must(t, s.Sync())
+		must(t, c.Download(raw(values), p))
+		for i, v := range values {
+			if v != uint32(i)*want {
+				t.Fatalf("after %d launches element %d is %d, want %d", launches, i, v, uint32(i)*want)
+			}
+		}
+	}
+	must(t, g.Close())
+	must(t, g.Close())
+	failure := errors.New("no")
+	if _, err := c.Capture(func(*Stream) error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("a recording that fails gives %v", err)
+	}
+	if _, err := c.Capture(func(s *Stream) error { return s.Sync() }); err == nil {
+		t.Error("a sync was recorded")
+	}
+	must(t, s.Sync())
+}
+
+// Cooperative launches run as others do, and a grid that cannot be on the device
+// at once is an error.
+func TestLaunchCooperative(t *testing.T) {
+	c := openDevice(t)
+	if !c.Device.CooperativeLaunch {
+		t.Skip("SKIPPED, NOT TESTED: the device has no cooperative launch")
+	}
+	m, err := c.Load([]byte(scale))
+	must(t, err)
+	defer func() { must(t, m.Unload()) }()
+	f, err := m.Function("scale")
+	must(t, err)
+	s, err := c.NewStream()
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	each, err := f.MaxActiveBlocks(256, 0)
+	must(t, err)
+	most := uint32(each * c.Device.SMs)
+	values := make([]uint32, 256*most)
+	for i := range values {
+		values[i] = uint32(i)
+	}
+	p, err := c.Alloc(int64(4 * len(values)))
+	must(t, err)
+	defer func() { must(t, c.Free(p)) }()
+	must(t, c.Upload(p, raw(values)))
+	count, k := uint32(len(values)), uint32(7)
+	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}
+	must(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
+	if err := s.LaunchCooperative(f, [3]uint32{most + 1, 1, 1}, [3]uint32{256, 1, 1}, 0, params); err == nil {
+		t.Errorf("%d blocks were launched where %d fit", most+1, most)
+	}
+	must(t, s.Sync())
+	must(t, c.Download(raw(values), p))
+	for i, v := range values {
+		if v != uint32(i)*k {
+			t.Fatalf("element %d is %d, want %d", i, v, uint32(i)*k)
+		}
+	}
+}
+
 func TestClose(t *testing.T) {
 	shared := openDevice(t)
 	c, err := shared.Device.Open()

@@ -85,16 +85,36 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 // the type that the kernel takes; the arguments are copied before Launch
 // returns. A kernel's own failure is the error of a later call.
 func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
+	return s.launch(f, grid, block, shared, params, false)
+}
+
+// LaunchCooperative is Launch of a grid whose blocks wait for one another: they
+// start together or not at all, also while other kernels run. All must fit on the
+// device at once ([Function.MaxActiveBlocks] on each multiprocessor).
+func (s *Stream) LaunchCooperative(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
+	return s.launch(f, grid, block, shared, params, true)
+}
+
+func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer, cooperative bool) error {
 	// C reads Go pointers through a Go pointer here: what they point to must stay.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	for _, p := range params {
 		pin.Pin(p)
 	}
-	err := s.ctx.call(cuLaunchKernel, f.handle,
-		uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
-		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
-		uintptr(shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(params))), 0)
+	var err error
+	array := unsafe.SliceData(params)
+	if cooperative {
+		err = s.ctx.call(cuLaunchCooperative, f.handle,
+			uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+			uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
+			uintptr(shared), s.handle, uintptr(unsafe.Pointer(array)))
+	} else {
+		err = s.ctx.call(cuLaunchKernel, f.handle,
+			uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+			uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
+			uintptr(shared), s.handle, uintptr(unsafe.Pointer(array)), 0)
+	}
 	if err != nil {
 		return fmt.Errorf("kernel %s, grid %d, block %d, %d bytes of dynamic shared memory: %w", f.Name, grid, block, shared, err)
 	}

@@ -36,7 +36,8 @@ func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
 // Properties are those of a device that plans may depend on.
 func Properties(d *driver.Device) kernels.Device {
-	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory}
+	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
+		Cooperative: d.CooperativeLaunch}
 }
 
 // Bind finds the plan's kernels and builds their arguments, so that a run is
@@ -47,6 +48,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (ru
 		function    *driver.Function
 		grid, block [3]uint32
 		shared      uint32
+		cooperative bool
 		params      []unsafe.Pointer
 	}
 	launches := make([]launch, len(p.Launches))
@@ -54,6 +56,11 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (ru
 		f, err := l.function(k.Kernel, k.Shared)
 		if err != nil {
 			return nil, err
+		}
+		if k.Resident || k.Cooperative {
+			if err := l.checkResident(f, k); err != nil {
+				return nil, err
+			}
 		}
 		params := make([]unsafe.Pointer, len(k.Args))
 		for n, a := range k.Args {
@@ -75,17 +82,37 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (ru
 				return nil, fmt.Errorf("argument %d of %s is a %T, which no kernel takes", n, k.Kernel.Entry, a)
 			}
 		}
-		launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), params}
+		launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
 	}
 	return func(s *driver.Stream) error {
 		for i := range launches {
 			l := &launches[i]
-			if err := s.Launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
+			launch := s.Launch
+			if l.cooperative {
+				launch = s.LaunchCooperative
+			}
+			if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
 				return err
 			}
 		}
 		return nil
 	}, nil
+}
+
+// checkResident says how many blocks fit on the device at once if those of k do
+// not, which would wait for ever for one another.
+func (l *Loader) checkResident(f *driver.Function, k kernels.Launch) error {
+	threads := k.Block[0] * k.Block[1] * k.Block[2]
+	each, err := f.MaxActiveBlocks(threads, k.Shared)
+	if err != nil {
+		return err
+	}
+	d := l.ctx.Device
+	if blocks := k.Grid[0] * k.Grid[1] * k.Grid[2]; blocks > each*d.SMs {
+		return fmt.Errorf("kernel %s: got %d blocks of %d threads that wait for one another, want at most %d, as many as can be on %s at once (%d on each of %d multiprocessors)",
+			k.Kernel.Entry, blocks, threads, each*d.SMs, d.Name, each, d.SMs)
+	}
+	return nil
 }
 
 func dim3(v [3]int) [3]uint32 { return [3]uint32{uint32(v[0]), uint32(v[1]), uint32(v[2])} }

@@ -3,6 +3,7 @@
 package notebook
 
 import (
+	"bytes"
 	"fmt"
 	"image"
 	"image/color"
@@ -14,41 +15,50 @@ import (
 
 // The colours of the figures.
 var (
+	Paper = color.RGBA{0xff, 0xff, 0xff, 0xff}
 	Ink   = color.RGBA{0x1f, 0x24, 0x2b, 0xff}
 	Muted = color.RGBA{0x6b, 0x74, 0x80, 0xff}
 	Rule  = color.RGBA{0xe3, 0xe6, 0xea, 0xff}
 	Blue  = color.RGBA{0x1f, 0x6f, 0xb4, 0xff}
 	Amber = color.RGBA{0xd9, 0x7a, 0x06, 0xff}
 	Red   = color.RGBA{0xc6, 0x2b, 0x2b, 0xff}
+	Green = color.RGBA{0x2e, 0x8b, 0x57, 0xff}
 )
 
 // Canvas is a white picture to draw on. Coordinates are in pixels from the top
 // left corner; everything is anti-aliased.
-type Canvas struct{ img *image.RGBA }
+type Canvas struct {
+	img      *image.RGBA
+	text     string // what a terminal shows
+	pictures string // those of one row, not yet in text
+}
 
 // NewCanvas is a white canvas of the given size in pixels.
 func NewCanvas(width, height int) *Canvas {
-	c := &Canvas{image.NewRGBA(image.Rect(0, 0, width, height))}
+	c := &Canvas{img: image.NewRGBA(image.Rect(0, 0, width, height))}
 	for i := range c.img.Pix {
 		c.img.Pix[i] = 0xff
 	}
 	return c
 }
 
+// PNG is the canvas as a file.
+func (c *Canvas) PNG() ([]byte, error) {
+	var b bytes.Buffer
+	err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, c.img)
+	return b.Bytes(), err
+}
+
 // Save writes the canvas as a PNG; it makes the folder if need be.
 func (c *Canvas) Save(path string) error {
+	picture, err := c.PNG()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := png.Encode(f, c.img); err != nil {
-		f.Close()
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return f.Close()
+	return os.WriteFile(path, picture, 0o644)
 }
 
 // blend lays a colour over a pixel with the given coverage from 0 to 1.

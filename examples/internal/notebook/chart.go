@@ -3,104 +3,282 @@ package notebook
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 )
 
-// Series is one line of a chart: y over x, in order of x.
+// Series is one line of a chart: y over x, in order of x. A point whose y is
+// NaN is left out, and the line is broken there.
 type Series struct {
 	Name   string
 	Colour color.RGBA
 	X, Y   []float64
+	Right  bool   // y belongs to the right axis
+	Dots   bool   // points without a line
+	Marks  []Mark // points to point out, such as the best one
 }
 
-// Chart is one pair of axes with lines.
+// Mark is a ring around the point of index At with a text beside it.
+type Mark struct {
+	At   int
+	Text string
+}
+
+// Chart is one pair of axes with lines or points. A second y axis is drawn on
+// the right if a series belongs to it.
 type Chart struct {
-	Title, XLabel string
-	Log           bool // a logarithmic y axis; values must be above zero
-	Series        []Series
+	Title, XLabel      string
+	YLabel, RightLabel string // what the axes show, with units; drawn above them
+	Log                bool   // logarithmic y axes; values must be above zero
+	LogX               bool   // a logarithmic x axis, likewise
+	Zero               bool   // y axes start at zero
+	Series             []Series
 }
 
-// Draw draws the chart into the rectangle, title and labels included.
-func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
-	const size = 14 // capitals, in pixels
-	left, right := x+84, x+width-24
-	top, bottom := y+84, y+height-66
+// textSize is the height of capitals in labels, in pixels.
+const textSize = 14
 
-	// Ranges: as wide as the data, and never empty.
-	x0, x1, y0, y1 := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
-	for _, s := range ch.Series {
-		for i := range s.X {
-			x0, x1 = min(x0, s.X[i]), max(x1, s.X[i])
-			y0, y1 = min(y0, ch.scale(s.Y[i])), max(y1, ch.scale(s.Y[i]))
-		}
-	}
-	if x1 <= x0 {
-		x0, x1 = x0-.5, x0+.5
-	}
-	if y1 <= y0 {
-		y0, y1 = y0-.5, y0+.5
-	}
-	margin := (y1 - y0) * .04
-	y0, y1 = y0-margin, y1+margin
-	px := func(v float64) float64 { return left + (v-x0)/(x1-x0)*(right-left) }
-	py := func(v float64) float64 { return bottom - (v-y0)/(y1-y0)*(bottom-top) }
-
-	c.Text(left, y+36, 17, Left, Ink, ch.Title)
-	for _, t := range ch.yTicks(y0, y1) {
-		at := math.Round(py(ch.scale(t))) + .5
-		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)
-		c.Text(left-12, at+size/2, size, Right, Muted, label(t))
-	}
-	for _, t := range ticks(x0, x1, 8) {
-		at := math.Round(px(t)) + .5
-		c.Line([]Point{{at, bottom}, {at, bottom + 6}}, 1, Muted)
-		c.Text(at, bottom+12+size, size, Centre, Muted, label(t))
-	}
-	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
-	c.Text((left+right)/2, bottom+28+2*size, size, Centre, Muted, ch.XLabel)
-
-	at := left
-	for _, s := range ch.Series {
-		points := make([]Point, len(s.X))
-		for i := range s.X {
-			points[i] = Point{px(s.X[i]), py(ch.scale(s.Y[i]))}
-		}
-		c.Line(points, 2.6, s.Colour)
-		if len(points) > 0 {
-			c.Line(points[len(points)-1:], 8, s.Colour)
-		}
-		c.Line([]Point{{at, y + 60}, {at + 22, y + 60}}, 3, s.Colour)
-		c.Text(at+32, y+60+size/2, size, Left, Ink, s.Name)
-		at += 32 + TextWidth(s.Name, size) + 36
-	}
+// An axis maps the values from lo to hi (decimal logarithms, on a logarithmic
+// axis) to the pixels from a to b.
+type axis struct {
+	lo, hi, a, b float64
+	log, any     bool
 }
 
-func (ch Chart) scale(v float64) float64 {
-	if ch.Log {
+func newAxis(log bool) axis { return axis{lo: math.Inf(1), hi: math.Inf(-1), log: log} }
+
+func (x *axis) scale(v float64) float64 {
+	if x.log {
 		return math.Log10(v)
 	}
 	return v
 }
 
-// yTicks are the values to label: round ones, or 1, 2 and 5 times powers of
-// ten on a logarithmic axis.
-func (ch Chart) yTicks(lo, hi float64) []float64 {
-	if !ch.Log {
-		return ticks(lo, hi, 6)
+// include widens the axis to a value.
+func (x *axis) include(v float64) {
+	if v = x.scale(v); math.IsNaN(v) || math.IsInf(v, 0) {
+		return
+	}
+	x.lo, x.hi, x.any = min(x.lo, v), max(x.hi, v), true
+}
+
+// span fixes the pixels, with a part of the range as a margin at both ends.
+// The range is never empty.
+func (x *axis) span(a, b, margin float64) {
+	if !x.any {
+		x.lo, x.hi = 0, 1
+	}
+	if x.hi <= x.lo {
+		x.lo, x.hi = x.lo-.5, x.hi+.5
+	}
+	m := (x.hi - x.lo) * margin
+	x.lo, x.hi, x.a, x.b = x.lo-m, x.hi+m, a, b
+}
+
+func (x *axis) at(v float64) float64 { return x.a + (x.scale(v)-x.lo)/(x.hi-x.lo)*(x.b-x.a) }
+
+// ticks are the values to label: round ones, or 1, 2 and 5 times powers of ten
+// on a logarithmic axis.
+func (x *axis) ticks(n int) []float64 {
+	if !x.log {
+		return ticks(x.lo, x.hi, n)
 	}
 	factors := []float64{1, 2, 5}
-	if hi-lo > 3 {
+	if x.hi-x.lo > 3 {
 		factors = factors[:1]
 	}
 	var out []float64
-	for e := math.Floor(lo); e <= hi; e++ {
+	for e := math.Floor(x.lo); e <= x.hi; e++ {
 		for _, f := range factors {
-			if v := f * math.Pow(10, e); math.Log10(v) >= lo && math.Log10(v) <= hi {
+			if v := f * math.Pow(10, e); math.Log10(v) >= x.lo && math.Log10(v) <= x.hi {
 				out = append(out, v)
 			}
 		}
 	}
 	return out
+}
+
+// label draws ticks with values below a horizontal axis, powers of ten first and
+// no two closer than a letter.
+func (x *axis) label(c *Canvas, y float64) {
+	all := x.ticks(8)
+	var taken [][2]float64
+	for _, powers := range []bool{true, false} {
+		for _, t := range all {
+			e := math.Log10(math.Abs(t))
+			if x.log && powers != (e == math.Round(e)) || !x.log && !powers {
+				continue
+			}
+			at, half := math.Round(x.at(t))+.5, TextWidth(label(t), textSize)/2+textSize/2
+			if slices.ContainsFunc(taken, func(o [2]float64) bool { return at-half < o[1] && o[0] < at+half }) {
+				continue
+			}
+			taken = append(taken, [2]float64{at - half, at + half})
+			c.Line([]Point{{at, y}, {at, y + 6}}, 1, Muted)
+			c.Text(at, y+12+textSize, textSize, Centre, Muted, label(t))
+		}
+	}
+}
+
+// Draw draws the chart into the rectangle, title and labels included.
+func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
+	left, right := x+84, x+width-24
+	top, bottom := y+84, y+height-66
+	keys := make([]key, len(ch.Series))
+	for i, s := range ch.Series {
+		keys[i] = key{s.Name, s.Colour, s.Dots}
+	}
+	top += c.legend(left, y+60, x+width-24-left, keys)
+	horizontal := newAxis(ch.LogX)
+	vertical := [2]axis{newAxis(ch.Log), newAxis(ch.Log)} // left, right
+	for _, s := range ch.Series {
+		for i := range s.Y {
+			if !math.IsNaN(s.Y[i]) {
+				horizontal.include(s.X[i])
+				vertical[side(s)].include(s.Y[i])
+			}
+		}
+	}
+	two := vertical[1].any
+	if two {
+		right -= 60
+	}
+	if ch.YLabel != "" || two {
+		top += 28
+	}
+	horizontal.span(left, right, 0)
+	for k := range vertical {
+		margin := .04
+		if ch.Zero && !ch.Log {
+			vertical[k].include(0)
+		}
+		vertical[k].span(bottom, top, margin)
+		if ch.Zero && !ch.Log && vertical[k].lo < 0 && vertical[k].lo > -margin*vertical[k].hi {
+			vertical[k].lo = 0
+		}
+	}
+	c.title(left, y+36, x+width-24-left, ch.Title)
+	if ch.YLabel != "" {
+		c.Text(left, top-16, textSize, Left, Muted, ch.YLabel)
+	}
+	if !vertical[0].any && !two {
+		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
+		return
+	}
+	c.text += ch.text(horizontal, vertical) + "\n"
+	for _, t := range vertical[0].ticks(6) {
+		at := math.Round(vertical[0].at(t)) + .5
+		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)
+		c.Text(left-12, at+textSize/2, textSize, Right, Muted, label(t))
+	}
+	if two {
+		c.Text(right, top-16, textSize, Right, Muted, ch.RightLabel)
+		for _, t := range vertical[1].ticks(6) {
+			at := math.Round(vertical[1].at(t)) + .5
+			c.Line([]Point{{right, at}, {right + 6, at}}, 1, Muted)
+			c.Text(right+12, at+textSize/2, textSize, Left, Muted, label(t))
+		}
+		c.Line([]Point{{right + .5, top}, {right + .5, bottom}}, 1, Muted)
+	}
+	horizontal.label(c, bottom)
+	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
+	c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, ch.XLabel)
+
+	for _, s := range ch.Series {
+		v := vertical[side(s)]
+		var line []Point
+		flush := func() {
+			if !s.Dots && len(line) > 0 {
+				c.Line(line, 2.6, s.Colour)
+				c.Line(line[len(line)-1:], 8, s.Colour)
+			}
+			line = nil
+		}
+		for i := range s.Y {
+			p := Point{horizontal.at(s.X[i]), v.at(s.Y[i])}
+			switch {
+			case math.IsNaN(p.Y) || math.IsInf(p.Y, 0):
+				flush()
+				continue
+			case s.Dots:
+				c.Line([]Point{p}, 5, s.Colour)
+			}
+			line = append(line, p)
+		}
+		flush()
+		for _, m := range s.Marks {
+			if m.At < 0 || m.At >= len(s.Y) || math.IsNaN(s.Y[m.At]) {
+				continue
+			}
+			p := Point{horizontal.at(s.X[m.At]), v.at(s.Y[m.At])}
+			c.ring(p, 9, s.Colour)
+			// Above the point, or below where there is no room; on white, so that
+			// lines do not cross the text.
+			y, align, start := p.Y-16, Left, p.X
+			if y-textSize < top {
+				y = p.Y + 18 + textSize
+			}
+			wide := TextWidth(m.Text, textSize)
+			if p.X+wide > right {
+				align, start = Right, p.X-wide
+			}
+			c.Rect(int(start)-4, int(y)-textSize-3, int(wide)+8, textSize+6, Paper)
+			c.Text(p.X, y, textSize, align, s.Colour, m.Text)
+		}
+	}
+}
+
+// A key tells what a colour stands for.
+type key struct {
+	name   string
+	colour color.RGBA
+	dot    bool
+}
+
+// legend draws keys in lines of at most the given width and says how much lower
+// than one line's the end is. Keys without a name are left out.
+func (c *Canvas) legend(x, y, width float64, keys []key) (lower float64) {
+	at, first := x, y
+	for _, k := range keys {
+		if k.name == "" {
+			continue
+		}
+		wide := 32 + TextWidth(k.name, textSize)
+		if at > x && at+wide > x+width {
+			at, y = x, y+textSize+12
+		}
+		if k.dot {
+			c.Line([]Point{{at + 11, y}}, 7, k.colour)
+		} else {
+			c.Line([]Point{{at, y}, {at + 22, y}}, 3, k.colour)
+		}
+		c.Text(at+32, y+textSize/2, textSize, Left, Ink, k.name)
+		at += wide + 36
+	}
+	return y - first
+}
+
+// title draws a title, smaller where it would be wider than it may.
+func (c *Canvas) title(x, y, width float64, text string) {
+	const size = 17
+	c.Text(x, y, size*min(1, width/max(TextWidth(text, size), 1)), Left, Ink, text)
+}
+
+func side(s Series) int {
+	if s.Right {
+		return 1
+	}
+	return 0
+}
+
+// ring draws a circle.
+func (c *Canvas) ring(centre Point, r float64, col color.RGBA) {
+	points := make([]Point, 33)
+	for i := range points {
+		sin, cos := math.Sincos(2 * math.Pi * float64(i) / 32)
+		points[i] = Point{centre.X + r*cos, centre.Y + r*sin}
+	}
+	c.Line(points, 2, col)
 }
 
 // ticks are at most n+1 round values in [lo, hi], 1, 2 or 5 times a power of
@@ -120,4 +298,9 @@ func ticks(lo, hi float64, n int) []float64 {
 	return out
 }
 
-func label(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+func label(v float64) string {
+	if a := math.Abs(v); a >= 1e4 && a < 1e7 && v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}

@@ -1,0 +1,23 @@
+package cudaops
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+)
+
+// A device that is older than the kernels is as good as none: a machine on any
+// device runs on the host, and the reason is told.
+func TestOldDevice(t *testing.T) {
+	err := usable(&driver.Device{Name: "an old one", Major: 6, Minor: 1})
+	if !errors.Is(err, ErrNoDevice) {
+		t.Errorf("got %v, want an error that wraps ErrNoDevice", err)
+	}
+	for _, word := range []string{"an old one", "6.1", "7.0"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %q: %v", word, err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package cudaops
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Counts with atomics and with locks are exact, on the host and on a GPU. The racy
+// variants lose counts on the host; on a GPU, where nothing is known of them, only
+// the memory around the cell is looked after, and the one that a race checker sees
+// has a test of its own.
+func TestIncrement(t *testing.T) {
+	runs := map[string]func(p *kernels.Plan, out []byte) error{
+		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(&host{}, p, nil, out) },
+		"GPU":  func(p *kernels.Plan, out []byte) error { return RunPlan(0, p, nil, out) },
+	}
+	for name, run := range runs {
+		t.Run(name, func(t *testing.T) {
+			if name == "GPU" {
+				device0(t)
+			}
+			for _, variant := range kernels.IncrementVariants {
+				for _, grid := range [][2]int{{1, 1}, {10, 16}, {3, 32}, {33, 70}, {300, 33}} {
+					if testing.Short() && grid[0] > 100 || name == "GPU" && variant == "racy_shared" {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%dx%d", variant, grid[0], grid[1]), func(t *testing.T) {
+						p := ok[*kernels.Plan](t)(kernels.Increment(variant, grid[0], grid[1]))
+						cell := make([]int32, 1)
+						must(t, run(p, kernels.Bytes(cell)))
+						n := int32(grid[0] * grid[1])
+						if racy := strings.HasPrefix(variant, "racy"); !racy && cell[0] != n {
+							t.Errorf("counted %d, want %d", cell[0], n)
+						} else if racy {
+							t.Logf("counted %d of %d", cell[0], n)
+							if name == "host" && n > 1 && cell[0] >= n {
+								t.Errorf("the host's model of a race counted %d of %d", cell[0], n)
+							}
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// The race on shared memory, for bench/gpu-run.sh to see that the race checker finds
+// it. Nothing else runs it.
+func TestIncrementRacyShared(t *testing.T) {
+	if os.Getenv("STHENO_PLANT_FAULT") != "1" {
+		t.Skip("only with STHENO_PLANT_FAULT=1, under a race checker")
+	}
+	device0(t)
+	p := ok[*kernels.Plan](t)(kernels.Increment("racy_shared", 4, 256))
+	cell := make([]int32, 1)
+	must(t, RunPlan(0, p, nil, kernels.Bytes(cell)))
+	t.Logf("counted %d of %d", cell[0], 4*256)
+}
+
+func TestIncrementErrors(t *testing.T) {
+	for _, c := range []struct {
+		variant         string
+		blocks, threads int
+	}{{"fast", 1, 1}, {"atomic", 0, 1}, {"atomic", 1, 0}, {"atomic", 1, 1025}} {
+		if p, err := kernels.Increment(c.variant, c.blocks, c.threads); err == nil {
+			t.Errorf("%+v: got %v and no error", c, p)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package driver
+
+import (
+	"errors"
+	"unsafe"
+)
+
+// Graph is work that was recorded once and is queued as a whole.
+type Graph struct {
+	ctx    *Context
+	handle uintptr
+}
+
+// Capture makes a graph of the launches and device copies that record queues on
+// the stream that it gets; they are not done. What waits for that stream is an
+// error.
+func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
+	// A stream of its own that keeps no order with others: no call elsewhere in
+	// the process can disturb the recording. Relaxed, so that it may end on
+	// another OS thread than it began on.
+	const nonBlocking, relaxed = 1, 2
+	s := &Stream{ctx: c}
+	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := c.call(cuStreamBeginCapture, s.handle, relaxed); err != nil {
+		return nil, err
+	}
+	failure := record(s)
+	var recorded uintptr
+	if err := c.call(cuStreamEndCapture, s.handle, uintptr(unsafe.Pointer(&recorded))); err != nil {
+		return nil, errors.Join(failure, err)
+	}
+	defer func() { err = errors.Join(err, closeHandle(c, &recorded, cuGraphDestroy)) }()
+	if failure != nil {
+		return nil, failure
+	}
+	g := &Graph{ctx: c}
+	if err := c.call(cuGraphInstantiate, uintptr(unsafe.Pointer(&g.handle)), recorded, 0); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// LaunchGraph queues the work of g; it waits for earlier work of g as well.
+func (s *Stream) LaunchGraph(g *Graph) error { return s.ctx.call(cuGraphLaunch, g.handle, s.handle) }
+
+// Close gives the graph back, once the device has finished with it. Further calls
+// do nothing.
+func (g *Graph) Close() error { return closeHandle(g.ctx, &g.handle, cuGraphExecDestroy) }

@@ -1,0 +1,211 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Session is a device used by hand: allocate, copy, launch, copy back, free.
+// It is for programs that show or try a kernel; graphs run on a [VM], which
+// does all of this by itself.
+//
+// Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
+// and Sync wait for all that was queued. A session is for one goroutine.
+type Session struct {
+	gpu    *gpu // nil for the host
+	memory map[*Memory]bool
+	closed bool
+}
+
+// Memory is memory of a session's device, from [Session.Alloc].
+type Memory struct {
+	session *Session
+	size    int64
+	address driver.Ptr // of a GPU
+	bytes   []byte     // of the host
+}
+
+// Size is the number of bytes.
+func (m *Memory) Size() int64 { return m.size }
+
+// Open opens a session on CUDA device number i. The error wraps [ErrNoDevice]
+// if there is none.
+func Open(device int) (*Session, error) {
+	g, err := openGPU(device)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{gpu: g, memory: map[*Memory]bool{}}, nil
+}
+
+// OpenHost opens a session on the host, where launches run the kernels' Go
+// bodies: the same program works without a GPU.
+func OpenHost() *Session { return &Session{memory: map[*Memory]bool{}} }
+
+// Alloc gives n bytes of device memory, 256-byte aligned. What it holds is
+// undefined.
+func (s *Session) Alloc(n int64) (*Memory, error) {
+	if s.closed {
+		return nil, errSessionClosed
+	}
+	if n < 0 {
+		return nil, fmt.Errorf("cudaops: cannot allocate %d bytes", n)
+	}
+	m := &Memory{session: s, size: n}
+	if s.gpu != nil {
+		var err error
+		if m.address, err = s.gpu.ctx.Alloc(n); err != nil {
+			return nil, fmt.Errorf("cudaops: %w", err)
+		}
+	} else {
+		h := host{}
+		if err := h.alloc(n); err != nil {
+			return nil, fmt.Errorf("cudaops: %w", err)
+		}
+		m.bytes = h.arena
+	}
+	s.memory[m] = true
+	return m, nil
+}
+
+// CopyTo copies src to the start of dst, once what was queued is done, and waits.
+func (s *Session) CopyTo(dst *Memory, src []byte) error {
+	if err := s.check(dst, int64(len(src))); err != nil {
+		return fmt.Errorf("cudaops: copy to the device: %w", err)
+	}
+	if s.gpu != nil {
+		return errors.Join(s.gpu.stream.Upload(dst.address, src), s.gpu.stream.Sync())
+	}
+	copy(dst.bytes, src)
+	return nil
+}
+
+// CopyFrom fills dst from the start of src, once what was queued is done, and
+// waits. Its error may be that of a kernel that was launched before.
+func (s *Session) CopyFrom(dst []byte, src *Memory) error {
+	if err := s.check(src, int64(len(dst))); err != nil {
+		return fmt.Errorf("cudaops: copy from the device: %w", err)
+	}
+	if s.gpu != nil {
+		return errors.Join(s.gpu.stream.Download(dst, src.address), s.gpu.stream.Sync())
+	}
+	copy(dst, src.bytes)
+	return nil
+}
+
+// Launch queues a kernel on a grid of blocks of threads with so many bytes of
+// dynamic shared memory. args are the kernel's parameters, all of them, in order
+// and of their types: *Memory, int32, int64, float32, float64 or [kernels.Dims].
+// What the kernel does with them is not checked: as in CUDA, an access outside
+// its memory is an error of a later call or a wrong result.
+func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
+	if s.closed {
+		return errSessionClosed
+	}
+	if k == nil {
+		return errors.New("cudaops: launch: got a nil kernel")
+	}
+	launch := kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Args: make([]any, len(args))}
+	for i := range 3 {
+		if grid[i] < 1 || block[i] < 1 || shared < 0 {
+			return fmt.Errorf("cudaops: launch of %s: got grid %v, block %v, %d bytes shared, want extents of 1 or more", k.Entry, grid, block, shared)
+		}
+	}
+	// A plan whose inputs are the memories that the arguments name: kernels take
+	// operands by number.
+	plan := &kernels.Plan{Op: k.Entry}
+	var bytes [][]byte
+	var spans []span
+	for i, a := range args {
+		switch a := a.(type) {
+		case *Memory:
+			if err := s.check(a, 0); err != nil {
+				return fmt.Errorf("cudaops: launch of %s: argument %d: %w", k.Entry, i, err)
+			}
+			launch.Args[i] = kernels.Ref{Operand: kernels.Operand(len(bytes))}
+			bytes, spans = append(bytes, a.bytes), append(spans, span{int64(a.address), a.size})
+			plan.Inputs = append(plan.Inputs, a.size)
+		case int32, int64, float32, float64, kernels.Dims:
+			launch.Args[i] = a
+		default:
+			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Memory, int32, int64, float32, float64 or kernels.Dims", k.Entry, i, a)
+		}
+	}
+	plan.Launches = []kernels.Launch{launch}
+	if s.gpu != nil { // its arena is at 0: offsets are addresses
+		run, err := s.gpu.bind(plan, spans, span{}, span{})
+		if err != nil {
+			return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
+		}
+		return run()
+	}
+	if k.Body == nil {
+		return fmt.Errorf("cudaops: launch of %s: the kernel has no Go body for the host", k.Entry)
+	}
+	return plan.Run(bytes, nil, nil)
+}
+
+// Sync waits until all that was queued is done. Its error may be that of any
+// kernel before.
+func (s *Session) Sync() error {
+	if s.closed {
+		return errSessionClosed
+	}
+	if s.gpu != nil {
+		return s.gpu.sync()
+	}
+	return nil
+}
+
+// Free gives memory back, once what was queued is done. Freeing it again is an
+// error.
+func (s *Session) Free(m *Memory) error {
+	if err := s.check(m, 0); err != nil {
+		return fmt.Errorf("cudaops: free: %w", err)
+	}
+	delete(s.memory, m)
+	m.bytes = nil
+	if s.gpu != nil {
+		return errors.Join(s.gpu.sync(), s.gpu.ctx.Free(m.address))
+	}
+	return nil
+}
+
+// Close frees all memory and ends the session, once what was queued is done.
+// Further calls do nothing.
+func (s *Session) Close() error {
+	if s.closed {
+		return nil
+	}
+	var errs []error
+	for m := range s.memory {
+		errs = append(errs, s.Free(m))
+	}
+	s.closed = true
+	if s.gpu != nil {
+		errs = append(errs, s.gpu.free())
+	}
+	return errors.Join(errs...)
+}
+
+var errSessionClosed = errors.New("cudaops: the session is closed")
+
+// check says what is wrong with memory of which n bytes are wanted.
+func (s *Session) check(m *Memory, n int64) error {
+	switch {
+	case s.closed:
+		return errSessionClosed
+	case m == nil:
+		return errors.New("got nil memory")
+	case m.session != s:
+		return errors.New("got memory of another session")
+	case !s.memory[m]:
+		return errors.New("got memory that was freed")
+	case n > m.size:
+		return fmt.Errorf("got %d bytes for memory of %d", n, m.size)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// lengths is the section on how the rate depends on n.
+func lengths(p *notebook.Page) error {
+	p.Heading("From how many numbers on?")
+	p.Text(`A billion numbers are kind to a kernel: whatever it does besides reading is soon a small part. The same kernels on fewer numbers, here with the
+		second step on the device for all of them:`)
+	largest := 28
+	if p.Small() && p.GPU() != nil {
+		largest = 16
+	}
+	var input []float32
+	if p.GPU() != nil {
+		input = shares(1 << largest)
+	}
+	ch := notebook.Chart{Title: "Rate of a sum over n float32", XLabel: "n", YLabel: "GB/s", Log: true, LogX: true}
+	versions := []int{6, 7, 8, 0}
+	names := []string{"thread 0 adds", "tree", "shuffles", "the op"}
+	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Green, notebook.Blue}
+	at := map[int]notebook.Measured{} // 2^22 elements, by version
+	for i, version := range versions {
+		s := notebook.Series{Name: names[i], Colour: colours[i]}
+		for log := 12; log <= largest; log += 2 {
+			n := 1 << log
+			us, err := p.Measure(fmt.Sprintf("2^%d, version %d", log, version), "us", func() (float64, error) {
+				plan := kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false)
+				if version > 0 {
+					var err error
+					if plan, err = kernels.SumVersion(p.Target(), kernels.Float32, version, []int{n}); err != nil {
+						return 0, err
+					}
+				}
+				return p.MeanTime(plan, [][]byte{kernels.Bytes(input[:n])}, runs)
+			})
+			if err != nil {
+				return err
+			}
+			if log == 22 {
+				at[version] = us
+			}
+			s.X, s.Y = append(s.X, float64(n)), append(s.Y, 4*float64(n)/us.Value/1e3)
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	c := notebook.NewCanvas(1320, 700)
+	ch.Draw(c, 0, 0, 1320, 700)
+	caption := "Bytes read in a second over the number of elements. On the left a sum costs its launches: two, or for the op one where a block is enough."
+	if err := p.Figure("lengths", caption, c); err != nil {
+		return err
+	}
+	if us, ok := at[0]; ok {
+		p.Text(`Here it does show. 2^22 numbers take %v where thread 0 adds, %v by the tree, %v by shuffles, and %v by the op: with one or two numbers for
+			each of 1024 threads a block is busy with barriers, and a block of 256 that reads 16 bytes at a time has more to read and less to wait for.`,
+			at[6], at[7], at[8], us)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// The program runs on small sizes, its sums are right (it fails if not), and
+// its text, page and figures are there.
+func TestReduction(t *testing.T) {
+	dir := t.TempDir()
+	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
+	var text bytes.Buffer
+	if err := notebook.Run(o, &text, title, recorded, run); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
+		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text has no %q", want)
+		}
+	}
+	page, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(page, []byte("data:image/png")); n < 3 || len(page) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want 3 or more and at most 2 MiB", n, len(page))
+	}
+}

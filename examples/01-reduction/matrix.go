@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// matrix is the section on sums over two axes.
+func matrix(p *notebook.Page) error {
+	side, of := size(p, 20000, 5000, 700), float64(timed(p, 20000, 700))
+	p.Heading("Two dimensions")
+	p.Text(`A grid and its blocks may have two dimensions, as a matrix has. To add up a matrix of %d x %d float32, blocks of 16 x 16 threads on a grid
+		of 64 x 64 blocks stride over both axes: rows by the grid's height, columns by its width. The 256 sums of a block go through the same
+		tree, and each block leaves one partial sum in an array of 64 x 64.`, side, side)
+	if err := sources(p, "sum_versions.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
+		return err
+	}
+	p.Text(`A row of such a block is 16 numbers, 64 bytes, so that a warp reads from two rows of the matrix. But a matrix that lies in memory without gaps
+		is as well one long vector, and to the op, which first joins the axes that are treated alike, it is. Sums over one axis are what two dimensions are
+		for: over rows, a block or more for each; over columns, threads side by side, each going down.`)
+
+	// Values of few bits, so that the sum is exact whatever the order.
+	x := make([]float32, side*side)
+	value := func(i int) float32 { return float32(uint32(i)*2654435761>>22) / 1024 }
+	spread(len(x), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			x[i] = value(i)
+		}
+	})
+	want := 0.0
+	for _, v := range x {
+		want += float64(v)
+	}
+	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
+	blocks, err := kernels.SumPartials(kernels.Float32, 9, shape)
+	if err != nil {
+		return err
+	}
+	t := notebook.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
+	var means []float64
+	for _, way := range []struct {
+		name string
+		plan *kernels.Plan
+	}{
+		{"all, 16 x 16 blocks on a 64 x 64 grid, added on the host", blocks},
+		{"all, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0, 1}, false)},
+		{"rows, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
+		{"columns, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
+	} {
+		ran, err := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
+		if err != nil {
+			return err
+		}
+		got, rounded := 0.0, 1.0
+		if way.plan == blocks {
+			rounded = 0
+			for _, v := range kernels.Elements[float64](ran.Out) {
+				got += v
+			}
+		} else {
+			for _, v := range kernels.Elements[float32](ran.Out) {
+				got += float64(v)
+			}
+		}
+		if d := got - want; !(max(d, -d) <= rounded*0x1p-24*want) {
+			return fmt.Errorf("%s: the elements add up to %v, want %v", way.name, got, want)
+		}
+		means = append(means, ran.Mean.Value)
+		t.Rows = append(t.Rows, []string{way.name, ran.Mean.String(), ran.Spread.String(),
+			notebook.Measured{Value: 4 * of * of / ran.Mean.Value / 1e3, Unit: "GB/s"}.String()})
+	}
+	p.Table(t)
+	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
+		notebook.Number(means[0]/means[1]))
+	return nil
+}

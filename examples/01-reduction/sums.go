@@ -1,0 +1,236 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// runs is how often everything is timed on a GPU.
+const runs = 21
+
+// size is full on a GPU, and what a test or a CPU can wait for elsewhere.
+func size(p *notebook.Page, full, host, small int) int {
+	switch {
+	case p.Small():
+		return small
+	case p.GPU() == nil:
+		return host
+	}
+	return full
+}
+
+// timed is the size that the GPU's times are for: that of the run, or of the
+// record.
+func timed(p *notebook.Page, full, small int) int {
+	if p.GPU() != nil && p.Small() {
+		return small
+	}
+	return full
+}
+
+// sums is the section on one long sum.
+func sums(p *notebook.Page) error {
+	n, of := size(p, 1e9, 5e7, 1e6), float64(timed(p, 1e9, 1e6))
+	p.Heading("The task")
+	p.Text(`A reduction makes one number of many: a sum, a largest value, a norm. It is the smallest task for which the threads of a GPU have to work
+		together. Here: the numbers 0, 1, ..., n - 1, divided by their sum, as float32, n = %d. Their sum is 1, so that a wrong kernel shows.
+		Four bytes are read for one addition, so the best that any kernel can do is to read at the speed of the memory.`, n)
+	x := shares(n)
+	copied, err := p.Measure("device copy", "GB/s", func() (float64, error) { return cudaops.CopyBandwidth(p.GPU().Ordinal) })
+	if err != nil {
+		return err
+	}
+	p.Text(`That speed, measured by a copy within the GPU's memory, bytes read and bytes written counted: %v. Reading alone can be a little
+		faster than that.`, copied)
+
+	var rows []row
+	p.Heading("What a CPU does")
+	p.Text(`One core in a loop, and all cores, which is the Go body of our kernel.`)
+	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{n}, []int{0}, false)
+	for _, way := range []struct {
+		name string
+		sum  func() (float64, error)
+	}{
+		{"CPU: one core, a Go loop", func() (sum float64, err error) {
+			for _, v := range x {
+				sum += float64(v)
+			}
+			return sum, nil
+		}},
+		{fmt.Sprintf("CPU: %d cores, the Go body", runtime.GOMAXPROCS(0)), func() (float64, error) {
+			var out [1]float32
+			err := plan.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(out[:]), nil)
+			return float64(out[0]), err
+		}},
+	} {
+		var sum float64
+		ms, err := p.Time(way.name, func() (err error) {
+			sum, err = way.sum()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{name: way.name, us: 1000 * ms.Value, bytes: 4 * float64(n), sum: sum})
+	}
+	p.Text("They take %v and %v.", notebook.Micros(rows[0].us), notebook.Micros(rows[1].us))
+
+	p.Heading("Thread 0 adds up")
+	p.Text(`32 x 80 blocks of 1024 threads go through the numbers in a loop whose stride is the whole grid: in each turn neighbouring threads
+		read neighbouring numbers, which the memory serves together. After it each thread has a sum. To add up the 1024 sums of a block, every
+		thread puts its own into shared memory, which all threads of a block see; after a barrier thread 0 goes over them. Each block leaves one
+		partial sum, 2560 in all, which come back to the host and are added there.`)
+	if err := sources(p, "sum_versions.cu", "thread_sum"); err != nil {
+		return err
+	}
+	if err := sources(p, "blocksum.cuh", "naive_sum"); err != nil {
+		return err
+	}
+	naive, err := partials(p, 6, "thread 0 adds", x)
+	if err != nil {
+		return err
+	}
+	p.Text("It takes %v, plus or minus %v over %d runs, the copy to the host not counted. In each block 1023 threads wait while one of them adds.", naive.mean, naive.spread, runs)
+
+	p.Heading("A tree")
+	p.Text(`The lower half of the threads can add the values of the upper half to their own, all at once, then the lower quarter those of the second
+		quarter, and so on: 10 steps for 1024 values. After each step all threads must have finished before the next one reads what they
+		wrote, hence a barrier in the loop. It stands outside of the ` + "`if`" + `: a barrier waits for all threads of the block, and inside
+		it would wait for those that never come. The block would hang.`)
+	if err := sources(p, "blocksum.cuh", "tree_sum"); err != nil {
+		return err
+	}
+	tree, err := partials(p, 7, "tree in shared memory", x)
+	if err != nil {
+		return err
+	}
+	p.Text("It takes %v, plus or minus %v: %s times as fast.", tree.mean, tree.spread, ratio(naive, tree))
+
+	p.Heading("Shuffles")
+	p.Text(`The 32 threads of a warp run together and can read each other's registers: five shuffles add up a warp, with neither shared memory nor a
+		barrier. The 32 sums of the warps go through shared memory once, and the first warp adds them likewise. One barrier is left of eleven.`)
+	if err := sources(p, "reduce.cuh", "warp_sum", "block_sum"); err != nil {
+		return err
+	}
+	shuffle, err := partials(p, 8, "shuffles", x)
+	if err != nil {
+		return err
+	}
+	p.Text("It takes %v, plus or minus %v: %s times as fast as the tree.", shuffle.mean, shuffle.spread, ratio(tree, shuffle))
+
+	p.Heading("The op")
+	p.Text(`What is left is the loop before the reduction. The op's kernel loads 16 bytes at a time, and each thread has four such loads under way before it
+		adds any of them, so that the memory has always something to do; its grid follows from the device and from n. Chunks
+		leave partial sums in double precision, and a second launch adds them in order: the result stays on the device, where the next op of a graph
+		finds it, and has the same bits in every run.`)
+	if err := sources(p, "reduce.cuh", "reduce_rows"); err != nil {
+		return err
+	}
+	op, err := p.Run("sum, version 0", kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)
+	if err != nil {
+		return err
+	}
+	fast := row{name: "0: the op", mean: op.Mean, spread: op.Spread, sum: float64(kernels.Elements[float32](op.Out)[0])}
+	p.Text("It takes %v, plus or minus %v.", fast.mean, fast.spread)
+
+	made, err := generated(p, x, fast)
+	if err != nil {
+		return err
+	}
+	for _, r := range []*row{&naive, &tree, &shuffle, &fast, &made} {
+		r.us, r.bytes = r.mean.Value, 4*of
+		rows = append(rows, *r)
+	}
+	if err := compareSums(p, rows, copied); err != nil {
+		return err
+	}
+	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
+		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
+		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
+		notebook.Number(100*(naive.us/fast.us-1)), notebook.Number(of/(32*80*1024)))
+	return nil
+}
+
+// A row is one way to add up.
+type row struct {
+	name         string
+	mean, spread notebook.Measured // on a GPU
+	us, bytes    float64
+	sum          float64
+}
+
+func (r row) rate() float64 { return r.bytes / r.us / 1e3 } // GB/s
+
+func ratio(slow, fast row) string { return notebook.Number(slow.mean.Value / fast.mean.Value) }
+
+// partials runs the first step of a version and adds up here what the blocks
+// leave.
+func partials(p *notebook.Page, version int, name string, x []float32) (row, error) {
+	plan, err := kernels.SumPartials(kernels.Float32, version, []int{len(x)})
+	if err != nil {
+		return row{}, err
+	}
+	ran, err := p.Run(fmt.Sprintf("sum, version %d", version), plan, [][]byte{kernels.Bytes(x)}, runs)
+	r := row{name: fmt.Sprintf("%d: %s", version, name), mean: ran.Mean, spread: ran.Spread}
+	for _, v := range kernels.Elements[float64](ran.Out) {
+		r.sum += v
+	}
+	return r, err
+}
+
+func compareSums(p *notebook.Page, rows []row, copied notebook.Measured) error {
+	p.Heading("What we learnt about one long sum")
+	t := notebook.Table{Caption: "One sum", Header: []string{"way", "time", "spread", "rate", "of a copy", "sum"}}
+	bars := notebook.Bars{Title: "Rate of one long sum", Label: "GB/s, logarithmic", Log: true}
+	var rates []float64
+	for _, r := range rows {
+		if !(math.Abs(r.sum-1) < 1e-6) {
+			return fmt.Errorf("%s: the sum is %v, want 1 within 1e-6", r.name, r.sum)
+		}
+		spread, ofCopy := "", ""
+		if r.spread.Unit != "" {
+			spread, ofCopy = r.spread.String(), notebook.Measured{Value: 100 * r.rate() / copied.Value, Unit: "%"}.String()
+		}
+		t.Rows = append(t.Rows, []string{r.name, notebook.Micros(r.us).String(), spread,
+			notebook.Measured{Value: r.rate(), Unit: "GB/s"}.String(), ofCopy, fmt.Sprintf("%.9f", r.sum)})
+		bars.Names = append(bars.Names, r.name)
+		rates = append(rates, r.rate())
+	}
+	p.Table(t)
+	bars.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: rates}}
+	c := notebook.NewCanvas(1100, int(bars.Height()))
+	bars.Draw(c, 0, 0, 1100, bars.Height())
+	caption := "Bytes read in a second; longer is better."
+	if p.GPU() == nil {
+		caption += " The CPU's rates were measured here on fewer numbers, the others on the GPU named above."
+	}
+	return p.Figure("sums", caption, c)
+}
+
+// shares are 0, 1, ..., n-1 divided by their sum.
+func shares(n int) []float32 {
+	x := make([]float32, n)
+	all := float64(n) * float64(n-1) / 2
+	spread(n, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			x[i] = float32(float64(i) / all)
+		}
+	})
+	return x
+}
+
+// spread calls f on pieces of [0, n), one for each core.
+func spread(n int, f func(lo, hi int)) {
+	var wg sync.WaitGroup
+	step := n/runtime.GOMAXPROCS(0) + 1
+	for lo := 0; lo < n; lo += step {
+		wg.Go(func() { f(lo, min(lo+step, n)) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+//go:embed byhand.go
+var byHand string
+
+// vectors is the section on adding vectors by hand.
+func vectors(p *notebook.Page) (err error) {
+	n, of := size(p, 1<<26, 1<<22, 1<<14), timed(p, 1<<26, 1<<14)
+	p.Heading("Two vectors, by hand")
+	p.Text(`The first kernel that one writes: thread i adds element i. Blocks of 512 threads, as many as it takes; the last block has threads
+		with nothing to do.`)
+	if err := sources(p, "add_versions.cu", "add_simple"); err != nil {
+		return err
+	}
+	p.Text(`A graph of ops does the host's side by itself. Spelled out, it is five steps, here with a ` + "`cudaops.Session`" + `, which is a device
+		used by hand. Opened on the host, the same program runs the kernel's Go body.`)
+	_, function, ok := strings.Cut(byHand, "\n// addByHand")
+	if !ok {
+		return fmt.Errorf("byhand.go has no addByHand")
+	}
+	p.GoSource("// addByHand" + function)
+
+	a, b, out := fill[float32](n, 1), fill[float32](n, 2), make([]float32, n)
+	session := cudaops.OpenHost()
+	if p.GPU() != nil {
+		if session, err = cudaops.Open(p.GPU().Ordinal); err != nil {
+			return err
+		}
+	}
+	defer session.Close()
+	var steps []time.Time
+	for range 3 { // the first run starts the device and loads the kernel
+		if steps, err = addByHand(session, out, a, b); err != nil {
+			return err
+		}
+	}
+	for i := range out {
+		if out[i] != a[i]+b[i] {
+			return fmt.Errorf("element %d of the sum is %v, want %v", i, out[i], a[i]+b[i])
+		}
+	}
+	names := []string{"allocate", "copy to the device", "launch, wait", "copy back", "free"}
+	times, total := make([]float64, len(names)), 0.0
+	for i, name := range names {
+		m, err := p.Measure("vectors, "+name, "us", func() (float64, error) {
+			return max(float64(steps[i+1].Sub(steps[i]))/1e3, 0.01), nil
+		})
+		if err != nil {
+			return err
+		}
+		times[i] = m.Value
+		total += m.Value
+	}
+	var kernel [2]notebook.Measured
+	for i := range kernel {
+		kernel[i], err = onGPU(p, fmt.Sprintf("vectors, version %d", i+1), 21,
+			func() (*kernels.Plan, error) {
+				return kernels.AddVersion(p.Target(), kernels.Float32, i+1, int64(n))
+			},
+			func() [][]byte { return [][]byte{kernels.Bytes(a), kernels.Bytes(b)} },
+			func(o []byte) error {
+				for i, v := range kernels.Elements[float32](o) {
+					if v != out[i] {
+						return fmt.Errorf("element %d is %v, want %v", i, v, out[i])
+					}
+				}
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	host, err := p.Time("vectors, host", func() error {
+		for i := range out {
+			out[i] = a[i] + b[i]
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t := notebook.Table{Caption: fmt.Sprintf("Sum of two vectors of %d float32, by hand", of), Header: []string{"step", "time", "share"}}
+	for i, name := range names {
+		t.Rows = append(t.Rows, []string{name, notebook.Measured{Value: times[i], Unit: "us"}.String(), notebook.Measured{Value: 100 * times[i] / total, Unit: "%"}.String()})
+	}
+	p.Table(t)
+	c := notebook.NewCanvas(1100, 340)
+	notebook.Bars{Title: "Where the time goes", Label: "us, logarithmic", Log: true, Names: names,
+		Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}}.Draw(c, 0, 0, 1100, 340)
+	if err := p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.", c); err != nil {
+		return err
+	}
+	bytes := 12 * float64(of)
+	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. Vectors
+		that stay on the device pay for the copies once, however many kernels work on them: that is what a graph's machine sees to. (A Go loop
+		on one core of this machine adds %d elements in %v.)`,
+		kernel[0], rate(bytes, kernel[0].Value, "GB/s"), kernel[1], rate(bytes, kernel[1].Value, "GB/s"),
+		notebook.Number(total/kernel[0].Value), n, host)
+	return nil
+}

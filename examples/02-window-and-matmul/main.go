@@ -1,0 +1,131 @@
+// Window and matmul shows how threads share what they load: vectors added with
+// the host's side spelled out, sums over a sliding window, and the product of
+// matrices in seven steps, from one thread per output to the tensor cores.
+//
+//	go run ./examples/02-window-and-matmul
+//	go run ./examples/02-window-and-matmul -html out.html
+//
+// It reads like a notebook: byhand.go and add.go add vectors, window.go sums
+// windows, matmul.go climbs the ladder, counts.go counts loads, accuracy.go looks
+// at the last bits. Without a GPU it runs the kernels' Go bodies on less and shows
+// the figures recorded on a GPU.
+package main
+
+import (
+	_ "embed"
+	"flag"
+	"math"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+//go:embed recorded.json
+var recorded []byte
+
+const title = "Windows and matrices: threads that share what they load"
+
+func main() {
+	counted := flag.String("counts", "", "file with the loads that ncu counted, as CSV; counts.go says how")
+	profile := flag.Bool("profile", false, "launch each version of MatMul once, for ncu, and do nothing else")
+	notebook.Main(title, recorded, func(p *notebook.Page) error {
+		if *profile {
+			return launchAll(p)
+		}
+		return run(p, *counted)
+	})
+}
+
+func run(p *notebook.Page, counted string) error {
+	for _, section := range []func(*notebook.Page) error{vectors, windows, matrices} {
+		if err := section(p); err != nil {
+			return err
+		}
+	}
+	if err := loads(p, counted); err != nil {
+		return err
+	}
+	if err := accuracy(p); err != nil {
+		return err
+	}
+	learnt(p)
+	return nil
+}
+
+// size is full on a GPU, and what a CPU or a test can wait for elsewhere.
+func size(p *notebook.Page, full, host, small int) int {
+	switch {
+	case p.Small():
+		return small
+	case p.GPU() == nil:
+		return host
+	}
+	return full
+}
+
+// timed is the size that the GPU's times are for: that of the run, or of the
+// record.
+func timed(p *notebook.Page, full, small int) int {
+	if p.GPU() != nil && p.Small() {
+		return small
+	}
+	return full
+}
+
+// onGPU times a plan on the GPU, the mean of so many runs in us, and has its
+// output checked; without a GPU it gives the recorded time. inputs is called on a
+// GPU only.
+func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, error), inputs func() [][]byte, check func(out []byte) error) (notebook.Measured, error) {
+	return p.Measure(key, "us", func() (float64, error) {
+		plan, err := plan()
+		if err != nil {
+			return 0, err
+		}
+		t, err := cudaops.Time(p.GPU().Ordinal, plan, inputs(), runs)
+		if err != nil {
+			return 0, err
+		}
+		if err := check(t.Out); err != nil {
+			return 0, err
+		}
+		mean := 0.0
+		for _, d := range t.Runs {
+			mean += float64(d) / 1e3 / float64(len(t.Runs))
+		}
+		return mean, nil
+	})
+}
+
+// fill gives n numbers from -1 to 1 of 12 bits, other ones for each seed.
+func fill[T kernels.Float](n int, seed uint32) []T {
+	x := make([]T, n)
+	state := seed*2654435761 + 1
+	for i := range x {
+		state = state*1664525 + 1013904223
+		x[i] = T(int32(state)>>20) / 2048
+	}
+	return x
+}
+
+// rate prints work in a time in us: work in thousands of what the unit counts.
+func rate(work, us float64, unit string) string {
+	return notebook.Measured{Value: work / us / 1e3, Unit: unit}.String()
+}
+
+// gain prints how many times as fast the later of two times is.
+func gain(before, after float64) string {
+	if math.IsNaN(before / after) {
+		return notebook.Number(math.NaN())
+	}
+	return notebook.Number(before/after) + "x"
+}
+
+func sources(p *notebook.Page, file string, functions ...string) error {
+	for _, f := range functions {
+		if err := p.Source(file, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

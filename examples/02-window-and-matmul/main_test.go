@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// The program runs on small sizes, its results are right (it fails if not), and
+// its text, page and figures are there.
+func TestWindowAndMatmul(t *testing.T) {
+	dir := t.TempDir()
+	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
+	var text bytes.Buffer
+	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	for _, want := range []string{"void add_simple(", "func addByHand(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
+		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text has no %q", want)
+		}
+	}
+	page, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(page, []byte("data:image/png")); n != 5 || len(page) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want 5 and at most 2 MiB", n, len(page))
+	}
+}
+
+// By hand too, wrong lengths are errors, and a session is left as it was.
+func TestByHand(t *testing.T) {
+	s := cudaops.OpenHost()
+	defer s.Close()
+	out := make([]float32, 3)
+	if _, err := addByHand(s, out, []float32{1, 2, 3}, []float32{1, 2}); err == nil || !strings.Contains(err.Error(), "equal lengths") {
+		t.Errorf("two lengths: %v", err)
+	}
+	steps, err := addByHand(s, out, []float32{1, 2, 3}, []float32{10, 20, 30})
+	if err != nil || len(steps) != 6 || out[0] != 11 || out[1] != 22 || out[2] != 33 {
+		t.Errorf("got %v, %d times, %v", out, len(steps), err)
+	}
+}
+
+// The checks that all results pass fail on a result with one wrong element.
+func TestCheck(t *testing.T) {
+	const n = 64
+	a, b, out := fill[float32](n*n, 1), fill[float32](n*n, 2), make([]float32, n*n)
+	for _, s := range []square{{n: n, version: 4}, {n: n, version: 4, transA: true}} {
+		plan, err := s.plan(kernels.HostDevice(), kernels.Float32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := check(s, a, b, kernels.Bytes(out)); err != nil {
+			t.Error(err)
+		}
+		out[n-1] += 0.01
+		if err := check(s, a, b, kernels.Bytes(out)); err == nil {
+			t.Errorf("%+v: a wrong element was not found", s)
+		}
+	}
+}
+
+func TestReadCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counts.csv")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("==PROF== Connected\n\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\"0\",\"matmul_naive_f32\",\"x.sum\",\"byte\",\"1,234\"\n")
+	c, err := readCounts(path)
+	if err != nil || c["matmul_naive_f32"]["x.sum"] != 1234 {
+		t.Errorf("got %v, %v", c, err)
+	}
+	write("==ERROR== permission\n")
+	if _, err := readCounts(path); err == nil || !strings.Contains(err.Error(), "ncu --csv") {
+		t.Errorf("no table: %v", err)
+	}
+	if _, err := readCounts("none.csv"); err == nil {
+		t.Error("there is a file none.csv")
+	}
+}

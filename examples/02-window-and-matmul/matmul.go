@@ -1,0 +1,256 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// last is the number of versions of MatMul; version 0 is the op itself.
+const last = 7
+
+// A square is a product of n x n matrices by a version.
+type square struct {
+	version, n int
+	transA     bool
+}
+
+func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error) {
+	n := int64(s.n)
+	if s.version == 0 {
+		return kernels.MatMul(dev, dt, 1, n, n, n, s.transA, false), nil
+	}
+	return kernels.MatMulVersion(dev, dt, s.version, 1, n, n, n, s.transA, false)
+}
+
+// check holds some elements of a product against sums in float64.
+func check[T kernels.Float](s square, a, b []T, out []byte) error {
+	got, n := kernels.Elements[T](out), s.n
+	for k := range 60 {
+		i, j := k*104729%n, (k*7919+n-1)%n
+		sum, abs := 0.0, 0.0
+		for l := range n {
+			at := i*n + l
+			if s.transA {
+				at = l*n + i
+			}
+			t := float64(a[at]) * float64(b[l*n+j])
+			sum += t
+			abs += math.Abs(t)
+		}
+		epsilon := 0x1p-23
+		if _, double := any(got).([]float64); double {
+			epsilon = 0x1p-52
+		}
+		if v := float64(got[i*n+j]); !(math.Abs(v-sum) <= epsilon*abs*(3+math.Sqrt(float64(n)))) {
+			return fmt.Errorf("element (%d, %d) of %+v is %v, want %v", i, j, s, v, sum)
+		}
+	}
+	return nil
+}
+
+// climber times products on the GPU and keeps the operands.
+type climber struct {
+	p   *notebook.Page
+	f32 []float32
+	f64 []float64
+}
+
+func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
+	count := s.n * s.n
+	operands := func() [][]byte {
+		if dt == kernels.Float32 {
+			if len(c.f32) < 2*count {
+				c.f32 = fill[float32](2*count, 5)
+			}
+			return [][]byte{kernels.Bytes(c.f32[:count]), kernels.Bytes(c.f32[count : 2*count])}
+		}
+		if len(c.f64) < 2*count {
+			c.f64 = fill[float64](2*count, 6)
+		}
+		return [][]byte{kernels.Bytes(c.f64[:count]), kernels.Bytes(c.f64[count : 2*count])}
+	}
+	m, err := onGPU(c.p, fmt.Sprintf("matmul %v, %d, version %d, transA %v", dt, s.n, s.version, s.transA), 7,
+		func() (*kernels.Plan, error) { return s.plan(c.p.Target(), dt) }, operands,
+		func(out []byte) error {
+			if dt == kernels.Float32 {
+				return check(s, c.f32[:count], c.f32[count:2*count], out)
+			}
+			return check(s, c.f64[:count], c.f64[count:2*count], out)
+		})
+	return m.Value, err
+}
+
+// teraflops is the rate of a product of n x n matrices that takes us.
+func teraflops(n int, us float64) float64 { return 2 * math.Pow(float64(n), 3) / us / 1e6 }
+
+var steps = []struct {
+	heading, before string
+	file            string
+	functions       []string
+	after           string
+}{
+	{"Step 1: one thread per output", `The product of two N x N matrices has N^2 outputs, each a sum of N products. One thread for each, which loads a row of A and a
+		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, "matmul_versions.cu", []string{"naive"},
+		`The threads of a warp want the same element of A and neighbouring ones of B, so the caches serve most of it. But even the first-level cache
+		cannot serve two loads for each multiplication.`},
+	{"Step 2: a tile in registers", `A thread that computes V x V outputs uses each element that it loads V times: 2 N^3 / V loads. V is 8 for float32 and 4 for float64, which takes
+		twice the registers.`, "matmul_versions.cu", []string{"registers"}, ``},
+	{"Step 3: a tile in shared memory", `The 256 threads of a block compute L x L outputs, L = 16 V, and all their factors are the same L rows of A and L columns of B. They fetch pieces of
+		these together, S elements deep, each thread striding through the piece; each takes its V + V from there: 2 N^3 / L loads from global memory, 2 N^3 / V from
+		shared memory. Both factors have a piece of their own, and a thread takes b from the piece of B: with one name for both the product is A^T A.`,
+		"matmul_versions.cu", []string{"shared"},
+		`Fewer loads, but not yet the right ones: a warp's 32 threads fetch from 32 rows of A, which is 32 times 32 bytes of memory for 32 times 4 that are
+		used at once; and their shared addresses are V apart, so that they meet in the same banks and wait for each other.`},
+	{"Step 4: coalesced, and no bank conflicts", `The same loads in another order. Neighbouring threads fetch neighbours in memory, whatever the transposes;
+		rows of a piece are padded, so that a warp stores to different banks; and a thread's V rows and columns come in groups of 16 bytes which it reads at once, next to the groups
+		of its neighbours.`, "matmul_versions.cu", []string{"Piece", "Copy", "multiply", "coalesced"}, ``},
+	{"Step 5: double buffered", `While a piece is multiplied, the next one can be on its way: two buffers, and copies from global to shared memory that need no register and no
+		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, "matmul_versions.cu", []string{"AsyncCopy", "pipeline", "pipelined"}, ``},
+	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns, so that a
+		warp's loads touch less shared memory; and pieces are twice as deep, with three stages of them.`, "matmul_versions.cu", []string{"warptiles"}, ``},
+	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
+		the same arithmetic at twice the speed. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
+		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
+		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
+		"matmul_versions.cu", []string{"Kept", "mma", "Fragment", "accumulate", "tensor_as"}, ``},
+}
+
+// matrices climbs the ladder.
+func matrices(p *notebook.Page) error {
+	n := timed(p, 4096, 256)
+	names := append([]string{"the op, `ops.MatMul`"}, versionsOf("MatMul")...)
+	if len(names) != last+1 || len(steps) != last {
+		return fmt.Errorf("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
+	}
+	p.Heading("The product of matrices")
+	p.Text(`2 N^3 operations on 2 N^2 numbers: every number is used N times, and a fast product is one that loads it few times. Seven steps, each a version of
+		the op: %s puts the third into a graph. All take float32 and float64, any sizes, both operands transposed or not, and
+		batches. Rates below are for N = %d.`, "`ops.Version(3).MatMul(a, b)`", n)
+	c := &climber{p: p}
+	us := map[kernels.Dtype][]float64{}
+	tell := func(version int) error {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			t, err := c.time(square{version: version, n: n}, dt)
+			if err != nil {
+				return err
+			}
+			us[dt] = append(us[dt], t)
+		}
+		return nil
+	}
+	if err := tell(0); err != nil {
+		return err
+	}
+	for i, s := range steps {
+		p.Heading(s.heading)
+		p.Text("%s", s.before)
+		if err := sources(p, s.file, s.functions...); err != nil {
+			return err
+		}
+		if s.after != "" {
+			p.Text("%s", s.after)
+		}
+		if err := tell(i + 1); err != nil {
+			return err
+		}
+		f32, f64 := us[kernels.Float32], us[kernels.Float64]
+		p.Text("float32: %s TFLOP/s, float64: %s.", notebook.Number(teraflops(n, f32[i+1])), notebook.Number(teraflops(n, f64[i+1])))
+	}
+	return ladder(c, n, names, us)
+}
+
+// ladder shows the steps side by side, with other layouts and sizes.
+func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) error {
+	p := c.p
+	p.Heading("What each step gains")
+	odd := n + 1
+	t := notebook.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
+		Header: []string{"version", fmt.Sprintf("float32, N = %d", n), "gain", "A^T B", fmt.Sprintf("N = %d", odd), fmt.Sprintf("float64, N = %d", n), "gain"}}
+	var bars [2][]float64
+	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
+	for i, v := range order {
+		f32, f64 := us[kernels.Float32], us[kernels.Float64]
+		trans, err := c.time(square{version: v, n: n, transA: true}, kernels.Float32)
+		if err != nil {
+			return err
+		}
+		uneven, err := c.time(square{version: v, n: odd}, kernels.Float32)
+		if err != nil {
+			return err
+		}
+		name, gains := fmt.Sprintf("%d: %s", v, names[v]), [2]string{"", ""}
+		if v == 0 {
+			name = names[v]
+		} else if i > 0 {
+			gains = [2]string{gain(f32[v-1], f32[v]), gain(f64[v-1], f64[v])}
+		}
+		rates := [4]float64{teraflops(n, f32[v]), teraflops(n, trans), teraflops(odd, uneven), teraflops(n, f64[v])}
+		t.Rows = append(t.Rows, []string{name, notebook.Number(rates[0]), gains[0], notebook.Number(rates[1]), notebook.Number(rates[2]), notebook.Number(rates[3]), gains[1]})
+		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
+	}
+	p.Table(t)
+	labels := make([]string, len(order))
+	for i, v := range order {
+		labels[i] = fmt.Sprintf("%d: %s", v, names[v])
+		if v == 0 {
+			labels[i] = "the op, ops.MatMul"
+		}
+	}
+	b := notebook.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []notebook.BarSeries{
+		{Name: "float32", Colour: notebook.Blue, Values: bars[0]}, {Name: "float64", Colour: notebook.Amber, Values: bars[1]}}}
+	canvas := notebook.NewCanvas(1100, int(b.Height()))
+	b.Draw(canvas, 0, 0, 1100, b.Height())
+	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", canvas); err != nil {
+		return err
+	}
+
+	// Other sizes: the steps need work for all multiprocessors.
+	most := timed(p, 8192, 512)
+	ch := notebook.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
+	colours := []color.RGBA{notebook.Ink, notebook.Red, notebook.Amber, notebook.Muted, notebook.Green, notebook.Blue}
+	for i, v := range []int{0, 1, 3, 4, 5, 7} {
+		s := notebook.Series{Name: fmt.Sprintf("%d: %s", v, names[v]), Colour: colours[i]}
+		if v == 0 {
+			s.Name = "the op"
+		}
+		for size := 128; size <= most; size *= 2 {
+			time := us[kernels.Float32][v]
+			if size != n {
+				var err error
+				if time, err = c.time(square{version: v, n: size}, kernels.Float32); err != nil {
+					return err
+				}
+			}
+			s.X, s.Y = append(s.X, float64(size)), append(s.Y, teraflops(size, time))
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	canvas = notebook.NewCanvas(1320, 640)
+	ch.Draw(canvas, 0, 0, 1320, 640)
+	if err := p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas); err != nil {
+		return err
+	}
+
+	// The CPU: the Go body, which is that of all versions.
+	side := size(p, 2048, 1024, 128)
+	a, x := fill[float32](side*side, 7), fill[float32](side*side, 8)
+	host, err := square{version: last, n: side}.plan(kernels.HostDevice(), kernels.Float32)
+	if err != nil {
+		return err
+	}
+	out := make([]byte, host.Out)
+	time, err := p.Time("matmul, host", func() error { return host.Run([][]byte{kernels.Bytes(a), kernels.Bytes(x)}, out, nil) })
+	if err != nil {
+		return err
+	}
+	if err := check(square{n: side}, a, x, out); err != nil {
+		return err
+	}
+	p.Text(`The CPU of this machine, by the Go body of all these kernels (the BLAS that Gorgonia uses, on all cores): N = %d in %v, %s TFLOP/s.`,
+		side, time, notebook.Number(teraflops(side, 1000*time.Value)))
+	return nil
+}

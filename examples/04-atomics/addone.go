@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"strings"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// addOne has 10 blocks of 16 threads add one to a cell.
+func addOne(p *notebook.Page) error {
+	const blocks, threads = 10, 16
+	p.Heading("Add one")
+	p.Text(`%d blocks of %d threads each add one to a cell in memory that starts at 0. What does it hold at the end? An addition to memory is three
+		steps: read, add, write.`, blocks, threads)
+	if err := sources(p, "increment.cu", "read_add_write", "increment_racy_i32"); err != nil {
+		return err
+	}
+	p.Text(`If many threads read before the first one writes, they all read the same number and write the same number, and of all their additions one is
+		left. That is a data race. What comes out depends on who is when where, and it may even be right, on another day.`)
+	if err := sources(p, "increment.cu", "increment_racy_shared_i32"); err != nil {
+		return err
+	}
+	p.Text(`The second one is the same race inside of each block, on a cell in shared memory, where a tool can see it: compute-sanitizer's racecheck watches
+		shared memory. Both are wrong on purpose. Three ways make it right. An atomic addition is one step, made by the memory itself:`)
+	if err := sources(p, "increment.cu", "increment_atomic_i32"); err != nil {
+		return err
+	}
+	p.Text(`Where the work is more than one addition, a lock lets one thread in at a time. A compare-and-swap looks whether the lock is free and
+		takes it in one step. The fences keep what is done under the lock from being seen before it or after it:`)
+	if err := sources(p, "lock.cuh", "Mutex"); err != nil {
+		return err
+	}
+	p.Text(`This lock goes to whoever asks at the right moment. A ticket lock goes to threads in the order in which they came, and they wait by reading, which
+		disturbs the memory less than trying to swap:`)
+	if err := sources(p, "lock.cuh", "TicketLock"); err != nil {
+		return err
+	}
+	t := notebook.Table{
+		Caption: fmt.Sprintf("%d blocks of %d threads add one: it should be %d", blocks, threads, blocks*threads),
+		Header:  []string{"variant", "GPU's count", "this host's count", "GPU's time"},
+	}
+	for _, variant := range kernels.IncrementVariants {
+		plan, err := kernels.Increment(variant, blocks, threads)
+		if err != nil {
+			return err
+		}
+		onGPU, err := p.Measure("add one, "+variant+", count", "", func() (float64, error) {
+			n, err := result(plan, func(out []byte) error { return cudaops.RunPlan(p.GPU().Ordinal, plan, nil, out) })
+			return float64(n), err
+		})
+		if err != nil {
+			return err
+		}
+		onHost, err := result(plan, func(out []byte) error { return plan.Run(nil, out, nil) })
+		if err != nil {
+			return err
+		}
+		time, err := p.Measure("add one, "+variant+", time", "us", func() (float64, error) { return p.MeanTime(plan, nil, 10) })
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(variant, "_", ", ")
+		if strings.HasPrefix(variant, "racy") {
+			name += " (wrong on purpose)"
+		}
+		t.Rows = append(t.Rows, []string{name, onGPU.String(), fmt.Sprint(onHost), time.String()})
+	}
+	p.Table(t)
+	p.Text(`The threads of a warp read together and write together, so that a racy warp counts as one thread at best. The host's bodies of the racy
+		kernels keep to that.`)
+	return nil
+}
+
+// result is the cell after a run. A variant that is not racy must be exact.
+func result(p *kernels.Plan, run func(out []byte) error) (int32, error) {
+	cell := make([]int32, 1)
+	if err := run(kernels.Bytes(cell)); err != nil {
+		return 0, err
+	}
+	if !strings.Contains(p.Op, "racy") && int64(cell[0]) != p.Flops {
+		return 0, fmt.Errorf("%s: counted %d, want %d", p.Op, cell[0], p.Flops)
+	}
+	return cell[0], nil
+}
+
+// waiting times one addition by each of more and more blocks.
+func waiting(p *notebook.Page) error {
+	p.Heading("What waiting costs")
+	p.Text("Now n blocks of one thread each: the more there are, the longer each waits for its turn.")
+	most := 1 << 12
+	if p.Small() && p.GPU() != nil {
+		most = 1 << 4
+	}
+	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "us", Log: true, LogX: true}
+	per := map[string]float64{}
+	for _, v := range []struct {
+		variant string
+		colour  color.RGBA
+	}{{"mutex", notebook.Red}, {"ticket", notebook.Amber}, {"atomic", notebook.Blue}} {
+		s := notebook.Series{Name: v.variant, Colour: v.colour}
+		for n := 1; n <= most; n *= 4 {
+			plan, err := kernels.Increment(v.variant, n, 1)
+			if err != nil {
+				return err
+			}
+			m, err := p.Measure(fmt.Sprintf("%d blocks, %s", n, v.variant), "us", func() (float64, error) { return p.MeanTime(plan, nil, 5) })
+			if err != nil {
+				return err
+			}
+			s.X, s.Y = append(s.X, float64(n)), append(s.Y, m.Value)
+			per[v.variant] = m.Value / float64(n)
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	c := notebook.NewCanvas(1100, 560)
+	ch.Draw(c, 0, 0, 1100, 560)
+	if err := p.Figure("waiting", "Time of one addition by each of n blocks, the launches that clear the cell and add included.", c); err != nil {
+		return err
+	}
+	p.Text(`With %d blocks, an addition takes %s us under the mutex, %s us under the ticket lock and %s us as an atomic. A lock is for what no atomic can do, and for
+		few threads: one for a block, after the block has done its part together.`, most, notebook.Number(per["mutex"]), notebook.Number(per["ticket"]), notebook.Number(per["atomic"]))
+	return nil
+}

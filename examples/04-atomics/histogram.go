@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// ascii are the cells: the 128 codes of ASCII. Bytes above are in none.
+var ascii = kernels.Bins{N: 128, Lo: 0, Hi: 128}
+
+// The grid of the versions 1 and 2.
+const threads, blocks = 128, 32 * 80
+
+// version plans a version of the histogram on this page's device; the last one on
+// the op's own grid.
+func version(p *notebook.Page, v int, n, blocks int, bins kernels.Bins) (*kernels.Plan, error) {
+	if v == kernels.HistogramVersions {
+		return kernels.Histogram(p.Target(), kernels.Uint8, v, int64(n), bins)
+	}
+	return kernels.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads)
+}
+
+// plain is the histogram by the plainest loop.
+func plain(text []byte) []int64 {
+	counts := make([]int64, ascii.N)
+	for _, b := range text {
+		if int(b) < len(counts) {
+			counts[b]++
+		}
+	}
+	return counts
+}
+
+// check holds a histogram against the plain one.
+func check(name string, got, want []int64) error {
+	for k := range want {
+		if got[k] != want[k] {
+			return fmt.Errorf("%s: counted %q %d times, want %d", name, rune(k), got[k], want[k])
+		}
+	}
+	return nil
+}
+
+// count counts the characters of the text by all versions.
+func count(p *notebook.Page, text letters) error {
+	p.Heading("A histogram")
+	want := plain(text.bytes)
+	p.Text(`How often does each of the 128 ASCII characters occur in %s, repeated to %s MB? Every character adds one to one of 128 cells, so threads meet
+		at a cell whenever they have the same character, which they often have: %s %% of this text are spaces or e's.`, text.from,
+		notebook.Number(float64(len(text.bytes))/1e6), notebook.Number(100*float64(want[' ']+want['e'])/float64(len(text.bytes))))
+	loop, err := p.Time("Go loop", func() error { return check("Go loop", plain(text.bytes), want) })
+	if err != nil {
+		return err
+	}
+	body, err := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, kernels.HistogramVersions, int64(len(text.bytes)), ascii)
+	if err != nil {
+		return err
+	}
+	counts := make([]int64, ascii.N)
+	host, err := p.Time("Go body", func() error {
+		if err := body.Run([][]byte{text.bytes}, kernels.Bytes(counts), nil); err != nil {
+			return err
+		}
+		return check("Go body", counts, want)
+	})
+	if err != nil {
+		return err
+	}
+	rate := func(us float64) string { return notebook.Number(float64(len(text.bytes)) / us / 1e3) }
+	t := notebook.Table{Caption: fmt.Sprintf("Histogram of %d characters", len(text.bytes)), Header: []string{"by", "may meet at a cell", "time", "GB/s", "faster than the Go loop"}}
+	add := func(name, meet string, us float64) {
+		t.Rows = append(t.Rows, []string{name, meet, notebook.Measured{Value: us, Unit: "us"}.String(), rate(us), notebook.Number(1000 * loop.Value / us)})
+	}
+	add("this host: a Go loop", "", 1000*loop.Value)
+	add("this host: the op's Go body", "", 1000*host.Value)
+
+	docs := histogramSpec().Versions
+	why := []string{
+		fmt.Sprintf(`In the first version, all threads of a grid of %d blocks of %d meet at the cells in global memory. The memory does one addition to a
+			cell after the other.`, blocks, threads),
+		fmt.Sprintf(`In the second, each block has cells of its own in shared memory, close to its multiprocessor, and adds them to those of the grid when it
+			is done: %d threads meet instead of %d.`, threads, blocks*threads),
+		`In the third, even the 32 lanes of a warp keep apart. Shared memory has 32 banks, each of which serves one lane at a time. If cell k has 32
+			columns, side by side, and lane l counts in column l, then every lane has a bank to itself, whatever the characters are. With 256 cells
+			that is 32 KB, which a block of 1024 threads shares.`,
+	}
+	show := [][]string{{"Range", "histogram_global"}, {"histogram_shared"}, {"each_sixteen", "histogram_columns", "add_columns"}}
+	meet := []string{fmt.Sprintf("%d threads", blocks*threads), fmt.Sprintf("%d threads", threads), "32 warps"}
+	for v := 1; v <= kernels.HistogramVersions; v++ {
+		p.Text("%s", why[v-1])
+		if err := sources(p, "histogram.cu", show[v-1]...); err != nil {
+			return err
+		}
+		plan, err := version(p, v, len(text.bytes), blocks, ascii)
+		if err != nil {
+			return err
+		}
+		ran, err := p.Run(fmt.Sprintf("text, version %d", v), plan, [][]byte{text.bytes}, 50)
+		if err != nil {
+			return err
+		}
+		if err := check(plan.Op, kernels.Elements[int64](ran.Out), want); err != nil {
+			return err
+		}
+		add(fmt.Sprintf("GPU, version %d: %s", v, docs[v-1].Name), meet[v-1], ran.Mean.Value)
+	}
+	p.Table(t)
+	p.Text(`All counts are equal to those of the loop, in every run: whole numbers add up to the same in any order. The GPU's times include the
+		launch that clears the counts; the text is in the device's memory, in several copies that take turns so that no cache helps.`)
+	return nil
+}
+
+// histogramSpec is the op's description of itself.
+func histogramSpec() ops.Spec {
+	all := ops.All()
+	return all[slices.IndexFunc(all, func(s ops.Spec) bool { return s.Name == "Histogram" })]
+}
+
+// asOp counts by a Gorgonia graph.
+func asOp(p *notebook.Page, text letters) error {
+	p.Heading("The same as an op")
+	p.Text("In a graph the histogram is an op like any other, of bytes, integers or floating-point numbers, with int64 counts:")
+	p.GoSource(`g := gorgonia.NewGraph()
+x := gorgonia.NewVector(g, tensor.Byte, gorgonia.WithShape(len(text)), gorgonia.WithValue(tensor.New(tensor.WithBacking(text))))
+counts, err := ops.Histogram(x, 128, 0, 128) // 128 bins over 0 <= x < 128
+vm, err := stheno.NewVM(g)                   // the GPU if there is one
+err = vm.RunAll()`)
+	g := gorgonia.NewGraph()
+	x := gorgonia.NewVector(g, tensor.Byte, gorgonia.WithName("text"), gorgonia.WithShape(len(text.bytes)), gorgonia.WithValue(tensor.New(tensor.WithBacking(text.bytes))))
+	counts, err := ops.Histogram(x, ascii.N, ascii.Lo, ascii.Hi)
+	if err != nil {
+		return err
+	}
+	on := cudaops.OnHost()
+	if p.GPU() != nil {
+		on = cudaops.OnDevice(p.GPU().Ordinal)
+	}
+	vm, err := cudaops.NewVM(g, on)
+	if err != nil {
+		return err
+	}
+	defer vm.Close()
+	if err := vm.RunAll(); err != nil {
+		return err
+	}
+	got := counts.Value().Data().([]int64)
+	if err := check("the graph", got, plain(text.bytes)); err != nil {
+		return err
+	}
+	p.Text("It has no gradient, and says so: a count does not change when an element moves a little, and jumps when it crosses the edge of a bin.")
+	return nil
+}
+
+// bars draws how often the letters occur.
+func bars(p *notebook.Page, text letters) error {
+	p.Heading("Letters")
+	counts := plain(text.bytes)
+	all, most := 0.0, 'a'
+	for k := range 26 {
+		all += float64(counts['a'+k] + counts['A'+k])
+		if r := rune('a' + k); counts[r] > counts[most] {
+			most = r
+		}
+	}
+	if all == 0 {
+		p.Text("The text has no letters.")
+		return nil
+	}
+	names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+	lower, upper := make([]float64, 26), make([]float64, 26)
+	for k := range 26 {
+		lower[k], upper[k] = 100*float64(counts['a'+k])/all, 100*float64(counts['A'+k])/all
+	}
+	c := notebook.NewCanvas(1320, 560)
+	notebook.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []notebook.BarSeries{
+		{Name: "lower case", Colour: notebook.Blue, Values: lower}, {Name: "upper case", Colour: notebook.Amber, Values: upper},
+	}}.Draw(c, 0, 0, 1320, 560)
+	return p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
+		notebook.Number(lower[most-'a'])), c)
+}

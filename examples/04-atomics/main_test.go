@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// The program runs on small sizes, its counts are right (it fails if not), and its
+// text, page and figures are there.
+func TestAtomics(t *testing.T) {
+	dir := t.TempDir()
+	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
+	var text bytes.Buffer
+	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	for _, want := range []string{"increment_racy_i32(", "struct Mutex", "struct TicketLock", "it should be 160", "void histogram_global(", "void histogram_shared(",
+		"void histogram_columns(", "waiting.png", "letters.png", "sweep.png", "scale.png"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text has no %q", want)
+		}
+	}
+	if strings.Contains(text.String(), "%!") {
+		t.Error("the text has a formatting error")
+	}
+	page, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(page, []byte("data:image/png")); n != 4 || len(page) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want 4 and at most 2 MiB", n, len(page))
+	}
+}
+
+func TestText(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "text.txt")
+	if err := os.WriteFile(path, []byte("abc"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := load(path, 8, goText)
+	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" {
+		t.Errorf("got %q from %s and error %v, want abcabcab from the file text.txt", got.bytes, got.from, err)
+	}
+	if counts := plain([]byte("abca\x80\xff")); counts['a'] != 2 || counts['b'] != 1 || counts['c'] != 1 {
+		t.Errorf("counted %d a, %d b and %d c, want 2, 1 and 1", counts['a'], counts['b'], counts['c'])
+	}
+	if err := check("test", make([]int64, ascii.N), plain([]byte("a"))); err == nil {
+		t.Error("a count that is missing was not found")
+	}
+	none := func() (string, error) { return "", errors.New("no Go here") }
+	if got, err = load("", 1000, none); err != nil || len(got.bytes) != 1000 || !strings.Contains(got.from, "WAS NOT FOUND (no Go here") {
+		t.Errorf("without Go: %d bytes from %s and error %v, want 1000 and a loud note", len(got.bytes), got.from, err)
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{path, filepath.Join(t.TempDir(), "absent.txt")} {
+		if _, err := load(bad, 8, goText); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
+			t.Errorf("%s: %v, want an error that names it", bad, err)
+		}
+	}
+}

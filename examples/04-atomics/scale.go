@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math/rand/v2"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// scale times the versions on more data, of three kinds.
+func scale(p *notebook.Page, text letters) error {
+	p.Heading("Larger data, and worse data")
+	p.Text(`A text of a few MB is over before a GPU is busy. With more data, a histogram of all 256 values of a byte shows what each version can do, and on what
+		it depends: random bytes hardly meet, and equal bytes all meet at one cell.`)
+	n := 1 << 28
+	if p.Small() {
+		n = 1 << 16
+	}
+	all := kernels.Bins{N: 256, Lo: 0, Hi: 256}
+	kinds := []string{"random bytes", "English text", "equal bytes"}
+	inputs := make([][]byte, len(kinds))
+	if p.GPU() != nil {
+		random := make([]byte, n)
+		rand.NewChaCha8([32]byte{4}).Read(random) // reads always fill the slice
+		inputs = [][]byte{random, bytes.Repeat(text.bytes, n/len(text.bytes)+1)[:n], make([]byte, n)}
+	}
+	t := notebook.Table{Caption: "Histogram of 2^28 bytes into 256 cells, GB/s", Header: append([]string{"version"}, kinds...)}
+	var chart notebook.Bars
+	for v := 1; v <= kernels.HistogramVersions; v++ {
+		name := fmt.Sprintf("%d: %s", v, histogramSpec().Versions[v-1].Name)
+		row := []string{name}
+		plan, err := version(p, v, n, blocks, all)
+		if err != nil {
+			return err
+		}
+		for k, kind := range kinds {
+			m, err := p.Measure(fmt.Sprintf("2^28 %s, version %d", kind, v), "GB/s", func() (float64, error) {
+				us, err := p.MeanTime(plan, [][]byte{inputs[k]}, 5)
+				return float64(n) / us / 1e3, err
+			})
+			if err != nil {
+				return err
+			}
+			row = append(row, notebook.Number(m.Value))
+			if v == 1 {
+				chart.Series = append(chart.Series, notebook.BarSeries{Name: kind, Colour: []color.RGBA{notebook.Blue, notebook.Green, notebook.Amber}[k]})
+			}
+			chart.Series[k].Values = append(chart.Series[k].Values, m.Value)
+		}
+		t.Rows = append(t.Rows, row)
+		chart.Names = append(chart.Names, name)
+	}
+	p.Table(t)
+	chart.Title, chart.Label, chart.Log = "Histogram of 2^28 bytes into 256 cells", "GB/s, logarithmic", true
+	c := notebook.NewCanvas(1320, int(chart.Height()))
+	chart.Draw(c, 0, 0, 1320, chart.Height())
+	if err := p.Figure("scale", "Three versions on three kinds of data; longer is better.", c); err != nil {
+		return err
+	}
+	p.Text(`Columns of their own make the lanes independent of the data: all kinds of bytes are counted as fast as the memory delivers them. What is left
+		of the cell that everyone wants is one atomic for each block and value, at the very end.`)
+	return nil
+}

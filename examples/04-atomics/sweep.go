@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// sweep times versions 1 and 2 on grids of 32 i blocks.
+func sweep(p *notebook.Page, text letters) error {
+	p.Heading("How many blocks?")
+	p.Text("The grid was a guess: %d blocks of %d threads. Here are 32 i blocks for i = 10, 15, ..., 995, for the two versions whose grid can be anything.", blocks, threads)
+	step := 5
+	if p.Small() && p.GPU() != nil {
+		step = 985
+	}
+	ch := notebook.Chart{Title: "Time of a histogram of the text, 128 threads a block", XLabel: "blocks", YLabel: "global atomics, us", RightLabel: "shared atomics, us", Zero: true}
+	t := notebook.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
+	for v, s := range []notebook.Series{{Name: "global atomics", Colour: notebook.Blue}, {Name: "shared atomics", Colour: notebook.Amber, Right: true}} {
+		best, guess := -1, math.NaN()
+		for i := 10; i <= 995; i += step {
+			plan, err := version(p, v+1, len(text.bytes), 32*i, ascii)
+			if err != nil {
+				return err
+			}
+			m, err := p.Measure(fmt.Sprintf("sweep, version %d, %d blocks", v+1, 32*i), "us", func() (float64, error) {
+				return p.MeanTime(plan, [][]byte{text.bytes}, 5)
+			})
+			if err != nil {
+				return err
+			}
+			s.X, s.Y = append(s.X, float64(32*i)), append(s.Y, m.Value)
+			if !math.IsNaN(m.Value) && (best < 0 || m.Value < s.Y[best]) {
+				best = len(s.Y) - 1
+			}
+			if 32*i == blocks {
+				guess = m.Value
+			}
+		}
+		if best >= 0 {
+			m := notebook.Measured{Value: s.Y[best], Unit: "us"}
+			s.Marks = []notebook.Mark{{At: best, Text: fmt.Sprintf("best: %v with %.0f blocks", m, s.X[best])}}
+			t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.0f", s.X[best]), m.String(), notebook.Measured{Value: guess, Unit: "us"}.String()})
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	c := notebook.NewCanvas(1320, 640)
+	ch.Draw(c, 0, 0, 1320, 640)
+	if err := p.Figure("sweep", "Both versions over the number of blocks, each with an axis of its own and its best grid.", c); err != nil {
+		return err
+	}
+	if len(t.Rows) > 0 {
+		p.Table(t)
+	}
+	plan, err := version(p, kernels.HistogramVersions, len(text.bytes), 0, ascii)
+	if err != nil {
+		return err
+	}
+	m, err := p.Measure("sweep, the op", "us", func() (float64, error) { return p.MeanTime(plan, [][]byte{text.bytes}, 50) })
+	if err != nil {
+		return err
+	}
+	p.Text(`Global atomics hardly care: they wait for the cell of the most frequent character, and more blocks only make the queue longer. With shared memory, more
+		blocks keep more of the device busy, up to a point; beyond it each of them pays for clearing its cells and adding them up at the end, and those
+		additions meet in global memory. The op, version 3, has one block for each multiprocessor and takes %v.`, m)
+	return nil
+}

@@ -1,0 +1,290 @@
+// Step by step goes from one thread to the fast kernel on one small task: the
+// sum over a grey picture of 512 x 512 pixels.
+//
+//	go run ./examples/05-step-by-step
+//	go run ./examples/05-step-by-step -picture photo.jpg -html out.html
+//
+// It reads like a notebook: picture.go gets the picture, this file takes the
+// steps and draws what each one gains, sizes.go does the same for other sizes.
+// Without a GPU it runs the kernels' Go bodies and shows the times recorded on a
+// GPU.
+package main
+
+import (
+	_ "embed"
+	"flag"
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/tensor"
+)
+
+//go:embed recorded.json
+var recorded []byte
+
+const title = "Step by step: a sum from one thread to a full GPU"
+
+func main() {
+	picture := flag.String("picture", "", "PNG or JPEG to add up, scaled to 512 x 512 (one is drawn without)")
+	notebook.Main(title, recorded, func(p *notebook.Page) error { return run(p, *picture) })
+}
+
+func run(p *notebook.Page, path string) error {
+	l, err := begin(p, path)
+	if err != nil {
+		return err
+	}
+	for _, section := range []func() error{l.host, l.oneThread, l.oneBlock, l.manyBlocks, l.tree, l.inOrder, l.fast, l.compare} {
+		if err := section(); err != nil {
+			return err
+		}
+	}
+	return sizes(p)
+}
+
+// A ladder is the picture, its sum and the steps taken so far.
+type ladder struct {
+	p      *notebook.Page
+	side   int
+	pixels []float32
+	exact  float64 // their sum
+	steps  []step
+}
+
+type step struct {
+	name     string
+	launches int // 0 on the host
+	us       float64
+	sum      float64
+}
+
+func begin(p *notebook.Page, path string) (*ladder, error) {
+	l := &ladder{p: p, side: 512}
+	if p.Small() {
+		l.side = 64
+	}
+	var err error
+	if l.pixels, err = load(path, l.side); err != nil {
+		return nil, err
+	}
+	for _, v := range l.pixels {
+		l.exact += float64(v) // below 2^53 units of the last place of any pixel: no rounding to speak of
+	}
+	p.Heading("The task")
+	p.Text(`A grey picture is %d x %d float32 numbers from 0 to 1. We want their sum. That is little work, one addition for 4 bytes read,
+		and no two additions depend on each other, so all of a GPU could work on it at once. But every thread's part must end up in one
+		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`ops.Version(3).Sum(x)`"+`
+		puts one into a graph, and `+"`ops.Sum(x)`"+` is the last.`, l.side, l.side)
+	c := notebook.NewCanvas(512, 512)
+	grey := make([]float32, len(l.pixels))
+	for i, v := range l.pixels {
+		grey[i] = 1 - v // Gray draws 0 as white
+	}
+	c.Gray(0, 0, 512/l.side, l.side, grey)
+	if err := p.Figure("picture", fmt.Sprintf("The picture. Its pixels add up to %.6f, their mean is %.4f.", l.exact, l.exact/float64(len(l.pixels))), c); err != nil {
+		return nil, err
+	}
+	p.Text(`Times are per sum, with the picture in the memory of the device, and the mean of up to 1000 sums one after the other: what is
+		us for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
+		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`)
+	return l, nil
+}
+
+func (l *ladder) host() error {
+	p := l.p
+	p.Heading("What a CPU does")
+	p.Text(`Three ways to do it here: a loop over the pixels, the sum of Gorgonia's package tensor, and the op's Go body, which uses all
+		cores where there is enough to do. The second adds in float32: the table at the end shows what that does to the result.`)
+	dense := tensor.New(tensor.WithShape(l.side, l.side), tensor.WithBacking(l.pixels))
+	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false)
+	for _, way := range []struct {
+		name string
+		sum  func() (float64, error)
+	}{
+		{"CPU: a Go loop", func() (sum float64, err error) {
+			for _, v := range l.pixels {
+				sum += float64(v)
+			}
+			return sum, nil
+		}},
+		{"CPU: tensor.Sum, in float32", func() (float64, error) {
+			t, err := dense.Sum()
+			if err != nil {
+				return 0, err
+			}
+			return float64(t.ScalarValue().(float32)), nil
+		}},
+		{"CPU: the op's Go body", func() (float64, error) {
+			var out [1]float32
+			err := plan.Run([][]byte{kernels.Bytes(l.pixels)}, kernels.Bytes(out[:]), nil)
+			return float64(out[0]), err
+		}},
+	} {
+		var sum float64
+		time, err := p.Time(way.name, func() (err error) {
+			sum, err = way.sum()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := l.add(way.name, 0, 1000*time.Value, sum); err != nil {
+			return err
+		}
+		p.Text("%s: %v.", way.name, notebook.Micros(1000*time.Value))
+	}
+	return nil
+}
+
+// version runs a version of the sum and tells its time.
+func (l *ladder) version(v ops.Version, name string) error {
+	shape := []int{l.side, l.side}
+	plan := kernels.Sum(l.p.Target(), kernels.Float32, shape, []int{0, 1}, false)
+	if v > 0 {
+		var err error
+		if plan, err = kernels.SumVersion(l.p.Target(), kernels.Float32, int(v), shape); err != nil {
+			return err
+		}
+	}
+	ran, err := l.p.Run(fmt.Sprintf("512x512 version %d", v), plan, [][]byte{kernels.Bytes(l.pixels)}, 1000)
+	if err != nil {
+		return err
+	}
+	before := l.steps[len(l.steps)-1]
+	if err := l.add(name, len(plan.Launches), ran.Mean.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
+		return err
+	}
+	if v == 1 {
+		l.p.Text("It takes %v, plus or minus %v.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value))
+	} else {
+		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, notebook.Number(before.us/ran.Mean.Value))
+	}
+	return nil
+}
+
+// add keeps a step, whose sum must be right: to the last bit, or to 1 % on the
+// host, where a library may add in float32, which loses a bit every so often.
+func (l *ladder) add(name string, launches int, us, sum float64) error {
+	allowed := 0x1p-23 * l.exact
+	if launches == 0 {
+		allowed = 0.01 * l.exact
+	}
+	if !(math.Abs(sum-l.exact) <= allowed) {
+		return fmt.Errorf("%s: the sum is %v, want %v within %v", name, sum, l.exact, allowed)
+	}
+	l.steps = append(l.steps, step{name, launches, us, sum})
+	return nil
+}
+
+func (l *ladder) oneThread() error {
+	l.p.Heading("Step 1: one thread")
+	l.p.Text("The loop as a kernel, launched with one block of one thread. `thread_sum` is the loop of all versions; with one thread its stride is 1.")
+	if err := sources(l.p, "sum_versions.cu", "thread_sum", "sum_thread"); err != nil {
+		return err
+	}
+	if err := l.version(1, "1: one thread"); err != nil {
+		return err
+	}
+	l.p.Text(`A GPU hides the time that memory takes, hundreds of clocks, behind other threads. One thread has none to hide behind, so it waits,
+		and a thread of a GPU is slower than one of a CPU to begin with.`)
+	return nil
+}
+
+func (l *ladder) oneBlock() error {
+	l.p.Heading("Step 2: one block, an atomic for each thread")
+	l.p.Text(`256 threads share the pixels: thread t takes t, t + 256, t + 512 and so on, so that in each turn neighbours read neighbours. Then each
+		has a sum, and all are to be added to one number in memory. ` + "`cell += sum`" + ` would be wrong: two threads may read the same old value,
+		and one of the two sums is lost. An atomic addition is read, add and write in one. Two small launches more, before and
+		after, clear the cell and round it to the result.`)
+	if err := sources(l.p, "sum_versions.cu", "sum_atomic"); err != nil {
+		return err
+	}
+	return l.version(2, "2: one block, an atomic per thread")
+}
+
+func (l *ladder) manyBlocks() error {
+	l.p.Heading("Step 3: 16 blocks")
+	l.p.Text(`A block lives on one multiprocessor, and all the others were idle. The same kernel with 16 blocks of 256 threads uses 16 of them. Each thread
+		has a sixteenth of the work left, but 4096 atomics now want the same cell, and it serves one at a time.`)
+	return l.version(3, "3: 16 blocks, an atomic per thread")
+}
+
+func (l *ladder) tree() error {
+	l.p.Heading("Step 4: a tree in shared memory")
+	l.p.Text(`The threads of a block can add up among themselves first, in shared memory: in each step the lower half of the threads adds
+		the values of the upper half, so that 256 sums are one after 8 steps. Between the steps all must have finished: a barrier. What is left is
+		one atomic for each block.`)
+	if err := sources(l.p, "blocksum.cuh", "tree_sum"); err != nil {
+		return err
+	}
+	if err := sources(l.p, "sum_versions.cu", "sum_blockatomic"); err != nil {
+		return err
+	}
+	return l.version(4, "4: 16 blocks, shared tree")
+}
+
+func (l *ladder) inOrder() error {
+	l.p.Heading("Step 5: no atomics")
+	l.p.Text(`Atomics happen in any order, and floating-point addition depends on the order: two runs may differ in the last bit. If each block stores its
+		sum in a place of its own and a second launch adds those in order, two runs never differ.`)
+	if err := sources(l.p, "sum_versions.cu", "sum_tree"); err != nil {
+		return err
+	}
+	return l.version(5, "5: 16 blocks, partial sums in order")
+}
+
+func (l *ladder) fast() error {
+	l.p.Heading("Step 6: the op")
+	l.p.Text(`The op itself takes more blocks the more there is to add up, until the device is full. Each thread loads 16 bytes at a time and has four loads under way before it
+		adds, warps add up through registers by shuffles, and partial sums are added in order.`)
+	if err := sources(l.p, "reduce.cuh", "warp_sum", "block_sum", "reduce_rows"); err != nil {
+		return err
+	}
+	return l.version(0, "6: the op, ops.Sum")
+}
+
+func (l *ladder) compare() error {
+	l.p.Heading("All steps side by side")
+	first := l.steps[3] // one thread
+	t := notebook.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "time", "faster than one thread", "sum", "off by"}}
+	var bars notebook.Bars
+	var us []float64
+	for _, s := range l.steps {
+		launches := fmt.Sprint(s.launches)
+		if s.launches == 0 {
+			launches = ""
+		}
+		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Micros(s.us).String(),
+			notebook.Number(first.us / s.us), fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
+		bars.Names = append(bars.Names, s.name)
+		us = append(us, s.us)
+	}
+	l.p.Table(t)
+	bars.Title, bars.Label, bars.Log = "Time of one sum over the picture", "us, logarithmic", true
+	bars.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: us}}
+	c := notebook.NewCanvas(1100, int(bars.Height()))
+	bars.Draw(c, 0, 0, 1100, bars.Height())
+	caption := "Time of one sum over the picture; shorter is better. "
+	if l.p.GPU() == nil {
+		caption += "The CPU's times are of this machine, the others were recorded on the GPU named above."
+	}
+	if err := l.p.Figure("steps", caption, c); err != nil {
+		return err
+	}
+	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few us: a step that
+		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
+		they do not matter.`)
+	return nil
+}
+
+func sources(p *notebook.Page, file string, functions ...string) error {
+	for _, f := range functions {
+		if err := p.Source(file, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

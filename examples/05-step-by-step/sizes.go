@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// sizes times the steps on inputs from 2^8 to 2^28 elements.
+func sizes(p *notebook.Page) error {
+	p.Heading("Past the picture: other sizes")
+	largest := 28
+	if p.Small() && p.GPU() != nil {
+		largest = 16
+	}
+	input := make([]float32, 0)
+	if p.GPU() != nil {
+		input = make([]float32, 1<<largest)
+		for i := range input {
+			input[i] = float32(i%1000) / 1000
+		}
+	}
+	ch := notebook.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "us", Log: true, LogX: true}
+	names := []string{"one thread", "one block, atomics", "16 blocks, atomics", "16 blocks, tree", "16 blocks, in order", "the op"}
+	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Green, notebook.Blue}
+	at := map[[2]int]float64{} // us by version and log2 n
+	for i, name := range names {
+		version := (i + 1) % 6 // the op is version 0
+		s := notebook.Series{Name: name, Colour: colours[i]}
+		for log := 8; log <= largest; log += 4 {
+			if version == 1 && log > 20 {
+				break // seconds
+			}
+			m, err := p.Measure(fmt.Sprintf("2^%d version %d", log, version), "us", func() (float64, error) {
+				return timeSum(p, version, input[:1<<log])
+			})
+			if err != nil {
+				return err
+			}
+			s.X, s.Y = append(s.X, float64(int(1)<<log)), append(s.Y, m.Value)
+			at[[2]int{version, log}] = m.Value
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	c := notebook.NewCanvas(1320, 700)
+	ch.Draw(c, 0, 0, 1320, 700)
+	if err := p.Figure("sizes", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", c); err != nil {
+		return err
+	}
+	us := func(version int) string { return notebook.Number(at[[2]int{version, 8}]) }
+	rate := func(version int) string {
+		return notebook.Number(4 * float64(int(1)<<largest) / at[[2]int{version, largest}] / 1e3)
+	}
+	p.Text(`2^8 elements take %s us in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
+		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a
+		time. The op reads %s GB/s.`, us(0), us(5), us(4), largest, rate(3), rate(4), rate(5), rate(0))
+	return nil
+}
+
+// timeSum gives the mean time in us of a version on the GPU.
+func timeSum(p *notebook.Page, version int, input []float32) (float64, error) {
+	shape := []int{len(input)}
+	plan := kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)
+	if version > 0 {
+		var err error
+		if plan, err = kernels.SumVersion(p.Target(), kernels.Float32, version, shape); err != nil {
+			return 0, err
+		}
+	}
+	return p.MeanTime(plan, [][]byte{kernels.Bytes(input)}, 7)
+}

@@ -1,0 +1,300 @@
+package notebook
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Options are the flags that every program has.
+type Options struct {
+	HTML   string // -html: the page to write, "" for none
+	Out    string // -out: the folder of the figures as PNG, "" for none
+	Device string // -device: auto, gpu or cpu; "" is auto
+	Small  bool   // -small: sizes that a test can wait for
+	Record string // -record: where to write the GPU's figures, "" for nowhere
+}
+
+// Main is the body of a program's main function: it parses the flags, runs the
+// notebook with its text on standard output, and exits with 1 on an error.
+// recorded is the file that -record wrote on a GPU, embedded by the program.
+// Flags of the program's own are defined before, with package flag.
+func Main(title string, recorded []byte, run func(p *Page) error) {
+	var o Options
+	flag.StringVar(&o.HTML, "html", "", "page to write: one file with text, sources, tables and figures")
+	flag.StringVar(&o.Out, "out", "out", "folder of the figures")
+	flag.StringVar(&o.Device, "device", "auto", "where to run: auto, gpu or cpu")
+	flag.BoolVar(&o.Small, "small", false, "small sizes, for tests")
+	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
+	flag.Parse()
+	if err := Run(o, os.Stdout, title, recorded, run); err != nil {
+		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
+		os.Exit(1)
+	}
+}
+
+// Run runs a notebook: its text goes to w as it comes, and the page, the
+// figures and the record to where the options say.
+func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page) error) error {
+	gpu, where, err := Device(o.Device)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Record != "" && gpu == nil:
+		return fmt.Errorf("-record keeps a GPU's figures, but: %s", where)
+	case o.Record != "" && o.Small:
+		return errors.New("-record keeps figures of the full sizes, got -small too")
+	}
+	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}}
+	if p.recorded, err = readRecord(recorded); err != nil {
+		return err
+	}
+	p.measured = newRecord(gpu)
+	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
+	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s</p>\n", markup(title), markup(where))
+	if err := run(p); err != nil {
+		return err
+	}
+	if o.HTML != "" {
+		if err := p.save(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "wrote", o.HTML)
+	}
+	if o.Record != "" {
+		if err := p.measured.save(o.Record); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "wrote", o.Record)
+	}
+	return nil
+}
+
+// Device chooses the device that -device means: auto, gpu or cpu. It is nil for
+// the host. where says in a line what it is, or why no GPU is used.
+func Device(choice string) (gpu *cudaops.Device, where string, err error) {
+	host := fmt.Sprintf("Running on the host (%s/%s, %d cores)", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
+	switch choice {
+	case "", "auto", "gpu":
+	case "cpu":
+		return nil, host + ", as -device says", nil
+	default:
+		return nil, "", fmt.Errorf("-device is %q, want auto, gpu or cpu", choice)
+	}
+	devices, err := cudaops.Devices()
+	if err == nil {
+		err = devices[0].Err
+	}
+	if choice != "gpu" && errors.Is(err, cudaops.ErrNoDevice) {
+		return nil, fmt.Sprintf("%s, on no GPU: %v", host, err), nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	d := devices[0]
+	_, target, _, err := kernels.Image("add", d.Major, d.Minor)
+	if err != nil {
+		return nil, "", err
+	}
+	return &d, fmt.Sprintf("Running on %v with the kernel images for %s (digest %.12s)", d, target, kernels.Digest()), nil
+}
+
+// Page is a notebook while it runs. What its methods add goes to the terminal
+// at once and to the HTML page at the end. A page is for one goroutine.
+type Page struct {
+	options  Options
+	title    string
+	gpu      *cudaops.Device
+	terminal io.Writer
+	body     bytes.Buffer // HTML
+	names    map[string]bool
+	recorded *record
+	measured *record
+	noted    bool // the page says where recorded figures are from
+}
+
+// GPU is the device to run on, nil for the host.
+func (p *Page) GPU() *cudaops.Device { return p.gpu }
+
+// Small says that sizes must be small, for a test.
+func (p *Page) Small() bool { return p.options.Small }
+
+// Options are the flags.
+func (p *Page) Options() Options { return p.options }
+
+// Heading starts a section.
+func (p *Page) Heading(text string) {
+	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", text, strings.Repeat("-", len([]rune(text))))
+	fmt.Fprintf(&p.body, "<h2>%s</h2>\n", markup(text))
+}
+
+// Text adds a paragraph, formatted as by fmt.Sprintf. Line breaks and
+// indentation count as a space; `code` and [text](link) are understood.
+func (p *Page) Text(format string, args ...any) {
+	text := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
+	fmt.Fprintf(&p.body, "<p>%s</p>\n", markup(text))
+}
+
+// Source shows a kernel's CUDA source, as in Source("sum.cu", "sum_cols"): the
+// function, struct or macro of that name with the comment above it, or the
+// whole file for "".
+func (p *Page) Source(file, function string) error {
+	text, err := kernels.Source(file)
+	if err != nil {
+		return err
+	}
+	code := string(text)
+	if function != "" {
+		if code, err = definition(code, function); err != nil {
+			return fmt.Errorf("kernels/%s: %w", file, err)
+		}
+	}
+	p.code("kernels/"+file, code)
+	return nil
+}
+
+// GoSource shows Go code.
+func (p *Page) GoSource(text string) { p.code("", text) }
+
+func (p *Page) code(file, text string) {
+	text = strings.Trim(strings.ReplaceAll(text, "\t", "    "), "\n")
+	fmt.Fprintf(p.terminal, "    %s\n\n", strings.ReplaceAll(text, "\n", "\n    "))
+	p.body.WriteString("<figure class=code>")
+	if file != "" {
+		fmt.Fprintf(p.terminal, "    (%s)\n\n", file)
+		fmt.Fprintf(&p.body, "<figcaption>%s</figcaption>", markup(file))
+	}
+	fmt.Fprintf(&p.body, "<pre>%s</pre></figure>\n", highlight(text))
+}
+
+// Table is rows of cells under a header. Columns of numbers are aligned right.
+type Table struct {
+	Caption string
+	Header  []string
+	Rows    [][]string
+}
+
+// Table adds a table; a row may be shorter than the header.
+func (p *Page) Table(t Table) {
+	fmt.Fprintln(p.terminal, t.text())
+	p.body.WriteString(t.html())
+}
+
+// Figure adds a picture with a caption. It is written to Options.Out/name.png
+// too, and the terminal shows what characters can of it.
+func (p *Page) Figure(name, caption string, c *Canvas) error {
+	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] {
+		return fmt.Errorf("figure %q: want a name without /, \\ and dot that no other figure has", name)
+	}
+	p.names[name] = true
+	picture, err := c.PNG()
+	if err != nil {
+		return fmt.Errorf("figure %s: %w", name, err)
+	}
+	if text := strings.TrimRight(c.terminal(), "\n"); text != "" {
+		fmt.Fprintf(p.terminal, "%s\n\n", text)
+	}
+	fmt.Fprintf(p.terminal, "%s\n", wrap("Figure: "+caption, 100))
+	if p.options.Out != "" {
+		path := filepath.Join(p.options.Out, name+".png")
+		if err := c.Save(path); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.terminal, "wrote", path)
+	}
+	fmt.Fprintln(p.terminal)
+	p.body.WriteString(figureHTML(name, caption, picture))
+	return nil
+}
+
+// Measured is a figure that was measured. Value is NaN where it was not: it
+// prints as "-", arithmetic passes it on, and charts leave it out.
+type Measured struct {
+	Value float64
+	Unit  string
+}
+
+// Known says that there is a value.
+func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
+
+// String prints the value with three digits at least and the unit.
+func (m Measured) String() string {
+	if !m.Known() || m.Unit == "" {
+		return Number(m.Value)
+	}
+	return Number(m.Value) + " " + m.Unit
+}
+
+// Measure gives a figure of the GPU under a key that no other figure has. On a
+// GPU it calls f, which gives the value in the unit, and keeps it for -record.
+// Without one it gives the recorded figure of that key; the page then says once
+// from which device it is.
+func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, error) {
+	if p.measured.keys[key] {
+		return Measured{}, fmt.Errorf("figure %q is measured twice, want a key for each", key)
+	}
+	p.measured.keys[key] = true
+	if p.gpu != nil {
+		v, err := f()
+		if err != nil {
+			return Measured{}, fmt.Errorf("figure %q: %w", key, err)
+		}
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return Measured{}, fmt.Errorf("figure %q: measured %v", key, v)
+		}
+		m := Measured{round(v), unit}
+		p.measured.Figures[key] = figure(m)
+		return m, nil
+	}
+	if !p.noted {
+		p.noted = true
+		text := p.recorded.String()
+		fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
+		fmt.Fprintf(&p.body, "<p class=note>%s</p>\n", markup(text))
+	}
+	kept, ok := p.recorded.Figures[key]
+	if !ok {
+		return Measured{math.NaN(), unit}, nil
+	}
+	if kept.Unit != unit {
+		return Measured{}, fmt.Errorf("figure %q is recorded in %q, want %q", key, kept.Unit, unit)
+	}
+	return Measured(kept), nil
+}
+
+// Time measures f on the host, here and now, in ms: the median of five runs
+// after a first one, fewer where they take more than a second, and one alone
+// under -small. The key names it in errors.
+func (p *Page) Time(key string, f func() error) (Measured, error) {
+	var times []float64
+	start := time.Now()
+	for run := 0; run < 6 && (run < 2 || time.Since(start) < time.Second); run++ {
+		begin := time.Now()
+		if err := f(); err != nil {
+			return Measured{}, fmt.Errorf("time of %q: %w", key, err)
+		}
+		times = append(times, float64(time.Since(begin))/float64(time.Millisecond))
+		if p.options.Small {
+			break
+		}
+	}
+	if len(times) > 1 {
+		times = times[1:]
+	}
+	slices.Sort(times)
+	return Measured{round(times[len(times)/2]), "ms"}, nil
+}

@@ -1,0 +1,262 @@
+package notebook
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// sample uses everything that a page can have.
+func sample(p *Page) error {
+	p.Heading("Sums < products & more")
+	p.Text("One thread alone adds `a[i] <%d>` in turn; see [the docs](https://go.dev/doc/).", 7)
+	if err := p.Source("sum.cu", "sum_cols"); err != nil {
+		return err
+	}
+	p.GoSource("func f() string { return \"<b>\" } // why\n")
+	a, err := p.Measure("sum.fast", "GB/s", func() (float64, error) { return 4400.123456, nil })
+	if err != nil {
+		return err
+	}
+	b, err := p.Measure("sum.absent", "us", func() (float64, error) { return 1, nil })
+	if err != nil {
+		return err
+	}
+	host, err := p.Time("sum.host", func() error { return nil })
+	if err != nil {
+		return err
+	}
+	if !strings.HasSuffix(host.String(), " ms") {
+		p.Text("host time %v has no unit", host)
+	}
+	p.Table(Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
+	x, y := []float64{1, 10, 100, 1000}, []float64{3, 2, 5, 40}
+	c := NewCanvas(1320, 1500)
+	Chart{Title: "Two axes", XLabel: "blocks", LogX: true, YLabel: "GB/s", RightLabel: "us", Series: []Series{
+		{Name: "left", Colour: Blue, X: x, Y: y, Marks: []Mark{{3, "best 40 GB/s"}}},
+		{Name: "right", Colour: Amber, X: x, Y: []float64{9, 8, 2, 4}, Right: true, Marks: []Mark{{2, "best 2 us"}}},
+		{Name: "a long name that takes the legend's second line", Colour: Red},
+		{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
+	}}.Draw(c, 0, 0, 660, 500)
+	HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
+		Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
+		Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}}.Draw(c, 660, 0, 660, 500)
+	Bars{Title: "Step by step", Label: "ms, log scale", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
+		Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 170, 0.02}}}}.Draw(c, 0, 500, 660, 500)
+	Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
+		Series: []BarSeries{{"lower", Blue, []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {"upper", Amber, []float64{1, 2, 3, 1, 1}}}}.Draw(c, 660, 500, 660, 500)
+	wave := make([]float32, 64*64)
+	for i := range wave {
+		wave[i] = float32(i) / float32(len(wave))
+	}
+	c.Picture(80, 1080, 6, 64, wave, Spectral)
+	HeatMap{Title: "Nothing yet"}.Draw(c, 660, 1000, 660, 500)
+	return p.Figure("sample", "All `charts`", c)
+}
+
+const record1 = `{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "digest": "0123456789abcdef", "figures": {"sum.fast": {"value": 4321, "unit": "GB/s"}}}`
+
+func TestPage(t *testing.T) {
+	dir := t.TempDir()
+	var terminal bytes.Buffer
+	o := Options{HTML: filepath.Join(dir, "a", "page.html"), Out: filepath.Join(dir, "out"), Device: "cpu", Small: true}
+	if err := Run(o, &terminal, "A <title>", []byte(record1), sample); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"<title>A &lt;title&gt;</title>", "<h2>Sums &lt; products &amp; more</h2>", "<code>a[i] &lt;7&gt;</code>",
+		`<a href="https://go.dev/doc/">the docs</a>`, "<td class=n>4321 GB/s</td>", "<td class=n>-</td>", "fast <code>sum</code>",
+		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", "<i>// why</i>", "sum_cols(", "prefers-color-scheme: dark",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if n := strings.Count(string(page), "recorded on NVIDIA"); n != 1 {
+		t.Errorf("the page says %d times where its figures are from, want once", n)
+	}
+	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images",
+		"o left, best 40 GB/s  x right (right), best 2 us", "4  55  100    0  -100", "  shared tree         ██ 0.0200\n", "::::----"} {
+		if !strings.Contains(terminal.String(), want) {
+			t.Errorf("the terminal has no %q", want)
+		}
+	}
+	if strings.Contains(terminal.String(), "has no unit") {
+		t.Error("a host time has no unit")
+	}
+	if _, err := os.Stat(filepath.Join(o.Out, "sample.png")); err != nil {
+		t.Error(err)
+	}
+}
+
+// On a GPU figures are measured, kept once under each key, and read back from
+// the record as they were. Without one they come from the record.
+func TestMeasure(t *testing.T) {
+	gpu := &cudaops.Device{Device: kernels.Device{Name: "NVIDIA X"}, Driver: "580.1", CUDA: "13.0"}
+	p := &Page{gpu: gpu, terminal: io.Discard, measured: newRecord(gpu)}
+	m, err := p.Measure("a", "us", func() (float64, error) { return 12.345678, nil })
+	if err != nil || m.String() != "12.3 us" || m.Value != 12.346 {
+		t.Errorf("got %v (%v), %v, want 12.346 us", m.Value, m, err)
+	}
+	for _, f := range []func() (float64, error){
+		func() (float64, error) { return math.NaN(), nil },
+		func() (float64, error) { return 0, errors.New("no") },
+	} {
+		if _, err := p.Measure("b", "us", f); err == nil || !strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("got error %v, want one that names the figure", err)
+		}
+		delete(p.measured.keys, "b")
+	}
+	if _, err := p.Measure("a", "us", func() (float64, error) { return 1, nil }); err == nil {
+		t.Error("a key was taken twice")
+	}
+	path := filepath.Join(t.TempDir(), "folder", "recorded.json")
+	if err := p.measured.save(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	err = Run(Options{Device: "cpu"}, &log, "Title", text, func(p *Page) error {
+		never := func() (float64, error) { t.Error("measured without a GPU"); return 0, nil }
+		if m, err := p.Measure("a", "us", never); err != nil || m.Value != 12.346 {
+			t.Errorf("recorded: got %v, %v, want 12.346", m.Value, err)
+		}
+		if m, err := p.Measure("absent", "us", never); err != nil || m.Known() || m.String() != "-" {
+			t.Errorf("not recorded: got %v, %v, want -", m, err)
+		}
+		if _, err := p.Measure("a", "us", never); err == nil {
+			t.Error("a key was taken twice")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "recorded on NVIDIA X, driver 580.1"; strings.Count(log.String(), want) != 1 || strings.Contains(log.String(), "other images") {
+		t.Errorf("the text is %q, want once %q and nothing of other images", log.String(), want)
+	}
+	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {
+		_, err := p.Measure("a", "ms", nil)
+		return err
+	}); err == nil || !strings.Contains(err.Error(), `"us"`) {
+		t.Errorf("another unit than the recorded: got error %v", err)
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	none := func(*Page) error { return nil }
+	for want, err := range map[string]error{
+		"-device is":  Run(Options{Device: "tpu"}, io.Discard, "", nil, none),
+		"-record":     Run(Options{Device: "cpu", Record: "x"}, io.Discard, "", nil, none),
+		"recorded":    Run(Options{Device: "cpu"}, io.Discard, "", []byte("{"), none),
+		"device \"\"": Run(Options{Device: "cpu"}, io.Discard, "", []byte(`{"figures": {"a": {"value": 1, "unit": "s"}}}`), none),
+		"want at most": Run(Options{Device: "cpu", HTML: filepath.Join(t.TempDir(), "p")}, io.Discard, "", nil, func(p *Page) error {
+			p.Text("%s", strings.Repeat("long ", maxPage/5))
+			return nil
+		}),
+		"no kernel source": Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
+		`macro "absent"`:   Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
+		`figure "../a"`:    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
+
+func TestDefinition(t *testing.T) {
+	const source = `// The header; { it has braces.
+//
+// It is long.
+#include "reduce.cuh"
+
+// Not of it.
+
+// Of it: f(
+template <typename T> struct Sum { T x; };
+
+#define TWO(NAME) \
+    void NAME##_a() { f(); } \
+    void NAME##_b() { f(); }
+
+TWO(some)
+TWO(other)
+// Adds.
+__device__ int f(int x) {
+    if (x) { return g("}"); }  // a brace: }
+    return 0;
+}
+__device__ int g(const char*);
+extern "C" {
+/* C. */
+__global__ void k(int* out) { *out = f(1); }
+}
+extern "C" __global__ void l(int* out) { *out = f(2); }
+__device__ int f(float x) { return 1; }
+`
+	for name, want := range map[string]string{
+		"Sum": "// Of it: f(\ntemplate <typename T> struct Sum { T x; };",
+		"f":   "// Adds.\n__device__ int f(int x) {\n    if (x) { return g(\"}\"); }  // a brace: }\n    return 0;\n}\n\n__device__ int f(float x) { return 1; }",
+		"k":   "/* C. */\n__global__ void k(int* out) { *out = f(1); }",
+		"l":   "extern \"C\" __global__ void l(int* out) { *out = f(2); }",
+		"TWO": "#define TWO(NAME) \\\n    void NAME##_a() { f(); } \\\n    void NAME##_b() { f(); }",
+	} {
+		if got, err := definition(source, name); err != nil || got != want {
+			t.Errorf("%s: got %v\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
+	for _, name := range []string{"g", "other", "x"} { // declared only, used only, no definition
+		if got, err := definition(source, name); err == nil {
+			t.Errorf("%s: got\n%s\nwant an error", name, got)
+		}
+	}
+}
+
+// Every entry point or the function that it calls is found in the real sources.
+func TestDefinitions(t *testing.T) {
+	for _, c := range [][2]string{{"add.cu", "add"}, {"add.cu", "add_f32"}, {"sum.cu", "sum_cols"}, {"sum.cu", "ROWS"}, {"vector.cuh", "Pack"},
+		{"reduce.cuh", "reduce_rows"}, {"matmul.cu", "TILE"}, {"ripple.cu", "amplitude"}} {
+		text, err := kernels.Source(c[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := definition(string(text), c[1])
+		if err != nil {
+			t.Errorf("%s: %v", c[0], err)
+			continue
+		}
+		code := blank(got)
+		if strings.Count(code, "{") != strings.Count(code, "}") || len(got) > len(text)*2/3 {
+			t.Errorf("%s %s: got\n%s", c[0], c[1], got)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 12: "12", 1.5: "1.50", 12.345: "12.3", 123.45: "123", 99.96: "100", 9.996: "10", 9.96: "9.96", 4585.3: "4585", 0.12345: "0.123", 31418: "31418",
+		-3.14159: "-3.14", 1e-4: "0.0001", 1.234e-5: "1.23e-05", 1 << 30: "1.07e+09",
+	} {
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %s, want %s", v, got, want)
+		}
+	}
+	if got := Number(math.NaN()); got != "-" {
+		t.Errorf("Number(NaN) = %s, want -", got)
+	}
+}

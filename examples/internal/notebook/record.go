@@ -1,0 +1,107 @@
+package notebook
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// record is what -record writes and a program embeds: the GPU's figures and
+// where they are from.
+type record struct {
+	Device  string            `json:"device"`
+	Driver  string            `json:"driver"`
+	CUDA    string            `json:"cuda"`
+	Date    string            `json:"date"`   // YYYY-MM-DD
+	Digest  string            `json:"digest"` // of the kernel images
+	Figures map[string]figure `json:"figures"`
+
+	keys map[string]bool // all that were asked for
+}
+
+type figure struct {
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+func newRecord(gpu *cudaops.Device) *record {
+	r := &record{Figures: map[string]figure{}, keys: map[string]bool{}}
+	if gpu != nil {
+		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
+		r.Date, r.Digest = time.Now().UTC().Format(time.DateOnly), kernels.Digest()
+	}
+	return r
+}
+
+// readRecord reads an embedded record; nothing and {} are empty ones.
+func readRecord(text []byte) (*record, error) {
+	r := new(record)
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, r); err != nil {
+			return nil, fmt.Errorf("recorded figures: %w", err)
+		}
+	}
+	if len(r.Figures) > 0 && (r.Device == "" || r.Date == "" || r.Digest == "") {
+		return nil, fmt.Errorf("recorded figures: device %q, date %q and digest %q, want all three", r.Device, r.Date, r.Digest)
+	}
+	return r, nil
+}
+
+func (r *record) save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// String says where the figures are from.
+func (r *record) String() string {
+	if len(r.Figures) == 0 {
+		return "Figures of a GPU are not recorded yet; they print as -."
+	}
+	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s, with kernel images of digest %.12s", r.Device, r.Driver, r.Date, r.Digest)
+	if r.Digest != kernels.Digest() {
+		s += fmt.Sprintf("; this build has other images, of digest %.12s", kernels.Digest())
+	}
+	return s + "."
+}
+
+// round keeps five digits: no measurement here is better, and a page shows what
+// the record says.
+func round(v float64) float64 {
+	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
+	if err != nil {
+		return v
+	}
+	return r
+}
+
+// Number prints a value for people: three digits, or all of those before the
+// point, and "-" for NaN.
+func Number(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	if math.Abs(v) < 1000 {
+		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	}
+	switch a := math.Abs(v); {
+	case a >= 1e7 || a != 0 && a < 1e-3:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case v == math.Trunc(v) || a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(a))), 64)
+	}
+}

@@ -1,0 +1,60 @@
+package own
+
+import (
+	"embed"
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+//go:embed images *.cu
+var files embed.FS
+
+func init() { kernels.Register("example.com/own", files) }
+
+// A kernel is an entry point of swish.cu and a Go function of the same arguments.
+var (
+	swishKernel = [...]*kernels.Kernel{
+		kernels.Float32: {Module: "example.com/own/swish", Entry: "swish_f32", Body: swishBody[float32]},
+		kernels.Float64: {Module: "example.com/own/swish", Entry: "swish_f64", Body: swishBody[float64]},
+	}
+	gradKernel = [...]*kernels.Kernel{
+		kernels.Float32: {Module: "example.com/own/swish", Entry: "swish_grad_f32", Body: gradBody[float32]},
+		kernels.Float64: {Module: "example.com/own/swish", Entry: "swish_grad_f64", Body: gradBody[float64]},
+	}
+)
+
+func swishBody[T kernels.Float](c kernels.Call) {
+	x, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1)
+	for i := range c.Int(2) {
+		out[i] = T(float64(x[i]) * sigmoid(float64(x[i])))
+	}
+}
+
+func gradBody[T kernels.Float](c kernels.Call) {
+	x, g, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
+	for i := range c.Int(3) {
+		s := sigmoid(float64(x[i]))
+		out[i] = T(float64(g[i]) * s * (1 + float64(x[i])*(1-s)))
+	}
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// plan launches a kernel over n elements of each input: blocks of 256 threads,
+// 16 for each multiprocessor at most, which then take further turns.
+func plan(name string, k *kernels.Kernel, dev kernels.Device, dt kernels.Dtype, inputs int, n int64) *kernels.Plan {
+	p := &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d)", name, dt, n), Out: n * dt.Size(), Flops: 4 * n}
+	var args []any
+	for i := range inputs {
+		p.Inputs = append(p.Inputs, n*dt.Size())
+		args = append(args, kernels.Ref{Operand: kernels.Operand(i)})
+	}
+	args = append(args, kernels.Ref{Operand: kernels.Out}, n)
+	if n > 0 {
+		grid := int(min((n+255)/256, int64(16*dev.SMs)))
+		p.Launches = []kernels.Launch{{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{256, 1, 1}, Args: args}}
+	}
+	return p
+}

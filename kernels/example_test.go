@@ -1,0 +1,21 @@
+package kernels_test
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// A plan is made with no device and prints itself; Run runs its Go bodies.
+func ExamplePlan() {
+	h200 := kernels.Device{Name: "H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20}
+	p := kernels.Sum(h200, kernels.Float32, []int{2, 3}, []int{1}, false)
+	fmt.Print(p)
+	out := make([]float32, 2)
+	err := p.Run([][]byte{kernels.Bytes([]float32{1, 2, 3, 4, 5, 6})}, kernels.Bytes(out), nil)
+	fmt.Println(out, err)
+	// Output:
+	// sum_f32([2 3] over [1]): in [24] bytes, out 8, scratch 0
+	//   1. sum_short_f32<<<[1 1 1], [256 1 1], 0>>>(in0, out, 2, 3, 1, 1)
+	// [6 15] <nil>
+}

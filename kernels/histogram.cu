@@ -1,0 +1,177 @@
+// counts[k] = number of elements x of n with lo <= x < hi and bin(x) = k,
+//
+//   bin(x) = floor((x - lo) * scale), scale = bins / (hi - lo), in double precision,
+//
+// for bytes, integers and floating-point numbers. Counting is exact and does not
+// depend on the order of the atomics: the same counts in every run. Counters of a
+// block have 32 bits (histogram.go gives no block more elements than that), those
+// of the grid 64.
+//
+//   1 global    Every element is an atomic on the counters in global memory: up to
+//               blocks * threads contend for a frequent cell.
+//   2 shared    Each block counts in shared memory and adds its counts to the
+//               grid's at the end: only its own threads contend.
+//   3 columns   Lane l counts in column l of 32, which all lie in bank l: lanes
+//               never meet, however the data are, and only warps of one block
+//               share a counter. 16-byte loads, several in flight. A block adds up
+//               the columns of a bin at the end. Where the bins are too many for 32
+//               columns, they get 16, 8, ..., 1.
+//
+// The bytes' kernel of version 3 counts all 256 values, whatever the bins, and
+// finds a value's bin at the end: four instructions a byte.
+//
+// Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
+// a bank (8325 G/s on an H200), so version 3 is bound by memory for all types.
+
+struct Range {
+    int bins;
+    double lo, hi, scale;
+    // bin gives -1 outside. A product may round up to bins.
+    __device__ int bin(double x) const {
+        return x >= lo && x < hi ? min((int)((x - lo) * scale), bins - 1) : -1;
+    }
+};
+
+typedef unsigned long long count_t;
+
+extern __shared__ __align__(16) unsigned table[];
+
+__device__ inline void clear_table(int words) {
+    for (int i = threadIdx.x; i < words; i += blockDim.x) table[i] = 0;
+    __syncthreads();
+}
+
+extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < bins) counts[k] = 0;
+}
+
+template <typename T> __device__ void histogram_global(const T* __restrict__ x, count_t* counts, long long n, Range r) {
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+        const int k = r.bin((double)x[i]);
+        if (k >= 0) atomicAdd(&counts[k], (count_t)1);
+    }
+}
+
+template <typename T> __device__ void histogram_shared(const T* __restrict__ x, count_t* counts, long long n, Range r) {
+    clear_table(r.bins);
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+        const int k = r.bin((double)x[i]);
+        if (k >= 0) atomicAdd(&table[k], 1u);
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < r.bins; k += blockDim.x)
+        if (table[k] > 0) atomicAdd(&counts[k], (count_t)table[k]);
+}
+
+// add_columns adds the counters of bin k, 2^shift neighbours, to counts[to(k)]. A
+// thread adds up four of them, neighbouring lanes the rest; lanes start at
+// different ones of the four, so that no two read one bank.
+template <typename To> __device__ void add_columns(count_t* counts, int bins, int shift, To to) {
+    __syncthreads();
+    const int near = min(shift, 2), far = shift - near; // 2^near words a thread, 2^far lanes a bin
+    const int lane = threadIdx.x % 32, threads = bins << far;
+    for (int i = threadIdx.x; i - lane < threads; i += blockDim.x) {
+        unsigned sum = 0;
+        if (i < threads)
+            for (int c = 0; c < 1 << near; c++) sum += table[(i << near) | ((c + lane / 8) & ((1 << near) - 1))];
+        for (int step = 1 << far >> 1; step > 0; step >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, step, 1 << far);
+        if ((i & ((1 << far) - 1)) == 0 && sum > 0) {
+            const int k = to(i >> far);
+            if (k >= 0) atomicAdd(&counts[k], (count_t)sum);
+        }
+    }
+}
+
+template <typename T> union Sixteen {
+    uint4 v;
+    T s[16 / sizeof(T)];
+};
+
+// each_sixteen calls f on all 16-byte vectors of x, FLIGHT loads in flight, and one
+// on each of the last elements, which fill no vector.
+template <int FLIGHT, typename T, typename Vector, typename One>
+__device__ void each_sixteen(const T* __restrict__ x, long long n, Vector f, One one) {
+    const uint4* vectors = reinterpret_cast<const uint4*>(x);
+    const long long count = n * sizeof(T) / 16, tile = FLIGHT * blockDim.x;
+    long long i = blockIdx.x * tile + threadIdx.x;
+    for (; i + (FLIGHT - 1) * blockDim.x < count; i += gridDim.x * tile) {
+        uint4 v[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) v[k] = __ldg(vectors + i + k * blockDim.x);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) f(v[k]);
+    }
+    uint4 v[FLIGHT];
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++)
+        if (i + k * blockDim.x < count) v[k] = __ldg(vectors + i + k * blockDim.x);
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++)
+        if (i + k * blockDim.x < count) f(v[k]);
+    const long long last = count * 16 / sizeof(T) + threadIdx.x;
+    if (blockIdx.x == 0 && last < n) one(x[last]);
+}
+
+template <typename T>
+__device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift) {
+    clear_table(r.bins << shift);
+    const int column = threadIdx.x & ((1 << shift) - 1);
+    const auto count = [&](T e) {
+        const int k = r.bin((double)e);
+        if (k >= 0) atomicAdd(&table[(k << shift) + column], 1u);
+    };
+    each_sixteen<2>(x, n, [&](uint4 v) {
+        Sixteen<T> e;
+        e.v = v;
+#pragma unroll
+        for (int k = 0; k < 16 / sizeof(T); k++) count(e.s[k]);
+    }, count);
+    add_columns(counts, r.bins, shift, [](int k) { return k; });
+}
+
+// For bytes, byte * 128 + lane * 4 is the address of the counter: a shift and a
+// mask away from the word that the byte was loaded in.
+__device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int) {
+    clear_table(256 * 32);
+    const unsigned column = threadIdx.x % 32 * 4;
+    const auto count = [&](unsigned times_128) {
+        atomicAdd(reinterpret_cast<unsigned*>(reinterpret_cast<char*>(table) + ((times_128 & 0x7f80) | column)), 1u);
+    };
+    const auto word = [&](unsigned w) {
+        count(w << 7);
+        count(w >> 1);
+        count(w >> 9);
+        count(w >> 17);
+    };
+    each_sixteen<4>(x, n, [&](uint4 v) {
+        word(v.x);
+        word(v.y);
+        word(v.z);
+        word(v.w);
+    }, [&](unsigned char e) { count(e << 7); });
+    add_columns(counts, 256, 5, [&](int value) { return r.bin(value); });
+}
+
+#define HISTOGRAM(NAME, T)                                                                                          \
+    extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
+                                                       double lo, double hi, double scale) {                        \
+        histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
+    }                                                                                                               \
+    extern "C" __global__ void histogram_shared_##NAME(const T* x, count_t* counts, long long n, int bins,          \
+                                                       double lo, double hi, double scale) {                        \
+        histogram_shared(x, counts, n, Range{bins, lo, hi, scale});                                                 \
+    }                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(1024)                                                              \
+        histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \
+                                 double scale, int shift) {                                                         \
+        histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift);                                         \
+    }
+
+HISTOGRAM(u8, unsigned char)
+HISTOGRAM(i32, int)
+HISTOGRAM(i64, long long)
+HISTOGRAM(f32, float)
+HISTOGRAM(f64, double)

@@ -1,0 +1,389 @@
+// steps times: P = A X, X = B P, from X = x;  out = X.   A, B: n x n, the weights w1 and w2 or, with `transposed`, their transposes.
+//
+// Every P[j] needs all of X, and every X[j] all of P: between two half steps the whole grid must wait. The kernels are the ways to
+// do that. X and P are double in scratch memory, so a float32 result is rounded once.
+//
+//   iterate_begin    X = x, P = 0, counter = 0: scratch memory holds anything before.
+//   iterate_half     one half step, a thread per row; the end of the launch is the barrier.
+//   iterate_volatile, iterate_acquire, iterate_flip
+//                    all steps in one launch, a thread per row, with grid barriers that differ in how they wait (grid_barrier).
+//                    All blocks must be on the device at once, or those that are there wait for ever for the others.
+//   iterate_none, iterate_block
+//                    WRONG on purpose: no barrier, and one that only the threads of a block share.
+//   iterate_heldK    all steps in one launch, each block with eight rows of A and B in registers as double, K columns a thread. For
+//                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
+//   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
+//                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
+//   iterate_wide     one half step, a warp per row (a block per 32 columns of w if transposed): larger n, bound by memory.
+//   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
+//   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
+#include "reduce.cuh"
+
+// FLIGHT is the loads under way for a thread. The second launch bound lets the compiler have the registers for it: without, it keeps to 32 and
+// makes each load wait for the one before.
+constexpr int FLIGHT = 8;
+
+enum Wait { NONE, BLOCK, VOLATILE, ACQUIRE, FLIP };
+
+// grid_barrier waits until all blocks have called it for the phase-th time, phases counted from 1; what threads wrote before, all
+// threads see after. One thread of each block does it, between two barriers of the block.
+//
+// The counter only grows. One that goes back to 0 when the last block arrives, with blocks that wait for the 0, can hang: a fast block
+// arrives at the next barrier and makes it 1 before a slow one has looked.
+template <Wait W> __device__ void grid_barrier(unsigned* counter, unsigned phase) {
+    if (W == NONE) return;
+    __syncthreads();
+    if (W == BLOCK) return;
+    if (threadIdx.x == 0) {
+        const unsigned all = phase * gridDim.x;
+        if (W == VOLATILE) {
+            volatile unsigned* look = counter;  // or the compiler reads once and spins on a register
+            __threadfence();
+            atomicAdd(counter, 1);
+            while ((int)(*look - all) < 0) {
+            }
+            __threadfence();
+        }
+        if (W == ACQUIRE) {  // the fences are in the memory operations: release what was written, acquire what others wrote
+            unsigned seen;
+            asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+            do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+            while ((int)(seen - all) < 0);
+        }
+        if (W == FLIP) {
+            // As grid.sync does it: the blocks' additions make 2^31 together, so the last one flips the top bit and leaves the others 0.
+            // Such a counter needs no phase and is ready for the next launch.
+            volatile unsigned* look = counter;
+            __threadfence();
+            const unsigned old = atomicAdd(counter, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+            while (((*look ^ old) & 0x80000000u) == 0) {
+            }
+            __threadfence();
+        }
+    }
+    __syncthreads();
+}
+
+template <typename T>
+__device__ void begin(const T* x, double* X, double* P, unsigned* counter, long long n, long long padded) {
+    const long long stride = (long long)gridDim.x * blockDim.x, first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
+    for (long long j = first; j < padded; j += stride) {
+        X[j] = j < n ? (double)x[j] : 0.0;
+        P[j] = 0.0;
+    }
+    if (first == 0) *counter = 0;
+}
+
+// half_step is out = A in by a thread per row; where `last`, y = out too.
+template <typename T>
+__device__ void half_step(const T* __restrict__ w, const double* in, double* out, T* y, int last, long long n, int transposed) {
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    const long long step = transposed ? n : 1;
+#pragma unroll 1
+    for (long long j = (long long)blockIdx.x * blockDim.x + threadIdx.x; j < n; j += stride) {
+        const T* a = w + (transposed ? j : j * n);
+        double acc[4] = {};
+        long long k = 0;
+#pragma unroll 1
+        for (; k + FLIGHT <= n; k += FLIGHT) {
+            T x[FLIGHT];
+            double v[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f) * step], v[f] = in[k + f];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc[f % 4] += (double)x[f] * v[f];
+        }
+#pragma unroll 1
+        for (; k < n; k++) acc[0] += (double)a[k * step] * in[k];
+        const double sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+        out[j] = sum;
+        if (last) y[j] = (T)sum;
+    }
+}
+
+// whole is all steps in one launch. The last half step needs no barrier after it.
+template <Wait W, typename T>
+__device__ void whole(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps, int transposed) {
+#pragma unroll 1
+    for (int i = 1; i <= 2 * steps; i++) {
+        half_step(w1, X, P, y, i == 2 * steps, n, transposed);
+        if (i < 2 * steps) grid_barrier<W>(counter, i);
+        const T* w = w1;
+        w1 = w2, w2 = w;
+        double* p = X;
+        X = P, P = p;
+    }
+}
+
+// ROWS rows a block: a thread keeps K columns of each, of both matrices.
+constexpr int ROWS = 8;
+
+// hand_over adds 2 HALF sums up over the lanes of a warp, the rows and the lanes halved together: lanes that differ in BIT hand each other half of
+// their rows. At the end, each lane has one row.
+template <int HALF, int BIT, int N> __device__ void hand_over(double (&sum)[N], int lane) {
+    if constexpr (HALF > 0) {
+        const bool upper = lane & BIT;
+#pragma unroll
+        for (int r = 0; r < HALF; r++) {
+            const double give = upper ? sum[r] : sum[r + HALF], keep = upper ? sum[r + HALF] : sum[r];
+            sum[r] = keep + __shfl_xor_sync(0xffffffffu, give, BIT);
+        }
+        hand_over<HALF / 2, BIT / 2>(sum, lane);
+    }
+}
+
+// held_half is rows [row, row + ROWS) of A in. Thread t multiplies the columns t, t + blockDim.x, ...; the warps' sums
+// are added in order by the first ROWS threads.
+template <int K, typename T>
+__device__ void held_half(const double (&a)[ROWS][K], const double* in, double* out, T* y, int last, long long n) {
+    __shared__ double part[8][ROWS];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    double v[K], sum[ROWS];
+#pragma unroll
+    for (int k = 0; k < K; k++) v[k] = __ldcg(in + k * blockDim.x + threadIdx.x);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        sum[r] = a[r][0] * v[0];
+#pragma unroll
+        for (int k = 1; k < K; k++) sum[r] += a[r][k] * v[k];
+    }
+    hand_over<ROWS / 2, 16>(sum, lane);
+    double s = sum[0];  // of row lane / 4, over the lanes that differ in the upper three bits
+    s += __shfl_xor_sync(0xffffffffu, s, 2);
+    s += __shfl_xor_sync(0xffffffffu, s, 1);
+    if (lane % 4 == 0) part[warp][lane / 4] = s;
+    __syncthreads();
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x;
+    if (threadIdx.x < ROWS && row < n) {
+        double total = part[0][threadIdx.x];
+#pragma unroll 1
+        for (int i = 1; i < blockDim.x / 32; i++) total += part[i][threadIdx.x];
+        out[row] = total;
+        if (last) y[row] = (T)total;
+    }
+}
+
+template <int K, typename T>
+__device__ void held(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps, int transposed) {
+    double a[ROWS][K], b[ROWS][K];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const long long row = (long long)blockIdx.x * ROWS + r, col = k * blockDim.x + threadIdx.x;
+            const bool in = row < n && col < n;
+            const long long at = transposed ? col * n + row : row * n + col;
+            a[r][k] = in ? (double)w1[at] : 0.0;
+            b[r][k] = in ? (double)w2[at] : 0.0;
+        }
+#pragma unroll 1
+    for (int i = 0; i < steps; i++) {
+        const int last = i == steps - 1;
+        held_half<K>(a, X, P, y, 0, n);
+        grid_barrier<ACQUIRE>(counter, 2 * i + 1);
+        held_half<K>(b, P, X, y, last, n);
+        if (!last) grid_barrier<ACQUIRE>(counter, 2 * i + 2);
+    }
+}
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER __cluster_dims__(8, 1, 1)
+
+// shared_address is where p is in the block's shared memory, and in_block what is there in another block of the cluster.
+__device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ inline unsigned in_block(int block, const void* p) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(block));
+    return address;
+}
+
+// Inbox is a vector in shared memory that all blocks of the cluster write parts of, and wait for. Nothing but its own arrival holds a block up: no
+// block can send for the step after the next before all of this block's threads have read what is here, since it needs their results.
+template <int N> struct Inbox {
+    double v[N];
+    unsigned long long arrived;  // an mbarrier that counts bytes
+
+    __device__ void init() {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&arrived)) : "memory");
+        expect();
+    }
+    // expect says how many bytes complete the next phase; one thread does it.
+    __device__ void expect() {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&arrived)), "r"(N * 8) : "memory");
+    }
+    // wait waits for a phase, of which the first has parity 0, and opens the next.
+    __device__ void wait(unsigned parity) {
+        unsigned done;
+        do asm volatile(
+            "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+            : "=r"(done)
+            : "r"(shared_address(&arrived)), "r"(parity)
+            : "memory");
+        while (!done);
+        if (threadIdx.x == 0) expect();
+    }
+};
+
+// cluster_half is R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and sends the sum to
+// block t / R: `to` and `arrived` are addresses there.
+template <int R>
+__device__ void cluster_half(const double (&a)[R], const double* in, double (&part)[R / 4][R], unsigned to, unsigned arrived, bool inside) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const double v = in[threadIdx.x];
+    double sum[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) sum[r] = a[r] * v;
+    hand_over<R / 2, 16>(sum, lane);
+    if (R == 16) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 1);
+    if (lane % (32 / R) == 0) part[warp][lane / (32 / R)] = sum[0];
+    __syncthreads();
+    double total = part[0][threadIdx.x % R];
+#pragma unroll
+    for (int i = 1; i < R / 4; i++) total += part[i][threadIdx.x % R];
+    if (!inside) total = 0;  // of no row; 0 times an infinity is not 0
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to), "l"(__double_as_longlong(total)),
+                 "r"(arrived)
+                 : "memory");
+}
+
+template <int R, typename T>
+__device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int steps, int transposed) {
+    __shared__ Inbox<8 * R> X, P;
+    __shared__ double part[2][R / 4][R];  // one for each half step: a thread may be late in reading it
+    const int col = threadIdx.x, first = blockIdx.x * R;
+    double a[R], b[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const int row = first + r, at = transposed ? col * n + row : row * n + col;
+        const bool in = row < n && col < n;
+        a[r] = in ? (double)w1[at] : 0.0;
+        b[r] = in ? (double)w2[at] : 0.0;
+    }
+    X.v[col] = col < n ? (double)x[col] : 0.0;
+    if (col == 0) {
+        X.init();
+        P.init();
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    const int block = col / R, row = first + col % R;
+    const unsigned toX = in_block(block, X.v + row), arrivedX = in_block(block, &X.arrived);
+    const unsigned toP = in_block(block, P.v + row), arrivedP = in_block(block, &P.arrived);
+    // No block may be sent anything before it is there, nor leave before all has come.
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#pragma unroll 1
+    for (int i = 0; i < steps; i++) {
+        if (i > 0) X.wait((i - 1) & 1);
+        cluster_half<R>(a, X.v, part[0], toP, arrivedP, row < n);
+        P.wait(i & 1);
+        cluster_half<R>(b, P.v, part[1], toX, arrivedX, row < n);
+    }
+    X.wait((steps - 1) & 1);
+    if (col < R && row < n) y[row] = (T)X.v[row];
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#else
+#define CLUSTER
+// No plan uses it where there are no clusters.
+template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
+#endif
+
+// wide calls store(j, (A in)[j]) for all j, blocks of 256 threads. Not transposed: a warp per row, lanes side by side. Transposed: lane l of
+// each warp has column 32 b + l, warps go down the rows in turn and are added in order.
+template <typename T, typename In, typename Store>
+__device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int transposed, Store store) {
+    constexpr int WARPS = 8;
+    __shared__ double part[WARPS][32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const long long j = transposed ? (long long)blockIdx.x * 32 + lane : (long long)blockIdx.x * WARPS + warp;
+    const long long first = transposed ? warp : lane, stride = transposed ? WARPS : 32, step = transposed ? n : 1;
+    double acc[2] = {};
+    if (j < n) {
+        const T* a = w + (transposed ? j : j * n);
+        long long k = first;
+#pragma unroll 1
+        for (; k + (FLIGHT - 1) * stride < n; k += FLIGHT * stride) {
+            T x[FLIGHT];
+            In v[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f * stride) * step], v[f] = in[k + f * stride];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc[f % 2] += (double)x[f] * (double)v[f];
+        }
+#pragma unroll 1
+        for (; k < n; k += stride) acc[0] += (double)a[k * step] * (double)in[k];
+    }
+    double sum = acc[0] + acc[1];
+    if (!transposed) {
+        sum = warp_sum(sum, 32);
+        if (lane == 0 && j < n) store(j, sum);
+        return;
+    }
+    part[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && j < n) {
+#pragma unroll 1
+        for (int i = 1; i < WARPS; i++) sum += part[i][lane];
+        store(j, sum);
+    }
+}
+
+#define WHOLE(NAME, WAIT, T, SUFFIX)                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
+        iterate_##NAME##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,      \
+                                  int transposed) {                                                                                     \
+        whole<WAIT>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                    \
+    }
+
+#define HELD(K, T, SUFFIX)                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256)                                                                                   \
+        iterate_held##K##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,     \
+                                   int transposed) {                                                                                    \
+        held<K>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                        \
+    }
+
+#define CLUSTERED(R, T, SUFFIX)                                                                                                         \
+    extern "C" __global__ void CLUSTER __launch_bounds__(8 * R)                                                                         \
+        iterate_cluster##R##_##SUFFIX(const T* w1, const T* w2, const T* x, T* y, int n, int steps, int transposed) {                   \
+        cluster<R>(w1, w2, x, y, n, steps, transposed);                                                                                 \
+    }
+
+#define ITERATE(T, SUFFIX)                                                                                                              \
+    extern "C" __global__ void iterate_begin_##SUFFIX(const T* x, double* X, double* P, unsigned* counter, long long n,                 \
+                                                      long long padded) {                                                               \
+        begin(x, X, P, counter, n, padded);                                                                                             \
+    }                                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
+        iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
+        half_step(w, in, out, y, last, n, transposed);                                                                                       \
+    }                                                                                                                                   \
+    WHOLE(none, NONE, T, SUFFIX)                                                                                                        \
+    WHOLE(block, BLOCK, T, SUFFIX)                                                                                                      \
+    WHOLE(volatile, VOLATILE, T, SUFFIX)                                                                                                \
+    WHOLE(acquire, ACQUIRE, T, SUFFIX)                                                                                                  \
+    WHOLE(flip, FLIP, T, SUFFIX)                                                                                                        \
+    HELD(1, T, SUFFIX)                                                                                                                  \
+    HELD(2, T, SUFFIX)                                                                                                                  \
+    CLUSTERED(16, T, SUFFIX)                                                                                                            \
+    CLUSTERED(32, T, SUFFIX)                                                                                                            \
+    HELD(4, T, SUFFIX)                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
+        iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
+        wide(w, in, n, transposed, [=](long long j, double sum) {                                                                       \
+            out[j] = sum;                                                                                                               \
+            if (last) y[j] = (T)sum;                                                                                                    \
+        });                                                                                                                             \
+    }                                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
+        iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int transposed) {                              \
+        wide(w, in, n, transposed, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                 \
+    }                                                                                                                                   \
+    /* A block per row: row first + i stride of the wide matrix is row i of the narrow one; put writes the other rows as zeros. */       \
+    extern "C" __global__ void iterate_rows_##SUFFIX(const T* in, T* out, long long n, int first, int stride, int narrow, int put) {    \
+        const int row = blockIdx.x, i = put ? (row - first) / stride : first + row * stride;                                            \
+        const bool hit = !put || (row >= first && (row - first) % stride == 0 && i < narrow);                                           \
+        for (long long j = threadIdx.x; j < n; j += blockDim.x) out[row * n + j] = hit ? in[i * n + j] : (T)0;                          \
+    }
+
+ITERATE(float, f32)
+ITERATE(double, f64)

@@ -1,0 +1,373 @@
+package kernels
+
+import "fmt"
+
+// Barrier is how all blocks of a grid wait for one another between the half
+// steps of [Iterate].
+type Barrier uint8
+
+// The barriers. Those from BarrierVolatile to BarrierHeld are one launch whose
+// blocks must all be on the device at once; those after BarrierCluster are wrong
+// on purpose.
+const (
+	BarrierFastest  Barrier = iota // chosen by size and device
+	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
+	BarrierGraph                   // the same launches as one CUDA graph
+	BarrierVolatile                // a counter in global memory, waited for by volatile reads
+	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
+	BarrierGrid                    // a cooperative launch and grid.sync's own algorithm
+	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
+	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
+	BarrierNone                    // WRONG: no barrier
+	BarrierBlock                   // WRONG: a barrier of each block's own threads
+)
+
+// String is the name in the kernel entry points.
+func (b Barrier) String() string {
+	return [...]string{"fastest", "launches", "graph", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
+}
+
+// IterateBy says how [Iterate] runs. The zero value is the fastest way.
+type IterateBy struct {
+	Barrier Barrier
+	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread
+	// takes row t, t + Blocks * Threads, ... More blocks than fit on the device
+	// at once are an error of the launch, where they wait for one another.
+	// BarrierFastest, BarrierHeld and BarrierCluster choose their own.
+	Blocks, Threads int
+}
+
+// iteratePolicy tunes Iterate. Measured on an H200, us a half step of 128 float32:
+// a cluster whose blocks send results and wait for their arrival 0.46, one that
+// stores them and waits at the cluster's barrier 0.65, weights in registers with a
+// counter in global memory 1.37, a graph of launches 4.8, launches from Go 5.6.
+type iteratePolicy struct {
+	threads int   // of a block, where a thread has a row
+	held    int64 // largest n for weights held in registers
+	cluster int64 // largest n for one cluster
+}
+
+func iterateTuning(dev Device) iteratePolicy {
+	p := iteratePolicy{threads: 128}
+	if dev.Cooperative {
+		// A block for eight rows, a multiprocessor for each block.
+		p.held = min(heldMost, int64(dev.SMs)*heldRows)
+	}
+	switch dev.Major {
+	case 9, 10, 12: // later ones get PTX of a time before clusters
+		p.cluster = clusterBlocks * 32
+	}
+	return p
+}
+
+// clusterBlocks is the blocks of a cluster: the most that every device has.
+const clusterBlocks = 8
+
+// heldRows is the rows of a block of the held kernel, and heldMost its largest n:
+// 256 threads with four columns of eight rows of both matrices are 128 registers
+// of weights, which is all that fits.
+const (
+	heldRows = 8
+	heldMost = 1024
+)
+
+type iterateKernels struct {
+	begin, half, wide, chain, rows *Kernel
+	held1, held2, held4            *Kernel
+	cluster16, cluster32           *Kernel
+	whole                          [BarrierBlock + 1]*Kernel
+}
+
+var iterateKernel = [...]iterateKernels{Float32: iterateOf[float32](Float32), Float64: iterateOf[float64](Float64)}
+
+func iterateOf[T Float](dt Dtype) (k iterateKernels) {
+	kernel := func(name string, body func(Call)) *Kernel {
+		return &Kernel{"iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body}
+	}
+	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
+	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
+	k.held1, k.held2, k.held4 = kernel("held1", iterateWhole[T]), kernel("held2", iterateWhole[T]), kernel("held4", iterateWhole[T])
+	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
+	k.whole[BarrierVolatile] = kernel("volatile", iterateWhole[T])
+	k.whole[BarrierAcquire] = kernel("acquire", iterateWhole[T])
+	k.whole[BarrierGrid] = kernel("flip", iterateWhole[T])
+	k.whole[BarrierNone] = kernel("none", iterateStale[T](func(*Launch) int64 { return 32 }))
+	k.whole[BarrierBlock] = kernel("block", iterateStale[T](func(l *Launch) int64 { return int64(l.Block[0]) }))
+	return k
+}
+
+// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n
+// matrices and vectors of n; transposed uses both matrices' transposes. Inputs
+// are w1, w2, x.
+func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by IterateBy) *Plan {
+	matrix, vector := n*n*dt.Size(), n*dt.Size()
+	p := &Plan{Op: fmt.Sprintf("iterate_%v(%d, %d steps)", dt, n, steps), Inputs: []int64{matrix, matrix, vector}, Out: vector, Flops: 4 * n * n * int64(steps)}
+	if n == 0 {
+		return p
+	}
+	k, pol := &iterateKernel[dt], iterateTuning(dev)
+	if by.Barrier == BarrierHeld && n > pol.held || by.Barrier == BarrierCluster && n > pol.cluster {
+		by.Barrier = BarrierFastest
+	}
+	wide := false
+	if by.Barrier == BarrierFastest {
+		switch wide = n > pol.held && n > pol.cluster; {
+		case n <= pol.cluster:
+			by.Barrier = BarrierCluster
+		case n <= pol.held:
+			by.Barrier = BarrierHeld
+		default:
+			by.Barrier = BarrierGraph
+		}
+	}
+	trans := int32(0)
+	if transposed {
+		trans = 1
+	}
+	if by.Barrier == BarrierCluster {
+		kernel, rows := k.cluster16, 16
+		if n > clusterBlocks*16 {
+			kernel, rows = k.cluster32, 32
+		}
+		p.launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
+		return p
+	}
+	if by.Threads == 0 {
+		by.Threads = pol.threads
+	}
+	if by.Blocks == 0 {
+		by.Blocks = int(min(ceilDiv(n, int64(by.Threads)), int64(dev.SMs)))
+	}
+	padded := n // of X and P in scratch memory
+	held, columns := k.held1, int64(1)
+	if by.Barrier == BarrierHeld {
+		by.Blocks = int(ceilDiv(n, heldRows))
+		if by.Threads = 128; n > 128 {
+			by.Threads = 256
+		}
+		if columns = pow2(ceilDiv(n, 256)); columns == 2 {
+			held = k.held2
+		} else if columns == 4 {
+			held = k.held4
+		}
+		padded = int64(by.Threads) * columns
+	}
+	w := [2]Ref{{0, 0}, {1, 0}}
+	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
+	counter, out := p.scratch(4), Ref{Out, 0}
+	p.launch(k.begin, streamGrid(dev, padded), streamBlock, Ref{2, 0}, state[0], state[1], counter, n, padded)
+	if by.Barrier > BarrierGraph {
+		kernel := k.whole[by.Barrier]
+		if by.Barrier == BarrierHeld {
+			kernel = held
+		}
+		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counter, out, n, int32(steps), trans)
+		l := &p.Launches[len(p.Launches)-1]
+		l.Resident = by.Barrier <= BarrierHeld
+		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
+		return p
+	}
+	p.Graph = by.Barrier == BarrierGraph
+	half := k.half
+	if wide {
+		half, by.Threads = k.wide, wideBlock
+		by.Blocks = wideGrid(n, transposed)
+	}
+	for i := range 2 * steps {
+		last := int32(0)
+		if i == 2*steps-1 {
+			last = 1
+		}
+		p.launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
+	}
+	return p
+}
+
+// wideBlock is the block of the half step with a warp per row, or with 32
+// columns per block where the matrix is transposed.
+const wideBlock = 256
+
+func wideGrid(n int64, transposed bool) int {
+	if transposed {
+		return int(ceilDiv(n, 32))
+	}
+	return int(ceilDiv(n, wideBlock/32))
+}
+
+// IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
+// 2 steps, where A is w1 for odd k and w2 for even k, or their transposes. reversed
+// goes the other way: z[2 steps] = u[2 steps], z[k-1] = A z[k] + u[k-1]. Inputs are
+// w1, w2, both n x n, and u; u and the output are (2 steps + 1) x n.
+func IterateChain(dev Device, dt Dtype, n int64, steps int, transposed, reversed bool) *Plan {
+	matrix, row := n*n*dt.Size(), n*dt.Size()
+	last := int64(2 * steps)
+	p := &Plan{Op: fmt.Sprintf("iterate_chain_%v(%d, %d steps)", dt, n, steps), Inputs: []int64{matrix, matrix, (last + 1) * row}, Out: (last + 1) * row,
+		Flops: last * (2*n*n + n), Graph: true}
+	if n == 0 {
+		return p
+	}
+	trans, from, step := int32(0), int64(0), int64(1)
+	if transposed {
+		trans = 1
+	}
+	if reversed {
+		from, step = last, -1
+	}
+	k := &iterateKernel[dt]
+	p.launch(k.rows, 1, streamBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
+	for i := range last {
+		at := from + step*i
+		w := Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
+		p.launch(k.chain, wideGrid(n, transposed), wideBlock, Ref{w, 0}, Ref{Out, at * row}, Ref{2, (at + step) * row}, Ref{Out, (at + step) * row}, n, trans)
+	}
+	return p
+}
+
+// IterateRows plans the choice of rows first, first + stride, ... out of a matrix
+// of wide rows of n elements, narrow of them; put is the other way, narrow rows
+// put into wide ones among zeros.
+func IterateRows(dt Dtype, wide, narrow, n int64, first, stride int, put bool) *Plan {
+	in, out, flag := wide, narrow, int32(0)
+	if put {
+		in, out, flag = narrow, wide, 1
+	}
+	p := &Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
+	if out*n > 0 {
+		p.launch(iterateKernel[dt].rows, int(out), streamBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
+	}
+	return p
+}
+
+func iterateBegin[T Float](c Call) {
+	x, a, b := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2)
+	n, padded := c.Int(4), c.Int(5)
+	clear(a[:padded])
+	clear(b[:padded])
+	for i, v := range x[:n] {
+		a[i] = float64(v)
+	}
+}
+
+func iterateHalf[T Float](c Call) {
+	w, in, out := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2)
+	last, n, transposed := c.Int(4), c.Int(5), c.Int(6) != 0
+	matVec(w, in[:n], out[:n], transposed)
+	if last != 0 {
+		round(Slice[T](c, 3), out[:n])
+	}
+}
+
+func iterateWhole[T Float](c Call) {
+	n := c.Int(6)
+	iterate(c, [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}, Slice[T](c, 5)[:n], c.Int(7), c.Int(8) != 0)
+}
+
+func iterateCluster[T Float](c Call) {
+	n := c.Int(4)
+	state := [2][]float64{make([]float64, n), make([]float64, n)}
+	for i, v := range Slice[T](c, 2)[:n] {
+		state[0][i] = float64(v)
+	}
+	iterate(c, state, Slice[T](c, 3)[:n], c.Int(5), c.Int(6) != 0)
+}
+
+// iterate takes X and P, in state, through all steps.
+func iterate[T Float](c Call, state [2][]float64, out []T, steps int64, transposed bool) {
+	w := [2][]T{Slice[T](c, 0), Slice[T](c, 1)}
+	for i := range 2 * steps {
+		matVec(w[i%2], state[i%2], state[1-i%2], transposed)
+	}
+	round(out, state[0])
+}
+
+// iterateStale is what a kernel whose groups of threads (warps or blocks) do not
+// wait for one another may do: each group goes through all steps before the next
+// one starts.
+func iterateStale[T Float](group func(*Launch) int64) func(Call) {
+	return func(c Call) {
+		w := [2][]T{Slice[T](c, 0), Slice[T](c, 1)}
+		n, steps, transposed := c.Int(6), c.Int(7), c.Int(8) != 0
+		state := [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}
+		size, threads := group(c.Launch), int64(c.Grid[0]*c.Block[0])
+		for first := int64(0); first < min(n, threads); first += size {
+			for i := range 2 * steps {
+				fresh := make([]float64, n)
+				matVec(w[i%2], state[i%2], fresh, transposed)
+				for j := first; j < n; j += threads {
+					end := min(j+size, n)
+					copy(state[1-i%2][j:end], fresh[j:end])
+				}
+			}
+		}
+		round(Slice[T](c, 5), state[0])
+	}
+}
+
+func iterateChain[T Float](c Call) {
+	w, n := Slice[T](c, 0), c.Int(4)
+	in, u, out := make([]float64, n), Slice[T](c, 2)[:n], Slice[T](c, 3)[:n]
+	for i, v := range Slice[T](c, 1)[:n] {
+		in[i] = float64(v)
+	}
+	sum := make([]float64, n)
+	matVec(w, in, sum, c.Int(5) != 0)
+	for i, v := range sum {
+		out[i] = T(v + float64(u[i]))
+	}
+}
+
+func iterateRows[T Float](c Call) {
+	in, out := Slice[T](c, 0), Slice[T](c, 1)
+	n, first, stride, narrow, put := c.Int(2), c.Int(3), c.Int(4), c.Int(5), c.Int(6) != 0
+	for row := range int64(c.Grid[0]) {
+		dst := out[row*n : (row+1)*n]
+		i := first + row*stride
+		if put {
+			if i = (row - first) / stride; row < first || (row-first)%stride != 0 || i >= narrow {
+				clear(dst)
+				continue
+			}
+		}
+		copy(dst, in[i*n:(i+1)*n])
+	}
+}
+
+// matVec is out = w in, or out = w^T in.
+func matVec[T Float](w []T, in, out []float64, transposed bool) {
+	n := int64(len(in))
+	parallel(n, grain/n, func(lo, hi int64) {
+		if transposed {
+			clear(out[lo:hi])
+			for k, x := range in {
+				row, dst := w[int64(k)*n+lo:int64(k)*n+hi], out[lo:hi]
+				for j, a := range row {
+					dst[j] += float64(a) * x
+				}
+			}
+			return
+		}
+		for j := lo; j < hi; j++ {
+			var acc [4]float64
+			row := w[j*n : (j+1)*n]
+			k := 0
+			for ; k+4 <= len(row); k += 4 {
+				a, x := row[k:k+4], in[k:k+4]
+				acc[0] += float64(a[0]) * x[0]
+				acc[1] += float64(a[1]) * x[1]
+				acc[2] += float64(a[2]) * x[2]
+				acc[3] += float64(a[3]) * x[3]
+			}
+			for ; k < len(row); k++ {
+				acc[0] += float64(row[k]) * in[k]
+			}
+			out[j] = (acc[0] + acc[1]) + (acc[2] + acc[3])
+		}
+	})
+}
+
+// round gives numbers of double precision in the operands' type.
+func round[T Float](out []T, in []float64) {
+	for i, v := range in {
+		out[i] = T(v)
+	}
+}

@@ -1,0 +1,91 @@
+// out = identity op f(x[0]) op f(x[1]) op ..., for an operator and a function of the
+// user's: ops.Reduce(x, "a + b*b", 0) adds up squares.
+//
+// As it stands the kernel adds up x. Two of its lines are places to fill in: the
+// step from an accumulator and an element to the next accumulator, and the join of
+// two accumulators. Both stand in the PTX as instructions with a mark behind
+// them; expression.go writes the same for another expression over them, with the
+// registers that the compiler chose. So the loop below is compiled once, by a
+// compiler, and an expression costs what its own instructions cost.
+//
+//   reduce_part   block b reduces chunk b in 16-byte vectors, four in flight
+//   reduce_join   one block joins the chunks' results, in index order of threads
+//
+// Accumulators are double. 4 bytes of traffic and, for a + b, one DADD per float32
+// element: bound by memory. An operator that takes 8 instructions still is.
+#include "vector.cuh"
+
+__device__ __forceinline__ double step(double a, double b) {
+    double r;
+    asm("add.f64 %0, %1, %2; // STEP" : "=d"(r) : "d"(a), "d"(b));
+    return r;
+}
+
+__device__ __forceinline__ double join(double a, double b) {
+    double r;
+    asm("add.f64 %0, %1, %2; // JOIN" : "=d"(r) : "d"(a), "d"(b));
+    return r;
+}
+
+// block_join joins the accumulators of a block of whole warps; thread 0 has the result.
+__device__ inline double block_join(double v, double identity) {
+    __shared__ double warps[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
+    if (lane == 0) warps[warp] = v;
+    __syncthreads();
+    if (warp > 0) return v;
+    v = lane < blockDim.x / 32 ? warps[lane] : identity;
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_down_sync(0xffffffffu, v, d));
+    return v;
+}
+
+// Block b: out[b] = the reduction of in[b chunk] .. in[min((b + 1) chunk, n) - 1].
+// chunk is a multiple of a vector, and in starts at a 16-byte boundary.
+template <typename T>
+__device__ __forceinline__ void part(const T* __restrict__ in, double* __restrict__ out, long long n, long long chunk, double identity) {
+    constexpr int W = Vec<T>::width, FLIGHT = 4;
+    const long long first = blockIdx.x * chunk, count = min(chunk, n - first), vectors = count / W;
+    const typename Vec<T>::type* v = reinterpret_cast<const typename Vec<T>::type*>(in + first);
+    double acc[FLIGHT];
+#pragma unroll
+    for (int f = 0; f < FLIGHT; f++) acc[f] = identity;
+    long long i = threadIdx.x;
+    for (; i + (FLIGHT - 1) * blockDim.x < vectors; i += FLIGHT * blockDim.x) {
+        Pack<T> x[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) x[f].v = v[i + f * blockDim.x];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+            for (int k = 0; k < W; k++) acc[f] = step(acc[f], (double)x[f].s[k]);
+    }
+    for (; i < vectors; i += blockDim.x) {
+        Pack<T> x;
+        x.v = v[i];
+#pragma unroll
+        for (int k = 0; k < W; k++) acc[0] = step(acc[0], (double)x.s[k]);
+    }
+    const long long tail = vectors * W + threadIdx.x;
+    if (tail < count) acc[1] = step(acc[1], (double)in[first + tail]);
+    const double all = block_join(join(join(acc[0], acc[1]), join(acc[2], acc[3])), identity);
+    if (threadIdx.x == 0) out[blockIdx.x] = all;
+}
+
+#define REDUCE(S, T)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256)                                                    \
+        reduce_part_##S(const T* in, double* out, long long n, long long chunk, double identity) {       \
+        part(in, out, n, chunk, identity);                                                               \
+    }                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(1024)                                                   \
+        reduce_join_##S(const double* parts, T* out, int n, double identity) {                           \
+        double acc = identity;                                                                           \
+        for (int i = threadIdx.x; i < n; i += blockDim.x) acc = join(acc, parts[i]);                     \
+        acc = block_join(acc, identity);                                                                 \
+        if (threadIdx.x == 0) *out = (T)acc;                                                             \
+    }
+
+REDUCE(f32, float)
+REDUCE(f64, double)

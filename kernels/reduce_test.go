@@ -1,0 +1,140 @@
+package kernels
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// Expressions that are taken, with the normal form that they come down to.
+func TestParseReduction(t *testing.T) {
+	for expression, want := range map[string]string{
+		"a + b":                    "a + b",
+		"b+a":                      "a + b",
+		" ( (a) + (b) ) ":          "a + b",
+		"a + b*b":                  "a + (b * b)",
+		"a - b":                    "a + (-b)",
+		"1 + a - b/2":              "a + (1 - (b / 2))",
+		"a - b - b":                "a + ((-b) - b)",
+		"a / b":                    "a * (1 / b)",
+		"2 * (a * b)":              "a * (b * 2)",
+		"a * b / 3":                "a * (b / 3)",
+		"max(abs(b), a)":           "max(a, abs(b))",
+		"min(min(a, b), 1e-3)":     "min(a, min(b, 0.001))",
+		"a + sqrt(b*b + 1)":        "a + sqrt(((b * b) + 1))",
+		"a + -b":                   "a + (-b)",
+		"a + max(b, -1.5E+2) * .5": "a + (max(b, (-150)) * 0.5)",
+	} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Errorf("%q: %v", expression, err)
+		} else if r.String() != want {
+			t.Errorf("%q is %v, want %v", expression, r, want)
+		}
+	}
+}
+
+// Expressions that are not, with the position of what is wrong.
+func TestParseReductionErrors(t *testing.T) {
+	for expression, want := range map[string]string{
+		"":                  "at 1: got the end",
+		"a + ":              "at 5: got the end",
+		"a + c":             "at 5: got c, want a, b, a number",
+		"a + b b":           "at 7: got b after the expression",
+		"a + (b":            "at 7: got the end, want )",
+		"a $ b":             "at 3: got $ after the expression",
+		"max(a b)":          "at 7: got b, want ,",
+		"max(a, b, 1)":      "at 9: got ,, want )",
+		"exp(b) + a":        "at 1: got exp",
+		"1.2.3 + a":         "at 1: got 1.2.3",
+		"b + b":             "at 1: got no a",
+		"a":                 "at 1: got a alone",
+		"a + a*b":           "at 5: got a second a",
+		"b - a":             "at 5: got a behind -",
+		"b / a":             "at 5: got a behind /",
+		"sqrt(a + b)":       "at 6: got a within sqrt",
+		"-a + b":            "at 2: got a within a minus sign",
+		"a*b + 1":           "at 1: got a within *",
+		"max(a + b, b)":     "at 5: got a within +",
+		"max(a, min(a, b))": "at 12: got a second a",
+		"\u00e4 + b":        "at 1: got \u00e4",
+	} {
+		if r, err := ParseReduction(expression); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got %v, %v, want an error that starts with %q", expression, r, err, want)
+		}
+	}
+}
+
+// The PTX of an expression has its instructions wherever reduce.cu has a mark, and
+// none of reduce.cu's own.
+func TestReductionPTX(t *testing.T) {
+	plain, err := own.image("reduce.ptx.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, joins := strings.Count(string(plain), "// STEP"), strings.Count(string(plain), "// JOIN")
+	if steps < 4 || joins < 4 {
+		t.Fatalf("the PTX of reduce.cu has %d steps and %d joins marked", steps, joins)
+	}
+	r, err := ParseReduction("max(a, sqrt(b))")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := r.generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version 6.3": 1, ".version": 1} {
+		if got := strings.Count(string(text), part); got != want {
+			t.Errorf("%d times %s, want %d", got, part, want)
+		}
+	}
+}
+
+// Planning one reduction twice, or in other words, gives the same kernels; another
+// one other kernels and another module.
+func TestReducePlans(t *testing.T) {
+	plan := func(expression string) *Plan {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Reduce(windowDevice, Float32, 1<<20, r, r.Identity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	squares, again, sum := plan("a + b*b"), plan("(b * b) + a"), plan("a + b")
+	if squares.Launches[0].Kernel != again.Launches[0].Kernel {
+		t.Error("one reduction in two ways of writing has two kernels")
+	}
+	if k := sum.Launches[0].Kernel; k.Module != "reduce" || k == squares.Launches[0].Kernel {
+		t.Errorf("the sum is in module %s", k.Module)
+	}
+	module := squares.Launches[0].Kernel.Module
+	image, target, driver, err := Image(module, 9, 0)
+	if err != nil || target != "ptx" || driver != 10000 || !strings.Contains(string(image), "mul.rn.f64") {
+		t.Errorf("%s: %d bytes for %s, driver %d, %v", module, len(image), target, driver, err)
+	}
+}
+
+// NaN is not lost, as it would be in PTX's own max.
+func TestReduceNaN(t *testing.T) {
+	for _, expression := range []string{"max(a, b)", "min(a, b)", "a + b", "a * b"} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := make([]float64, 5000)
+		x[1234] = math.NaN()
+		out := make([]float64, 1)
+		p, err := Reduce(HostDevice(), Float64, int64(len(x)), r, r.Identity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Run([][]byte{Bytes(x)}, Bytes(out), nil); err != nil || !math.IsNaN(out[0]) {
+			t.Errorf("%s: got %v, %v, want NaN", expression, out[0], err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// onHost runs a plan of one output element type.
+func onHost[T Float](t *testing.T, p *Plan, out []T, inputs ...[]T) {
+	t.Helper()
+	in := make([][]byte, len(inputs))
+	for i, x := range inputs {
+		in[i] = Bytes(x)
+	}
+	if err := p.Run(in, Bytes(out), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ramp is n numbers, no two alike, whose sums are exact.
+func ramp(n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = float64(i%997) + float64(i)/1024
+	}
+	return x
+}
+
+// The first step alone leaves sums that add up to what the whole plan gives, on
+// grids that are full and on grids that are not.
+func TestPartials(t *testing.T) {
+	add := func(part []float64) (sum float64) {
+		for _, v := range part {
+			sum += v
+		}
+		return sum
+	}
+	for _, shape := range [][]int{{1}, {4097}, {3, 11}, {700, 1300}, {40, 5000}, {5000, 40}} {
+		n := int(product(shape))
+		x := ramp(n)
+		want := add(x)
+		for v := 5; v <= SumVersions; v++ {
+			if v == 9 && len(shape) != 2 {
+				continue
+			}
+			whole, err := SumVersion(HostDevice(), Float64, v, shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := SumPartials(Float64, v, shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, part := make([]float64, 1), make([]float64, first.Out/8)
+			onHost(t, whole, out, x)
+			onHost(t, first, part, x)
+			if out[0] != want || add(part) != want {
+				t.Errorf("version %d of %v: %v and, from %d partial sums, %v, want %v", v, shape, out[0], len(part), add(part), want)
+			}
+			if len(part) != first.Launches[0].blocks() || len(part) > 64*64 {
+				t.Errorf("version %d of %v: %d partial sums of %d blocks", v, shape, len(part), first.Launches[0].blocks())
+			}
+		}
+	}
+	x := ramp(70000)
+	p := DotPartials(Float64, int64(len(x)))
+	part, ones := make([]float64, p.Out/8), slices.Repeat([]float64{1}, len(x))
+	onHost(t, p, part, x, ones)
+	if got, want := add(part), add(x); got != want || len(part) != 274 {
+		t.Errorf("dot: %v from %d partial sums, want %v from 274", got, len(part), want)
+	}
+}
+
+func TestVersionErrors(t *testing.T) {
+	for want, f := range map[string]func() (*Plan, error){
+		"want 1 to 9":             func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 10, []int{3}) },
+		"got version 0":           func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 0, []int{3}) },
+		"want a matrix":           func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 9, []int{3}) },
+		"leaves no partial sums":  func() (*Plan, error) { return SumPartials(Float32, 4, []int{3}) },
+		"got version 10, want 1":  func() (*Plan, error) { return SumPartials(Float32, 10, []int{3}) },
+		"got version 4, want 1 t": func() (*Plan, error) { return DotVersion(HostDevice(), Float32, 4, 3) },
+	} {
+		if p, err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v and error %v, want %q", p, err, want)
+		}
+	}
+}
+
+// offByOneTree is treeSum with the slip of a well-known listing: s[tid + 1]
+// where the tree needs s[tid + half]. In every step a thread adds its neighbour,
+// so that of 256 values the first nine count, the k-th C(8, k) times.
+func offByOneTree(s []float64) float64 {
+	for half := len(s) / 2; half > 0; half /= 2 {
+		for tid := range half { // in order: s[tid+1] is still that of the step before
+			s[tid] += s[tid+1]
+		}
+	}
+	return s[0]
+}
+
+// The slip cannot be seen on constant input, on which the listing is tried, and
+// is far off on any other: this is why the suite draws its inputs.
+func TestOffByOneTree(t *testing.T) {
+	const n = 640 * 256 * 4
+	dot := func(tree func([]float64) float64, a, b []float64) (sum float64) {
+		p := DotPartials(Float64, n)
+		p.Launches[0].Kernel = &Kernel{"dot_versions", "dot_off_by_one", func(c Call) {
+			partsBody(c, Slice[float64](c, 2), c.Int(3), tree, dotTerms[float64](c))
+		}}
+		part := make([]float64, p.Out/8)
+		onHost(t, p, part, a, b)
+		for _, v := range part {
+			sum += v
+		}
+		return sum
+	}
+	ones, shares, varied := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range n {
+		ones[i], shares[i], varied[i] = 1, 1./n, math.Cos(float64(i))+float64(i%256)/64
+	}
+	exact := 0.0
+	for _, v := range varied {
+		exact += v
+	}
+	for _, c := range []struct {
+		name string
+		b    []float64
+		want float64
+		hid  bool // the slip does not show
+	}{{"constant", shares, 1, true}, {"varied", varied, exact, false}} {
+		right, wrong := dot(treeSum, ones, c.b), dot(offByOneTree, ones, c.b)
+		if math.Abs(right-c.want) > 1e-12*math.Abs(c.want) {
+			t.Errorf("%s: s[tid+half] gives %v, want %v", c.name, right, c.want)
+		}
+		if hid := math.Abs(wrong-c.want) < 1e-6*math.Abs(c.want); hid != c.hid {
+			t.Errorf("%s: s[tid+1] gives %v, the sum is %v: seen to be wrong is %v, want %v", c.name, wrong, c.want, !hid, !c.hid)
+		}
+	}
+	s, binomial, want := make([]float64, 256), 1.0, 0.0
+	for k := range s {
+		s[k] = float64(k*k + 3)
+		want += binomial * s[k]
+		binomial = binomial * float64(8-k) / float64(k+1)
+	}
+	if got := offByOneTree(s); got != want {
+		t.Errorf("s[tid+1] over 256 values gives %v, want the first nine by C(8, k): %v", got, want)
+	}
+}

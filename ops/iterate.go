@@ -1,0 +1,295 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Iterate takes the vector x of n elements through steps transformations, by the
+// n x n matrices w1 and w2:
+//
+//	X = x;  steps times: P[j] = sum over k of w1[j][k] * X[k], X[j] = sum over k of w2[j][k] * P[k];  out = X
+//
+// All of it is computed in double precision whatever the type, so a float32 result
+// is rounded once. Its derivatives keep the steps between in the operands' type.
+// steps is 1 to 65536.
+//
+// Every element needs all elements of the half step before, so that on a GPU the
+// blocks of a grid must wait for one another 2 steps - 1 times. [Version.Iterate]
+// selects how they do.
+func Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
+	return Version(0).Iterate(w1, w2, x, steps)
+}
+
+// Iterate is [Iterate] by a numbered version of its kernel.
+func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
+	if err := v.check("Iterate", len(iterateVersions)); err != nil {
+		return nil, err
+	}
+	return apply(iterate{steps: steps, version: v}, w1, w2, x)
+}
+
+// iterateVersions are the numbered versions with their barriers.
+var iterateVersions = []struct {
+	VersionDoc
+	barrier kernels.Barrier
+}{
+	{VersionDoc{"a launch per half step", "The end of a launch is a barrier of the whole grid: simple and never wrong, but every launch costs."}, kernels.BarrierLaunches},
+	{VersionDoc{"a CUDA graph of the launches", "The same launches recorded once and started as one: the device needs no word from the host between two."}, kernels.BarrierGraph},
+	{VersionDoc{"one launch, volatile counter", "Blocks count in global memory and wait with volatile reads between fences; all must be on the device at once."}, kernels.BarrierVolatile},
+	{VersionDoc{"one launch, release and acquire", "The same counter with the fences inside of the memory operations, by PTX."}, kernels.BarrierAcquire},
+	{VersionDoc{"cooperative launch, grid.sync", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
+	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers, for n up to 1024."}, kernels.BarrierHeld},
+	{VersionDoc{"one cluster of blocks", "Eight blocks write their results into each other's shared memory, for n up to 256. Above its n, a version is the next before it that fits; above 1024 that is a graph of launches with a warp per row."}, kernels.BarrierCluster},
+}
+
+const iterateMaxSteps = 1 << 16
+
+// iterate is the iteration, or with the matrices' transposes.
+type iterate struct {
+	steps      int
+	transposed bool
+	version    Version
+}
+
+func (o iterate) String() string {
+	s := fmt.Sprintf("Iterate[%d", o.steps)
+	if o.transposed {
+		s += " transposed"
+	}
+	if o.version != 0 {
+		s += fmt.Sprintf(" version %d", int(o.version))
+	}
+	return s + "]"
+}
+
+func (o iterate) infer(in []tensor.Shape) (tensor.Shape, error) {
+	x := in[2]
+	if o.steps < 1 || o.steps > iterateMaxSteps {
+		return nil, fmt.Errorf("got %d steps, want 1 to %d", o.steps, iterateMaxSteps)
+	}
+	if x.Dims() != 1 {
+		return nil, fmt.Errorf("got x of shape %v, want a vector", x)
+	}
+	if err := checkWeights(in, x[0]); err != nil {
+		return nil, err
+	}
+	return x.Clone(), nil
+}
+
+// checkWeights says what is wrong with the shapes of w1 and w2.
+func checkWeights(in []tensor.Shape, n int) error {
+	for i, w := range in[:2] {
+		if !slices.Equal(w, tensor.Shape{n, n}) {
+			return fmt.Errorf("got w%d of shape %v, want %v", i+1, w, tensor.Shape{n, n})
+		}
+	}
+	return nil
+}
+
+func (o iterate) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+	var by kernels.IterateBy
+	if o.version > 0 {
+		by.Barrier = iterateVersions[o.version-1].barrier
+	}
+	return kernels.Iterate(dev, dt, int64(in[2][0]), o.steps, o.transposed, by), nil
+}
+
+// adjoints: out is the last row of the chain over rows u that are zero but for the
+// first, x. The derivative by x is the way back and needs no row between.
+func (o iterate) adjoints([]tensor.Shape) []adjoint {
+	c := chain{steps: o.steps, transposed: o.transposed}
+	back := iterate{steps: o.steps, transposed: !o.transposed}
+	row := func(i int) pickRows {
+		return pickRows{wide: c.rows(), narrow: 1, first: i, stride: 1, put: true, vector: true}
+	}
+	const u, g = 9, 10
+	return append(c.derivatives(adjoint{back, []int{1, 0, gradient}}, u, g),
+		adjoint{row(0), []int{2}}, adjoint{row(c.rows() - 1), []int{gradient}})
+}
+
+// chain is z[0] = u[0], z[k] = A z[k-1] + u[k] for k to 2 steps, A being w1 for
+// odd k and w2 for even k, or their transposes. reversed is z[2 steps] = u[2 steps],
+// z[k-1] = A z[k] + u[k-1]. Inputs are w1, w2 and u, whose rows are u[0], u[1], ...
+type chain struct {
+	steps                int
+	transposed, reversed bool
+}
+
+func (c chain) String() string {
+	return fmt.Sprintf("IterateChain[%d transposed=%v reversed=%v]", c.steps, c.transposed, c.reversed)
+}
+
+func (c chain) infer(in []tensor.Shape) (tensor.Shape, error) {
+	u := in[2]
+	if u.Dims() != 2 || u[0] != 2*c.steps+1 {
+		return nil, fmt.Errorf("got u of shape %v, want %d rows", u, 2*c.steps+1)
+	}
+	if err := checkWeights(in, u[1]); err != nil {
+		return nil, err
+	}
+	return u.Clone(), nil
+}
+
+func (c chain) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+	return kernels.IterateChain(dev, dt, int64(in[2][1]), c.steps, c.transposed, c.reversed), nil
+}
+
+func (c chain) rows() int { return 2*c.steps + 1 }
+
+func (c chain) adjoints([]tensor.Shape) []adjoint {
+	const u = 2
+	return c.derivatives(adjoint{nil, []int{chainBack}}, u, gradient)
+}
+
+// chainBack is where derivatives has the derivatives by the rows of u.
+const chainBack = 8
+
+// derivatives are the adjoints of a chain over u, g being the derivative by its
+// rows: by w1, by w2, by the third input as given, and what they are made of. The
+// derivatives by the rows of u are a chain too, the other way. Where A took row k
+// to row m, its derivative is the sum over such k of row m of that chain times row
+// k of the chain itself: a product of matrices.
+func (c chain) derivatives(third adjoint, u, g int) []adjoint {
+	const forth = 7
+	take := func(operand, first int) adjoint {
+		return adjoint{pickRows{wide: c.rows(), narrow: c.steps, first: first, stride: 2}, []int{operand}}
+	}
+	// w1 leads to odd rows from even ones, w2 to even ones from odd ones.
+	to, from := [2]int{1, 2}, [2]int{0, 1}
+	if c.reversed {
+		to, from = from, to
+	}
+	product := func(back, forth int) adjoint {
+		if c.transposed {
+			back, forth = forth, back
+		}
+		return adjoint{matMul{transA: true}, []int{back, forth}}
+	}
+	return []adjoint{
+		product(3, 4), product(5, 6), third,
+		take(chainBack, to[0]), take(forth, from[0]), take(chainBack, to[1]), take(forth, from[1]),
+		forth:     {c, []int{0, 1, u}},
+		chainBack: {chain{c.steps, !c.transposed, !c.reversed}, []int{0, 1, g}},
+	}
+}
+
+// pickRows takes rows first, first + stride, ..., narrow of them, out of a matrix
+// of wide rows; put is the other way, into zeros. With vector the narrow side is
+// one row without an axis for it.
+type pickRows struct {
+	wide, narrow, first, stride int
+	put, vector                 bool
+}
+
+func (o pickRows) String() string {
+	name := "TakeRows"
+	if o.put {
+		name = "PutRows"
+	}
+	return fmt.Sprintf("%s[%d of %d from %d by %d vector=%v]", name, o.narrow, o.wide, o.first, o.stride, o.vector)
+}
+
+func (o pickRows) infer(in []tensor.Shape) (tensor.Shape, error) {
+	x := in[0]
+	n := x[x.Dims()-1]
+	wide, narrow := tensor.Shape{o.wide, n}, tensor.Shape{o.narrow, n}
+	if o.vector {
+		narrow = narrow[1:]
+	}
+	want, out := wide, narrow
+	if o.put {
+		want, out = narrow, wide
+	}
+	if !slices.Equal(x, want) {
+		return nil, fmt.Errorf("got shape %v, want %v", x, want)
+	}
+	return out, nil
+}
+
+func (o pickRows) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+	n := in[0][in[0].Dims()-1]
+	return kernels.IterateRows(dt, int64(o.wide), int64(o.narrow), int64(n), o.first, o.stride, o.put), nil
+}
+
+func (o pickRows) adjoints([]tensor.Shape) []adjoint {
+	o.put = !o.put
+	return []adjoint{{o, []int{gradient}}}
+}
+
+var _ = register(Spec{
+	Name:    "Iterate",
+	Formula: "steps times: P = w1 X, X = w2 P",
+	Doc:     "A vector through steps transformations by two matrices, with a barrier of the whole grid between half steps.",
+	// In float32 the result is rounded once. In float64 a half step adds up to 1031
+	// products, as the tolerance of the random numbers allows for.
+	Tolerance: 24,
+	Cases:     iterateCases(),
+	Versions:  iterateDocs(),
+	Random: func(r *rand.Rand) Case {
+		return iterateCase(Version(r.IntN(len(iterateVersions)+1)), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
+	},
+})
+
+func iterateDocs() (docs []VersionDoc) {
+	for _, v := range iterateVersions {
+		docs = append(docs, v.VersionDoc)
+	}
+	return docs
+}
+
+func iterateCases() []Case {
+	cases := []Case{
+		iterateCase(0, 1, 1), iterateCase(0, 2, 3), iterateCase(0, 7, 4), iterateCase(0, 13, 2), iterateCase(0, 128, 3), iterateCase(0, 130, 2),
+		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2),
+	}
+	for v := range iterateVersions {
+		cases = append(cases, iterateCase(Version(v+1), 5, 3), iterateCase(Version(v+1), 128, 4), iterateCase(Version(v+1), 300, 2))
+	}
+	return append(cases,
+		bench("128, 100 steps", iterateCase(0, 128, 100)),
+		bench("1024, 100 steps", iterateCase(0, 1024, 100)),
+		bench("4096, 10 steps", iterateCase(0, 4096, 10)))
+}
+
+func iterateCase(v Version, n, steps int) Case {
+	name := fmt.Sprintf("%d, %d steps", n, steps)
+	if v > 0 {
+		name += fmt.Sprintf(", version %d", int(v))
+	}
+	half := func(w, in []float64, abs bool) []float64 {
+		out := make([]float64, n)
+		for j := range out {
+			for k := range in {
+				if t := w[j*n+k] * in[k]; abs {
+					out[j] += math.Abs(t)
+				} else {
+					out[j] += t
+				}
+			}
+		}
+		return out
+	}
+	return Case{
+		Name:    name,
+		Shapes:  []tensor.Shape{{n, n}, {n, n}, {n}},
+		Version: v,
+		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			return v.Iterate(in[0], in[1], in[2], steps)
+		},
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			out, magnitude = in[2], in[2]
+			for range steps {
+				out = half(in[1], half(in[0], out, false), false)
+				magnitude = half(in[1], half(in[0], magnitude, true), true)
+			}
+			return out, magnitude
+		},
+	}
+}
