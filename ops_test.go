@@ -689,7 +689,11 @@ func TestSecondDerivatives(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range c.Shapes {
-			if err := checkGradients(random(t), adjoint(c, i, out.Shape()), dt); err != nil {
+			err := checkGradients(random(t), adjoint(c, i, out.Shape()), dt)
+			if errors.Is(err, stheno.ErrNoDevice) { // gradients add up by an op of Gorgonia's
+				t.Skipf("with the tag cuda the graph needs a GPU: %v", err)
+			}
+			if err != nil {
 				t.Errorf("derivative by input %d: %v", i, err)
 			}
 		}

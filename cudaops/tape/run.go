@@ -99,13 +99,22 @@ func New(extern gorgonia.External, dev gorgonia.Device, dt kernels.Dtype, shape 
 		return nil, fmt.Errorf("tape: no %d bytes left in the machine's pool: %w", size, err)
 	}
 	at := mem.Uintptr()
-	switch {
-	case !shape.IsScalar():
+	if !shape.IsScalar() {
 		return tensor.New(tensor.Of(values.Tensor(dt)), tensor.WithShape(shape...), tensor.FromMemory(at, uintptr(size)), tensor.WithEngine(e)), nil
-	case dt == kernels.Float32:
-		return (*gorgonia.F32)(foreign(at)), nil
 	}
-	return (*gorgonia.F64)(foreign(at)), nil
+	switch dt {
+	case kernels.Float64:
+		return (*gorgonia.F64)(foreign(at)), nil
+	case kernels.Uint8:
+		return (*gorgonia.U8)(foreign(at)), nil
+	case kernels.Int32:
+		return (*gorgonia.I32)(foreign(at)), nil
+	case kernels.Int64:
+		return (*gorgonia.I64)(foreign(at)), nil
+	case kernels.Int:
+		return (*gorgonia.I)(foreign(at)), nil
+	}
+	return (*gorgonia.F32)(foreign(at)), nil
 }
 
 // foreign is an address outside Go's memory as a pointer.

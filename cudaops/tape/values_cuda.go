@@ -29,7 +29,10 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	var errs []error
 	for _, n := range g.AllNodes() {
 		v := n.Value()
-		if v == nil || n.IsVar() || !c.ctx.OnDevice(driver.Ptr(v.Uintptr())) {
+		if v == nil || n.IsVar() {
+			continue
+		}
+		if _, ok := values.Dtype(v.Dtype()); !ok || !c.ctx.OnDevice(driver.Ptr(v.Uintptr())) {
 			continue
 		}
 		if v, err = clone(v); err == nil {
@@ -94,7 +97,7 @@ func toHostOnly(vm gorgonia.VM) error {
 	return nil
 }
 
-// clone copies a float32 or float64 value into Go's memory.
+// clone copies a value of one of the kernels' types into Go's memory.
 func clone(v gorgonia.Value) (gorgonia.Value, error) {
 	from, err := values.Bytes(v)
 	if err != nil {
