@@ -104,16 +104,16 @@ var steps = []struct {
 		shared memory. Both factors have a piece of their own, and a thread takes b from the piece of B: with one name for both the product is A^T A.`,
 		"matmul_versions.cu", []string{"shared"},
 		`Fewer loads, but not yet the right ones: a warp's 32 threads fetch from 32 rows of A, which is 32 times 32 bytes of memory for 32 times 4 that are
-		used at once; and their shared addresses are V apart, so that they meet in the same banks and wait for each other.`},
+		used at once; and their shared addresses are V apart, so that they meet in the same banks and wait for each other. Where the caches serve step 2 well, as for float64, nothing is gained.`},
 	{"Step 4: coalesced, and no bank conflicts", `The same loads in another order. Neighbouring threads fetch neighbours in memory, whatever the transposes;
 		rows of a piece are padded, so that a warp stores to different banks; and a thread's V rows and columns come in groups of 16 bytes which it reads at once, next to the groups
 		of its neighbours.`, "matmul_versions.cu", []string{"Piece", "Copy", "multiply", "coalesced"}, ``},
 	{"Step 5: double buffered", `While a piece is multiplied, the next one can be on its way: two buffers, and copies from global to shared memory that need no register and no
 		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, "matmul_versions.cu", []string{"AsyncCopy", "pipeline", "pipelined"}, ``},
-	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns, so that a
-		warp's loads touch less shared memory; and pieces are twice as deep, with three stages of them.`, "matmul_versions.cu", []string{"warptiles"}, ``},
+	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns. For
+		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, "matmul_versions.cu", []string{"warptiles"}, ``},
 	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
-		the same arithmetic at twice the speed. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
+		the same arithmetic in other units. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
 		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
 		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
 		"matmul_versions.cu", []string{"Kept", "mma", "Fragment", "accumulate", "tensor_as"}, ``},
@@ -213,10 +213,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	ch := notebook.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
 	colours := []color.RGBA{notebook.Ink, notebook.Red, notebook.Amber, notebook.Muted, notebook.Green, notebook.Blue}
 	for i, v := range []int{0, 1, 3, 4, 5, 7} {
-		s := notebook.Series{Name: fmt.Sprintf("%d: %s", v, names[v]), Colour: colours[i]}
-		if v == 0 {
-			s.Name = "the op"
-		}
+		s := notebook.Series{Name: []string{"the op", "1: one thread", "3: shared", "4: coalesced", "5: buffered", "7: tensor cores"}[i], Colour: colours[i]}
 		for size := 128; size <= most; size *= 2 {
 			time := us[kernels.Float32][v]
 			if size != n {
