@@ -17,6 +17,9 @@
 // rows are summed; columns: one lane per 16 bytes of columns, the block's warps
 // take rows in turn and their sums are added in order. Bound by memory.
 //
+// Large products on devices of compute capability 9 run on the tensor cores:
+// version 7 of matmul_versions.cu.
+//
 // Where C has too few tiles to fill the device, k is cut into splits, each
 // summed into its own copy of C in scratch memory; combine adds the copies in
 // the order of the splits. No sum's order depends on timing.

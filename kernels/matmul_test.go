@@ -109,23 +109,31 @@ func TestMatMulNonFinite(t *testing.T) {
 // The plan's choices on a device: which kernels, and every multiprocessor at work
 // where there are terms enough to share.
 func TestMatMulPlan(t *testing.T) {
-	dev := matmulDevices[1]
+	hopper := matmulDevices[1]
+	ampere := hopper
+	ampere.Major = 8
 	for _, c := range []struct {
+		dev            Device
 		batch, m, n, k int64
 		want           []string
 	}{
-		{1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
-		{1, 4097, 4097, 4097, []string{"matmul_small_f32"}},
-		{1, 1024, 1024, 1024, []string{"matmul_small_f32"}},
-		{1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
-		{200, 128, 128, 64, []string{"matmul_large_f32"}},
-		{100000, 8, 8, 8, []string{"matmul_small_f32"}},
-		{1, 4096, 1, 4096, []string{"matmul_rows_f32"}},
-		{1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_combine_f32"}},
-		{1, 1, 1 << 18, 64, []string{"matmul_columns_f32"}},
-		{1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_combine_f32"}},
+		{hopper, 1, 4096, 4096, 4096, []string{"matmul_tensor_f32"}},
+		{hopper, 1, 1024, 1024, 1024, []string{"matmul_tensor_f32"}},
+		{hopper, 200, 128, 128, 64, []string{"matmul_tensor_f32"}},
+		{hopper, 1, 512, 512, 512, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{hopper, 100000, 8, 8, 8, []string{"matmul_small_f32"}},
+		{ampere, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
+		{ampere, 1, 4097, 4097, 4097, []string{"matmul_small_f32"}},
+		{ampere, 1, 1024, 1024, 1024, []string{"matmul_small_f32"}},
+		{ampere, 1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{ampere, 200, 128, 128, 64, []string{"matmul_large_f32"}},
+		{ampere, 100000, 8, 8, 8, []string{"matmul_small_f32"}},
+		{ampere, 1, 4096, 1, 4096, []string{"matmul_rows_f32"}},
+		{ampere, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_combine_f32"}},
+		{ampere, 1, 1, 1 << 18, 64, []string{"matmul_columns_f32"}},
+		{ampere, 1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_combine_f32"}},
 	} {
-		p := MatMul(dev, Float32, c.batch, c.m, c.n, c.k, false, false)
+		p := MatMul(c.dev, Float32, c.batch, c.m, c.n, c.k, false, false)
 		var got []string
 		for _, l := range p.Launches {
 			got = append(got, l.Kernel.Entry)
@@ -136,8 +144,8 @@ func TestMatMulPlan(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%v: got %v, want %v", p.Op, got, c.want)
 		}
-		if grid := p.Launches[0].Grid[0]; len(got) > 1 && grid < dev.SMs/2 {
-			t.Errorf("%v: %d blocks on %d multiprocessors", p, grid, dev.SMs)
+		if grid := p.Launches[0].Grid[0]; len(got) > 1 && grid < c.dev.SMs/2 {
+			t.Errorf("%v: %d blocks on %d multiprocessors", p, grid, c.dev.SMs)
 		}
 	}
 }

@@ -64,10 +64,20 @@ func MatMulVersion(dev Device, dt Dtype, version int, batch, m, n, k int64, tran
 		return p, nil
 	}
 	v := matmulVersions[version-1][dt]
-	blocks := batch * ceilDiv(m, v.m) * ceilDiv(n, v.n)
-	if err := checkGrid(blocks); err != nil {
+	if err := checkGrid(v.blocks(batch, m, n)); err != nil {
 		return nil, fmt.Errorf("%s by version %d: %w", p.Op, version, err)
 	}
+	p.matmulVersion(v, batch, m, n, k, transA, transB)
+	return p, nil
+}
+
+// blocks counts the tiles of a batch of products of m x n elements.
+func (v matmulVersion) blocks(batch, m, n int64) int64 {
+	return batch * ceilDiv(m, v.m) * ceilDiv(n, v.n)
+}
+
+// matmulVersion appends the launch of a version.
+func (p *Plan) matmulVersion(v matmulVersion, batch, m, n, k int64, transA, transB bool) {
 	var flagA, flagB int32
 	if transA {
 		flagA = 1
@@ -75,11 +85,9 @@ func MatMulVersion(dev Device, dt Dtype, version int, batch, m, n, k int64, tran
 	if transB {
 		flagB = 1
 	}
-	p.Launches = []Launch{{
-		Kernel: v.kernel, Grid: [3]int{int(blocks), 1, 1}, Block: v.block, Shared: v.shared,
-		Args: []any{Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, m, n, k, flagA, flagB},
-	}}
-	return p, nil
+	p.launch(v.kernel, int(v.blocks(batch, m, n)), 0, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, m, n, k, flagA, flagB)
+	l := &p.Launches[len(p.Launches)-1]
+	l.Block, l.Shared = v.block, v.shared
 }
 
 // matmulVersionBody is every version, by the BLAS that Gorgonia uses.

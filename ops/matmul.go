@@ -33,7 +33,9 @@ func TransB() MatMulOption { return func(o *matMul) { o.transB = true } }
 //
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading
 // axes must be equal; axes of extent 1 are kept. It is an error to transpose a
-// vector. float32 sums in float32, but for two vectors in double.
+// vector. float32 sums in float32, but for two vectors in double, and large
+// products on GPUs of compute capability 9, where it runs version 7: see its
+// VersionDoc.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return Version(0).MatMul(a, b, opts...)
 }
