@@ -76,6 +76,10 @@ func eachDifferentiable(t *testing.T, limit int, f func(t *testing.T, s ops.Spec
 	eachOf(t, slices.DeleteFunc(ops.All(), func(s ops.Spec) bool { return s.NoGradient }), limit, f)
 }
 
+// maxElements, STHENO_MAX_ELEMENTS, leaves out larger cases: for checkers that
+// slow kernels down a thousandfold.
+var maxElements, _ = strconv.Atoi(os.Getenv("STHENO_MAX_ELEMENTS"))
+
 func eachOf(t *testing.T, specs []ops.Spec, limit int, f func(t *testing.T, s ops.Spec, c ops.Case, dt kernels.Dtype)) {
 	for _, s := range specs {
 		t.Run(s.Name, func(t *testing.T) {
@@ -92,7 +96,7 @@ func eachOf(t *testing.T, specs []ops.Spec, limit int, f func(t *testing.T, s op
 			}
 			ran := 0
 			for _, c := range cases {
-				if c.Bench || elements(c) > limit || testing.Short() && elements(c) > limit/16 {
+				if c.Bench || elements(c) > limit || testing.Short() && elements(c) > limit/16 || maxElements > 0 && elements(c) > maxElements {
 					continue
 				}
 				for _, dt := range s.Dtypes() {
