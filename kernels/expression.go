@@ -340,27 +340,29 @@ func (t *term) values(b, out []float64) {
 	}
 }
 
-// fold joins values to an accumulator, in order.
-func (r *Reduction) fold(a float64, values []float64) float64 {
-	switch r.Operator {
-	case "+":
-		for _, v := range values {
-			a += v
-		}
-	case "*":
-		for _, v := range values {
-			a *= v
-		}
-	case "max":
-		for _, v := range values {
-			a = max(a, v)
-		}
-	case "min":
-		for _, v := range values {
-			a = min(a, v)
-		}
+// fold joins values, halves first, so that the rounding errors of long sums stay
+// as small as those of the kernel's many accumulators.
+func (r *Reduction) fold(values []float64) float64 {
+	if n := len(values); n > 16 {
+		return r.join(r.fold(values[:n/2]), r.fold(values[n/2:]))
+	}
+	a := values[0]
+	for _, b := range values[1:] {
+		a = r.join(a, b)
 	}
 	return a
+}
+
+func (r *Reduction) join(a, b float64) float64 {
+	switch r.Operator {
+	case "+":
+		return a + b
+	case "*":
+		return a * b
+	case "max":
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // ptx writes instructions for t to w and gives the register or literal of its value. n

@@ -102,17 +102,18 @@ func reducePartBody[T Float](r *Reduction) func(Call) {
 		parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 			const piece = 512 // stays in the first-level cache
 			b, f := make([]float64, piece), make([]float64, piece)
+			pieces := make([]float64, 0, ceilDiv(chunk, piece))
 			for block := lo; block < hi; block++ {
-				acc := identity
+				pieces = pieces[:0]
 				for at := block * chunk; at < min((block+1)*chunk, n); at += piece {
 					x := in[at:min(at+piece, (block+1)*chunk, n)]
 					for i, v := range x {
 						b[i] = float64(v)
 					}
 					r.f.values(b[:len(x)], f[:len(x)])
-					acc = r.fold(acc, f[:len(x)])
+					pieces = append(pieces, r.fold(f[:len(x)]))
 				}
-				out[block] = acc
+				out[block] = r.join(identity, r.fold(pieces))
 			}
 		})
 	}
@@ -121,7 +122,7 @@ func reducePartBody[T Float](r *Reduction) func(Call) {
 func reduceJoinBody[T Float](r *Reduction) func(Call) {
 	return func(c Call) {
 		parts, out := Slice[float64](c, 0), Slice[T](c, 1)
-		out[0] = T(r.fold(c.Float(3), parts[:c.Int(2)]))
+		out[0] = T(r.join(c.Float(3), r.fold(parts[:c.Int(2)])))
 	}
 }
 
