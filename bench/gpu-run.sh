@@ -60,7 +60,7 @@ counts() {
 
 tests() {
     local name dir start status log=$bin/log
-    local deadline=$((SECONDS + 170)) left
+    local deadline=$((SECONDS + 260)) left
     : > "$OUT/tests.log"
     while IFS=$'\t' read -r name dir; do
         left=$((deadline > SECONDS + 5 ? deadline - SECONDS : 5))
@@ -144,7 +144,7 @@ bench() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
     local peers=()
     [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
-    timeout 140 "$bin/stheno" bench -run "${BENCH_RUN:-}" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
