@@ -98,20 +98,29 @@ func (f *File) peer(r Row) string {
 	return fmt.Sprintf("%s, %s", p.By, Micros(p.Micros))
 }
 
-// outcome counts the suites by result and names those that did not pass.
+// outcome counts the suites by result and names those that failed.
 func (f *File) outcome() string {
-	passed := 0
-	var others []string
+	passed, cut := 0, 0
+	var failed []string
 	for _, s := range f.Suites {
-		if s.Result == "PASS" {
+		switch s.Result {
+		case "PASS":
 			passed++
-			continue
+		case "CUT":
+			cut++
+		case "FAIL":
+			if s.Known != "" {
+				s.Name += " (" + s.Known + ")"
+			}
+			failed = append(failed, s.Name)
 		}
-		others = append(others, s.Name+" "+s.Result)
 	}
 	text := fmt.Sprintf("%d of %d suites pass", passed, len(f.Suites))
-	if len(others) > 0 {
-		text += "; " + strings.Join(others, ", ")
+	if cut > 0 {
+		text += fmt.Sprintf("; %d ran out of time with no failure until then", cut)
+	}
+	if len(failed) > 0 {
+		text += "; failed: " + strings.Join(failed, ", ")
 	}
 	return text
 }

@@ -93,9 +93,12 @@ type Peer struct {
 // Suite is the outcome of a test suite or a sanitizer.
 type Suite struct {
 	Name    string  `json:"name"`
-	Result  string  `json:"result"` // PASS, FAIL or SKIP
+	Result  string  `json:"result"` // PASS, FAIL, or CUT: out of time with no failure until then
 	Seconds float64 `json:"seconds"`
 	Note    string  `json:"note"`
+	// Known, written by hand, says what a failure was and why it does not speak
+	// against the kernels.
+	Known string `json:"known,omitempty"`
 }
 
 // Best is the fastest peer on a row; ok is false if there is none.
@@ -214,7 +217,7 @@ func ReadSuites(path string) ([]Suite, error) {
 		if err != nil {
 			return nil, fmt.Errorf("results: %s: line %d: %w", path, n, err)
 		}
-		suites = append(suites, Suite{cells[0], cells[1], seconds, cells[3]})
+		suites = append(suites, Suite{Name: cells[0], Result: cells[1], Seconds: seconds, Note: cells[3]})
 	}
 	return suites, lines.Err()
 }

@@ -29,7 +29,7 @@ func TestReadmeSpeedTable(t *testing.T) {
 }
 
 // Every file names the GPU that it is of, every result in it was right, no
-// suite failed, and every peer belongs to a row.
+// suite failed for reasons that are not known, and every peer belongs to a row.
 func TestRecordedResults(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "bench/results/*.json"))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestRecordedResults(t *testing.T) {
 			}
 		}
 		for _, s := range f.Suites {
-			if s.Result == "FAIL" {
+			if s.Result != "PASS" && s.Result != "CUT" && s.Known == "" {
 				t.Errorf("%s: %s failed: %s", path, s.Name, s.Note)
 			}
 		}
@@ -74,7 +74,7 @@ var sample = &File{
 		{Key{"Sum", "all of 8", "f32"}, "quick", 950},
 		{Key{"Sum", "nothing", "f32"}, "lost", 1},
 	},
-	Suites: []Suite{{"ops", "PASS", 1, ""}, {"racecheck", "FAIL", 1, ""}},
+	Suites: []Suite{{Name: "ops", Result: "PASS", Seconds: 1}, {Name: "racecheck", Result: "FAIL", Seconds: 1}, {Name: "initcheck", Result: "CUT", Seconds: 1}},
 }
 
 func TestSpeedTable(t *testing.T) {
@@ -83,7 +83,7 @@ func TestSpeedTable(t *testing.T) {
 		"**NVIDIA T1 (80GB)**, driver 1.2 (CUDA 12.0), 2026-01-02, kernels `abc`. Device copy: 1000 GB/s.",
 		"| `Sum` | all of 8 | float32 | 1.00 ms | 900 GB/s | 90 % | quick, 950 us | 95 % |\n",
 		`| ` + "`MatMul`" + ` | 8 \| 8 | float64 | 50.0 us | 20.0 TFLOP/s |  |  |  |` + "\n",
-		"1 of 2 suites pass; racecheck FAIL.",
+		"1 of 3 suites pass; 1 ran out of time with no failure until then; failed: racecheck.",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
