@@ -253,7 +253,7 @@ func iterateCases() []Case {
 		cases = append(cases, iterateCase(Version(v+1), 5, 3), iterateCase(Version(v+1), 128, 4), iterateCase(Version(v+1), 300, 2))
 	}
 	return append(cases,
-		bench("128, 10 steps", iterateCase(0, 128, 10)),
+		bench("128, 20 steps", iterateCase(0, 128, 20)),
 		bench("1024, 10 steps", iterateCase(0, 1024, 10)),
 		bench("4096, 10 steps", iterateCase(0, 4096, 10)))
 }

@@ -149,7 +149,7 @@ func TestReadSuites(t *testing.T) {
 		if (err != nil) != (c.n < 0) || err == nil && len(got) != c.n {
 			t.Errorf("%q: %v, %v", c.text, got, err)
 		}
-		if err == nil && got[0] != (Suite{"ops", "PASS", 1.5, "3 passed"}) {
+		if err == nil && got[0] != (Suite{"ops", "PASS", 1.5, "3 passed", ""}) {
 			t.Errorf("%q: %v", c.text, got[0])
 		}
 	}
