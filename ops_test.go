@@ -718,7 +718,10 @@ func TestNoGradient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			op := out.Op().(*ops.Op)
+			op := out.Op().(interface {
+				gorgonia.SDOp
+				gorgonia.ADOp
+			})
 			if wrt := op.DiffWRT(len(in)); slices.Contains(wrt, true) {
 				t.Errorf("%v: DiffWRT is %v, want none", op, wrt)
 			}
