@@ -273,6 +273,28 @@ func binary() model {
 	return m
 }
 
+// strided has a transposed, a sliced and a column-major input.
+func strided() model {
+	g := G.NewGraph()
+	count := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = float64(i) - 7.5
+		}
+		return x
+	}
+	transposed := tensor.New(tensor.WithShape(7, 5), tensor.WithBacking(count(35)))
+	must(transposed.T())
+	sliced := ok(tensor.New(tensor.WithShape(9, 8), tensor.WithBacking(count(72))).Slice(tensor.S(2, 7), tensor.S(1, 8))).(*tensor.Dense)
+	columns := tensor.New(tensor.WithShape(5, 7), tensor.AsFortran(count(35)))
+	var in G.Nodes
+	for i, v := range []*tensor.Dense{transposed, sliced, columns} {
+		in = append(in, G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("x", i)), G.WithShape(5, 7), G.WithValue(v)))
+	}
+	sum := ok(ops.Add(ok(G.Tanh(in[0])), in[1]))
+	return model{g: g, leaves: in, out: G.Nodes{ok(ops.Add(sum, in[2]))}}
+}
+
 func loop(n int, f func() error) func() error {
 	return func() error {
 		for i := range n {
@@ -457,6 +479,8 @@ var programs = []struct {
 	{"Sum of Tanh of Mul, gradients", ours, false, on(gorgoniaLoss, tape.NewMachine)},
 	{"Sum of Tanh of Mul, gradients", locked, true, held(on(gorgoniaLoss, gorgonias))},
 	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, tape.NewMachine)},
+	{"inputs transposed, sliced and column-major", ours, false, on(strided, tape.NewMachine)},
+	{"inputs transposed, sliced and column-major", locked, true, held(on(strided, gorgonias))},
 	{"100 times Add", ours, false, on(many, tape.NewMachine)},
 	{"100 times Add", locked, true, held(on(many, gorgonias))},
 	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, tape.NewMachine))},
@@ -515,6 +539,39 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("%v\n%s", err, text)
 			}
 		})
+	}
+}
+
+// TestNoDevice: with the tag and no device Gorgonia's machine panics on a graph
+// with an op of its own for CUDA; tape.NewMachine gives an error that says what
+// to do. Graphs of Stheno's ops alone run on the host with both.
+func TestNoDevice(t *testing.T) {
+	if tape.Available() == nil {
+		t.Skip("there is a device")
+	}
+	panics := func() (p any) {
+		defer func() { p = recover() }()
+		G.NewTapeMachine(gTanh().g).Close()
+		return nil
+	}
+	if p := panics(); p == nil {
+		t.Error("Gorgonia's machine does not panic any more: docs/cuda-tag.md says so")
+	}
+	if _, err := tape.NewMachine(gTanh().g); !errors.Is(err, cudaops.ErrNoDevice) || !strings.Contains(err.Error(), "stheno.NewVM") {
+		t.Errorf("tape.NewMachine: %v, want ErrNoDevice and what to do", err)
+	}
+	for name, make := range map[string]newMachine{ours: tape.NewMachine, plain: gorgonias} {
+		m := add()
+		vm := ok(make(m.g))
+		if err := vm.RunAll(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		x, y, sum := numbers(m.leaves[0].Value()), numbers(m.leaves[1].Value()), numbers(m.out[0].Value())
+		if sum[999] != x[999]+y[999] {
+			t.Errorf("%s: got %v last, want %v", name, sum[999], x[999]+y[999])
+		}
+		must(vm.Close())
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 //   - Of the graph's program what is wrong on a device is put right: memory
 //     freed that others hold, and more calls queued than the queue has room for.
 //   - BindDualValues binds the gradients of tensors too.
+//   - Inputs that are transposed, sliced or column-major tensors are taken for
+//     what they are; Gorgonia copies their memory to the device as it lies.
 //   - Reset leaves the values of the graph's nodes alone.
 //   - Close first moves the values of the graph's nodes out of device memory,
 //     so that they can be read afterwards.
@@ -107,6 +109,11 @@ func (m *machine) RunAll() error {
 		return errors.New("tape: the machine is closed")
 	}
 	return m.do(func() error {
+		restore, err := inOrder(m.graph, m.vm)
+		defer restore()
+		if err != nil {
+			return err
+		}
 		if err := m.vm.RunAll(); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // keep binds copies in Go's memory to the nodes whose values lie in a machine's
@@ -43,6 +44,41 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// inOrder binds, for a run on a device, a copy to each input whose memory is not
+// its elements in order: Gorgonia copies memory to the device as it lies, of a
+// slice also more than there is room for. restore binds the inputs' own values
+// again; it is there also beside an error.
+func inOrder(g *gorgonia.ExprGraph, vm gorgonia.VM) (restore func(), err error) {
+	if m, ok := vm.(gorgonia.CUDAMachine); !ok || len(m.Engines()) == 0 {
+		return func() {}, nil
+	}
+	return compactInputs(g)
+}
+
+func compactInputs(g *gorgonia.ExprGraph) (restore func(), err error) {
+	own := map[*gorgonia.Node]gorgonia.Value{}
+	restore = func() {
+		for n, v := range own {
+			gorgonia.UnsafeLet(n, v) // cannot fail: it was bound before
+		}
+	}
+	for _, n := range g.AllNodes() {
+		d, ok := n.Value().(*tensor.Dense)
+		if !ok || !n.IsVar() || values.Contiguous(d) {
+			continue
+		}
+		c := values.Compact(d)
+		if c == gorgonia.Value(d) {
+			return restore, fmt.Errorf("tape: input %v is masked, or a transposed or sliced tensor of %v, which Gorgonia's machine copies wrongly to a device: want a contiguous copy", n.Name(), d.Dtype())
+		}
+		if err := gorgonia.UnsafeLet(n, c); err != nil {
+			return restore, fmt.Errorf("tape: input %v: %w", n.Name(), err)
+		}
+		own[n] = d
+	}
+	return restore, nil
 }
 
 // closable waits until a machine can be closed. Closing needs each engine's
