@@ -331,6 +331,26 @@ func tooLarge(make newMachine) func() error {
 	}
 }
 
+// watches has the machine watch for what the op makes of negative numbers.
+func watches(make newMachine, what string, f func(*G.Node) (*G.Node, error), option G.VMOpt) func() error {
+	return func() error {
+		g := G.NewGraph()
+		ok(f(ok(G.Neg(ok(G.Abs(input(g, "x", 5, 7)))))))
+		vm := ok(make(g, option))
+		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), what) {
+			return fmt.Errorf("got error %v, want one about %s", err, what)
+		}
+		return vm.Close()
+	}
+}
+
+// infinity is x + Inf by an op of Stheno's.
+func infinity(x *G.Node) (*G.Node, error) {
+	inf := tensor.New(tensor.WithShape(x.Shape()...), tensor.Of(tensor.Float64))
+	must(inf.Memset(math.Inf(1)))
+	return ops.Add(x, G.NewConstant(inf))
+}
+
 // several has several machines open at a time, used in turn.
 func several(make newMachine) func() error {
 	return func() error {
@@ -481,6 +501,10 @@ var programs = []struct {
 	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, tape.NewMachine)},
 	{"inputs transposed, sliced and column-major", ours, false, on(strided, tape.NewMachine)},
 	{"inputs transposed, sliced and column-major", locked, true, held(on(strided, gorgonias))},
+	{"WithNaNWatch, logarithms of negative numbers", ours, false, watches(tape.NewMachine, "NaN", G.Log, G.WithNaNWatch())},
+	{"WithNaNWatch, logarithms of negative numbers", locked, true, held(watches(gorgonias, "NaN", G.Log, G.WithNaNWatch()))},
+	{"WithInfWatch, ops.Add of infinity", ours, false, watches(tape.NewMachine, "Inf", infinity, G.WithInfWatch())},
+	{"WithInfWatch, ops.Add of infinity", locked, true, held(watches(gorgonias, "Inf", infinity, G.WithInfWatch()))},
 	{"100 times Add", ours, false, on(many, tape.NewMachine)},
 	{"100 times Add", locked, true, held(on(many, gorgonias))},
 	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, tape.NewMachine))},

@@ -16,7 +16,8 @@ import (
 //   - A panic of Gorgonia is an error.
 //   - Of the graph's program what is wrong on a device is put right: memory
 //     freed that others hold, and more calls queued than the queue has room for.
-//   - BindDualValues binds the gradients of tensors too.
+//   - BindDualValues binds the gradients of tensors too, and WithNaNWatch and
+//     WithInfWatch see them.
 //   - Inputs that are transposed, sliced or column-major tensors are taken for
 //     what they are; Gorgonia copies their memory to the device as it lies.
 //   - Reset leaves the values of the graph's nodes alone.
@@ -32,8 +33,10 @@ func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, err
 			return err
 		}
 		m.vm = gorgonia.NewTapeMachine(g, append([]gorgonia.VMOpt{program}, opts...)...)
-		m.binder, err = takeBinding(g, m.vm)
-		return err
+		if m.binder, err = takeBinding(g, m.vm); err != nil {
+			return err
+		}
+		return watch(m.vm)
 	})
 }
 

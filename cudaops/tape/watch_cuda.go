@@ -1,0 +1,101 @@
+//go:build cuda
+
+package tape
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// watched does what WithNaNWatch and WithInfWatch ask for, for an op on a
+// device: it waits for the op and looks at its output. Gorgonia's own way asks
+// the engine, which cannot answer and whose error it drops.
+type watched struct {
+	gorgonia.Op
+	nan, inf bool
+}
+
+var _ gorgonia.CUDADoer = watched{}
+
+// watch has a machine look where its options ask for it. What ran on the host it
+// sees without help.
+func watch(vm gorgonia.VM) error {
+	const watchNaN, watchInf = 1 << 2, 1 << 3
+	machine := reflect.ValueOf(vm).Elem()
+	flags, err := field(machine, "runFlags", reflect.Uint16)
+	if err != nil || flags.Uint()&(watchNaN|watchInf) == 0 {
+		return err
+	}
+	program, err := field(machine, "p", reflect.Pointer)
+	if err != nil {
+		return err
+	}
+	instructions, err := field(program.Elem(), "instructions", reflect.Slice)
+	if err != nil {
+		return err
+	}
+	for i := range instructions.Len() {
+		instr := instructions.Index(i).Elem()
+		if instr.Type().String() != "*gorgonia.execOp" {
+			continue
+		}
+		op, err := field(instr.Elem(), "op", reflect.Interface)
+		if err != nil {
+			return err
+		}
+		if o := op.Interface().(gorgonia.Op); isCUDA(o) {
+			op.Set(reflect.ValueOf(watched{o, flags.Uint()&watchNaN != 0, flags.Uint()&watchInf != 0}))
+		}
+	}
+	return nil
+}
+
+func isCUDA(op gorgonia.Op) bool {
+	_, ok := op.(gorgonia.CUDADoer)
+	return ok
+}
+
+func (w watched) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
+	out, err := w.Op.(gorgonia.CUDADoer).CUDADo(extern, dev, prealloc, in...)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine(extern, dev)
+	if err != nil {
+		return nil, err
+	}
+	if err := settle(e); err != nil {
+		return nil, err
+	}
+	return out, w.look(out)
+}
+
+// look is an error that says what it finds in a value and where.
+func (w watched) look(v gorgonia.Value) error {
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok || !dt.IsFloat() {
+		return nil
+	}
+	mem, err := values.Bytes(v)
+	if err != nil {
+		return fmt.Errorf("tape: to watch %v: %w", w.Op, err)
+	}
+	if dt == kernels.Float32 {
+		return lookAt(w, kernels.Elements[float32](mem))
+	}
+	return lookAt(w, kernels.Elements[float64](mem))
+}
+
+func lookAt[T kernels.Float](w watched, x []T) error {
+	for i, v := range x {
+		if v := float64(v); w.nan && math.IsNaN(v) || w.inf && math.IsInf(v, 0) {
+			return fmt.Errorf("tape: %v found in the value of %v, element %d of %d", v, w.Op, i, len(x))
+		}
+	}
+	return nil
+}
