@@ -166,7 +166,7 @@ func TestProgramsEqualTapeMachine(t *testing.T) {
 		for name, build := range programs {
 			t.Run(name, func(t *testing.T) {
 				a, b := build(t), build(t)
-				tape := G.NewTapeMachine(a.g, G.BindDualValues(a.params...))
+				tape := tapeMachine(t, a.g, G.BindDualValues(a.params...))
 				defer tape.Close()
 				vm := machine(t, b.g, on)
 				train := func(p gorgoniaProgram, vm G.VM, s G.Solver, step int) {
