@@ -348,7 +348,7 @@ func watches(make newMachine, what string, f func(*G.Node) (*G.Node, error), opt
 func infinity(x *G.Node) (*G.Node, error) {
 	inf := tensor.New(tensor.WithShape(x.Shape()...), tensor.Of(tensor.Float64))
 	must(inf.Memset(math.Inf(1)))
-	return ops.Add(x, G.NewConstant(inf))
+	return ops.Add(x, G.NewTensor(x.Graph(), tensor.Float64, x.Dims(), G.WithName("inf"), G.WithShape(x.Shape()...), G.WithValue(inf)))
 }
 
 // several has several machines open at a time, used in turn.
