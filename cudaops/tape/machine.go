@@ -42,7 +42,9 @@ func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, err
 
 // NewLispMachine is gorgonia.NewLispMachine on the host, whatever the build: on
 // a device its pool is too small for most graphs and its gradients start from
-// undefined memory. It too gives errors for panics, and must be closed.
+// undefined memory. Gorgonia makes it on a device first, though: in a CUDA
+// build without one, a graph with an op of Gorgonia's for CUDA is an error. It too
+// gives errors for panics, and must be closed.
 func NewLispMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
 	return start(g, func(m *machine) error {
 		m.vm = gorgonia.NewLispMachine(g, opts...)

@@ -13,8 +13,9 @@ import (
 )
 
 // standard are the modules that Gorgonia's engine looks its own ops up in. Its
-// third, misc, is left out: the engine passes the address for the answer of
-// hasNaN and hasInf by value, so no kernel can answer (docs/cuda-tag.md).
+// third, misc, is left out: the engine passes the answer of hasNaN and hasInf
+// where the kernel takes its address, so no kernel can answer, and one that says
+// nothing would say no ([watched], docs/cuda-tag.md).
 var standard = []string{"elembinop", "elemunaryop"}
 
 // Every machine made from now on loads the standard modules. A machine has all
