@@ -11,7 +11,7 @@ func TestParseReduction(t *testing.T) {
 	for expression, want := range map[string]string{
 		"a + b":                    "a + b",
 		"b+a":                      "a + b",
-		" ( (a) + (b) ) ":          "a + b",
+		" ( (a) +\r\n\t(b) ) ":     "a + b",
 		"a + b*b":                  "a + (b * b)",
 		"a - b":                    "a + (-b)",
 		"1 + a - b/2":              "a + (1 - (b / 2))",
@@ -62,6 +62,18 @@ func TestParseReductionErrors(t *testing.T) {
 		if r, err := ParseReduction(expression); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, %v, want an error that starts with %q", expression, r, err, want)
 		}
+	}
+}
+
+// An expression may be 4096 characters long, whatever is in it.
+func TestParseLongReduction(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("(", n) + "a+b" + strings.Repeat(")", n) }
+	if r, err := ParseReduction(nested(2046)); err != nil || r.String() != "a + b" {
+		t.Errorf("4095 characters: got %v, %v, want a + b", r, err)
+	}
+	want := "at 4097: got 8388611 characters, want at most 4096"
+	if r, err := ParseReduction(nested(1 << 22)); err == nil || err.Error() != want {
+		t.Errorf("got %v, %v, want %s", r, err, want)
 	}
 }
 
@@ -135,6 +147,24 @@ func TestReduceNaN(t *testing.T) {
 		}
 		if err := p.Run([][]byte{Bytes(x)}, Bytes(out), nil); err != nil || !math.IsNaN(out[0]) {
 			t.Errorf("%s: got %v, %v, want NaN", expression, out[0], err)
+		}
+	}
+}
+
+// No elements reduce to the identity.
+func TestReduceNothing(t *testing.T) {
+	for expression, identity := range map[string]float64{"a + b": 0, "a * b": 1, "max(a, b)": -5, "min(a, abs(b))": 5} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Reduce(HostDevice(), Float32, 0, r, identity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := []float32{7}
+		if err := p.Run([][]byte{nil}, Bytes(out), nil); err != nil || float64(out[0]) != identity {
+			t.Errorf("%s of nothing: got %v, %v, want %v", expression, out[0], err, identity)
 		}
 	}
 }
