@@ -5,8 +5,8 @@
 //	go run ./examples/04-atomics -text book.txt -html atomics.html
 //
 // It reads like a notebook: text.go gets the text, addone.go counts to 160,
-// histogram.go counts letters, sweep.go looks for the best grid and scale.go takes
-// larger data. Without a GPU it runs the kernels' Go bodies and shows the figures
+// histogram.go counts letters, sweep.go looks for the best grid, scale.go takes
+// larger data and dot.go has all blocks meet at one sum. Without a GPU it runs the kernels' Go bodies and shows the figures
 // recorded on a GPU.
 package main
 
@@ -46,7 +46,7 @@ func run(p *notebook.Page, path string) error {
 			return err
 		}
 	}
-	return nil
+	return dot(p)
 }
 
 func sources(p *notebook.Page, file string, functions ...string) error {
