@@ -68,7 +68,7 @@ func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page
 	}
 	p.measured = newRecord(gpu)
 	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
-	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s</p>\n", markup(title), markup(where))
+	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s. Made on %s.</p>\n", markup(title), markup(where), time.Now().UTC().Format(time.DateOnly))
 	if err := run(p); err != nil {
 		return err
 	}
