@@ -11,7 +11,7 @@ import (
 // dot is the section on dot products: blocks that make one number together.
 func dot(p *notebook.Page) error {
 	n := 10_000_000
-	if p.Small() {
+	if tiny(p) {
 		n = 100_000
 	}
 	p.Heading("A dot product: whose turn is it?")
@@ -54,10 +54,11 @@ func dot(p *notebook.Page) error {
 	}
 	var loop float64
 	host, err := p.Time("dot, Go loop", func() error {
-		loop = 0
-		for i := range a {
-			loop += float64(a[i]) * float64(b[i])
+		sum := 0.0
+		for i, v := range a {
+			sum += float64(v) * float64(b[i])
 		}
+		loop = sum
 		return nil
 	})
 	if err != nil {

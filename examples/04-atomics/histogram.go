@@ -113,6 +113,9 @@ func count(p *notebook.Page, text letters) error {
 		add(fmt.Sprintf("GPU, version %d: %s", v, docs[v-1].Name), meet[v-1], ran.Mean.Value)
 	}
 	p.Table(t)
+	if p.GPU() == nil && text.given {
+		p.Text("The GPU's recorded times, here and below, are of the text that is taken without -text, as long as this one.")
+	}
 	p.Text(`All counts are equal to those of the loop, in every run: whole numbers add up to the same in any order. The GPU's times include the
 		launch that clears the counts; the text is in the device's memory, in several copies that take turns so that no cache helps.`)
 	return nil

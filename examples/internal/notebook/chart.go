@@ -241,7 +241,7 @@ func (ch Chart) free(p Point, wide float64, area rectangle, horizontal axis, ver
 					a0, b0 := horizontal.at(s.X[i-1]), v.at(s.Y[i-1])
 					da, db := horizontal.at(s.X[i])-a0, v.at(s.Y[i])-b0
 					pieces := min(math.Ceil(max(math.Abs(da), math.Abs(db))/4), 4096) // a zero on a logarithmic axis is far away
-					for k := 1.; k <= pieces; k++ { // of the line, by their ends
+					for k := 1.; k <= pieces; k++ {                                   // of the line, by their ends
 						a, b := a0+da*k/pieces, b0+db*k/pieces
 						if a > x-4 && a < x+wide+4 && b > y-textSize-3 && b < y+3 {
 							hidden++
