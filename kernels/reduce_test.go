@@ -2,6 +2,9 @@ package kernels
 
 import (
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -99,6 +102,32 @@ func TestReductionPTX(t *testing.T) {
 	for part, want := range map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version 6.3": 1, ".version": 1} {
 		if got := strings.Count(string(text), part); got != want {
 			t.Errorf("%d times %s, want %d", got, part, want)
+		}
+	}
+}
+
+// NVIDIA's assembler takes the PTX, for the oldest and the newest devices.
+func TestReductionAssembles(t *testing.T) {
+	const ptxas = "../.toolkit/nvidia/cuda_nvcc/bin/ptxas"
+	if _, err := os.Stat(ptxas); err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: %v (make toolkit)", err)
+	}
+	for i, expression := range []string{"a + b*b", "1 + a - b/2", "a + sqrt(abs(b))", "min(-b, a)", "a * max(0.5, min(b, 2))", "a / b", "a + 1"} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := r.generate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "reduce.ptx")
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		arch := []string{"sm_70", "sm_90", "sm_120"}[i%3]
+		if out, err := exec.Command(ptxas, "-arch="+arch, "-o", path+".cubin", path).CombinedOutput(); err != nil {
+			t.Errorf("%s for %s: %v\n%s", expression, arch, err, out)
 		}
 	}
 }
