@@ -26,7 +26,7 @@ func sweep(p *notebook.Page, text letters) error {
 				return err
 			}
 			m, err := p.Measure(fmt.Sprintf("sweep, version %d, %d blocks", v+1, 32*i), "us", func() (float64, error) {
-				return p.MeanTime(plan, [][]byte{text.bytes}, 5)
+				return p.MeanTime(plan, [][]byte{text.bytes}, 50)
 			})
 			if err != nil {
 				return err
