@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// longest is the most characters of an expression: it is read, and its code is
+// written, by recursion, which needs an end.
+const longest = 4096
+
 // A Reduction is a small expression of a, what has been reduced so far, and b, the
 // next element, that can be reduced in parallel: a operator f(b). See
 // [ParseReduction].
@@ -23,8 +27,12 @@ type Reduction struct {
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
 // with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other
-// expression is an error that names the position, in characters from 1.
+// expression, and one of more than 4096 characters, is an error that names the
+// position, in characters from 1.
 func ParseReduction(expression string) (*Reduction, error) {
+	if len(expression) > longest {
+		return nil, fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(expression), longest)
+	}
 	p := parser{text: expression}
 	p.next()
 	t := p.sum()
@@ -180,7 +188,7 @@ func (p *parser) fail(at int, format string, args ...any) {
 }
 
 func (p *parser) next() {
-	for p.pos < len(p.text) && strings.IndexByte(" \t\n", p.text[p.pos]) >= 0 {
+	for p.pos < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.pos]) >= 0 {
 		p.pos++
 	}
 	start := p.pos

@@ -113,7 +113,10 @@ func reducePartBody[T Float](r *Reduction) func(Call) {
 					r.f.values(b[:len(x)], f[:len(x)])
 					pieces = append(pieces, r.fold(f[:len(x)]))
 				}
-				out[block] = r.join(identity, r.fold(pieces))
+				out[block] = identity
+				if len(pieces) > 0 { // of no elements there are none
+					out[block] = r.join(identity, r.fold(pieces))
+				}
 			}
 		})
 	}

@@ -2,6 +2,9 @@ package kernels
 
 import (
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -11,7 +14,7 @@ func TestParseReduction(t *testing.T) {
 	for expression, want := range map[string]string{
 		"a + b":                    "a + b",
 		"b+a":                      "a + b",
-		" ( (a) + (b) ) ":          "a + b",
+		" ( (a) +\r\n\t(b) ) ":     "a + b",
 		"a + b*b":                  "a + (b * b)",
 		"a - b":                    "a + (-b)",
 		"1 + a - b/2":              "a + (1 - (b / 2))",
@@ -65,6 +68,18 @@ func TestParseReductionErrors(t *testing.T) {
 	}
 }
 
+// An expression may be 4096 characters long, whatever is in it.
+func TestParseLongReduction(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("(", n) + "a+b" + strings.Repeat(")", n) }
+	if r, err := ParseReduction(nested(2046)); err != nil || r.String() != "a + b" {
+		t.Errorf("4095 characters: got %v, %v, want a + b", r, err)
+	}
+	want := "at 4097: got 8388611 characters, want at most 4096"
+	if r, err := ParseReduction(nested(1 << 22)); err == nil || err.Error() != want {
+		t.Errorf("got %v, %v, want %s", r, err, want)
+	}
+}
+
 // The PTX of an expression has its instructions wherever reduce.cu has a mark, and
 // none of reduce.cu's own.
 func TestReductionPTX(t *testing.T) {
@@ -87,6 +102,32 @@ func TestReductionPTX(t *testing.T) {
 	for part, want := range map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version 6.3": 1, ".version": 1} {
 		if got := strings.Count(string(text), part); got != want {
 			t.Errorf("%d times %s, want %d", got, part, want)
+		}
+	}
+}
+
+// NVIDIA's assembler takes the PTX, for the oldest and the newest devices.
+func TestReductionAssembles(t *testing.T) {
+	const ptxas = "../.toolkit/nvidia/cuda_nvcc/bin/ptxas"
+	if _, err := os.Stat(ptxas); err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: %v (make toolkit)", err)
+	}
+	for i, expression := range []string{"a + b*b", "1 + a - b/2", "a + sqrt(abs(b))", "min(-b, a)", "a * max(0.5, min(b, 2))", "a / b", "a + 1"} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := r.generate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "reduce.ptx")
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		arch := []string{"sm_70", "sm_90", "sm_120"}[i%3]
+		if out, err := exec.Command(ptxas, "-arch="+arch, "-o", path+".cubin", path).CombinedOutput(); err != nil {
+			t.Errorf("%s for %s: %v\n%s", expression, arch, err, out)
 		}
 	}
 }
@@ -135,6 +176,24 @@ func TestReduceNaN(t *testing.T) {
 		}
 		if err := p.Run([][]byte{Bytes(x)}, Bytes(out), nil); err != nil || !math.IsNaN(out[0]) {
 			t.Errorf("%s: got %v, %v, want NaN", expression, out[0], err)
+		}
+	}
+}
+
+// No elements reduce to the identity.
+func TestReduceNothing(t *testing.T) {
+	for expression, identity := range map[string]float64{"a + b": 0, "a * b": 1, "max(a, b)": -5, "min(a, abs(b))": 5} {
+		r, err := ParseReduction(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Reduce(HostDevice(), Float32, 0, r, identity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := []float32{7}
+		if err := p.Run([][]byte{nil}, Bytes(out), nil); err != nil || float64(out[0]) != identity {
+			t.Errorf("%s of nothing: got %v, %v, want %v", expression, out[0], err, identity)
 		}
 	}
 }

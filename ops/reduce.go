@@ -28,12 +28,12 @@ import (
 // run. identity is 0 for +, 1 for *, and any number for max and min. On a GPU the
 // kernel is made of the expression when it first runs there.
 //
-// An expression that cannot be read or joined is an error with the position of what
-// is wrong, counted from 1. Reduce has no gradient.
+// An expression that cannot be read or joined, or has more than 4096 characters, is an
+// error with the position of what is wrong, counted from 1. Reduce has no gradient.
 func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.Node, error) {
 	r, err := kernels.ParseReduction(expression)
 	if err != nil {
-		return nil, fmt.Errorf("ops: Reduce(%q): %w", expression, err)
+		return nil, fmt.Errorf("ops: Reduce(%.80q): %w", expression, err)
 	}
 	neutral := r.Identity()
 	if math.IsNaN(identity) || !math.IsInf(neutral, 0) && identity != neutral {

@@ -46,6 +46,9 @@ func sums(p *notebook.Page) error {
 	if err != nil {
 		return err
 	}
+	if p.GPU() == nil {
+		p.Text("Without a GPU the host adds up these %d, while the GPU's recorded times are for n = %.0f.", n, of)
+	}
 	p.Text(`That speed, measured by a copy within the GPU's memory, bytes read and bytes written counted: %v. Reading alone can be a little
 		faster than that.`, copied)
 

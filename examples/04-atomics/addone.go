@@ -92,7 +92,7 @@ func waiting(p *notebook.Page) error {
 	p.Heading("What waiting costs")
 	p.Text("Now n blocks of one thread each: the more there are, the longer each waits for its turn.")
 	most := 1 << 12
-	if p.Small() && p.GPU() != nil {
+	if tiny(p) {
 		most = 1 << 4
 	}
 	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "us", Log: true, LogX: true}

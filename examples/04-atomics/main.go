@@ -5,8 +5,8 @@
 //	go run ./examples/04-atomics -text book.txt -html atomics.html
 //
 // It reads like a notebook: text.go gets the text, addone.go counts to 160,
-// histogram.go counts letters, sweep.go looks for the best grid and scale.go takes
-// larger data. Without a GPU it runs the kernels' Go bodies and shows the figures
+// histogram.go counts letters, sweep.go looks for the best grid, scale.go takes
+// larger data and dot.go has all blocks meet at one sum. Without a GPU it runs the kernels' Go bodies and shows the figures
 // recorded on a GPU.
 package main
 
@@ -29,7 +29,7 @@ func main() {
 
 func run(p *notebook.Page, path string) error {
 	size := 5_800_000
-	if p.Small() {
+	if tiny(p) {
 		size = 200_000
 	}
 	text, err := load(path, size, goText)
@@ -46,8 +46,12 @@ func run(p *notebook.Page, path string) error {
 			return err
 		}
 	}
-	return nil
+	return dot(p)
 }
+
+// tiny says that sizes are small. Without a GPU they are not, since the recorded
+// times are of the full ones, which the Go bodies do in no time.
+func tiny(p *notebook.Page) bool { return p.Small() && p.GPU() != nil }
 
 func sources(p *notebook.Page, file string, functions ...string) error {
 	for _, f := range functions {

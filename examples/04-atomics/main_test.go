@@ -21,7 +21,7 @@ func TestAtomics(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
 	for _, want := range []string{"increment_racy_i32(", "struct Mutex", "struct TicketLock", "it should be 160", "void histogram_global(", "void histogram_shared(",
-		"void histogram_columns(", "waiting.png", "letters.png", "sweep.png", "scale.png"} {
+		"void histogram_columns(", "double thread_dot(", "void dot_mutex(", "version 3: an atomic", "s[tid + 1]", "waiting.png", "letters.png", "sweep.png", "scale.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)
 		}
@@ -64,5 +64,17 @@ func TestText(t *testing.T) {
 		if _, err := load(bad, 8, goText); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
 			t.Errorf("%s: %v, want an error that names it", bad, err)
 		}
+	}
+}
+
+// The slip hides where all values are equal, and nowhere else.
+func TestTree(t *testing.T) {
+	values := make([]float64, 16)
+	for i := range values {
+		values[i] = float64(i * i)
+	}
+	// 1, 4, 6, 4 and 1 times the first five
+	if right, wrong := tree(values, false), tree(values, true); right != 1240 || wrong != 4+24+36+16 {
+		t.Errorf("got %v, and %v with the slip, want 1240 and 80", right, wrong)
 	}
 }

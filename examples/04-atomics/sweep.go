@@ -13,7 +13,7 @@ func sweep(p *notebook.Page, text letters) error {
 	p.Heading("How many blocks?")
 	p.Text("The grid was a guess: %d blocks of %d threads. Here are 32 i blocks for i = 10, 15, ..., 995, for the two versions whose grid can be anything.", blocks, threads)
 	step := 5
-	if p.Small() && p.GPU() != nil {
+	if tiny(p) {
 		step = 985
 	}
 	ch := notebook.Chart{Title: "Time of a histogram of the text, 128 threads a block", XLabel: "blocks", YLabel: "global atomics, us", RightLabel: "shared atomics, us", Zero: true}
@@ -26,7 +26,7 @@ func sweep(p *notebook.Page, text letters) error {
 				return err
 			}
 			m, err := p.Measure(fmt.Sprintf("sweep, version %d, %d blocks", v+1, 32*i), "us", func() (float64, error) {
-				return p.MeanTime(plan, [][]byte{text.bytes}, 5)
+				return p.MeanTime(plan, [][]byte{text.bytes}, 50)
 			})
 			if err != nil {
 				return err

@@ -15,13 +15,14 @@ import (
 type letters struct {
 	bytes []byte
 	from  string
+	given bool // by -text
 }
 
 // load reads a text and repeats it to size bytes. Without a path it takes the one
 // that standard finds, or says that there is none and takes a text that is built in.
 func load(path string, size int, standard func() (string, error)) (letters, error) {
 	var text []byte
-	from := "the file " + filepath.Base(path)
+	from, given := "the file "+filepath.Base(path), path != ""
 	if path == "" {
 		from = "Isaac Newton's Opticks (1704), which comes with Go's sources"
 		var err error
@@ -41,7 +42,7 @@ func load(path string, size int, standard func() (string, error)) (letters, erro
 	if len(text) == 0 {
 		return letters{}, fmt.Errorf("-text %s is empty", path)
 	}
-	return letters{bytes.Repeat(text, size/len(text)+1)[:size], from}, nil
+	return letters{bytes.Repeat(text, size/len(text)+1)[:size], from, given}, nil
 }
 
 // goText is the path of Newton's Opticks in Go's sources.

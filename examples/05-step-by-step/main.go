@@ -63,7 +63,7 @@ type step struct {
 
 func begin(p *notebook.Page, path string) (*ladder, error) {
 	l := &ladder{p: p, side: 512}
-	if p.Small() {
+	if p.Small() && p.GPU() != nil { // recorded times are of the full size
 		l.side = 64
 	}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Series is one line of a chart: y over x, in order of x. A point whose y is
@@ -212,20 +213,48 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 			}
 			p := Point{horizontal.at(s.X[m.At]), v.at(s.Y[m.At])}
 			c.ring(p, 9, s.Colour)
-			// Above the point, or below where there is no room; on white, so that
-			// lines do not cross the text.
-			y, align, start := p.Y-16, Left, p.X
-			if y-textSize < top {
-				y = p.Y + 18 + textSize
-			}
-			wide := TextWidth(m.Text, textSize)
-			if p.X+wide > right {
-				align, start = Right, p.X-wide
-			}
-			c.Rect(int(start)-4, int(y)-textSize-3, int(wide)+8, textSize+6, Paper)
-			c.Text(p.X, y, textSize, align, s.Colour, m.Text)
+			at := ch.free(p, TextWidth(m.Text, textSize), rectangle{left, top, right, bottom}, horizontal, vertical)
+			c.Rect(int(at.X)-4, int(at.Y)-textSize-3, int(TextWidth(m.Text, textSize))+8, textSize+6, Paper)
+			c.Text(at.X, at.Y, textSize, Left, s.Colour, m.Text)
 		}
 	}
+}
+
+// A rectangle is an area of the canvas, in pixels.
+type rectangle struct{ left, top, right, bottom float64 }
+
+// free is where the text of a mark at p starts, above or below the point and
+// within the area, with as little of the lines under it as may be: it stands on
+// white and hides them.
+func (ch Chart) free(p Point, wide float64, area rectangle, horizontal axis, vertical [2]axis) Point {
+	best, least := Point{p.X, p.Y - 16}, math.MaxInt
+	for _, y := range []float64{p.Y - 16, p.Y + 18 + textSize, p.Y - 46, p.Y + 48 + textSize} {
+		if y-textSize < area.top || y+3 > area.bottom {
+			continue
+		}
+		for _, x := range []float64{p.X, p.X - wide/2, p.X - wide} {
+			x = min(max(x, area.left+4), area.right-wide-4)
+			hidden := 0
+			for _, s := range ch.Series {
+				v := vertical[side(s)]
+				for i := 1; i < len(s.Y); i++ {
+					a0, b0 := horizontal.at(s.X[i-1]), v.at(s.Y[i-1])
+					da, db := horizontal.at(s.X[i])-a0, v.at(s.Y[i])-b0
+					pieces := min(math.Ceil(max(math.Abs(da), math.Abs(db))/4), 4096) // a zero on a logarithmic axis is far away
+					for k := 1.; k <= pieces; k++ {                                   // of the line, by their ends
+						a, b := a0+da*k/pieces, b0+db*k/pieces
+						if a > x-4 && a < x+wide+4 && b > y-textSize-3 && b < y+3 {
+							hidden++
+						}
+					}
+				}
+			}
+			if hidden < least {
+				best, least = Point{x, y}, hidden
+			}
+		}
+	}
+	return best
 }
 
 // A key tells what a colour stands for.
@@ -298,9 +327,14 @@ func ticks(lo, hi float64, n int) []float64 {
 	return out
 }
 
+// label prints a tick: in full below a million, else as 2e6.
 func label(v float64) string {
-	if a := math.Abs(v); a >= 1e4 && a < 1e7 && v == math.Trunc(v) {
+	if a := math.Abs(v); a >= 1e4 && a < 1e6 && v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
+	text := strconv.FormatFloat(v, 'g', 4, 64)
+	if digits, power, ok := strings.Cut(text, "e+"); ok {
+		return digits + "e" + strings.TrimLeft(power, "0")
+	}
+	return text
 }

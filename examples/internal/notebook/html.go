@@ -101,7 +101,9 @@ func figureHTML(name, caption string, png []byte) string {
 		name, html.EscapeString(caption), base64.StdEncoding.EncodeToString(png), markup(caption))
 }
 
-var number = regexp.MustCompile(`^([-+−]?[0-9.]|-$|$)`)
+// number is how a number begins, or an empty cell, but not the name of a numbered
+// thing such as 3: shared tile.
+var number = regexp.MustCompile(`^([-+−]?[0-9.]+([^0-9.:]|$)|-$|$)`)
 
 // numeric says which columns have numbers only, with units perhaps.
 func (t Table) numeric() []bool {

@@ -88,3 +88,31 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// The text of a mark in a valley stands where no line is.
+func TestMarkPlace(t *testing.T) {
+	ch := Chart{Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{8, 2, 6}}}}
+	horizontal, vertical := newAxis(false), [2]axis{newAxis(false), newAxis(false)}
+	for i, x := range ch.Series[0].X {
+		horizontal.include(x)
+		vertical[0].include(ch.Series[0].Y[i])
+	}
+	vertical[0].include(0)
+	horizontal.span(0, 1000, 0)
+	vertical[0].span(500, 0, 0)
+	p := Point{horizontal.at(1), vertical[0].at(2)} // (100, 375)
+	if got := ch.free(p, 200, rectangle{0, 0, 1000, 500}, horizontal, vertical); got.Y <= p.Y {
+		t.Errorf("the text is at %v, above the valley's floor at %v, where the line rises", got, p)
+	}
+	if got := ch.free(p, 2000, rectangle{0, 370, 1000, 380}, horizontal, vertical); got != (Point{100, 359}) {
+		t.Errorf("with no room the text is at %v, want it just above the point", got)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for v, want := range map[float64]string{0.05: "0.05", 5000: "5000", 2e4: "20000", 1e5: "100000", 1e6: "1e6", 2e7: "2e7", -5e10: "-5e10", 1e-7: "1e-07"} {
+		if got := label(v); got != want {
+			t.Errorf("label(%v) = %s, want %s", v, got, want)
+		}
+	}
+}

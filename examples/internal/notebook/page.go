@@ -39,6 +39,10 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 	flag.BoolVar(&o.Small, "small", false, "small sizes, for tests")
 	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "%s: takes flags only, got %q\n", filepath.Base(os.Args[0]), flag.Args())
+		os.Exit(2)
+	}
 	if err := Run(o, os.Stdout, title, recorded, run); err != nil {
 		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
 		os.Exit(1)
@@ -64,7 +68,7 @@ func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page
 	}
 	p.measured = newRecord(gpu)
 	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
-	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s</p>\n", markup(title), markup(where))
+	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s. Made on %s.</p>\n", markup(title), markup(where), time.Now().UTC().Format(time.DateOnly))
 	if err := run(p); err != nil {
 		return err
 	}

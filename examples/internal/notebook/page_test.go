@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -258,5 +259,13 @@ func TestNumber(t *testing.T) {
 	}
 	if got := Number(math.NaN()); got != "-" {
 		t.Errorf("Number(NaN) = %s, want -", got)
+	}
+}
+
+// Numbers, with units or without, make a column of numbers; numbered names do not.
+func TestNumericColumns(t *testing.T) {
+	table := Table{Rows: [][]string{{"-1.5", "12 us", "2 / 8", "-", "1: one", "fast"}, {"", "0", "3", "5e-08", "12: two", "1"}}}
+	if got, want := table.numeric(), []bool{true, true, true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// dot is the section on dot products: blocks that make one number together.
+func dot(p *notebook.Page) error {
+	n := 10_000_000
+	if tiny(p) {
+		n = 100_000
+	}
+	p.Heading("A dot product: whose turn is it?")
+	p.Text(`A histogram has many cells. A dot product has one, and all blocks want it. Here a is %d ones and b is 1/n as often, so that the result is
+		1, or as near to it as float32 is to 1/n. 32 x 20 blocks of 256 threads: each thread adds up its products in double precision, and
+		a tree in shared memory makes one sum of the block's 256. Then there are 640 sums.`, n)
+	if err := sources(p, "dot_versions.cu", "thread_dot", "block_dot"); err != nil {
+		return err
+	}
+	if err := sources(p, "blocksum.cuh", "tree_sum"); err != nil {
+		return err
+	}
+	if err := slip(p); err != nil {
+		return err
+	}
+	p.Text(`Back to the 640 sums. The first version stores them side by side, and they are added in order: by the host, which gets all of
+		them back, or, as in the op's version 1, by a second launch, which leaves the result on the device. In the second version the blocks take turns under a lock, in
+		the third the memory itself adds. Both need one launch for the product, but add in the order in which blocks come, so that the last bit may differ from run to run.`)
+	if err := sources(p, "dot_versions.cu", "dot_tree", "dot_mutex", "dot_atomic"); err != nil {
+		return err
+	}
+
+	a, b, exact := make([]float32, n), make([]float32, n), 0.0
+	for i := range n {
+		a[i], b[i] = 1, 1/float32(n)
+	}
+	exact = float64(n) * float64(b[0])
+	inputs := [][]byte{kernels.Bytes(a), kernels.Bytes(b)}
+	right := func(name string, sum float64) error {
+		if !(math.Abs(sum-exact) <= 0x1p-23*exact) {
+			return fmt.Errorf("dot, %s: got %v, want %v", name, sum, exact)
+		}
+		return nil
+	}
+	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result"}}
+	add := func(name string, mean, spread notebook.Measured, sum float64) error {
+		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)
+		t.Rows = append(t.Rows, []string{name, mean.String(), spread.String(), rate, fmt.Sprintf("%.9f", sum)})
+		return right(name, sum)
+	}
+	var loop float64
+	host, err := p.Time("dot, Go loop", func() error {
+		sum := 0.0
+		for i, v := range a {
+			sum += float64(v) * float64(b[i])
+		}
+		loop = sum
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := add("this host: a Go loop", notebook.Measured{Value: 1000 * host.Value, Unit: "us"}, notebook.Measured{Value: math.NaN()}, loop); err != nil {
+		return err
+	}
+	known := false
+	for _, way := range []struct {
+		name string
+		plan func() (*kernels.Plan, error)
+	}{
+		{"partial sums, added on the host", func() (*kernels.Plan, error) { return kernels.DotPartials(kernels.Float32, int64(n)), nil }},
+		{"version 1: partial sums, a second launch", func() (*kernels.Plan, error) {
+			return kernels.DotVersion(p.Target(), kernels.Float32, 1, int64(n))
+		}},
+		{"version 2: a mutex", func() (*kernels.Plan, error) {
+			return kernels.DotVersion(p.Target(), kernels.Float32, 2, int64(n))
+		}},
+		{"version 3: an atomic", func() (*kernels.Plan, error) {
+			return kernels.DotVersion(p.Target(), kernels.Float32, 3, int64(n))
+		}},
+		{"the op, ops.Dot", func() (*kernels.Plan, error) { return kernels.Dot(p.Target(), kernels.Float32, 1, int64(n)), nil }},
+	} {
+		plan, err := way.plan()
+		if err != nil {
+			return err
+		}
+		ran, err := p.Run("dot, "+way.name, plan, inputs, 50)
+		if err != nil {
+			return err
+		}
+		sum := 0.0
+		if len(ran.Out) == 4 {
+			sum = float64(kernels.Elements[float32](ran.Out)[0])
+		} else {
+			for _, v := range kernels.Elements[float64](ran.Out) {
+				sum += v
+			}
+		}
+		if err := add("GPU, "+way.name, ran.Mean, ran.Spread, sum); err != nil {
+			return err
+		}
+		known = known || ran.Mean.Known()
+	}
+	p.Table(t)
+	if !known {
+		p.Text("The GPU's times here are not recorded yet and print as -; the results are those of the kernels' Go bodies.")
+	}
+	p.Text(`The times of partial sums added on the host are without the copy and the addition. The lock's price was seen above: a turn for each block, one after the
+		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
+		bits in each run.`)
+	return nil
+}
+
+// slip shows what a tree does that adds the neighbour instead of the upper half.
+func slip(p *notebook.Page) error {
+	p.Text(`A slip in this tree is easily made and hard to see: ` + "`s[tid + 1]`" + ` where it should say ` + "`s[tid + half]`" + `. Each step then adds
+		a neighbour, so that of 256 values only the first nine count, but those many times, 256 in all. When all values are equal, as they are for our two vectors, the result is the same:`)
+	same, varied := make([]float64, 256), make([]float64, 256)
+	for i := range same {
+		same[i], varied[i] = 1./256, float64(i)/(255*128)
+	}
+	t := notebook.Table{Caption: "256 values whose sum is 1, added up by both trees, in Go", Header: []string{"values", "s[tid + half]", "s[tid + 1]"}}
+	for _, in := range []struct {
+		name   string
+		values []float64
+		hidden bool
+	}{{"all equal", same, true}, {"0, 1, ..., 255, divided by their sum", varied, false}} {
+		right, wrong := tree(in.values, false), tree(in.values, true)
+		if math.Abs(right-1) > 1e-12 || (math.Abs(wrong-1) < 1e-12) != in.hidden {
+			return fmt.Errorf("tree of %s: got %v and %v with the slip", in.name, right, wrong)
+		}
+		t.Rows = append(t.Rows, []string{in.name, fmt.Sprintf("%.6f", right), fmt.Sprintf("%.6f", wrong)})
+	}
+	p.Table(t)
+	p.Text("So a sum is to be tried on values that differ: the tests of all ops draw theirs at random.")
+	return nil
+}
+
+// tree adds up values, a power of two of them, as tree_sum does, or with the slip.
+func tree(values []float64, slipped bool) float64 {
+	s := append([]float64(nil), values...)
+	for half := len(s) / 2; half > 0; half /= 2 {
+		other := half
+		if slipped {
+			other = 1
+		}
+		for tid := range half { // in order: s[tid+1] is still that of the step before
+			s[tid] += s[tid+other]
+		}
+	}
+	return s[0]
+}
