@@ -6,6 +6,8 @@
 #
 #   bench/gpu-build.sh          for linux/amd64
 #   GOARCH=arm64 bench/gpu-build.sh
+#   TAG=1 bench/gpu-build.sh    the tests of Gorgonia's own CUDA machine too: wants a
+#                               C compiler and a toolkit (make tag-toolkit)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,6 +33,16 @@ go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | 
     go test -c -trimpath -ldflags='-s -w' -o "$bin/$name" "$dir"
     printf '%s\t%s\n' "$name" "$dir" >> "$bin/tests.txt"
 done
+
+if [[ -n ${TAG:-} ]]; then
+    settings=$(go run ./cmd/stheno env)
+    (
+        eval "$settings"
+        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-module.test" .
+        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-tape.test" ./cudaops/tape
+        go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord
+    )
+fi
 
 mkdir -p .gpu
 # One dictionary over all binaries: they share most of their code.

@@ -7,7 +7,8 @@
 #
 #   PARTS        which parts to run: "tests sanitize bench" if unset; gallery runs the
 #                notebooks, whose pages belong into docs/gallery and whose records,
-#                NAME.json, into examples/NAME/recorded.json
+#                NAME.json, into examples/NAME/recorded.json; tag, what was built with
+#                TAG=1, whose records belong into bench/results/tag
 #   TEST_RUN     -test.run of the tests, all if unset
 #   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
 #                a test binary without .test and its -test.run; eight at a time
@@ -125,22 +126,19 @@ sanitize_one() {
 }
 
 sanitize() {
-    local tool what jobs=()
+    local tool what
     for what in $SANITIZE; do
         # Nothing is timed here, so they may share the GPU, and the cores, of which
         # each takes one or two.
         for tool in memcheck racecheck initcheck synccheck; do
             while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
             sanitize_one "$tool" "$what" &
-            jobs+=($!)
         done
     done
     control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
-    jobs+=($!)
     control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
-    jobs+=($!)
     control racecheck TestIncrementRacyShared 'Race reported between .*increment_racy_shared_i32' "racecheck finds lost updates" &
-    wait "${jobs[@]}" $!
+    wait
     for log in "$bin"/*check-*.log; do
         echo "===== $(basename "$log" .log)"
         cat "$log"
@@ -156,14 +154,49 @@ bench() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# tag: Gorgonia's own machine, its known breakages and the op suite. cuBLAS and cuDNN
+# are looked for where CUDA and Python's packages have them.
+tag() {
+    local start log=$bin/log libraries
+    libraries=$(python3 - <<'PYTHON'
+import glob, site, sys
+folders = []
+for library in ("libcudnn.so.9", "libcublas.so.13"):
+    packages = [f"{p}/nvidia/**" for p in [*site.getsitepackages(), site.getusersitepackages(), *sys.path] if p]
+    for place in [*packages, "/usr/local/cuda*/**", "/usr/lib/*-linux-gnu"]:
+        found = glob.glob(f"{place}/{library}", recursive=True)
+        if found:
+            folders.append(found[0].rsplit("/", 1)[0])
+            break
+print(":".join(folders))
+PYTHON
+    )
+    mkdir -p "$OUT/tag"
+    start=$(now)
+    (cd cudaops/tape && LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} STHENO_RECORD=$OUT/tag/programs.md timeout -k 5 150 "$bin/tag-tape.test" \
+        -test.v -test.parallel 5 -test.timeout 145s) > "$log" 2>&1 < /dev/null
+    record "tag cudaops-tape" $? "$start" "$(counts "$log")" "$log"
+    cp "$log" "$OUT/tag/tape.log"
+    start=$(now)
+    LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} timeout -k 5 150 "$bin/tagrecord" "$OUT/tag" "$bin/tag-module.test" \
+        -test.v -test.run '^TestGorgoniaMachine' -test.timeout 145s > "$log" 2>&1 < /dev/null
+    record "tag stheno-module" $? "$start" "$(counts "$log")" "$log"
+    cp "$log" "$OUT/tag/module.log"
+}
+
 # gallery: every notebook, its page, its figures and its record.
 gallery() {
-    local notebook name start status
+    local notebook name start status counted
     mkdir -p "$OUT/gallery"
     for notebook in "$bin"/notebook-*; do
         name=${notebook##*/notebook-}
         start=$(now)
-        timeout 120 "$notebook" -device gpu -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
+        counted=()
+        if [[ $name == 02-* ]] && command -v ncu > /dev/null; then
+            timeout 60 ncu --csv -k 'regex:^matmul_' --metrics "$(grep -o '"[a-z0-9_]*\.sum"' examples/$name/counts.go | tr -d '"' | paste -sd,)" "$notebook" -profile > "$OUT/gallery/counts.csv" 2> /dev/null &&
+                counted=(-counts "$OUT/gallery/counts.csv")
+        fi
+        timeout 120 "$notebook" -device gpu "${counted[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
             > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
         status=$?
         record "notebook $name" $status "$start" "$(tail -n 1 "$OUT/gallery/$name.txt")"
@@ -172,8 +205,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | sanitize | bench | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, sanitize, bench, gallery" && exit 2 ;;
+    tests | sanitize | tag | bench | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, sanitize, tag, bench, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in
