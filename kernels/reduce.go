@@ -3,19 +3,19 @@ package kernels
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"sync"
 )
 
-// reduceKernels are the kernels of one reduction, by type.
-type reduceKernels struct{ part, join [2]*Kernel }
+// reduceKernels are the kernels of one reduction, by type, and the PTX of their
+// module; none where it is reduce.cu itself.
+type reduceKernels struct {
+	part, join [2]*Kernel
+	ptx        []byte
+}
 
-// reductions holds the kernels of the reductions planned so far, by their normal
-// form, so that a program that plans one twice loads it once.
+// reductions holds the kernels of the reductions planned so far, by their
+// module, so that a program that plans one twice loads it once.
 var reductions sync.Map // string to *reduceKernels
-
-// generated holds the PTX of the modules among them.
-var generated sync.Map // string to []byte
 
 // marked is a line of the PTX of reduce.cu that an expression takes the place of.
 var marked = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // (STEP|JOIN)\n`)
@@ -37,22 +37,26 @@ func (r *Reduction) generate() ([]byte, error) {
 
 // kernels gives the kernels of a reduction, made at first use.
 func (r *Reduction) kernels() (*reduceKernels, error) {
+	module := "reduce"
 	name := r.String()
-	if k, ok := reductions.Load(name); ok {
+	plain := name == "a + b" // which is what reduce.cu says itself
+	if !plain {
+		module = "reduce(" + name + ")"
+	}
+	if k, ok := reductions.Load(module); ok {
 		return k.(*reduceKernels), nil
 	}
-	module := "reduce"
-	if name != "a + b" { // which is what reduce.cu says itself
-		module = "reduce(" + name + ")"
-		text, err := r.generate()
-		if err != nil {
+	var ptx []byte
+	if !plain {
+		var err error
+		if ptx, err = r.generate(); err != nil {
 			return nil, err
 		}
-		generated.Store(module, text)
 	}
-	k, _ := reductions.LoadOrStore(name, &reduceKernels{
+	k, _ := reductions.LoadOrStore(module, &reduceKernels{
 		part: [2]*Kernel{{module, "reduce_part_f32", reducePartBody[float32](r)}, {module, "reduce_part_f64", reducePartBody[float64](r)}},
 		join: [2]*Kernel{{module, "reduce_join_f32", reduceJoinBody[float32](r)}, {module, "reduce_join_f64", reduceJoinBody[float64](r)}},
+		ptx:  ptx,
 	})
 	return k.(*reduceKernels), nil
 }
@@ -132,12 +136,9 @@ func reduceJoinBody[T Float](r *Reduction) func(Call) {
 // generatedImage is the PTX of a module made at run time. CUDA 10.0 is the first
 // that takes it.
 func generatedImage(module string) (text []byte, minDriver int, ok bool) {
-	if !strings.HasPrefix(module, "reduce(") {
+	k, ok := reductions.Load(module)
+	if !ok || k.(*reduceKernels).ptx == nil {
 		return nil, 0, false
 	}
-	v, ok := generated.Load(module)
-	if !ok {
-		return nil, 0, false
-	}
-	return v.([]byte), 10000, true
+	return k.(*reduceKernels).ptx, 10000, true
 }

@@ -61,8 +61,15 @@ type builder struct {
 func (b *builder) run(check, verbose bool) error {
 	images := filepath.Join(b.dir, "images")
 	if check {
-		if err := b.readKnown(images); err != nil {
-			return err
+		old, err := b.old()
+		if err != nil {
+			return fmt.Errorf("%w: run `make images`", err)
+		}
+		b.known = map[string]string{}
+		for _, s := range old.Sources {
+			for _, i := range s.Images {
+				b.known[i.File] = i.Hash
+			}
 		}
 	}
 	m, files, err := b.build()
@@ -151,23 +158,16 @@ func (b *builder) build() (*manifest.Manifest, map[string][]byte, error) {
 	return m, files, err
 }
 
-// readKnown reads the manifest of the images that there are.
-func (b *builder) readKnown(images string) error {
-	text, err := os.ReadFile(filepath.Join(images, manifest.File))
+// old reads the manifest of the images that there are.
+func (b *builder) old() (m manifest.Manifest, err error) {
+	text, err := b.read(filepath.Join("images", manifest.File))
 	if err != nil {
-		return fmt.Errorf("%w: run `make images`", err)
+		return m, err
 	}
-	var m manifest.Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("%s: %w", manifest.File, err)
+		return m, fmt.Errorf("%s: %w", manifest.File, err)
 	}
-	b.known = map[string]string{}
-	for _, s := range m.Sources {
-		for _, i := range s.Images {
-			b.known[i.File] = i.Hash
-		}
-	}
-	return nil
+	return m, nil
 }
 
 func (b *builder) read(name string) ([]byte, error) { return os.ReadFile(filepath.Join(b.dir, name)) }
@@ -266,15 +266,11 @@ func compilerOf(ptx []byte) string {
 // addOthers takes over the sources that were not compiled this time from the
 // manifest that is there.
 func (b *builder) addOthers(m *manifest.Manifest) error {
-	text, err := b.read(filepath.Join("images", manifest.File))
+	old, err := b.old()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
-	}
-	var old manifest.Manifest
-	if err := json.Unmarshal(text, &old); err != nil {
-		return fmt.Errorf("%s: %w", manifest.File, err)
 	}
 	for _, s := range old.Sources {
 		if s.Stem != b.only {
