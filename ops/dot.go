@@ -89,15 +89,15 @@ var dotVersions = []VersionDoc{
 func dotVersionCases() (cases []Case) {
 	for i := range dotVersions {
 		v := Version(i + 1)
-		version := func(s tensor.Shape) Case {
-			c := versioned(v, dotCase(s), func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Dot(in[0], in[1]) })
+		version := func(c Case) Case {
+			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Dot(in[0], in[1]) })
 			c.Atomic = v >= 2
 			return c
 		}
 		for _, n := range []int{1, 1025, 100003, 1000003} {
-			cases = append(cases, version(tensor.Shape{n}))
+			cases = append(cases, version(dotCase(tensor.Shape{n})))
 		}
-		cases = append(cases, bench(fmt.Sprintf("2^28 version %d", v), version(tensor.Shape{1 << 28})))
+		cases = append(cases, version(bench("2^28", dotCase(tensor.Shape{1 << 28}))))
 	}
 	return cases
 }

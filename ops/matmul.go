@@ -245,11 +245,12 @@ func matMulVersionCases() (cases []Case) {
 	for i := range matMulVersions {
 		v := Version(i + 1)
 		add := func(name string, o matMul, c Case) {
-			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.MatMul(in[0], in[1], o.options()...) })
 			if name != "" {
-				c = bench(fmt.Sprintf("%s version %d", name, v), c)
+				c = bench(name, c)
 			}
-			cases = append(cases, c)
+			cases = append(cases, versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+				return v.MatMul(in[0], in[1], o.options()...)
+			}))
 		}
 		for t := range 4 {
 			o := matMul{transA: t >= 2, transB: t%2 == 1}

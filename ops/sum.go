@@ -178,11 +178,11 @@ func sumVersionCases() (cases []Case) {
 		v := Version(i + 1)
 		add := func(name string, s tensor.Shape) {
 			c := sumCase(false, s)
+			if name != "" {
+				c = bench(name, c)
+			}
 			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Sum(in[0]) })
 			c.Atomic = 2 <= v && v <= 4
-			if name != "" {
-				c = bench(fmt.Sprintf("%s version %d", name, v), c)
-			}
 			cases = append(cases, c)
 		}
 		if v == 9 {

@@ -37,8 +37,13 @@ func (v Version) String() string {
 	return fmt.Sprintf(" version %d", int(v))
 }
 
-// versioned is a case of an op run by version v, which build applies.
+// versioned is a case of an op, timed or not, run by version v, which build
+// applies.
 func versioned(v Version, c Case, build func(in ...*gorgonia.Node) (*gorgonia.Node, error)) Case {
-	c.Name, c.Build, c.Version = fmt.Sprintf("version %d %s", int(v), c.Name), build, v
+	name := fmt.Sprintf("version %d %s", int(v), c.Name)
+	if c.Bench {
+		name = c.Name + v.String()
+	}
+	c.Name, c.Build, c.Version = name, build, v
 	return c
 }
