@@ -13,10 +13,7 @@ func lengths(p *notebook.Page) error {
 	p.Heading("From how many numbers on?")
 	p.Text(`A billion numbers are kind to a kernel: whatever it does besides reading is soon a small part. The same kernels on fewer numbers, here with the
 		second step on the device for all of them:`)
-	largest := 28
-	if p.Small() && p.GPU() != nil {
-		largest = 16
-	}
+	largest := p.Timed(28, 16)
 	var input []float32
 	if p.GPU() != nil {
 		input = shares(1 << largest)

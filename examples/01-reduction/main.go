@@ -32,12 +32,3 @@ func run(p *notebook.Page) error {
 	}
 	return nil
 }
-
-func sources(p *notebook.Page, file string, functions ...string) error {
-	for _, f := range functions {
-		if err := p.Source(file, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -9,12 +9,12 @@ import (
 
 // matrix is the section on sums over two axes.
 func matrix(p *notebook.Page) error {
-	side, of := size(p, 20000, 5000, 700), float64(timed(p, 20000, 700))
+	side, of := p.Size(20000, 5000, 700), float64(p.Timed(20000, 700))
 	p.Heading("Two dimensions")
 	p.Text(`A grid and its blocks may have two dimensions, as a matrix has. To add up a matrix of %d x %d float32, blocks of 16 x 16 threads on a grid
 		of 64 x 64 blocks stride over both axes: rows by the grid's height, columns by its width. The 256 sums of a block go through the same
 		tree, and each block leaves one partial sum in an array of 64 x 64.`, side, side)
-	if err := sources(p, "sum_versions.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
+	if err := p.Sources("sum_versions.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
 		return err
 	}
 	p.Text(`A row of such a block is 16 numbers, 64 bytes, so that a warp reads from two rows of the matrix. But a matrix that lies in memory without gaps

@@ -14,29 +14,9 @@ import (
 // runs is how often everything is timed on a GPU.
 const runs = 21
 
-// size is full on a GPU, and what a test or a CPU can wait for elsewhere.
-func size(p *notebook.Page, full, host, small int) int {
-	switch {
-	case p.Small():
-		return small
-	case p.GPU() == nil:
-		return host
-	}
-	return full
-}
-
-// timed is the size that the GPU's times are for: that of the run, or of the
-// record.
-func timed(p *notebook.Page, full, small int) int {
-	if p.GPU() != nil && p.Small() {
-		return small
-	}
-	return full
-}
-
 // sums is the section on one long sum.
 func sums(p *notebook.Page) error {
-	n, of := size(p, 1e9, 5e7, 1e6), float64(timed(p, 1e9, 1e6))
+	n, of := p.Size(1e9, 5e7, 1e6), float64(p.Timed(1e9, 1e6))
 	p.Heading("The task")
 	p.Text(`A reduction makes one number of many: a sum, a largest value, a norm. It is the smallest task for which the threads of a GPU have to work
 		together. Here: the numbers 0, 1, ..., n - 1, divided by their sum, as float32, n = %d. Their sum is 1, so that a wrong kernel shows.
@@ -89,10 +69,10 @@ func sums(p *notebook.Page) error {
 		read neighbouring numbers, which the memory serves together. After it each thread has a sum. To add up the 1024 sums of a block, every
 		thread puts its own into shared memory, which all threads of a block see; after a barrier thread 0 goes over them. Each block leaves one
 		partial sum, 2560 in all, which come back to the host and are added there.`)
-	if err := sources(p, "sum_versions.cu", "thread_sum"); err != nil {
+	if err := p.Sources("sum_versions.cu", "thread_sum"); err != nil {
 		return err
 	}
-	if err := sources(p, "blocksum.cuh", "naive_sum"); err != nil {
+	if err := p.Sources("blocksum.cuh", "naive_sum"); err != nil {
 		return err
 	}
 	naive, err := partials(p, 6, "thread 0 adds", x)
@@ -106,7 +86,7 @@ func sums(p *notebook.Page) error {
 		quarter, and so on: 10 steps for 1024 values. After each step all threads must have finished before the next one reads what they
 		wrote, hence a barrier in the loop. It stands outside of the ` + "`if`" + `: a barrier waits for all threads of the block, and inside
 		it would wait for those that never come. The block would hang.`)
-	if err := sources(p, "blocksum.cuh", "tree_sum"); err != nil {
+	if err := p.Sources("blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
 	tree, err := partials(p, 7, "tree in shared memory", x)
@@ -118,7 +98,7 @@ func sums(p *notebook.Page) error {
 	p.Heading("Shuffles")
 	p.Text(`The 32 threads of a warp run together and can read each other's registers: five shuffles add up a warp, with neither shared memory nor a
 		barrier. The 32 sums of the warps go through shared memory once, and the first warp adds them likewise. One barrier is left of eleven.`)
-	if err := sources(p, "reduce.cuh", "warp_sum", "block_sum"); err != nil {
+	if err := p.Sources("reduce.cuh", "warp_sum", "block_sum"); err != nil {
 		return err
 	}
 	shuffle, err := partials(p, 8, "shuffles", x)
@@ -132,7 +112,7 @@ func sums(p *notebook.Page) error {
 		adds any of them, so that the memory has always something to do; its grid follows from the device and from n. Chunks
 		leave partial sums in double precision, and a second launch adds them in order: the result stays on the device, where the next op of a graph
 		finds it, and has the same bits in every run.`)
-	if err := sources(p, "reduce.cuh", "reduce_rows"); err != nil {
+	if err := p.Sources("reduce.cuh", "reduce_rows"); err != nil {
 		return err
 	}
 	op, err := p.Run("sum, version 0", kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)

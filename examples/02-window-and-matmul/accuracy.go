@@ -21,7 +21,7 @@ func accuracy(p *notebook.Page) error {
 	ch := notebook.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23, logarithmic", Log: true, LogX: true}
 	t := notebook.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
 	colours := []color.RGBA{notebook.Amber, notebook.Red, notebook.Blue, notebook.Green}
-	most := timed(p, 1<<16, 1<<10)
+	most := p.Timed(1<<16, 1<<10)
 	for i, version := range []int{5, 7} {
 		for sign, factors := range []string{"-1 to 1", "0 to 1"} {
 			s := notebook.Series{Name: fmt.Sprintf("version %d, %s", version, factors), Colour: colours[2*i+sign]}

@@ -16,11 +16,11 @@ var byHand string
 
 // vectors is the section on adding vectors by hand.
 func vectors(p *notebook.Page) (err error) {
-	n, of := size(p, 1<<26, 1<<22, 1<<14), timed(p, 1<<26, 1<<14)
+	n, of := p.Size(1<<26, 1<<22, 1<<14), p.Timed(1<<26, 1<<14)
 	p.Heading("Two vectors, by hand")
 	p.Text(`The first kernel that one writes: thread i adds element i. Blocks of 512 threads, as many as it takes; the last block has threads
 		with nothing to do.`)
-	if err := sources(p, "add_versions.cu", "add_simple"); err != nil {
+	if err := p.Sources("add_versions.cu", "add_simple"); err != nil {
 		return err
 	}
 	p.Text(`A graph of ops does the host's side by itself. Spelled out, it is five steps, here with a ` + "`cudaops.Session`" + `, which is a device

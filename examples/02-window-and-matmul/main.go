@@ -53,26 +53,6 @@ func run(p *notebook.Page, counted string) error {
 	return nil
 }
 
-// size is full on a GPU, and what a CPU or a test can wait for elsewhere.
-func size(p *notebook.Page, full, host, small int) int {
-	switch {
-	case p.Small():
-		return small
-	case p.GPU() == nil:
-		return host
-	}
-	return full
-}
-
-// timed is the size that the GPU's times are for: that of the run, or of the
-// record.
-func timed(p *notebook.Page, full, small int) int {
-	if p.GPU() != nil && p.Small() {
-		return small
-	}
-	return full
-}
-
 // onGPU times a plan on the GPU, the mean of so many runs in us, and has its
 // output checked; without a GPU it gives the recorded time. inputs is called on a
 // GPU only.
@@ -119,13 +99,4 @@ func gain(before, after float64) string {
 		return notebook.Number(math.NaN())
 	}
 	return notebook.Number(before/after) + "x"
-}
-
-func sources(p *notebook.Page, file string, functions ...string) error {
-	for _, f := range functions {
-		if err := p.Source(file, f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

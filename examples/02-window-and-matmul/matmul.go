@@ -121,7 +121,7 @@ var steps = []struct {
 
 // matrices climbs the ladder.
 func matrices(p *notebook.Page) error {
-	n := timed(p, 4096, 256)
+	n := p.Timed(4096, 256)
 	names := append([]string{"the op, `ops.MatMul`"}, versionsOf("MatMul")...)
 	if len(names) != last+1 || len(steps) != last {
 		return fmt.Errorf("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
@@ -148,7 +148,7 @@ func matrices(p *notebook.Page) error {
 	for i, s := range steps {
 		p.Heading(s.heading)
 		p.Text("%s", s.before)
-		if err := sources(p, s.file, s.functions...); err != nil {
+		if err := p.Sources(s.file, s.functions...); err != nil {
 			return err
 		}
 		if s.after != "" {
@@ -209,7 +209,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 
 	// Other sizes: the steps need work for all multiprocessors.
-	most := timed(p, 8192, 512)
+	most := p.Timed(8192, 512)
 	ch := notebook.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
 	colours := []color.RGBA{notebook.Ink, notebook.Red, notebook.Amber, notebook.Muted, notebook.Green, notebook.Blue}
 	for i, v := range []int{0, 1, 3, 4, 5, 7} {
@@ -233,7 +233,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 
 	// The CPU: the Go body, which is that of all versions.
-	side := size(p, 2048, 1024, 128)
+	side := p.Size(2048, 1024, 128)
 	a, x := fill[float32](side*side, 7), fill[float32](side*side, 8)
 	host, err := square{version: last, n: side}.plan(kernels.HostDevice(), kernels.Float32)
 	if err != nil {

@@ -24,18 +24,18 @@ func versionsOf(op string) (names []string) {
 
 // windows is the section on sums over a sliding window.
 func windows(p *notebook.Page) error {
-	n, of := size(p, 1<<28, 1<<20, 1<<12), timed(p, 1<<28, 1<<12)
+	n, of := p.Size(1<<28, 1<<20, 1<<12), p.Timed(1<<28, 1<<12)
 	names := versionsOf("WindowSum")
 	p.Heading("A sliding window")
 	p.Text(`Each output is the sum of the 2 radius + 1 inputs around it; n outputs take n + 2 radius inputs. With one thread per output, neighbours
 		read nearly the same inputs: at radius 2 each element is wanted five times. Version 1 lets them.`)
-	if err := sources(p, "windowsum_versions.cu", "simple"); err != nil {
+	if err := p.Sources("windowsum_versions.cu", "simple"); err != nil {
 		return err
 	}
 	p.Text(`Version 2 has the threads of a block fetch together what all of them need, 256 + 2 radius elements, into the multiprocessor's shared
 		memory. The barrier says: all is there. The elements at the end belong to the windows of the last threads. A guard by the number of outputs
 		would leave them out, since there are 2 radius more inputs than outputs; it must ask for inputs.`)
-	if err := sources(p, "windowsum_versions.cu", "shared"); err != nil {
+	if err := p.Sources("windowsum_versions.cu", "shared"); err != nil {
 		return err
 	}
 	p.Text(`Version 3 is the op itself, %s. Narrow windows it sums straight from loads of 16 bytes, several outputs a thread. Wide ones it

@@ -198,7 +198,7 @@ func prices(p *notebook.Page, times map[kernels.Barrier]notebook.Measured) error
 func sweeps(p *notebook.Page) error {
 	p.Heading("Over blocks and threads")
 	blocks, threads := []int{1, 2, 4, 8, 16, 32}, []int{32, 64, 128, 256, 512, 1024}
-	if p.Small() && p.GPU() != nil {
+	if p.Tiny() {
 		blocks, threads = []int{1, 2}, []int{32, 64}
 	}
 	p.Text(`Now as many values as threads. The more values, the longer a half step takes beside the barrier, and the less a better barrier gains. Where blocks x threads are more
@@ -226,7 +226,7 @@ func sweeps(p *notebook.Page) error {
 	p.Text(`Last, the barrier nearly alone: 128 values on blocks of 128 threads, so that all blocks but the first only wait. A launch costs the same however many
 		blocks it has; a barrier in memory costs more once many hundreds count in one place.`)
 	many := []int{1, 4, 16, 64, 132, 264, 528, 1056}
-	if p.Small() && p.GPU() != nil {
+	if p.Tiny() {
 		many = many[:3]
 	}
 	alone, err := sweep(p, "alone", n, many, func(int) int { return 128 })
@@ -249,7 +249,7 @@ func fast(p *notebook.Page) error {
 	}
 	var rows [][]string
 	sizes := []int{128, 256, 512, 1024, 2048, 4096}
-	if p.Small() && p.GPU() != nil {
+	if p.Tiny() {
 		sizes = sizes[:2]
 	}
 	columns := []kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierGraph, kernels.BarrierGrid, kernels.BarrierHeld, kernels.BarrierFastest}

@@ -16,27 +16,27 @@ func addOne(p *notebook.Page) error {
 	p.Heading("Add one")
 	p.Text(`%d blocks of %d threads each add one to a cell in memory that starts at 0. What does it hold at the end? An addition to memory is three
 		steps: read, add, write.`, blocks, threads)
-	if err := sources(p, "increment.cu", "read_add_write", "increment_racy_i32"); err != nil {
+	if err := p.Sources("increment.cu", "read_add_write", "increment_racy_i32"); err != nil {
 		return err
 	}
 	p.Text(`If many threads read before the first one writes, they all read the same number and write the same number, and of all their additions one is
 		left. That is a data race. What comes out depends on who is when where, and it may even be right, on another day.`)
-	if err := sources(p, "increment.cu", "increment_racy_shared_i32"); err != nil {
+	if err := p.Sources("increment.cu", "increment_racy_shared_i32"); err != nil {
 		return err
 	}
 	p.Text(`The second one is the same race inside of each block, on a cell in shared memory, where a tool can see it: compute-sanitizer's racecheck watches
 		shared memory. Both are wrong on purpose. Three ways make it right. An atomic addition is one step, made by the memory itself:`)
-	if err := sources(p, "increment.cu", "increment_atomic_i32"); err != nil {
+	if err := p.Sources("increment.cu", "increment_atomic_i32"); err != nil {
 		return err
 	}
 	p.Text(`Where the work is more than one addition, a lock lets one thread in at a time. A compare-and-swap looks whether the lock is free and
 		takes it in one step. The fences keep what is done under the lock from being seen before it or after it:`)
-	if err := sources(p, "lock.cuh", "Mutex"); err != nil {
+	if err := p.Sources("lock.cuh", "Mutex"); err != nil {
 		return err
 	}
 	p.Text(`This lock goes to whoever asks at the right moment. A ticket lock goes to threads in the order in which they came, and they wait by reading, which
 		disturbs the memory less than trying to swap:`)
-	if err := sources(p, "lock.cuh", "TicketLock"); err != nil {
+	if err := p.Sources("lock.cuh", "TicketLock"); err != nil {
 		return err
 	}
 	t := notebook.Table{
@@ -91,10 +91,7 @@ func result(p *kernels.Plan, run func(out []byte) error) (int32, error) {
 func waiting(p *notebook.Page) error {
 	p.Heading("What waiting costs")
 	p.Text("Now n blocks of one thread each: the more there are, the longer each waits for its turn.")
-	most := 1 << 12
-	if tiny(p) {
-		most = 1 << 4
-	}
+	most := p.Timed(1<<12, 1<<4)
 	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "us", Log: true, LogX: true}
 	per := map[string]float64{}
 	for _, v := range []struct {

@@ -10,18 +10,15 @@ import (
 
 // dot is the section on dot products: blocks that make one number together.
 func dot(p *notebook.Page) error {
-	n := 10_000_000
-	if tiny(p) {
-		n = 100_000
-	}
+	n := p.Timed(10_000_000, 100_000)
 	p.Heading("A dot product: whose turn is it?")
 	p.Text(`A histogram has many cells. A dot product has one, and all blocks want it. Here a is %d ones and b is 1/n as often, so that the result is
 		1, or as near to it as float32 is to 1/n. 32 x 20 blocks of 256 threads: each thread adds up its products in double precision, and
 		a tree in shared memory makes one sum of the block's 256. Then there are 640 sums.`, n)
-	if err := sources(p, "dot_versions.cu", "thread_dot", "block_dot"); err != nil {
+	if err := p.Sources("dot_versions.cu", "thread_dot", "block_dot"); err != nil {
 		return err
 	}
-	if err := sources(p, "blocksum.cuh", "tree_sum"); err != nil {
+	if err := p.Sources("blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
 	if err := slip(p); err != nil {
@@ -30,7 +27,7 @@ func dot(p *notebook.Page) error {
 	p.Text(`Back to the 640 sums. The first version stores them side by side, and they are added in order: by the host, which gets all of
 		them back, or, as in the op's version 1, by a second launch, which leaves the result on the device. In the second version the blocks take turns under a lock, in
 		the third the memory itself adds. Both need one launch for the product, but add in the order in which blocks come, so that the last bit may differ from run to run.`)
-	if err := sources(p, "dot_versions.cu", "dot_tree", "dot_mutex", "dot_atomic"); err != nil {
+	if err := p.Sources("dot_versions.cu", "dot_tree", "dot_mutex", "dot_atomic"); err != nil {
 		return err
 	}
 

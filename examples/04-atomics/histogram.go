@@ -97,7 +97,7 @@ func count(p *notebook.Page, text letters) error {
 	meet := []string{fmt.Sprintf("%d threads", blocks*threads), fmt.Sprintf("%d threads", threads), "32 warps"}
 	for v := 1; v <= kernels.HistogramVersions; v++ {
 		p.Text("%s", why[v-1])
-		if err := sources(p, "histogram.cu", show[v-1]...); err != nil {
+		if err := p.Sources("histogram.cu", show[v-1]...); err != nil {
 			return err
 		}
 		plan, err := version(p, v, len(text.bytes), blocks, ascii)

@@ -28,10 +28,7 @@ func main() {
 }
 
 func run(p *notebook.Page, path string) error {
-	size := 5_800_000
-	if tiny(p) {
-		size = 200_000
-	}
+	size := p.Timed(5_800_000, 200_000)
 	text, err := load(path, size, goText)
 	if err != nil {
 		return err
@@ -47,17 +44,4 @@ func run(p *notebook.Page, path string) error {
 		}
 	}
 	return dot(p)
-}
-
-// tiny says that sizes are small. Without a GPU they are not, since the recorded
-// times are of the full ones, which the Go bodies do in no time.
-func tiny(p *notebook.Page) bool { return p.Small() && p.GPU() != nil }
-
-func sources(p *notebook.Page, file string, functions ...string) error {
-	for _, f := range functions {
-		if err := p.Source(file, f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

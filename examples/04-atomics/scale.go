@@ -16,10 +16,7 @@ func scale(p *notebook.Page, text letters) error {
 	p.Heading("Larger data, and worse data")
 	p.Text(`A text of a few MB is over before a GPU is busy. With more data, a histogram of all 256 values of a byte shows what each version can do, and on what
 		it depends: random bytes hardly meet, and equal bytes all meet at one cell.`)
-	n := 1 << 28
-	if tiny(p) {
-		n = 1 << 16
-	}
+	n := p.Timed(1<<28, 1<<16)
 	all := kernels.Bins{N: 256, Lo: 0, Hi: 256}
 	kinds := []string{"random bytes", "English text", "equal bytes"}
 	inputs := make([][]byte, len(kinds))

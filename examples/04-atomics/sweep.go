@@ -12,10 +12,7 @@ import (
 func sweep(p *notebook.Page, text letters) error {
 	p.Heading("How many blocks?")
 	p.Text("The grid was a guess: %d blocks of %d threads. Here are 32 i blocks for i = 10, 15, ..., 995, for the two versions whose grid can be anything.", blocks, threads)
-	step := 5
-	if tiny(p) {
-		step = 985
-	}
+	step := p.Timed(5, 985)
 	ch := notebook.Chart{Title: "Time of a histogram of the text, 128 threads a block", XLabel: "blocks", YLabel: "global atomics, us", RightLabel: "shared atomics, us", Zero: true}
 	t := notebook.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
 	for v, s := range []notebook.Series{{Name: "global atomics", Colour: notebook.Blue}, {Name: "shared atomics", Colour: notebook.Amber, Right: true}} {

@@ -63,7 +63,7 @@ type step struct {
 
 func begin(p *notebook.Page, path string) (*ladder, error) {
 	l := &ladder{p: p, side: 512}
-	if p.Small() && p.GPU() != nil { // recorded times are of the full size
+	if p.Tiny() { // recorded times are of the full size
 		l.side = 64
 	}
 	var err error
@@ -182,7 +182,7 @@ func (l *ladder) add(name string, launches int, us, sum float64) error {
 func (l *ladder) oneThread() error {
 	l.p.Heading("Step 1: one thread")
 	l.p.Text("The loop as a kernel, launched with one block of one thread. `thread_sum` is the loop of all versions; with one thread its stride is 1.")
-	if err := sources(l.p, "sum_versions.cu", "thread_sum", "sum_thread"); err != nil {
+	if err := l.p.Sources("sum_versions.cu", "thread_sum", "sum_thread"); err != nil {
 		return err
 	}
 	if err := l.version(1, "1: one thread"); err != nil {
@@ -199,7 +199,7 @@ func (l *ladder) oneBlock() error {
 		has a sum, and all are to be added to one number in memory. ` + "`cell += sum`" + ` would be wrong: two threads may read the same old value,
 		and one of the two sums is lost. An atomic addition is read, add and write in one. Two small launches more, before and
 		after, clear the cell and round it to the result.`)
-	if err := sources(l.p, "sum_versions.cu", "sum_atomic"); err != nil {
+	if err := l.p.Sources("sum_versions.cu", "sum_atomic"); err != nil {
 		return err
 	}
 	return l.version(2, "2: one block, an atomic per thread")
@@ -217,10 +217,10 @@ func (l *ladder) tree() error {
 	l.p.Text(`The threads of a block can add up among themselves first, in shared memory: in each step the lower half of the threads adds
 		the values of the upper half, so that 256 sums are one after 8 steps. Between the steps all must have finished: a barrier. What is left is
 		one atomic for each block.`)
-	if err := sources(l.p, "blocksum.cuh", "tree_sum"); err != nil {
+	if err := l.p.Sources("blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
-	if err := sources(l.p, "sum_versions.cu", "sum_blockatomic"); err != nil {
+	if err := l.p.Sources("sum_versions.cu", "sum_blockatomic"); err != nil {
 		return err
 	}
 	return l.version(4, "4: 16 blocks, shared tree")
@@ -230,7 +230,7 @@ func (l *ladder) inOrder() error {
 	l.p.Heading("Step 5: no atomics")
 	l.p.Text(`Atomics happen in any order, and floating-point addition depends on the order: two runs may differ in the last bit. If each block stores its
 		sum in a place of its own and a second launch adds those in order, two runs never differ.`)
-	if err := sources(l.p, "sum_versions.cu", "sum_tree"); err != nil {
+	if err := l.p.Sources("sum_versions.cu", "sum_tree"); err != nil {
 		return err
 	}
 	return l.version(5, "5: 16 blocks, partial sums in order")
@@ -240,7 +240,7 @@ func (l *ladder) fast() error {
 	l.p.Heading("Step 6: the op")
 	l.p.Text(`The op itself takes more blocks the more there is to add up, until the device is full. Each thread loads 16 bytes at a time and has four loads under way before it
 		adds, warps add up through registers by shuffles, and partial sums are added in order.`)
-	if err := sources(l.p, "reduce.cuh", "warp_sum", "block_sum", "reduce_rows"); err != nil {
+	if err := l.p.Sources("reduce.cuh", "warp_sum", "block_sum", "reduce_rows"); err != nil {
 		return err
 	}
 	return l.version(0, "6: the op, ops.Sum")
@@ -277,14 +277,5 @@ func (l *ladder) compare() error {
 	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few us: a step that
 		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
 		they do not matter.`)
-	return nil
-}
-
-func sources(p *notebook.Page, file string, functions ...string) error {
-	for _, f := range functions {
-		if err := p.Source(file, f); err != nil {
-			return err
-		}
-	}
 	return nil
 }

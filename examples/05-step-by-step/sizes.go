@@ -11,10 +11,7 @@ import (
 // sizes times the steps on inputs from 2^8 to 2^28 elements.
 func sizes(p *notebook.Page) error {
 	p.Heading("Past the picture: other sizes")
-	largest := 28
-	if p.Small() && p.GPU() != nil {
-		largest = 16
-	}
+	largest := p.Timed(28, 16)
 	input := make([]float32, 0)
 	if p.GPU() != nil {
 		input = make([]float32, 1<<largest)

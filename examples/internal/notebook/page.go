@@ -136,6 +136,31 @@ func (p *Page) GPU() *cudaops.Device { return p.gpu }
 // Small says that sizes must be small, for a test.
 func (p *Page) Small() bool { return p.options.Small }
 
+// Size is a size of what runs here: full on a GPU, and what a test or a CPU can
+// wait for elsewhere.
+func (p *Page) Size(full, host, small int) int {
+	switch {
+	case p.Small():
+		return small
+	case p.gpu == nil:
+		return host
+	}
+	return full
+}
+
+// Tiny says that what the GPU's times are for is small. Without a GPU it is not:
+// the recorded times are of the full sizes.
+func (p *Page) Tiny() bool { return p.Small() && p.gpu != nil }
+
+// Timed is the size that the GPU's times are for: that of the run, or of the
+// record.
+func (p *Page) Timed(full, small int) int {
+	if p.Tiny() {
+		return small
+	}
+	return full
+}
+
 // Options are the flags.
 func (p *Page) Options() Options { return p.options }
 
@@ -168,6 +193,16 @@ func (p *Page) Source(file, function string) error {
 		}
 	}
 	p.code("kernels/"+file, code)
+	return nil
+}
+
+// Sources is Source for several functions of one file.
+func (p *Page) Sources(file string, functions ...string) error {
+	for _, f := range functions {
+		if err := p.Source(file, f); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
