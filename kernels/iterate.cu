@@ -14,7 +14,7 @@
 //                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
-//   iterate_wide     one half step, a warp per row (a block per 32 columns of w if transposed): larger n, bound by memory.
+//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "reduce.cuh"
@@ -288,19 +288,18 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
 template <int R, typename T> __device__ void cluster(const T*, const T*, const T*, T*, int, int, int) { __trap(); }
 #endif
 
-// wide calls store(j, (A in)[j]) for all j, blocks of 256 threads. Not transposed: a warp per row, lanes side by side. Transposed: lane l of
-// each warp has column 32 b + l, warps go down the rows in turn and are added in order.
+// wide calls store(j, (A in)[j]) for all j. With columns = 0, a warp takes a row, lanes side by side. Else A is w transposed, and a block takes
+// `columns` columns of w, a power of two up to 32: its threads go down the rows in turn, and are added in an order that is always the same.
 template <typename T, typename In, typename Store>
-__device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int transposed, Store store) {
-    constexpr int WARPS = 8;
-    __shared__ double part[WARPS][32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const long long j = transposed ? (long long)blockIdx.x * 32 + lane : (long long)blockIdx.x * WARPS + warp;
-    const long long first = transposed ? warp : lane, stride = transposed ? WARPS : 32, step = transposed ? n : 1;
+__device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long long n, int columns, Store store) {
+    __shared__ double part[32][33];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const long long j = columns ? (long long)blockIdx.x * columns + threadIdx.x % columns : (long long)blockIdx.x * warps + warp;
+    const long long stride = columns ? blockDim.x / columns : 32, step = columns ? n : 1;
     double acc[2] = {};
     if (j < n) {
-        const T* a = w + (transposed ? j : j * n);
-        long long k = first;
+        const T* a = w + (columns ? j : j * n);
+        long long k = columns ? threadIdx.x / columns : lane;
 #pragma unroll 1
         for (; k + (FLIGHT - 1) * stride < n; k += FLIGHT * stride) {
             T x[FLIGHT];
@@ -314,22 +313,25 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
         for (; k < n; k += stride) acc[0] += (double)a[k * step] * (double)in[k];
     }
     double sum = acc[0] + acc[1];
-    if (!transposed) {
+    if (!columns) {
         sum = warp_sum(sum, 32);
         if (lane == 0 && j < n) store(j, sum);
         return;
     }
-    part[warp][lane] = sum;
-    __syncthreads();
-    if (warp == 0 && j < n) {
 #pragma unroll 1
-        for (int i = 1; i < WARPS; i++) sum += part[i][lane];
-        store(j, sum);
+    for (int bit = 16; bit >= columns; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
+    if (lane < columns) part[lane][warp] = sum;
+    __syncthreads();
+#pragma unroll 1
+    for (int c = warp; c < columns; c += warps) {
+        const double total = warp_sum(lane < warps ? part[c][lane] : 0.0, 32);
+        const long long col = (long long)blockIdx.x * columns + c;
+        if (lane == 0 && col < n) store(col, total);
     }
 }
 
 #define WHOLE(NAME, WAIT, T, SUFFIX)                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                               \
         iterate_##NAME##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,      \
                                   int transposed) {                                                                                     \
         whole<WAIT>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                    \
@@ -353,9 +355,9 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
                                                       long long padded) {                                                               \
         begin(x, X, P, counter, n, padded);                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                               \
         iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
-        half_step(w, in, out, y, last, n, transposed);                                                                                       \
+        half_step(w, in, out, y, last, n, transposed);                                                                                  \
     }                                                                                                                                   \
     WHOLE(none, NONE, T, SUFFIX)                                                                                                        \
     WHOLE(block, BLOCK, T, SUFFIX)                                                                                                      \
@@ -367,18 +369,18 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     CLUSTERED(16, T, SUFFIX)                                                                                                            \
     CLUSTERED(32, T, SUFFIX)                                                                                                            \
     HELD(4, T, SUFFIX)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
-        iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
-        wide(w, in, n, transposed, [=](long long j, double sum) {                                                                       \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                 \
+        iterate_wide_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int columns) {                    \
+        wide(w, in, n, columns, [=](long long j, double sum) {                                                                          \
             out[j] = sum;                                                                                                               \
             if (last) y[j] = (T)sum;                                                                                                    \
         });                                                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                                                \
-        iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int transposed) {                              \
-        wide(w, in, n, transposed, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                 \
+    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                                 \
+        iterate_chain_##SUFFIX(const T* w, const T* in, const T* u, T* out, long long n, int columns) {                                 \
+        wide(w, in, n, columns, [=](long long j, double sum) { out[j] = (T)(sum + (double)u[j]); });                                    \
     }                                                                                                                                   \
-    /* A block per row: row first + i stride of the wide matrix is row i of the narrow one; put writes the other rows as zeros. */       \
+    /* A block per row: row first + i stride of the wide matrix is row i of the narrow one; put writes the other rows as zeros. */      \
     extern "C" __global__ void iterate_rows_##SUFFIX(const T* in, T* out, long long n, int first, int stride, int narrow, int put) {    \
         const int row = blockIdx.x, i = put ? (row - first) / stride : first + row * stride;                                            \
         const bool hit = !put || (row >= first && (row - first) % stride == 0 && i < narrow);                                           \

@@ -15,6 +15,7 @@
 // So a product of N x N matrices loads 2 N^3 / L elements from global memory and
 // 2 N^3 / V from shared memory: the smaller both are against the 2 N^3 operations,
 // the less the units wait. 1 to 6 sum by FMA in the elements' type, in order of l.
+#include "async.cuh"
 #include "vector.cuh"
 
 typedef long long i64;
@@ -224,29 +225,9 @@ template <typename T, int V, int S> __device__ void coalesced(const Product<T, 1
     store<16 * W, 16 * W>(p.c, p.m, p.n, p.row + ty, p.col + tx, acc);
 }
 
-// AsyncCopy brings an element or 16 bytes, or zeros, to shared memory; from sm_80
-// on without waiting and without a register. commit ends a batch of copies;
-// arrived<n> waits until all batches but the last n are there.
 struct AsyncCopy {
-    template <typename U> __device__ void operator()(U* to, const U* from, bool inside) const {
-#if __CUDA_ARCH__ >= 800
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-                     "n"(sizeof(U)), "r"(inside ? (int)sizeof(U) : 0) : "memory");
-#else
-        Copy()(to, from, inside);
-#endif
-    }
+    template <typename U> __device__ void operator()(U* to, const U* from, bool inside) const { async_copy(to, from, inside); }
 };
-__device__ __forceinline__ void commit() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int n> __device__ __forceinline__ void arrived() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
-#endif
-}
 
 extern __shared__ double dynamic[];
 

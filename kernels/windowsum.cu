@@ -54,6 +54,7 @@
 // with windows known to the compiler: 733 and 801 (fewer instructions, more
 // registers, as many barriers). Runs of tiles for a warp with addresses computed
 // anew in each tile: 561 and 567; kept in registers: 555 and 563.
+#include "async.cuh"
 #include "vector.cuh"
 
 typedef long long i64;
@@ -147,31 +148,6 @@ __device__ __forceinline__ void write(const Row<T>& g, i64 start, int count, Get
     }
 }
 
-// copy copies bytes, 4, 8 or 16, to shared memory, from sm_80 on without waiting;
-// commit ends a batch of copies, arrived<n> waits until all batches but the last
-// n are there.
-template <int bytes> __device__ __forceinline__ void copy(void* shared, const void* global) {
-#if __CUDA_ARCH__ >= 800
-    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
-    if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
-#else
-    if constexpr (bytes == 16) *reinterpret_cast<float4*>(shared) = *reinterpret_cast<const float4*>(global);
-    else if constexpr (bytes == 8) *reinterpret_cast<double*>(shared) = *reinterpret_cast<const double*>(global);
-    else *reinterpret_cast<float*>(shared) = *reinterpret_cast<const float*>(global);
-#endif
-}
-__device__ __forceinline__ void commit() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int n> __device__ __forceinline__ void arrived() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
-#endif
-}
-
 // Chunks is shared memory for elements in chunks of K, each followed by 16
 // unused bytes.
 template <typename T, int K> struct Chunks {
@@ -197,7 +173,7 @@ template <typename T, int K> struct Chunks {
         const int shift = (int)(reinterpret_cast<unsigned long long>(src) % 16 / sizeof(T));
         src -= shift;  // operands start aligned, so this is inside in
         const int end = shift + count, vectors = end / W;
-        for (int v = threadIdx.x; v < vectors; v += blockDim.x) copy<16>(&vector(v), src + v * W);
+        for (int v = threadIdx.x; v < vectors; v += blockDim.x) async_copy(&vector(v), reinterpret_cast<const Vector*>(src) + v);
         const int tail = vectors * W + threadIdx.x;
         if (tail < end) (*this)[tail] = src[tail];
         return shift;
@@ -447,12 +423,12 @@ template <typename T> struct Tile {
     __device__ __forceinline__ void fetch(const Walk<const T>& from) const {
         const int lane = threadIdx.x;
         if (from.inside && from.aligned) {
-            const T* src = from.next + lane * W;
+            const Vector* src = reinterpret_cast<const Vector*>(from.next) + lane;
 #pragma unroll
-            for (int m = 0; m < of_lane; m++) copy<16>(x + place(m, lane), src + m * 32 * W);
+            for (int m = 0; m < of_lane; m++) async_copy(x + place(m, lane), src + m * 32);
         } else if (from.inside) {
 #pragma unroll 4
-            for (int m = 0; m < K; m++) copy<sizeof(T)>(&(*this)[m * 32 + lane], from.next + m * 32 + lane);
+            for (int m = 0; m < K; m++) async_copy(&(*this)[m * 32 + lane], from.next + m * 32 + lane);
         } else {
 #pragma unroll 1
             for (int m = 0; m < K; m++) {

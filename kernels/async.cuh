@@ -1,0 +1,41 @@
+// Copies from global to shared memory that nobody waits for and that take no
+// register, from sm_80 on; older devices make them at once. commit ends a batch of
+// a thread's copies; arrived<n> waits until all of its batches but the last n are
+// there. What other threads copied is there after a barrier.
+#pragma once
+
+// async_copy copies an element or a vector of 4, 8 or 16 bytes. Only 16 bytes can go
+// past the first-level cache.
+template <typename U> __device__ __forceinline__ void async_copy(U* to, const U* from) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
+    if constexpr (sizeof(U) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(sizeof(U)) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// This one writes zeros and reads nothing where not inside.
+template <typename U> __device__ __forceinline__ void async_copy(U* to, const U* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
+    const int bytes = inside ? (int)sizeof(U) : 0;
+    if constexpr (sizeof(U) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(sizeof(U)), "r"(bytes) : "memory");
+#else
+    *to = inside ? *from : U();
+#endif
+}
+
+__device__ __forceinline__ void commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int n> __device__ __forceinline__ void arrived() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
+}
