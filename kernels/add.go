@@ -19,7 +19,7 @@ func Add(dev Device, dt Dtype, n int64) *Plan {
 
 func addBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
-	parallel(c.Int(3), grain, func(lo, hi int64) {
+	Parallel(c.Int(3), grain, func(lo, hi int64) {
 		a, b, out := a[lo:hi], b[lo:hi], out[lo:hi]
 		for i := range out {
 			out[i] = a[i] + b[i]

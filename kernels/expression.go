@@ -292,15 +292,17 @@ func (p *parser) expect(token string) {
 	p.next()
 }
 
-// values evaluates t for all elements b into out, which is as long.
-func (t *term) values(b, out []float64) {
+// values evaluates t for all elements b into out, which is as long. scratch, up to
+// t.operations() times as long, holds right operands: made anew for each piece they
+// cost as much time as the arithmetic.
+func (t *term) values(b, out, scratch []float64) {
 	var right []float64
 	if t.x != nil {
-		t.x.values(b, out)
+		t.x.values(b, out, scratch)
 	}
 	if t.y != nil {
-		right = make([]float64, len(b))
-		t.y.values(b, right)
+		right, scratch = scratch[:len(b)], scratch[len(b):]
+		t.y.values(b, right, scratch)
 	}
 	switch t.name {
 	case "":

@@ -105,10 +105,11 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	return nil
 }
 
-// parallel calls f on pieces of [0, n) from as many goroutines as there are
-// cores, or once where n is at most grain. The pieces are disjoint, so results
-// do not depend on the number of cores.
-func parallel(n, grain int64, f func(lo, hi int64)) {
+// Parallel calls f on pieces of [0, n) from as many goroutines as there are
+// cores, or once where n is at most grain, so that little work does not wait for
+// goroutines to start. The pieces are disjoint, so results do not depend on the
+// number of cores.
+func Parallel(n, grain int64, f func(lo, hi int64)) {
 	workers := min(int64(runtime.GOMAXPROCS(0)), ceilDiv(n, max(grain, 1)))
 	if workers <= 1 {
 		f(0, n)

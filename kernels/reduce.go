@@ -103,19 +103,20 @@ func (t *term) operations() int {
 func reducePartBody[T Float](r *Reduction) func(Call) {
 	return func(c Call) {
 		in, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
-		parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+		Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 			const piece = 512 // stays in the first-level cache
-			b, f := make([]float64, piece), make([]float64, piece)
+			b, f, scratch := make([]float64, piece), make([]float64, piece), make([]float64, piece*r.f.operations())
 			pieces := make([]float64, 0, ceilDiv(chunk, piece))
 			for block := lo; block < hi; block++ {
 				pieces = pieces[:0]
 				for at := block * chunk; at < min((block+1)*chunk, n); at += piece {
 					x := in[at:min(at+piece, (block+1)*chunk, n)]
+					b, f := b[:len(x)], f[:len(x)]
 					for i, v := range x {
 						b[i] = float64(v)
 					}
-					r.f.values(b[:len(x)], f[:len(x)])
-					pieces = append(pieces, r.fold(f[:len(x)]))
+					r.f.values(b, f, scratch)
+					pieces = append(pieces, r.fold(f))
 				}
 				out[block] = identity
 				if len(pieces) > 0 { // of no elements there are none

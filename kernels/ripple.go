@@ -54,7 +54,7 @@ func ripple[T Float](c Call, group int) {
 	out := Slice[T](c, 0)
 	width := c.Grid[0] * side
 	sin := func(i int) float64 { return math.Sin(2 * math.Pi * float64((i-64)%256) / 256) }
-	parallel(int64(c.Grid[1]), grain/int64(width*side)+1, func(lo, hi int64) {
+	Parallel(int64(c.Grid[1]), grain/int64(width*side)+1, func(lo, hi int64) {
 		for by := int(lo); by < int(hi); by++ {
 			for bx := range c.Grid[0] {
 				var tile [side * side]T

@@ -222,7 +222,7 @@ func pow2(n int64) int64 {
 func sumRowsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	n, chunk, splits, div := c.Int(2), c.Int(3), c.Int(4), c.Float(5)
-	parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 		for b := lo; b < hi; b++ {
 			first := b % splits * chunk
 			row := in[b/splits*n:]
@@ -234,7 +234,7 @@ func sumRowsBody[In, To Float](c Call) {
 func sumShortBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	rows, n, div := c.Int(2), c.Int(3), c.Float(5)
-	parallel(rows, grain/max(n, 1), func(lo, hi int64) {
+	Parallel(rows, grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = To(add8(in[i*n:(i+1)*n]) / div)
 		}
@@ -251,7 +251,7 @@ func sumColsBody[In, To Float](c Call) {
 	// eight elements. A column's order depends on its rows alone.
 	const tile = 1024
 	pieces := ceilDiv(inner, tile)
-	parallel(parts*pieces, max(grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
+	Parallel(parts*pieces, max(grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
 		acc := make([]float64, min(inner, tile))
 		for at := lo; at < hi; at++ {
 			part, col := at/pieces, at%pieces*tile

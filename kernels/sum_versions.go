@@ -191,7 +191,7 @@ func shuffleSum(s []float64) float64 {
 // partsBody is the body of a kernel that leaves one sum for each block in out.
 func partsBody(c Call, out []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
 	blocks := int64(c.blocks())
-	parallel(blocks, max(grain/max(n/blocks, 1), 1), func(lo, hi int64) {
+	Parallel(blocks, max(grain/max(n/blocks, 1), 1), func(lo, hi int64) {
 		s := make([]float64, c.Block[0])
 		for b := lo; b < hi; b++ {
 			clear(s)
@@ -238,7 +238,7 @@ func sumBlocks2dBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[float64](c, 1)
 	rows, cols := c.Int(2), c.Int(3)
 	blocks, gx, gy := int64(c.blocks()), int64(c.Grid[0]), int64(c.Grid[1])
-	parallel(blocks, max(grain/max(rows*cols/blocks, 1), 1), func(lo, hi int64) {
+	Parallel(blocks, max(grain/max(rows*cols/blocks, 1), 1), func(lo, hi int64) {
 		bx, by := c.Block[0], c.Block[1]
 		s := make([]float64, bx*by)
 		for b := lo; b < hi; b++ {

@@ -217,7 +217,7 @@ func windowBody[T Float](c Call) {
 	if step == 0 {
 		step = w
 	}
-	parallel(ceilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
+	Parallel(ceilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
 		x, sum := make([]float64, step+w-1), make([]float64, step)
 		for start := lo * step; start < min(hi*step, last); start += step {
 			n := min(step, last-start)
@@ -263,7 +263,7 @@ func windowChunksBody[T Float](c Call) {
 	in, sums, heads, g := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2), windowArgs(c, 3)
 	chunk := int64(c.Block[0]) * windowItems
 	rest := g.w % chunk
-	parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 		x := make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)
@@ -284,7 +284,7 @@ func windowJoinBody[T Float](c Call) {
 	in, out, middles, heads, g := Slice[T](c, 0), Slice[T](c, 1), Slice[float64](c, 2), Slice[float64](c, 3), windowArgs(c, 4)
 	chunk := int64(c.Block[0]) * windowItems
 	q, rest := g.w/chunk, g.w%chunk
-	parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 		x, y := make([]float64, chunk), make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -97,7 +96,7 @@ func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 		return "", 0, err
 	}
 	for _, x := range in {
-		spread(len(x), func(lo, hi int) {
+		kernels.Parallel(int64(len(x)), 1, func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
 				x[i] = math.Abs(x[i])
 			}
@@ -139,7 +138,7 @@ func worstError(got, want, magnitude []float64, allowed float64) float64 {
 	}
 	var mu sync.Mutex
 	worst := 0.0
-	spread(len(got), func(lo, hi int) {
+	kernels.Parallel(int64(len(got)), 1, func(lo, hi int64) {
 		w := 0.0
 		for i := lo; i < hi; i++ {
 			if got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i]) {
@@ -156,16 +155,6 @@ func worstError(got, want, magnitude []float64, allowed float64) float64 {
 		worst = max(worst, w)
 	})
 	return worst
-}
-
-// spread calls f on pieces of [0, n), one for each core.
-func spread(n int, f func(lo, hi int)) {
-	var wg sync.WaitGroup
-	step := n/runtime.GOMAXPROCS(0) + 1
-	for lo := 0; lo < n; lo += step {
-		wg.Go(func() { f(lo, min(lo+step, n)) })
-	}
-	wg.Wait()
 }
 
 func runHost(p *kernels.Plan, in [][]float64) ([]float64, error) {
@@ -194,7 +183,7 @@ func widen(dt kernels.Dtype, b []byte) []float64 {
 	}
 	s := kernels.Elements[float32](b)
 	out := make([]float64, len(s))
-	spread(len(s), func(lo, hi int) {
+	kernels.Parallel(int64(len(s)), 1, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = float64(s[i])
 		}
@@ -238,9 +227,9 @@ func (b randomBlock) fill(dt kernels.Dtype, n int64, i int) []byte {
 
 func repeat[T kernels.Element](block []T, n int64, i int) []T {
 	s := make([]T, n)
-	spread(len(s), func(lo, hi int) {
-		for at := (lo + i*1_000_003) % len(block); lo < hi; at = 0 {
-			lo += copy(s[lo:hi], block[at:])
+	kernels.Parallel(n, 1, func(lo, hi int64) {
+		for at := (lo + int64(i)*1_000_003) % int64(len(block)); lo < hi; at = 0 {
+			lo += int64(copy(s[lo:hi], block[at:]))
 		}
 	})
 	return s

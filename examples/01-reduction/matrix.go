@@ -23,8 +23,8 @@ func matrix(p *notebook.Page) error {
 
 	// Values of few bits, so that the sum is exact whatever the order.
 	x := make([]float32, side*side)
-	value := func(i int) float32 { return float32(uint32(i)*2654435761>>22) / 1024 }
-	spread(len(x), func(lo, hi int) {
+	value := func(i int64) float32 { return float32(uint32(i)*2654435761>>22) / 1024 }
+	kernels.Parallel(int64(len(x)), 1, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			x[i] = value(i)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
@@ -200,20 +199,10 @@ func compareSums(p *notebook.Page, rows []row, copied notebook.Measured) error {
 func shares(n int) []float32 {
 	x := make([]float32, n)
 	all := float64(n) * float64(n-1) / 2
-	spread(n, func(lo, hi int) {
+	kernels.Parallel(int64(n), 1, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			x[i] = float32(float64(i) / all)
 		}
 	})
 	return x
-}
-
-// spread calls f on pieces of [0, n), one for each core.
-func spread(n int, f func(lo, hi int)) {
-	var wg sync.WaitGroup
-	step := n/runtime.GOMAXPROCS(0) + 1
-	for lo := 0; lo < n; lo += step {
-		wg.Go(func() { f(lo, min(lo+step, n)) })
-	}
-	wg.Wait()
 }

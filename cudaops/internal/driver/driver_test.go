@@ -157,6 +157,20 @@ const scale = `.version 6.0
 }
 `
 
+// openScale loads scale and opens a stream for it, until the test's end.
+func openScale(t testing.TB, c *Context) (*Function, *Stream) {
+	t.Helper()
+	m, err := c.Load([]byte(scale))
+	must(t, err)
+	t.Cleanup(func() { must(t, m.Unload()) })
+	f, err := m.Function("scale")
+	must(t, err)
+	s, err := c.NewStream()
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return f, s
+}
+
 func TestDevice(t *testing.T) {
 	c := openDevice(t)
 	d := c.Device
@@ -325,14 +339,7 @@ func raw(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0]))
 // recording that fails gives an error and leaves the context usable.
 func TestGraph(t *testing.T) {
 	c := openDevice(t)
-	m, err := c.Load([]byte(scale))
-	must(t, err)
-	defer func() { must(t, m.Unload()) }()
-	f, err := m.Function("scale")
-	must(t, err)
-	s, err := c.NewStream()
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
+	f, s := openScale(t, c)
 	const n = 1000
 	p, err := c.Alloc(4 * n)
 	must(t, err)
@@ -385,14 +392,7 @@ func TestLaunchCooperative(t *testing.T) {
 	if !c.Device.CooperativeLaunch {
 		t.Skip("SKIPPED, NOT TESTED: the device has no cooperative launch")
 	}
-	m, err := c.Load([]byte(scale))
-	must(t, err)
-	defer func() { must(t, m.Unload()) }()
-	f, err := m.Function("scale")
-	must(t, err)
-	s, err := c.NewStream()
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
+	f, s := openScale(t, c)
 	each, err := f.MaxActiveBlocks(256, 0)
 	must(t, err)
 	most := uint32(each * c.Device.SMs)
@@ -442,12 +442,7 @@ func TestClose(t *testing.T) {
 
 func BenchmarkLaunchSync(b *testing.B) {
 	c := openDevice(b)
-	m, err := c.Load([]byte(scale))
-	must(b, err)
-	f, err := m.Function("scale")
-	must(b, err)
-	s, err := c.NewStream()
-	must(b, err)
+	f, s := openScale(b, c)
 	var p Ptr
 	var n, k uint32
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&n), unsafe.Pointer(&k)}
@@ -456,6 +451,4 @@ func BenchmarkLaunchSync(b *testing.B) {
 		must(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
 		must(b, s.Sync())
 	}
-	must(b, s.Close())
-	must(b, m.Unload())
 }
