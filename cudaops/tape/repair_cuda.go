@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"gorgonia.org/gorgonia"
@@ -34,8 +33,10 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := reflect.ValueOf(program).Elem()
-	instructions, err := field(p, "instructions", reflect.Slice)
+	if err := eachOp(program, func(op gorgonia.Op) gorgonia.Op { return guard(ordered(op)) }); err != nil {
+		return nil, err
+	}
+	instructions, err := instructionsOf(program)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +56,6 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 			most = 1
 		case "*gorgonia.execOp":
 			most = 3 // a copy, a launch, a wait
-			op, err := field(instr.Elem().Elem(), "op", reflect.Interface)
-			if err != nil {
-				return nil, err
-			}
-			op.Set(reflect.ValueOf(ordered(op.Interface().(gorgonia.Op))))
 		}
 		if queued += most; queued > 48 {
 			repaired = reflect.Append(repaired, flush)
@@ -72,7 +68,7 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 		}
 	}
 	instructions.Set(repaired)
-	pool, err := field(p, "gpumem", reflect.Slice)
+	pool, err := field(reflect.ValueOf(program).Elem(), "gpumem", reflect.Slice)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +143,6 @@ func rewind(vm gorgonia.VM) {
 	pc.SetInt(0)
 }
 
-// field is a field of a struct of Gorgonia's, unexported or not, to be set.
-func field(of reflect.Value, name string, kind reflect.Kind) (reflect.Value, error) {
-	f := of.FieldByName(name)
-	if !f.IsValid() || f.Kind() != kind {
-		return f, fmt.Errorf("tape: a %v of this version of Gorgonia has no %v %q: want v0.9.18", of.Type(), kind, name)
-	}
-	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem(), nil
-}
-
 // flushInstruction is the instruction that works the queue off, out of the
 // program of a graph that has one.
 var flushInstruction = sync.OnceValues(func() (flush reflect.Value, err error) {
@@ -166,7 +153,7 @@ var flushInstruction = sync.OnceValues(func() (flush reflect.Value, err error) {
 	if err != nil {
 		return flush, err
 	}
-	instructions, err := field(reflect.ValueOf(program).Elem(), "instructions", reflect.Slice)
+	instructions, err := instructionsOf(program)
 	if err != nil {
 		return flush, err
 	}
