@@ -23,8 +23,14 @@ import (
 //   - The queue of CUDA calls is flushed before it holds 63. From then on two
 //     goroutines work on it, and it is not safe for two.
 //   - Gorgonia's matrix products are put in order with the rest ([linAlg]).
+//   - Ops on integers and comparisons that give a Bool run on the host ([hosted]).
 //   - The pool is larger by what aligning each value takes.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
+	restore, err := host(g)
+	defer restore()
+	if err != nil {
+		return nil, err
+	}
 	program, registers, err := gorgonia.Compile(g)
 	if err != nil {
 		return nil, err
