@@ -18,7 +18,7 @@ import (
 // device's primary context and nothing orders it with the machine's: what comes
 // next may start before the product is there. Of two vectors there is no product
 // in Gorgonia's CUDA build at all, and those of batches take memory of the pool
-// in each run and never give it back: for these two there are Stheno's kernels.
+// in each run, which nothing frees here: for these two there are Stheno's kernels.
 type linAlg struct{ gorgonia.Op }
 
 var _ gorgonia.CUDADoer = linAlg{}
