@@ -450,14 +450,14 @@ func several(make newMachine) func() error {
 // leak runs a graph of the op again and again and watches the process grow, by
 // no more than a number of bytes for each launch. What a process has not given
 // back yet is tens of bytes for each.
-func leak(op func(a, b *G.Node) (*G.Node, error), most int) func() error {
+func leak(op func(a, b *G.Node) (*G.Node, error), make newMachine, most int) func() error {
 	return func() error {
 		g := G.NewGraph()
 		y := ok(op(input(g, "x", 10), input(g, "y", 10)))
 		for range 60 {
 			y = ok(op(y, input(g, "z", 10)))
 		}
-		vm := ok(stheno(g))
+		vm := ok(make(g))
 		runs := func(n int) {
 			for range n {
 				must(vm.RunAll())
@@ -619,8 +619,9 @@ var programs = []struct {
 	{"120 scalars", locked, true, held(on(scalars, gorgonias))},
 	{"2^40 elements", ours, false, tooLarge(stheno)},
 	{"2^40 elements", locked, true, held(tooLarge(gorgonias))},
-	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add, 256)},
-	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add, 1<<20)},
+	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add, stheno, 256)},
+	{"memory that 61 launches take, Gorgonia's Add", ours, false, leak(G.Add, stheno, 256)},
+	{"memory that 61 launches take, Gorgonia's Add", locked, true, held(leak(G.Add, gorgonias, math.MaxInt))},
 	{"mixed graph, gradients", oursLisp, false, lispGradients(mixed, tape.NewLispMachine)},
 	{"ops of Stheno, forward", lispGPU, true, held(on(sthenoLoss0, lisp(G.ExecuteFwdOnly())))},
 	{"ops of Stheno, gradients", lispGPU, true, lispGradients(sthenoLoss0, lisp())},

@@ -23,14 +23,6 @@ type linAlg struct{ gorgonia.Op }
 
 var _ gorgonia.CUDADoer = linAlg{}
 
-// ordered replaces the op of an instruction where that is needed.
-func ordered(op gorgonia.Op) gorgonia.Op {
-	if reflect.TypeOf(op).String() == "gorgonia.linAlgBinOp" {
-		return linAlg{op}
-	}
-	return op
-}
-
 func (l linAlg) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
 	if p, ok := l.product(in); ok && prealloc != nil {
 		return p.run(extern, dev, prealloc, in)

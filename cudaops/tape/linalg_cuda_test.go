@@ -46,7 +46,7 @@ func TestProducts(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			l, ok := ordered(n.Op()).(linAlg)
+			l, ok := substitute(n.Op()).(linAlg)
 			if !ok {
 				t.Fatalf("%s: the op is a %T", name, n.Op())
 			}

@@ -23,6 +23,7 @@ import (
 //   - The queue of CUDA calls is flushed before it holds 63. From then on two
 //     goroutines work on it, and it is not safe for two.
 //   - Gorgonia's matrix products are put in order with the rest ([linAlg]).
+//   - The kernels of its element-wise ops are launched by Stheno ([elementWise]).
 //   - Ops on integers and comparisons that give a Bool run on the host ([hosted]).
 //   - The pool is larger by what aligning each value takes.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
@@ -39,7 +40,7 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := eachOp(program, func(op gorgonia.Op) gorgonia.Op { return guard(ordered(op)) }); err != nil {
+	if err := eachOp(program, func(op gorgonia.Op) gorgonia.Op { return guard(substitute(op)) }); err != nil {
 		return nil, err
 	}
 	instructions, err := instructionsOf(program)
@@ -86,6 +87,17 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 		pool.Index(i).SetInt(size)
 	}
 	return gorgonia.WithPrecompiled(program, registers), nil
+}
+
+// substitute gives what runs in the place of an op of Gorgonia's on a device.
+func substitute(op gorgonia.Op) gorgonia.Op {
+	switch reflect.TypeOf(op).String() {
+	case "gorgonia.linAlgBinOp":
+		return linAlg{op}
+	case "gorgonia.elemUnaryOp", "gorgonia.elemBinOp":
+		return elementWise{op}
+	}
+	return op
 }
 
 // check says why there is no device for a graph that needs one: in a CUDA build

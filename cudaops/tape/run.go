@@ -126,6 +126,15 @@ func foreign(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Point
 // where there is no kernel for the device or a value is not contiguous in memory
 // that the device can use; all memory is then ready for the host.
 func Run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out gorgonia.Value, in []gorgonia.Value) (done bool, err error) {
+	return run(extern, dev, op, out, in, none)
+}
+
+// none is no input.
+const none = -1
+
+// run is Run of a plan that takes the output as it is, with a copy of an input of
+// the output's size in it unless start is none.
+func run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out gorgonia.Value, in []gorgonia.Value, start int) (done bool, err error) {
 	e, err := engine(extern, dev)
 	if err != nil {
 		return false, err
@@ -163,7 +172,7 @@ func Run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 		}
 		c.size = p.Scratch
 	}
-	run, err := c.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+	launch, err := c.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		switch {
 		case r.Operand == kernels.Scratch:
 			return c.scratch + driver.Ptr(r.Offset)
@@ -176,7 +185,12 @@ func Run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 		onHost(err)
 		return false, nil
 	}
-	if err := run(c.stream); err != nil {
+	if start != none && address[start] != address[len(in)] {
+		if err := c.stream.Copy(address[len(in)], address[start], int64(out.MemSize())); err != nil {
+			return false, fmt.Errorf("%s: %w", p.Op, err)
+		}
+	}
+	if err := launch(c.stream); err != nil {
 		return false, fmt.Errorf("%s: %w", p.Op, err)
 	}
 	if err := c.stream.Sync(); err != nil {

@@ -40,10 +40,10 @@ func registered(t *testing.T) (names []string) {
 
 var wanted = regexp.MustCompile(`does not have the function "([^"]+)"`)
 
-// binaryNames are the names that Gorgonia's engine looks functions of two
+// askedBinary are the names that Gorgonia's engine looks functions of two
 // operands up by: an engine with no functions says which one it lacks. All its
 // methods of these forms are asked.
-func binaryNames(t *testing.T) (names []string) {
+func askedBinary(t *testing.T) (names []string) {
 	t.Helper()
 	e := reflect.ValueOf(new(cuda.Engine))
 	none := []tensor.FuncOpt{}
@@ -78,17 +78,20 @@ func binaryNames(t *testing.T) (names []string) {
 	return names
 }
 
-// unaryNames are the names that Gorgonia's ops of one operand are looked up by.
-func unaryNames(t *testing.T) (names []string) {
+// unaryFunctions are all of Gorgonia's element-wise functions of one operand.
+var unaryFunctions = []func(*gorgonia.Node) (*gorgonia.Node, error){
+	gorgonia.Abs, gorgonia.Sign, gorgonia.Ceil, gorgonia.Floor, gorgonia.Sin, gorgonia.Cos, gorgonia.Exp, gorgonia.Log,
+	gorgonia.Log2, gorgonia.Neg, gorgonia.Square, gorgonia.Sqrt, gorgonia.Inverse, gorgonia.InverseSqrt, gorgonia.Cube,
+	gorgonia.Tanh, gorgonia.Sigmoid, gorgonia.Log1p, gorgonia.Expm1, gorgonia.Softplus,
+}
+
+// askedUnary are the names that Gorgonia's ops of one operand are looked up by.
+func askedUnary(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		g := gorgonia.NewGraph()
 		x := gorgonia.NewVector(g, dt, gorgonia.WithName("x"), gorgonia.WithShape(2))
-		for _, f := range []func(*gorgonia.Node) (*gorgonia.Node, error){
-			gorgonia.Abs, gorgonia.Sign, gorgonia.Ceil, gorgonia.Floor, gorgonia.Sin, gorgonia.Cos, gorgonia.Exp, gorgonia.Log,
-			gorgonia.Log2, gorgonia.Neg, gorgonia.Square, gorgonia.Sqrt, gorgonia.Inverse, gorgonia.InverseSqrt, gorgonia.Cube,
-			gorgonia.Tanh, gorgonia.Sigmoid, gorgonia.Log1p, gorgonia.Expm1, gorgonia.Softplus,
-		} {
+		for _, f := range unaryFunctions {
 			op := gorgonia.Must(f(x)).Op()
 			if got := reflect.TypeOf(op).String(); got != "gorgonia.elemUnaryOp" {
 				t.Fatalf("%v is a %s", op, got)
@@ -101,7 +104,7 @@ func unaryNames(t *testing.T) (names []string) {
 
 // The kernels registered are those that Gorgonia asks for, no more and no fewer.
 func TestStandardNames(t *testing.T) {
-	binary := binaryNames(t)
+	binary := askedBinary(t)
 	for _, form := range []string{"vv", "vs", "sv", "ss"} {
 		for _, name := range []string{"add", "pow", "lt", "ne"} {
 			if want := "elembinop." + name + "_" + form + "_f32"; !slices.Contains(binary, want) {
@@ -109,7 +112,7 @@ func TestStandardNames(t *testing.T) {
 			}
 		}
 	}
-	want := append(binary, unaryNames(t)...)
+	want := append(binary, askedUnary(t)...)
 	slices.Sort(want)
 	want = slices.Compact(want)
 	got := registered(t)
