@@ -34,6 +34,9 @@ go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | 
     printf '%s\t%s\n' "$name" "$dir" >> "$bin/tests.txt"
 done
 
+# The text whose letters are counted, which comes with Go's sources.
+cp "$(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt" "$bin/"
+
 if [[ -n ${TAG:-} ]]; then
     settings=$(go run ./cmd/stheno env)
     (

@@ -9,6 +9,8 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag
+#   SUITES       suites.tsv of a run of other parts, whose outcomes go into the results
+#                too: for machines that give less time at once than all parts take
 #   TEST_RUN     -test.run of the tests, all if unset
 #   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
 #                a test binary without .test and its -test.run; eight at a time
@@ -26,7 +28,7 @@ OUT=$(cd "$OUT" && pwd)
 root=$PWD
 export STHENO_REQUIRE_GPU=1
 suites=$OUT/suites.tsv # name, result, seconds, note: read by stheno bench -suites
-: > "$suites"
+cat ${SUITES:+"$SUITES"} < /dev/null > "$suites"
 failed=0
 
 if [[ ! -f .gpu/bin.tar.xz ]]; then
@@ -40,6 +42,7 @@ import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
+text=$bin/Isaac.Newton-Opticks.txt
 "$bin/stheno" doctor | tee "$OUT/bench.log"
 
 now() { date +%s.%N; }
@@ -146,11 +149,11 @@ sanitize() {
 }
 
 bench() {
-    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" 2>&1 | tee -a "$OUT/bench.log"
+    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
     local peers=()
     [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
-    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -text "$text" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
@@ -191,12 +194,13 @@ gallery() {
     for notebook in "$bin"/notebook-*; do
         name=${notebook##*/notebook-}
         start=$(now)
-        counted=()
+        extra=()
         if [[ $name == 02-* ]] && command -v ncu > /dev/null; then
             timeout 60 ncu --csv -k 'regex:^matmul_' --metrics "$(grep -o '"[a-z0-9_]*\.sum"' examples/$name/counts.go | tr -d '"' | paste -sd,)" "$notebook" -profile > "$OUT/gallery/counts.csv" 2> /dev/null &&
-                counted=(-counts "$OUT/gallery/counts.csv")
+                extra=(-counts "$OUT/gallery/counts.csv")
         fi
-        timeout 120 "$notebook" -device gpu "${counted[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
+        [[ $name == 04-* ]] && extra=(-text "$text")
+        timeout 120 "$notebook" -device gpu "${extra[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
             > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
         status=$?
         record "notebook $name" $status "$start" "$(tail -n 1 "$OUT/gallery/$name.txt")"
