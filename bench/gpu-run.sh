@@ -22,7 +22,8 @@ OUT=${OUT:-bench/out}
 PARTS=${PARTS:-tests sanitize bench}
 SANITIZE=${SANITIZE:-cudaops stheno-module:^TestKernels$/^(Add|Broadcast|Dot|Mean|Scale)$ stheno-module:^TestKernels$/^Sum$
     stheno-module:^TestKernels$/^MatMul$/./f32 stheno-module:^TestKernels$/^MatMul$/./f64
-    stheno-module:^TestKernels$/^(Reduce|WindowSum)$ stheno-module:^TestKernels$/^(Histogram|Iterate)$}
+    stheno-module:^TestKernels$/^Reduce$ stheno-module:^TestKernels$/^WindowSum$
+    stheno-module:^TestKernels$/^Histogram$ stheno-module:^TestKernels$/^Iterate$}
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 root=$PWD
@@ -130,10 +131,10 @@ sanitize_one() {
 
 sanitize() {
     local tool what
-    for what in $SANITIZE; do
-        # Nothing is timed here, so they may share the GPU, and the cores, of which
-        # each takes one or two.
-        for tool in memcheck racecheck initcheck synccheck; do
+    # The slowest ones first. Nothing is timed here, so they may share the GPU, and the
+    # cores, of which each takes one or two.
+    for tool in racecheck initcheck memcheck synccheck; do
+        for what in $SANITIZE; do
             while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
             sanitize_one "$tool" "$what" &
         done
