@@ -158,7 +158,7 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	w := [2]Ref{{0, 0}, {1, 0}}
 	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
 	counter, out := p.scratch(4), Ref{Out, 0}
-	p.launch(k.begin, streamGrid(dev, padded), streamBlock, Ref{2, 0}, state[0], state[1], counter, n, padded)
+	p.launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counter, n, padded)
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
