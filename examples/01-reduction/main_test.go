@@ -33,3 +33,14 @@ func TestReduction(t *testing.T) {
 		t.Errorf("the page has %d pictures and %d bytes, want 3 or more and at most 2 MiB", n, len(page))
 	}
 }
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) {
+	keys, err := notebook.Unrecorded(recorded, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
+	}
+}
