@@ -21,7 +21,7 @@ func TestReduction(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
 	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
-		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png"} {
+		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png", "ripple-racy-wrong.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)
 		}
@@ -30,8 +30,8 @@ func TestReduction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(page, []byte("data:image/png")); n < 3 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 3 or more and at most 2 MiB", n, len(page))
+	if n := bytes.Count(page, []byte("data:image/png")); n != 5 || len(page) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want 5 and at most 2 MiB", n, len(page))
 	}
 }
 

@@ -22,7 +22,7 @@ func sums(p *notebook.Page) error {
 		Four bytes are read for one addition, so the best that any kernel can do is to read at the speed of the memory.`, n)
 	x := shares(n)
 	exact := total(x, func(v float64) float64 { return v })
-	p.Text(`The largest of the numbers is %.2g: a kernel that loses one is wrong in the ninth digit. So all results below are held against the sum of
+	p.Text(`The largest of the numbers is %.2g: a kernel that loses one is wrong by that at most. So all results below are held against the sum of
 		the rounded numbers in double precision, %.12f, and must agree with it to 12 digits, or, where a result is float32, to the last bit of that.`, float64(x[n-1]), exact)
 	copied, err := p.Measure("device copy", "GB/s", func() (float64, error) { return cudaops.CopyBandwidth(p.GPU().Ordinal) })
 	if err != nil {

@@ -47,11 +47,20 @@ func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (r
 	if err != nil || p.gpu != nil {
 		return ran, err
 	}
-	ran.Out = kernels.Bytes(make([]float64, (plan.Out+7)/8))[:plan.Out]
-	if err := plan.Run(inputs, ran.Out, nil); err != nil {
+	ran.Out, err = p.Output(plan, inputs)
+	if err != nil {
 		return Ran{}, fmt.Errorf("%s: %w", key, err)
 	}
 	return ran, nil
+}
+
+// Output runs a plan for [Page.Target] once, on the GPU or by the Go bodies.
+func (p *Page) Output(plan *kernels.Plan, inputs [][]byte) ([]byte, error) {
+	out := kernels.Bytes(make([]float64, (plan.Out+7)/8))[:plan.Out] // aligned for any element
+	if p.gpu != nil {
+		return out, cudaops.RunPlan(p.gpu.Ordinal, plan, inputs, out)
+	}
+	return out, plan.Run(inputs, out, nil)
 }
 
 // MeanTime is the mean time of a plan on the GPU in us, for [Page.Measure].
