@@ -19,23 +19,27 @@ func (p *Page) Target() kernels.Device {
 
 // Ran is what [Page.Run] found out about a plan.
 type Ran struct {
-	// Mean and Spread, the standard deviation, of the GPU's times, in us.
-	Mean, Spread Measured
+	// Mean and Spread, the standard deviation, of the GPU's times, in us, and how
+	// many times there are.
+	Mean, Spread, Runs Measured
 	// Out is the plan's output where it ran: on the GPU or on the host.
 	Out []byte
 }
 
 // Run runs a plan for [Page.Target]. On a GPU it times that many runs by the
-// device's clock, operands in its memory. Without one it runs the Go bodies once
-// for the output, and the times are the recorded ones of the key.
+// device's clock, operands in its memory, each the mean over as many runs as take a
+// millisecond; there are fewer only where they would take more than a minute. Without
+// one it runs the Go bodies once for the output, and the times are the recorded ones
+// of the key.
 func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (ran Ran, err error) {
 	var spread float64
+	var timed int
 	ran.Mean, err = p.Measure(key+", mean", "us", func() (float64, error) {
-		timing, err := cudaops.Time(p.gpu.Ordinal, plan, inputs, runs)
+		timing, err := cudaops.TimeWithin(p.gpu.Ordinal, plan, inputs, runs, time.Minute)
 		if err != nil {
 			return 0, err
 		}
-		ran.Out = timing.Out
+		ran.Out, timed = timing.Out, len(timing.Runs)
 		mean, deviation := moments(timing.Runs)
 		spread = deviation
 		return mean, nil
@@ -44,6 +48,10 @@ func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (r
 		return Ran{}, err
 	}
 	ran.Spread, err = p.Measure(key+", spread", "us", func() (float64, error) { return spread, nil })
+	if err != nil {
+		return ran, err
+	}
+	ran.Runs, err = p.Measure(key+", runs", "", func() (float64, error) { return float64(timed), nil })
 	if err != nil || p.gpu != nil {
 		return ran, err
 	}

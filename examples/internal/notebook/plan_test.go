@@ -14,7 +14,7 @@ import (
 // ones.
 func TestRunPlan(t *testing.T) {
 	text := `{"device": "NVIDIA X", "date": "2026-01-02", "digest": "0123", "figures": {
-		"sum, mean": {"value": 12.5, "unit": "us"}, "sum, spread": {"value": 0.5, "unit": "us"}}}`
+		"sum, mean": {"value": 12.5, "unit": "us"}, "sum, spread": {"value": 0.5, "unit": "us"}, "sum, runs": {"value": 9, "unit": ""}}}`
 	x := []float32{1, 2, 3, 4.5}
 	err := Run(Options{Device: "cpu"}, new(bytes.Buffer), "t", []byte(text), func(p *Page) error {
 		plan := kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false)
@@ -22,8 +22,8 @@ func TestRunPlan(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if ran.Mean.String() != "12.5 us" || ran.Spread.Value != 0.5 || kernels.Elements[float32](ran.Out)[0] != 10.5 {
-			t.Errorf("got %v, %v and %v, want the recorded 12.5 us and 0.5 us, and 10.5", ran.Mean, ran.Spread, ran.Out)
+		if ran.Mean.String() != "12.5 us" || ran.Spread.Value != 0.5 || ran.Runs.String() != "9" || kernels.Elements[float32](ran.Out)[0] != 10.5 {
+			t.Errorf("got %v, %v of %v and %v, want the recorded 12.5 us and 0.5 us of 9, and 10.5", ran.Mean, ran.Spread, ran.Runs, ran.Out)
 		}
 		if ran, err = p.Run("unknown", plan, [][]byte{kernels.Bytes(x)}, 9); err != nil || !math.IsNaN(ran.Mean.Value) || len(ran.Out) != 4 {
 			t.Errorf("a key that is not recorded: %v, %v, want NaN and an output", ran, err)
