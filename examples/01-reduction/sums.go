@@ -82,7 +82,7 @@ func sums(p *notebook.Page) error {
 	if err != nil {
 		return err
 	}
-	p.Text("It takes %v, plus or minus %v over %d runs, the copy to the host not counted. In each block 1023 threads wait while one of them adds.", naive.mean, naive.spread, runs)
+	p.Text("It takes %v, plus or minus %v over %v runs, the copy to the host not counted. In each block 1023 threads wait while one of them adds.", naive.mean, naive.spread, naive.runs)
 
 	p.Heading("A tree")
 	p.Text(`The lower half of the threads can add the values of the upper half to their own, all at once, then the lower quarter those of the second
@@ -124,6 +124,9 @@ func sums(p *notebook.Page) error {
 	}
 	fast := row{name: "0: the op", mean: op.Mean, spread: op.Spread, sum: float64(kernels.Elements[float32](op.Out)[0]), within: single}
 	p.Text("It takes %v, plus or minus %v.", fast.mean, fast.spread)
+	if err := endToEnd(p, x, exact); err != nil {
+		return err
+	}
 
 	made, err := generated(p, x, fast)
 	if err != nil {
@@ -147,6 +150,7 @@ func sums(p *notebook.Page) error {
 type row struct {
 	name         string
 	mean, spread notebook.Measured // on a GPU
+	runs         notebook.Measured
 	us, bytes    float64
 	sum, within  float64 // within is the relative error that its arithmetic allows
 }
@@ -178,11 +182,48 @@ func partials(p *notebook.Page, version int, name string, x []float32) (row, err
 		return row{}, err
 	}
 	ran, err := p.Run(fmt.Sprintf("sum, version %d", version), plan, [][]byte{kernels.Bytes(x)}, runs)
-	r := row{name: fmt.Sprintf("%d: %s", version, name), mean: ran.Mean, spread: ran.Spread, within: double}
+	r := row{name: fmt.Sprintf("%d: %s", version, name), mean: ran.Mean, spread: ran.Spread, runs: ran.Runs, within: double}
 	for _, v := range kernels.Elements[float64](ran.Out) {
 		r.sum += v
 	}
 	return r, err
+}
+
+// endToEnd tells how long it takes until the host has the sum.
+func endToEnd(p *notebook.Page, x []float32, exact float64) error {
+	blocks, err := kernels.SumPartials(kernels.Float32, 8, []int{len(x)})
+	if err != nil {
+		return err
+	}
+	var us [2]notebook.Measured
+	for i, way := range []struct {
+		name string
+		plan *kernels.Plan
+		sum  func(out []byte) error
+	}{
+		{"partial sums", blocks, func(out []byte) error {
+			sum := 0.0
+			for _, v := range kernels.Elements[float64](out) {
+				sum += v
+			}
+			return agrees("partial sums, end to end", sum, exact, double)
+		}},
+		{"the op", kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), func(out []byte) error {
+			return agrees("the op, end to end", float64(kernels.Elements[float32](out)[0]), exact, single)
+		}},
+	} {
+		us[i], err = p.Measure("sum, end to end, "+way.name, "us", func() (float64, error) {
+			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(x)}, runs, way.sum)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	p.Text(`These are times of kernels, by the device's clock. By the host's clock, from the launch until the host has the sum, the numbers being on the device: %v with shuffles, the
+		%d partial sums copied back and added here; %v by the op, its one result copied back. In a graph there is no such choice: an op's
+		result stays on the device. So as ops, such as `+"`ops.Version(8).Sum(x)`"+`, these versions have a second launch, the op's own kernel over the partial sums.`,
+		us[0], blocks.Out/8, us[1])
+	return nil
 }
 
 func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Measured) error {

@@ -103,7 +103,30 @@ func dot(p *notebook.Page) error {
 	if !known {
 		p.Text("The GPU's times here are not recorded yet and print as -; the results are those of the kernels' Go bodies.")
 	}
-	p.Text(`The times of partial sums added on the host are without the copy and the addition. The lock's price was seen above: a turn for each block, one after the
+	var us [2]notebook.Measured
+	for i, way := range []struct {
+		name string
+		plan *kernels.Plan
+	}{
+		{"partial sums", kernels.DotPartials(kernels.Float32, int64(n))},
+		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, int64(n))},
+	} {
+		us[i], err = p.Measure("dot, end to end, "+way.name, "us", func() (float64, error) {
+			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(u), kernels.Bytes(v)}, 50, func(out []byte) error {
+				if sum := addUp(out); sum != exactVaried && sum != float64(float32(exactVaried)) {
+					return fmt.Errorf("dot of random numbers, %s, end to end: got %v, want %v", way.name, sum, exactVaried)
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	p.Text(`The table has the times of the launches. By the host's clock, from the launch until the host has the result, the vectors being on the device, it takes %v with 640
+		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
+		a launch.`, us[0], us[1])
+	p.Text(`The lock's price was seen above: a turn for each block, one after the
 		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
 		bits in each run.`)
 	return nil

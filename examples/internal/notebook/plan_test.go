@@ -2,11 +2,13 @@ package notebook
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -49,5 +51,44 @@ func TestRunPlan(t *testing.T) {
 	}
 	if mean, spread := moments([]time.Duration{1000, 3000}); mean != 2 || spread != 1 {
 		t.Errorf("1 and 3 us: mean %v, spread %v, want 2 and 1", mean, spread)
+	}
+}
+
+// End to end, finish gets the output of each run, of plans with scratch memory too;
+// here on a session of the host.
+func TestEndToEnd(t *testing.T) {
+	x, runs := make([]float32, 4099), 0
+	for i := range x {
+		x[i] = float32(i % 7)
+	}
+	want := 0.0
+	for _, v := range x {
+		want += float64(v)
+	}
+	s := cudaops.OpenHost()
+	defer s.Close()
+	plan, err := kernels.SumVersion(kernels.HostDevice(), kernels.Float32, 8, []int{len(x)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Scratch == 0 || len(plan.Launches) != 2 {
+		t.Fatalf("the plan has %d launches and %d bytes of scratch, want two and some", len(plan.Launches), plan.Scratch)
+	}
+	us, err := endToEnd(s, plan, [][]byte{kernels.Bytes(x)}, 3, func(out []byte) error {
+		runs++
+		if got := float64(kernels.Elements[float32](out)[0]); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		clear(out)
+		return nil
+	})
+	if err != nil || !(us > 0) || runs != 4 {
+		t.Errorf("got %v us, %d runs and %v, want a time, four runs and no error", us, runs, err)
+	}
+	if _, err := endToEnd(s, plan, [][]byte{kernels.Bytes(x)}, 3, func([]byte) error { return errors.New("bad sum") }); err == nil || err.Error() != "bad sum" {
+		t.Errorf("an error of finish: got %v", err)
+	}
+	if _, err := endToEnd(s, plan, nil, 3, nil); err == nil {
+		t.Error("no inputs and no error")
 	}
 }
