@@ -239,10 +239,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 	canvas = notebook.NewCanvas(1320, 640)
 	ch.Draw(canvas, 0, 0, 1320, 640)
-	if err := p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas); err != nil {
-		return err
-	}
-	return nil
+	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas)
 }
 
 // onHost gives the rate in TFLOP/s of the Go body, which is that of all versions, on
