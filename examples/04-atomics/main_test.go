@@ -44,8 +44,8 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := load(path, 8, goText)
-	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" {
-		t.Errorf("got %q from %s and error %v, want abcabcab from the file text.txt", got.bytes, got.from, err)
+	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" || !got.given {
+		t.Errorf("got %q from %s, given %v, and error %v, want abcabcab from the file text.txt, given", got.bytes, got.from, got.given, err)
 	}
 	if counts := plain([]byte("abca\x80\xff")); counts['a'] != 2 || counts['b'] != 1 || counts['c'] != 1 {
 		t.Errorf("counted %d a, %d b and %d c, want 2, 1 and 1", counts['a'], counts['b'], counts['c'])
@@ -63,6 +63,29 @@ func TestText(t *testing.T) {
 	for _, bad := range []string{path, filepath.Join(t.TempDir(), "absent.txt")} {
 		if _, err := load(bad, 8, goText); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
 			t.Errorf("%s: %v, want an error that names it", bad, err)
+		}
+	}
+}
+
+// A copy of Newton's Opticks given by -text is the standard text; one that was
+// changed is not.
+func TestStandardText(t *testing.T) {
+	path, err := goText()
+	if err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: %v", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), filepath.Base(path))
+	for _, want := range []letters{{text, opticks, false}, {append([]byte("x"), text[1:]...), "the file " + filepath.Base(path), true}} {
+		if err := os.WriteFile(copied, want.bytes, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := load(copied, len(text), goText)
+		if err != nil || !bytes.Equal(got.bytes, want.bytes) || got.from != want.from || got.given != want.given {
+			t.Errorf("%d bytes from %s, given %v, and error %v, want %d from %s, given %v", len(got.bytes), got.from, got.given, err, len(text), want.from, want.given)
 		}
 	}
 }
