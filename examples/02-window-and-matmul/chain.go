@@ -8,14 +8,15 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// apart is out = a + b + ... + b, where b is added k times, each time by all five
-// steps: the vectors travel for every addition.
+// apart is out = a + b + ... + b, where b is added k times, at least once, and each
+// time by all five steps: the vectors travel for every addition.
 func apart(s *cudaops.Session, out, a, b []float32, k int) error {
-	copy(out, a)
+	sum := a
 	for range k {
-		if _, err := addByHand(s, out, out, b); err != nil {
+		if _, err := addByHand(s, out, sum, b); err != nil {
 			return err
 		}
+		sum = out
 	}
 	return nil
 }
