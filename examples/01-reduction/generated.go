@@ -47,7 +47,7 @@ func generated(p *notebook.Page, x []float32, op row) (row, error) {
 		t.Rows = append(t.Rows, []string{"`" + e.expression + "`", ran.Mean.String(), ran.Spread.String(),
 			notebook.Measured{Value: 100 * ran.Mean.Value / op.mean.Value, Unit: "%"}.String(), fmt.Sprintf("%.9g", got), fmt.Sprintf("%.9g", e.exact)})
 		if e.expression == "a + b" {
-			sum = row{name: "generated from a + b", mean: ran.Mean, spread: ran.Spread, sum: got, within: single}
+			sum = row{name: "Reduce, a + b", mean: ran.Mean, spread: ran.Spread, sum: got, within: single}
 		}
 	}
 	p.Table(t)
