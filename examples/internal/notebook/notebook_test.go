@@ -5,6 +5,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,6 +89,17 @@ func TestChart(t *testing.T) {
 		}
 		if blue < 30 {
 			t.Errorf("%d points: %d pixels of the line's colour, want at least 30", n, blue)
+		}
+	}
+}
+
+// A chart of what was not measured has no axes, one from zero neither.
+func TestChartOfNothing(t *testing.T) {
+	for _, zero := range []bool{false, true} {
+		c := NewCanvas(400, 300)
+		Chart{Zero: zero, Series: []Series{{X: []float64{1, 2}, Y: []float64{math.NaN(), math.NaN()}}}}.Draw(c, 0, 0, 400, 300)
+		if text := c.terminal(); text != "" {
+			t.Errorf("from zero: %v: drew\n%s", zero, text)
 		}
 	}
 }

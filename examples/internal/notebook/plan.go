@@ -41,7 +41,7 @@ func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (r
 			return 0, err
 		}
 		ran.Out, timed = timing.Out, len(timing.Runs)
-		mean, deviation := moments(timing.Runs)
+		mean, deviation := Moments(timing.Runs)
 		spread = deviation
 		return mean, nil
 	})
@@ -84,7 +84,7 @@ func (p *Page) MeanTime(plan *kernels.Plan, inputs [][]byte, runs int) (float64,
 	if err != nil {
 		return 0, err
 	}
-	mean, _ := moments(timing.Runs)
+	mean, _ := Moments(timing.Runs)
 	return mean, nil
 }
 
@@ -170,8 +170,8 @@ func Micros(us float64) Measured {
 	return Measured{us, "us"}
 }
 
-// moments are the mean and the standard deviation of times, in us.
-func moments(times []time.Duration) (mean, spread float64) {
+// Moments are the mean and the standard deviation of times, in us.
+func Moments(times []time.Duration) (mean, spread float64) {
 	for _, t := range times {
 		mean += float64(t) / 1e3 / float64(len(times))
 	}

@@ -49,7 +49,7 @@ func TestRunPlan(t *testing.T) {
 			t.Errorf("%v us is printed as %s, want %s", us, got, want)
 		}
 	}
-	if mean, spread := moments([]time.Duration{1000, 3000}); mean != 2 || spread != 1 {
+	if mean, spread := Moments([]time.Duration{1000, 3000}); mean != 2 || spread != 1 {
 		t.Errorf("1 and 3 us: mean %v, spread %v, want 2 and 1", mean, spread)
 	}
 }
