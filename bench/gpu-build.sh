@@ -41,8 +41,9 @@ if [[ -n ${TAG:-} ]]; then
     settings=$(go run ./cmd/stheno env)
     (
         eval "$settings"
-        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-module.test" .
-        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-tape.test" ./cudaops/tape
+        for name in module:. tape:cudaops/tape cudaops:cudaops ops:ops; do
+            go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-${name%:*}.test" "./${name#*:}"
+        done
         go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord
     )
 fi
