@@ -23,7 +23,8 @@ const envUsage = `usage: eval "$(stheno env [flags])"
 Prints the settings with which cgo builds Gorgonia's tag cuda, for a shell, and
 on standard error what it found, or what is missing and how to get it. It looks
 in $CUDA_HOME or $CUDA_PATH if set, else in wheels under .cuda, then in
-/usr/local/cuda*, /opt/cuda and /usr; for cuDNN also in $CUDNN_HOME.
+/usr/local/cuda*, /opt/cuda and /usr, then in $VIRTUAL_ENV and $CONDA_PREFIX; for
+cuDNN also in $CUDNN_HOME.
 
 `
 
@@ -62,20 +63,29 @@ func envCommand(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("env: %w", err)
 	}
-	exports, err := settings.Exports()
-	if err != nil {
+	_, noDevice := cudaops.Devices()
+	if err := printEnv(stdout, stderr, t, settings, tools, noDevice, *stub); err != nil {
 		return fmt.Errorf("env: %w", err)
 	}
-	fmt.Fprintf(stderr, "stheno env: CUDA %s in %s, cuDNN %s, %s, gorgonia.org/cu %s\n", t.CUDA, t.Root, cmp.Or(t.CUDNN, "of unknown version"), tools.CC, cmp.Or(tools.CU, "of unknown version"))
-	_, noDevice := cudaops.Devices()
-	if noDevice != nil && !*stub {
+	return nil
+}
+
+// printEnv prints the settings, and what they are of. noDevice says why this
+// machine has no GPU, nil if it has one.
+func printEnv(stdout, stderr io.Writer, t *toolkit.Toolkit, settings *toolkit.Settings, tools *tools, noDevice error, stub bool) error {
+	exports, err := settings.Exports()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "stheno env: CUDA %s in %s, cuDNN %s, %s, gorgonia.org/cu %s\n", t.CUDA, t.Root, cmp.Or(t.CUDNN, "of unknown version"), tools.CC, tools.CU)
+	if noDevice != nil && !stub {
 		fmt.Fprintf(stderr, "stheno env: %v\nstheno env: programs build here; to start them without a driver (graphs run on the host): eval \"$(stheno env -stub)\"\n", noDevice)
 	}
+	if noDevice == nil && stub {
+		fmt.Fprintln(stderr, "stheno env: -stub hides this machine's GPU from the programs of this shell")
+	}
 	fmt.Fprint(stdout, exports)
-	if *stub {
-		if noDevice == nil {
-			fmt.Fprintln(stderr, "stheno env: -stub hides this machine's GPU from the programs of this shell")
-		}
+	if stub {
 		fmt.Fprint(stdout, settings.StubExport())
 	}
 	return nil
@@ -101,7 +111,24 @@ func prepare(roots, dnnRoots []string, cache, cc string) (*toolkit.Toolkit, *too
 // tools are what a build needs beside CUDA.
 type tools struct {
 	CC string // the C compiler
-	CU string // the version of gorgonia.org/cu in the module of the working folder, "" if there is none
+	CU module // gorgonia.org/cu in the module of the working folder
+}
+
+// module is what 'go list -m -json' says of a module; it is empty where there is
+// none.
+type module struct {
+	Version string
+	Replace *struct{ Path, Version string } // Version is "" for a folder
+}
+
+func (m module) String() string {
+	switch {
+	case m.Replace != nil && m.Replace.Version == "":
+		return fmt.Sprintf("replaced by the folder %s, want %s or later there", m.Replace.Path, oldestCU)
+	case m.Replace != nil:
+		return m.Replace.Version
+	}
+	return cmp.Or(m.Version, "of unknown version")
 }
 
 // findTools asks the go command. All that is wrong comes back at once.
@@ -121,16 +148,22 @@ func findTools(dir string) (*tools, error) {
 		wrong = append(wrong, fmt.Errorf("no C compiler, which cgo needs: install gcc, or set CC (it is %q): %w", t.CC, err))
 	}
 	// A module may not use cu, or there may be no module: then nothing is known.
-	if out, err := goCommand(dir, "list", "-m", "-f", "{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", "gorgonia.org/cu"); err == nil {
-		t.CU = string(bytes.TrimSpace(out))
+	if out, err := goCommand(dir, "list", "-m", "-json", "gorgonia.org/cu"); err == nil {
+		if err := json.Unmarshal(out, &t.CU); err != nil {
+			return nil, fmt.Errorf("go list -m: %w", err)
+		}
 	}
 	wrong = append(wrong, checkCU(t.CU))
 	return t, errors.Join(wrong...)
 }
 
-// checkCU refuses a gorgonia.org/cu that is too old; "" is one of unknown
-// version.
-func checkCU(version string) error {
+// checkCU refuses a gorgonia.org/cu that is too old. What is in a folder that
+// replaces it, nobody knows.
+func checkCU(m module) error {
+	version := m.Version
+	if m.Replace != nil {
+		version = m.Replace.Version
+	}
 	if version == "" || toolkit.CompareVersions(version, oldestCU) >= 0 {
 		return nil
 	}

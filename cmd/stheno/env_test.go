@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/toolkit"
 )
 
 func TestEnvSaysWhatIsMissing(t *testing.T) {
@@ -59,13 +63,160 @@ func TestEnvSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestOldCUIsRefused(t *testing.T) {
-	for version, ok := range map[string]bool{"v0.9.4": false, "v0.9.5": false, "v0.9.6": true, "v0.10.0": true, "": true} {
-		err := checkCU(version)
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", version, err)
+	for _, c := range []struct {
+		list   string // of 'go list -m -json'
+		says   string
+		tooOld bool
+	}{
+		{`{"Version": "v0.9.4"}`, "v0.9.4", true},
+		{`{"Version": "v0.9.5"}`, "v0.9.5", true},
+		{`{"Version": "v0.9.6"}`, "v0.9.6", false},
+		{`{"Version": "v0.10.0"}`, "v0.10.0", false},
+		{`{"Version": "v0.9.6", "Replace": {"Path": "gorgonia.org/cu", "Version": "v0.9.4"}}`, "v0.9.4", true},
+		{`{"Version": "v0.9.4", "Replace": {"Path": "example.com/cu", "Version": "v0.9.7"}}`, "v0.9.7", false},
+		{`{"Version": "v0.9.4", "Replace": {"Path": "../cu"}}`, "replaced by the folder ../cu, want v0.9.6 or later there", false},
+		{`{}`, "of unknown version", false},
+	} {
+		var m module
+		if err := json.Unmarshal([]byte(c.list), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.String() != c.says {
+			t.Errorf("%s: %q, want %q", c.list, m, c.says)
+		}
+		err := checkCU(m)
+		if (err != nil) != c.tooOld {
+			t.Errorf("%s: %v", c.list, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "go get gorgonia.org/cu@v0.9.6") {
-			t.Errorf("%q: %v, want what to do", version, err)
+			t.Errorf("%s: %v, want what to do", c.list, err)
+		}
+	}
+}
+
+// A module that replaces cu by a folder is one that the go command tells of.
+func TestReplacedCU(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n\nrequire gorgonia.org/cu v0.9.4\n\nreplace gorgonia.org/cu => ./mine\n")
+	write(t, filepath.Join(dir, "mine", "go.mod"), "module gorgonia.org/cu\n\ngo 1.26\n")
+	t.Setenv("CC", "go") // any program that is there
+	tools, err := findTools(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tools.CU.String(), "replaced by the folder ./mine, want v0.9.6 or later there"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// smallToolkit makes a toolkit that has as much as 'stheno env' asks for.
+func smallToolkit(t *testing.T, cc string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "it's CUDA") // for the quotes
+	for name, text := range map[string]string{
+		"cuda.h":          "#define CUDA_VERSION 12040\ntypedef enum { CUDA_SUCCESS } CUresult;\nCUresult cuInit(unsigned int flags);\n",
+		"cublas_v2.h":     "",
+		"cudnn.h":         "#include \"cudnn_version.h\"\n",
+		"cudnn_version.h": "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n",
+	} {
+		write(t, filepath.Join(dir, "include", name), text)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "lib64"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"libcublas.so", "libcudnn.so"} {
+		cmd := exec.Command(cc, "-shared", "-o", filepath.Join(dir, "lib64", name), "-x", "c", os.DevNull)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return dir
+}
+
+// What a shell evaluates sets the variables, with a device and without, with
+// -stub and without.
+func TestEnvSettings(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the tag cuda is for Linux")
+	}
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("CC", cc)
+	t.Setenv("CUDNN_HOME", "")
+	t.Setenv("CUDNN_PATH", "")
+	t.Setenv("LD_LIBRARY_PATH", "/mine")
+	dir := smallToolkit(t, cc)
+
+	evaluate := func(exports string) (cgo, cflags, ldflags, path string) {
+		t.Helper()
+		out, err := exec.Command("sh", "-c", exports+`printf '%s\n' "$CGO_ENABLED" "$CGO_CFLAGS" "$CGO_LDFLAGS" "$LD_LIBRARY_PATH"`).CombinedOutput()
+		lines := strings.Split(string(out), "\n")
+		if err != nil || len(lines) != 5 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return lines[0], lines[1], lines[2], lines[3]
+	}
+	check := func(stdout string, stub bool) {
+		t.Helper()
+		cgo, cflags, ldflags, path := evaluate(stdout)
+		at := strings.Index(cflags, "-I"+cache)
+		if cgo != "1" || at < 0 || at > strings.Index(cflags, dir) || !strings.Contains(ldflags, "-L"+cache) {
+			t.Errorf("CGO_ENABLED=%s\nCGO_CFLAGS=%s\nCGO_LDFLAGS=%s\nwant Stheno's headers, in %s, before those of %s", cgo, cflags, ldflags, cache, dir)
+		}
+		if got := strings.HasPrefix(path, cache); got != stub || !strings.HasSuffix(path, "/mine") {
+			t.Errorf("-stub %v: LD_LIBRARY_PATH=%s", stub, path)
+		}
+	}
+
+	var stdout, stderr bytes.Buffer
+	if err := run([]string{"env", "-cuda", dir}, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	check(stdout.String(), false)
+	want := "stheno env: CUDA 12.4 in " + dir + ", cuDNN 8.9.7, " + cc + ", gorgonia.org/cu v0.9.6\n"
+	if got := stderr.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("it says %q, want %q first", got, want)
+	}
+
+	settings := &toolkit.Settings{CFlags: []string{"-I" + cache, "-I" + dir}, LDFlags: []string{"-L" + cache}, Stub: cache}
+	const build, hides = "programs build here", "-stub hides this machine's GPU"
+	for _, c := range []struct {
+		noDevice    error
+		stub        bool
+		says, quiet string
+	}{
+		{nil, false, "CUDA 12.4", "stheno env: " + cudaops.ErrNoDevice.Error()},
+		{nil, true, hides, build},
+		{cudaops.ErrNoDevice, false, build, hides},
+		{cudaops.ErrNoDevice, true, "CUDA 12.4", build},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := printEnv(&stdout, &stderr, &toolkit.Toolkit{CUDA: "12.4"}, settings, &tools{}, c.noDevice, c.stub); err != nil {
+			t.Fatal(err)
+		}
+		check(stdout.String(), c.stub)
+		if got := stderr.String(); !strings.Contains(got, c.says) || strings.Contains(got, c.quiet) {
+			t.Errorf("no device: %v, -stub: %v: it says %q, want %q in it and not %q", c.noDevice, c.stub, got, c.says, c.quiet)
 		}
 	}
 }

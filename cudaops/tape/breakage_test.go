@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -52,7 +53,31 @@ func TestMain(m *testing.M) {
 type newMachine func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error)
 
 func gorgonias(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
-	return G.NewTapeMachine(g, opts...), nil
+	return inStages(func() (G.VM, error) { return G.NewTapeMachine(g, opts...), nil })
+}
+
+func stheno(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+	return inStages(func() (G.VM, error) { return tape.NewMachine(g, opts...) })
+}
+
+// staged is a machine that prints what it begins, so that a program that hangs
+// has said where.
+type staged struct{ G.VM }
+
+func inStages(make func() (G.VM, error)) (G.VM, error) {
+	fmt.Println("stage: New")
+	vm, err := make()
+	return staged{vm}, err
+}
+
+func (s staged) RunAll() error {
+	fmt.Println("stage: RunAll")
+	return s.VM.RunAll()
+}
+
+func (s staged) Close() error {
+	fmt.Println("stage: Close")
+	return s.VM.Close()
 }
 
 func must(err error) {
@@ -66,14 +91,26 @@ func ok[T any](v T, err error) T {
 	return v
 }
 
+// numbers is a copy of a value's elements, true as 1.
 func numbers(v G.Value) []float64 {
-	switch v := v.(type) {
-	case *G.F64:
-		return []float64{float64(*v)}
-	case *tensor.Dense:
-		return append([]float64(nil), v.Float64s()...)
+	var x []float64
+	all := reflect.ValueOf(v.Data())
+	if all.Kind() != reflect.Slice { // a scalar
+		all = reflect.Append(reflect.MakeSlice(reflect.SliceOf(all.Type()), 0, 1), all)
 	}
-	panic(fmt.Sprintf("got a %T", v))
+	for i := range all.Len() {
+		switch e := all.Index(i); {
+		case e.CanFloat():
+			x = append(x, e.Float())
+		case e.CanInt():
+			x = append(x, float64(e.Int()))
+		case e.Bool():
+			x = append(x, 1)
+		default:
+			x = append(x, 0)
+		}
+	}
+	return x
 }
 
 // model is a graph with leaves, a cost, and the nodes whose values count.
@@ -85,18 +122,27 @@ type model struct {
 }
 
 func input(g *G.ExprGraph, name string, shape ...int) *G.Node {
-	n := tensor.Shape(shape).TotalSize()
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = math.Sin(float64(i+len(name)+int(name[0]))) / 2
+	return inputOf(g, tensor.Float64, name, shape...)
+}
+
+func inputOf(g *G.ExprGraph, dt tensor.Dtype, name string, shape ...int) *G.Node {
+	x := tensor.New(tensor.Of(dt), tensor.WithShape(shape...))
+	for i := range x.Shape().TotalSize() {
+		v := math.Sin(float64(i+len(name)+int(name[0]))) / 2
+		x.Set(i, reflect.ValueOf(v).Convert(dt.Type).Interface())
 	}
-	return G.NewTensor(g, tensor.Float64, len(shape), G.WithName(name), G.WithShape(shape...),
-		G.WithValue(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(x))))
+	return G.NewTensor(g, dt, len(shape), G.WithName(name), G.WithShape(shape...), G.WithValue(x))
+}
+
+// result is a copy of a value.
+type result struct {
+	of tensor.Dtype
+	x  []float64
 }
 
 // compare runs a model on a machine and on Stheno's host backend.
 func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
-	values := func(make newMachine, opts ...G.VMOpt) (vs [][]float64) {
+	values := func(make newMachine, opts ...G.VMOpt) (vs []result) {
 		m := build()
 		if m.grads {
 			ok(G.Grad(m.out[len(m.out)-1], m.leaves...))
@@ -108,12 +154,12 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 			must(vm.RunAll())
 			vs = nil
 			for _, v := range reads {
-				vs = append(vs, numbers(*v))
+				vs = append(vs, result{(*v).Dtype(), numbers(*v)})
 			}
 			if m.grads {
 				for _, n := range m.leaves {
 					g := ok(n.Grad())
-					vs = append(vs, numbers(g))
+					vs = append(vs, result{g.Dtype(), numbers(g)})
 					must(g.(*tensor.Dense).Memset(0.0)) // as solvers do: bound gradients add up
 				}
 			}
@@ -123,10 +169,18 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 	}
 	want := values(func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) })
 	got := values(make, opts...)
-	for i := range want {
-		for k := range want[i] {
-			if !(math.Abs(got[i][k]-want[i][k]) <= 1e-12*(1+math.Abs(want[i][k]))) {
-				return fmt.Errorf("value %d, element %d of %d: got %v, want %v", i, k, len(want[i]), got[i][k], want[i][k])
+	for i, want := range want {
+		got := got[i]
+		if got.of != want.of || len(got.x) != len(want.x) {
+			return fmt.Errorf("value %d: got %d of %v, want %d of %v", i, len(got.x), got.of, len(want.x), want.of)
+		}
+		tolerance := 1e-12
+		if want.of == tensor.Float32 {
+			tolerance = 1e-5
+		}
+		for k, x := range want.x {
+			if !(math.Abs(got.x[k]-x) <= tolerance*(1+math.Abs(x))) {
+				return fmt.Errorf("value %d, element %d of %d: got %v, want %v", i, k, len(want.x), got.x[k], x)
 			}
 		}
 	}
@@ -244,35 +298,48 @@ func mixed() model {
 }
 
 // unary has every function of one operand, of numbers where all are finite.
-func unary() model {
-	g := G.NewGraph()
-	x := input(g, "x", 77)
-	p := ok(ops.Add(ok(G.Square(x)), ok(G.Exp(x)))) // positive
-	m := model{g: g, leaves: G.Nodes{x}}
-	for _, f := range []func(*G.Node) (*G.Node, error){G.Abs, G.Sign, G.Ceil, G.Floor, G.Sin, G.Cos, G.Exp, G.Log, G.Log2,
-		G.Neg, G.Square, G.Sqrt, G.Inverse, G.InverseSqrt, G.Cube, G.Tanh, G.Sigmoid, G.Log1p, G.Expm1, G.Softplus} {
-		m.out = append(m.out, ok(f(p)))
+func unary(dt tensor.Dtype) func() model {
+	return func() model {
+		g := G.NewGraph()
+		x := inputOf(g, dt, "x", 77)
+		p := ok(ops.Add(ok(G.Square(x)), ok(G.Exp(x)))) // positive
+		m := model{g: g, leaves: G.Nodes{x}}
+		for _, f := range []func(*G.Node) (*G.Node, error){G.Abs, G.Sign, G.Ceil, G.Floor, G.Sin, G.Cos, G.Exp, G.Log, G.Log2,
+			G.Neg, G.Square, G.Sqrt, G.Inverse, G.InverseSqrt, G.Cube, G.Tanh, G.Sigmoid, G.Log1p, G.Expm1, G.Softplus} {
+			m.out = append(m.out, ok(f(p)))
+		}
+		return m
 	}
-	return m
 }
 
-func binary() model {
-	g := G.NewGraph()
-	x, y := input(g, "x", 77), input(g, "y", 77)
-	s := G.NewScalar(g, tensor.Float64, G.WithName("s"), G.WithValue(0.25))
-	p := ok(G.Exp(x))
-	m := model{g: g, leaves: G.Nodes{x, y}}
-	pair := func(f func(a, b *G.Node) (*G.Node, error), a, b *G.Node) { m.out = append(m.out, ok(f(a, b))) }
-	for _, f := range []func(a, b *G.Node) (*G.Node, error){G.Add, G.Sub, G.HadamardProd, G.HadamardDiv} {
-		pair(f, x, y)
-		pair(f, x, s)
-		pair(f, s, y)
+// binary has every function of two operands, of vectors and scalars in all
+// combinations.
+func binary(dt tensor.Dtype) func() model {
+	return func() model {
+		g := G.NewGraph()
+		x, y, s, r := inputOf(g, dt, "x", 77), inputOf(g, dt, "y", 77), scalarOf(g, dt, "s", 0.25), scalarOf(g, dt, "r", 0.75)
+		m := model{g: g, leaves: G.Nodes{x, y}}
+		p, q := ok(G.Exp(x)), ok(G.Exp(s)) // positive
+		for _, f := range []func(a, b *G.Node) (*G.Node, error){G.Add, G.Sub, G.HadamardProd, G.HadamardDiv, G.Pow} {
+			for _, a := range (G.Nodes{p, q}) {
+				for _, b := range (G.Nodes{y, r}) {
+					m.out = append(m.out, ok(f(a, b)))
+				}
+			}
+		}
+		for _, f := range []func(a, b *G.Node, same bool) (*G.Node, error){G.Lt, G.Lte, G.Gt, G.Gte, G.Eq, G.Ne} {
+			for _, a := range (G.Nodes{x, s}) {
+				for _, b := range (G.Nodes{y, r}) {
+					m.out = append(m.out, ok(f(a, b, true)))
+				}
+			}
+		}
+		return m
 	}
-	pair(G.Pow, p, y)
-	for _, f := range []func(a, b *G.Node, same bool) (*G.Node, error){G.Lt, G.Lte, G.Gt, G.Gte, G.Eq, G.Ne} {
-		m.out = append(m.out, ok(f(x, y, true)))
-	}
-	return m
+}
+
+func scalarOf(g *G.ExprGraph, dt tensor.Dtype, name string, v float64) *G.Node {
+	return G.NewScalar(g, dt, G.WithName(name), G.WithValue(reflect.ValueOf(v).Convert(dt.Type).Interface()))
 }
 
 // strided has a transposed, a sliced and a column-major input.
@@ -382,15 +449,17 @@ func several(make newMachine) func() error {
 	}
 }
 
-// leak runs a graph of the op again and again and watches the process grow.
-func leak(op func(a, b *G.Node) (*G.Node, error)) func() error {
+// leak runs a graph of the op again and again and watches the process grow, by
+// no more than a number of bytes for each launch. What a process has not given
+// back yet is tens of bytes for each.
+func leak(op func(a, b *G.Node) (*G.Node, error), most int) func() error {
 	return func() error {
 		g := G.NewGraph()
 		y := ok(op(input(g, "x", 10), input(g, "y", 10)))
 		for range 60 {
 			y = ok(op(y, input(g, "z", 10)))
 		}
-		vm := ok(tape.NewMachine(g))
+		vm := ok(stheno(g))
 		runs := func(n int) {
 			for range n {
 				must(vm.RunAll())
@@ -401,8 +470,11 @@ func leak(op func(a, b *G.Node) (*G.Node, error)) func() error {
 		before := resident()
 		const more = 500
 		runs(more)
-		grown := resident() - before
-		fmt.Printf("grew %d bytes for each of %d launches\n", max(grown, 0)/(61*more), 61*more)
+		grown := max(resident()-before, 0) / (61 * more)
+		if grown > most {
+			return fmt.Errorf("grew %d bytes for each of %d launches, want %d at most", grown, 61*more, most)
+		}
+		fmt.Printf("grew %d bytes for each of %d launches\n", grown, 61*more)
 		return vm.Close()
 	}
 }
@@ -415,7 +487,7 @@ func resident() int {
 
 func outlives() error {
 	m := mixed()
-	vm := ok(tape.NewMachine(m.g))
+	vm := ok(stheno(m.g))
 	must(vm.RunAll())
 	before := numbers(m.out[len(m.out)-1].Value())
 	must(vm.Close())
@@ -426,7 +498,9 @@ func outlives() error {
 }
 
 func lisp(opts ...G.VMOpt) newMachine {
-	return func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return G.NewLispMachine(g, opts...), nil }
+	return func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) {
+		return inStages(func() (G.VM, error) { return G.NewLispMachine(g, opts...), nil })
+	}
 }
 
 // lispGradients holds DoDiff against SymDiff on the host.
@@ -476,54 +550,79 @@ var programs = []struct {
 	known          bool
 	run            func() error
 }{
-	{"ops.Add", ours, false, on(add, tape.NewMachine)},
+	{"ops.Add", ours, false, on(add, stheno)},
 	{"ops.Add", locked, false, held(on(add, gorgonias))},
 	{"ops.Add", plain, true, on(add, gorgonias)},
-	{"ops of Stheno, gradients", ours, false, on(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, gradients", ours, false, on(sthenoOnly, stheno)},
 	{"ops of Stheno, gradients", locked, false, held(on(sthenoOnly, gorgonias))},
-	{"ops of Stheno, bound gradients", ours, false, bound(sthenoOnly, tape.NewMachine)},
+	{"ops of Stheno, bound gradients", ours, false, bound(sthenoOnly, stheno)},
 	{"ops of Stheno, bound gradients", locked, true, held(bound(sthenoOnly, gorgonias))},
-	{"ops of Stheno and Tanh, gradients", ours, false, on(sthenoLoss, tape.NewMachine)},
-	{"ops of Stheno and Tanh, bound gradients", ours, false, bound(sthenoLoss, tape.NewMachine)},
-	{"mixed graph, gradients", ours, false, on(mixed, tape.NewMachine)},
+	{"ops of Stheno and Tanh, gradients", ours, false, on(sthenoLoss, stheno)},
+	{"ops of Stheno and Tanh, bound gradients", ours, false, bound(sthenoLoss, stheno)},
+	{"mixed graph, gradients", ours, false, on(mixed, stheno)},
 	{"mixed graph, gradients", locked, true, held(on(mixed, gorgonias))},
-	{"mixed graph, bound gradients", ours, false, bound(mixed, tape.NewMachine)},
-	{"every function of one operand", ours, false, on(unary, tape.NewMachine)},
-	{"every function of two operands", ours, false, on(binary, tape.NewMachine)},
-	{"Sum of Tanh", ours, false, on(gSum, tape.NewMachine)},
+	{"mixed graph, bound gradients", ours, false, bound(mixed, stheno)},
+	{"every function of one operand", ours, false, on(unary(tensor.Float64), stheno)},
+	{"every function of one operand, float32", ours, false, on(unary(tensor.Float32), stheno)},
+	{"every function of two operands", ours, false, on(binary(tensor.Float64), stheno)},
+	{"every function of two operands, float32", ours, false, on(binary(tensor.Float32), stheno)},
+	{"product of two integers", ours, false, on(integers, stheno)},
+	{"product of two integers", locked, true, held(on(integers, gorgonias))},
+	{"comparison of tensors, to Bool", ours, false, on(lessTensors, stheno)},
+	{"comparison of tensors, to Bool", locked, true, held(on(lessTensors, gorgonias))},
+	{"comparison of scalars, to Bool", ours, false, on(lessScalars, stheno)},
+	{"comparison of scalars, to Bool", locked, true, held(on(lessScalars, gorgonias))},
+	{"Add, no kernels registered", locked, true, held(on(gAdd, bare))},
+	{"Tanh, no kernels registered", locked, true, held(on(gTanh, bare))},
+	{"Tanh, while another goroutine works", ours, false, crowded(on(gTanh, stheno))},
+	{"Tanh, while another goroutine works", plain, true, crowded(on(gTanh, gorgonias))},
+	{"Tanh, made on one thread and run on another", ours, false, held(on(gTanh, elsewhere(stheno)))},
+	{"Tanh, made on one thread and run on another", plain, true, held(on(gTanh, elsewhere(gorgonias)))},
+	{"Sum of Tanh", ours, false, on(gSum, stheno)},
 	{"Sum of Tanh", locked, true, held(on(gSum, gorgonias))},
-	{"Sum over an axis of Tanh", ours, false, on(gSumAxis, tape.NewMachine)},
-	{"Sum alone", ours, false, on(gSumOnly, tape.NewMachine)},
+	{"Sum over an axis of Tanh", ours, false, on(gSumAxis, stheno)},
+	{"Sum alone", ours, false, on(gSumOnly, stheno)},
 	{"Sum alone", locked, true, held(on(gSumOnly, gorgonias))},
-	{"Mul of matrices", ours, false, on(gMul, tape.NewMachine)},
-	{"Mul of vectors", ours, false, on(gMulVectors, tape.NewMachine)},
+	{"Mul of matrices", ours, false, on(gMul, stheno)},
+	{"Mul of matrices", locked, true, held(on(gMul, gorgonias))},
+	{"Mul of matrix and vector, gradients", ours, false, on(gMatVec, stheno)},
+	{"Mul of matrix and vector, gradients", locked, true, held(on(gMatVec, gorgonias))},
+	{"OuterProd", ours, false, on(gOuter, stheno)},
+	{"OuterProd", locked, true, held(on(gOuter, gorgonias))},
+	{"BatchedMatMul, gradients, 20 runs", ours, false, on(gBatched, repeated(20, stheno))},
+	{"BatchedMatMul, gradients, 20 runs", locked, true, held(on(gBatched, repeated(20, gorgonias)))},
+	{"Mul of vectors", ours, false, on(gMulVectors, stheno)},
 	{"Mul of vectors", locked, true, held(on(gMulVectors, gorgonias))},
-	{"Sum of Tanh of Mul, gradients", ours, false, on(gorgoniaLoss, tape.NewMachine)},
+	{"Sum of Tanh of Mul, gradients", ours, false, on(gorgoniaLoss, stheno)},
 	{"Sum of Tanh of Mul, gradients", locked, true, held(on(gorgoniaLoss, gorgonias))},
-	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, tape.NewMachine)},
-	{"inputs transposed, sliced and column-major", ours, false, on(strided, tape.NewMachine)},
+	{"Sum of Tanh of Mul, bound gradients", ours, false, bound(gorgoniaLoss, stheno)},
+	{"Sum of Tanh of Mul, bound gradients", locked, true, held(bound(gorgoniaLoss, gorgonias))},
+	{"inputs transposed, sliced and column-major", ours, false, on(strided, stheno)},
 	{"inputs transposed, sliced and column-major", locked, true, held(on(strided, gorgonias))},
-	{"WithNaNWatch, logarithms of negative numbers", ours, false, watches(tape.NewMachine, "NaN", G.Log, G.WithNaNWatch())},
+	{"WithNaNWatch, logarithms of negative numbers", ours, false, watches(stheno, "NaN", G.Log, G.WithNaNWatch())},
 	{"WithNaNWatch, logarithms of negative numbers", locked, true, held(watches(gorgonias, "NaN", G.Log, G.WithNaNWatch()))},
-	{"WithInfWatch, ops.Add of infinity", ours, false, watches(tape.NewMachine, "Inf", infinity, G.WithInfWatch())},
+	{"WithInfWatch, ops.Add of infinity", ours, false, watches(stheno, "Inf", infinity, G.WithInfWatch())},
 	{"WithInfWatch, ops.Add of infinity", locked, true, held(watches(gorgonias, "Inf", infinity, G.WithInfWatch()))},
-	{"100 times Add", ours, false, on(many, tape.NewMachine)},
+	{"100 times Add", ours, false, on(many, stheno)},
 	{"100 times Add", locked, true, held(on(many, gorgonias))},
-	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, tape.NewMachine))},
+	{"10 machines one after the other, ops of Stheno", ours, false, loop(10, on(sthenoOnly, stheno))},
 	{"10 machines one after the other, ops of Stheno", locked, false, held(loop(10, on(sthenoOnly, gorgonias)))},
 	{"10 machines one after the other, ops of Stheno", plain, true, loop(10, on(sthenoOnly, gorgonias))},
-	{"10 machines one after the other, Tanh", ours, false, loop(10, on(gTanh, tape.NewMachine))},
+	{"10 machines one after the other, Tanh", ours, false, loop(10, on(gTanh, stheno))},
 	{"10 machines one after the other, Tanh", locked, true, held(loop(10, on(gTanh, gorgonias)))},
-	{"4 machines at a time", ours, false, several(tape.NewMachine)},
+	{"4 machines at a time", ours, false, several(stheno)},
 	{"4 machines at a time", locked, false, held(several(gorgonias))},
 	{"4 machines at a time", plain, true, several(gorgonias)},
+	{"4 machines in 4 goroutines", ours, false, together(stheno)},
+	{"4 machines in 4 goroutines", locked, true, together(lockedGorgonias)},
+	{"4 machines in 4 goroutines", plain, true, together(gorgonias)},
 	{"values outlive the machine", ours, false, outlives},
-	{"120 scalars", ours, false, on(scalars, tape.NewMachine)},
+	{"120 scalars", ours, false, on(scalars, stheno)},
 	{"120 scalars", locked, true, held(on(scalars, gorgonias))},
-	{"2^40 elements", ours, false, tooLarge(tape.NewMachine)},
+	{"2^40 elements", ours, false, tooLarge(stheno)},
 	{"2^40 elements", locked, true, held(tooLarge(gorgonias))},
-	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add)},
-	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add)},
+	{"memory that 61 launches take, ops.Add", ours, false, leak(ops.Add, 256)},
+	{"memory that 61 launches take, Gorgonia's Add", ours, true, leak(G.Add, 1<<20)},
 	{"mixed graph, gradients", oursLisp, false, lispGradients(mixed, tape.NewLispMachine)},
 	{"ops of Stheno, forward", lispGPU, true, held(on(sthenoLoss0, lisp(G.ExecuteFwdOnly())))},
 	{"ops of Stheno, gradients", lispGPU, true, lispGradients(sthenoLoss0, lisp())},
@@ -614,15 +713,21 @@ func start(ctx context.Context, name string) (text string, err error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
+	text = out.String()
 	if ctx.Err() != nil {
 		err = errHangs
+		if all := stages.FindAllStringSubmatch(text, -1); all != nil {
+			err = fmt.Errorf("%w in %s", errHangs, all[len(all)-1][1])
+		}
 	}
-	text = out.String()
 	if len(text) > 6000 {
 		text = text[:3000] + "\n...\n" + text[len(text)-3000:]
 	}
 	return text, err
 }
+
+// stages are the lines of what a machine began.
+var stages = regexp.MustCompile(`(?m)^stage: (\w+)$`)
 
 var telling = regexp.MustCompile(`(?m)^(?:panic|ERROR|grew).*`)
 
@@ -631,7 +736,7 @@ func outcome(text string, err error) string {
 	line := telling.FindString(text)
 	switch {
 	case errors.Is(err, errHangs):
-		return "**hangs**"
+		return "**" + err.Error() + "**"
 	case err == nil && line != "":
 		return line
 	case err == nil:

@@ -1,14 +1,14 @@
 // Package tape is for Gorgonia's own machines (gorgonia.NewTapeMachine,
 // gorgonia.NewLispMachine) in programs built with the tag cuda.
 //
-// There, importing package ops imports this package too, and that is all that a
-// program needs: the kernels that Gorgonia's machines ask for by name are
-// registered with gorgonia.AddToStdLib (no cudagen, no nvcc), and every op of
-// package ops runs its plan in the machine's context ([Run]).
+// There, importing package ops, cudaops or stheno imports this package too, and
+// that is all that a program needs: the kernels that Gorgonia's machines ask for
+// by name are registered with gorgonia.AddToStdLib (no cudagen, no nvcc), and
+// every op of package ops runs its plan in the machine's context ([Run]).
 //
-// [NewMachine] makes a tape machine that keeps to one OS thread, gives errors
-// where Gorgonia panics, and leaves values that outlive it. It is there without
-// the tag as well, so a program builds both ways.
+// [NewMachine] makes a tape machine that has an OS thread of its own, gives
+// errors where Gorgonia panics, and leaves values that outlive it. It is there
+// without the tag as well, so a program builds both ways.
 //
 // docs/cuda-tag.md says when to use which machine.
 package tape

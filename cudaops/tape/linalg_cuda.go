@@ -16,8 +16,9 @@ import (
 // linAlg is Gorgonia's own matrix product in the order of the graph. Gorgonia
 // starts cuBLAS on a thread that has no context, so cuBLAS works in the
 // device's primary context and nothing orders it with the machine's: what comes
-// next may start before the product is there. And of two vectors there is no
-// product in Gorgonia's CUDA build at all.
+// next may start before the product is there. Of two vectors there is no product
+// in Gorgonia's CUDA build at all, and those of batches take memory of the pool
+// in each run, which nothing frees here: for these two there are Stheno's kernels.
 type linAlg struct{ gorgonia.Op }
 
 var _ gorgonia.CUDADoer = linAlg{}
@@ -31,8 +32,8 @@ func ordered(op gorgonia.Op) gorgonia.Op {
 }
 
 func (l linAlg) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
-	if prealloc != nil && prealloc.Shape().IsScalar() && strings.Contains(l.String(), "⋅") {
-		return l.dot(extern, dev, prealloc, in)
+	if p, ok := l.product(in); ok && prealloc != nil {
+		return p.run(extern, dev, prealloc, in)
 	}
 	e, err := engine(extern, dev)
 	if err != nil {
@@ -64,41 +65,81 @@ func (l linAlg) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc g
 	return out, primary.DefaultStream().Sync()
 }
 
-// dot is the product of two vectors.
-func (l linAlg) dot(extern gorgonia.External, dev gorgonia.Device, out gorgonia.Value, in []gorgonia.Value) (gorgonia.Value, error) {
-	dt, ok := values.Dtype(out.Dtype())
-	if !ok || len(in) != 2 {
-		return nil, fmt.Errorf("tape: %v: got %d inputs for an output of %v, want 2 and float32 or float64", l, len(in), out.Dtype())
+// product is that of two vectors or of batches of matrices; ok is false for
+// others.
+func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
+	if len(in) != 2 {
+		return p, false
 	}
-	p := product{dt, int64(in[0].Shape().TotalSize())}
-	done, err := Run(extern, dev, p, out, in)
-	if err != nil || done {
-		return out, err
+	if p.dt, ok = values.Dtype(in[0].Dtype()); !ok || !p.dt.IsFloat() {
+		return p, false
 	}
-	plan, err := p.Plan(kernels.HostDevice())
-	if err != nil {
-		return nil, err
-	}
-	mem := make([][]byte, len(in))
-	for i, v := range in {
-		if mem[i], err = values.Bytes(v); err != nil {
-			return nil, err
+	a, b := in[0].Shape(), in[1].Shape()
+	switch name := l.String(); {
+	case strings.Contains(name, "⋅"):
+		p.batch, p.m, p.n, p.k = 1, 1, 1, int64(a.TotalSize())
+		return p, true
+	case strings.Contains(name, "×××"):
+		op := reflect.ValueOf(l.Op)
+		p.transA, p.transB = op.FieldByName("transA").Bool(), op.FieldByName("transB").Bool()
+		rank := len(a)
+		p.m, p.k, p.n = int64(a[rank-2]), int64(a[rank-1]), int64(b[rank-1])
+		if p.transA {
+			p.m, p.k = p.k, p.m
 		}
+		if p.transB {
+			p.n = int64(b[rank-2])
+		}
+		p.batch = 1
+		for _, d := range a[:rank-2] {
+			p.batch *= int64(d)
+		}
+		return p, true
 	}
-	to, err := values.Bytes(out)
-	if err != nil {
-		return nil, err
-	}
-	return out, plan.Run(mem, to, nil)
+	return p, false
 }
 
-// product plans the dot product of n elements.
+// product plans the products of a batch of matrices, as [kernels.MatMul].
 type product struct {
-	dt kernels.Dtype
-	n  int64
+	dt             kernels.Dtype
+	batch, m, n, k int64
+	transA, transB bool
 }
 
 // Plan implements kernels.Planner.
 func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	return kernels.Dot(dev, p.dt, 1, p.n), nil
+	if p.batch == 1 && p.m == 1 && p.n == 1 {
+		return kernels.Dot(dev, p.dt, 1, p.k), nil
+	}
+	return kernels.MatMul(dev, p.dt, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
+}
+
+// run runs it on the device, or on the host in the same memory.
+func (p product) run(extern gorgonia.External, dev gorgonia.Device, out gorgonia.Value, in []gorgonia.Value) (gorgonia.Value, error) {
+	if size := p.batch * p.m * p.n; out.Dtype() != values.Tensor(p.dt) || int64(out.Shape().TotalSize()) != size {
+		return nil, fmt.Errorf("tape: a product for an output of %v of shape %v, want %d elements of %v", out.Dtype(), out.Shape(), size, p.dt)
+	}
+	done, err := Run(extern, dev, p, out, in)
+	if err != nil || done {
+		return out, err
+	}
+	return out, p.onHost(out, in)
+}
+
+func (p product) onHost(out gorgonia.Value, in []gorgonia.Value) error {
+	plan, err := p.Plan(kernels.HostDevice())
+	if err != nil {
+		return err
+	}
+	mem := make([][]byte, len(in))
+	for i, v := range in {
+		if mem[i], err = values.Bytes(v); err != nil {
+			return err
+		}
+	}
+	to, err := values.Bytes(out)
+	if err != nil {
+		return err
+	}
+	return plan.Run(mem, to, nil)
 }

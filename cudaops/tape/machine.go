@@ -2,7 +2,6 @@ package tape
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 
@@ -11,9 +10,10 @@ import (
 
 // NewMachine is gorgonia.NewTapeMachine with what that lacks in a CUDA build:
 //
-//   - Everything runs on one OS thread, as the machine's CUDA context wants it,
-//     so that several machines in one process work.
-//   - A panic of Gorgonia is an error.
+//   - It is made, run and closed on an OS thread of its own, where its CUDA
+//     context stays current, so that several machines in one process work.
+//   - A panic of an op is an error, and so is one of Gorgonia's where the machine
+//     is made or closed.
 //   - Of the graph's program what is wrong on a device is put right: memory
 //     freed that others hold, and more calls queued than the queue has room for.
 //   - BindDualValues binds the gradients of tensors too, and WithNaNWatch and
@@ -43,8 +43,9 @@ func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, err
 // NewLispMachine is gorgonia.NewLispMachine on the host, whatever the build: on
 // a device its pool is too small for most graphs and its gradients start from
 // undefined memory. Gorgonia makes it on a device first, though: in a CUDA
-// build without one, a graph with an op of Gorgonia's for CUDA is an error. It too
-// gives errors for panics, and must be closed.
+// build without one, a graph with an op of Gorgonia's for CUDA is an error. It
+// must be closed. A panic of an op ends the program: Gorgonia runs the graph in a
+// goroutine of its own, and takes the ops from the graph itself.
 func NewLispMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
 	return start(g, func(m *machine) error {
 		m.vm = gorgonia.NewLispMachine(g, opts...)
@@ -92,15 +93,7 @@ func (m *machine) do(f func() error) (err error) {
 	done := make(chan struct{})
 	m.work <- func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				if e, ok := p.(error); ok {
-					err = fmt.Errorf("tape: Gorgonia's machine panicked: %w", e)
-				} else {
-					err = fmt.Errorf("tape: Gorgonia's machine panicked: %v", p)
-				}
-			}
-		}()
+		defer recovered(&err, "Gorgonia's machine")
 		err = f()
 	}
 	<-done

@@ -8,10 +8,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// compile gives the machine the graph's program.
+// compile gives the machine the graph's program, with its ops guarded.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	program, registers, err := gorgonia.Compile(g)
 	if err != nil {
+		return nil, err
+	}
+	if err := eachOp(program, guard); err != nil {
 		return nil, err
 	}
 	return gorgonia.WithPrecompiled(program, registers), nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"gorgonia.org/gorgonia"
@@ -24,8 +23,14 @@ import (
 //   - The queue of CUDA calls is flushed before it holds 63. From then on two
 //     goroutines work on it, and it is not safe for two.
 //   - Gorgonia's matrix products are put in order with the rest ([linAlg]).
+//   - Ops on integers and comparisons that give a Bool run on the host ([hosted]).
 //   - The pool is larger by what aligning each value takes.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
+	restore, err := host(g)
+	defer restore()
+	if err != nil {
+		return nil, err
+	}
 	program, registers, err := gorgonia.Compile(g)
 	if err != nil {
 		return nil, err
@@ -34,8 +39,10 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := reflect.ValueOf(program).Elem()
-	instructions, err := field(p, "instructions", reflect.Slice)
+	if err := eachOp(program, func(op gorgonia.Op) gorgonia.Op { return guard(ordered(op)) }); err != nil {
+		return nil, err
+	}
+	instructions, err := instructionsOf(program)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +62,6 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 			most = 1
 		case "*gorgonia.execOp":
 			most = 3 // a copy, a launch, a wait
-			op, err := field(instr.Elem().Elem(), "op", reflect.Interface)
-			if err != nil {
-				return nil, err
-			}
-			op.Set(reflect.ValueOf(ordered(op.Interface().(gorgonia.Op))))
 		}
 		if queued += most; queued > 48 {
 			repaired = reflect.Append(repaired, flush)
@@ -72,7 +74,7 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 		}
 	}
 	instructions.Set(repaired)
-	pool, err := field(p, "gpumem", reflect.Slice)
+	pool, err := field(reflect.ValueOf(program).Elem(), "gpumem", reflect.Slice)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +149,6 @@ func rewind(vm gorgonia.VM) {
 	pc.SetInt(0)
 }
 
-// field is a field of a struct of Gorgonia's, unexported or not, to be set.
-func field(of reflect.Value, name string, kind reflect.Kind) (reflect.Value, error) {
-	f := of.FieldByName(name)
-	if !f.IsValid() || f.Kind() != kind {
-		return f, fmt.Errorf("tape: a %v of this version of Gorgonia has no %v %q: want v0.9.18", of.Type(), kind, name)
-	}
-	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem(), nil
-}
-
 // flushInstruction is the instruction that works the queue off, out of the
 // program of a graph that has one.
 var flushInstruction = sync.OnceValues(func() (flush reflect.Value, err error) {
@@ -166,7 +159,7 @@ var flushInstruction = sync.OnceValues(func() (flush reflect.Value, err error) {
 	if err != nil {
 		return flush, err
 	}
-	instructions, err := field(reflect.ValueOf(program).Elem(), "instructions", reflect.Slice)
+	instructions, err := instructionsOf(program)
 	if err != nil {
 		return flush, err
 	}

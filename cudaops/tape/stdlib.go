@@ -22,7 +22,7 @@ var standard = []string{"elembinop", "elemunaryop"}
 // its engines load the same image, and Gorgonia runs graphs on device 0 alone,
 // so the image is the one for device 0.
 func init() {
-	unavailable = register(gorgonia.AddToStdLib)
+	unavailable = register(driver.Get, driver.CheckDriver, gorgonia.AddToStdLib)
 	if unavailable != nil && !errors.Is(unavailable, driver.ErrNoDevice) {
 		log.Printf("stheno: Gorgonia's machines get no kernels: %v", unavailable)
 	}
@@ -34,9 +34,11 @@ var unavailable error
 // device (the error wraps cudaops.ErrNoDevice), it is too old, or the driver is.
 func Available() error { return unavailable }
 
-// register hands over each standard module with the names of its kernels.
-func register(add func(module, image string, kernels []string)) error {
-	d, err := driver.Get(0)
+// register hands over each standard module with the names of its kernels, for
+// the device that get gives as number 0. check says whether its driver supports
+// a version of CUDA.
+func register(get func(int) (*driver.Device, error), check func(version int) error, add func(module, image string, kernels []string)) error {
+	d, err := get(0)
 	if err != nil {
 		return err
 	}
@@ -45,7 +47,7 @@ func register(add func(module, image string, kernels []string)) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name, err)
 		}
-		if err := driver.CheckDriver(minDriver); err != nil {
+		if err := check(minDriver); err != nil {
 			return err
 		}
 		entries, err := kernels.Entries(module)

@@ -35,29 +35,12 @@ func watch(vm gorgonia.VM) error {
 	if err != nil {
 		return err
 	}
-	instructions, err := field(program.Elem(), "instructions", reflect.Slice)
-	if err != nil {
-		return err
-	}
-	for i := range instructions.Len() {
-		instr := instructions.Index(i).Elem()
-		if instr.Type().String() != "*gorgonia.execOp" {
-			continue
+	return eachOp(program.Interface(), func(op gorgonia.Op) gorgonia.Op {
+		if _, ok := op.(gorgonia.CUDADoer); !ok {
+			return op
 		}
-		op, err := field(instr.Elem(), "op", reflect.Interface)
-		if err != nil {
-			return err
-		}
-		if o := op.Interface().(gorgonia.Op); isCUDA(o) {
-			op.Set(reflect.ValueOf(watched{o, flags.Uint()&watchNaN != 0, flags.Uint()&watchInf != 0}))
-		}
-	}
-	return nil
-}
-
-func isCUDA(op gorgonia.Op) bool {
-	_, ok := op.(gorgonia.CUDADoer)
-	return ok
+		return watched{op, flags.Uint()&watchNaN != 0, flags.Uint()&watchInf != 0}
+	})
 }
 
 func (w watched) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {

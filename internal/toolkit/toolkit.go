@@ -43,12 +43,20 @@ func (m *Missing) Error() string {
 
 // Roots are the folders to look in, best first. CUDA_HOME or CUDA_PATH is the
 // only one if set. Else: wheels in the folders of .cuda, in dir or above, the
-// newest first; then where installers and distributions put CUDA.
+// newest first; then where installers and distributions put CUDA; then the Python
+// or Conda environment of the shell. That one is last: what other programs brought
+// is often not all that a build needs.
 func Roots(getenv func(string) string, dir string) []string {
 	if set := cmp.Or(getenv("CUDA_HOME"), getenv("CUDA_PATH")); set != "" {
 		return []string{set}
 	}
-	return slices.Concat(wheels(dir), []string{"/usr/local/cuda"}, newest("/usr/local/cuda-*"), []string{"/opt/cuda", "/usr"})
+	roots := slices.Concat(wheels(dir), []string{"/usr/local/cuda"}, newest("/usr/local/cuda-*"), []string{"/opt/cuda", "/usr"})
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if set := getenv(name); set != "" {
+			roots = append(roots, set)
+		}
+	}
+	return roots
 }
 
 // DNNRoots are the folders to look in for cuDNN where the CUDA that was found

@@ -217,6 +217,12 @@ func TestRoots(t *testing.T) {
 	if !slices.Contains(got, "/usr/local/cuda") || !slices.Contains(DNNRoots(none), "/usr") {
 		t.Errorf("got %q, want the usual places too", got)
 	}
+	environment := func(name string) string {
+		return map[string]string{"VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda"}[name]
+	}
+	if all := Roots(environment, below); !slices.Equal(all, append(got, "/venv", "/conda")) {
+		t.Errorf("got %q, want the shell's environments last", all)
+	}
 	set := func(name string) string { return map[string]string{"CUDA_PATH": "/c", "CUDNN_PATH": "/d"}[name] }
 	if got := Roots(set, below); !slices.Equal(got, []string{"/c"}) {
 		t.Errorf("got %q, want CUDA_PATH alone", got)

@@ -1,0 +1,143 @@
+package compat
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// entries are the packages that programs import.
+var entries = []string{"", "/ops", "/cudaops", "/cudaops/tape", "/gradcheck"}
+
+const module = "github.com/stheno-ml/stheno"
+
+// goCommand runs the go command with a changed environment, with no settings of
+// cgo's but those.
+func goCommand(t *testing.T, env []string, args ...string) (text string, err error) {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Env = slices.Concat(os.Environ(), []string{"CGO_CFLAGS=", "CGO_CPPFLAGS=", "CGO_LDFLAGS=", "CPATH=", "C_INCLUDE_PATH=", "LC_ALL=C"}, env)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// With the tag every entry brings package tape, which registers the kernels, and
+// this package, which says what a build lacks; without the tag none brings this
+// one, which needs a toolkit then.
+func TestEntries(t *testing.T) {
+	for _, entry := range entries {
+		for _, cgo := range []string{"0", "1"} {
+			deps, err := goCommand(t, []string{"CGO_ENABLED=" + cgo}, "list", "-e", "-deps", "-tags", "cuda", module+entry)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, deps)
+			}
+			for _, want := range []string{module + "/cudaops/tape", module + "/cudaops/compat"} {
+				if !slices.Contains(strings.Fields(deps), want) {
+					t.Errorf("with the tag and CGO_ENABLED=%s, %s does not import %s", cgo, module+entry, want)
+				}
+			}
+		}
+		deps, err := goCommand(t, nil, "list", "-deps", module+entry)
+		if err != nil || slices.Contains(strings.Fields(deps), module+"/cudaops/compat") {
+			t.Errorf("without the tag %s imports package compat (%v)", module+entry, err)
+		}
+	}
+}
+
+// A build of any entry with no cgo says that cgo is needed, and one with no
+// toolkit says that a toolkit is.
+func TestBuildSaysWhatIsMissing(t *testing.T) {
+	for _, entry := range entries {
+		text, err := goCommand(t, []string{"CGO_ENABLED=0"}, "build", "-tags", "cuda", module+entry)
+		if err == nil || !strings.Contains(text, "undefined: the_tag_cuda_needs_CGO_ENABLED_1_and_a_C_compiler") {
+			t.Errorf("%s without cgo: %v\n%s", module+entry, err, text)
+		}
+	}
+	cc := compiler(t)
+	if preprocess(cc, "#include <cuda.h>\n") == "" {
+		t.Skip("the C compiler finds a cuda.h with no settings")
+	}
+	for _, entry := range entries {
+		text, err := goCommand(t, []string{"CGO_ENABLED=1"}, "build", "-tags", "cuda", module+entry)
+		if err == nil || !strings.Contains(text, "The tag cuda needs a CUDA toolkit with cuDNN") || !strings.Contains(text, "cmd/stheno env") {
+			t.Errorf("%s without a toolkit: %v\n%s", module+entry, err, text)
+		}
+	}
+}
+
+// compiler is the C compiler of cgo.
+func compiler(t *testing.T) []string {
+	t.Helper()
+	cc, err := goCommand(t, nil, "env", "CC")
+	words := strings.Fields(cc)
+	if err != nil || len(words) == 0 {
+		t.Fatalf("go env CC: %v %s", err, cc)
+	}
+	if _, err := exec.LookPath(words[0]); err != nil {
+		t.Skipf("no C compiler: %v", err)
+	}
+	return words
+}
+
+// preprocess gives what the C preprocessor says of a source that it refuses.
+func preprocess(cc []string, source string, flags ...string) string {
+	cmd := exec.Command(cc[0], slices.Concat(cc[1:], flags, []string{"-E", "-o", os.DevNull, "-x", "c", "-"})...)
+	cmd.Stdin = strings.NewReader(source)
+	cmd.Env = append(os.Environ(), "CPATH=", "C_INCLUDE_PATH=", "LC_ALL=C")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return string(out) + err.Error()
+	}
+	return ""
+}
+
+// What this package says of headers is what it should, for a toolkit of which
+// only the version numbers are there.
+func TestHeaderErrors(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "versions_cuda.go", nil, parser.ParseComments|parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source string
+	for _, c := range file.Comments {
+		if text := c.Text(); strings.Contains(text, "#include") {
+			source = text
+		}
+	}
+	if source == "" {
+		t.Fatal("no C source in versions_cuda.go")
+	}
+	cc := compiler(t)
+	for name, c := range map[string]struct {
+		cuda, cudnn string // the headers, "" for none
+		want        string
+	}{
+		"nothing":              {"", "", "The tag cuda needs a CUDA toolkit"},
+		"no cuDNN":             {"#define CUDA_VERSION 12040\n", "", "The tag cuda needs a CUDA toolkit"},
+		"CUDA 13, own headers": {"#define CUDA_VERSION 13000\n", "#define CUDNN_MAJOR 8\n", "gorgonia.org/cu needs settings"},
+		"cuDNN 9, own headers": {"#define CUDA_VERSION 12040\n", "#define CUDNN_MAJOR 9\n", "gorgonia.org/cu needs settings"},
+		"CUDA 12 and cuDNN 8":  {"#define CUDA_VERSION 12040\n", "#define CUDNN_MAJOR 8\n", ""},
+		"Stheno's headers": {"#define CUDA_VERSION 13000\n#define STHENO_COMPAT_CUDA_H\n",
+			"#define CUDNN_MAJOR 9\n#define STHENO_COMPAT_CUDNN_H\n", ""},
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{"cuda.h": c.cuda, "cudnn.h": c.cudnn} {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(dir+"/"+file, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// -nostdinc hides a toolkit that the system has.
+		if got := preprocess(cc, source, "-nostdinc", "-I"+dir); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: the compiler says %q, want %q", name, got, c.want)
+		}
+	}
+}
