@@ -69,6 +69,7 @@ func wrong(p *lab) error {
 	var rows [][]string
 	var pictures [2]picture
 	whole := [2]float64{100, 100} // the least share of whole warps without a barrier, and of whole blocks with one for each
+	together := 100.0             // the least share of whole blocks without a barrier
 	for i, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
 		name := [...]string{"no barrier", "a barrier per block"}[i]
 		by := on(b, 2, 64)
@@ -93,6 +94,9 @@ func wrong(p *lab) error {
 			}
 			pictures[i].gpu, pictures[i].host = append(pictures[i].gpu, onGPU.off[:]), append(pictures[i].host, onHost.off[:])
 			whole[i] = min(whole[i], [2]float64{onGPU.warps, onGPU.blocks}[i])
+			if b == kernels.BarrierNone {
+				together = min(together, onGPU.blocks)
+			}
 			row := []string{name, fmt.Sprint(steps)}
 			for _, v := range []float64{onGPU.wrong, onGPU.partly, onGPU.warps, onGPU.blocks, onHost.wrong} {
 				row = append(row, notebook.Number(v))
@@ -112,6 +116,9 @@ func wrong(p *lab) error {
 	if !math.IsNaN(whole[0] + whole[1]) {
 		p.Text("On the GPU, whatever the number of transformations, at least %s %% of the warps were whole without a barrier, and at least %s %% of the blocks with one for each block.",
 			notebook.Number(whole[0]), notebook.Number(whole[1]))
+		if together == 100 {
+			p.Text("Without a barrier, too, both warps of a block came out alike: they start together, and nothing drove them apart in these runs. Nothing kept them together either.")
+		}
 	}
 	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead or stay behind, read values of another step, and are wrong in the same way: errors come in runs of 32. With a
 		barrier for each block, whole blocks do: runs of 64. And every error goes into all that comes after it. Such a kernel may also come out right, on another
