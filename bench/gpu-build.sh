@@ -34,12 +34,16 @@ go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | 
     printf '%s\t%s\n' "$name" "$dir" >> "$bin/tests.txt"
 done
 
+# The text whose letters are counted, which comes with Go's sources.
+cp "$(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt" "$bin/"
+
 if [[ -n ${TAG:-} ]]; then
     settings=$(go run ./cmd/stheno env)
     (
         eval "$settings"
-        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-module.test" .
-        go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-tape.test" ./cudaops/tape
+        for name in module:. tape:cudaops/tape cudaops:cudaops ops:ops; do
+            go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-${name%:*}.test" "./${name#*:}"
+        done
         go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord
     )
 fi

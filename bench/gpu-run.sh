@@ -9,6 +9,8 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag
+#   SUITES       suites.tsv of a run of other parts, whose outcomes go into the results
+#                too: for machines that give less time at once than all parts take
 #   TEST_RUN     -test.run of the tests, all if unset
 #   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
 #                a test binary without .test and its -test.run; eight at a time
@@ -20,13 +22,14 @@ OUT=${OUT:-bench/out}
 PARTS=${PARTS:-tests sanitize bench}
 SANITIZE=${SANITIZE:-cudaops stheno-module:^TestKernels$/^(Add|Broadcast|Dot|Mean|Scale)$ stheno-module:^TestKernels$/^Sum$
     stheno-module:^TestKernels$/^MatMul$/./f32 stheno-module:^TestKernels$/^MatMul$/./f64
-    stheno-module:^TestKernels$/^(Reduce|WindowSum)$ stheno-module:^TestKernels$/^(Histogram|Iterate)$}
+    stheno-module:^TestKernels$/^Reduce$ stheno-module:^TestKernels$/^WindowSum$
+    stheno-module:^TestKernels$/^Histogram$ stheno-module:^TestKernels$/^Iterate$}
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 root=$PWD
 export STHENO_REQUIRE_GPU=1
 suites=$OUT/suites.tsv # name, result, seconds, note: read by stheno bench -suites
-: > "$suites"
+cat ${SUITES:+"$SUITES"} < /dev/null > "$suites"
 failed=0
 
 if [[ ! -f .gpu/bin.tar.xz ]]; then
@@ -40,6 +43,7 @@ import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
+text=$bin/Isaac.Newton-Opticks.txt
 "$bin/stheno" doctor | tee "$OUT/bench.log"
 
 now() { date +%s.%N; }
@@ -127,10 +131,10 @@ sanitize_one() {
 
 sanitize() {
     local tool what
-    for what in $SANITIZE; do
-        # Nothing is timed here, so they may share the GPU, and the cores, of which
-        # each takes one or two.
-        for tool in memcheck racecheck initcheck synccheck; do
+    # The slowest ones first. Nothing is timed here, so they may share the GPU, and the
+    # cores, of which each takes one or two.
+    for tool in racecheck initcheck memcheck synccheck; do
+        for what in $SANITIZE; do
             while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
             sanitize_one "$tool" "$what" &
         done
@@ -146,18 +150,26 @@ sanitize() {
 }
 
 bench() {
-    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" 2>&1 | tee -a "$OUT/bench.log"
+    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
     local peers=()
     [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
-    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -text "$text" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
+tag_suite() {
+    local start log=$OUT/tag/$1.log
+    start=$(now)
+    (cd "$2" && timeout -k 5 $(($4 + 5)) "$bin/$3" -test.v -test.timeout "$4s" "${@:5}") > "$log" 2>&1 < /dev/null
+    record "tag $1" $? "$start" "$(counts "$log")" "$log"
+}
+
 # tag: Gorgonia's own machine, its known breakages and the op suite. cuBLAS and cuDNN
-# are looked for where CUDA and Python's packages have them.
+# are looked for where CUDA and Python's packages have them. It ends within 280 s.
 tag() {
-    local start log=$bin/log libraries
+    local start test libraries
     libraries=$(python3 - <<'PYTHON'
 import glob, site, sys
 folders = []
@@ -171,17 +183,21 @@ for library in ("libcudnn.so.9", "libcublas.so.13"):
 print(":".join(folders))
 PYTHON
     )
+    local -x LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-}
     mkdir -p "$OUT/tag"
+    # Nothing is timed here, so all may share the GPU. But some breakages are told by
+    # the clock: the op suite, which starts one machine after the other, comes later.
+    tag_suite cudaops cudaops tag-cudaops.test 250 &
+    # Examples are left out: they use Gorgonia's machine on any thread.
+    tag_suite ops ops tag-ops.test 250 -test.run '^Test' &
+    STHENO_RECORD=$OUT/tag/programs.md tag_suite cudaops-tape cudaops/tape tag-tape.test 150 -test.parallel 5
+    for test in $("$bin/tag-module.test" -test.list '^TestGorgoniaMachine' 2> /dev/null); do
+        tag_suite "$test" . tag-module.test 100 -test.run "^$test\$" &
+    done
+    wait
     start=$(now)
-    (cd cudaops/tape && LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} STHENO_RECORD=$OUT/tag/programs.md timeout -k 5 150 "$bin/tag-tape.test" \
-        -test.v -test.parallel 5 -test.timeout 145s) > "$log" 2>&1 < /dev/null
-    record "tag cudaops-tape" $? "$start" "$(counts "$log")" "$log"
-    cp "$log" "$OUT/tag/tape.log"
-    start=$(now)
-    LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} timeout -k 5 150 "$bin/tagrecord" "$OUT/tag" "$bin/tag-module.test" \
-        -test.v -test.run '^TestGorgoniaMachine' -test.timeout 145s > "$log" 2>&1 < /dev/null
-    record "tag stheno-module" $? "$start" "$(counts "$log")" "$log"
-    cp "$log" "$OUT/tag/module.log"
+    "$bin/tagrecord" "$OUT/tag" "$suites" > "$bin/log" 2>&1
+    record "tag record" $? "$start" "$(tail -n 1 "$bin/log" | tr -d '\t')"
 }
 
 # gallery: every notebook, its page, its figures and its record.
@@ -191,12 +207,13 @@ gallery() {
     for notebook in "$bin"/notebook-*; do
         name=${notebook##*/notebook-}
         start=$(now)
-        counted=()
+        extra=()
         if [[ $name == 02-* ]] && command -v ncu > /dev/null; then
             timeout 60 ncu --csv -k 'regex:^matmul_' --metrics "$(grep -o '"[a-z0-9_]*\.sum"' examples/$name/counts.go | tr -d '"' | paste -sd,)" "$notebook" -profile > "$OUT/gallery/counts.csv" 2> /dev/null &&
-                counted=(-counts "$OUT/gallery/counts.csv")
+                extra=(-counts "$OUT/gallery/counts.csv")
         fi
-        timeout 120 "$notebook" -device gpu "${counted[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
+        [[ $name == 04-* ]] && extra=(-text "$text")
+        timeout 120 "$notebook" -device gpu "${extra[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
             > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
         status=$?
         record "notebook $name" $status "$start" "$(tail -n 1 "$OUT/gallery/$name.txt")"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Times other libraries on the cases of `stheno bench`, on this machine's GPU.
 
-    python3 bench/peers.py peers.json
+    python3 bench/peers.py peers.json [text]
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
-where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a case is told and left out.
+where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
+case is told and left out. The histogram of a text is timed if one is given.
 
 Method, the same as stheno bench's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
@@ -94,12 +95,14 @@ def f32(dtype):
     return dtype == torch.float32
 
 
-def peers():
+def peers(text):
     """Yields op, case, dtype, who, make and f: f(*make()) is the work."""
     for d in (torch.float32, torch.float64):
         yield "Sum", "all 2^28", d, TORCH + " sum", lambda: (rand(d, N), torch.empty((), dtype=d, device="cuda")), lambda x, o: torch.sum(x, dim=0, out=o)
         if cupy:
             yield "Sum", "all 2^28", d, f"CuPy {cupy.__version__} sum (CUB)", lambda: (rand(d, N), torch.empty((), dtype=d, device="cuda")), cupy_sum
+            if f32(d):
+                yield "Sum", "all 2^30", d, f"CuPy {cupy.__version__} sum (CUB)", lambda: (rand(d, 4 * N), torch.empty((), dtype=d, device="cuda")), cupy_sum
         yield "Add", "2^28", d, TORCH + " add", lambda: (rand(d, N), rand(d, N), torch.empty(N, dtype=d, device="cuda")), lambda a, b, o: torch.add(a, b, out=o)
         yield "Dot", "2^28", d, TORCH + " dot", lambda: (rand(d, N), rand(d, N)), lambda a, b: torch.dot(a, b)
         name = "cuBLAS SGEMM" if f32(d) else "cuBLAS DGEMM"
@@ -128,8 +131,14 @@ def peers():
         floats = lambda bins=bins: (rand(d, N), torch.empty(bins, dtype=torch.int32, device="cuda"))
         yield "Histogram", f"2^28 into {bins}", d, TORCH + " histc", floats, lambda x, o, bins=bins: torch.histc(x, bins, -1, 1)
         yield "Histogram", f"2^28 into {bins}", d, "CUB HistogramEven", floats, lambda x, o: cub_histogram("f32", x, o, -1, 1)
-    many = lambda: (torch.randint(256, (1 << 30,), dtype=torch.uint8, device="cuda"), torch.empty(256, dtype=torch.int32, device="cuda"))
-    yield "Histogram", "2^30 bytes", torch.uint8, "CUB HistogramEven", many, lambda x, o: cub_histogram("u8", x, o, 0, 256)
+    def bytes_of(case, x):
+        return "Histogram", case, torch.uint8, "CUB HistogramEven", lambda: (x(), torch.empty(256, dtype=torch.int32, device="cuda")), lambda x, o: cub_histogram("u8", x, o, 0, 256)
+
+    yield bytes_of("2^30 bytes", lambda: torch.randint(256, (1 << 30,), dtype=torch.uint8, device="cuda"))
+    yield bytes_of("2^30 equal bytes", lambda: torch.full((1 << 30,), ord("e"), dtype=torch.uint8, device="cuda"))
+    if text:
+        size = 5_800_000
+        yield bytes_of("5.8 MB of text", lambda: torch.frombuffer(bytearray((text * (size // len(text) + 1))[:size]), dtype=torch.uint8).cuda())
 
 
 class Cub:
@@ -177,7 +186,7 @@ def cupy_sum(x, o):
     cupy.from_dlpack(x).sum(out=cupy.from_dlpack(o))
 
 
-def main(path):
+def main(path, text=None):
     print(torch.cuda.get_device_name(), TORCH)
     global cub
     cub = Cub()
@@ -185,7 +194,7 @@ def main(path):
     print(f"device copy by {TORCH} copy_: {8 * N / median_us(copy) / 1e3:.0f} GB/s")
     del copy
     rows = []
-    for op, case, dtype, by, make, f in peers():
+    for op, case, dtype, by, make, f in peers(text):
         torch.cuda.empty_cache()
         name = NAMES[dtype]
         try:
@@ -201,6 +210,6 @@ def main(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) == 3 else None)

@@ -23,13 +23,20 @@ type Timing struct {
 // Time runs a plan on a device again and again with its operands in device
 // memory, and times it by the device's clock, warm-up left out. inputs are the
 // plan's inputs as bytes; runs, at least 1, is how many times are wanted: long
-// plans get fewer, so that a call takes about three seconds at most.
+// plans get fewer, so that a call takes about three seconds at most. [TimeWithin]
+// takes as long as it is told.
 //
 // Operands that together are smaller than four times the level-2 cache are held
 // several times over, and runs take turns, so that every run reads memory.
 //
 // The error wraps [ErrNoDevice] if there is no such device.
 func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, error) {
+	return TimeWithin(device, p, inputs, runs, 3*time.Second)
+}
+
+// TimeWithin is [Time] with another limit: there are fewer than the wanted runs,
+// but five at least, only where that many take longer than the budget.
+func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
 	if len(inputs) != len(p.Inputs) {
 		return nil, fmt.Errorf("cudaops: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
 	}
@@ -83,7 +90,7 @@ func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, erro
 		}
 	}
 	last := 0
-	times, err := g.repeat(runs, func(i int) error {
+	times, err := g.repeat(runs, budget, func(i int) error {
 		last = i % copies
 		return turns[last]()
 	})
@@ -120,7 +127,7 @@ func CopyBandwidth(device int) (float64, error) {
 			return 0, err
 		}
 	}
-	times, err := g.repeat(31, func(int) error { return g.stream.Copy(g.address(size), g.address(0), size) })
+	times, err := g.repeat(31, 3*time.Second, func(int) error { return g.stream.Copy(g.address(size), g.address(0), size) })
 	if err != nil {
 		return 0, fmt.Errorf("cudaops: copy: %w", err)
 	}
@@ -128,12 +135,11 @@ func CopyBandwidth(device int) (float64, error) {
 }
 
 // repeat times run, whose argument counts the calls. It warms up for 50 ms and
-// learns there how long a run takes.
-func (g *gpu) repeat(runs int, run func(i int) error) ([]time.Duration, error) {
+// learns there how long a run takes; what does not fit into the budget is left out.
+func (g *gpu) repeat(runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
 	const (
 		warmUp   = 50 * time.Millisecond
 		interval = time.Millisecond // between marks at least
-		budget   = 3 * time.Second
 		fewest   = 5
 		longest  = 4096 // runs between two marks at most
 	)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -16,6 +17,9 @@ func TestTimeChecksInputs(t *testing.T) {
 		}
 	}
 	if _, err := Time(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	}
+	if _, err := TimeWithin(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1, time.Second); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("device 99: %v, want ErrNoDevice", err)
 	}
 	if _, err := CopyBandwidth(99); !errors.Is(err, ErrNoDevice) {
@@ -78,4 +82,18 @@ func TestPlantedFault(t *testing.T) {
 	p.Launches[0].Args[3] = int64(n + 1024)
 	in := make([]byte, 4*n)
 	t.Logf("the plan says: %v", RunPlan(0, p, [][]byte{in, in}, make([]byte, 4*n)))
+}
+
+// A budget that is too short for the runs leaves five, a long one leaves them all.
+func TestTimeWithin(t *testing.T) {
+	dev := device0(t)
+	const n, runs = 1 << 10, 9
+	x := make([]float32, n)
+	plan := kernels.Sum(dev, kernels.Float32, []int{n}, []int{0}, false)
+	for budget, want := range map[time.Duration]int{0: 5, time.Minute: runs} {
+		timing := ok[*Timing](t)(TimeWithin(0, plan, [][]byte{kernels.Bytes(x)}, runs, budget))
+		if len(timing.Runs) != want {
+			t.Errorf("budget %v: got %d runs, want %d", budget, len(timing.Runs), want)
+		}
+	}
 }

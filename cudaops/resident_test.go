@@ -2,35 +2,23 @@ package cudaops
 
 import (
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
 )
-
-// weights are inputs of kernels.Iterate for n elements, all weights 1/n, so that
-// every element of the output is the mean of x, (n-1)/2.
-func weights(n int) [][]byte {
-	w, x := make([]float32, n*n), make([]float32, n)
-	for i := range w {
-		w[i] = 1 / float32(n)
-	}
-	for i := range x {
-		x[i] = float32(i)
-	}
-	return [][]byte{kernels.Bytes(w), kernels.Bytes(w), kernels.Bytes(x)}
-}
 
 // A grid that waits for blocks which cannot be on the device is refused before it
 // is launched, and in words that say what fits.
 func TestResident(t *testing.T) {
-	dev := device0(t)
-	for _, b := range []kernels.Barrier{kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
+	dev, r := device0(t), random(t)
+	for _, b := range []kernels.Barrier{kernels.BarrierWrap, kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
 		const n = 128
 		by := kernels.IterateBy{Barrier: b, Blocks: 32*dev.SMs + 1, Threads: 64}
-		err := RunPlan(0, kernels.Iterate(dev, kernels.Float32, n, 3, false, by), weights(n), make([]byte, 4*n))
+		err := RunPlan(0, kernels.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %d blocks", by.Blocks)) || !strings.Contains(err.Error(), "want at most") {
 			t.Errorf("%v: got %v, want an error with the number of blocks", b, err)
 		}
@@ -44,26 +32,112 @@ func TestCooperativeTogether(t *testing.T) {
 	if !dev.Cooperative {
 		t.Skip("SKIPPED, NOT TESTED: the device has no cooperative launch")
 	}
+	const steps = 200
 	n := min(1024, 8*dev.SMs)
-	in := weights(n)
-	p := kernels.Iterate(dev, kernels.Float32, int64(n), 200, false, kernels.IterateBy{Barrier: kernels.BarrierHeld})
+	in := rotation.New(random(t), n, false)
+	p := kernels.Iterate(dev, kernels.Float32, int64(n), steps, false, kernels.IterateBy{Barrier: kernels.BarrierHeld})
+	want := in.After(steps)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 5 {
 				out := make([]float32, n)
-				if err := RunPlan(0, p, in, kernels.Bytes(out)); err != nil {
+				if err := RunPlan(0, p, in.Inputs(), kernels.Bytes(out)); err != nil {
 					t.Error(err)
 					return
 				}
-				for i, v := range out {
-					if want := float64(n-1) / 2; !(math.Abs(float64(v)-want) < 1e-4*want) {
-						t.Errorf("element %d is %v, want %v", i, v, want)
-						return
-					}
+				if wrong := unlike(out, want); wrong > 0 {
+					t.Errorf("%d of %d elements are wrong after %d steps", wrong, n, steps)
+					return
 				}
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// random gives random numbers by a seed that the test prints.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	return rand.New(rand.NewPCG(seed, 8))
+}
+
+// unlike counts the elements that are not as wanted.
+func unlike(got, want []float32) (wrong int) {
+	for i, v := range want {
+		if got[i] != v {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+// Not one element is late, of any barrier, in a hundred transformations and more on
+// few blocks and on many: the weights are such that it would show in the result. The
+// two barriers that are wrong on purpose prove that.
+func TestBarriers(t *testing.T) {
+	t.Run("host", func(t *testing.T) {
+		testBarriers(t, kernels.HostDevice(), 64, []int{64}, 100, 1, func(p *kernels.Plan, in [][]byte, out []byte) error {
+			return runGuarded(&host{}, p, in, out)
+		})
+	})
+	t.Run("GPU", func(t *testing.T) {
+		dev := device0(t)
+		run := func(p *kernels.Plan, in [][]byte, out []byte) error { return RunPlan(0, p, in, out) }
+		if testing.Short() {
+			testBarriers(t, dev, 128, []int{128}, 20, 1, run)
+			return
+		}
+		testBarriers(t, dev, 512, []int{128, 256, 512, 1024, 1088}, 120, 3, run)
+	})
+}
+
+// testBarriers runs the barriers with grids of their own on n values, and those that
+// choose their grids on each of the sizes.
+func testBarriers(t *testing.T, dev kernels.Device, n int, sizes []int, steps, tries int, run func(*kernels.Plan, [][]byte, []byte) error) {
+	r := random(t)
+	once := func(t *testing.T, n, steps int, transposed bool, by kernels.IterateBy) (wrong int) {
+		t.Helper()
+		in := rotation.New(r, n, transposed)
+		out := make([]float32, n)
+		must(t, run(kernels.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
+		return unlike(out, in.After(steps))
+	}
+	right := func(n int, by kernels.IterateBy) {
+		t.Run(fmt.Sprintf("%v %d by %dx%d", by.Barrier, n, by.Blocks, by.Threads), func(t *testing.T) {
+			for i := range 2 * tries {
+				if wrong := once(t, n, steps, i%2 == 1, by); wrong > 0 {
+					t.Errorf("%d of %d elements are wrong after %d steps, transposed %v", wrong, n, steps, i%2 == 1)
+				}
+			}
+		})
+	}
+	for _, b := range []kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierGraph, kernels.BarrierWrap, kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
+		for _, blocks := range []int{2, 32, dev.SMs, 2 * dev.SMs} {
+			right(n, kernels.IterateBy{Barrier: b, Blocks: blocks, Threads: max(n/blocks, 1)})
+		}
+	}
+	for _, b := range []kernels.Barrier{kernels.BarrierHeld, kernels.BarrierCluster, kernels.BarrierFastest} {
+		for _, n := range sizes {
+			right(n, kernels.IterateBy{Barrier: b})
+		}
+	}
+	for _, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
+		t.Run(b.String(), func(t *testing.T) {
+			const tries = 5
+			caught := 0
+			for i := range tries {
+				wrong := once(t, 128, 100, i%2 == 1, kernels.IterateBy{Barrier: b, Blocks: 2, Threads: 64})
+				t.Logf("%d of 128 elements are wrong", wrong)
+				if wrong > 0 {
+					caught++
+				}
+			}
+			if caught <= tries/2 {
+				t.Errorf("%d of %d results were wrong, want most: the test sees no missing barrier", caught, tries)
+			}
+		})
+	}
 }

@@ -1,26 +1,25 @@
 // out[i] = a[i] + b[i], i in [0, n).
 //
-// One thread per 16 bytes in a grid-stride loop; operands start 256-byte
-// aligned, so the vector loads are aligned and the tail is at most three
-// elements. 12 bytes of traffic per element and one add: bound by memory.
+// One thread per 16 bytes; operands start 256-byte aligned, so the vector loads
+// are aligned and the tail is at most three elements. 12 bytes of traffic per
+// element and one add: bound by memory.
 #include "vector.cuh"
 
 template <typename T>
 __device__ void add(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, long long n) {
     using V = typename Vec<T>::type;
     constexpr int W = Vec<T>::width;
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const long long vectors = n / W;
-    for (long long i = first; i < vectors; i += stride) {
+    const long long v = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if ((v + 1) * W <= n) {
         Pack<T> x, y;
-        x.v = reinterpret_cast<const V*>(a)[i];
-        y.v = reinterpret_cast<const V*>(b)[i];
+        x.v = reinterpret_cast<const V*>(a)[v];
+        y.v = reinterpret_cast<const V*>(b)[v];
 #pragma unroll
         for (int k = 0; k < W; k++) x.s[k] += y.s[k];
-        reinterpret_cast<V*>(out)[i] = x.v;
+        reinterpret_cast<V*>(out)[v] = x.v;
+    } else {
+        for (long long i = v * W; i < n; i++) out[i] = a[i] + b[i];
     }
-    for (long long i = vectors * W + first; i < n; i += stride) out[i] = a[i] + b[i];
 }
 
 extern "C" __global__ void add_f32(const float* a, const float* b, float* out, long long n) { add(a, b, out, n); }

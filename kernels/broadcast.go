@@ -64,7 +64,7 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 			dst, d = p.scratch(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		p.launch(broadcastKernel[dt], streamGrid(dev, ceilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
+		p.launch(broadcastKernel[dt], streamGrid(ceilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
 		src = dst
 	}
 	return p

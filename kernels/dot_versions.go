@@ -23,7 +23,8 @@ func dotKernel(variant string, f32, f64 func(Call)) [2]*Kernel {
 
 // DotVersion plans out = sum over i of a[i] * b[i] by version 1 to
 // [DotVersions] of the kernel. Version 1 ends with a launch of the sum's own
-// kernel over the partial sums.
+// kernel over the partial sums: the result of an op stays on the device, so no op
+// adds up on the host. [DotPartials] leaves that to its caller.
 func DotVersion(dev Device, dt Dtype, v int, n int64) (*Plan, error) {
 	p, step, err := newDotVersion(dt, v, n)
 	if err != nil {

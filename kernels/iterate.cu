@@ -3,9 +3,9 @@
 // Every P[j] needs all of X, and every X[j] all of P: between two half steps the whole grid must wait. The kernels are the ways to
 // do that. X and P are double in scratch memory, so a float32 result is rounded once.
 //
-//   iterate_begin    X = x, P = 0, counter = 0: scratch memory holds anything before.
+//   iterate_begin    X = x, P = 0, both counters = 0: scratch memory holds anything before.
 //   iterate_half     one half step, a thread per row; the end of the launch is the barrier.
-//   iterate_volatile, iterate_acquire, iterate_flip
+//   iterate_wrap, iterate_volatile, iterate_acquire, iterate_flip
 //                    all steps in one launch, a thread per row, with grid barriers that differ in how they wait (grid_barrier).
 //                    All blocks must be on the device at once, or those that are there wait for ever for the others.
 //   iterate_none, iterate_block
@@ -23,21 +23,32 @@
 // makes each load wait for the one before.
 constexpr int FLIGHT = 8;
 
-enum Wait { NONE, BLOCK, VOLATILE, ACQUIRE, FLIP };
+enum Wait { NONE, BLOCK, WRAP, VOLATILE, ACQUIRE, FLIP };
 
 // grid_barrier waits until all blocks have called it for the phase-th time, phases counted from 1; what threads wrote before, all
 // threads see after. One thread of each block does it, between two barriers of the block.
 //
-// The counter only grows. One that goes back to 0 when the last block arrives, with blocks that wait for the 0, can hang: a fast block
-// arrives at the next barrier and makes it 1 before a slow one has looked.
+// A counter that goes back to 0 when the last block arrives, with blocks that wait for the 0, can hang: a fast block arrives at the next
+// barrier and makes it 1 before a slow one has looked. Two such counters in turn cannot: a block comes to the barrier after the next only
+// when all have come to the next, and so have left this one. A counter that only grows needs no second one.
 template <Wait W> __device__ void grid_barrier(unsigned* counter, unsigned phase) {
     if (W == NONE) return;
     __syncthreads();
     if (W == BLOCK) return;
     if (threadIdx.x == 0) {
         const unsigned all = phase * gridDim.x;
+        if (W == WRAP) {
+            unsigned* turn = counter + phase % 2;
+            volatile unsigned* look = turn;  // or the compiler reads once and spins on a register
+            __threadfence();
+            atomicInc(turn, gridDim.x - 1);  // 0, 1, ..., gridDim.x - 1, 0: the last block's is back to 0
+            __threadfence();                 // the 0 of before this block came must not end the wait
+            while (*look != 0) {
+            }
+            __threadfence();
+        }
         if (W == VOLATILE) {
-            volatile unsigned* look = counter;  // or the compiler reads once and spins on a register
+            volatile unsigned* look = counter;
             __threadfence();
             atomicAdd(counter, 1);
             while ((int)(*look - all) < 0) {
@@ -72,7 +83,7 @@ __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long 
         X[j] = j < n ? (double)x[j] : 0.0;
         P[j] = 0.0;
     }
-    if (first == 0) *counter = 0;
+    if (first == 0) counter[0] = counter[1] = 0;
 }
 
 // half_step is out = A in by a thread per row; where `last`, y = out too.
@@ -361,6 +372,7 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     }                                                                                                                                   \
     WHOLE(none, NONE, T, SUFFIX)                                                                                                        \
     WHOLE(block, BLOCK, T, SUFFIX)                                                                                                      \
+    WHOLE(wrap, WRAP, T, SUFFIX)                                                                                                        \
     WHOLE(volatile, VOLATILE, T, SUFFIX)                                                                                                \
     WHOLE(acquire, ACQUIRE, T, SUFFIX)                                                                                                  \
     WHOLE(flip, FLIP, T, SUFFIX)                                                                                                        \

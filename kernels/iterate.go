@@ -6,16 +6,17 @@ import "fmt"
 // steps of [Iterate].
 type Barrier uint8
 
-// The barriers. Those from BarrierVolatile to BarrierHeld are one launch whose
+// The barriers. Those from BarrierWrap to BarrierHeld are one launch whose
 // blocks must all be on the device at once; those after BarrierCluster are wrong
 // on purpose.
 const (
 	BarrierFastest  Barrier = iota // chosen by size and device
 	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
 	BarrierGraph                   // the same launches as one CUDA graph
-	BarrierVolatile                // a counter in global memory, waited for by volatile reads
+	BarrierWrap                    // two counters in global memory by turns, each back to 0 when all blocks are there, waited for by volatile reads
+	BarrierVolatile                // one counter that only grows, waited for likewise
 	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
-	BarrierGrid                    // a cooperative launch and grid.sync's own algorithm
+	BarrierGrid                    // a cooperative launch and grid.sync's algorithm: a counter whose top bit flips
 	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
 	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
 	BarrierNone                    // WRONG: no barrier
@@ -24,7 +25,7 @@ const (
 
 // String is the name in the kernel entry points.
 func (b Barrier) String() string {
-	return [...]string{"fastest", "launches", "graph", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
+	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
 
 // IterateBy says how [Iterate] runs. The zero value is the fastest way.
@@ -91,6 +92,7 @@ func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
 	k.held1, k.held2, k.held4 = kernel("held1", iterateWhole[T]), kernel("held2", iterateWhole[T]), kernel("held4", iterateWhole[T])
 	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
+	k.whole[BarrierWrap] = kernel("wrap", iterateWhole[T])
 	k.whole[BarrierVolatile] = kernel("volatile", iterateWhole[T])
 	k.whole[BarrierAcquire] = kernel("acquire", iterateWhole[T])
 	k.whole[BarrierGrid] = kernel("flip", iterateWhole[T])
@@ -157,14 +159,14 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	}
 	w := [2]Ref{{0, 0}, {1, 0}}
 	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
-	counter, out := p.scratch(4), Ref{Out, 0}
-	p.launch(k.begin, streamGrid(dev, padded), streamBlock, Ref{2, 0}, state[0], state[1], counter, n, padded)
+	counters, out := p.scratch(8), Ref{Out, 0}
+	p.launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counters, n, padded)
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
 			kernel = held
 		}
-		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counter, out, n, int32(steps), trans)
+		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
 		l := &p.Launches[len(p.Launches)-1]
 		l.Resident = by.Barrier <= BarrierHeld
 		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld

@@ -148,7 +148,7 @@ func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64
 	}
 	partial := p.scratch(splits * count * dt.Size())
 	launch(partial, splits, chunk)
-	p.launch(matmulCombine[dt], streamGrid(dev, count), streamBlock, partial, Ref{Out, 0}, count, splits)
+	p.launch(matmulCombine[dt], streamGrid(count), streamBlock, partial, Ref{Out, 0}, count, splits)
 }
 
 // matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.

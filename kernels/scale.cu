@@ -1,25 +1,34 @@
 // out[i][j] = s[i] * x[i][j],  x: rows x n, s: rows
 //
-// The adjoint of a row dot. Each block takes a piece of one row (or, for short
-// rows, whole threads' worth of elements of several), one element a thread in a
-// coalesced stride: with n of any size the rows start unaligned, so accesses
-// are one element wide. 8 bytes of traffic per float32: bound by memory.
+// The adjoint of a row dot. The matrix is taken as one long vector, so that
+// accesses are 16 bytes wide whatever n is; a thread finds the row of a vector's
+// first element by one division and counts on from there. 8 bytes of traffic per
+// float32: bound by memory.
+#include "vector.cuh"
 
 template <typename T, typename I>
 __device__ void scale(const T* __restrict__ s, const T* __restrict__ x, T* __restrict__ out, I total, I n) {
-    const I stride = (I)gridDim.x * blockDim.x;
-    constexpr int FLIGHT = 4;
-    for (I i = (I)blockIdx.x * blockDim.x * FLIGHT + threadIdx.x; i < total; i += stride * FLIGHT) {
-        T v[FLIGHT], f[FLIGHT];
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, VECTORS = 2;
+    const I first = ((I)blockIdx.x * blockDim.x * VECTORS + threadIdx.x) * W, next = (I)blockDim.x * W;
+    Pack<T> p[VECTORS];
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            const I at = i + k * (I)blockDim.x;
-            if (at < total) v[k] = x[at], f[k] = s[at / n];
-        }
+    for (int v = 0; v < VECTORS; v++)
+        if (first + v * next + W <= total) p[v].v = *reinterpret_cast<const V*>(x + first + v * next);
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            const I at = i + k * (I)blockDim.x;
-            if (at < total) out[at] = f[k] * v[k];
+    for (int v = 0; v < VECTORS; v++) {
+        I at = first + v * next;
+        if (at + W <= total) {
+            I row = at / n, i = at - row * n;
+            T f = s[row];
+#pragma unroll
+            for (int k = 0; k < W; k++, i++) {
+                if (i == n) i = 0, f = s[++row];
+                p[v].s[k] *= f;
+            }
+            *reinterpret_cast<V*>(out + at) = p[v].v;
+        } else {
+            for (; at < total; at++) out[at] = s[at / n] * x[at];
         }
     }
 }

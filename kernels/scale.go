@@ -13,7 +13,9 @@ func Scale(dev Device, dt Dtype, rows, n int64) *Plan {
 	size := rows * n * dt.Size()
 	p := &Plan{Op: fmt.Sprintf("scale_%v(%d x %d)", dt, rows, n), Inputs: []int64{size, rows * dt.Size()}, Out: size, Flops: rows * n}
 	if size > 0 {
-		p.launch(scaleRows[dt], streamGrid(dev, ceilDiv(rows*n, 4)), streamBlock, Ref{1, 0}, Ref{0, 0}, Ref{Out, 0}, rows*n, n)
+		// Two vectors a thread: on an H200 517 us for 2^28 float32, one 567, four 519;
+		// blocks that loop 540 at best.
+		p.launch(scaleRows[dt], streamGrid(ceilDiv(size, 2*16)), streamBlock, Ref{1, 0}, Ref{0, 0}, Ref{Out, 0}, rows*n, n)
 	}
 	return p
 }

@@ -57,7 +57,8 @@ func line(n int) [3]int { return [3]int{n, 1, 1} }
 
 // SumVersion plans out = sum of in by version 1 to [SumVersions] of the kernel;
 // version 9 takes a matrix. Versions 5 to 9 end with a launch of the sum's own
-// kernel over the partial sums.
+// kernel over the partial sums: the result of an op stays on the device, so no op
+// adds up on the host. [SumPartials] leaves that to its caller.
 func SumVersion(dev Device, dt Dtype, v int, shape []int) (*Plan, error) {
 	p, step, err := newSumVersion(dt, v, shape)
 	if err != nil {

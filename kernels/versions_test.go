@@ -148,3 +148,56 @@ func TestOffByOneTree(t *testing.T) {
 		t.Errorf("s[tid+1] over 256 values gives %v, want the first nine by C(8, k): %v", got, want)
 	}
 }
+
+// swappedStrides is the body of version 9 with the slip of a well-known listing:
+// rows step by the x size of the grid and columns by its y size.
+func swappedStrides(c Call) {
+	in, out := Slice[float64](c, 0), Slice[float64](c, 1)
+	rows, cols := int(c.Int(2)), int(c.Int(3))
+	for b := range out {
+		s := make([]float64, c.Block[0]*c.Block[1])
+		for tid := range s {
+			top, left := b/c.Grid[0]*c.Block[1]+tid/c.Block[0], b%c.Grid[0]*c.Block[0]+tid%c.Block[0]
+			for y := top; y < rows; y += c.Grid[0] * c.Block[0] {
+				for x := left; x < cols; x += c.Grid[1] * c.Block[1] {
+					s[tid] += in[y*cols+x]
+				}
+			}
+		}
+		out[b] = treeSum(s)
+	}
+}
+
+// The slip cannot be seen on a square grid, on which the listing is tried, and
+// leaves rows out and counts columns twice on any other.
+func TestSwappedStrides(t *testing.T) {
+	const rows, cols = 300, 500
+	x := ramp(rows * cols)
+	want := naiveSum(x)
+	for _, c := range []struct {
+		grid [3]int
+		hid  bool // the slip does not show
+	}{{[3]int{4, 4, 1}, true}, {[3]int{4, 2, 1}, false}, {[3]int{2, 5, 1}, false}} {
+		sum := func(slip bool) float64 {
+			p, err := SumPartials(Float64, 9, []int{rows, cols})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &p.Launches[0]
+			l.Grid = c.grid
+			if slip {
+				l.Kernel = &Kernel{"sum_versions", "sum_swapped_strides", swappedStrides}
+			}
+			p.Out = 8 * int64(l.blocks())
+			part := make([]float64, l.blocks())
+			onHost(t, p, part, x)
+			return naiveSum(part)
+		}
+		if right := sum(false); right != want {
+			t.Errorf("grid %v: the sum is %v, want %v", c.grid, right, want)
+		}
+		if wrong := sum(true); (wrong == want) != c.hid {
+			t.Errorf("grid %v: with the slip the sum is %v, without %v: hidden is %v, want %v", c.grid, wrong, want, !c.hid, c.hid)
+		}
+	}
+}

@@ -81,7 +81,7 @@ var _ = register(Spec{
 })
 
 var dotVersions = []VersionDoc{
-	{"partial sums", "640 blocks store their sums side by side, and a second step adds them in order: the same bits in every run."},
+	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (kernels.DotPartials leaves them to the host): the same bits in every run."},
 	{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},
 	{"an atomic per block", "640 atomics on one cell: one trip each. The order is any, so the last bit may differ from run to run."},
 }

@@ -123,7 +123,13 @@ func histogramCases() (cases []Case) {
 		cases = append(cases, histogramCase(v, tensor.Shape{1025}, 100, -1, 1), histogramCase(v, tensor.Shape{100003}, 256, 0, 256))
 		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
-	return append(cases, histogramBytes(0, "2^30 bytes", 1<<30),
+	equal := histogramBytes(0, "2^30 equal bytes", 1<<30)
+	equal.Fill = func(_ int, operand []byte) {
+		for i := range operand {
+			operand[i] = 'e'
+		}
+	}
+	return append(cases, histogramBytes(0, "2^30 bytes", 1<<30), equal,
 		bench("2^28 into 256", histogramCase(0, tensor.Shape{1 << 28}, 256, -1, 1)),
 		bench("2^28 into 16384", histogramCase(0, tensor.Shape{1 << 28}, 16384, -1, 1)))
 }

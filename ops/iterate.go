@@ -42,9 +42,10 @@ var iterateVersions = []struct {
 }{
 	{VersionDoc{"a launch per half step", "The end of a launch is a barrier of the whole grid: simple and never wrong, but every launch costs."}, kernels.BarrierLaunches},
 	{VersionDoc{"a CUDA graph of the launches", "The same launches recorded once and started as one: the device needs no word from the host between two."}, kernels.BarrierGraph},
-	{VersionDoc{"one launch, volatile counter", "Blocks count in global memory and wait with volatile reads between fences; all must be on the device at once."}, kernels.BarrierVolatile},
+	{VersionDoc{"one launch, counters that wrap", "Blocks count in global memory and wait with volatile reads for the count to be back at 0; all must be on the device at once. Two counters take turns: with one it can hang."}, kernels.BarrierWrap},
+	{VersionDoc{"one launch, volatile counter", "One counter that only grows: a fence and a counter less."}, kernels.BarrierVolatile},
 	{VersionDoc{"one launch, release and acquire", "The same counter with the fences inside of the memory operations, by PTX."}, kernels.BarrierAcquire},
-	{VersionDoc{"cooperative launch, grid.sync", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
+	{VersionDoc{"cooperative launch, grid.sync's algorithm", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
 	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers, for n up to 1024."}, kernels.BarrierHeld},
 	{VersionDoc{"one cluster of blocks", "Eight blocks write their results into each other's shared memory, for n up to 256. Above its n, a version is the next before it that fits; above 1024 that is a graph of launches with a warp per row."}, kernels.BarrierCluster},
 }
@@ -250,7 +251,10 @@ func iterateCases() []Case {
 		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2),
 	}
 	for v := range iterateVersions {
-		cases = append(cases, iterateCase(Version(v+1), 5, 3), iterateCase(Version(v+1), 128, 4), iterateCase(Version(v+1), 300, 2))
+		// Of 64 values: small enough for checkers that slow kernels down, and already
+		// eight blocks of the versions that use shared memory.
+		v := Version(v + 1)
+		cases = append(cases, iterateCase(v, 5, 3), iterateCase(v, 64, 2), iterateCase(v, 128, 4), iterateCase(v, 300, 2))
 	}
 	return append(cases,
 		bench("128, 20 steps", iterateCase(0, 128, 20)),

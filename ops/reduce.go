@@ -95,7 +95,7 @@ var _ = register(Spec{
 				cases = append(cases, reduceCase(i, 70001), reduceCase(i, 1000003))
 			}
 		}
-		return append(cases, bench("a + b 2^30", reduceCase(0, 1<<30)), bench("a + b*b 2^28", reduceCase(1, 1<<28)), bench("max(a, b) 2^28", reduceCase(4, 1<<28)))
+		return append(cases, bench("a + b 2^30", reduceCase(0, 1<<30)), bench("a + b*b 2^30", reduceCase(1, 1<<30)), bench("max(a, b) 2^30", reduceCase(4, 1<<30)))
 	}(),
 	Random: func(r *rand.Rand) Case { return reduceCase(r.IntN(len(reduceExamples)), 1+r.IntN(100), 1+r.IntN(10)) },
 })

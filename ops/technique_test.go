@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -54,7 +55,8 @@ func pair() (*gorgonia.ExprGraph, *gorgonia.Node, *gorgonia.Node) {
 	return g, node("a", 1, 2, 3), node("b", 4, 5, 6)
 }
 
-// Another module's technique runs and has its gradient, by Gorgonia's own machine.
+// Another module's technique runs and has its gradient, by Gorgonia's own machine;
+// with the tag cuda in a graph on a device, where it has no image.
 func TestApply(t *testing.T) {
 	g, a, b := pair()
 	y, err := Apply(times{3, right}, a, b)
@@ -69,10 +71,15 @@ func TestApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm := gorgonia.NewTapeMachine(g)
-	defer vm.Close()
+	vm, err := tape.NewMachine(g)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := vm.RunAll(); err != nil {
 		t.Fatal(err)
+	}
+	if err := vm.Close(); err != nil {
+		t.Error(err)
 	}
 	for i, want := range []string{"[12  30  54]", "[12  15  18]", "[3  6  9]"} {
 		if got := fmt.Sprint(append([]*gorgonia.Node{y}, grads...)[i].Value()); got != want {
@@ -144,7 +151,10 @@ func TestApplyErrors(t *testing.T) {
 		if loss, err = Sum(y); err != nil {
 			t.Fatal(err)
 		}
-		lisp := gorgonia.NewLispMachine(loss.Graph())
+		lisp, err := tape.NewLispMachine(loss.Graph())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := lisp.RunAll(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("gradient by dual values: got error %v, want one with %q", err, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/tensor"
 )
 
 func benchCommand(args []string, stdout, stderr io.Writer) error {
@@ -27,6 +28,7 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	file := f.String("json", "", "write the results to this file; a folder gets a file named after the GPU")
 	peers := f.String("peers", "", "merge the times of other libraries that bench/peers.py wrote to this file")
 	suites := f.String("suites", "", "merge the outcomes of test suites that bench/gpu-run.sh wrote to this file")
+	text := f.String("text", "", "time the histogram of this text too, repeated to 5.8 MB")
 	versions := f.Bool("versions", false, "time the numbered versions of the ops too")
 	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
 	readme := f.Bool("readme", false, "measure nothing: rewrite the speed table of README.md, in this folder, from bench/results")
@@ -79,7 +81,17 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	if path != "" {
 		save = func() error { return r.Write(path) }
 	}
-	failures := benchDevice(stdout, r, device, timedCases(selected, *versions), *runs, *seed, save)
+	cases := timedCases(selected, *versions)
+	if *text != "" {
+		c, err := textCase(*text)
+		if err != nil {
+			return err
+		}
+		if selected.MatchString(c.key().String()) {
+			cases = append(cases, c)
+		}
+	}
+	failures := benchDevice(stdout, r, device, cases, *runs, *seed, save)
 	for _, p := range r.Unmatched() {
 		if selected.MatchString(p.Key.String()) {
 			failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
@@ -164,6 +176,27 @@ func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
 	return cases
 }
 
+// textCase is the histogram of the bytes of a text, which is repeated to the length
+// of the text that a well-known listing counts.
+func textCase(path string) (timedCase, error) {
+	const size = 5_800_000
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return timedCase{}, fmt.Errorf("-text: %w", err)
+	}
+	if len(text) == 0 {
+		return timedCase{}, fmt.Errorf("-text: %s is empty", path)
+	}
+	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
+	bytes.c.Name = "5.8 MB of text"
+	bytes.c.Shapes = []tensor.Shape{{size}}
+	bytes.c.Fill = func(_ int, operand []byte) {
+		for i := 0; i < len(operand); i += copy(operand[i:], text) {
+		}
+	}
+	return bytes, nil
+}
+
 // measure times the case on the device and holds the output of the last timed
 // run against the host.
 func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
@@ -173,6 +206,11 @@ func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 	}
 	inputs := make([][]byte, len(plan.Inputs))
 	for i, n := range plan.Inputs {
+		if c.c.Fill != nil {
+			inputs[i] = make([]byte, n)
+			c.c.Fill(i, inputs[i])
+			continue
+		}
 		inputs[i] = block.fill(c.dtype, n, i)
 	}
 	timing, err := cudaops.Time(device.Ordinal, plan, inputs, runs)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -191,5 +193,42 @@ func TestTimedCasesSelect(t *testing.T) {
 	}
 	if all, numbered := count("^Sum/all 2\\^28 version 7/f32$", true); all != 1 || numbered != 1 {
 		t.Errorf("the pattern of one case selects %d, %d of them numbered", all, numbered)
+	}
+}
+
+// The case of a text is its bytes over and over, and as many as the text that it
+// stands for; an empty file would never end.
+func TestTextCase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte("abc"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c, err := textCase(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, _, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, counts := make([]byte, plan.Inputs[0]), make([]int64, plan.Out/8)
+	c.c.Fill(0, text)
+	if err := plan.Run([][]byte{text}, kernels.Bytes(counts), nil); err != nil {
+		t.Fatal(err)
+	}
+	for k, n := range counts {
+		want := int64(0)
+		if k >= 'a' && k <= 'c' {
+			want = (5_800_000 + int64('c'-k)) / 3
+		}
+		if n != want {
+			t.Errorf("%q: %d times, want %d", rune(k), n, want)
+		}
+	}
+	if err := os.WriteFile(path, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := textCase(path); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("an empty text: %v, want an error that says so", err)
 	}
 }

@@ -22,6 +22,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -763,7 +765,8 @@ func record(t *testing.T, outcomes []string) {
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, driver %s, %s.\n\n| Graph | Machine | Outcome |\n|---|---|---|\n", devices[0].Name, devices[0].Driver, time.Now().Format("2006-01-02"))
+	fmt.Fprintf(&b, "%s\n\n| Graph | Machine | Outcome |\n|---|---|---|\n",
+		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly), kernels.Digest()))
 	for i, p := range programs {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ func TestReduction(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
 	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
-		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png"} {
+		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png", "ripple-racy-wrong.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)
 		}
@@ -29,7 +30,45 @@ func TestReduction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(page, []byte("data:image/png")); n < 3 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 3 or more and at most 2 MiB", n, len(page))
+	if n := bytes.Count(page, []byte("data:image/png")); n != 5 || len(page) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want 5 and at most 2 MiB", n, len(page))
+	}
+}
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) {
+	keys, err := notebook.Unrecorded(recorded, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
+	}
+}
+
+// The checks find one element that is lost, in sums of double precision, and a
+// neighbour of the last bit in float32.
+func TestAgrees(t *testing.T) {
+	x := shares(1e6)
+	all := func(v float64) float64 { return v }
+	exact, largest := total(x, all), float64(x[len(x)-1])
+	if math.Abs(exact-1) > 1e-7 || total(x[:1], all) != 0 || total([]float64{1, 2, 3}, all) != 6 {
+		t.Errorf("the shares add up to %v, want 1", exact)
+	}
+	lost := append([]float32(nil), x...)
+	lost[len(x)/2] = 0
+	if agrees("lost", total(lost, all), exact, double) == nil {
+		t.Error("a lost element is not found in double precision")
+	}
+	if agrees("lost", float64(float32(total(lost, all))), exact, single) == nil {
+		t.Error("a lost element is not found in float32")
+	}
+	for _, got := range []float64{float64(math.Nextafter32(float32(largest), 0)), math.NaN()} {
+		if agrees("largest", got, largest, 0) == nil {
+			t.Errorf("%v passes for %v", got, largest)
+		}
+	}
+	if err := agrees("right", float64(float32(exact)), exact, single); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"image/color"
+	"math"
 
-	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -30,27 +30,44 @@ func ripple(p *notebook.Page) error {
 		return err
 	}
 
-	right, err := drawn(p, kernels.Ripple(kernels.Float32, tiles, tiles))
+	right, err := picture(p, kernels.Ripple(kernels.Float32, tiles, tiles))
 	if err != nil {
 		return err
 	}
-	racy, err := drawn(p, kernels.RippleRacy(kernels.Float32, tiles, tiles))
+	if n := wrong(right, side); n > 0 {
+		return fmt.Errorf("the ripple with the barrier has %d wrong elements of %d", n, len(right))
+	}
+	racy, err := picture(p, kernels.RippleRacy(kernels.Float32, tiles, tiles))
 	if err != nil {
 		return err
 	}
-	wrong, err := p.Measure("ripple.racy.wrong", "%", func() (float64, error) { return 100 * differing(racy, right), nil })
+	share, err := p.Measure("ripple.racy.wrong", "%", func() (float64, error) {
+		return 100 * float64(wrong(racy, side)) / float64(len(racy)), nil
+	})
 	if err != nil {
 		return err
 	}
-	caption := "The ripple with the barrier (left) and without (right), and below each the middle of its first hill, enlarged."
+	size := fmt.Sprintf("%d x %d elements", side, side)
+	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(right, side)); err != nil {
+		return err
+	}
+	caption := "The ripple without the barrier, " + size + ": wrong on purpose."
 	if p.GPU() == nil {
 		caption += " Drawn on the host, which runs the warps of a block one after the other; on a GPU another part of each tile is wrong, in each run another one."
 	}
-	if err := p.Figure("ripple", caption, drawRipple(right, racy, side)); err != nil {
+	marked := drawn(racy, side)
+	const mark = "NO BARRIER: WRONG"
+	marked.Rect(0, 0, int(notebook.TextWidth(mark, 14))+24, 38, notebook.Paper)
+	marked.Text(12, 26, 14, notebook.Left, notebook.Red, mark)
+	if err := p.Figure("ripple-racy-wrong", caption, marked); err != nil {
 		return err
 	}
-	if wrong.Known() {
-		p.Text("Without the barrier %v of the elements came out wrong on the GPU.", wrong)
+	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier (left) and without (right, wrong).", hill, hill),
+		drawnHills(right, racy, side)); err != nil {
+		return err
+	}
+	if share.Known() {
+		p.Text("Without the barrier %v of the elements came out wrong on the GPU.", share)
 	}
 	p.Text(`A warp that is first reads what a warp that is late has yet to write, and gets what
 		the tile held before. No run proves such a kernel right, not even one that looks right: the race checker of NVIDIA's compute-sanitizer does find
@@ -59,54 +76,60 @@ func ripple(p *notebook.Page) error {
 	return nil
 }
 
-// drawn runs a plan without inputs where the page runs.
-func drawn(p *notebook.Page, plan *kernels.Plan) ([]float32, error) {
-	out := make([]float32, plan.Out/4)
-	if gpu := p.GPU(); gpu != nil {
-		return out, cudaops.RunPlan(gpu.Ordinal, plan, nil, kernels.Bytes(out))
-	}
-	return out, plan.Run(nil, kernels.Bytes(out), nil)
+// picture runs a plan without inputs, which gives a picture.
+func picture(p *notebook.Page, plan *kernels.Plan) ([]float32, error) {
+	out, err := p.Output(plan, nil)
+	return kernels.Elements[float32](out), err
 }
 
-// differing is the share of elements that are not equal.
-func differing(a, b []float32) float64 {
-	n := 0
-	for i := range a {
-		if a[i] != b[i] {
+// amplitude is the ripple by its formula, from 0 to 4.
+func amplitude(ix, iy int) float64 {
+	return (1 + math.Sin(2*math.Pi*float64(ix-64)/256)) * (1 + math.Sin(2*math.Pi*float64(iy-64)/256))
+}
+
+// expected is what element (ix, iy) of a picture is: tiles are turned by 180 degrees.
+func expected(ix, iy int) float64 {
+	const tile = kernels.RippleTile
+	return amplitude(ix-ix%tile+tile-1-ix%tile, iy-iy%tile+tile-1-iy%tile)
+}
+
+// wrong counts the elements that differ from the formula by more than the
+// roundings of two factors up to 2.
+func wrong(elements []float32, side int) (n int) {
+	for i, v := range elements {
+		if !(math.Abs(float64(v)-expected(i%side, i/side)) <= 0x1p-20) {
 			n++
 		}
 	}
-	return float64(n) / float64(len(a))
+	return n
 }
 
-// drawRipple draws two square pictures of the given side next to each other, and
-// under each the middle of its first hill enlarged.
-func drawRipple(right, racy []float32, side int) *notebook.Canvas {
-	const view, part, zoom = 512, 64, 8
-	c := notebook.NewCanvas(2*view+120, 2*view+190)
-	pictures, names := [][]float32{right, racy}, []string{"with the barrier", "without: wrong"}
-	for i, picture := range pictures {
-		x := 40 + i*(view+40)
-		c.Text(float64(x), 46, 17, notebook.Left, notebook.Ink, fmt.Sprintf("%d x %d, %s", side, side, names[i]))
-		c.Picture(x, 70, 1, view, sampled(picture, side, 0, side, view), spectral)
-	}
-	for i, picture := range pictures {
-		x := 40 + i*(view+40)
-		c.Text(float64(x), 70+view+46, 14, notebook.Left, notebook.Muted, fmt.Sprintf("%d x %d elements around its first hill", part, part))
-		c.Picture(x, 70+view+64, zoom, part, sampled(picture, side, 96, part, part), spectral)
+// drawn is a square picture of the given side, a pixel for each element.
+func drawn(elements []float32, side int) *notebook.Canvas {
+	c := notebook.NewCanvas(side, side)
+	c.Picture(0, 0, 1, side, elements, spectral)
+	return c
+}
+
+// hill is the side in elements of what is shown enlarged.
+const hill = 64
+
+// drawnHills draws the middle of the first hill of two pictures next to each other.
+func drawnHills(right, racy []float32, side int) *notebook.Canvas {
+	const zoom, first, margin = 8, 96, 24
+	c := notebook.NewCanvas(2*zoom*hill+3*margin, zoom*hill+46+margin)
+	for i, name := range []string{"with the barrier", "without: wrong"} {
+		x, all := margin+i*(zoom*hill+margin), [][]float32{right, racy}[i]
+		var part []float32
+		for y := first; y < first+hill; y++ {
+			part = append(part, all[y*side+first:][:hill]...)
+		}
+		c.Text(float64(x), 26, 17, notebook.Left, notebook.Ink, name)
+		c.Picture(x, 46, zoom, hill, part, spectral)
 	}
 	return c
 }
 
-// spectral is the colour of an amplitude, 0 to 4.
-func spectral(v float64) color.RGBA { return notebook.Spectral(v / 4) }
-
-// sampled is part x part elements, from (first, first) on, of a picture of the
-// given side, as view x view elements.
-func sampled(picture []float32, side, first, part, view int) []float32 {
-	out := make([]float32, view*view)
-	for i := range out {
-		out[i] = picture[(first+i/view*part/view)*side+first+i%view*part/view]
-	}
-	return out
-}
+// spectral is the colour of an amplitude, 0 to 4, one of 200: a picture of few
+// colours is a small file.
+func spectral(v float64) color.RGBA { return notebook.Spectral(math.Round(v/4*199) / 199) }

@@ -14,6 +14,9 @@ import (
 //go:embed byhand.go
 var byHand string
 
+//go:embed chain.go
+var chainSource string
+
 // vectors is the section on adding vectors by hand.
 func vectors(p *notebook.Page) (err error) {
 	n, of := p.Size(1<<26, 1<<22, 1<<14), p.Timed(1<<26, 1<<14)
@@ -102,10 +105,82 @@ func vectors(p *notebook.Page) (err error) {
 		return err
 	}
 	bytes := 12 * float64(of)
-	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. Vectors
-		that stay on the device pay for the copies once, however many kernels work on them: that is what a graph's machine sees to. (A Go loop
+	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. (A Go loop
 		on one core of this machine adds %d elements in %v.)`,
 		kernel[0], rate(bytes, kernel[0].Value, "GB/s"), kernel[1], rate(bytes, kernel[1].Value, "GB/s"),
 		notebook.Number(total/kernel[0].Value), n, host)
+	return chained(p, session, a, b, of)
+}
+
+// chained measures what it saves to keep vectors on the device.
+func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int) error {
+	const k = 10
+	n := len(a)
+	p.Text("Vectors that stay on the device pay for the copies once, however many kernels work on them. Here b is added to a %d times in a row, once with all five steps for each addition, and once like this:", k)
+	_, function, ok := strings.Cut(chainSource, "\n// resident")
+	if !ok {
+		return fmt.Errorf("chain.go has no resident")
+	}
+	p.GoSource("// resident" + function)
+	out := make([]float32, n)
+	check := func(name string) error {
+		for i := range out {
+			if out[i] != a[i]+k*b[i] { // of few bits: nothing is rounded
+				return fmt.Errorf("%s: element %d is %v, want %v", name, i, out[i], a[i]+k*b[i])
+			}
+		}
+		clear(out)
+		return nil
+	}
+	t := notebook.Table{Caption: fmt.Sprintf("%d additions of %d float32 in a row, by the host's clock", k, of), Header: []string{"way", "time", "per addition"}}
+	add := func(name string, us float64) {
+		t.Rows = append(t.Rows, []string{name, notebook.Micros(us).String(), notebook.Micros(us / k).String()})
+	}
+	var us [2]float64
+	for i, way := range []struct {
+		name string
+		run  func(s *cudaops.Session, out, a, b []float32, k int) error
+	}{{"copied for each", apart}, {"kept on the device", resident}} {
+		var took time.Duration
+		for range 2 { // the first run is not timed
+			start := time.Now()
+			if err := way.run(session, out, a, b, k); err != nil {
+				return err
+			}
+			took = time.Since(start)
+			if err := check(way.name); err != nil {
+				return err
+			}
+		}
+		m, err := p.Measure(fmt.Sprintf("vectors, %d additions, %s", k, way.name), "us", func() (float64, error) { return float64(took) / 1e3, nil })
+		if err != nil {
+			return err
+		}
+		us[i] = m.Value
+		add("GPU, "+way.name, us[i])
+	}
+	host, err := p.Time("vectors, additions on the host", func() error {
+		copy(out, a)
+		for range k {
+			for i := range out {
+				out[i] += b[i]
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := check("host"); err != nil {
+		return err
+	}
+	name := "CPU: a Go loop on one core"
+	if n != of {
+		name += fmt.Sprintf(", of %d elements", n)
+	}
+	add(name, 1000*host.Value)
+	p.Table(t)
+	p.Text(`Kept on the device, %d additions take %s times less than with copies for each: what is left is the way there and back, once. That is what a graph's
+		machine sees to by itself.`, k, notebook.Number(us[0]/us[1]))
 	return nil
 }

@@ -5,7 +5,7 @@
 //	go run ./examples/02-window-and-matmul
 //	go run ./examples/02-window-and-matmul -html out.html
 //
-// It reads like a notebook: byhand.go and add.go add vectors, window.go sums
+// It reads like a notebook: byhand.go, chain.go and add.go add vectors, window.go sums
 // windows, matmul.go climbs the ladder, counts.go counts loads, accuracy.go looks
 // at the last bits. Without a GPU it runs the kernels' Go bodies on less and shows
 // the figures recorded on a GPU.

@@ -21,7 +21,7 @@ func TestWindowAndMatmul(t *testing.T) {
 	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
-	for _, want := range []string{"void add_simple(", "func addByHand(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
+	for _, want := range []string{"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
 		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)
@@ -47,6 +47,23 @@ func TestByHand(t *testing.T) {
 	steps, err := addByHand(s, out, []float32{1, 2, 3}, []float32{10, 20, 30})
 	if err != nil || len(steps) != 6 || out[0] != 11 || out[1] != 22 || out[2] != 33 {
 		t.Errorf("got %v, %d times, %v", out, len(steps), err)
+	}
+}
+
+// Chained by hand, with copies and without, for even and odd numbers of additions.
+func TestChain(t *testing.T) {
+	s := cudaops.OpenHost()
+	defer s.Close()
+	for name, chain := range map[string]func(s *cudaops.Session, out, a, b []float32, k int) error{"apart": apart, "resident": resident} {
+		for _, k := range []int{1, 2, 5} {
+			out := make([]float32, 2)
+			if err := chain(s, out, []float32{1, 2}, []float32{10, 20}, k); err != nil || out[0] != 1+10*float32(k) || out[1] != 2+20*float32(k) {
+				t.Errorf("%s, %d additions: got %v and %v, want %v and %v", name, k, out, err, 1+10*k, 2+20*k)
+			}
+		}
+		if err := chain(s, make([]float32, 2), []float32{1, 2}, []float32{1}, 1); err == nil || !strings.Contains(err.Error(), "equal lengths") {
+			t.Errorf("%s, two lengths: %v", name, err)
+		}
 	}
 }
 
@@ -90,5 +107,16 @@ func TestReadCounts(t *testing.T) {
 	}
 	if _, err := readCounts("none.csv"); err == nil {
 		t.Error("there is a file none.csv")
+	}
+}
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) {
+	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
 	}
 }

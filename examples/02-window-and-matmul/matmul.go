@@ -192,7 +192,18 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		t.Rows = append(t.Rows, []string{name, notebook.Number(rates[0]), gains[0], notebook.Number(rates[1]), notebook.Number(rates[2]), notebook.Number(rates[3]), gains[1]})
 		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
 	}
+	side := p.Size(2048, 1024, 128) // what a CPU takes a second for
+	single, err := onHost[float32](p, side, kernels.Float32)
+	if err != nil {
+		return err
+	}
+	double, err := onHost[float64](p, side, kernels.Float64)
+	if err != nil {
+		return err
+	}
+	t.Rows = append(t.Rows, []string{fmt.Sprintf("CPU: the Go body, N = %d", side), notebook.Number(single), "", "", "", notebook.Number(double), ""})
 	p.Table(t)
+	p.Text("The last row is the CPU of this machine, by the Go body of all these kernels: the BLAS that Gorgonia uses, on all cores.")
 	labels := make([]string, len(order))
 	for i, v := range order {
 		labels[i] = fmt.Sprintf("%d: %s", v, names[v])
@@ -228,26 +239,21 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 	canvas = notebook.NewCanvas(1320, 640)
 	ch.Draw(canvas, 0, 0, 1320, 640)
-	if err := p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas); err != nil {
-		return err
-	}
+	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas)
+}
 
-	// The CPU: the Go body, which is that of all versions.
-	side := p.Size(2048, 1024, 128)
-	a, x := fill[float32](side*side, 7), fill[float32](side*side, 8)
-	host, err := square{version: last, n: side}.plan(kernels.HostDevice(), kernels.Float32)
+// onHost gives the rate in TFLOP/s of the Go body, which is that of all versions, on
+// n x n matrices.
+func onHost[T kernels.Float](p *notebook.Page, n int, dt kernels.Dtype) (float64, error) {
+	a, b := fill[T](n*n, 7), fill[T](n*n, 8)
+	plan, err := square{version: last, n: n}.plan(kernels.HostDevice(), dt)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	out := make([]byte, host.Out)
-	time, err := p.Time("matmul, host", func() error { return host.Run([][]byte{kernels.Bytes(a), kernels.Bytes(x)}, out, nil) })
+	out := kernels.Bytes(make([]T, n*n))
+	time, err := p.Time(fmt.Sprintf("matmul, host, %v", dt), func() error { return plan.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, out, nil) })
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := check(square{n: side}, a, x, out); err != nil {
-		return err
-	}
-	p.Text(`The CPU of this machine, by the Go body of all these kernels (the BLAS that Gorgonia uses, on all cores): N = %d in %v, %s TFLOP/s.`,
-		side, time, notebook.Number(teraflops(side, 1000*time.Value)))
-	return nil
+	return teraflops(n, 1000*time.Value), check(square{n: n}, a, b, out)
 }

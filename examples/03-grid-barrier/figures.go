@@ -8,36 +8,35 @@ import (
 )
 
 // A picture is how far each warp's results are from what is right, in percent, after
-// one transformation and after all.
+// each number of transformations.
 type picture struct {
 	name      string
-	gpu, host [2][]float64
+	gpu, host [][]float64
 }
 
 // drawWrong draws each kernel's picture, GPU and host side by side.
-func drawWrong(pictures [2]picture) *notebook.Canvas {
-	const width, height = 1320, 400
+func drawWrong(counts []int, pictures [2]picture) *notebook.Canvas {
+	const width, height = 1320, 420
 	c := notebook.NewCanvas(width, len(pictures)*height)
 	for i, p := range pictures {
-		for k, values := range [2][2][]float64{p.gpu, p.host} {
-			bars := notebook.Bars{Title: p.name + [...]string{", GPU", ", host"}[k], Label: "off by, %", Standing: true, Series: []notebook.BarSeries{
-				{Name: "1 transformation", Colour: notebook.Amber, Values: values[0]},
-				{Name: fmt.Sprint(steps), Colour: notebook.Red, Values: values[1]},
-			}}
-			for w := range values[0] {
-				bars.Names = append(bars.Names, fmt.Sprint("warp ", w))
-			}
-			bars.Draw(c, float64(k*width/2), float64(i*height), width/2, height)
+		for k, values := range [2][][]float64{p.gpu, p.host} {
+			m := notebook.HeatMap{Title: p.name + [...]string{", GPU", ", host"}[k], XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %",
+				Gain: true, Rows: labels(counts), Columns: []string{"0", "1", "2", "3"}, Values: values}
+			m.Draw(c, float64(k*width/2), float64(i*height), width/2, height)
 		}
 	}
 	return c
 }
 
-// drawPlane draws the gain over blocks and threads.
-func drawPlane(blocks, threads []int, gains [][]float64) *notebook.Canvas {
-	c := notebook.NewCanvas(1000, 560)
-	notebook.HeatMap{Title: "Gain of one launch over many", XLabel: "threads per block", YLabel: "blocks", Label: "gain, %", Gain: true,
-		Columns: labels(threads), Rows: labels(blocks), Values: gains}.Draw(c, 0, 0, 1000, 560)
+// drawPlanes draws planes over blocks and threads, two by two.
+func drawPlanes(blocks, threads []int, maps []notebook.HeatMap) *notebook.Canvas {
+	const width, height = 1320, 480
+	c := notebook.NewCanvas(width, (len(maps)+1)/2*height)
+	for i, m := range maps {
+		m.XLabel, m.YLabel, m.Gain = "threads per block", "blocks", true
+		m.Columns, m.Rows = labels(threads), labels(blocks)
+		m.Draw(c, float64(i%2*width/2), float64(i/2*height), width/2, height)
+	}
 	return c
 }
 
@@ -50,9 +49,9 @@ func labels(v []int) (names []string) {
 
 // drawTimes draws the methods' times over the number of blocks.
 func drawTimes(title string, all []times) *notebook.Canvas {
-	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Muted, notebook.Blue, notebook.Green}
+	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Blue, notebook.Green}
 	c := notebook.NewCanvas(1320, 560)
-	chart := notebook.Chart{Title: title, XLabel: "blocks", YLabel: "us a half step", LogX: true, Zero: true}
+	chart := notebook.Chart{Title: title, XLabel: "blocks", YLabel: "us a half step", LogX: true}
 	for i, t := range all {
 		chart.Series = append(chart.Series, notebook.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y})
 	}

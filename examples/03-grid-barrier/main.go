@@ -12,6 +12,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
@@ -32,14 +33,12 @@ func main() { notebook.Main(title, recorded, run) }
 // steps is how often X goes to P and back.
 const steps = 100
 
-func run(p *notebook.Page) error {
-	times := map[kernels.Barrier]notebook.Measured{} // of 128 values
-	for _, section := range []func(*notebook.Page) error{
-		question, wrong, barriers, resident,
-		func(p *notebook.Page) error { return prices(p, times) },
-		sweeps, fast, gradients,
-		func(p *notebook.Page) error { return learnt(p, times) },
-	} {
+func run(page *notebook.Page) error {
+	p, err := newLab(page)
+	if err != nil {
+		return err
+	}
+	for _, section := range []func(*lab) error{question, wrong, barriers, resident, prices, sweeps, fast, gradients, learnt} {
 		if err := section(p); err != nil {
 			return err
 		}
@@ -47,7 +46,7 @@ func run(p *notebook.Page) error {
 	return nil
 }
 
-func question(p *notebook.Page) error {
+func question(p *lab) error {
 	p.Heading("What we want to know")
 	p.Text(`A vector X of 128 values becomes a vector P, each element of P a weighted mean of all of X; and P becomes X again in the same way, by
 		other weights. After %d such transformations in a row we want X. Two blocks of 64 threads do it, a thread for each element. Every thread
@@ -57,7 +56,7 @@ func question(p *notebook.Page) error {
 	return p.Source("iterate.cu", "half_step")
 }
 
-func wrong(p *notebook.Page) error {
+func wrong(p *lab) error {
 	p.Heading("Without a barrier, and with too small a one")
 	p.Text("The whole iteration in one launch is a loop of half steps. What stands between two of them is a parameter:")
 	if err := p.Source("iterate.cu", "whole"); err != nil {
@@ -66,68 +65,71 @@ func wrong(p *notebook.Page) error {
 	p.Text(`With all weights 1/128, every element of the result is the mean of the X that we started with, so wrong elements are easily told. First no
 		barrier at all, then ` + "`__syncthreads()`" + ` alone: both are wrong on purpose. On the host the bodies of these kernels let one warp (one block) after the other go
 		through all steps: a schedule that CUDA allows, and the worst one.`)
+	counts := []int{1, 2, 3, 5, 10, steps}
 	var rows [][]string
 	var pictures [2]picture
-	var once, always notebook.Measured // the shares of wrong elements without a barrier
+	whole := [2]float64{100, 100} // the least share of whole warps without a barrier, and of whole blocks with one for each
+	together := 100.0             // the least share of whole blocks without a barrier
 	for i, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
 		name := [...]string{"no barrier", "a barrier per block"}[i]
-		by := kernels.IterateBy{Barrier: b, Blocks: 2, Threads: 64}
+		by := on(b, 2, 64)
 		pictures[i].name = name
-		for k, steps := range []int{1, steps} {
+		for _, steps := range counts {
+			onHost, err := observe(nil, steps, by, 2)
+			if err != nil {
+				return err
+			}
 			var onGPU stale
-			var err error
 			if p.GPU() != nil {
 				if onGPU, err = observe(p.GPU(), steps, by, 20); err != nil {
 					return err
 				}
 			}
-			onHost, err := observe(nil, steps, by, 2)
-			if err != nil {
-				return err
-			}
-			key := func(what string) string { return fmt.Sprintf("wrong.%v.%d.%s", b, steps, what) }
-			share, err := p.Measure(key("share"), "%", func() (float64, error) { return onGPU.wrong, nil })
-			if err != nil {
-				return err
-			}
-			together, err := p.Measure(key("together"), "%", func() (float64, error) { return onGPU.together, nil })
-			if err != nil {
-				return err
-			}
-			for w := range n / 32 {
-				m, err := p.Measure(key(fmt.Sprint("warp", w)), "", func() (float64, error) { return onGPU.warps[w], nil })
+			for what, value := range onGPU.figures() {
+				m, err := p.Measure(fmt.Sprintf("%v after %d, %s", b, steps, what), "%", func() (float64, error) { return *value, nil })
 				if err != nil {
 					return err
 				}
-				pictures[i].gpu[k] = append(pictures[i].gpu[k], 100*(m.Value-1))
-				pictures[i].host[k] = append(pictures[i].host[k], 100*(onHost.warps[w]-1))
+				*value = m.Value
 			}
-			if i == 0 && k == 0 {
-				once = share
-			} else if i == 0 {
-				always = share
+			pictures[i].gpu, pictures[i].host = append(pictures[i].gpu, onGPU.off[:]), append(pictures[i].host, onHost.off[:])
+			whole[i] = min(whole[i], [2]float64{onGPU.warps, onGPU.blocks}[i])
+			if b == kernels.BarrierNone {
+				together = min(together, onGPU.blocks)
 			}
-			rows = append(rows, []string{name, fmt.Sprint(steps), notebook.Number(share.Value), notebook.Number(together.Value), notebook.Number(onHost.wrong)})
+			row := []string{name, fmt.Sprint(steps)}
+			for _, v := range []float64{onGPU.wrong, onGPU.partly, onGPU.warps, onGPU.blocks, onHost.wrong} {
+				row = append(row, notebook.Number(v))
+			}
+			rows = append(rows, row)
 		}
 	}
 	p.Table(notebook.Table{
-		Caption: "Wrong elements in 20 runs on the GPU, and warps whose 32 elements came out equal, as all of them should be.",
-		Header:  []string{"kernel", "transformations", "wrong, %", "warps of one value, %", "wrong on the host, %"},
+		Caption: "Of 20 runs on the GPU: wrong elements, runs with some elements wrong and some right, warps whose 32 elements were all wrong or all right, and blocks whose 64 were.",
+		Header:  []string{"kernel", "transformations", "wrong, %", "runs partly wrong, %", "whole warps, %", "whole blocks, %", "wrong on the host, %"},
 		Rows:    rows,
 	})
-	if err := p.Figure("wrong", "One run of each kernel: how far the results of each warp are from what is right. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.", drawWrong(pictures)); err != nil {
+	if err := p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from what is right. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.",
+		drawWrong(counts, pictures)); err != nil {
 		return err
 	}
-	if always.Known() {
-		p.Text(`Without a barrier %v of the elements were wrong after one transformation, %v after %d: every error goes into all that comes after it.`, once, always, steps)
+	if !math.IsNaN(whole[0] + whole[1]) {
+		p.Text("On the GPU, whatever the number of transformations, at least %s %% of the warps were whole without a barrier, and at least %s %% of the blocks with one for each block.",
+			notebook.Number(whole[0]), notebook.Number(whole[1]))
+		if together == 100 {
+			p.Text("Without a barrier, too, both warps of a block came out alike: they start together, and nothing drove them apart in these runs. Nothing kept them together either.")
+		}
 	}
-	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead or stay behind, read values of another step, and are wrong in the same way; with a
-		barrier for each block, whole blocks do. Such a kernel may also come out right, on another GPU or another day, which is what makes it dangerous. The race checker of
-		compute-sanitizer looks at shared memory only, and sees nothing here: what finds such an error is a comparison with a plain reference.`)
+	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead or stay behind, read values of another step, and are wrong in the same way: errors come in runs of 32. With a
+		barrier for each block, whole blocks do: runs of 64. And every error goes into all that comes after it. Such a kernel may also come out right, on another
+		GPU or another day, which is what makes it dangerous. The race checker of compute-sanitizer looks at shared memory only, and sees nothing here: what finds such an error is a comparison with a plain
+		reference, and with weights that let nothing late get lost. Weights of 1/128 do lose it: after the first half steps all elements are equal, and an old one is as good as a new one. So in all
+		that is timed below the weights are Hadamard matrices with their rows or columns in random order and with random signs: every element goes into all others, no error fades, and a right result is
+		right to the last bit.`)
 	return nil
 }
 
-func barriers(p *notebook.Page) error {
+func barriers(p *lab) error {
 	p.Heading("A counter in global memory")
 	p.Text(`The end of a launch is a barrier that always works: one launch for each half step. To stay in one launch, blocks can count themselves in global
 		memory. One thread of each block adds one and waits until all have; before it the block's own barrier collects its threads, after it that
@@ -137,20 +139,21 @@ func barriers(p *notebook.Page) error {
 	}
 	p.Text(`Three things must be right. What a block wrote must be visible before it is counted, and what others wrote must be read afresh after the wait: fences, or
 		release and acquire. The waiting loop must read memory each time: from a plain variable the compiler reads once and spins on a register for ever;
-		` + "`volatile`" + ` or PTX keeps it from that. And the counter must be safe to use again. A counter that wraps to 0 with the last block, while all wait for the 0, is in
-		many a text and can hang: a fast block comes to the next barrier and makes it 1 before a slow one has seen the 0. Ours only grows, or flips a bit.
-		Scratch memory holds anything before a plan runs, so a small first launch sets the counter to 0.`)
+		` + "`volatile`" + ` or PTX keeps it from that. And the counter must be safe to use again. One counter that wraps to 0 with the last block, while all wait for the 0, is in
+		many a text and can hang: a fast block comes to the next barrier and makes it 1 before a slow one has seen the 0. Two of them by turns are safe, since nobody comes to the barrier after the
+		next before all have left this one: that is ` + "`WRAP`" + `. A counter that only grows, or one that flips a bit, does without the second.
+		Scratch memory holds anything before a plan runs, so a small first launch sets the counters to 0.`)
 	return nil
 }
 
-func resident(p *notebook.Page) error {
+func resident(p *lab) error {
 	p.Heading("All blocks must be there")
 	p.Text(`A block that waits does not leave its multiprocessor. If a grid has more blocks than fit on the device at once, the blocks that are there wait for
 		blocks that can never start. The plan of such a kernel says that its blocks wait for one another, and the backend asks the driver how many fit before
 		it launches:`)
 	if gpu := p.GPU(); gpu != nil {
 		by := kernels.IterateBy{Barrier: kernels.BarrierAcquire, Blocks: 32*gpu.SMs + 1, Threads: 64}
-		err := cudaops.RunPlan(gpu.Ordinal, plan(gpu.Device, n, steps, by), inputs(n), make([]byte, 4*n))
+		err := cudaops.RunPlan(gpu.Ordinal, plan(gpu.Device, n, steps, by), inputs(), make([]byte, 4*n))
 		if err == nil {
 			return fmt.Errorf("%d blocks that wait for one another were launched, want an error", by.Blocks)
 		}
@@ -161,82 +164,102 @@ func resident(p *notebook.Page) error {
 	p.Text(`That is not enough where several streams are at work. Two such grids can each have half of their blocks on the device and wait for the other half, for ever. A
 		cooperative launch starts all blocks of a grid together or none, whatever else runs; ` + "`ops.Iterate`" + ` uses nothing else for its barriers. ` + "`grid.sync()`" + ` of CUDA's
 		cooperative groups is a barrier for such launches: block 0 adds 2^31 less the number of the others, they add 1 each, so the last one flips the top bit that
-		all wait for, and the other bits are 0 again. That is ` + "`FLIP`" + ` above, written out here, so that it can be read.`)
+		all wait for, and the other bits are 0 again. That algorithm is ` + "`FLIP`" + ` above, written out here, so that it can be read; what runs
+		below as grid.sync's algorithm is this.`)
 	return nil
 }
 
-func prices(p *notebook.Page, times map[kernels.Barrier]notebook.Measured) error {
+func prices(p *lab) error {
 	p.Heading("What each costs")
+	base, err := p.time(n, on(kernels.BarrierLaunches, 2, 64))
+	if err != nil {
+		return err
+	}
 	rows := [][]string{}
+	gains := map[kernels.Barrier]float64{}
 	for _, m := range methods {
-		by := kernels.IterateBy{Barrier: m.barrier, Blocks: 2, Threads: 64}
-		t, err := timed(p, fmt.Sprintf("128.%v", m.barrier), n, by)
+		t, err := p.time(n, on(m.barrier, 2, 64))
 		if err != nil {
 			return err
 		}
-		times[m.barrier] = t
-		rows = append(rows, []string{m.name, t.String(), notebook.Number(t.Value / (2 * steps)), percent(gain(times[kernels.BarrierLaunches], t))})
+		gains[m.barrier] = gain(base, t)
+		rows = append(rows, []string{m.name, t.mean.String(), t.spread.String(), notebook.Number(t.half()), percent(gains[m.barrier])})
 	}
-	host, err := p.Time("host", func() error { _, err := runOn(nil, steps, kernels.IterateBy{}, inputs(n)); return err })
+	host, err := p.Time("host", func() error { _, err := runOn(nil, steps, kernels.IterateBy{}, inputs()); return err })
 	if err != nil {
 		return err
 	}
 	rows = append(rows, []string{"this CPU, host body", host.String()})
 	p.Table(notebook.Table{
-		Caption: fmt.Sprintf("%d transformations of 128 values, 2 blocks of 64 threads (the last two of the GPU choose their own), the best of 10 runs.", steps),
-		Header:  []string{"method", "time", "us a half step", "gain, %"},
+		Caption: fmt.Sprintf("%d transformations of 128 values, 2 blocks of 64 threads (the last two of the GPU choose their own): the mean of 10 runs and their standard deviation.", steps),
+		Header:  []string{"method", "time", "spread", "us a half step", "gain, %"},
 		Rows:    rows,
 	})
-	v, a := times[kernels.BarrierVolatile], times[kernels.BarrierAcquire]
-	if v.Known() && a.Known() {
-		p.Text("Gain is how much faster than a launch per half step. Between the volatile loop and the PTX loop lie %s points of gain.",
-			notebook.Number(abs(gain(times[kernels.BarrierLaunches], v)-gain(times[kernels.BarrierLaunches], a))))
+	p.Text("Gain is how much faster than a launch per half step.")
+	if d := gains[kernels.BarrierAcquire] - gains[kernels.BarrierVolatile]; !math.IsNaN(d) {
+		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", notebook.Number(math.Abs(d)))
 	}
+	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, " +
+		"128 values on 132 blocks with a thread for each row, it took 5.93 us a half step, and its algorithm written out 4.75; `iteratePolicy` in `kernels/iterate.go` keeps these figures.")
 	return nil
 }
 
-func sweeps(p *notebook.Page) error {
+func sweeps(p *lab) error {
 	p.Heading("Over blocks and threads")
-	blocks, threads := []int{1, 2, 4, 8, 16, 32}, []int{32, 64, 128, 256, 512, 1024}
+	blocks, threads := p.upTo(1, 2, 4, 8, 16, 32, 64), []int{32, 64, 128, 256, 512, 1024}
+	same, alone := p.upTo(1, 2, 4, 8, 12, 16, 24, 32, 64), []int{1, 4, 16, 64, p.sms, 2 * p.sms, 4 * p.sms, 8 * p.sms}
+	if p.sms == 0 {
+		alone = alone[:4]
+	}
 	if p.Tiny() {
-		blocks, threads = []int{1, 2}, []int{32, 64}
+		blocks, threads, same, alone = []int{1, 2}, threads[:2], []int{1, 2}, []int{1, 4, 16}
 	}
-	p.Text(`Now as many values as threads. The more values, the longer a half step takes beside the barrier, and the less a better barrier gains. Where blocks x threads are more
-		than %d values the map is white: there the matrices take all the time.`, mostValues)
-	gains := make([][]float64, len(blocks))
-	for i, b := range blocks {
-		for _, t := range threads {
-			g, err := gainAt(p, b, t)
-			if err != nil {
-				return err
-			}
-			gains[i] = append(gains[i], g)
-		}
-	}
-	if err := p.Figure("plane", "How much faster one launch with the acquire barrier is than a launch per half step, in percent.", drawPlane(blocks, threads, gains)); err != nil {
-		return err
-	}
-	same, err := sweep(p, "1024", 1024, blocks, func(blocks int) int { return 1024 / blocks })
+	p.Text(`Now as many values as threads, up to %d: on larger grids the threads beyond only wait. The more values, the longer a half step takes beside the barrier, and the less a
+		better barrier gains.`, most)
+	planes, err := p.planes(blocks, threads, []kernels.Barrier{kernels.BarrierAcquire, kernels.BarrierGrid, kernels.BarrierGraph, kernels.BarrierVolatile})
 	if err != nil {
 		return err
 	}
-	if err := p.Figure("blocks", "1024 values on 1024 threads in all, in one block to 32.", drawTimes("1024 threads in all", same)); err != nil {
+	apart, row, column := planes[0].minus(planes[3])
+	if err := p.Figure("planes", fmt.Sprintf(`How much faster than a launch per half step, in percent, are one launch with the acquire barrier, one with grid.sync's algorithm, and a CUDA graph of the
+		launches; and how many points of gain the acquire barrier is ahead of the volatile one. As many values as threads, but %d at most: then the grid has more threads than values.`, most),
+		drawPlanes(blocks, threads, []notebook.HeatMap{
+			{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
+			{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
+			{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
+			{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart},
+		})); err != nil {
+		return err
+	}
+	if d := apart[row][column]; !math.IsNaN(d) {
+		ahead := "ahead"
+		if d < 0 {
+			ahead = "behind"
+		}
+		p.Text("The volatile loop and the PTX loop are furthest apart at %d x %d, blocks x threads: PTX is %s points of gain %s there. The standard deviation of 10 runs was at most %s %% of their mean, here and above.",
+			blocks[row], threads[column], notebook.Number(math.Abs(d)), ahead, notebook.Number(p.worst()))
+	}
+	all, err := p.sweep(most, same, func(blocks int) int { return (most + blocks - 1) / blocks })
+	if err != nil {
+		return err
+	}
+	if err := p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs.", most, same[len(same)-1]),
+		drawTimes(fmt.Sprintf("%d threads in all", most), all)); err != nil {
 		return err
 	}
 	p.Text(`Last, the barrier nearly alone: 128 values on blocks of 128 threads, so that all blocks but the first only wait. A launch costs the same however many
 		blocks it has; a barrier in memory costs more once many hundreds count in one place.`)
-	many := []int{1, 4, 16, 64, 132, 264, 528, 1056}
-	if p.Tiny() {
-		many = many[:3]
-	}
-	alone, err := sweep(p, "alone", n, many, func(int) int { return 128 })
-	if err != nil {
+	if all, err = p.sweep(n, alone, func(int) int { return 128 }); err != nil {
 		return err
 	}
-	return p.Figure("alone", "128 values and one block to eight for each of the 132 multiprocessors of an H200, 128 threads each.", drawTimes("128 values, blocks of 128 threads", alone))
+	caption := "128 values on one block and more, 128 threads each. Means of 10 runs."
+	if p.sms > 0 && !p.Tiny() {
+		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs.", 8*p.sms, p.sms)
+	}
+	return p.Figure("alone", caption, drawTimes("128 values, blocks of 128 threads", all))
 }
 
-func fast(p *notebook.Page) error {
+func fast(p *lab) error {
 	p.Heading("Faster still")
 	p.Text(`Whatever the barrier, most of a half step is now the half step itself: a thread's sum of n products, eight loads at a time. The version with
 		the weights in registers is a cooperative launch in which each block keeps eight rows of both matrices from the first step to the last, as double. A half
@@ -260,23 +283,23 @@ func fast(p *notebook.Page) error {
 				row = append(row, "-")
 				continue
 			}
-			t, err := timed(p, fmt.Sprintf("size%d.%v", size, b), size, kernels.IterateBy{Barrier: b})
+			t, err := p.time(size, kernels.IterateBy{Barrier: b})
 			if err != nil {
 				return err
 			}
-			row = append(row, notebook.Number(t.Value/(2*steps)))
+			row = append(row, notebook.Number(t.half()))
 		}
 		rows = append(rows, row)
 	}
 	p.Table(notebook.Table{
-		Caption: "us a half step, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block per 32 columns.",
-		Header:  []string{"values", "launches", "graph", "grid.sync", "registers", "ops.Iterate"},
+		Caption: "us a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns.",
+		Header:  []string{"values", "launches", "graph", "grid.sync's algorithm", "registers", "ops.Iterate"},
 		Rows:    rows,
 	})
 	return nil
 }
 
-func gradients(p *notebook.Page) error {
+func gradients(p *lab) error {
 	p.Heading("And backwards")
 	p.Text("The iteration is an op, `ops.Iterate(w1, w2, x, steps)`, with derivatives by both matrices and by x. The derivative by x is the iteration with the matrices transposed and in " +
 		"the other order. Those by the matrices are products of what the iteration left at each step, forwards and backwards, made again in the backward pass rather than kept.")
@@ -301,14 +324,29 @@ func gradients(p *notebook.Page) error {
 	return nil
 }
 
-func learnt(p *notebook.Page, times map[kernels.Barrier]notebook.Measured) error {
+func learnt(p *lab) error {
 	p.Heading("What we learnt")
 	p.Text(`The end of a launch is a barrier for the whole grid, and the only one that needs no care. Recorded as a graph it costs about what a barrier in global memory does,
 		on any number of blocks. A barrier inside of a launch asks for fences, for a counter that survives its own use, for blocks that are all on the device, and for a
 		cooperative launch where others use the device too.`)
-	if base, best := times[kernels.BarrierLaunches], times[kernels.BarrierCluster]; base.Known() && best.Known() {
+	base, err := p.time(n, on(kernels.BarrierLaunches, 2, 64))
+	if err != nil {
+		return err
+	}
+	best, err := p.time(n, on(kernels.BarrierCluster, 0, 0))
+	if err != nil {
+		return err
+	}
+	if factor := base.half() / best.half(); !math.IsNaN(factor) {
 		p.Text(`What it gives in return is that the kernel goes on, with all that it has in registers and shared memory. That, and not the price of the wait, is where the factor of %s lies between
-			the first version and the last.`, notebook.Number(base.Value/best.Value))
+			the first version and the last.`, notebook.Number(factor))
 	}
 	return nil
+}
+
+func percent(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", x)
 }

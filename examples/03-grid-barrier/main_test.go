@@ -29,26 +29,48 @@ func TestRun(t *testing.T) {
 			t.Errorf("the text or the page has no %q", want)
 		}
 	}
-	for _, name := range []string{"wrong", "plane", "blocks", "alone"} {
+	for _, name := range []string{"wrong", "planes", "blocks", "alone"} {
 		if _, err := os.Stat(filepath.Join(dir, name+".png")); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// The two wrong kernels are told from the right ones, and are wrong by warps.
+// The two wrong kernels are told from the right ones, and are wrong by warps and by
+// blocks.
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {
 		barrier kernels.Barrier
 		wrong   bool
-	}{{kernels.BarrierNone, true}, {kernels.BarrierBlock, true}, {kernels.BarrierAcquire, false}, {kernels.BarrierGraph, false}} {
-		s, err := observe(nil, steps, kernels.IterateBy{Barrier: c.barrier, Blocks: 2, Threads: 64}, 2)
+	}{{kernels.BarrierNone, true}, {kernels.BarrierBlock, true}, {kernels.BarrierWrap, false}, {kernels.BarrierGraph, false}} {
+		s, err := observe(nil, steps, on(c.barrier, 2, 64), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.wrong > 0; wrong != c.wrong || math.Abs(s.together-100) > 1e-9 {
-			t.Errorf("%v: %v %% of the elements are wrong, %v %% of the warps of one value, want some wrong: %v", c.barrier, s.wrong, s.together, c.wrong)
+		if wrong := s.wrong > 0; wrong != c.wrong || s.warps != 100 || c.barrier != kernels.BarrierNone && s.blocks != 100 {
+			t.Errorf("%v: %v %% of the elements are wrong, %v %% of the warps and %v %% of the blocks whole, want some wrong: %v", c.barrier, s.wrong, s.warps, s.blocks, c.wrong)
 		}
+	}
+}
+
+// Groups are whole if they are all wrong or all right.
+func TestShare(t *testing.T) {
+	ratios := []float64{1, 2, 2, 2, 1, 1, 1, 1}
+	for _, c := range []struct {
+		size         int
+		wrong, whole float64
+	}{{1, 37.5, 100}, {2, 25, 75}, {4, 0, 50}, {8, 0, 0}} {
+		if wrong, whole := share(ratios, c.size); wrong != c.wrong || whole != c.whole {
+			t.Errorf("groups of %d: %v %% wrong, %v %% whole, want %v and %v", c.size, wrong, whole, c.wrong, c.whole)
+		}
+	}
+}
+
+// The difference of two planes is greatest where they are furthest apart, either way.
+func TestMinus(t *testing.T) {
+	points, row, column := plane{{1, 2}, {3, math.NaN()}}.minus(plane{{0, 2}, {7, 1}})
+	if row != 1 || column != 0 || points[row][column] != -4 || points[0][0] != 1 {
+		t.Errorf("got %v, greatest at %d, %d, want -4 at 1, 0", points, row, column)
 	}
 }
 

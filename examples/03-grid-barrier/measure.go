@@ -5,18 +5,18 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// n is the number of values of the first experiments.
-const n = 128
-
-// mostValues bounds the plane of blocks and threads.
-const mostValues = 4096
+// n is the number of values of the first experiments, and most that of the sweeps.
+const (
+	n    = 128
+	most = 1024
+)
 
 // methods are the ways to wait, the first to be beaten.
 var methods = []struct {
@@ -25,11 +25,20 @@ var methods = []struct {
 }{
 	{kernels.BarrierLaunches, "launches", "a launch per half step"},
 	{kernels.BarrierGraph, "graph", "a CUDA graph of those"},
+	{kernels.BarrierWrap, "wrap", "one launch, counters that wrap"},
 	{kernels.BarrierVolatile, "volatile", "one launch, volatile"},
 	{kernels.BarrierAcquire, "acquire", "one launch, release and acquire"},
-	{kernels.BarrierGrid, "grid.sync", "cooperative launch, grid.sync"},
+	{kernels.BarrierGrid, "grid.sync's algorithm", "cooperative launch, grid.sync's algorithm"},
 	{kernels.BarrierHeld, "registers", "weights in registers"},
 	{kernels.BarrierCluster, "cluster", "one cluster of blocks"},
+}
+
+// on is a barrier with a grid, where it does not choose its own.
+func on(b kernels.Barrier, blocks, threads int) kernels.IterateBy {
+	if b > kernels.BarrierGrid && b <= kernels.BarrierCluster {
+		return kernels.IterateBy{Barrier: b}
+	}
+	return kernels.IterateBy{Barrier: b, Blocks: blocks, Threads: threads}
 }
 
 // plan is the iteration of size values, transposed so that a warp's threads read
@@ -38,11 +47,11 @@ func plan(dev kernels.Device, size, steps int, by kernels.IterateBy) *kernels.Pl
 	return kernels.Iterate(dev, kernels.Float32, int64(size), steps, true, by)
 }
 
-// inputs are weights of 1/size, twice, and size new values.
-func inputs(size int) [][]byte {
-	w, x := make([]float32, size*size), make([]float32, size)
+// inputs are weights of 1/n, twice, and n new values.
+func inputs() [][]byte {
+	w, x := make([]float32, n*n), make([]float32, n)
 	for i := range w {
-		w[i] = 1 / float32(size)
+		w[i] = 1. / n
 	}
 	for i := range x {
 		x[i] = 0.5 + rand.Float32()
@@ -77,72 +86,197 @@ func runOn(gpu *cudaops.Device, steps int, by kernels.IterateBy, in [][]byte) (o
 	return out, cudaops.RunPlan(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out)
 }
 
-// stale is what came out of a kernel without a barrier of the grid, in several
-// runs.
+// stale is what came out of a kernel without a barrier of the grid, in several runs
+// on blocks of 64 threads. All but off are shares in percent.
 type stale struct {
-	wrong    float64   // the share of wrong elements, %
-	together float64   // the share of warps whose elements are all equal, %
-	warps    []float64 // the mean of each warp's elements over what is right, in the last run
+	wrong  float64         // of the elements
+	partly float64         // of the runs: some elements wrong and some right
+	warps  float64         // of the warps: all 32 elements wrong, or all right
+	blocks float64         // of the blocks: all 64 elements wrong, or all right
+	off    [n / 32]float64 // how far the mean of each warp's elements was from what is right in the last run, percent
 }
 
-func observe(gpu *cudaops.Device, steps int, by kernels.IterateBy, runs int) (stale, error) {
-	s := stale{}
+// figures are the values with names.
+func (s *stale) figures() map[string]*float64 {
+	f := map[string]*float64{"wrong": &s.wrong, "partly wrong": &s.partly, "whole warps": &s.warps, "whole blocks": &s.blocks}
+	for w := range s.off {
+		f[fmt.Sprintf("warp %d off", w)] = &s.off[w]
+	}
+	return f
+}
+
+func observe(gpu *cudaops.Device, steps int, by kernels.IterateBy, runs int) (s stale, err error) {
 	for range runs {
-		in := inputs(n)
+		in := inputs()
 		out, err := runOn(gpu, steps, by, in)
 		if err != nil {
 			return s, err
 		}
-		s.warps = nil
-		for warp := range slices.Chunk(ratios(in, out), 32) {
-			for _, r := range warp {
-				if isWrong(r) {
-					s.wrong += 100 / float64(n*runs)
-				}
+		all := ratios(in, out)
+		wrong, _ := share(all, 1)
+		s.wrong += wrong / float64(runs)
+		if wrong > 0 && wrong < 100 {
+			s.partly += 100 / float64(runs)
+		}
+		_, warps := share(all, 32)
+		_, blocks := share(all, 64)
+		s.warps, s.blocks = s.warps+warps/float64(runs), s.blocks+blocks/float64(runs)
+		w := 0
+		for warp := range slices.Chunk(all, 32) {
+			s.off[w] = 0
+			if slices.ContainsFunc(warp, isWrong) {
+				s.off[w] = 100 * (mean(warp) - 1)
 			}
-			if slices.Min(warp) == slices.Max(warp) {
-				s.together += 100 / float64(n/32*runs)
-			}
-			s.warps = append(s.warps, mean(warp))
+			w++
 		}
 	}
 	return s, nil
 }
 
-// timed is the time of all steps in us, the least of 10 runs, of results that are
-// right: what else the machine does can only add to it.
-func timed(p *notebook.Page, key string, size int, by kernels.IterateBy) (notebook.Measured, error) {
-	return p.Measure(key, "us", func() (float64, error) {
-		in := inputs(size)
-		t, err := cudaops.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in, 10)
+// share is how many of the groups of elements are all wrong, and how many are all
+// wrong or all right, in percent.
+func share(ratios []float64, size int) (wrong, whole float64) {
+	each := 100 * float64(size) / float64(len(ratios))
+	for group := range slices.Chunk(ratios, size) {
+		bad := 0
+		for _, r := range group {
+			if isWrong(r) {
+				bad++
+			}
+		}
+		if bad == size {
+			wrong += each
+		}
+		if bad == size || bad == 0 {
+			whole += each
+		}
+	}
+	return wrong, whole
+}
+
+// A lab is a page with what was measured for it.
+type lab struct {
+	*notebook.Page
+	random *rand.Rand
+	sms    int // multiprocessors of the GPU, or of that of the record; 0 if that does not say
+	times  map[string]timing
+}
+
+// timing is the mean time of all steps, and its standard deviation.
+type timing struct{ mean, spread notebook.Measured }
+
+// half is the time of a half step in us.
+func (t timing) half() float64 { return t.mean.Value / (2 * steps) }
+
+// gain is how much faster t is than base, in percent.
+func gain(base, t timing) float64 { return 100 * (base.mean.Value/t.mean.Value - 1) }
+
+func newLab(p *notebook.Page) (*lab, error) {
+	m, err := p.Measure("multiprocessors", "", func() (float64, error) { return float64(p.GPU().SMs), nil })
+	l := &lab{Page: p, random: rand.New(rand.NewPCG(rand.Uint64(), 0)), times: map[string]timing{}}
+	if m.Known() {
+		l.sms = int(m.Value)
+	}
+	return l, err
+}
+
+// upTo are the numbers of blocks that are less than the device has multiprocessors,
+// and as many.
+func (p *lab) upTo(blocks ...int) []int {
+	if p.sms == 0 {
+		return blocks
+	}
+	blocks = slices.DeleteFunc(blocks, func(b int) bool { return b >= p.sms })
+	return append(blocks, p.sms)
+}
+
+// time is that of all steps on the GPU, over 10 runs, of results that are right to
+// the bit: the weights let nothing late get lost. Each setting is timed once.
+func (p *lab) time(size int, by kernels.IterateBy) (t timing, err error) {
+	key := fmt.Sprintf("%d values, %v", size, by.Barrier)
+	if by.Blocks > 0 {
+		key += fmt.Sprintf(" on %dx%d", by.Blocks, by.Threads)
+	}
+	if t, ok := p.times[key]; ok {
+		return t, nil
+	}
+	var spread float64
+	t.mean, err = p.Measure(key+", mean", "us", func() (mean float64, err error) {
+		in := rotation.New(p.random, size, true)
+		timed, err := cudaops.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10)
 		if err != nil {
 			return 0, err
 		}
-		if i := slices.IndexFunc(ratios(in, t.Out), isWrong); i >= 0 {
-			return 0, fmt.Errorf("element %d of %d is wrong", i, size)
+		if !slices.Equal(kernels.Elements[float32](timed.Out), in.After(steps)) {
+			return 0, fmt.Errorf("the result is wrong")
 		}
-		return float64(slices.Min(t.Runs)) / float64(time.Microsecond), nil
+		mean, spread = notebook.Moments(timed.Runs)
+		return mean, nil
 	})
+	if err != nil {
+		return t, err
+	}
+	t.spread, err = p.Measure(key+", spread", "us", func() (float64, error) { return spread, nil })
+	p.times[key] = t
+	return t, err
 }
 
-// gain is how much faster than base t is, in percent.
-func gain(base, t notebook.Measured) float64 { return 100 * (base.Value/t.Value - 1) }
-
-// gainAt is the gain of the acquire barrier at a point of the plane, NaN outside.
-func gainAt(p *notebook.Page, blocks, threads int) (float64, error) {
-	size := blocks * threads
-	if size > mostValues {
-		return math.NaN(), nil
-	}
-	var t [2]notebook.Measured
-	for i, b := range []kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierAcquire} {
-		var err error
-		key := fmt.Sprintf("plane.%dx%d.%v", blocks, threads, b)
-		if t[i], err = timed(p, key, size, kernels.IterateBy{Barrier: b, Blocks: blocks, Threads: threads}); err != nil {
-			return 0, err
+// worst is the greatest spread of all times so far, in percent of the mean, NaN if
+// there is none.
+func (p *lab) worst() float64 {
+	worst := math.NaN()
+	for _, t := range p.times {
+		if s := 100 * t.spread.Value / t.mean.Value; !(s <= worst) && !math.IsNaN(s) {
+			worst = s
 		}
 	}
-	return math.Round(gain(t[0], t[1])), nil
+	return worst
+}
+
+// A plane is gains, in percent, over blocks and threads.
+type plane [][]float64
+
+// planes are the gains of barriers over a launch per half step, of as many values as
+// there are threads, up to most.
+func (p *lab) planes(blocks, threads []int, barriers []kernels.Barrier) ([]plane, error) {
+	planes := make([]plane, len(barriers))
+	for i := range planes {
+		planes[i] = make(plane, len(blocks))
+	}
+	for row, b := range blocks {
+		for _, t := range threads {
+			size := min(b*t, most)
+			base, err := p.time(size, on(kernels.BarrierLaunches, b, t))
+			if err != nil {
+				return nil, err
+			}
+			for i, barrier := range barriers {
+				time, err := p.time(size, on(barrier, b, t))
+				if err != nil {
+					return nil, err
+				}
+				planes[i][row] = append(planes[i][row], math.Round(10*gain(base, time))/10)
+			}
+		}
+	}
+	return planes, nil
+}
+
+// minus is the difference in points, and the row and the column where it is
+// greatest either way.
+func (a plane) minus(b plane) (points plane, row, column int) {
+	greatest := math.Inf(-1)
+	for r := range a {
+		points = append(points, nil)
+		for c := range a[r] {
+			d := math.Round(10*(a[r][c]-b[r][c])) / 10
+			points[r] = append(points[r], d)
+			if math.Abs(d) > greatest {
+				greatest, row, column = math.Abs(d), r, c
+			}
+		}
+	}
+	return points, row, column
 }
 
 // times are those of one method over the number of blocks.
@@ -151,23 +285,19 @@ type times struct {
 	blocks, y []float64 // us a half step
 }
 
-// sweep times all methods with a grid of their own over the number of blocks, as
-// many as fit.
-func sweep(p *notebook.Page, name string, size int, blocks []int, threads func(blocks int) int) (all []times, err error) {
+// sweep times all methods with a grid of their own over the number of blocks.
+func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all []times, err error) {
 	for _, m := range methods {
 		if m.barrier > kernels.BarrierGrid {
 			continue
 		}
 		s := times{name: m.short}
 		for _, b := range blocks {
-			if p.GPU() != nil && b > 8*p.GPU().SMs {
-				continue
-			}
-			t, err := timed(p, fmt.Sprintf("%s.%d.%v", name, b, m.barrier), size, kernels.IterateBy{Barrier: m.barrier, Blocks: b, Threads: threads(b)})
+			t, err := p.time(size, on(m.barrier, b, threads(b)))
 			if err != nil {
 				return nil, err
 			}
-			s.blocks, s.y = append(s.blocks, float64(b)), append(s.y, t.Value/(2*steps))
+			s.blocks, s.y = append(s.blocks, float64(b)), append(s.y, t.half())
 		}
 		all = append(all, s)
 	}
@@ -180,13 +310,4 @@ func mean(x []float64) float64 {
 		sum += v
 	}
 	return sum / float64(len(x))
-}
-
-func abs(x float64) float64 { return math.Abs(x) }
-
-func percent(x float64) string {
-	if math.IsNaN(x) {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f", x)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
@@ -31,37 +32,37 @@ func dot(p *notebook.Page) error {
 		return err
 	}
 
-	a, b, exact := make([]float32, n), make([]float32, n), 0.0
+	a, b := make([]float32, n), make([]float32, n)
 	for i := range n {
 		a[i], b[i] = 1, 1/float32(n)
 	}
-	exact = float64(n) * float64(b[0])
+	exact := float64(n) * float64(b[0])
 	inputs := [][]byte{kernels.Bytes(a), kernels.Bytes(b)}
-	right := func(name string, sum float64) error {
-		if !(math.Abs(sum-exact) <= 0x1p-23*exact) {
+	u, v := varied(n, 1), varied(n, 2)
+	exactVaried := loopDot(u, v)
+	p.Text(`Since constant vectors hide slips, each way is also tried on two vectors of random numbers from -1 to 1. They are multiples of 1/2048, so that double precision
+		adds their products without rounding, and the result must be right to the last bit, whatever the order.`)
+	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result", "of random numbers"}}
+	add := func(name string, mean, spread notebook.Measured, sum, random float64) error {
+		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)
+		t.Rows = append(t.Rows, []string{name, mean.String(), spread.String(), rate, fmt.Sprintf("%.9f", sum), fmt.Sprintf("%.6f", random)})
+		if !(math.Abs(sum-exact) <= 0x1p-24*exact) {
 			return fmt.Errorf("dot, %s: got %v, want %v", name, sum, exact)
+		}
+		if random != exactVaried && random != float64(float32(exactVaried)) {
+			return fmt.Errorf("dot of random numbers, %s: got %v, want %v", name, random, exactVaried)
 		}
 		return nil
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result"}}
-	add := func(name string, mean, spread notebook.Measured, sum float64) error {
-		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)
-		t.Rows = append(t.Rows, []string{name, mean.String(), spread.String(), rate, fmt.Sprintf("%.9f", sum)})
-		return right(name, sum)
-	}
 	var loop float64
 	host, err := p.Time("dot, Go loop", func() error {
-		sum := 0.0
-		for i, v := range a {
-			sum += float64(v) * float64(b[i])
-		}
-		loop = sum
+		loop = loopDot(a, b)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := add("this host: a Go loop", notebook.Measured{Value: 1000 * host.Value, Unit: "us"}, notebook.Measured{Value: math.NaN()}, loop); err != nil {
+	if err := add("this host: a Go loop", notebook.Measured{Value: 1000 * host.Value, Unit: "us"}, notebook.Measured{Value: math.NaN()}, loop, exactVaried); err != nil {
 		return err
 	}
 	known := false
@@ -89,15 +90,11 @@ func dot(p *notebook.Page) error {
 		if err != nil {
 			return err
 		}
-		sum := 0.0
-		if len(ran.Out) == 4 {
-			sum = float64(kernels.Elements[float32](ran.Out)[0])
-		} else {
-			for _, v := range kernels.Elements[float64](ran.Out) {
-				sum += v
-			}
+		random, err := p.Output(plan, [][]byte{kernels.Bytes(u), kernels.Bytes(v)})
+		if err != nil {
+			return err
 		}
-		if err := add("GPU, "+way.name, ran.Mean, ran.Spread, sum); err != nil {
+		if err := add("GPU, "+way.name, ran.Mean, ran.Spread, addUp(ran.Out), addUp(random)); err != nil {
 			return err
 		}
 		known = known || ran.Mean.Known()
@@ -106,10 +103,62 @@ func dot(p *notebook.Page) error {
 	if !known {
 		p.Text("The GPU's times here are not recorded yet and print as -; the results are those of the kernels' Go bodies.")
 	}
-	p.Text(`The times of partial sums added on the host are without the copy and the addition. The lock's price was seen above: a turn for each block, one after the
+	var us [2]notebook.Measured
+	for i, way := range []struct {
+		name string
+		plan *kernels.Plan
+	}{
+		{"partial sums", kernels.DotPartials(kernels.Float32, int64(n))},
+		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, int64(n))},
+	} {
+		us[i], err = p.Measure("dot, end to end, "+way.name, "us", func() (float64, error) {
+			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(u), kernels.Bytes(v)}, 50, func(out []byte) error {
+				if sum := addUp(out); sum != exactVaried && sum != float64(float32(exactVaried)) {
+					return fmt.Errorf("dot of random numbers, %s, end to end: got %v, want %v", way.name, sum, exactVaried)
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	p.Text(`The table has the times of the launches. By the host's clock, from the launch until the host has the result, the vectors being on the device, it takes %v with 640
+		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
+		a launch.`, us[0], us[1])
+	p.Text(`The lock's price was seen above: a turn for each block, one after the
 		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
 		bits in each run.`)
 	return nil
+}
+
+// loopDot is the dot product by the plainest loop.
+func loopDot(a, b []float32) (sum float64) {
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return sum
+}
+
+// addUp is the result that a plan left: a float32, or partial sums in double.
+func addUp(out []byte) (sum float64) {
+	if len(out) == 4 {
+		return float64(kernels.Elements[float32](out)[0])
+	}
+	for _, v := range kernels.Elements[float64](out) {
+		sum += v
+	}
+	return sum
+}
+
+// varied are n multiples of 1/2048 from -1 to 1, other ones for each seed.
+func varied(n int, seed byte) []float32 {
+	r := rand.New(rand.NewChaCha8([32]byte{seed}))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.IntN(4097)-2048) / 2048
+	}
+	return x
 }
 
 // slip shows what a tree does that adds the neighbour instead of the upper half.

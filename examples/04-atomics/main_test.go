@@ -44,8 +44,8 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := load(path, 8, goText)
-	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" {
-		t.Errorf("got %q from %s and error %v, want abcabcab from the file text.txt", got.bytes, got.from, err)
+	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" || !got.given {
+		t.Errorf("got %q from %s, given %v, and error %v, want abcabcab from the file text.txt, given", got.bytes, got.from, got.given, err)
 	}
 	if counts := plain([]byte("abca\x80\xff")); counts['a'] != 2 || counts['b'] != 1 || counts['c'] != 1 {
 		t.Errorf("counted %d a, %d b and %d c, want 2, 1 and 1", counts['a'], counts['b'], counts['c'])
@@ -67,6 +67,29 @@ func TestText(t *testing.T) {
 	}
 }
 
+// A copy of Newton's Opticks given by -text is the standard text; one that was
+// changed is not.
+func TestStandardText(t *testing.T) {
+	path, err := goText()
+	if err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: %v", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), filepath.Base(path))
+	for _, want := range []letters{{text, opticks, false}, {append([]byte("x"), text[1:]...), "the file " + filepath.Base(path), true}} {
+		if err := os.WriteFile(copied, want.bytes, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := load(copied, len(text), goText)
+		if err != nil || !bytes.Equal(got.bytes, want.bytes) || got.from != want.from || got.given != want.given {
+			t.Errorf("%d bytes from %s, given %v, and error %v, want %d from %s, given %v", len(got.bytes), got.from, got.given, err, len(text), want.from, want.given)
+		}
+	}
+}
+
 // The slip hides where all values are equal, and nowhere else.
 func TestTree(t *testing.T) {
 	values := make([]float64, 16)
@@ -76,5 +99,16 @@ func TestTree(t *testing.T) {
 	// 1, 4, 6, 4 and 1 times the first five
 	if right, wrong := tree(values, false), tree(values, true); right != 1240 || wrong != 4+24+36+16 {
 		t.Errorf("got %v, and %v with the slip, want 1240 and 80", right, wrong)
+	}
+}
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) {
+	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
 	}
 }

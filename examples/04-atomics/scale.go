@@ -16,7 +16,8 @@ func scale(p *notebook.Page, text letters) error {
 	p.Heading("Larger data, and worse data")
 	p.Text(`A text of a few MB is over before a GPU is busy. With more data, a histogram of all 256 values of a byte shows what each version can do, and on what
 		it depends: random bytes hardly meet, and equal bytes all meet at one cell.`)
-	n := p.Timed(1<<28, 1<<16)
+	log := p.Timed(28, 16)
+	n := 1 << log
 	all := kernels.Bins{N: 256, Lo: 0, Hi: 256}
 	kinds := []string{"random bytes", "English text", "equal bytes"}
 	inputs := make([][]byte, len(kinds))
@@ -25,7 +26,7 @@ func scale(p *notebook.Page, text letters) error {
 		rand.NewChaCha8([32]byte{4}).Read(random) // reads always fill the slice
 		inputs = [][]byte{random, bytes.Repeat(text.bytes, n/len(text.bytes)+1)[:n], make([]byte, n)}
 	}
-	t := notebook.Table{Caption: "Histogram of 2^28 bytes into 256 cells, GB/s", Header: append([]string{"version"}, kinds...)}
+	t := notebook.Table{Caption: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells, GB/s", log), Header: append([]string{"version"}, kinds...)}
 	var chart notebook.Bars
 	for v := 1; v <= kernels.HistogramVersions; v++ {
 		name := fmt.Sprintf("%d: %s", v, histogramSpec().Versions[v-1].Name)
@@ -35,7 +36,7 @@ func scale(p *notebook.Page, text letters) error {
 			return err
 		}
 		for k, kind := range kinds {
-			m, err := p.Measure(fmt.Sprintf("2^28 %s, version %d", kind, v), "GB/s", func() (float64, error) {
+			m, err := p.Measure(fmt.Sprintf("2^%d %s, version %d", log, kind, v), "GB/s", func() (float64, error) {
 				us, err := p.MeanTime(plan, [][]byte{inputs[k]}, 5)
 				return float64(n) / us / 1e3, err
 			})
@@ -52,7 +53,7 @@ func scale(p *notebook.Page, text letters) error {
 		chart.Names = append(chart.Names, name)
 	}
 	p.Table(t)
-	chart.Title, chart.Label, chart.Log = "Histogram of 2^28 bytes into 256 cells", "GB/s, logarithmic", true
+	chart.Title, chart.Label, chart.Log = fmt.Sprintf("Histogram of 2^%d bytes into 256 cells", log), "GB/s, logarithmic", true
 	c := notebook.NewCanvas(1320, int(chart.Height()))
 	chart.Draw(c, 0, 0, 1320, chart.Height())
 	if err := p.Figure("scale", "Three versions on three kinds of data; longer is better.", c); err != nil {

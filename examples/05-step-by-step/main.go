@@ -32,6 +32,9 @@ func main() {
 	notebook.Main(title, recorded, func(p *notebook.Page) error { return run(p, *picture) })
 }
 
+// runs is how often each step is timed on a GPU.
+const runs = 1000
+
 func run(p *notebook.Page, path string) error {
 	l, err := begin(p, path)
 	if err != nil {
@@ -56,7 +59,8 @@ type ladder struct {
 
 type step struct {
 	name     string
-	launches int // 0 on the host
+	launches int    // 0 on the host
+	runs     string // how many were timed
 	us       float64
 	sum      float64
 }
@@ -87,9 +91,9 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 	if err := p.Figure("picture", fmt.Sprintf("The picture. Its pixels add up to %.6f, their mean is %.4f.", l.exact, l.exact/float64(len(l.pixels))), c); err != nil {
 		return nil, err
 	}
-	p.Text(`Times are per sum, with the picture in the memory of the device, and the mean of up to 1000 sums one after the other: what is
-		us for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
-		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`)
+	p.Text(`Times are per sum, with the picture in the memory of the device. Each is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
+		take a millisecond. What is us for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
+		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`, runs)
 	return l, nil
 }
 
@@ -131,7 +135,7 @@ func (l *ladder) host() error {
 		if err != nil {
 			return err
 		}
-		if err := l.add(way.name, 0, 1000*time.Value, sum); err != nil {
+		if err := l.add(way.name, 0, "", 1000*time.Value, sum); err != nil {
 			return err
 		}
 		p.Text("%s: %v.", way.name, notebook.Micros(1000*time.Value))
@@ -149,16 +153,16 @@ func (l *ladder) version(v ops.Version, name string) error {
 			return err
 		}
 	}
-	ran, err := l.p.Run(fmt.Sprintf("512x512 version %d", v), plan, [][]byte{kernels.Bytes(l.pixels)}, 1000)
+	ran, err := l.p.Run(fmt.Sprintf("512x512 version %d", v), plan, [][]byte{kernels.Bytes(l.pixels)}, runs)
 	if err != nil {
 		return err
 	}
 	before := l.steps[len(l.steps)-1]
-	if err := l.add(name, len(plan.Launches), ran.Mean.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
+	if err := l.add(name, len(plan.Launches), ran.Runs.String(), ran.Mean.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
 		return err
 	}
 	if v == 1 {
-		l.p.Text("It takes %v, plus or minus %v.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value))
+		l.p.Text("It takes %v, plus or minus %v over %v runs.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
 	} else {
 		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, notebook.Number(before.us/ran.Mean.Value))
 	}
@@ -167,7 +171,7 @@ func (l *ladder) version(v ops.Version, name string) error {
 
 // add keeps a step, whose sum must be right: to the last bit, or to 1 % on the
 // host, where a library may add in float32, which loses a bit every so often.
-func (l *ladder) add(name string, launches int, us, sum float64) error {
+func (l *ladder) add(name string, launches int, runs string, us, sum float64) error {
 	allowed := 0x1p-23 * l.exact
 	if launches == 0 {
 		allowed = 0.01 * l.exact
@@ -175,7 +179,7 @@ func (l *ladder) add(name string, launches int, us, sum float64) error {
 	if !(math.Abs(sum-l.exact) <= allowed) {
 		return fmt.Errorf("%s: the sum is %v, want %v within %v", name, sum, l.exact, allowed)
 	}
-	l.steps = append(l.steps, step{name, launches, us, sum})
+	l.steps = append(l.steps, step{name, launches, runs, us, sum})
 	return nil
 }
 
@@ -249,7 +253,7 @@ func (l *ladder) fast() error {
 func (l *ladder) compare() error {
 	l.p.Heading("All steps side by side")
 	first := l.steps[3] // one thread
-	t := notebook.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "time", "faster than one thread", "sum", "off by"}}
+	t := notebook.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
 	var bars notebook.Bars
 	var us []float64
 	for _, s := range l.steps {
@@ -257,7 +261,7 @@ func (l *ladder) compare() error {
 		if s.launches == 0 {
 			launches = ""
 		}
-		t.Rows = append(t.Rows, []string{s.name, launches, notebook.Micros(s.us).String(),
+		t.Rows = append(t.Rows, []string{s.name, launches, s.runs, notebook.Micros(s.us).String(),
 			notebook.Number(first.us / s.us), fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
 		bars.Names = append(bars.Names, s.name)
 		us = append(us, s.us)

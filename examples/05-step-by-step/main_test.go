@@ -86,3 +86,14 @@ func TestPicture(t *testing.T) {
 		t.Errorf("Go source as a picture: %v, want an error that names it", err)
 	}
 }
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) {
+	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
+	}
+}

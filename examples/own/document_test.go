@@ -73,7 +73,8 @@ func TestDocument(t *testing.T) {
 }
 
 // The document's code works as a module of its own: it is compiled where the
-// compiler is, built, and passes its tests.
+// compiler is, which must be where STHENO_REQUIRE_TOOLKIT=1, built, and passes its
+// tests.
 func TestDocumentAsModule(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
@@ -126,6 +127,9 @@ func TestDocumentAsModule(t *testing.T) {
 			t.Error("images is not what swish.cu gives: run `make images`")
 		}
 	} else {
+		if os.Getenv("STHENO_REQUIRE_TOOLKIT") == "1" {
+			t.Fatalf("STHENO_REQUIRE_TOOLKIT=1, but there is no %s/.toolkit (make toolkit): %v", root, err)
+		}
 		t.Logf("NOT TESTED: compiling, since there is no %s/.toolkit (make toolkit)", root)
 		if err := os.CopyFS(filepath.Join(dir, "images"), os.DirFS("images")); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package own
 
 import (
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stheno-ml/stheno"
@@ -18,8 +19,12 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// The op gives what its formula says, on the GPU if there is one.
+// The op gives what its formula says, on the GPU if there is one; there must be one
+// where STHENO_REQUIRE_GPU=1.
 func TestSwish(t *testing.T) {
+	if _, err := stheno.Devices(); err != nil && os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
+	}
 	x := make([]float32, 1003)
 	for i := range x {
 		x[i] = float32(i-500) / 50 // -10 to 10

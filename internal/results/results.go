@@ -6,6 +6,7 @@ package results
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,12 +230,21 @@ func Stale(dir, digest string) error {
 	if err != nil {
 		return err
 	}
-	var stale []error
+	var errs []error
 	for _, f := range files {
-		if f.Digest != digest {
-			stale = append(stale, fmt.Errorf("results: %s was measured with kernels %.12s, the tree has %.12s: run bench/gpu-run.sh on that GPU again",
-				Name(f.GPU), f.Digest, digest))
-		}
+		errs = append(errs, stale(Name(f.GPU), f.Digest, digest))
 	}
-	return errors.Join(stale...)
+	return errors.Join(errs...)
 }
+
+// stale is an error about a file unless it was made with the wanted kernels.
+func stale(file, got, want string) error {
+	if got == want {
+		return nil
+	}
+	return fmt.Errorf("results: %s was made with kernels %s, the tree has %s: run bench/gpu-run.sh on that GPU again",
+		file, cmp.Or(short(got), "that it does not name"), short(want))
+}
+
+// short is how a digest is shown.
+func short(digest string) string { return fmt.Sprintf("%.12s", digest) }

@@ -2,9 +2,12 @@ package results
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,11 +17,149 @@ import (
 // internal/tagmatrix, the others come from machines with a GPU.
 type TagRecord struct {
 	Versions
-	Date   string `json:"date"`
-	Build  string `json:"build,omitempty"`  // PASS, or what failed; "" where it was not tried
-	Run    string `json:"run,omitempty"`    // the same, for the tests on a GPU
-	GPU    string `json:"gpu,omitempty"`    // of a run
-	Driver string `json:"driver,omitempty"` // of a run
+	Date  string `json:"date"`
+	Build string `json:"build,omitempty"` // PASS, or what failed; "" where it was not tried
+	Run   string `json:"run,omitempty"`   // the same, for the suites on a GPU
+
+	// Of a run:
+	GPU    string   `json:"gpu,omitempty"`
+	Driver string   `json:"driver,omitempty"`
+	Digest string   `json:"kernels_digest,omitempty"`
+	Suites []Suite  `json:"suites,omitempty"`
+	Cases  TagCases `json:"cases,omitempty"`
+}
+
+// TagCases counts the cases that passed, by test and op.
+type TagCases map[string]map[string]int
+
+// A TagTest is a test of gorgonia_machine_test.go that runs the cases of every op,
+// as a suite of its own.
+type TagTest struct {
+	Name          string // of the function
+	Machine, What string // in the table
+	Gradients     bool   // is only for ops that have gradients
+	Floats        bool   // is only for ops that give floating-point numbers
+}
+
+// TagTests are those that a run consists of, in the order of the table.
+var TagTests = []TagTest{
+	{Name: "TestGorgoniaMachine", Machine: "tape.NewMachine", What: "values"},
+	{Name: "TestGorgoniaMachineGradients", Machine: "tape.NewMachine", What: "gradients, bound and not", Gradients: true},
+	{Name: "TestGorgoniaMachinePreallocated", Machine: "tape.NewMachine", What: "written in place"},
+	{Name: "TestGorgoniaMachineLocked", Machine: "gorgonia.NewTapeMachine", What: "values"},
+	{Name: "TestGorgoniaMachineLockedGradients", Machine: "gorgonia.NewTapeMachine", What: "gradients", Gradients: true},
+	{Name: "TestGorgoniaMachineLisp", Machine: "tape.NewLispMachine", What: "values", Floats: true},
+	{Name: "TestGorgoniaMachineLispGradients", Machine: "tape.NewLispMachine", What: "gradients", Gradients: true},
+}
+
+// tagSuites are the other suites of a run: a test that makes machine after
+// machine, and those of whole packages.
+var tagSuites = []string{"TestGorgoniaMachineLoop", "cudaops", "cudaops-tape", "ops"}
+
+// TagOutcome tells what came of a run: PASS, or what did not pass, and the cases
+// that did. logs are what the suites printed with -test.v. A suite's exit status
+// does not count alone, since a test program that runs no test passes: of each
+// suite of TagTests a case of each wanted op must have passed, and of the others
+// any test.
+func TagOutcome(suites []Suite, logs map[string]string, ops func(TagTest) []string) (run string, cases TagCases) {
+	cases = TagCases{}
+	var failed []string
+	result := map[string]string{}
+	for _, s := range suites {
+		result[s.Name] = s.Result
+		if s.Result != "PASS" {
+			failed = append(failed, s.Name+": "+s.Result)
+		}
+	}
+	check := func(name string) (ran bool) {
+		r, ok := result[name]
+		if !ok {
+			failed = append(failed, name+": not run")
+		}
+		return r == "PASS"
+	}
+	for _, name := range tagSuites {
+		if check(name) && len(passed(logs[name])) == 0 {
+			failed = append(failed, name+": no test passed")
+		}
+	}
+	for _, test := range TagTests {
+		of := map[string]int{}
+		for _, path := range passed(logs[test.Name]) {
+			if len(path) > 3 && path[0] == test.Name { // test, op, type, case
+				of[path[1]]++
+			}
+		}
+		if len(of) > 0 {
+			cases[test.Name] = of
+		}
+		if !check(test.Name) {
+			continue
+		}
+		for _, op := range ops(test) {
+			if of[op] == 0 {
+				failed = append(failed, test.Name+": no case of "+op+" passed")
+			}
+		}
+	}
+	if len(failed) > 0 {
+		return strings.Join(failed, "; "), cases
+	}
+	return "PASS", cases
+}
+
+var passLine = regexp.MustCompile(`(?m)^ *--- PASS: (\S+) \(`)
+
+// passed gives the tests of a log that passed and have no tests inside, as paths.
+func passed(log string) (paths [][]string) {
+	matches := passLine.FindAllStringSubmatch(log, -1)
+	outer := map[string]bool{}
+	for _, m := range matches {
+		for i, c := range m[1] {
+			if c == '/' {
+				outer[m[1][:i]] = true
+			}
+		}
+	}
+	for _, m := range matches {
+		if !outer[m[1]] {
+			paths = append(paths, strings.Split(m[1], "/"))
+		}
+	}
+	return paths
+}
+
+// StaleTag says which runs of a folder and of the programs recorded there were
+// made with kernels of another digest than the wanted one; nil if none were.
+func StaleTag(dir, digest string) error {
+	records, err := ReadTag(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range records {
+		if r.Run != "" {
+			errs = append(errs, stale("tag/"+Name(r.GPU), r.Digest, digest))
+		}
+	}
+	file := filepath.Join(dir, filepath.Base(ProgramsFile))
+	table, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	headline, _, _ := strings.Cut(string(table), "\n")
+	_, got, _ := strings.Cut(headline, "kernels `")
+	got, _, _ = strings.Cut(got, "`")
+	return errors.Join(append(errs, stale("tag/"+filepath.Base(file), got, short(digest)))...)
+}
+
+// RunOn says what a run was on, as a line above a table.
+func RunOn(gpu, driver, date, digest string) string {
+	line := fmt.Sprintf("%s, driver %s, %s", gpu, driver, date)
+	if digest != "" {
+		line += fmt.Sprintf(", kernels `%s`", short(digest))
+	}
+	return line + "."
 }
 
 // Versions are what a program with the tag cuda is built of.
@@ -85,6 +226,53 @@ const ProgramsFile = "bench/results/tag/programs.md"
 // <!-- breakages:begin --> and <!-- breakages:end -->.
 func UpdatePrograms(text, table string) (string, error) {
 	return splice(text, "breakages", table)
+}
+
+// UpdateCases gives a page's text with the tables of the cases that passed between
+// the markers <!-- cases:begin --> and <!-- cases:end -->.
+func UpdateCases(text string, records []TagRecord) (string, error) {
+	return splice(text, "cases", CasesTable(records))
+}
+
+// CasesTable is, for each run, a table of the cases that passed, by op and test.
+func CasesTable(records []TagRecord) string {
+	var tables []string
+	for _, r := range records {
+		if r.Run == "" {
+			continue
+		}
+		var b strings.Builder
+		b.WriteString(RunOn(r.GPU, r.Driver, r.Date, r.Digest))
+		if len(r.Cases) == 0 {
+			b.WriteString(" Which cases passed was not recorded.\n")
+			tables = append(tables, b.String())
+			continue
+		}
+		b.WriteString("\n\n| Op |")
+		for _, test := range TagTests {
+			fmt.Fprintf(&b, " `%s`: %s |", test.Machine, test.What)
+		}
+		b.WriteString("\n|---|" + strings.Repeat("--:|", len(TagTests)) + "\n")
+		ops := map[string]bool{}
+		for _, of := range r.Cases {
+			for op := range of {
+				ops[op] = true
+			}
+		}
+		for _, op := range slices.Sorted(maps.Keys(ops)) {
+			fmt.Fprintf(&b, "| `%s` |", op)
+			for _, test := range TagTests {
+				if n := r.Cases[test.Name][op]; n > 0 {
+					fmt.Fprintf(&b, " %d |", n)
+				} else {
+					b.WriteString("  |")
+				}
+			}
+			b.WriteString("\n")
+		}
+		tables = append(tables, b.String())
+	}
+	return strings.Join(tables, "\n")
 }
 
 // TagTable is a table of the versions that were tried, the newest first.

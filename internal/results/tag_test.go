@@ -3,8 +3,11 @@ package results
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 func tagRecords(t *testing.T) []TagRecord {
@@ -22,11 +25,150 @@ func TestTagTableIsWhatWasRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := UpdateTag(string(text), tagRecords(t))
+	if err == nil {
+		want, err = UpdateCases(want, tagRecords(t))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want != string(text) {
-		t.Error("docs/cuda-versions.md: its table is stale: run 'go run ./internal/tagmatrix -docs'")
+		t.Error("docs/cuda-versions.md: its tables are stale: run 'go run ./internal/tagmatrix -docs'")
+	}
+}
+
+// No kernel changes without a run on Gorgonia's machines either.
+func TestTagRanWithTheseKernels(t *testing.T) {
+	if err := StaleTag(filepath.Join(root, "bench/results/tag"), kernels.Digest()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStaleTag(t *testing.T) {
+	dir := t.TempDir()
+	v := Versions{"13.0", "9.28.0", "go1.26", "a", "b", "c"}
+	const digest = "0123456789abcdef"
+	for _, c := range []struct{ record, programs, want string }{
+		{digest, digest, ""},
+		{"", digest, "tag/g.json was made with kernels that it does not name, the tree has 0123456789ab"},
+		{digest + "0", digest, "tag/g.json"},
+		{digest, "1" + digest, "tag/programs.md was made with kernels 10123456789a"},
+		{digest, "", "tag/programs.md"},
+	} {
+		records := []TagRecord{{Versions: v, Date: "2026-01-01", Build: "PASS"},
+			{Versions: v, Date: "2026-01-01", Run: "PASS", GPU: "G", Driver: "1", Digest: c.record}}
+		if err := WriteTag(filepath.Join(dir, "g.json"), records); err != nil {
+			t.Fatal(err)
+		}
+		text := RunOn("G", "1", "2026-01-01", c.programs) + "\n\n| Graph |\n"
+		if err := os.WriteFile(filepath.Join(dir, "programs.md"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := StaleTag(dir, digest); (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("digests %q and %q: %v, want %q", c.record, c.programs, err, c.want)
+		}
+	}
+}
+
+// The tests that a run is made of are there, by their names.
+func TestTagTests(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "gorgonia_machine_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := append([]string(nil), tagSuites[0])
+	for _, test := range TagTests {
+		names = append(names, test.Name)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(source), "\nfunc "+name+"(t *testing.T) {\n") {
+			t.Errorf("gorgonia_machine_test.go has no %s", name)
+		}
+	}
+	if got := strings.Count(string(source), "\nfunc Test"); got != len(names) {
+		t.Errorf("gorgonia_machine_test.go has %d tests, TagTests and the loop are %d", got, len(names))
+	}
+}
+
+// tagRun is the suites of a run with their logs, all right, for ops A and B.
+func tagRun() (suites []Suite, logs map[string]string) {
+	logs = map[string]string{}
+	for _, name := range tagSuites {
+		suites = append(suites, Suite{Name: name, Result: "PASS"})
+		logs[name] = "=== RUN   TestX\n--- PASS: TestX (0.01s)\nPASS\n"
+	}
+	for _, test := range TagTests {
+		n := test.Name
+		suites = append(suites, Suite{Name: n, Result: "PASS"})
+		logs[n] = "2026/01/01 Using CUDA build\n--- PASS: " + n + " (0.10s)\n" +
+			"    --- PASS: " + n + "/A/f32 (0.10s)\n" +
+			"        --- PASS: " + n + "/A/f32/[7] (0.00s)\n" +
+			"        --- PASS: " + n + "/A/f32/(a_-_b_/_2)_+_1,_[7] (0.00s)\n" +
+			"    --- PASS: " + n + "/B/f32 (0.10s)\n" +
+			"        --- PASS: " + n + "/B/f32/[7] (0.00s)\nPASS\n"
+	}
+	return suites, logs
+}
+
+func TestTagOutcome(t *testing.T) {
+	ops := func(test TagTest) []string {
+		if test.Gradients {
+			return []string{"A"}
+		}
+		return []string{"A", "B"}
+	}
+	suites, logs := tagRun()
+	run, cases := TagOutcome(suites, logs, ops)
+	if run != "PASS" || len(cases) != len(TagTests) || cases["TestGorgoniaMachine"]["A"] != 2 || cases["TestGorgoniaMachine"]["B"] != 1 {
+		t.Errorf("got %s and %v, want PASS, two cases of A and one of B", run, cases)
+	}
+	for name, c := range map[string]struct {
+		change func(suites []Suite, logs map[string]string) []Suite
+		want   string
+	}{
+		"a suite is missing": {func(s []Suite, _ map[string]string) []Suite { return s[1:] }, "TestGorgoniaMachineLoop: not run"},
+		"an op's suite is missing": {func(s []Suite, _ map[string]string) []Suite { return s[:len(s)-1] },
+			"TestGorgoniaMachineLispGradients: not run"},
+		"a suite failed": {func(s []Suite, _ map[string]string) []Suite { s[1].Result = "FAIL"; return s }, "cudaops: FAIL"},
+		"a suite ran no test": {func(s []Suite, logs map[string]string) []Suite {
+			logs["ops"] = "testing: warning: no tests to run\nPASS\n"
+			return s
+		}, "ops: no test passed"},
+		"a suite skipped all": {func(s []Suite, logs map[string]string) []Suite {
+			logs["ops"] = "--- SKIP: TestX (0.00s)\nPASS\n"
+			return s
+		}, "ops: no test passed"},
+		"an op ran no case": {func(s []Suite, logs map[string]string) []Suite {
+			const n = "TestGorgoniaMachineLocked"
+			logs[n] = strings.ReplaceAll(logs[n], "/B/f32/[7]", "/A/f32/x")
+			return s
+		}, "TestGorgoniaMachineLocked: no case of B passed"},
+		"another test ran": {func(s []Suite, logs map[string]string) []Suite {
+			logs["TestGorgoniaMachineLocked"] = logs["TestGorgoniaMachine"]
+			return s
+		}, "TestGorgoniaMachineLocked: no case of A passed; TestGorgoniaMachineLocked: no case of B passed"},
+	} {
+		suites, logs := tagRun()
+		if run, _ := TagOutcome(c.change(suites, logs), logs, ops); run != c.want {
+			t.Errorf("%s: got %q, want %q", name, run, c.want)
+		}
+	}
+}
+
+func TestCasesTable(t *testing.T) {
+	got := CasesTable([]TagRecord{
+		{Date: "2026-01-01", Build: "PASS"},
+		{Date: "2026-01-02", Run: "PASS", GPU: "Old", Driver: "1"},
+		{Date: "2026-01-03", Run: "PASS", GPU: "New", Driver: "2", Digest: "0123456789abcdef", Cases: TagCases{
+			"TestGorgoniaMachine": {"B": 3, "A": 12}, "TestGorgoniaMachineLispGradients": {"A": 5}}},
+	})
+	for _, want := range []string{
+		"Old, driver 1, 2026-01-02. Which cases passed was not recorded.\n\nNew,",
+		"New, driver 2, 2026-01-03, kernels `0123456789ab`.\n\n| Op | `tape.NewMachine`: values |",
+		"|\n| `A` | 12 |  |  |  |  |  | 5 |\n| `B` | 3 |  |  |  |  |  |  |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }
 
@@ -115,7 +257,7 @@ func TestReadTagRefuses(t *testing.T) {
 	if err := WriteTag(filepath.Join(dir, "tag", "built.json"), records); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadTag(filepath.Join(dir, "tag")); err != nil || len(got) != 1 || got[0] != records[0] {
+	if got, err := ReadTag(filepath.Join(dir, "tag")); err != nil || !reflect.DeepEqual(got, records) {
 		t.Errorf("read %+v, %v, want what was written", got, err)
 	}
 }

@@ -5,7 +5,7 @@
 //	tagmatrix                          all releases, into bench/results/tag/built.json and docs/cuda-versions.md
 //	tagmatrix -only 12.4-cudnn8,...    some of them; the others' results stay
 //	tagmatrix -install 13.0-cudnn9     only install the wheels, into .cuda
-//	tagmatrix -docs                    only write the table, from all of bench/results/tag
+//	tagmatrix -docs                    only write the tables, from all of bench/results/tag
 package main
 
 import (
@@ -37,7 +37,7 @@ const (
 func main() {
 	only := flag.String("only", "", "build with these `releases` alone, with commas between")
 	installOnly := flag.String("install", "", "install this `release` and stop")
-	docsOnly := flag.Bool("docs", false, "only write the table")
+	docsOnly := flag.Bool("docs", false, "only write the tables")
 	flag.Parse()
 	var err error
 	switch {
@@ -204,14 +204,20 @@ func keep(record results.TagRecord) error {
 	return results.WriteTag(builtFile, append(records, record))
 }
 
-// writeDocs writes the table of all records, and that of the programs.
+// writeDocs writes the tables of all records, and that of the programs.
 func writeDocs() error {
 	records, err := results.ReadTag(resultsDir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		rewrite(docsFile, func(text string) (string, error) { return results.UpdateTag(text, records) }),
+		rewrite(docsFile, func(text string) (string, error) {
+			text, err := results.UpdateTag(text, records)
+			if err != nil {
+				return "", err
+			}
+			return results.UpdateCases(text, records)
+		}),
 		rewrite(pageFile, func(text string) (string, error) {
 			programs, err := os.ReadFile(results.ProgramsFile)
 			if err != nil {

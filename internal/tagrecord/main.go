@@ -1,58 +1,65 @@
 //go:build cuda
 
-// Command tagrecord runs a test program that was built with the tag cuda, on a
-// machine with a GPU, and records how it went, for bench/results/tag. Build it
-// with the same settings as the program.
+// Command tagrecord records a run of the suites that were built with the tag cuda,
+// on a machine with a GPU, for bench/results/tag. Build it with the same settings
+// as the suites.
 //
-//	tagrecord FOLDER PROGRAM [ARGUMENTS]
+//	tagrecord FOLDER SUITES
 //
-// The record is FOLDER/<gpu>.json. The program must not skip what needs a GPU:
-// it runs with STHENO_REQUIRE_GPU=1.
+// SUITES is the file of suites of bench/gpu-run.sh, lines of name, result, seconds
+// and note. Those whose names begin with "tag " count; FOLDER/NAME.log is what one
+// printed, with -test.v and STHENO_REQUIRE_GPU=1. The record is FOLDER/<gpu>.json.
+// What results.TagOutcome finds missing is recorded too, and is an error.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/compat"
 	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
 )
 
 func main() {
-	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: tagrecord FOLDER PROGRAM [ARGUMENTS]")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: tagrecord FOLDER SUITES")
 		os.Exit(2)
 	}
-	if err := record(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
+	r, err := record(os.Args[1], os.Args[2])
+	if err == nil && r.Run != "PASS" {
+		err = errors.New(r.Run)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "tagrecord:", err)
 		os.Exit(1)
 	}
 }
 
-// record runs the program and writes the record. A program that fails is
-// recorded too, and is an error.
-func record(folder, program string, args []string) error {
+// record writes the record and gives it.
+func record(folder, suites string) (r results.TagRecord, err error) {
 	devices, err := cudaops.Devices()
 	if err != nil {
-		return err
+		return r, err
 	}
-	r := results.TagRecord{
+	r = results.TagRecord{
 		Versions: results.Versions{CUDA: compat.CUDA(), CUDNN: compat.CUDNN(), Go: runtime.Version()},
 		Date:     time.Now().UTC().Format(time.DateOnly),
 		GPU:      devices[0].Name,
 		Driver:   devices[0].Driver,
-		Run:      "PASS",
+		Digest:   kernels.Digest(),
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return errors.New("this program does not know what it was built of")
+		return r, errors.New("this program does not know what it was built of")
 	}
 	for path, to := range map[string]*string{
 		"gorgonia.org/gorgonia": &r.Gorgonia, "gorgonia.org/cu": &r.CU, "gorgonia.org/tensor": &r.Tensor,
@@ -63,15 +70,34 @@ func record(folder, program string, args []string) error {
 			}
 		}
 	}
-	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "STHENO_REQUIRE_GPU=1")
-	failed := cmd.Run()
-	if failed != nil {
-		r.Run = failed.Error()
+	all, err := results.ReadSuites(suites)
+	if err != nil {
+		return r, err
 	}
-	if err := results.WriteTag(filepath.Join(folder, results.Name(r.GPU)), []results.TagRecord{r}); err != nil {
-		return err
+	logs := map[string]string{}
+	for _, s := range all {
+		name, ok := strings.CutPrefix(s.Name, "tag ")
+		if !ok {
+			continue
+		}
+		log, err := os.ReadFile(filepath.Join(folder, name+".log"))
+		if err != nil {
+			return r, err
+		}
+		s.Name, logs[name] = name, string(log)
+		r.Suites = append(r.Suites, s)
 	}
-	return failed
+	r.Run, r.Cases = results.TagOutcome(r.Suites, logs, opsOf)
+	return r, results.WriteTag(filepath.Join(folder, results.Name(r.GPU)), []results.TagRecord{r})
+}
+
+// opsOf are the ops that a test must run.
+func opsOf(test results.TagTest) (names []string) {
+	for _, s := range ops.All() {
+		if test.Gradients && s.NoGradient || test.Floats && s.Exact {
+			continue
+		}
+		names = append(names, s.Name)
+	}
+	return names
 }

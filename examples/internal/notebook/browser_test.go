@@ -42,7 +42,8 @@ type probed struct {
 var probeText = regexp.MustCompile(`<pre id="probe">([^<]*)</pre>`)
 
 // A browser shows a page: pictures decode, nothing is wider than the window of a
-// phone, and dark mode is dark. The pages in docs/gallery are looked at too.
+// phone, and dark mode is dark. The pages in docs/gallery are looked at too. Without
+// a browser it is skipped, or fails where STHENO_REQUIRE_BROWSER=1.
 func TestBrowser(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -52,7 +53,11 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	if browser == "" {
-		t.Skip("SKIPPED, NOT TESTED: no chromium on this machine (Debian: apt-get install chromium)")
+		const none = "no chromium on this machine (Debian: apt-get install chromium)"
+		if os.Getenv("STHENO_REQUIRE_BROWSER") == "1" {
+			t.Fatal("STHENO_REQUIRE_BROWSER=1, but there is " + none)
+		}
+		t.Skip("SKIPPED, NOT TESTED: " + none)
 	}
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.html")

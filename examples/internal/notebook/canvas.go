@@ -42,11 +42,32 @@ func NewCanvas(width, height int) *Canvas {
 	return c
 }
 
-// PNG is the canvas as a file.
+// PNG is the canvas as a file, with a palette if it has few colours.
 func (c *Canvas) PNG() ([]byte, error) {
 	var b bytes.Buffer
-	err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, c.img)
+	err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, c.compact())
 	return b.Bytes(), err
+}
+
+// compact is the picture with a byte for each pixel, if that is enough.
+func (c *Canvas) compact() image.Image {
+	p := image.NewPaletted(c.img.Rect, nil)
+	index := map[color.RGBA]uint8{}
+	for i := range p.Pix {
+		s := c.img.Pix[4*i:]
+		col := color.RGBA{s[0], s[1], s[2], s[3]}
+		k, ok := index[col]
+		if !ok {
+			if len(index) == 256 {
+				return c.img
+			}
+			k = uint8(len(index))
+			index[col] = k
+			p.Palette = append(p.Palette, col)
+		}
+		p.Pix[i] = k
+	}
+	return p
 }
 
 // Save writes the canvas as a PNG; it makes the folder if need be.

@@ -150,7 +150,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 	horizontal.span(left, right, 0)
 	for k := range vertical {
 		margin := .04
-		if ch.Zero && !ch.Log {
+		if ch.Zero && !ch.Log && vertical[k].any {
 			vertical[k].include(0)
 		}
 		vertical[k].span(bottom, top, margin)

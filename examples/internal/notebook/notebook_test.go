@@ -1,7 +1,11 @@
 package notebook
 
 import (
+	"bytes"
+	"image"
+	"image/color"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -89,6 +93,17 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// A chart of what was not measured has no axes, one from zero neither.
+func TestChartOfNothing(t *testing.T) {
+	for _, zero := range []bool{false, true} {
+		c := NewCanvas(400, 300)
+		Chart{Zero: zero, Series: []Series{{X: []float64{1, 2}, Y: []float64{math.NaN(), math.NaN()}}}}.Draw(c, 0, 0, 400, 300)
+		if text := c.terminal(); text != "" {
+			t.Errorf("from zero: %v: drew\n%s", zero, text)
+		}
+	}
+}
+
 // The text of a mark in a valley stands where no line is.
 func TestMarkPlace(t *testing.T) {
 	ch := Chart{Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{8, 2, 6}}}}
@@ -113,6 +128,34 @@ func TestLabel(t *testing.T) {
 	for v, want := range map[float64]string{0.05: "0.05", 5000: "5000", 2e4: "20000", 1e5: "100000", 1e6: "1e6", 2e7: "2e7", -5e10: "-5e10", 1e-7: "1e-07"} {
 		if got := label(v); got != want {
 			t.Errorf("label(%v) = %s, want %s", v, got, want)
+		}
+	}
+}
+
+// A picture of few colours has a palette, one of many has not, and both are read
+// back as they were drawn.
+func TestPalette(t *testing.T) {
+	for _, colours := range []int{1, 256, 257, 1000} {
+		c := NewCanvas(1000, 1)
+		for x := range 1000 {
+			k := x % colours
+			c.Rect(x, 0, 1, 1, color.RGBA{uint8(k), uint8(k / 256), 7, 0xff})
+		}
+		data, err := c.PNG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		img, err := png.Decode(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := img.(*image.Paletted); ok != (colours <= 256) {
+			t.Errorf("%d colours: got a %T", colours, img)
+		}
+		for x := range 1000 {
+			if got, want := color.RGBAModel.Convert(img.At(x, 0)), c.img.At(x, 0); got != want {
+				t.Fatalf("%d colours: pixel %d is %v, want %v", colours, x, got, want)
+			}
 		}
 	}
 }

@@ -52,23 +52,10 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 // Run runs a notebook: its text goes to w as it comes, and the page, the
 // figures and the record to where the options say.
 func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page) error) error {
-	gpu, where, err := Device(o.Device)
+	p, err := begin(o, w, title, recorded)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.Record != "" && gpu == nil:
-		return fmt.Errorf("-record keeps a GPU's figures, but: %s", where)
-	case o.Record != "" && o.Small:
-		return errors.New("-record keeps figures of the full sizes, got -small too")
-	}
-	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}}
-	if p.recorded, err = readRecord(recorded); err != nil {
-		return err
-	}
-	p.measured = newRecord(gpu)
-	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
-	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s. Made on %s.</p>\n", markup(title), markup(where), time.Now().UTC().Format(time.DateOnly))
 	if err := run(p); err != nil {
 		return err
 	}
@@ -85,6 +72,48 @@ func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page
 		fmt.Fprintln(w, "wrote", o.Record)
 	}
 	return nil
+}
+
+// begin gives a page with its title on it.
+func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error) {
+	gpu, where, err := Device(o.Device)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.Record != "" && gpu == nil:
+		return nil, fmt.Errorf("-record keeps a GPU's figures, but: %s", where)
+	case o.Record != "" && o.Small:
+		return nil, errors.New("-record keeps figures of the full sizes, got -small too")
+	}
+	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}, measured: newRecord(gpu)}
+	if p.recorded, err = readRecord(recorded); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
+	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s. Made on %s.</p>\n", markup(title), markup(where), time.Now().UTC().Format(time.DateOnly))
+	return p, nil
+}
+
+// Unrecorded gives the keys of the figures that a notebook asks for and its
+// record lacks, sorted: they print as "-" where there is no GPU. It runs the
+// notebook on the host on small sizes, where, see [Page.Timed], the notebook asks
+// for all that it measures on a GPU.
+func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err error) {
+	p, err := begin(Options{Device: "cpu", Small: true}, io.Discard, "", recorded)
+	if err != nil {
+		return nil, err
+	}
+	if err := run(p); err != nil {
+		return nil, err
+	}
+	for key := range p.measured.keys {
+		if _, ok := p.recorded.Figures[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, nil
 }
 
 // Device chooses the device that -device means: auto, gpu or cpu. It is nil for

@@ -159,6 +159,19 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A figure that the record lacks is found by its key.
+func TestUnrecorded(t *testing.T) {
+	if keys, err := Unrecorded([]byte(record1), sample); err != nil || !slices.Equal(keys, []string{"sum.absent"}) {
+		t.Errorf("got %q and %v, want sum.absent alone", keys, err)
+	}
+	if keys, err := Unrecorded(nil, sample); err != nil || !slices.Equal(keys, []string{"sum.absent", "sum.fast"}) {
+		t.Errorf("no record: got %q and %v, want sum.absent and sum.fast", keys, err)
+	}
+	if _, err := Unrecorded([]byte(record1), func(*Page) error { return errors.New("no") }); err == nil {
+		t.Error("the notebook's error is lost")
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	none := func(*Page) error { return nil }
 	for want, err := range map[string]error{
