@@ -60,8 +60,8 @@ func stheno(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
 	return inStages(func() (G.VM, error) { return tape.NewMachine(g, opts...) })
 }
 
-// staged is a machine that prints what it begins, so that a program that hangs
-// has said where.
+// staged is a machine that prints what it begins and the errors of its runs, so
+// that a program that hangs has said where, and what came before.
 type staged struct{ G.VM }
 
 func inStages(make func() (G.VM, error)) (G.VM, error) {
@@ -72,7 +72,11 @@ func inStages(make func() (G.VM, error)) (G.VM, error) {
 
 func (s staged) RunAll() error {
 	fmt.Println("stage: RunAll")
-	return s.VM.RunAll()
+	err := s.VM.RunAll()
+	if err != nil {
+		fmt.Println("found:", err)
+	}
+	return err
 }
 
 func (s staged) Close() error {
@@ -142,7 +146,7 @@ type result struct {
 
 // compare runs a model on a machine and on Stheno's host backend.
 func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
-	values := func(make newMachine, opts ...G.VMOpt) (vs []result) {
+	values := func(make newMachine, seen func([]result), opts ...G.VMOpt) (vs []result) {
 		m := build()
 		if m.grads {
 			ok(G.Grad(m.out[len(m.out)-1], m.leaves...))
@@ -165,10 +169,22 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 			}
 			vm.Reset()
 		}
+		seen(vs)
 		return vs
 	}
-	want := values(func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) })
-	got := values(make, opts...)
+	want := values(func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }, func([]result) {})
+	values(make, func(got []result) { // before Close, which may hang
+		if err = difference(got, want); err != nil {
+			fmt.Println("found:", err)
+		} else {
+			fmt.Println("found: right values")
+		}
+	}, opts...)
+	return err
+}
+
+// difference is an error that tells the first value that is not as wanted.
+func difference(got, want []result) error {
 	for i, want := range want {
 		got := got[i]
 		if got.of != want.of || len(got.x) != len(want.x) {
@@ -731,6 +747,9 @@ func start(ctx context.Context, name string) (text string, err error) {
 // stages are the lines of what a machine began.
 var stages = regexp.MustCompile(`(?m)^stage: (\w+)$`)
 
+// findings are what a program knew before it ended or hung.
+var findings = regexp.MustCompile(`(?m)^found: (.*)$`)
+
 var telling = regexp.MustCompile(`(?m)^(?:panic|ERROR|grew).*`)
 
 // outcome is what a program did, in a few words.
@@ -738,7 +757,10 @@ func outcome(text string, err error) string {
 	line := telling.FindString(text)
 	switch {
 	case errors.Is(err, errHangs):
-		return "**" + err.Error() + "**"
+		line = err.Error()
+		if all := findings.FindAllStringSubmatch(text, -1); all != nil {
+			line += ", after: " + all[len(all)-1][1]
+		}
 	case err == nil && line != "":
 		return line
 	case err == nil:
