@@ -20,10 +20,11 @@ cd "$(dirname "$0")/.."
 
 OUT=${OUT:-bench/out}
 PARTS=${PARTS:-tests sanitize bench}
-SANITIZE=${SANITIZE:-cudaops stheno-module:^TestKernels$/^(Add|Broadcast|Dot|Mean|Scale)$ stheno-module:^TestKernels$/^Sum$
-    stheno-module:^TestKernels$/^MatMul$/./f32 stheno-module:^TestKernels$/^MatMul$/./f64
-    stheno-module:^TestKernels$/^Reduce$ stheno-module:^TestKernels$/^WindowSum$
-    stheno-module:^TestKernels$/^Histogram$ stheno-module:^TestKernels$/^Iterate$}
+SANITIZE=${SANITIZE:-stheno-module:^TestKernels$/^MatMul$/^version_[1-4]/f32 stheno-module:^TestKernels$/^MatMul$/^(MatMul|random|version_[5-7])/f32
+    stheno-module:^TestKernels$/^MatMul$/^version_[1-4]/f64 stheno-module:^TestKernels$/^MatMul$/^(MatMul|random|version_[5-7])/f64
+    cudaops stheno-module:^TestKernels$/^WindowSum$ stheno-module:^TestKernels$/^Histogram$/./(f32|f64|u8) stheno-module:^TestKernels$/^Histogram$/./(i32|i64|int)
+    stheno-module:^TestKernels$/^Sum$ stheno-module:^TestKernels$/^Iterate$
+    stheno-module:^TestKernels$/^(Add|Broadcast|Dot|Mean|Scale)$ stheno-module:^TestKernels$/^Reduce$}
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 root=$PWD
@@ -100,7 +101,7 @@ control() {
 sanitize_one() {
     local tool=$1 name=${2%%:*} tests= what dir log start status note
     [[ $2 == *:* ]] && tests=${2#*:}
-    what=$name${tests:+ ${tests//[^A-Za-z0-9|\/]/}}
+    what=$name${tests:+ ${tests//[^A-Za-z0-9_|\/-]/}}
     log=$bin/$tool-${what//[^A-Za-z0-9]/-}.log
     dir=$(awk -F'\t' -v n="$name.test" '$1 == n { print $2 }' "$bin/tests.txt")
     local options=(--tool "$tool") most=
@@ -113,8 +114,8 @@ sanitize_one() {
         echo "no test binary $name.test" > "$log"
         status=1
     else
-        (cd "$dir" && STHENO_MAX_ELEMENTS=$most timeout -k 5 170 compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 \
-            "$bin/$name.test" -test.v -test.short -test.timeout 165s ${tests:+-test.run "$tests"}) > "$log" 2>&1 < /dev/null
+        (cd "$dir" && STHENO_MAX_ELEMENTS=$most timeout -k 5 230 compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 \
+            "$bin/$name.test" -test.v -test.short -test.timeout 225s ${tests:+-test.run "$tests"}) > "$log" 2>&1 < /dev/null
         status=$?
     fi
     note="$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)"

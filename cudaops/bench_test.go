@@ -80,6 +80,7 @@ func TestPlantedFault(t *testing.T) {
 	const n = 1 << 20
 	p := kernels.Add(device0(t), kernels.Float32, n)
 	p.Launches[0].Args[3] = int64(n + 1024)
+	p.Launches[0].Grid[0]++ // 256 threads of 4 elements
 	in := make([]byte, 4*n)
 	t.Logf("the plan says: %v", RunPlan(0, p, [][]byte{in, in}, make([]byte, 4*n)))
 }
