@@ -25,8 +25,8 @@ check-images: toolkit # compile again and compare byte for byte
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 	bench/gpu-build.sh
 
-bench: # time every op on this machine's GPU, into bench/results
-	go run ./cmd/stheno bench -json bench/results
+bench: # time every op on this machine's GPU
+	go run ./cmd/stheno bench
 
 readme: # the tables of README.md, from the ops and from bench/results
 	go run ./internal/readme

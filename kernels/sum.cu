@@ -7,7 +7,7 @@
 //
 //   sum_rows   inner = 1, long rows: one block per row, or per chunk of a row
 //              when there are too few rows to fill the device; a second pass
-//              adds the chunks in index order. `all` is the case of one row.
+//              adds the chunks in index order.
 //   sum_short  inner = 1, rows of at most 1024: a group of lanes per row.
 //   sum_cols   inner > 1: threads of a block side by side on 16-byte vectors of
 //              columns, and in `blockDim.y` interleaved strands down the rows,

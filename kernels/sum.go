@@ -35,8 +35,8 @@ type rowPolicy struct {
 }
 
 // rowTuning: 1024 float32 are one 16-byte load for each thread of a block of
-// 256; below that a block idles. 16 blocks a multiprocessor are two waves of
-// the eight that fit.
+// 256; below that a block idles. 32 blocks a multiprocessor are four waves
+// of the eight that fit.
 func rowTuning(Device) rowPolicy {
 	return rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}
 }

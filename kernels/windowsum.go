@@ -83,15 +83,15 @@ var (
 //	out[i] = sum over j in [0, w) of in[i + off + j]
 //
 // where elements outside the row are zero, off is 0 (Valid), -radius (Same) or
-// -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The cost
-// does not depend on the radius.
+// -2 radius (Full), and i runs over mode.Outputs(n, radius) outputs. The time
+// hardly depends on the radius.
 func WindowSum(dev Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Plan {
 	outputs := mode.Outputs(n, radius)
 	p := &Plan{
 		Op:     fmt.Sprintf("windowsum_%v(%dx%d, radius %d, %v)", dt, rows, n, radius, mode),
 		Inputs: []int64{rows * n * dt.Size()},
 		Out:    rows * outputs * dt.Size(),
-		Flops:  rows * outputs * 2, // a running sum adds one element and takes one away
+		Flops:  rows * outputs * 2, // an addition for each end of the window, by the plainest count
 	}
 	if p.Out == 0 {
 		return p

@@ -62,7 +62,7 @@ var _ = register(Spec{
 
 var addVersions = []VersionDoc{
 	{"one thread per element", "Each thread loads two numbers and stores one."},
-	{"fast", "The op itself: 16 bytes at a time, and as many threads as the device holds, which loop."},
+	{"fast", "The op itself: 16 bytes a thread."},
 }
 
 func addVersionCases() (cases []Case) {

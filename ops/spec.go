@@ -31,7 +31,7 @@ type Spec struct {
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
 	// Versions are the numbered versions of the kernel: Versions[n-1] is what
-	// Version(n) selects. The last ones are the fastest.
+	// Version(n) selects, from the first idea on.
 	Versions []VersionDoc
 }
 

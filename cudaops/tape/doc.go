@@ -4,7 +4,7 @@
 // There, importing package ops, cudaops or stheno imports this package too, and
 // that is all that a program needs: the kernels that Gorgonia's machines ask for
 // by name are registered with gorgonia.AddToStdLib (no cudagen, no nvcc), and
-// every op of package ops runs its plan in the machine's context ([Run]).
+// every op of package ops runs its plan in the machine's context.
 //
 // [NewMachine] makes a tape machine that has an OS thread of its own, gives
 // errors where Gorgonia panics, and leaves values that outlive it. It is there

@@ -110,6 +110,9 @@ func matrix(p *notebook.Page) error {
 			notebook.Measured{Value: 4 * of * of / ran.Mean.Value / 1e3, Unit: "GB/s"}.String()})
 	}
 	p.Table(t)
+	if float64(side) != of {
+		p.Text("The CPU's rows are of the %d x %d numbers that were added up here, the GPU's recorded ones of %v x %v.", side, side, of, of)
+	}
 	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
 		notebook.Number(means[0]/means[1]))
 	return nil

@@ -39,7 +39,7 @@ func windows(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`Version 3 is the op itself, %s. Narrow windows it sums straight from loads of 16 bytes, several outputs a thread. Wide ones it
-		makes of sums of chunks, which neighbours share, so that its cost does not grow with the radius.`, "`windowsum.cu`")
+		makes of sums of chunks, which neighbours share, so that its time hardly grows with the radius.`, "`windowsum.cu`")
 
 	check := func(radius int, x []float32, out []byte) error {
 		got := kernels.Elements[float32](out)

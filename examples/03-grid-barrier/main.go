@@ -114,8 +114,7 @@ func wrong(p *lab) error {
 		return err
 	}
 	if !math.IsNaN(whole[0] + whole[1]) {
-		p.Text("On the GPU, whatever the number of transformations, at least %s %% of the warps were whole without a barrier, and at least %s %% of the blocks with one for each block.",
-			notebook.Number(whole[0]), notebook.Number(whole[1]))
+		p.Text("On the GPU, whatever the number of transformations, %s of the warps were whole without a barrier, and %s of the blocks with one for each block.", atLeast(whole[0]), atLeast(whole[1]))
 		if together == 100 {
 			p.Text("Without a barrier, too, both warps of a block came out alike: they start together, and nothing drove them apart in these runs. Nothing kept them together either.")
 		}
@@ -127,6 +126,14 @@ func wrong(p *lab) error {
 		that is timed below the weights are Hadamard matrices with their rows or columns in random order and with random signs: every element goes into all others, no error fades, and a right result is
 		right to the last bit.`)
 	return nil
+}
+
+// atLeast is a least share in words.
+func atLeast(percent float64) string {
+	if percent == 100 {
+		return "all"
+	}
+	return "at least " + notebook.Number(percent) + " %"
 }
 
 func barriers(p *lab) error {
@@ -162,7 +169,8 @@ func resident(p *lab) error {
 		p.GoSource("f.MaxActiveBlocks(threads, shared) * multiprocessors >= blocks, or an error that says how many blocks can be there")
 	}
 	p.Text(`That is not enough where several streams are at work. Two such grids can each have half of their blocks on the device and wait for the other half, for ever. A
-		cooperative launch starts all blocks of a grid together or none, whatever else runs; ` + "`ops.Iterate`" + ` uses nothing else for its barriers. ` + "`grid.sync()`" + ` of CUDA's
+		cooperative launch starts all blocks of a grid together or none, whatever else runs. What ` + "`ops.Iterate`" + ` chooses by itself is such a launch, or one cluster of blocks, which start together as well, or a launch for each half
+		step; its versions 3 to 5 are ordinary launches, for a device that nobody else uses. ` + "`grid.sync()`" + ` of CUDA's
 		cooperative groups is a barrier for such launches: block 0 adds 2^31 less the number of the others, they add 1 each, so the last one flips the top bit that
 		all wait for, and the other bits are 0 again. That algorithm is ` + "`FLIP`" + ` above, written out here, so that it can be read; what runs
 		below as grid.sync's algorithm is this.`)
@@ -199,7 +207,7 @@ func prices(p *lab) error {
 	if d := gains[kernels.BarrierAcquire] - gains[kernels.BarrierVolatile]; !math.IsNaN(d) {
 		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", notebook.Number(math.Abs(d)))
 	}
-	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, " +
+	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, 2026-11-21, " +
 		"128 values on 132 blocks with a thread for each row, it took 5.93 us a half step, and its algorithm written out 4.75; `iteratePolicy` in `kernels/iterate.go` keeps these figures.")
 	return nil
 }
@@ -263,7 +271,7 @@ func fast(p *lab) error {
 	p.Heading("Faster still")
 	p.Text(`Whatever the barrier, most of a half step is now the half step itself: a thread's sum of n products, eight loads at a time. The version with
 		the weights in registers is a cooperative launch in which each block keeps eight rows of both matrices from the first step to the last, as double. A half
-		step is then one read of the vector, n/32 multiplications a thread or fewer, a sum over the block in a fixed order, and the barrier.`)
+		step is then one read of the vector, 8 to 32 multiplications a thread, a sum over the block in a fixed order, and the barrier.`)
 	p.Text(`And the barrier need not go through global memory. Since compute capability 9 up to eight blocks can form a cluster: they are on the device
 		together by nature and can write into each other's shared memory. Each block sends its results to all eight, and waits for nothing but the arrival of theirs:
 		no counter, no memory further away than the next multiprocessor. Up to 256 values fit into the registers of one cluster:`)
@@ -292,7 +300,7 @@ func fast(p *lab) error {
 		rows = append(rows, row)
 	}
 	p.Table(notebook.Table{
-		Caption: "us a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns.",
+		Caption: "us a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
 		Header:  []string{"values", "launches", "graph", "grid.sync's algorithm", "registers", "ops.Iterate"},
 		Rows:    rows,
 	})

@@ -41,7 +41,8 @@ func dot(p *notebook.Page) error {
 	u, v := varied(n, 1), varied(n, 2)
 	exactVaried := loopDot(u, v)
 	p.Text(`Since constant vectors hide slips, each way is also tried on two vectors of random numbers from -1 to 1. They are multiples of 1/2048, so that double precision
-		adds their products without rounding, and the result must be right to the last bit, whatever the order.`)
+		adds their products without rounding, and the result must be right to the last bit, whatever the order: in double where the host adds up, in float32, the ops' own
+		type, elsewhere.`)
 	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result", "of random numbers"}}
 	add := func(name string, mean, spread notebook.Measured, sum, random float64) error {
 		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)

@@ -87,8 +87,8 @@ func count(p *notebook.Page, text letters) error {
 		fmt.Sprintf(`In the first version, all threads of a grid of %d blocks of %d meet at the cells in global memory. The memory does one addition to a
 			cell after the other.`, blocks, threads),
 		fmt.Sprintf(`In the second, each block has cells of its own in shared memory, close to its multiprocessor, and adds them to those of the grid when it
-			is done: %d threads meet instead of %d. Spread evenly over the cells, %d threads want each cell of global memory in the first version, and %d blocks
-			in the second, once each.`, threads, blocks*threads, blocks*threads/ascii.N, blocks/ascii.N),
+			is done: %d threads meet instead of %d. If at each moment they are spread evenly over the cells, %d threads want a cell of global memory at a time in the first
+			version, and %d blocks in the second, where each comes to a cell once.`, threads, blocks*threads, blocks*threads/ascii.N, blocks/ascii.N),
 		`In the third, even the 32 lanes of a warp keep apart. Shared memory has 32 banks, each of which serves one lane at a time. If cell k has 32
 			columns, side by side, and lane l counts in column l, then every lane has a bank to itself, whatever the characters are. With 256 cells
 			that is 32 KB, which a block of 1024 threads shares.`,

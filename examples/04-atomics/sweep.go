@@ -61,7 +61,7 @@ func sweep(p *notebook.Page, text letters) error {
 	}
 	p.Text(`Global atomics hardly care: they wait for the cell of the most frequent character, and more blocks only make the queue longer. With shared memory, more
 		blocks keep more of the device busy, up to a point; beyond it each of them pays for clearing its cells and adding them up at the end, and those
-		additions meet in global memory. The op, version 3, has one block for each multiprocessor and takes %v. Most of
+		additions meet in global memory; and past 16 blocks a multiprocessor, which is all that it holds at once, some wait for a place. The op, version 3, has one block for each multiprocessor and takes %v. Most of
 		that is two launches, which this program starts one after the other, as fast as the host can: the same two in the first table were timed at another
 		moment, and runs of so few us differ by that.`, m)
 	return nil

@@ -22,7 +22,7 @@ func TestStepByStep(t *testing.T) {
 	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
-	for _, want := range []string{"Step 1: one thread", "void sum_thread(", "double tree_sum(", "void reduce_rows(", "6: the op, ops.Sum", "steps.png", "sizes.png"} {
+	for _, want := range []string{"Step 1: one thread", "void sum_thread(", "double tree_sum(", "void reduce_rows(", "6: the op, ops.Sum", "steps.png", "sums-by-size.png"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text has no %q", want)
 		}

@@ -43,7 +43,7 @@ func sizes(p *notebook.Page) error {
 	}
 	c := notebook.NewCanvas(1320, 700)
 	ch.Draw(c, 0, 0, 1320, 700)
-	if err := p.Figure("sizes", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", c); err != nil {
+	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", c); err != nil {
 		return err
 	}
 	us := func(version int) string { return notebook.Number(at[[2]int{version, 8}]) }

@@ -148,11 +148,14 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		top += 28
 	}
 	horizontal.span(left, right, 0)
+	tight := vertical // for the terminal, which prints the ends: there they are values
 	for k := range vertical {
 		margin := .04
 		if ch.Zero && !ch.Log && vertical[k].any {
 			vertical[k].include(0)
 		}
+		tight[k] = vertical[k]
+		tight[k].span(bottom, top, 0)
 		vertical[k].span(bottom, top, margin)
 		if ch.Zero && !ch.Log && vertical[k].lo < 0 && vertical[k].lo > -margin*vertical[k].hi {
 			vertical[k].lo = 0
@@ -166,7 +169,7 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
 		return
 	}
-	c.text += ch.text(horizontal, vertical) + "\n"
+	c.text += ch.text(horizontal, tight) + "\n"
 	for _, t := range vertical[0].ticks(6) {
 		at := math.Round(vertical[0].at(t)) + .5
 		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)
