@@ -263,10 +263,6 @@ func iterateCases() []Case {
 }
 
 func iterateCase(v Version, n, steps int) Case {
-	name := fmt.Sprintf("%d, %d steps", n, steps)
-	if v > 0 {
-		name += fmt.Sprintf(", version %d", int(v))
-	}
 	half := func(w, in []float64, abs bool) []float64 {
 		out := make([]float64, n)
 		for j := range out {
@@ -280,10 +276,9 @@ func iterateCase(v Version, n, steps int) Case {
 		}
 		return out
 	}
-	return Case{
-		Name:    name,
-		Shapes:  []tensor.Shape{{n, n}, {n, n}, {n}},
-		Version: v,
+	c := Case{
+		Name:   fmt.Sprintf("%d, %d steps", n, steps),
+		Shapes: []tensor.Shape{{n, n}, {n, n}, {n}},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return v.Iterate(in[0], in[1], in[2], steps)
 		},
@@ -296,4 +291,8 @@ func iterateCase(v Version, n, steps int) Case {
 			return out, magnitude
 		},
 	}
+	if v > 0 {
+		c = versioned(v, c, c.Build)
+	}
+	return c
 }
