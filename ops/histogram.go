@@ -124,7 +124,7 @@ func histogramCases() (cases []Case) {
 		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
 	equal := histogramBytes(0, "2^30 equal bytes", 1<<30)
-	equal.Fill = func(_ int, operand []byte) {
+	equal.Fill = func(operand []byte) {
 		for i := range operand {
 			operand[i] = 'e'
 		}

@@ -58,9 +58,9 @@ type Case struct {
 	// Timed are the element types that a Bench case is timed in, nil for float32 and
 	// at times float64.
 	Timed []kernels.Dtype
-	// Fill writes operand i of a Bench case whose time hangs on its values, nil for
+	// Fill writes an operand of a Bench case whose time hangs on its values, nil for
 	// random numbers.
-	Fill func(i int, operand []byte)
+	Fill func(operand []byte)
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version Version
 	// Atomic marks the versions that add up in the order in which atomic

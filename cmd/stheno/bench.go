@@ -190,7 +190,7 @@ func textCase(path string) (timedCase, error) {
 	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
 	bytes.c.Name = "5.8 MB of text"
 	bytes.c.Shapes = []tensor.Shape{{size}}
-	bytes.c.Fill = func(_ int, operand []byte) {
+	bytes.c.Fill = func(operand []byte) {
 		for i := 0; i < len(operand); i += copy(operand[i:], text) {
 		}
 	}
@@ -208,7 +208,7 @@ func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 	for i, n := range plan.Inputs {
 		if c.c.Fill != nil {
 			inputs[i] = make([]byte, n)
-			c.c.Fill(i, inputs[i])
+			c.c.Fill(inputs[i])
 			continue
 		}
 		inputs[i] = block.fill(c.dtype, n, i)

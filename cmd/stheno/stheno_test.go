@@ -212,7 +212,7 @@ func TestTextCase(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, counts := make([]byte, plan.Inputs[0]), make([]int64, plan.Out/8)
-	c.c.Fill(0, text)
+	c.c.Fill(text)
 	if err := plan.Run([][]byte{text}, kernels.Bytes(counts), nil); err != nil {
 		t.Fatal(err)
 	}
