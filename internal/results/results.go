@@ -129,8 +129,10 @@ func (f *File) Unmatched() []Peer {
 }
 
 // Write writes the file as indented JSON.
-func (f *File) Write(path string) error {
-	text, err := json.MarshalIndent(f, "", "  ")
+func (f *File) Write(path string) error { return writeJSON(path, f) }
+
+func writeJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("results: %s: %w", path, err)
 	}

@@ -1,7 +1,6 @@
 package results
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -201,16 +200,7 @@ func ReadTag(dir string) ([]TagRecord, error) {
 }
 
 // WriteTag writes a file of records.
-func WriteTag(path string, records []TagRecord) error {
-	text, err := json.MarshalIndent(records, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func WriteTag(path string, records []TagRecord) error { return writeJSON(path, records) }
 
 // UpdateTag gives a page's text with the table of records between the markers
 // <!-- tag:begin --> and <!-- tag:end -->.
