@@ -194,8 +194,8 @@ func (g *bundle) gradients(vm gorgonia.VM) ([][][]float64, error) {
 	return all, vm.Close()
 }
 
-// onHost gives the gradients by Grad on Stheno's host backend.
-func (b batch) onHost() ([][][]float64, error) {
+// differentiated is the graph of a batch with the gradients by Grad.
+func (b batch) differentiated() (*bundle, error) {
 	g, err := b.bundle()
 	if err != nil {
 		return nil, err
@@ -204,7 +204,14 @@ func (b batch) onHost() ([][][]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := gorgonia.Grad(loss, g.all...); err != nil {
+	_, err = gorgonia.Grad(loss, g.all...)
+	return g, err
+}
+
+// onHost gives the gradients by Grad on Stheno's host backend.
+func (b batch) onHost() ([][][]float64, error) {
+	g, err := b.differentiated()
+	if err != nil {
 		return nil, err
 	}
 	vm, err := cudaops.NewVM(g.graph, cudaops.OnHost())
@@ -317,15 +324,8 @@ func TestGorgoniaMachineGradients(t *testing.T) {
 	eachBatch(t, gradientElements, differentiableOp, func(t *testing.T, b batch) {
 		var got [2][][][]float64
 		for i := range got {
-			g, err := b.bundle()
+			g, err := b.differentiated()
 			if err != nil {
-				t.Fatal(err)
-			}
-			loss, err := g.loss()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := gorgonia.Grad(loss, g.all...); err != nil {
 				t.Fatal(err)
 			}
 			var opts []gorgonia.VMOpt
