@@ -203,7 +203,7 @@ PYTHON
 
 # gallery: every notebook, its page, its figures and its record.
 gallery() {
-    local notebook name start status counted
+    local notebook name start status extra
     mkdir -p "$OUT/gallery"
     for notebook in "$bin"/notebook-*; do
         name=${notebook##*/notebook-}

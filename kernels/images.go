@@ -108,10 +108,6 @@ func Entries(stem string) ([]string, error) {
 	return names, nil
 }
 
-func readImage(file string) ([]byte, error) {
-	return own.image(file)
-}
-
 func source(module string) (*manifest.Source, error) {
 	l, stem, err := find(module)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestImagesWhole(t *testing.T) {
 		var targets []string
 		for _, i := range s.Images {
 			targets = append(targets, i.Target)
-			data, err := readImage(i.File)
+			data, err := own.image(i.File)
 			if err != nil {
 				t.Errorf("%s for %s: %v: run `make images`", s.Stem, i.Target, err)
 			} else if manifest.Sum(data) != i.Hash || len(data) != i.Bytes {

@@ -28,11 +28,9 @@ func vectors(p *notebook.Page) (err error) {
 	}
 	p.Text(`A graph of ops does the host's side by itself. Spelled out, it is five steps, here with a ` + "`cudaops.Session`" + `, which is a device
 		used by hand. Opened on the host, the same program runs the kernel's Go body.`)
-	_, function, ok := strings.Cut(byHand, "\n// addByHand")
-	if !ok {
-		return fmt.Errorf("byhand.go has no addByHand")
+	if err := showLast(p, byHand, "addByHand"); err != nil {
+		return err
 	}
-	p.GoSource("// addByHand" + function)
 
 	a, b, out := fill[float32](n, 1), fill[float32](n, 2), make([]float32, n)
 	session := cudaops.OpenHost()
@@ -112,16 +110,24 @@ func vectors(p *notebook.Page) (err error) {
 	return chained(p, session, a, b, of)
 }
 
+// showLast shows the last function of a file of this program, with its comment.
+func showLast(p *notebook.Page, file, function string) error {
+	_, text, ok := strings.Cut(file, "\n// "+function)
+	if !ok {
+		return fmt.Errorf("there is no function %s to show", function)
+	}
+	p.GoSource("// " + function + text)
+	return nil
+}
+
 // chained measures what it saves to keep vectors on the device.
 func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int) error {
 	const k = 10
 	n := len(a)
 	p.Text("Vectors that stay on the device pay for the copies once, however many kernels work on them. Here b is added to a %d times in a row, once with all five steps for each addition, and once like this:", k)
-	_, function, ok := strings.Cut(chainSource, "\n// resident")
-	if !ok {
-		return fmt.Errorf("chain.go has no resident")
+	if err := showLast(p, chainSource, "resident"); err != nil {
+		return err
 	}
-	p.GoSource("// resident" + function)
 	out := make([]float32, n)
 	check := func(name string) error {
 		for i := range out {
