@@ -1,50 +1,22 @@
 package main
 
 import (
-	"bytes"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
 )
 
 // The program runs on small sizes, its sums are right (it fails if not), and
 // its text, page and figures are there.
 func TestReduction(t *testing.T) {
-	dir := t.TempDir()
-	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
-	var text bytes.Buffer
-	if err := notebook.Run(o, &text, title, recorded, run); err != nil {
-		t.Fatalf("%v\n%s", err, text.String())
-	}
-	for _, want := range []string{"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
-		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png", "ripple-racy-wrong.png"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text has no %q", want)
-		}
-	}
-	page, err := os.ReadFile(o.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(page, []byte("data:image/png")); n != 5 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 5 and at most 2 MiB", n, len(page))
-	}
+	notebooktest.Run(t, title, recorded, run, 5,
+		"double naive_sum(", "double tree_sum(", "double warp_sum(", "a + b*b", "void reduce_rows(", "void sum_blocks2d(",
+		"7: tree in shared memory", "columns, the op", "sums.png", "lengths.png", "ripple.png", "ripple-racy-wrong.png")
 }
 
 // The record has every figure that the program shows.
-func TestRecordIsComplete(t *testing.T) {
-	keys, err := notebook.Unrecorded(recorded, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) > 0 {
-		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
-	}
-}
+func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
 
 // The checks find one element that is lost, in sums of double precision, and a
 // neighbour of the last bit in float32.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,31 +8,16 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // The program runs on small sizes, its results are right (it fails if not), and
 // its text, page and figures are there.
 func TestWindowAndMatmul(t *testing.T) {
-	dir := t.TempDir()
-	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
-	var text bytes.Buffer
-	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
-		t.Fatalf("%v\n%s", err, text.String())
-	}
-	for _, want := range []string{"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
-		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text has no %q", want)
-		}
-	}
-	page, err := os.ReadFile(o.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(page, []byte("data:image/png")); n != 5 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 5 and at most 2 MiB", n, len(page))
-	}
+	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "") }, 5,
+		"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
+		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png")
 }
 
 // By hand too, wrong lengths are errors, and a session is left as it was.
@@ -112,11 +96,5 @@ func TestReadCounts(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) > 0 {
-		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
-	}
+	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "") })
 }

@@ -9,24 +9,17 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 // The whole program, small, where the tests run.
 func TestRun(t *testing.T) {
-	dir := t.TempDir()
-	var log bytes.Buffer
-	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
-	if err := notebook.Run(o, &log, title, recorded, run); err != nil {
-		t.Fatalf("%v\n%s", err, log.String())
-	}
-	page, err := os.ReadFile(o.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"ld.acquire.gpu", "cluster_half", "this CPU, host body", "symbolic and dual"} {
-		if !strings.Contains(log.String(), want) || !strings.Contains(string(page), want) {
-			t.Errorf("the text or the page has no %q", want)
+	want := []string{"ld.acquire.gpu", "cluster_half", "this CPU, host body", "symbolic and dual"}
+	_, page, dir := notebooktest.Run(t, title, recorded, run, 4, want...)
+	for _, w := range want {
+		if !strings.Contains(page, w) {
+			t.Errorf("the page has no %q", w)
 		}
 	}
 	for _, name := range []string{"wrong", "planes", "blocks", "alone"} {
@@ -35,6 +28,9 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// The record has every figure that the program shows.
+func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
 
 // The two wrong kernels are told from the right ones, and are wrong by warps and by
 // blocks.

@@ -9,33 +9,15 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
 )
 
 // The program runs on small sizes, its counts are right (it fails if not), and its
 // text, page and figures are there.
 func TestAtomics(t *testing.T) {
-	dir := t.TempDir()
-	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
-	var text bytes.Buffer
-	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
-		t.Fatalf("%v\n%s", err, text.String())
-	}
-	for _, want := range []string{"increment_racy_i32(", "struct Mutex", "struct TicketLock", "it should be 160", "void histogram_global(", "void histogram_shared(",
-		"void histogram_columns(", "double thread_dot(", "void dot_mutex(", "version 3: an atomic", "s[tid + 1]", "waiting.png", "letters.png", "sweep.png", "scale.png"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text has no %q", want)
-		}
-	}
-	if strings.Contains(text.String(), "%!") {
-		t.Error("the text has a formatting error")
-	}
-	page, err := os.ReadFile(o.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(page, []byte("data:image/png")); n != 4 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 4 and at most 2 MiB", n, len(page))
-	}
+	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "") }, 4,
+		"increment_racy_i32(", "struct Mutex", "struct TicketLock", "it should be 160", "void histogram_global(", "void histogram_shared(",
+		"void histogram_columns(", "double thread_dot(", "void dot_mutex(", "version 3: an atomic", "s[tid + 1]", "waiting.png", "letters.png", "sweep.png", "scale.png")
 }
 
 func TestText(t *testing.T) {
@@ -104,11 +86,5 @@ func TestTree(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) > 0 {
-		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
-	}
+	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "") })
 }

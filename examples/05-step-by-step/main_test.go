@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"image"
 	"image/png"
 	"math"
@@ -11,29 +10,14 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
 )
 
 // The program runs on small sizes, its sums are right (it fails if not), and
 // its text, page and figures are there.
 func TestStepByStep(t *testing.T) {
-	dir := t.TempDir()
-	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
-	var text bytes.Buffer
-	if err := notebook.Run(o, &text, title, recorded, func(p *notebook.Page) error { return run(p, "") }); err != nil {
-		t.Fatalf("%v\n%s", err, text.String())
-	}
-	for _, want := range []string{"Step 1: one thread", "void sum_thread(", "double tree_sum(", "void reduce_rows(", "6: the op, ops.Sum", "steps.png", "sums-by-size.png"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text has no %q", want)
-		}
-	}
-	page, err := os.ReadFile(o.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(page, []byte("data:image/png")); n != 3 || len(page) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want 3 and at most 2 MiB", n, len(page))
-	}
+	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "") }, 3,
+		"Step 1: one thread", "void sum_thread(", "double tree_sum(", "void reduce_rows(", "6: the op, ops.Sum", "steps.png", "sums-by-size.png")
 }
 
 // A file is scaled to the mean of the pixels, and what is no picture is named.
@@ -89,11 +73,5 @@ func TestPicture(t *testing.T) {
 
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	keys, err := notebook.Unrecorded(recorded, func(p *notebook.Page) error { return run(p, "") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) > 0 {
-		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
-	}
+	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "") })
 }

@@ -1,0 +1,54 @@
+// Package notebooktest holds what the tests of all notebooks have in common.
+package notebooktest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// Run runs a notebook on small sizes. Its text must have all that is wanted, and its
+// page that many pictures and at most 2 MiB. It gives both, and the folder of the
+// figures.
+func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) error, pictures int, want ...string) (text, page, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	o := notebook.Options{HTML: filepath.Join(dir, "page.html"), Out: dir, Small: true}
+	var log bytes.Buffer
+	if err := notebook.Run(o, &log, title, recorded, run); err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	text = log.String()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("the text has no %q", w)
+		}
+	}
+	if strings.Contains(text, "%!") {
+		t.Error("the text has a formatting error")
+	}
+	html, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(html, []byte("data:image/png")); n != pictures || len(html) > 2<<20 {
+		t.Errorf("the page has %d pictures and %d bytes, want %d and at most 2 MiB", n, len(html), pictures)
+	}
+	return text, string(html), dir
+}
+
+// Recorded checks that a record has every figure that the notebook shows.
+func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
+	t.Helper()
+	keys, err := notebook.Unrecorded(recorded, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("recorded.json lacks %d figures, which print as -; record again on a GPU (PARTS=gallery bench/gpu-run.sh): %q", len(keys), keys)
+	}
+}
