@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -45,21 +47,21 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 			return nil, fmt.Errorf("cudaops: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
 		}
 	}
-	g, err := openGPU(device)
+	g, err := exec.OpenGPU(device)
 	if err != nil {
 		return nil, err
 	}
-	defer g.free()
+	defer g.Close()
 
 	const most = 64
-	copies := int(min(max((4*g.device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), most))
+	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), most))
 	var size int64
-	take := func(bytes int64) span {
-		s := span{size, bytes}
-		size += (bytes + alignment - 1) &^ (alignment - 1)
+	take := func(bytes int64) exec.Span {
+		s := exec.Span{Offset: size, Size: bytes}
+		size += padded(bytes)
 		return s
 	}
-	in, out := make([][]span, copies), make([]span, copies)
+	in, out := make([][]exec.Span, copies), make([]exec.Span, copies)
 	for c := range copies {
 		for _, bytes := range p.Inputs {
 			in[c] = append(in[c], take(bytes))
@@ -67,30 +69,30 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 		out[c] = take(p.Out)
 	}
 	scratch := take(p.Scratch)
-	if err := g.alloc(size); err != nil {
+	if err := g.Alloc(size); err != nil {
 		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
 	}
-	if err := g.ctx.Memset8(g.arena, poison, size); err != nil {
+	if err := g.Context().Memset8(g.Address(0), poison, size); err != nil {
 		return nil, err
 	}
 	turns := make([]func() error, copies)
 	for c := range copies {
 		for i, s := range in[c] {
 			if c == 0 {
-				err = g.upload(s, inputs[i])
+				err = g.Upload(s, inputs[i])
 			} else {
-				err = g.stream.Copy(g.address(s.offset), g.address(in[0][i].offset), s.size)
+				err = g.Stream().Copy(g.Address(s.Offset), g.Address(in[0][i].Offset), s.Size)
 			}
 			if err != nil {
 				return nil, err
 			}
 		}
-		if turns[c], err = g.bind(p, in[c], out[c], scratch); err != nil {
+		if turns[c], err = g.Bind(p, in[c], out[c], scratch); err != nil {
 			return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
 		}
 	}
 	last := 0
-	times, err := g.repeat(runs, budget, func(i int) error {
+	times, err := repeat(g, runs, budget, func(i int) error {
 		last = i % copies
 		return turns[last]()
 	})
@@ -98,36 +100,36 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
 	}
 	t := &Timing{times, kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]}
-	if err := g.download(t.Out, out[last]); err != nil {
+	if err := g.Download(t.Out, out[last]); err != nil {
 		return nil, err
 	}
-	return t, g.sync()
+	return t, g.Sync()
 }
 
 // CopyBandwidth is the bandwidth of a copy within the device's memory in GB/s,
 // bytes read and bytes written counted: the median over copies of random
 // numbers, 2 GiB or a sixteenth of the memory if that is less.
 func CopyBandwidth(device int) (float64, error) {
-	g, err := openGPU(device)
+	g, err := exec.OpenGPU(device)
 	if err != nil {
 		return 0, err
 	}
-	defer g.free()
-	size := min(2<<30, g.device().Memory/16) &^ (alignment - 1)
-	if err := g.alloc(2 * size); err != nil {
+	defer g.Close()
+	size := min(2<<30, g.Device().Memory/16) &^ (program.Alignment - 1)
+	if err := g.Alloc(2 * size); err != nil {
 		return 0, fmt.Errorf("cudaops: copy: %w", err)
 	}
 	block := make([]byte, min(64<<20, size))
 	rand.NewChaCha8([32]byte{}).Read(block) // reads always fill the slice
-	if err := g.upload(span{0, size}, block); err != nil {
+	if err := g.Upload(exec.Span{Offset: 0, Size: size}, block); err != nil {
 		return 0, err
 	}
 	for done := int64(len(block)); done < size; done *= 2 {
-		if err := g.stream.Copy(g.address(done), g.address(0), min(done, size-done)); err != nil {
+		if err := g.Stream().Copy(g.Address(done), g.Address(0), min(done, size-done)); err != nil {
 			return 0, err
 		}
 	}
-	times, err := g.repeat(31, 3*time.Second, func(int) error { return g.stream.Copy(g.address(size), g.address(0), size) })
+	times, err := repeat(g, 31, 3*time.Second, func(int) error { return g.Stream().Copy(g.Address(size), g.Address(0), size) })
 	if err != nil {
 		return 0, fmt.Errorf("cudaops: copy: %w", err)
 	}
@@ -136,17 +138,17 @@ func CopyBandwidth(device int) (float64, error) {
 
 // repeat times run, whose argument counts the calls. It warms up for 50 ms and
 // learns there how long a run takes; what does not fit into the budget is left out.
-func (g *gpu) repeat(runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
+func repeat(g exec.Backend, runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
 	const (
 		warmUp   = 50 * time.Millisecond
-		interval = time.Millisecond // between marks at least
+		interval = time.Millisecond // between events at least
 		fewest   = 5
-		longest  = 4096 // runs between two marks at most
+		longest  = 4096 // runs between two events at most
 	)
 	if runs < 1 {
 		return nil, fmt.Errorf("got %d timed runs, want at least 1", runs)
 	}
-	if err := g.clock(max(runs, fewest) + 1); err != nil {
+	if err := g.Events(max(runs, fewest) + 1); err != nil {
 		return nil, err
 	}
 	calls := 0
@@ -161,19 +163,19 @@ func (g *gpu) repeat(runs int, budget time.Duration, run func(i int) error) ([]t
 	}
 	var each, warm time.Duration
 	for n := 1; ; n *= 2 {
-		if err := g.mark(0); err != nil {
+		if err := g.Record(0); err != nil {
 			return nil, err
 		}
 		if err := group(n); err != nil {
 			return nil, err
 		}
-		if err := g.mark(1); err != nil {
+		if err := g.Record(1); err != nil {
 			return nil, err
 		}
-		if err := g.sync(); err != nil {
+		if err := g.Sync(); err != nil {
 			return nil, err
 		}
-		d, err := g.elapsed(0, 1)
+		d, err := g.Elapsed(0, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -192,16 +194,16 @@ func (g *gpu) repeat(runs int, budget time.Duration, run func(i int) error) ([]t
 				return nil, err
 			}
 		}
-		if err := g.mark(i); err != nil {
+		if err := g.Record(i); err != nil {
 			return nil, err
 		}
 	}
-	if err := g.sync(); err != nil {
+	if err := g.Sync(); err != nil {
 		return nil, err
 	}
 	times := make([]time.Duration, runs)
 	for i := range times {
-		d, err := g.elapsed(i, i+1)
+		d, err := g.Elapsed(i, i+1)
 		if err != nil {
 			return nil, err
 		}
@@ -214,3 +216,6 @@ func median(times []time.Duration) time.Duration {
 	s := slices.Sorted(slices.Values(times))
 	return s[len(s)/2]
 }
+
+// padded returns n bytes rounded up to whole units of the arena.
+func padded(n int64) int64 { return (n + program.Alignment - 1) &^ (program.Alignment - 1) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -50,22 +51,10 @@ func Devices() ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), usable(d)}
+		devices[i] = Device{loader.Properties(d), i, driver.Release(), fmt.Sprintf("%d.%d", version/1000, version%1000/10), exec.Usable(d)}
 	}
 	if !slices.ContainsFunc(devices, func(d Device) bool { return d.Err == nil }) {
 		return devices, devices[0].Err
 	}
 	return devices, nil
-}
-
-// usable says why the kernels cannot run on a device.
-func usable(d *driver.Device) error {
-	_, _, minDriver, err := kernels.Image("add", d.Major, d.Minor) // as for every source
-	if err == nil {
-		err = driver.CheckDriver(minDriver)
-	}
-	if err != nil {
-		return fmt.Errorf("%w that can be used: %s: %w", ErrNoDevice, d.Name, err)
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -15,7 +16,7 @@ import (
 // sees has a test of its own.
 func TestIncrement(t *testing.T) {
 	runs := map[string]func(p *kernels.Plan, out []byte) error{
-		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(&host{}, p, nil, out) },
+		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(new(exec.HostBackend), p, nil, out) },
 		"GPU":  func(p *kernels.Plan, out []byte) error { return RunPlan(0, p, nil, out) },
 	}
 	for name, run := range runs {

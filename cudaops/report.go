@@ -6,6 +6,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -31,28 +34,57 @@ type NodeReport struct {
 	Time    time.Duration // on the device only under [Timed]
 }
 
-func newReport(device string, p *program) Report {
-	r := Report{Device: device, Nodes: make([]NodeReport, len(p.values)), Peak: p.peak, Arena: p.arena}
-	where := map[kind]string{input: "input", constant: "constant", statement: "statement", alias: "alias", onDevice: device, onHost: "host"}
-	for i, v := range p.values {
-		v.report = &r.Nodes[i]
-		*v.report = NodeReport{Name: v.node.Name(), Shape: v.shape, Where: where[v.kind]}
-	}
-	for _, s := range p.steps {
-		if s.plan == nil {
+// newReport returns the report of a graph that has not run.
+func newReport(device string, g *lower.Graph) Report {
+	p := g.Program
+	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Peak: p.Peak, Arena: p.Arena}
+	for i, n := range g.Nodes {
+		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n.Value)}
+		if n.Value == nil {
 			continue
 		}
-		for _, l := range s.plan.Launches {
-			s.value.report.Kernels = append(s.value.report.Kernels, l.Kernel.Entry)
+		if k, ok := n.Value.Def.Op.(program.Kernel); ok {
+			for _, l := range k.Plan.Launches {
+				r.Nodes[i].Kernels = append(r.Nodes[i].Kernels, l.Kernel.Entry)
+			}
 		}
 	}
 	return r
 }
 
-func (r *Report) reset() {
-	for i := range r.Nodes {
-		n := &r.Nodes[i]
-		n.In, n.Out, n.Time = 0, 0, 0
+// where says where a value comes from; nil is that of a statement.
+func where(device string, v *program.Value) string {
+	if v == nil {
+		return "statement"
+	}
+	switch v.Def.Op.(type) {
+	case program.Kernel:
+		return device
+	case program.Host:
+		return "host"
+	}
+	return v.Def.Op.String() // alias, input, constant
+}
+
+// measured adds what a run copied and how long it took.
+func (r *Report) measured(g *lower.Graph, times []time.Duration, runs int, took time.Duration) {
+	r.Runs, r.Time = runs, took
+	of := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
+	for i, n := range g.Nodes {
+		of[n.Node] = &r.Nodes[i]
+	}
+	for i, in := range g.Program.Instrs {
+		n := of[in.Nodes[0]]
+		switch in.Op.(type) {
+		case program.Copy:
+			if out := in.Out[0]; out.Space == program.OnDevice {
+				n.In += out.Bytes()
+			} else {
+				n.Out += out.Bytes()
+			}
+		case program.Host, program.Kernel:
+			n.Time += times[i]
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/rotation"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -80,7 +81,7 @@ func unlike(got, want []float32) (wrong int) {
 func TestBarriers(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		testBarriers(t, kernels.HostDevice(), 64, []int{64}, 100, 1, func(p *kernels.Plan, in [][]byte, out []byte) error {
-			return runGuarded(&host{}, p, in, out)
+			return runGuarded(new(exec.HostBackend), p, in, out)
 		})
 	})
 	t.Run("GPU", func(t *testing.T) {

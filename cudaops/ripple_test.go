@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -31,7 +32,7 @@ func TestRipple(t *testing.T) {
 	single := make([]float32, columns*rows*256)
 	double := make([]float64, columns*rows*256)
 	for name, run := range map[string]func(p *kernels.Plan, out []byte) error{
-		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(&host{}, p, nil, out) },
+		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(new(exec.HostBackend), p, nil, out) },
 		"GPU":  func(p *kernels.Plan, out []byte) error { return RunPlan(0, p, nil, out) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestRipple(t *testing.T) {
 // has written it: the upper half of each tile.
 func TestRippleRacyHost(t *testing.T) {
 	out := make([]float32, 4*256)
-	if err := runGuarded(&host{}, kernels.RippleRacy(kernels.Float32, 4, 1), nil, kernels.Bytes(out)); err != nil {
+	if err := runGuarded(new(exec.HostBackend), kernels.RippleRacy(kernels.Float32, 4, 1), nil, kernels.Bytes(out)); err != nil {
 		t.Fatal(err)
 	}
 	upper, lower := checkRipple(out[:8*64], 64, 0x1p-20), 0

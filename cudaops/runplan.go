@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -15,11 +17,11 @@ import (
 //
 // The error wraps [ErrNoDevice] if there is no such device.
 func RunPlan(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
-	g, err := openGPU(device)
+	g, err := exec.OpenGPU(device)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(runGuarded(g, p, inputs, out), g.free()); err != nil {
+	if err := errors.Join(runGuarded(g, p, inputs, out), g.Close()); err != nil {
 		return fmt.Errorf("cudaops: %s: %w", p.Op, err)
 	}
 	return nil
@@ -28,12 +30,12 @@ func RunPlan(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
 // guard is the bytes between operands, and poison what they and all memory that
 // a plan has yet to write hold: NaN in any float type.
 const (
-	guard  = 2 * alignment
+	guard  = 2 * program.Alignment
 	poison = 0xff
 )
 
 // runGuarded lays the operands out with guards around each.
-func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
+func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("got %d inputs, want %d", len(inputs), len(p.Inputs))
 	}
@@ -41,12 +43,12 @@ func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 		return fmt.Errorf("got %d bytes for the output, want %d", len(out), p.Out)
 	}
 	end := int64(guard)
-	take := func(size int64) span {
-		s := span{end, size}
-		end += (size+alignment-1)&^(alignment-1) + guard
+	take := func(size int64) exec.Span {
+		s := exec.Span{Offset: end, Size: size}
+		end += padded(size) + guard
 		return s
 	}
-	in := make([]span, len(inputs))
+	in := make([]exec.Span, len(inputs))
 	for i, m := range inputs {
 		if int64(len(m)) != p.Inputs[i] {
 			return fmt.Errorf("input %d has %d bytes, want %d", i, len(m), p.Inputs[i])
@@ -54,18 +56,18 @@ func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 		in[i] = take(p.Inputs[i])
 	}
 	result, scratch := take(p.Out), take(p.Scratch)
-	if err := b.alloc(end); err != nil {
+	if err := b.Alloc(end); err != nil {
 		return err
 	}
 	before := bytes.Repeat([]byte{poison}, int(end))
 	for i, s := range in {
-		copy(before[s.offset:], inputs[i])
+		copy(before[s.Offset:], inputs[i])
 	}
-	arena := span{0, end}
-	if err := b.upload(arena, before); err != nil {
+	arena := exec.Span{Offset: 0, Size: end}
+	if err := b.Upload(arena, before); err != nil {
 		return err
 	}
-	run, err := b.bind(p, in, result, scratch)
+	run, err := b.Bind(p, in, result, scratch)
 	if err != nil {
 		return err
 	}
@@ -73,15 +75,15 @@ func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 		return err
 	}
 	after := make([]byte, end)
-	if err := b.download(after, arena); err != nil {
+	if err := b.Download(after, arena); err != nil {
 		return err
 	}
-	if err := b.sync(); err != nil {
+	if err := b.Sync(); err != nil {
 		return err
 	}
-	copy(out, after[result.offset:])
-	for _, s := range []span{result, scratch} { // the plan's to write
-		copy(after[s.offset:s.offset+s.size], before[s.offset:])
+	copy(out, after[result.Offset:])
+	for _, s := range []exec.Span{result, scratch} { // the plan's to write
+		copy(after[s.Offset:s.Offset+s.Size], before[s.Offset:])
 	}
 	if bytes.Equal(before, after) {
 		return nil
@@ -90,7 +92,7 @@ func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	for before[at] == after[at] {
 		at++
 	}
-	operands := append(append([]span(nil), in...), result, scratch)
+	operands := append(append([]exec.Span(nil), in...), result, scratch)
 	for i, s := range operands {
 		name := kernels.Operand(i)
 		switch i {
@@ -100,12 +102,12 @@ func runGuarded(b backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 			name = kernels.Scratch
 		}
 		switch {
-		case at < s.offset:
-			return fmt.Errorf("the plan wrote %d bytes before the start of %v", s.offset-at, name)
-		case at < s.offset+s.size:
-			return fmt.Errorf("the plan wrote its input %v, at byte %d", name, at-s.offset)
-		case at < s.offset+s.size+guard/2:
-			return fmt.Errorf("the plan wrote %d bytes past the end of %v", at-s.offset-s.size+1, name)
+		case at < s.Offset:
+			return fmt.Errorf("the plan wrote %d bytes before the start of %v", s.Offset-at, name)
+		case at < s.Offset+s.Size:
+			return fmt.Errorf("the plan wrote its input %v, at byte %d", name, at-s.Offset)
+		case at < s.Offset+s.Size+guard/2:
+			return fmt.Errorf("the plan wrote %d bytes past the end of %v", at-s.Offset-s.Size+1, name)
 		}
 	}
 	return fmt.Errorf("the plan wrote outside its operands")

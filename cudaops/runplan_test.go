@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -34,7 +35,7 @@ func TestRunGuarded(t *testing.T) {
 				{Kernel: k, Args: []any{kernels.Ref{}, kernels.Ref{Operand: kernels.Out}, kernels.Ref{Operand: kernels.Scratch}}},
 			}}
 			out := make([]byte, n*8)
-			err := runGuarded(&host{}, p, [][]byte{x}, out)
+			err := runGuarded(new(exec.HostBackend), p, [][]byte{x}, out)
 			if c.want == "" && (err != nil || string(out) != string(x)) {
 				t.Errorf("got %v and %v, want a copy of the input", err, kernels.Elements[float64](out))
 			}
@@ -44,8 +45,8 @@ func TestRunGuarded(t *testing.T) {
 		})
 	}
 	p := &kernels.Plan{Op: "test", Inputs: []int64{8}, Out: 8}
-	if runGuarded(&host{}, p, nil, make([]byte, 8)) == nil || runGuarded(&host{}, p, [][]byte{x[:4]}, make([]byte, 8)) == nil ||
-		runGuarded(&host{}, p, [][]byte{x[:8]}, nil) == nil {
+	if runGuarded(new(exec.HostBackend), p, nil, make([]byte, 8)) == nil || runGuarded(new(exec.HostBackend), p, [][]byte{x[:4]}, make([]byte, 8)) == nil ||
+		runGuarded(new(exec.HostBackend), p, [][]byte{x[:8]}, nil) == nil {
 		t.Error("buffers of the wrong size passed")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -15,7 +16,7 @@ import (
 // Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
 // and Sync wait for all that was queued. A session is for one goroutine.
 type Session struct {
-	gpu    *gpu // nil for the host
+	gpu    *exec.GPUBackend // nil for the host
 	memory map[*Memory]bool
 	closed bool
 }
@@ -34,7 +35,7 @@ func (m *Memory) Size() int64 { return m.size }
 // Open opens a session on CUDA device number i. The error wraps [ErrNoDevice]
 // if there is none.
 func Open(device int) (*Session, error) {
-	g, err := openGPU(device)
+	g, err := exec.OpenGPU(device)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +58,15 @@ func (s *Session) Alloc(n int64) (*Memory, error) {
 	m := &Memory{session: s, size: n}
 	if s.gpu != nil {
 		var err error
-		if m.address, err = s.gpu.ctx.Alloc(n); err != nil {
+		if m.address, err = s.gpu.Context().Alloc(n); err != nil {
 			return nil, fmt.Errorf("cudaops: %w", err)
 		}
 	} else {
-		h := host{}
-		if err := h.alloc(n); err != nil {
+		h := new(exec.HostBackend)
+		if err := h.Alloc(n); err != nil {
 			return nil, fmt.Errorf("cudaops: %w", err)
 		}
-		m.bytes = h.arena
+		m.bytes = h.Memory(exec.Span{Offset: 0, Size: n})
 	}
 	s.memory[m] = true
 	return m, nil
@@ -77,7 +78,7 @@ func (s *Session) CopyTo(dst *Memory, src []byte) error {
 		return fmt.Errorf("cudaops: copy to the device: %w", err)
 	}
 	if s.gpu != nil {
-		return errors.Join(s.gpu.stream.Upload(dst.address, src), s.gpu.stream.Sync())
+		return errors.Join(s.gpu.Stream().Upload(dst.address, src), s.gpu.Stream().Sync())
 	}
 	copy(dst.bytes, src)
 	return nil
@@ -90,7 +91,7 @@ func (s *Session) CopyFrom(dst []byte, src *Memory) error {
 		return fmt.Errorf("cudaops: copy from the device: %w", err)
 	}
 	if s.gpu != nil {
-		return errors.Join(s.gpu.stream.Download(dst, src.address), s.gpu.stream.Sync())
+		return errors.Join(s.gpu.Stream().Download(dst, src.address), s.gpu.Stream().Sync())
 	}
 	copy(dst, src.bytes)
 	return nil
@@ -118,7 +119,7 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 	// operands by number.
 	plan := &kernels.Plan{Op: k.Entry}
 	var bytes [][]byte
-	var spans []span
+	var spans []exec.Span
 	for i, a := range args {
 		switch a := a.(type) {
 		case *Memory:
@@ -126,7 +127,7 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 				return fmt.Errorf("cudaops: launch of %s: argument %d: %w", k.Entry, i, err)
 			}
 			launch.Args[i] = kernels.Ref{Operand: kernels.Operand(len(bytes))}
-			bytes, spans = append(bytes, a.bytes), append(spans, span{int64(a.address), a.size})
+			bytes, spans = append(bytes, a.bytes), append(spans, exec.Span{Offset: int64(a.address), Size: a.size})
 			plan.Inputs = append(plan.Inputs, a.size)
 		case int32, int64, float32, float64, kernels.Dims:
 			launch.Args[i] = a
@@ -136,7 +137,7 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 	}
 	plan.Launches = []kernels.Launch{launch}
 	if s.gpu != nil { // its arena is at 0: offsets are addresses
-		run, err := s.gpu.bind(plan, spans, span{}, span{})
+		run, err := s.gpu.Bind(plan, spans, exec.Span{}, exec.Span{})
 		if err != nil {
 			return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
 		}
@@ -155,7 +156,7 @@ func (s *Session) Sync() error {
 		return errSessionClosed
 	}
 	if s.gpu != nil {
-		return s.gpu.sync()
+		return s.gpu.Sync()
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (s *Session) Free(m *Memory) error {
 	delete(s.memory, m)
 	m.bytes = nil
 	if s.gpu != nil {
-		return errors.Join(s.gpu.sync(), s.gpu.ctx.Free(m.address))
+		return errors.Join(s.gpu.Sync(), s.gpu.Context().Free(m.address))
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	if s.gpu != nil {
-		errs = append(errs, s.gpu.free())
+		errs = append(errs, s.gpu.Close())
 	}
 	return errors.Join(errs...)
 }

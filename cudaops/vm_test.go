@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -661,48 +664,51 @@ func TestTwoVMsOneGraph(t *testing.T) {
 	})
 }
 
-// fake is a host backend that can be told to fail and counts its frees.
+// fake is a host backend that can be told to fail and counts how often it is
+// closed.
 type fake struct {
-	host
-	frees       *atomic.Int32
+	exec.HostBackend
+	arena       int64
+	closes      *atomic.Int32
 	outOfMemory bool
 	broken      bool
 }
 
 var errFake = errors.New("the device is broken")
 
-func (f *fake) alloc(bytes int64) error {
+func (f *fake) Alloc(bytes int64) error {
 	if f.outOfMemory {
 		return fmt.Errorf("cannot allocate %d bytes", bytes)
 	}
-	return f.host.alloc(bytes)
+	f.arena = bytes
+	return f.HostBackend.Alloc(bytes)
 }
 
-func (f *fake) download(dst []byte, from span) error {
+func (f *fake) Download(dst []byte, from exec.Span) error {
 	if f.broken {
 		return errFake
 	}
-	return f.host.download(dst, from)
+	return f.HostBackend.Download(dst, from)
 }
 
-func (f *fake) free() error {
-	f.frees.Add(1)
-	return f.host.free()
+func (f *fake) Close() error {
+	f.closes.Add(1)
+	return f.HostBackend.Close()
 }
 
 func TestDroppedVMGivesMemoryBack(t *testing.T) {
 	g, a, b, _ := sum2(t, 2)
 	must(t, G.Let(a, vector(1, 2)))
 	must(t, G.Let(b, vector(1, 2)))
-	frees := new(atomic.Int32)
+	closes := new(atomic.Int32)
 	func() {
-		vm, err := newVM(g, &config{}, &fake{frees: frees})
+		vm, err := newVM(g, &config{}, &fake{closes: closes})
 		must(t, err)
 		must(t, vm.RunAll())
 	}()
 	for range 100 {
 		runtime.GC()
-		if frees.Load() > 0 {
+		if closes.Load() > 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -714,8 +720,8 @@ func TestDeviceFailure(t *testing.T) {
 	g, a, b, z := sum2(t, 2)
 	must(t, G.Let(a, vector(1, 2)))
 	must(t, G.Let(b, vector(1, 2)))
-	frees := new(atomic.Int32)
-	f := &fake{frees: frees, outOfMemory: true}
+	closes := new(atomic.Int32)
+	f := &fake{closes: closes, outOfMemory: true}
 	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "768 bytes") {
 		t.Errorf("a full device gives %v", err)
 	}
@@ -727,8 +733,8 @@ func TestDeviceFailure(t *testing.T) {
 		t.Errorf("a broken device gives %v and value %v", err, z.Value())
 	}
 	must(t, vm.Close())
-	if frees.Load() != 1 {
-		t.Errorf("Close frees %d times", frees.Load())
+	if closes.Load() != 1 {
+		t.Errorf("Close closes %d times", closes.Load())
 	}
 }
 
@@ -793,13 +799,16 @@ func TestOnDevice(t *testing.T) {
 // Values must not depend on what the arena held before.
 func TestPoisonedArena(t *testing.T) {
 	m := newMLP(t, tensor.Float64, 5, 4, 6, 3)
-	vm := machine(t, m.g, OnHost())
+	b := &fake{closes: new(atomic.Int32)}
+	vm := ok[*VM](t)(newVM(m.g, &config{}, b))
 	must(t, vm.RunAll())
 	want := ok[G.Value](t)(m.weights[0].Grad())
-	if len(vm.program.constants) > 0 {
-		t.Fatal("this test wants a graph without constants on the device: they are uploaded once")
+	for _, in := range vm.graph.Program.Setup {
+		if _, copied := in.Op.(program.Copy); copied {
+			t.Fatal("this test wants a graph without constants on the device: they are uploaded once")
+		}
 	}
-	arena := kernels.Elements[float64](vm.backend.(*host).arena)
+	arena := kernels.Elements[float64](b.Memory(exec.Span{Offset: 0, Size: b.arena}))
 	for i := range arena {
 		arena[i] = math.NaN()
 	}
@@ -872,7 +881,7 @@ func TestRandomGraphs(t *testing.T) {
 			}
 			vm := machine(t, g, on)
 			must(t, vm.RunAll())
-			if err := conflict(vm.program.buffers, vm.program.arena); err != nil {
+			if err := vm.graph.Program.Verify(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if rep := vm.Report(); rep.Peak > 0 {
@@ -882,25 +891,25 @@ func TestRandomGraphs(t *testing.T) {
 				}
 			}
 			got := map[*G.Node]G.Value{}
-			for _, o := range vm.program.outputs {
-				if o.read == nil {
-					got[o.value.node] = o.value.node.Value()
+			for _, o := range vm.graph.Outputs {
+				if o.Read == nil {
+					got[o.Node] = o.Node.Value()
 				} else {
-					equal(t, fmt.Sprintf("seed %d: read of %v", seed, o.value.node), *o.read, o.value.node.Value(), 0)
+					equal(t, fmt.Sprintf("seed %d: read of %v", seed, o.Node), *o.Read, o.Node.Value(), 0)
 				}
 			}
 			// The plainest machine: every op's Do in order.
 			plain := map[*G.Node]G.Value{}
-			for _, v := range vm.program.values {
+			for _, n := range vm.graph.Nodes {
 				switch {
-				case v.kind == input:
-					plain[v.node] = v.node.Value()
-				case v.kind != statement:
+				case n.Op() == nil:
+					plain[n.Node] = n.Node.Value()
+				case n.Value != nil:
 					var in []G.Value
-					for _, c := range v.in {
-						in = append(in, plain[c.node])
+					for _, c := range ok[G.Nodes](t)(internal.Children(n.Node)) {
+						in = append(in, plain[c])
 					}
-					plain[v.node] = ok[G.Value](t)(v.node.Op().Do(in...))
+					plain[n.Node] = ok[G.Value](t)(n.Op().Do(in...))
 				}
 			}
 			for n, v := range got {

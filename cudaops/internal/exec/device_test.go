@@ -1,4 +1,4 @@
-package cudaops
+package exec
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 // A device that is older than the kernels is as good as none: a machine on any
 // device runs on the host, and the reason is told.
 func TestOldDevice(t *testing.T) {
-	err := usable(&driver.Device{Name: "an old one", Major: 6, Minor: 1})
-	if !errors.Is(err, ErrNoDevice) {
+	err := Usable(&driver.Device{Name: "an old one", Major: 6, Minor: 1})
+	if !errors.Is(err, driver.ErrNoDevice) {
 		t.Errorf("got %v, want an error that wraps ErrNoDevice", err)
 	}
 	for _, word := range []string{"an old one", "6.1", "7.0"} {

@@ -1,33 +1,26 @@
-package cudaops
+package passes
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// conflict finds two buffers that share memory while both are alive.
-func conflict(buffers []*buffer, arena int64) error {
-	for i, a := range buffers {
-		if a.offset%alignment != 0 || a.offset < 0 || a.offset+a.size > arena {
-			return fmt.Errorf("buffer %+v in an arena of %d", *a, arena)
-		}
-		for _, b := range buffers[:i] {
-			if a.overlaps(b) && a.offset < b.offset+b.size && b.offset < a.offset+a.size {
-				return fmt.Errorf("%+v and %+v share memory", *a, *b)
-			}
-		}
-	}
-	return nil
+// conflict returns what Verify finds wrong with buffers in an arena.
+func conflict(buffers []*program.Buffer, arena int64) error {
+	p := program.Program{Stage: program.Placed, Buffers: buffers, Arena: arena}
+	return p.Verify()
 }
 
 // liveNow is livePeak the slow way.
-func liveNow(buffers []*buffer) (peak int64) {
+func liveNow(buffers []*program.Buffer) (peak int64) {
 	for _, at := range buffers {
 		var sum int64
 		for _, b := range buffers {
-			if b.birth <= at.birth && at.birth <= b.death {
-				sum += b.padded()
+			if b.Birth <= at.Birth && at.Birth <= b.Death {
+				sum += b.Padded()
 			}
 		}
 		peak = max(peak, sum)
@@ -41,14 +34,14 @@ func TestPlaceRandom(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := 1 + r.IntN(120)
 		steps := 1 + r.IntN(80)
-		buffers := make([]*buffer, n)
+		buffers := make([]*program.Buffer, n)
 		for i := range buffers {
 			birth := r.IntN(steps)
 			length := r.IntN(1 + r.IntN(steps-birth))
 			size := int64(r.IntN(1 << (4 + r.IntN(16))))
-			buffers[i] = &buffer{span{size: size}, birth, birth + length}
+			buffers[i] = &program.Buffer{Size: size, Birth: birth, Death: birth + length}
 		}
-		arena := place(buffers)
+		arena := pack(buffers)
 		if err := conflict(buffers, arena); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -68,15 +61,15 @@ func TestPlaceRandom(t *testing.T) {
 }
 
 func TestConflictIsSeen(t *testing.T) {
-	a, b := &buffer{span{0, 512}, 0, 2}, &buffer{span{256, 100}, 2, 3}
-	if conflict([]*buffer{a, b}, 512) == nil {
+	a, b := &program.Buffer{Offset: 0, Size: 512, Birth: 0, Death: 2}, &program.Buffer{Offset: 256, Size: 100, Birth: 2, Death: 3}
+	if conflict([]*program.Buffer{a, b}, 512) == nil {
 		t.Error("two live buffers in one place are not seen")
 	}
-	b.birth = 3
-	if err := conflict([]*buffer{a, b}, 512); err != nil {
+	b.Birth = 3
+	if err := conflict([]*program.Buffer{a, b}, 512); err != nil {
 		t.Error(err)
 	}
-	if conflict([]*buffer{a, b}, 511) == nil {
+	if conflict([]*program.Buffer{a, b}, 511) == nil {
 		t.Error("a buffer beyond the arena is not seen")
 	}
 }
@@ -84,14 +77,14 @@ func TestConflictIsSeen(t *testing.T) {
 func TestPlaceIsTheSameEveryTime(t *testing.T) {
 	offsets := func() (s string) {
 		r := rand.New(rand.NewPCG(3, 4))
-		buffers := make([]*buffer, 60)
+		buffers := make([]*program.Buffer, 60)
 		for i := range buffers {
 			birth := r.IntN(50)
-			buffers[i] = &buffer{span{size: int64(r.IntN(100000))}, birth, birth + r.IntN(20)}
+			buffers[i] = &program.Buffer{Size: int64(r.IntN(100000)), Birth: birth, Death: birth + r.IntN(20)}
 		}
-		place(buffers)
+		pack(buffers)
 		for _, b := range buffers {
-			s += fmt.Sprint(b.offset, " ")
+			s += fmt.Sprint(b.Offset, " ")
 		}
 		return s
 	}

@@ -1,0 +1,170 @@
+package cudaops
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// boundary moves values between Gorgonia's nodes and a program: inputs before a
+// run, outputs after it.
+type boundary struct {
+	graph  *lower.Graph
+	inputs []*program.Value // in the order of graph.Inputs
+	// handed says of each output of the program whether a run makes it anew for
+	// nobody else, so that one user may have it without a copy.
+	handed []bool
+}
+
+func newBoundary(g *lower.Graph) *boundary {
+	b := &boundary{graph: g, inputs: g.Program.Inputs(), handed: make([]bool, len(g.Program.Outputs))}
+	used := map[*program.Value]bool{}
+	for _, in := range g.Program.Instrs {
+		for _, v := range in.In {
+			used[v] = true
+		}
+	}
+	for i, v := range g.Program.Outputs {
+		_, copied := v.Def.Op.(program.Copy)
+		b.handed[i] = copied && !used[v]
+	}
+	return b
+}
+
+// fetch returns the values of the inputs, checked.
+func (b *boundary) fetch() ([]gorgonia.Value, error) {
+	in := make([]gorgonia.Value, len(b.inputs))
+	for i, n := range b.graph.Inputs {
+		v, t := n.Value(), b.inputs[i].Type
+		if v == nil {
+			return nil, fmt.Errorf("input %s has no value: set it with gorgonia.Let", n.Name())
+		}
+		if want := values.Tensor(t.Dtype); t.Numeric && (v.Dtype() != want || !v.Shape().Eq(t.Shape)) {
+			return nil, fmt.Errorf("input %s has a value of %v and shape %v, want %v and shape %v", n.Name(), v.Dtype(), v.Shape(), want, t.Shape)
+		}
+		in[i] = v
+	}
+	return in, nil
+}
+
+// deliver hands the outputs of a run to the user: the only place where a run
+// changes anything on the host. What each node is bound to is new and shares its
+// memory with nothing.
+func (b *boundary) deliver(out []gorgonia.Value) error {
+	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
+	taken := make([]bool, len(out))
+	for i, o := range b.graph.Outputs {
+		v := out[o.Index]
+		if b.handed[o.Index] && !taken[o.Index] {
+			taken[o.Index], delivered[i] = true, v
+			continue
+		}
+		var err error
+		if delivered[i], err = fresh(v, o.Node.IsScalar(), b.graph.Program.Outputs[o.Index].Shape); err != nil {
+			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
+		}
+	}
+	for i, o := range b.graph.Outputs {
+		var err error
+		if o.Read != nil {
+			err = read(o.Read, delivered[i])
+		} else {
+			err = set(o.Node, delivered[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, g := range b.graph.Gradients {
+		if err := gradient(g); err != nil {
+			return fmt.Errorf("gradient of %s: %w", g.Input.Name(), err)
+		}
+	}
+	return nil
+}
+
+// fresh returns a copy of a value: row-major, in memory of its own, and in the
+// node's shape, from which some ops of Gorgonia deviate.
+func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, error) {
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok {
+		return gorgonia.CloneValue(v)
+	}
+	m, err := values.Bytes(v)
+	if err != nil {
+		return gorgonia.CloneValue(v)
+	}
+	if !scalar && len(shape) == 0 || int64(shape.TotalSize())*dt.Size() != int64(len(m)) {
+		shape = v.Shape()
+	}
+	out, to := values.New(dt, shape)
+	copy(to, m)
+	return out, nil
+}
+
+// read puts a value into the variable of a Read statement, in place if the
+// variable has a value of that type already.
+func read(to *gorgonia.Value, v gorgonia.Value) error {
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok {
+		*to = v
+		return nil
+	}
+	memory, ok := values.Own(*to, dt, v.Shape())
+	if !ok {
+		*to = v
+		return nil
+	}
+	from, err := values.Bytes(v)
+	if err != nil {
+		return err
+	}
+	copy(memory, from)
+	return nil
+}
+
+// set binds a value to a node.
+func set(n *gorgonia.Node, v gorgonia.Value) error {
+	if gorgonia.UnsafeLet(n, v) == nil {
+		return nil
+	}
+	// The node has no shape, or one that its op does not keep to.
+	if err := apply(n, gorgonia.WithValue(v)); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name(), err)
+	}
+	return nil
+}
+
+// gradient gives an input its gradient.
+func gradient(g lower.Gradient) error {
+	d := g.Derivative.Value()
+	if d == nil {
+		return nil
+	}
+	// A node with a dual value, as [gorgonia.BindDualValues] makes, shows its own
+	// gradient instead of the derivative's value.
+	if shown, err := g.Input.Grad(); !g.Own && err == nil && shown == d {
+		return nil
+	}
+	own, err := fresh(d, g.Input.IsScalar(), g.Input.Shape())
+	if err != nil {
+		return err
+	}
+	return apply(g.Input, gorgonia.WithGrad(own))
+}
+
+// apply applies Gorgonia's construction option to a node; such options panic
+// where they do not fit.
+func apply(n *gorgonia.Node, o gorgonia.NodeConsOpt) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	o(n)
+	return nil
+}

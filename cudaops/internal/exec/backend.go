@@ -1,0 +1,38 @@
+// Package exec runs placed programs: on a CUDA device through the driver, or on
+// the host by the kernels' Go bodies.
+package exec
+
+import (
+	"time"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Span is a piece of a backend's arena, in bytes from its start.
+type Span struct{ Offset, Size int64 }
+
+// Backend runs plans on one arena of memory. Work is done in the order of the
+// calls; Sync waits for all of it. A Backend is for one goroutine at a time.
+type Backend interface {
+	// Device returns the properties that plans are made for.
+	Device() kernels.Device
+	// Name returns what reports call the backend.
+	Name() string
+	// Alloc reserves the arena; it is called once.
+	Alloc(bytes int64) error
+	// Bind makes a plan ready to run on spans of the arena.
+	Bind(p *kernels.Plan, in []Span, out, scratch Span) (run func() error, err error)
+	// Upload fills a span; src must not change before Sync.
+	Upload(to Span, src []byte) error
+	// Download copies a span's contents into dst, which is filled after Sync.
+	Download(dst []byte, from Span) error
+	// Sync waits for all work. Its error may be that of any work before.
+	Sync() error
+	// Events makes n events; Record puts one into the order of the work, and
+	// Elapsed returns the time between two of them after Sync.
+	Events(n int) error
+	Record(i int) error
+	Elapsed(i, j int) (time.Duration, error)
+	// Close gives everything back. Further calls do nothing.
+	Close() error
+}

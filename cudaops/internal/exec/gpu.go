@@ -1,0 +1,139 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// GPUBackend is the backend of a CUDA device: an arena and a stream of its own on
+// a device that all backends of the process share.
+type GPUBackend struct {
+	*device
+	stream *driver.Stream
+	arena  driver.Ptr
+	events []*driver.Event
+	graphs []*driver.Graph
+	once   sync.Once
+	closed error
+}
+
+var _ Backend = (*GPUBackend)(nil)
+
+// OpenGPU returns a backend on CUDA device i. The error wraps
+// [driver.ErrNoDevice] if there is none that can be used.
+func OpenGPU(i int) (*GPUBackend, error) {
+	d, err := openDevice(i)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.ctx.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	return &GPUBackend{device: d, stream: s}, nil
+}
+
+// Device implements Backend.
+func (g *GPUBackend) Device() kernels.Device { return g.loader.Device() }
+
+// Name implements Backend.
+func (g *GPUBackend) Name() string { return g.ctx.Device.Name }
+
+// Alloc implements Backend.
+func (g *GPUBackend) Alloc(bytes int64) (err error) {
+	if bytes > 0 {
+		g.arena, err = g.ctx.Alloc(bytes)
+	}
+	return err
+}
+
+// Context returns the device's context.
+func (g *GPUBackend) Context() *driver.Context { return g.ctx }
+
+// Stream returns the stream that the backend's work goes through.
+func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
+
+// Address returns the address of a byte of the arena. An arena that was never
+// allocated starts at 0, so that offsets are addresses.
+func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
+
+// Bind implements Backend. It fixes the addresses, so that a run is nothing but
+// launches.
+func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+	run, err := g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+		s := out
+		switch {
+		case r.Operand == kernels.Scratch:
+			s = scratch
+		case r.Operand >= 0:
+			s = in[r.Operand]
+		}
+		return g.Address(s.Offset + r.Offset)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !p.Graph {
+		return func() error { return run(g.stream) }, nil
+	}
+	graph, err := g.ctx.Capture(run)
+	if err != nil {
+		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
+	}
+	g.graphs = append(g.graphs, graph)
+	return func() error { return g.stream.LaunchGraph(graph) }, nil
+}
+
+// Upload implements Backend.
+func (g *GPUBackend) Upload(to Span, src []byte) error {
+	return g.stream.Upload(g.Address(to.Offset), src)
+}
+
+// Download implements Backend.
+func (g *GPUBackend) Download(dst []byte, from Span) error {
+	return g.stream.Download(dst, g.Address(from.Offset))
+}
+
+// Sync implements Backend.
+func (g *GPUBackend) Sync() error { return g.stream.Sync() }
+
+// Events implements Backend.
+func (g *GPUBackend) Events(n int) error {
+	for range n {
+		e, err := g.ctx.NewEvent()
+		if err != nil {
+			return err
+		}
+		g.events = append(g.events, e)
+	}
+	return nil
+}
+
+// Record implements Backend.
+func (g *GPUBackend) Record(i int) error { return g.stream.Record(g.events[i]) }
+
+// Elapsed implements Backend.
+func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
+	return driver.Elapsed(g.events[i], g.events[j])
+}
+
+// Close implements Backend.
+func (g *GPUBackend) Close() error {
+	g.once.Do(func() {
+		errs := []error{g.stream.Sync()}
+		for _, e := range g.events {
+			errs = append(errs, e.Close())
+		}
+		for _, graph := range g.graphs {
+			errs = append(errs, graph.Close())
+		}
+		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
+		g.closed = errors.Join(errs...)
+	})
+	return g.closed
+}

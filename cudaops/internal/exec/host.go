@@ -1,0 +1,92 @@
+package exec
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// HostBackend runs the Go bodies of the kernels. Its work is done when a call
+// returns. The zero value is ready for Alloc.
+type HostBackend struct {
+	arena  []byte
+	events []time.Time
+}
+
+var _ Backend = (*HostBackend)(nil)
+
+// Device implements Backend.
+func (h *HostBackend) Device() kernels.Device { return kernels.HostDevice() }
+
+// Name implements Backend.
+func (h *HostBackend) Name() string { return "host backend" }
+
+// Alloc implements Backend.
+func (h *HostBackend) Alloc(bytes int64) (err error) {
+	defer func() { // make panics where it can tell that there is no such memory
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot allocate %d bytes: %v", bytes, r)
+		}
+	}()
+	const words = program.Alignment / 8
+	memory := kernels.Bytes(make([]float64, bytes/8+words))
+	skip := -uintptr(unsafe.Pointer(&memory[0])) & (program.Alignment - 1)
+	h.arena = memory[skip : int64(skip)+bytes]
+	return nil
+}
+
+// Memory returns the bytes of a span.
+func (h *HostBackend) Memory(s Span) []byte {
+	return h.arena[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
+}
+
+// Bind implements Backend.
+func (h *HostBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+	inputs := make([][]byte, len(in))
+	for i, s := range in {
+		inputs[i] = h.Memory(s)
+	}
+	o, s := h.Memory(out), h.Memory(scratch)
+	return func() error { return p.Run(inputs, o, s) }, nil
+}
+
+// Upload implements Backend.
+func (h *HostBackend) Upload(to Span, src []byte) error {
+	copy(h.Memory(to), src)
+	return nil
+}
+
+// Download implements Backend.
+func (h *HostBackend) Download(dst []byte, from Span) error {
+	copy(dst, h.Memory(from))
+	return nil
+}
+
+// Sync implements Backend.
+func (h *HostBackend) Sync() error { return nil }
+
+// Events implements Backend.
+func (h *HostBackend) Events(n int) error {
+	h.events = make([]time.Time, n)
+	return nil
+}
+
+// Record implements Backend.
+func (h *HostBackend) Record(i int) error {
+	h.events[i] = time.Now()
+	return nil
+}
+
+// Elapsed implements Backend.
+func (h *HostBackend) Elapsed(i, j int) (time.Duration, error) {
+	return h.events[j].Sub(h.events[i]), nil
+}
+
+// Close implements Backend.
+func (h *HostBackend) Close() error {
+	h.arena = nil
+	return nil
+}

@@ -1,0 +1,211 @@
+// Package lower turns a Gorgonia graph into a program: each node into the
+// instructions that compute it, and what the user finds on the host afterwards
+// into the program's outputs.
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Graph is a lowered graph: its program, and how the program's values go back to
+// the graph's nodes.
+type Graph struct {
+	Program   *program.Program
+	Nodes     []Node // every node of the graph, in the order of the run
+	Inputs    []*gorgonia.Node
+	Outputs   []Output
+	Gradients []Gradient
+}
+
+// Node is a node of the graph with its value in the program, nil for a statement.
+type Node struct {
+	*gorgonia.Node
+	Value *program.Value
+}
+
+// Output is a value that the user finds on the host after a run: bound to its
+// node or, for a Read statement, in a variable.
+type Output struct {
+	Index int // in Program.Outputs
+	Node  *gorgonia.Node
+	Read  *gorgonia.Value // nil: bound to the node
+}
+
+// Gradient is the gradient of an input. The node of the derivative holds it; where
+// that is a constant, an input, or the derivative of several inputs, the input
+// needs a value of its own, since solvers write into gradients.
+type Gradient struct {
+	Input, Derivative *gorgonia.Node
+	Own               bool
+}
+
+// New lowers g. The values of keep are outputs too.
+func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
+	sorted, err := gorgonia.Sort(g)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(sorted) // Sort gives users before what they use
+	l := &lowerer{
+		graph: &Graph{Program: new(program.Program)},
+		of:    make(map[*gorgonia.Node]*program.Value, len(sorted)),
+		used:  make(map[*gorgonia.Node]bool, len(sorted)),
+		index: map[*program.Value]int{},
+		bound: map[*gorgonia.Node]bool{},
+	}
+	for _, n := range sorted {
+		if err := l.node(n); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+	}
+	for _, n := range keep {
+		if l.of[n] == nil {
+			return nil, fmt.Errorf("Keep: %v is no value of this graph", n)
+		}
+		l.bind(n)
+	}
+	l.results()
+	return l.graph, nil
+}
+
+// lowerer is the state of lowering one graph.
+type lowerer struct {
+	graph *Graph
+	of    map[*gorgonia.Node]*program.Value
+	used  map[*gorgonia.Node]bool // by another node than a statement
+	index map[*program.Value]int  // of Program.Outputs
+	bound map[*gorgonia.Node]bool // outputs bound to their nodes
+}
+
+func (l *lowerer) node(n *gorgonia.Node) error {
+	children, err := internal.Children(n)
+	if err != nil {
+		return err
+	}
+	in := make([]*program.Value, len(children))
+	for i, c := range children {
+		if in[i] = l.of[c]; in[i] == nil {
+			return fmt.Errorf("input %d, %s, is outside the graph", i, c.Name())
+		}
+	}
+	if n.Op() != nil && internal.IsStatement(n.Op()) {
+		l.graph.Nodes = append(l.graph.Nodes, Node{n, nil})
+		return l.statement(n, children)
+	}
+	for _, c := range children {
+		l.used[c] = true
+	}
+	def := &program.Instr{In: in, Nodes: []*gorgonia.Node{n}}
+	t := typeOf(n)
+	var v *program.Value
+	for _, rule := range rules {
+		if v = rule(l, def, n, t); v != nil {
+			break
+		}
+	}
+	if _, constant := def.Op.(program.Constant); constant {
+		l.graph.Program.Setup = append(l.graph.Program.Setup, def)
+	} else {
+		l.graph.Program.Instrs = append(l.graph.Program.Instrs, def)
+	}
+	l.of[n] = v
+	l.graph.Nodes = append(l.graph.Nodes, Node{n, v})
+	return nil
+}
+
+// typeOf returns the type of a node's value. Numeric says that kernels can take
+// it.
+func typeOf(n *gorgonia.Node) program.Type {
+	var of tensor.Dtype
+	switch t := n.Type().(type) {
+	case tensor.Dtype:
+		of = t
+	case gorgonia.TensorType:
+		of, _ = t.Of.(tensor.Dtype)
+	}
+	dt, numeric := values.Dtype(of)
+	shape := n.Shape()
+	return program.Type{Numeric: numeric && (n.IsScalar() || len(shape) > 0), Dtype: dt, Shape: shape}
+}
+
+// statement takes note of a Read.
+func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
+	target, err := internal.ReadTarget(n.Op())
+	if err != nil {
+		return err
+	}
+	if target != nil && len(children) == 1 {
+		c := children[0]
+		l.graph.Outputs = append(l.graph.Outputs, Output{l.output(c), c, target})
+		if !isLeaf(l.of[c]) {
+			l.bind(c)
+		}
+	}
+	return nil
+}
+
+// output makes the value of n an output of the program and returns its index.
+func (l *lowerer) output(n *gorgonia.Node) int {
+	v := l.of[n]
+	i, ok := l.index[v]
+	if !ok {
+		i = len(l.graph.Program.Outputs)
+		l.index[v] = i
+		l.graph.Program.Outputs = append(l.graph.Program.Outputs, v)
+	}
+	return i
+}
+
+// bind makes the value of n an output that is bound to n. Inputs and constants are
+// bound as they are.
+func (l *lowerer) bind(n *gorgonia.Node) {
+	if l.bound[n] || isLeaf(l.of[n]) {
+		return
+	}
+	l.bound[n] = true
+	l.graph.Outputs = append(l.graph.Outputs, Output{l.output(n), n, nil})
+}
+
+// isLeaf reports whether a value is an input or a constant.
+func isLeaf(v *program.Value) bool {
+	switch v.Def.Op.(type) {
+	case program.Input, program.Constant:
+		return true
+	}
+	return false
+}
+
+// results makes outputs of what Gorgonia's machine leaves on the host: the roots
+// of the graph, the cost that Grad began at, and the derivatives of the inputs.
+func (l *lowerer) results() {
+	for _, n := range l.graph.Nodes {
+		if n.Value == nil {
+			continue
+		}
+		if !l.used[n.Node] || internal.IsCost(n.Node) {
+			l.bind(n.Node)
+		}
+		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil {
+			continue
+		}
+		d := n.Deriv()
+		if l.of[d] == nil {
+			continue
+		}
+		l.bind(d)
+		inputs := 0
+		for _, of := range d.DerivOf() {
+			if of.Op() == nil {
+				inputs++
+			}
+		}
+		l.graph.Gradients = append(l.graph.Gradients, Gradient{n.Node, d, inputs > 1 || isLeaf(l.of[d])})
+	}
+}

@@ -1,0 +1,57 @@
+// Package passes rewrites programs: each pass takes a program that [program.Verify]
+// accepts and leaves one that computes the same.
+package passes
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Target is what a program is compiled for.
+type Target struct {
+	Device kernels.Device
+}
+
+// Pass is one rewriting of a program.
+type Pass struct {
+	Name string
+	Run  func(*program.Program, Target) error
+}
+
+// All are the passes in the order in which they run: from what is to be computed
+// to how, where, and at which address.
+var All = []Pass{
+	{"plan", plan},
+	{"transfer", transfer},
+	{"place", place},
+}
+
+// Run takes a program through all passes. watch, which may be nil, sees it before
+// the first pass, called "lower", and after each.
+func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
+	if watch == nil {
+		watch = func(string, *program.Program) error { return nil }
+	}
+	if err := watch("lower", p); err != nil {
+		return err
+	}
+	for _, pass := range All {
+		if err := pass.Run(p, t); err != nil {
+			return err
+		}
+		if err := watch(pass.Name, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeError says at which node of the graph an instruction failed.
+func nodeError(in *program.Instr, err error) error {
+	if len(in.Nodes) == 0 {
+		return err
+	}
+	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
+}

@@ -1,0 +1,55 @@
+package passes
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// plan asks every op that has kernels for its launches on the target.
+func plan(p *program.Program, t Target) error {
+	for _, in := range p.Instrs {
+		k, ok := in.Op.(program.Kernel)
+		if !ok {
+			continue
+		}
+		plan, err := k.Planner.Plan(t.Device)
+		if err == nil {
+			err = fits(in, plan)
+		}
+		if err != nil {
+			return nodeError(in, err)
+		}
+		in.Op = program.Kernel{Planner: k.Planner, Plan: plan}
+	}
+	p.Stage = program.Planned
+	return nil
+}
+
+// fits says where a plan does not go with the values that it reads and writes.
+func fits(in *program.Instr, plan *kernels.Plan) error {
+	if plan == nil {
+		return fmt.Errorf("%v has no plan", in.Op)
+	}
+	if len(plan.Inputs) != len(in.In) {
+		return fmt.Errorf("its plan takes %d inputs, the node has %d", len(plan.Inputs), len(in.In))
+	}
+	for i, v := range in.In {
+		if !v.Numeric || v.Bytes() != plan.Inputs[i] {
+			return fmt.Errorf("input %d is %s, its plan wants %d bytes", i, typeName(v), plan.Inputs[i])
+		}
+	}
+	if out := in.Out[0]; !out.Numeric || out.Bytes() != plan.Out {
+		return fmt.Errorf("the node is %s, its plan gives %d bytes", typeName(out), plan.Out)
+	}
+	return nil
+}
+
+func typeName(v *program.Value) string {
+	if !v.Numeric {
+		return fmt.Sprintf("no tensor of numbers (shape %v)", v.Shape)
+	}
+	return fmt.Sprintf("%v of shape %v", values.Tensor(v.Dtype), v.Shape)
+}

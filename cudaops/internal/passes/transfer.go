@@ -1,0 +1,86 @@
+package passes
+
+import (
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// transfer decides where every value lives and inserts the copies: kernels read
+// and leave their values on the device, all else on the host. A value is copied
+// at most once each way: to the device right before its first use there, so that
+// it takes device memory no longer than needed, and to the host right before its
+// first use there. Constants are copied before the first run.
+func transfer(p *program.Program, _ Target) error {
+	t := &transferrer{p: p, in: map[spaced]*program.Value{}}
+	setup, instrs := p.Setup, p.Instrs
+	p.Setup, p.Instrs = nil, make([]*program.Instr, 0, len(instrs))
+	for _, in := range setup {
+		t.keep(&p.Setup, in, program.OnHost)
+	}
+	for _, in := range instrs {
+		switch in.Op.(type) {
+		case program.Alias:
+			// Made where it is used, like a copy.
+		case program.Kernel:
+			t.move(in, program.OnDevice)
+			t.keep(&p.Instrs, in, program.OnDevice)
+		default:
+			t.move(in, program.OnHost)
+			t.keep(&p.Instrs, in, program.OnHost)
+		}
+	}
+	for i, v := range p.Outputs {
+		p.Outputs[i] = t.to(v, program.OnHost)
+	}
+	p.Stage = program.Transferred
+	return nil
+}
+
+// spaced is a value in a space: the value as it was lowered, and where.
+type spaced struct {
+	value *program.Value
+	space program.Space
+}
+
+type transferrer struct {
+	p  *program.Program
+	in map[spaced]*program.Value // those made so far
+}
+
+func (t *transferrer) keep(list *[]*program.Instr, in *program.Instr, s program.Space) {
+	*list = append(*list, in)
+	for _, v := range in.Out {
+		v.Space = s
+		t.in[spaced{v, s}] = v
+	}
+}
+
+// move replaces the inputs of an instruction by those in the space that it wants.
+func (t *transferrer) move(in *program.Instr, s program.Space) {
+	for i, v := range in.In {
+		in.In[i] = t.to(v, s)
+	}
+}
+
+// to returns v in a space, with the instructions that bring it there.
+func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
+	if there := t.in[spaced{v, s}]; there != nil {
+		return there
+	}
+	def := &program.Instr{Nodes: v.Def.Nodes}
+	var out *program.Value
+	if alias, ok := v.Def.Op.(program.Alias); ok {
+		from := t.to(v.Def.In[0], s)
+		def.Op, def.In = alias, []*program.Value{from}
+		out = t.p.NewAlias(def, v.Name, v.Type, from, v.View)
+	} else {
+		def.Op, def.In = program.Copy{}, []*program.Value{t.in[spaced{v, v.Space}]}
+		out = t.p.NewValue(def, v.Name, v.Type)
+	}
+	list := &t.p.Instrs
+	if _, constant := v.Def.Op.(program.Constant); constant {
+		list = &t.p.Setup
+	}
+	t.keep(list, def, s)
+	t.in[spaced{v, s}] = out
+	return out
+}

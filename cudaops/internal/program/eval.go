@@ -1,0 +1,170 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// Eval runs the program by the plainest means, on any stage, and returns the
+// values of Outputs: ops by their Do, plans by the kernels' Go bodies. It is the
+// definition of what a program computes. inputs are the values of
+// [Program.Inputs], in order.
+//
+// A program that is placed runs in an arena of its own, poisoned first, each
+// value at its place, so that buffers that share memory wrongly, and memory that
+// is read before it is written, show in the results.
+func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
+	e := interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}}
+	if want := len(p.Inputs()); len(inputs) != want {
+		return nil, fmt.Errorf("program: got %d inputs, want %d", len(inputs), want)
+	}
+	if p.Stage >= Placed {
+		const poison = 0xff // NaN in any float type
+		e.arena = kernels.Bytes(make([]float64, (p.Arena+7)/8))
+		copy(e.arena, bytes.Repeat([]byte{poison}, len(e.arena)))
+	}
+	for in := range p.All() {
+		if err := e.instr(in); err != nil {
+			return nil, fmt.Errorf("program: %v: %w", in.Op, err)
+		}
+	}
+	outputs := make([]gorgonia.Value, len(p.Outputs))
+	for i, v := range p.Outputs {
+		var err error
+		if outputs[i], err = e.load(v); err != nil {
+			return nil, fmt.Errorf("program: output %d: %w", i, err)
+		}
+	}
+	return outputs, nil
+}
+
+// interpreter is the state of one Eval.
+type interpreter struct {
+	program *Program
+	inputs  []gorgonia.Value // those not taken yet
+	held    map[*Value]gorgonia.Value
+	arena   []byte
+}
+
+func (e *interpreter) instr(in *Instr) error {
+	args := make([]gorgonia.Value, len(in.In))
+	for i, v := range in.In {
+		var err error
+		if args[i], err = e.load(v); err != nil {
+			return err
+		}
+	}
+	var out gorgonia.Value
+	var err error
+	switch op := in.Op.(type) {
+	case Input:
+		out, e.inputs = values.Compact(e.inputs[0]), e.inputs[1:]
+	case Constant:
+		out = values.Compact(op.Value)
+	case Host:
+		out, err = Do(op.Op, args...)
+	case Alias:
+		out, err = Do(op.Op, args...)
+	case Copy:
+		out, err = gorgonia.CloneValue(args[0])
+	case Kernel:
+		out, err = e.kernel(in, op, args)
+	default:
+		err = errors.New("no such op")
+	}
+	if err != nil {
+		return err
+	}
+	return e.store(in.Out[0], out)
+}
+
+// kernel runs a plan, that of the host where there is none yet.
+func (e *interpreter) kernel(in *Instr, k Kernel, args []gorgonia.Value) (gorgonia.Value, error) {
+	plan := k.Plan
+	if plan == nil {
+		var err error
+		if plan, err = k.Planner.Plan(kernels.HostDevice()); err != nil {
+			return nil, err
+		}
+	}
+	operands := make([][]byte, len(args))
+	for i, v := range args {
+		var err error
+		if operands[i], err = values.Bytes(v); err != nil {
+			return nil, err
+		}
+	}
+	out, memory := values.New(in.Out[0].Dtype, in.Out[0].Shape)
+	var scratch []byte
+	if s := in.Scratch; s != nil && e.arena != nil {
+		scratch = e.arena[s.Offset : s.Offset+s.Size]
+	}
+	return out, plan.Run(operands, memory, scratch)
+}
+
+// load returns a value; one that is placed comes out of the arena.
+func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
+	if b := v.Base.Buffer; b != nil && e.arena != nil {
+		out, memory := values.New(v.Dtype, v.Shape)
+		gather(memory, e.arena[b.Offset:b.Offset+b.Size], v)
+		return out, nil
+	}
+	if held := e.held[v]; held != nil {
+		return held, nil
+	}
+	return nil, fmt.Errorf("%v has no value", v)
+}
+
+// store keeps a value; one that is placed goes into the arena.
+func (e *interpreter) store(v *Value, value gorgonia.Value) error {
+	b := v.Base.Buffer
+	if b == nil || e.arena == nil {
+		e.held[v] = values.Compact(value)
+		return nil
+	}
+	if v.Base != v {
+		return nil // an alias: its base is there
+	}
+	from, err := values.Bytes(value)
+	if err != nil {
+		return err
+	}
+	copy(e.arena[b.Offset:b.Offset+b.Size], from)
+	return nil
+}
+
+// gather copies the elements of a value out of the memory of its base into
+// row-major order.
+func gather(to, base []byte, v *Value) {
+	size := v.Dtype.Size()
+	var walk func(axis int, at int64)
+	walk = func(axis int, at int64) {
+		if axis == len(v.Shape) {
+			to = to[copy(to[:size], base[at*size:]):]
+			return
+		}
+		for i := range int64(v.Shape[axis]) {
+			walk(axis+1, at+i*v.View.Strides[axis])
+		}
+	}
+	walk(0, v.View.Offset)
+}
+
+// Do calls an op on the host. Ops of Gorgonia panic on what they cannot do; that
+// is an error here, and so is an op that returns no value.
+func Do(op gorgonia.Op, in ...gorgonia.Value) (out gorgonia.Value, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			out, err = nil, fmt.Errorf("op %v panicked: %v", op, r)
+		}
+	}()
+	if out, err = op.Do(in...); err == nil && out == nil {
+		err = fmt.Errorf("op %v returned no value", op)
+	}
+	return out, err
+}

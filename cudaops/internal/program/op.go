@@ -1,0 +1,47 @@
+package program
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// Op is what an instruction does: one of [Input], [Constant], [Host], [Kernel],
+// [Alias] and [Copy].
+type Op interface{ String() string }
+
+// Input is a value that the user sets before a run.
+type Input struct{}
+
+// Constant is a value that is part of the graph.
+type Constant struct{ Value gorgonia.Value }
+
+// Host calls the Do of an op on the host.
+type Host struct {
+	Op gorgonia.Op
+	// Reason says why the op runs there, "" for one that has no inputs to carry,
+	// such as a random tensor.
+	Reason string
+}
+
+// Kernel runs a launch plan on the device.
+type Kernel struct {
+	Planner kernels.Planner
+	Plan    *kernels.Plan // from Planned on
+}
+
+// Alias gives a value another shape; no element moves. Op is the op that does so
+// on the host.
+type Alias struct{ Op gorgonia.Op }
+
+// Copy moves a value between host and device, from the space of its input to the
+// space of its output.
+type Copy struct{}
+
+func (Input) String() string    { return "input" }
+func (Constant) String() string { return "constant" }
+func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
+func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
+func (Alias) String() string    { return "alias" }
+func (Copy) String() string     { return "copy" }

@@ -1,0 +1,97 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Print writes the program, an instruction a line: what it defines, of which type
+// and where, and what it does with what.
+//
+//	%4 f32 (128, 10) device @4096  kernel MatMul %2 %3  matmul_small_f32
+func (p *Program) Print(w io.Writer) {
+	fmt.Fprintf(w, "program, %s: %d instructions", p.Stage, len(p.Instrs))
+	if p.Stage >= Placed {
+		fmt.Fprintf(w, ", %d bytes of device memory (%d alive at once)", p.Arena, p.Peak)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, in := range p.Setup {
+		fmt.Fprintf(t, "  once\t%s\n", in)
+	}
+	for i, in := range p.Instrs {
+		fmt.Fprintf(t, "  %d\t%s\n", i, in)
+	}
+	if len(p.Outputs) > 0 {
+		fmt.Fprintf(t, "  out\t%s\n", names(p.Outputs))
+	}
+	t.Flush()
+}
+
+// String returns what [Program.Print] writes.
+func (p *Program) String() string {
+	var b strings.Builder
+	p.Print(&b)
+	return b.String()
+}
+
+// String returns the instruction as cells of a table, separated by tabs.
+func (in *Instr) String() string {
+	var out, notes []string
+	for _, v := range in.Out {
+		out = append(out, v.describe())
+	}
+	switch op := in.Op.(type) {
+	case Kernel:
+		if op.Plan != nil {
+			for _, l := range op.Plan.Launches {
+				notes = append(notes, l.Kernel.Entry)
+			}
+		}
+		if in.Scratch != nil {
+			notes = append(notes, fmt.Sprintf("scratch @%d, %d bytes", in.Scratch.Offset, in.Scratch.Size))
+		}
+	case Host:
+		if op.Reason != "" {
+			notes = append(notes, op.Reason)
+		}
+	case Input, Constant:
+		notes = append(notes, in.Out[0].Name)
+	}
+	what := in.Op.String()
+	if len(in.In) > 0 {
+		what += " " + names(in.In)
+	}
+	return fmt.Sprintf("%s\t%s\t%s", strings.Join(out, ", "), what, strings.Join(notes, "; "))
+}
+
+// describe returns a value's number, type and place.
+func (v *Value) describe() string {
+	s := v.String()
+	if v.Numeric {
+		s += fmt.Sprintf(" %v %v", v.Dtype, v.Shape)
+	}
+	if v.Space != Anywhere {
+		s += " " + v.Space.String()
+	}
+	if v.Base != v {
+		s += fmt.Sprintf(" in %v", v.Base)
+	}
+	if b := v.Base.Buffer; b != nil {
+		s += fmt.Sprintf(" @%d", b.Offset+v.View.Offset*v.Dtype.Size())
+	}
+	return s
+}
+
+// String returns the value's number, such as %4.
+func (v *Value) String() string { return fmt.Sprintf("%%%d", v.ID) }
+
+func names(values []*Value) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.String()
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,182 @@
+// Package program is the one representation of a graph between Gorgonia and the
+// backend that runs it.
+//
+//	graph --lower--> Program --passes--> Program, planned and placed --> backend
+//
+// A [Program] is a list of instructions over values, each value defined once. At
+// first it says what is to be computed; passes add how and where: launch plans,
+// transfers between host and device, places in device memory. [Program.Print]
+// shows it at any stage, [Program.Verify] checks it, and [Program.Eval] runs it by
+// the plainest means, so that a pass can be tested with no device: Eval after it
+// equals Eval before it.
+package program
+
+import (
+	"iter"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Program is a graph made ready to run, or on its way there. It is plain data:
+// what a run changes lives in the backend.
+type Program struct {
+	Stage   Stage
+	Setup   []*Instr  // runs once, before the first run: constants
+	Instrs  []*Instr  // runs in this order, every time
+	Outputs []*Value  // the values wanted on the host after a run
+	Buffers []*Buffer // device memory, from Placed on
+	Arena   int64     // bytes of device memory that the buffers take
+	Peak    int64     // bytes of the buffers alive at once, at most: the least arena for this order
+
+	values int // how many values were made
+}
+
+// Stage says how far the passes have come.
+type Stage uint8
+
+// The stages, each with what holds from there on.
+const (
+	Lowered     Stage = iota // instructions in an order in which they can run
+	Planned                  // every Kernel instruction has its launch plan
+	Transferred              // every value lives on the host or on the device, and copies are instructions
+	Placed                   // every value on the device has its place in the arena
+)
+
+// String returns the stage's name.
+func (s Stage) String() string {
+	return [...]string{"lowered", "planned", "transferred", "placed"}[s]
+}
+
+// Space is the memory that a value lives in.
+type Space uint8
+
+// The spaces. Values live nowhere in particular before [Transferred].
+const (
+	Anywhere Space = iota
+	OnHost
+	OnDevice
+)
+
+// String returns the space's name.
+func (s Space) String() string { return [...]string{"anywhere", "host", "device"}[s] }
+
+// Type is the element type and the shape of a value. Values of other types, such
+// as bool, and of unknown shape live on the host alone: Numeric is false.
+type Type struct {
+	Numeric bool
+	Dtype   kernels.Dtype
+	Shape   tensor.Shape // no axes for a scalar
+}
+
+// Elements returns the number of elements, 1 for a scalar.
+func (t Type) Elements() int64 {
+	n := int64(1)
+	for _, d := range t.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// Bytes returns the size of the elements in bytes.
+func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
+
+// View says where the elements of a value lie in the memory of its base: the
+// element of index i at Offset + sum of i[k] Strides[k], all in elements.
+type View struct {
+	Offset  int64
+	Strides []int64
+}
+
+// Contiguous returns the view of a whole base in row-major order.
+func Contiguous(shape tensor.Shape) View {
+	strides := make([]int64, len(shape))
+	n := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = n
+		n *= int64(shape[i])
+	}
+	return View{0, strides}
+}
+
+// Value is one result of an instruction.
+type Value struct {
+	ID   int    // its number in the program, for prints
+	Name string // of the node that it is the value of
+	Type
+	Def   *Instr
+	Space Space
+	// Base is the value whose memory this one shares, as View says; the value
+	// itself if the memory is its own. A base is its own base.
+	Base   *Value
+	View   View
+	Buffer *Buffer // of a base on the device, from Placed on
+}
+
+// Instr computes values from values.
+type Instr struct {
+	Op      Op
+	In, Out []*Value
+	Nodes   []*gorgonia.Node // the nodes that it computes or, for a Copy, whose value it copies
+	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
+}
+
+// Buffer is a piece of the arena that is alive from instruction Birth to
+// instruction Death of [Program.Instrs], both included.
+type Buffer struct {
+	Offset, Size int64 // bytes
+	Birth, Death int
+}
+
+// Alignment of every buffer in the arena, in bytes: the kernels' vector loads are
+// written for it, and CUDA's own allocator keeps to it.
+const Alignment = 256
+
+// Padded returns the bytes of the arena that the buffer takes.
+func (b *Buffer) Padded() int64 { return (b.Size + Alignment - 1) &^ (Alignment - 1) }
+
+// Overlaps reports whether a and b are alive at the same time.
+func (b *Buffer) Overlaps(a *Buffer) bool { return b.Birth <= a.Death && a.Birth <= b.Death }
+
+// NewValue returns a value that instruction def is to have as an output; its
+// memory is its own.
+func (p *Program) NewValue(def *Instr, name string, t Type) *Value {
+	v := &Value{ID: p.values, Name: name, Type: t, Def: def, View: Contiguous(t.Shape)}
+	v.Base = v
+	p.values++
+	def.Out = append(def.Out, v)
+	return v
+}
+
+// NewAlias returns a value that instruction def is to have as an output; it
+// shares the memory of base.
+func (p *Program) NewAlias(def *Instr, name string, t Type, base *Value, view View) *Value {
+	v := p.NewValue(def, name, t)
+	v.Base, v.View, v.Space = base.Base, view, base.Space
+	return v
+}
+
+// All iterates over the instructions of Setup and those of Instrs.
+func (p *Program) All() iter.Seq[*Instr] {
+	return func(yield func(*Instr) bool) {
+		for _, list := range [][]*Instr{p.Setup, p.Instrs} {
+			for _, in := range list {
+				if !yield(in) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Inputs returns the values that the user sets before a run, in order.
+func (p *Program) Inputs() []*Value {
+	var inputs []*Value
+	for _, in := range p.Instrs {
+		if _, ok := in.Op.(Input); ok {
+			inputs = append(inputs, in.Out[0])
+		}
+	}
+	return inputs
+}

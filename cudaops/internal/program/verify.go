@@ -1,0 +1,237 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Verify reports what is wrong with the program, every fault that it finds: each
+// value is defined once and before its use, types agree with the instructions,
+// and what its stage promises holds. A program that the compiler made and that
+// Verify faults is an error of a pass.
+func (p *Program) Verify() error {
+	c := checker{p: p, defined: map[*Value]bool{}}
+	for in := range p.All() {
+		c.instr(in)
+	}
+	for i, v := range p.Outputs {
+		if !c.defined[v] {
+			c.fault("output %d, %v, is defined nowhere", i, v)
+		} else if p.Stage >= Transferred && v.Space != OnHost {
+			c.fault("output %d, %v, is on the %v, want the host", i, v, v.Space)
+		}
+	}
+	if p.Stage >= Placed {
+		c.memory()
+	}
+	return errors.Join(c.faults...)
+}
+
+// checker collects the faults of a program.
+type checker struct {
+	p       *Program
+	defined map[*Value]bool
+	faults  []error
+}
+
+func (c *checker) fault(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("program, %s: %s", c.p.Stage, fmt.Sprintf(format, args...)))
+}
+
+func (c *checker) instr(in *Instr) {
+	for i, v := range in.In {
+		if !c.defined[v] {
+			c.fault("%v uses %v before it is defined", in.Op, v)
+		}
+		if want := wants(in.Op); c.p.Stage >= Transferred && want != Anywhere && v.Space != want {
+			c.fault("input %d of %v, %v, is on the %v, want the %v", i, in.Op, v, v.Space, want)
+		}
+	}
+	for _, v := range in.Out {
+		switch {
+		case c.defined[v]:
+			c.fault("%v is defined twice", v)
+		case v.Def != in:
+			c.fault("%v names another instruction than the one that defines it", v)
+		}
+		c.defined[v] = true
+		c.view(v)
+		if c.p.Stage < Transferred {
+			continue
+		}
+		if v.Space == Anywhere || v.Space == OnDevice && !v.Numeric {
+			c.fault("%v lives %v", v, v.Space)
+		}
+		if _, alias := in.Op.(Alias); !alias && wants(in.Op) != Anywhere && v.Space != wants(in.Op) {
+			c.fault("%v gives %v on the %v, want the %v", in.Op, v, v.Space, wants(in.Op))
+		}
+	}
+	c.shape(in)
+}
+
+// wants returns the space in which an op reads and leaves its values, [Anywhere]
+// if it does not matter.
+func wants(op Op) Space {
+	switch op.(type) {
+	case Kernel:
+		return OnDevice
+	case Host, Input, Constant:
+		return OnHost
+	}
+	return Anywhere
+}
+
+// view checks that a value lies within its base.
+func (c *checker) view(v *Value) {
+	switch b := v.Base; {
+	case b == nil || b.Base != b:
+		c.fault("%v has no base", v)
+	case !c.defined[b]:
+		c.fault("%v shares the memory of %v, which is not defined yet", v, b)
+	case b.Space != v.Space:
+		c.fault("%v is on the %v, its base %v on the %v", v, v.Space, b, b.Space)
+	case len(v.View.Strides) != len(v.Shape):
+		c.fault("%v has shape %v and strides %v", v, v.Shape, v.View.Strides)
+	case v.Numeric:
+		first, last := v.View.Offset, v.View.Offset
+		for i, d := range v.Shape {
+			if reach := int64(d-1) * v.View.Strides[i]; reach < 0 {
+				first += reach
+			} else {
+				last += reach
+			}
+		}
+		if first < 0 || last >= b.Elements() || v.Dtype != b.Dtype {
+			c.fault("%v, %v elements %d to %d, lies outside its base %v, %d of %v", v, v.Dtype, first, last, b, b.Elements(), b.Dtype)
+		}
+	}
+}
+
+// shape checks an instruction's number of values and their sizes.
+func (c *checker) shape(in *Instr) {
+	inputs, outputs := -1, 1
+	switch op := in.Op.(type) {
+	case Input, Constant:
+		inputs = 0
+	case Alias, Copy:
+		inputs = 1
+	case Kernel:
+		if op.Plan != nil {
+			c.plan(in, op.Plan)
+		} else if c.p.Stage >= Planned {
+			c.fault("%v has no plan", op)
+		}
+	case nil:
+		c.fault("an instruction without op")
+		return
+	}
+	if inputs >= 0 && len(in.In) != inputs || len(in.Out) != outputs {
+		c.fault("%v has %d inputs and %d outputs", in.Op, len(in.In), len(in.Out))
+		return
+	}
+	switch in.Op.(type) {
+	case Alias:
+		from, to := in.In[0], in.Out[0]
+		if from.Base != to.Base || from.Bytes() != to.Bytes() {
+			c.fault("%v is no alias of %v: %v of shape %v", to, from, to.Dtype, to.Shape)
+		}
+	case Copy:
+		from, to := in.In[0], in.Out[0]
+		if from.Space == to.Space || from.Base == to.Base || from.Dtype != to.Dtype || !slices.Equal(from.Shape, to.Shape) {
+			c.fault("the copy from %s to %s moves nothing or changes the type", from.describe(), to.describe())
+		}
+	}
+}
+
+// plan checks a launch plan against the values that it reads and writes.
+func (c *checker) plan(in *Instr, plan *kernels.Plan) {
+	if len(plan.Inputs) != len(in.In) {
+		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(in.In))
+		return
+	}
+	for i, v := range in.In {
+		if !v.Numeric || v.Bytes() != plan.Inputs[i] || !v.isContiguous() {
+			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
+		}
+	}
+	for _, v := range in.Out {
+		if !v.Numeric || v.Bytes() != plan.Out {
+			c.fault("%v gives %s, its plan %d bytes", in.Op, v.describe(), plan.Out)
+		}
+	}
+}
+
+// isContiguous reports whether the elements lie in row-major order, one after the
+// other.
+func (v *Value) isContiguous() bool {
+	whole := Contiguous(v.Shape)
+	for i, d := range v.Shape {
+		if d > 1 && v.View.Strides[i] != whole.Strides[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// memory checks the buffers: each value on the device has one that is alive from
+// its definition to its last use, and no two that are alive at the same time
+// share memory.
+func (c *checker) memory() {
+	known := map[*Buffer]bool{}
+	for _, b := range c.p.Buffers {
+		known[b] = true
+		if b.Offset%Alignment != 0 || b.Offset < 0 || b.Offset+b.Size > c.p.Arena {
+			c.fault("a buffer of %d bytes at %d, in an arena of %d", b.Size, b.Offset, c.p.Arena)
+		}
+	}
+	alive := func(b *Buffer, at int, what any) {
+		if b == nil || !known[b] {
+			c.fault("%v has no buffer", what)
+		} else if at < b.Birth || at > b.Death {
+			c.fault("instruction %d uses the buffer of %v, which is alive from %d to %d", at, what, b.Birth, b.Death)
+		}
+	}
+	for _, in := range c.p.Setup {
+		for _, v := range in.Out {
+			if v.Space == OnDevice { // written before the first run, read in every later one
+				alive(v.Base.Buffer, 0, v)
+				alive(v.Base.Buffer, len(c.p.Instrs)-1, v)
+			}
+		}
+	}
+	for at, in := range c.p.Instrs {
+		for _, v := range slices.Concat(in.In, in.Out) {
+			if v.Space != OnDevice {
+				continue
+			}
+			if alive(v.Base.Buffer, at, v); v.Base.Buffer != nil && v.Base.Buffer.Size < v.Base.Bytes() {
+				c.fault("%v takes %d bytes, its buffer has %d", v.Base, v.Base.Bytes(), v.Base.Buffer.Size)
+			}
+		}
+		if k, ok := in.Op.(Kernel); ok && k.Plan != nil && k.Plan.Scratch > 0 {
+			if alive(in.Scratch, at, in.Op); in.Scratch != nil && in.Scratch.Size < k.Plan.Scratch {
+				c.fault("%v has %d bytes of scratch memory, want %d", in.Op, in.Scratch.Size, k.Plan.Scratch)
+			}
+		}
+	}
+	c.overlaps()
+}
+
+// overlaps finds buffers that share memory while both are alive.
+func (c *checker) overlaps() {
+	sorted := slices.SortedFunc(slices.Values(c.p.Buffers), func(a, b *Buffer) int { return cmp.Compare(a.Offset, b.Offset) })
+	for i, a := range sorted {
+		for _, b := range sorted[i+1:] {
+			if b.Offset >= a.Offset+a.Size {
+				break
+			}
+			if b.Size > 0 && a.Overlaps(b) {
+				c.fault("buffers share memory: %+v and %+v", *a, *b)
+			}
+		}
+	}
+}

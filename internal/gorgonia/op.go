@@ -1,0 +1,62 @@
+// Package gorgonia holds what Stheno knows of Gorgonia's unexported world: its
+// ops by their type names, the fields that they keep to themselves, and the
+// children of a node. No other package looks there.
+//
+// Where this version of Gorgonia keeps something elsewhere than v0.9.18 does,
+// the functions return errors that say so.
+package gorgonia
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"gorgonia.org/gorgonia"
+)
+
+// OpName returns the type name of one of Gorgonia's own ops, such as
+// "reshapeOp", and "" for the op of any other module.
+func OpName(op gorgonia.Op) string {
+	t := reflect.TypeOf(op)
+	if t == nil || t.PkgPath() != reflect.TypeFor[gorgonia.Node]().PkgPath() {
+		return ""
+	}
+	return t.Name()
+}
+
+// IsStatement reports whether op is that of a statement node, Let or Read,
+// which has no value of its own.
+func IsStatement(op gorgonia.Op) bool {
+	name := OpName(op)
+	return name == "letOp" || name == "readOp"
+}
+
+// IsReshape reports whether op is Gorgonia's Reshape.
+func IsReshape(op gorgonia.Op) bool { return OpName(op) == "reshapeOp" }
+
+// IsConstant reports whether op is that of a constant node.
+func IsConstant(op gorgonia.Op) bool {
+	_, ok := op.(interface{ Value() gorgonia.Value })
+	return ok && op.Arity() == 0
+}
+
+// IsCost reports whether gorgonia.Grad or Backpropagate began at the node: its
+// derivative is the constant 1, or an input. Such a node is no root of the graph
+// if its own gradient uses it, as the gradient of a square root does.
+func IsCost(n *gorgonia.Node) bool {
+	d := n.Deriv()
+	return n.Op() != nil && d != nil && (d.Op() == nil || n.IsScalar() && IsConstant(d.Op()))
+}
+
+// ReadTarget returns the variable that a Read statement fills, and nil for any
+// other op. Gorgonia keeps it in an unexported field.
+func ReadTarget(op gorgonia.Op) (*gorgonia.Value, error) {
+	if OpName(op) != "readOp" {
+		return nil, nil
+	}
+	v := reflect.ValueOf(op)
+	if v.Kind() != reflect.Struct || v.NumField() != 1 || v.Field(0).Type() != reflect.TypeFor[*gorgonia.Value]() {
+		return nil, fmt.Errorf("this version of Gorgonia keeps the target of Read elsewhere")
+	}
+	return (*gorgonia.Value)(unsafe.Pointer(v.Field(0).UnsafePointer())), nil
+}
