@@ -34,10 +34,11 @@ func IsStatement(op gorgonia.Op) bool {
 // IsReshape reports whether op is Gorgonia's Reshape.
 func IsReshape(op gorgonia.Op) bool { return OpName(op) == "reshapeOp" }
 
-// IsConstant reports whether op is that of a constant node.
+// IsConstant reports whether op is that of a constant node. (constantTensor says
+// that its arity is 1.)
 func IsConstant(op gorgonia.Op) bool {
-	_, ok := op.(interface{ Value() gorgonia.Value })
-	return ok && op.Arity() == 0
+	name := OpName(op)
+	return name == "constantScalar" || name == "constantTensor"
 }
 
 // IsCost reports whether gorgonia.Grad or Backpropagate began at the node: its

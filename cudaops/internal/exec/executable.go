@@ -35,7 +35,8 @@ type step struct {
 	instr int
 	sync  bool // it reads what was downloaded: wait for it first
 	run   func() error
-	event int // the first of its two events, if kernels are timed; else below zero
+	event int  // the first of its two events, if kernels are timed; else below zero
+	host  bool // timed by the host's clock
 }
 
 // New makes p ready to run on b, whose arena it reserves. With timed, Times has
@@ -103,7 +104,7 @@ func (e *Executable) add(i int, in *program.Instr, pending map[*program.Value]bo
 		e.inputs = append(e.inputs, e.slot(in.Out[0]))
 		return nil
 	case program.Host:
-		s.run = e.host(op.Op, in)
+		s.run, s.host = e.host(op.Op, in), true
 	case program.Alias:
 		if in.Out[0].Space == program.OnDevice {
 			return nil // the same memory
@@ -220,7 +221,13 @@ func (e *Executable) step(s *step) error {
 			return err
 		}
 	}
-	if s.event >= 0 {
+	switch {
+	case s.host:
+		start := time.Now()
+		err := s.run()
+		e.Times[s.instr] = time.Since(start)
+		return err
+	case s.event >= 0:
 		if err := e.backend.Record(s.event); err != nil {
 			return err
 		}
@@ -229,10 +236,7 @@ func (e *Executable) step(s *step) error {
 		}
 		return e.backend.Record(s.event + 1)
 	}
-	start := time.Now()
-	err := s.run()
-	e.Times[s.instr] = time.Since(start)
-	return err
+	return s.run()
 }
 
 // Close gives the backend back. Further calls do nothing.

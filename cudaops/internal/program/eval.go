@@ -52,6 +52,9 @@ type interpreter struct {
 }
 
 func (e *interpreter) instr(in *Instr) error {
+	if k, ok := in.Op.(Kernel); ok {
+		return e.kernel(in, k)
+	}
 	args := make([]gorgonia.Value, len(in.In))
 	for i, v := range in.In {
 		var err error
@@ -72,8 +75,6 @@ func (e *interpreter) instr(in *Instr) error {
 		out, err = Do(op.Op, args...)
 	case Copy:
 		out, err = gorgonia.CloneValue(args[0])
-	case Kernel:
-		out, err = e.kernel(in, op, args)
 	default:
 		err = errors.New("no such op")
 	}
@@ -83,35 +84,58 @@ func (e *interpreter) instr(in *Instr) error {
 	return e.store(in.Out[0], out)
 }
 
-// kernel runs a plan, that of the host where there is none yet.
-func (e *interpreter) kernel(in *Instr, k Kernel, args []gorgonia.Value) (gorgonia.Value, error) {
+// kernel runs a plan, that of the host where there is none yet, on operands at
+// their places.
+func (e *interpreter) kernel(in *Instr, k Kernel) error {
 	plan := k.Plan
 	if plan == nil {
 		var err error
 		if plan, err = k.Planner.Plan(kernels.HostDevice()); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	operands := make([][]byte, len(args))
-	for i, v := range args {
-		var err error
-		if operands[i], err = values.Bytes(v); err != nil {
-			return nil, err
+	operands := make([][]byte, len(in.In))
+	for i, v := range in.In {
+		if b := e.buffer(v); b != nil {
+			operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Bytes()]
+			continue
+		}
+		held, err := e.load(v)
+		if err != nil {
+			return err
+		}
+		if operands[i], err = values.Bytes(held); err != nil {
+			return err
 		}
 	}
-	out, memory := values.New(in.Out[0].Dtype, in.Out[0].Shape)
 	var scratch []byte
 	if s := in.Scratch; s != nil && e.arena != nil {
 		scratch = e.arena[s.Offset : s.Offset+s.Size]
 	}
-	return out, plan.Run(operands, memory, scratch)
+	v := in.Out[0]
+	if b := e.buffer(v); b != nil {
+		return plan.Run(operands, b, scratch)
+	}
+	out, memory := values.New(v.Dtype, v.Shape)
+	e.held[v] = out
+	return plan.Run(operands, memory, scratch)
+}
+
+// buffer returns the memory of the base of a value that is placed, and nil for any
+// other.
+func (e *interpreter) buffer(v *Value) []byte {
+	b := v.Base.Buffer
+	if b == nil || e.arena == nil {
+		return nil
+	}
+	return e.arena[b.Offset : b.Offset+b.Size]
 }
 
 // load returns a value; one that is placed comes out of the arena.
 func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
-	if b := v.Base.Buffer; b != nil && e.arena != nil {
+	if b := e.buffer(v); b != nil {
 		out, memory := values.New(v.Dtype, v.Shape)
-		gather(memory, e.arena[b.Offset:b.Offset+b.Size], v)
+		gather(memory, b, v)
 		return out, nil
 	}
 	if held := e.held[v]; held != nil {
@@ -122,8 +146,8 @@ func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
 
 // store keeps a value; one that is placed goes into the arena.
 func (e *interpreter) store(v *Value, value gorgonia.Value) error {
-	b := v.Base.Buffer
-	if b == nil || e.arena == nil {
+	b := e.buffer(v)
+	if b == nil {
 		e.held[v] = values.Compact(value)
 		return nil
 	}
@@ -134,7 +158,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	if err != nil {
 		return err
 	}
-	copy(e.arena[b.Offset:b.Offset+b.Size], from)
+	copy(b, from)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (in *Instr) String() string {
 			notes = append(notes, op.Reason)
 		}
 	case Input, Constant:
-		notes = append(notes, in.Out[0].Name)
+		notes = append(notes, oneLine(in.Out[0].Name))
 	}
 	what := in.Op.String()
 	if len(in.In) > 0 {
@@ -94,4 +94,14 @@ func names(values []*Value) string {
 		list[i] = v.String()
 	}
 	return strings.Join(list, " ")
+}
+
+// oneLine returns the start of a text, which may be a matrix, on one line.
+func oneLine(text string) string {
+	const longest = 40
+	r := []rune(strings.Join(strings.Fields(text), " "))
+	if len(r) > longest {
+		return string(r[:longest-1]) + "…"
+	}
+	return string(r)
 }

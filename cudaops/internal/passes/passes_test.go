@@ -1,0 +1,168 @@
+package passes
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+)
+
+// inputsOf returns the values of a graph's inputs.
+func inputsOf(g *lower.Graph) []G.Value {
+	in := make([]G.Value, len(g.Inputs))
+	for i, n := range g.Inputs {
+		in[i] = n.Value()
+	}
+	return in
+}
+
+// equal reports whether two lists of values have the same bits.
+func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
+	for i := range a {
+		x, err1 := values.Bytes(a[i])
+		y, err2 := values.Bytes(b[i])
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		if a[i].Dtype() != b[i].Dtype() || !bytes.Equal(x, y) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// Every pass leaves a program that Verify accepts and that computes, bit for bit,
+// what it did before; and the backend computes what Eval says.
+func TestPassesKeepResults(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawGraph(t)
+		g, err := lower.New(b.g, b.keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []G.Value
+		err = Run(g.Program, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+			if err := p.Verify(); err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			got, err := p.Eval(inputsOf(g))
+			if err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			if want == nil {
+				want = got
+			}
+			if !equal(t, got, want) {
+				t.Fatalf("after %s the program computes something else:\n%v", pass, p)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := exec.New(g.Program, new(exec.HostBackend), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			got, err := e.Run(inputsOf(g))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !equal(t, got, want) {
+				t.Fatalf("the backend computes something else than Eval:\n%v", g.Program)
+			}
+		}
+	})
+}
+
+// planFor returns the passed program of a graph for a target.
+func planFor(t *testing.T, g *G.ExprGraph, dev kernels.Device) *program.Program {
+	t.Helper()
+	l, err := lower.New(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(l.Program, Target{Device: dev}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return l.Program
+}
+
+// h200 is what plans see of an H200.
+var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
+
+// goldenGraphs are those whose programs are kept in testdata.
+var goldenGraphs = map[string]func() *G.ExprGraph{
+	// Every value on the device from the first upload to the last download.
+	"chain": func() *G.ExprGraph {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(64, 32))
+		w := G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(32, 16))
+		G.Must(ops.Sum(G.Must(ops.MatMul(x, w)), 0))
+		return g
+	},
+	// A layer whose activation has no kernel, a constant, a reshape on either side,
+	// and the gradient by the weights.
+	"layer": func() *G.ExprGraph {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(5, 4))
+		w := G.NewMatrix(g, tensor.Float64, G.WithName("w"), G.WithShape(4, 3))
+		one := g.AddNode(G.NewConstant(tensor.Ones(tensor.Float64, 5, 3)))
+		h := G.Must(G.Tanh(G.Must(ops.Add(G.Must(ops.MatMul(x, w)), one))))
+		flat := G.Must(G.Reshape(h, tensor.Shape{15}))
+		cost := G.Must(ops.Dot(flat, flat))
+		if _, err := G.Grad(cost, w); err != nil {
+			panic(err)
+		}
+		var read G.Value
+		G.Read(h, &read)
+		return g
+	},
+}
+
+var update = flag.Bool("update", false, "rewrite the programs in testdata")
+
+func TestGolden(t *testing.T) {
+	for name, build := range goldenGraphs {
+		t.Run(name, func(t *testing.T) {
+			g, err := lower.New(build(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			err = Run(g.Program, Target{Device: h200}, func(pass string, p *program.Program) error {
+				text.WriteString("== " + pass + "\n" + p.String() + "\n")
+				return p.Verify()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text.String() != string(want) {
+				t.Errorf("got\n%s\nwant\n%s\n(-update accepts it)", text.String(), want)
+			}
+		})
+	}
+}
