@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
 )
 

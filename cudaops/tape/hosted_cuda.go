@@ -3,8 +3,9 @@
 package tape
 
 import (
-	"reflect"
+	"slices"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -31,13 +32,11 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 		if !wrongOnDevice(n) {
 			continue
 		}
-		op, err := field(reflect.ValueOf(n).Elem(), "op", reflect.Interface)
+		back, err := internal.SetOp(n, hosted{n.Op()})
 		if err != nil {
 			return restore, err
 		}
-		own := n.Op()
-		undo = append(undo, func() { op.Set(reflect.ValueOf(own)) })
-		op.Set(reflect.ValueOf(hosted{own}))
+		undo = append(undo, back)
 	}
 	return restore, nil
 }
@@ -48,17 +47,13 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 // multiplies the bits as those of float64, and where it compares numbers for a
 // Bool it writes the number 1 or 0 over it.
 func wrongOnDevice(n *gorgonia.Node) bool {
-	if n.Op() == nil || reflect.TypeOf(n.Op()).String() != "gorgonia.elemBinOp" {
+	if n.Op() == nil || internal.OpName(n.Op()) != "elemBinOp" {
 		return false
 	}
 	dt := n.Dtype()
 	if dt != tensor.Float32 && dt != tensor.Float64 {
 		return true
 	}
-	for of := n.Graph().From(n.ID()); of.Next(); {
-		if of.Node().(*gorgonia.Node).Dtype() != dt {
-			return true
-		}
-	}
-	return false
+	children, err := internal.Children(n)
+	return err != nil || slices.ContainsFunc(children, func(c *gorgonia.Node) bool { return c.Dtype() != dt })
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -81,17 +82,16 @@ func TestHostedBetween(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	instructions, err := instructionsOf(program)
+	tape, err := internal.OpenTape(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	copies, onHost := 0, 0
-	for i := range instructions.Len() {
-		instr := instructions.Index(i).Elem()
-		if toHost(instr) {
+	for _, i := range tape.Instructions() {
+		if i.ToHost() {
 			copies++
 		}
-		if instr.Type().String() == "*gorgonia.execOp" && !instr.Elem().FieldByName("useGPU").Bool() {
+		if i.Kind() == "execOp" && !i.OnDevice() {
 			onHost++
 		}
 	}

@@ -4,10 +4,10 @@ package tape
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -72,8 +72,7 @@ func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
 		p.batch, p.m, p.n, p.k = 1, 1, 1, int64(a.TotalSize())
 		return p, true
 	case strings.Contains(name, "×××"):
-		op := reflect.ValueOf(l.Op)
-		p.transA, p.transB = op.FieldByName("transA").Bool(), op.FieldByName("transB").Bool()
+		p.transA, p.transB = internal.Transposes(l.Op)
 		rank := len(a)
 		p.m, p.k, p.n = int64(a[rank-2]), int64(a[rank-1]), int64(b[rank-1])
 		if p.transA {

@@ -5,6 +5,7 @@ package tape
 import (
 	"errors"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -14,7 +15,11 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := eachOp(program, guard); err != nil {
+	t, err := internal.OpenTape(program)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.EachOp(guard); err != nil {
 		return nil, err
 	}
 	return gorgonia.WithPrecompiled(program, registers), nil

@@ -4,12 +4,10 @@ package tape
 
 import (
 	"fmt"
-	"reflect"
-	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // compile gives the machine the graph's program with repairs of what Gorgonia
@@ -36,65 +34,70 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	flush, err := flushInstruction()
+	flush, err := internal.Flush()
 	if err != nil {
 		return nil, err
 	}
-	if err := eachOp(program, func(op gorgonia.Op) gorgonia.Op { return guard(substitute(op)) }); err != nil {
-		return nil, err
-	}
-	instructions, err := instructionsOf(program)
+	t, err := internal.OpenTape(program)
 	if err != nil {
 		return nil, err
 	}
-	repaired := reflect.MakeSlice(instructions.Type(), 0, instructions.Len())
-	values, queued := int64(0), 0
-	for i := range instructions.Len() {
-		instr := instructions.Index(i)
-		most := 0 // calls that the instruction may queue
-		switch instr.Elem().Type().String() {
-		case "gorgonia.free":
-			continue
-		case "gorgonia.flushInstr":
-			queued = 0
-		case "gorgonia.alloc":
-			values++
-		case "gorgonia.deviceTransport":
-			most = 1
-		case "*gorgonia.execOp":
-			most = 3 // a copy, a launch, a wait
-		}
-		if queued += most; queued > 48 {
-			repaired = reflect.Append(repaired, flush)
-			queued = most
-		}
-		repaired = reflect.Append(repaired, instr)
-		if toHost(instr.Elem()) { // what comes next reads it at once
-			repaired = reflect.Append(repaired, flush)
-			queued = 0
-		}
+	if err := t.EachOp(func(op gorgonia.Op) gorgonia.Op { return guard(substitute(op)) }); err != nil {
+		return nil, err
 	}
-	instructions.Set(repaired)
-	pool, err := field(reflect.ValueOf(program).Elem(), "gpumem", reflect.Slice)
+	repaired, values := repair(t.Instructions(), flush)
+	t.SetInstructions(repaired)
+	pools, setPool, err := t.Pools()
 	if err != nil {
 		return nil, err
 	}
-	for i := range pool.Len() {
-		size := pool.Index(i).Int() + 64*values
+	for i, size := range pools {
+		size += 64 * values
 		if err := checkMemory(i, size); err != nil {
 			return nil, err
 		}
-		pool.Index(i).SetInt(size)
+		setPool(i, size)
 	}
 	return gorgonia.WithPrecompiled(program, registers), nil
 }
 
+// repair returns the instructions as they are to run, and how many values they
+// allocate.
+func repair(instructions []internal.Instruction, flush internal.Instruction) (repaired []internal.Instruction, values int64) {
+	queued := 0
+	for _, instr := range instructions {
+		most := 0 // calls that the instruction may queue
+		switch instr.Kind() {
+		case "free":
+			continue
+		case "flushInstr":
+			queued = 0
+		case "alloc":
+			values++
+		case "deviceTransport":
+			most = 1
+		case "execOp":
+			most = 3 // a copy, a launch, a wait
+		}
+		if queued += most; queued > 48 {
+			repaired = append(repaired, flush)
+			queued = most
+		}
+		repaired = append(repaired, instr)
+		if instr.ToHost() { // what comes next reads it at once
+			repaired = append(repaired, flush)
+			queued = 0
+		}
+	}
+	return repaired, values
+}
+
 // substitute gives what runs in the place of an op of Gorgonia's on a device.
 func substitute(op gorgonia.Op) gorgonia.Op {
-	switch reflect.TypeOf(op).String() {
-	case "gorgonia.linAlgBinOp":
+	switch internal.OpName(op) {
+	case "linAlgBinOp":
 		return linAlg{op}
-	case "gorgonia.elemUnaryOp", "gorgonia.elemBinOp":
+	case "elemUnaryOp", "elemBinOp":
 		return elementWise{op}
 	}
 	return op
@@ -141,44 +144,5 @@ func checkMemory(device int, bytes int64) error {
 	return nil
 }
 
-// toHost tells whether an instruction copies a value to the host.
-func toHost(instr reflect.Value) bool {
-	if instr.Type().String() != "gorgonia.deviceTransport" {
-		return false
-	}
-	return gorgonia.Device(instr.FieldByName("to").FieldByName("device").Int()) == gorgonia.CPU
-}
-
-// rewind makes the machine ready for another run. Its own Reset also hands the
-// tensors that nodes hold to others; nothing is freed here, so the next run
-// finds its memory as it is.
-func rewind(vm gorgonia.VM) {
-	pc, err := field(reflect.ValueOf(vm).Elem(), "pc", reflect.Int)
-	if err != nil {
-		vm.Reset()
-		return
-	}
-	pc.SetInt(0)
-}
-
-// flushInstruction is the instruction that works the queue off, out of the
-// program of a graph that has one.
-var flushInstruction = sync.OnceValues(func() (flush reflect.Value, err error) {
-	g := gorgonia.NewGraph()
-	var v gorgonia.Value
-	gorgonia.Read(gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName("x")), &v)
-	program, _, err := gorgonia.Compile(g)
-	if err != nil {
-		return flush, err
-	}
-	instructions, err := instructionsOf(program)
-	if err != nil {
-		return flush, err
-	}
-	for i := range instructions.Len() {
-		if flush = instructions.Index(i); flush.Elem().Type().String() == "gorgonia.flushInstr" {
-			return flush, nil
-		}
-	}
-	return flush, fmt.Errorf("tape: this version of Gorgonia has no instruction to flush: want v0.9.18")
-})
+// rewind makes the machine ready for another run.
+func rewind(vm gorgonia.VM) { internal.Rewind(vm) }

@@ -5,11 +5,11 @@ package tape
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -156,19 +156,11 @@ type binder struct {
 
 // takeBinding takes the request off the machine.
 func takeBinding(g *gorgonia.ExprGraph, vm gorgonia.VM) (*binder, error) {
-	const bindDV = 1 << 7
-	flags, err := field(reflect.ValueOf(vm).Elem(), "runFlags", reflect.Uint16)
-	if err != nil || flags.Uint()&bindDV == 0 {
+	nodes, asked, err := internal.TakeDualValues(vm)
+	if err != nil || !asked {
 		return nil, err
 	}
-	nodes, err := field(reflect.ValueOf(vm).Elem(), "bindNodesDV", reflect.Slice)
-	if err != nil {
-		return nil, err
-	}
-	flags.SetUint(flags.Uint() &^ bindDV)
-	b := &binder{graph: g, nodes: nodes.Interface().(gorgonia.Nodes)}
-	b.all = len(b.nodes) == 0
-	return b, nil
+	return &binder{graph: g, all: len(nodes) == 0, nodes: nodes}, nil
 }
 
 func (b *binder) bind() error {

@@ -5,8 +5,8 @@ package tape
 import (
 	"fmt"
 	"math"
-	"reflect"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -25,21 +25,19 @@ var _ gorgonia.CUDADoer = watched{}
 // watch has a machine look where its options ask for it. What ran on the host it
 // sees without help.
 func watch(vm gorgonia.VM) error {
-	const watchNaN, watchInf = 1 << 2, 1 << 3
-	machine := reflect.ValueOf(vm).Elem()
-	flags, err := field(machine, "runFlags", reflect.Uint16)
-	if err != nil || flags.Uint()&(watchNaN|watchInf) == 0 {
+	nan, inf, err := internal.Watches(vm)
+	if err != nil || !nan && !inf {
 		return err
 	}
-	program, err := field(machine, "p", reflect.Pointer)
+	program, err := internal.MachineTape(vm)
 	if err != nil {
 		return err
 	}
-	return eachOp(program.Interface(), func(op gorgonia.Op) gorgonia.Op {
+	return program.EachOp(func(op gorgonia.Op) gorgonia.Op {
 		if _, ok := op.(gorgonia.CUDADoer); !ok {
 			return op
 		}
-		return watched{op, flags.Uint()&watchNaN != 0, flags.Uint()&watchInf != 0}
+		return watched{op, nan, inf}
 	})
 }
 

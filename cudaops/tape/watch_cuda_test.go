@@ -4,10 +4,10 @@ package tape
 
 import (
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -56,16 +56,19 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := field(reflect.ValueOf(vm).Elem(), "p", reflect.Pointer)
-		if err != nil {
+		// A machine made with it would ask for a device.
+		if err := internal.SetMachineTape(vm, program); err != nil {
 			t.Fatal(err)
 		}
-		p.Set(reflect.ValueOf(program)) // a machine with it would ask for a device
 		if err := watch(vm); err != nil {
 			t.Fatal(err)
 		}
 		ops := 0
-		err = eachOp(program, func(op gorgonia.Op) gorgonia.Op {
+		tape, err := internal.OpenTape(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = tape.EachOp(func(op gorgonia.Op) gorgonia.Op {
 			ops++
 			w, ok := op.(watched)
 			if ok != (c.nan || c.inf) || w.nan != c.nan || w.inf != c.inf {

@@ -61,3 +61,10 @@ func ReadTarget(op gorgonia.Op) (*gorgonia.Value, error) {
 	}
 	return (*gorgonia.Value)(unsafe.Pointer(v.Field(0).UnsafePointer())), nil
 }
+
+// Transposes reports which operands a matrix product of Gorgonia's, a
+// linAlgBinOp, takes transposed.
+func Transposes(op gorgonia.Op) (a, b bool) {
+	v := reflect.ValueOf(op)
+	return v.FieldByName("transA").Bool(), v.FieldByName("transB").Bool()
+}
