@@ -1,0 +1,151 @@
+package cudaops
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// onBackends runs a test on the host backend and on the GPU. Without a GPU that
+// half is skipped, or fails if STHENO_REQUIRE_GPU=1 says that there is one.
+func onBackends(t *testing.T, test func(t *testing.T, on Option)) {
+	t.Run("host", func(t *testing.T) { test(t, OnHost()) })
+	t.Run("gpu", func(t *testing.T) {
+		if _, err := Devices(); err != nil {
+			if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+				t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
+			}
+			t.Skipf("SKIPPED, NOT TESTED: %v", err)
+		}
+		test(t, OnDevice(0))
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ok[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+func machine(t testing.TB, g *G.ExprGraph, opts ...Option) *VM {
+	t.Helper()
+	vm, err := NewVM(g, opts...)
+	must(t, err)
+	t.Cleanup(func() { must(t, vm.Close()) })
+	return vm
+}
+
+// draw gives a tensor of normal numbers.
+func draw(r *rand.Rand, dt tensor.Dtype, shape ...int) *tensor.Dense {
+	d := tensor.New(tensor.Of(dt), tensor.WithShape(shape...))
+	for i := range d.Size() {
+		switch s := d.Data().(type) {
+		case []float64:
+			s[i] = r.NormFloat64()
+		case []float32:
+			s[i] = float32(r.NormFloat64())
+		}
+	}
+	return d
+}
+
+func floats(t testing.TB, v G.Value) []float64 {
+	t.Helper()
+	if v == nil {
+		t.Fatal("no value")
+	}
+	b, err := values.Bytes(v)
+	must(t, err)
+	var out []float64
+	if v.Dtype() == tensor.Float64 {
+		return append(out, kernels.Elements[float64](b)...)
+	}
+	for _, x := range kernels.Elements[float32](b) {
+		out = append(out, float64(x))
+	}
+	return out
+}
+
+func equal(t testing.TB, what string, got, want G.Value, tolerance float64) {
+	t.Helper()
+	a, b := floats(t, got), floats(t, want)
+	if len(a) != len(b) {
+		t.Fatalf("%s: got %d elements, want %d", what, len(a), len(b))
+	}
+	for i := range a {
+		if !(math.Abs(a[i]-b[i]) <= tolerance*(1+math.Abs(b[i]))) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, a[i], b[i])
+		}
+	}
+}
+
+func tolerance(dt tensor.Dtype) float64 {
+	if dt == tensor.Float32 {
+		return 1e-4
+	}
+	return 1e-11
+}
+
+// An mlp is a classifier of ops of Stheno and of Gorgonia, with its gradients.
+type mlp struct {
+	g        *G.ExprGraph
+	x, y     *G.Node
+	weights  G.Nodes
+	hidden   *G.Node
+	cost     *G.Node
+	costRead G.Value
+}
+
+func newMLP(t testing.TB, dt tensor.Dtype, batch, in, hid, out int) *mlp {
+	r := rand.New(rand.NewPCG(11, 12))
+	node := ok[*G.Node](t)
+	m := &mlp{g: G.NewGraph()}
+	matrix := func(name string, rows, cols int) *G.Node {
+		return G.NewMatrix(m.g, dt, G.WithName(name), G.WithShape(rows, cols), G.WithValue(draw(r, dt, rows, cols)))
+	}
+	m.x, m.y = matrix("x", batch, in), matrix("y", batch, out)
+	w0, w1 := matrix("w0", in, hid), matrix("w1", hid, out)
+	b0 := matrix("b0", batch, hid)
+	m.weights = G.Nodes{w0, b0, w1}
+	m.hidden = node(G.Tanh(node(ops.Add(node(G.Mul(m.x, w0)), b0))))
+	p := node(G.SoftMax(node(ops.MatMul(m.hidden, w1))))
+	m.cost = node(G.Neg(node(ops.Mean(node(G.HadamardProd(m.y, p))))))
+	G.Read(m.cost, &m.costRead)
+	ok[G.Nodes](t)(G.Grad(m.cost, m.weights...))
+	return m
+}
+
+// tapeMachine is Gorgonia's machine on the CPU, to compare with.
+func tapeMachine(t *testing.T, g *G.ExprGraph, opts ...G.VMOpt) G.VM {
+	t.Helper()
+	if G.CUDA {
+		t.Skip("in a build with the tag cuda, Gorgonia's tape machine is its CUDA machine: cudaops/tape tests that")
+	}
+	return G.NewTapeMachine(g, opts...)
+}
+
+// sum2 is the graph z = a + b of vectors.
+func sum2(t testing.TB, n int) (g *G.ExprGraph, a, b, z *G.Node) {
+	g = G.NewGraph()
+	a = G.NewVector(g, tensor.Float64, G.WithName("a"), G.WithShape(n))
+	b = G.NewVector(g, tensor.Float64, G.WithName("b"), G.WithShape(n))
+	return g, a, b, ok[*G.Node](t)(ops.Add(a, b))
+}
+
+func vector(x ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }

@@ -1,0 +1,98 @@
+package cudaops
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Random graphs of Add, Sum, Broadcast and host ops: right values, no two live
+// values in one place, little waste.
+func TestRandomGraphs(t *testing.T) {
+	node := ok[*G.Node](t)
+	onBackends(t, func(t *testing.T, on Option) {
+		worst := 0.0
+		for seed := range uint64(25) {
+			r := rand.New(rand.NewPCG(seed, 5))
+			g := G.NewGraph()
+			const rows = 3
+			var pool G.Nodes
+			var reads [8]G.Value
+			cols := func() int { return 16 * (1 + r.IntN(40)) }
+			fresh := func(c int) *G.Node {
+				return G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("x", len(pool))), G.WithShape(rows, c), G.WithValue(draw(r, tensor.Float64, rows, c)))
+			}
+			pool = append(pool, fresh(cols()), fresh(cols()))
+			for i := range 10 + r.IntN(40) {
+				a := pool[r.IntN(len(pool))]
+				c := a.Shape()[1]
+				switch r.IntN(7) {
+				case 0:
+					a = fresh(cols())
+				case 1:
+					a = node(G.Tanh(a))
+				case 2:
+					a = node(ops.Broadcast(node(ops.Mean(a, 1)), cols(), 1))
+				case 3:
+					a = node(G.Reshape(node(G.Reshape(a, tensor.Shape{c * rows})), tensor.Shape{rows, c}))
+				case 4:
+					if i < len(reads) {
+						G.Read(a, &reads[i])
+					}
+					a = node(G.Sigmoid(node(ops.Add(a, a))))
+				default:
+					b := a
+					for _, p := range pool {
+						if p.Shape()[1] == c && r.IntN(2) == 0 {
+							b = p
+						}
+					}
+					a = node(ops.Add(a, b))
+				}
+				pool = append(pool, a)
+			}
+			vm := machine(t, g, on)
+			must(t, vm.RunAll())
+			if err := vm.graph.Program.Verify(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if rep := vm.Report(); rep.Peak > 0 {
+				ratio := float64(rep.Arena) / float64(rep.Peak)
+				if worst = max(worst, ratio); ratio > 1.2 {
+					t.Errorf("seed %d: arena %d, peak %d", seed, rep.Arena, rep.Peak)
+				}
+			}
+			got := map[*G.Node]G.Value{}
+			for _, o := range vm.graph.Outputs {
+				if o.Read == nil {
+					got[o.Node] = o.Node.Value()
+				} else {
+					equal(t, fmt.Sprintf("seed %d: read of %v", seed, o.Node), *o.Read, o.Node.Value(), 0)
+				}
+			}
+			// The plainest machine: every op's Do in order.
+			plain := map[*G.Node]G.Value{}
+			for _, n := range vm.graph.Nodes {
+				switch {
+				case n.Op() == nil:
+					plain[n.Node] = n.Node.Value()
+				case n.Value != nil:
+					var in []G.Value
+					for _, c := range ok[G.Nodes](t)(internal.Children(n.Node)) {
+						in = append(in, plain[c])
+					}
+					plain[n.Node] = ok[G.Value](t)(n.Op().Do(in...))
+				}
+			}
+			for n, v := range got {
+				equal(t, fmt.Sprintf("seed %d: %v", seed, n), v, plain[n], 1e-10)
+			}
+		}
+		t.Logf("worst ratio of arena to peak %.3f", worst)
+	})
+}
