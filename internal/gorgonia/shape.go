@@ -1,0 +1,164 @@
+package gorgonia
+
+import (
+	"reflect"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// fields reads unexported fields of an op; bad says that one is not there, or of
+// another kind.
+type fields struct {
+	v   reflect.Value
+	bad bool
+}
+
+func fieldsOf(op gorgonia.Op, name string) (f fields, ok bool) {
+	if OpName(op) != name && !isPointerTo(op, name) {
+		return f, false
+	}
+	return fields{v: reflect.Indirect(reflect.ValueOf(op))}, true
+}
+
+// isPointerTo reports whether op is a pointer to the type of Gorgonia's with that
+// name.
+func isPointerTo(op gorgonia.Op, name string) bool {
+	t := reflect.TypeOf(op)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[gorgonia.Node]().PkgPath() && t.Elem().Name() == name
+}
+
+func (f *fields) int(name string) int {
+	v := f.v.FieldByName(name)
+	if !v.IsValid() || !v.CanInt() {
+		f.bad = true
+		return 0
+	}
+	return int(v.Int())
+}
+
+func (f *fields) bool(name string) bool {
+	v := f.v.FieldByName(name)
+	if !v.IsValid() || v.Kind() != reflect.Bool {
+		f.bad = true
+		return false
+	}
+	return v.Bool()
+}
+
+func (f *fields) ints(name string) []int {
+	v := f.v.FieldByName(name)
+	if !v.IsValid() || v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.Int {
+		f.bad = true
+		return nil
+	}
+	list := make([]int, v.Len())
+	for i := range list {
+		list[i] = int(v.Index(i).Int())
+	}
+	return list
+}
+
+// Transpose returns the axes of the input in the order that a Transpose gives them
+// to the output.
+func Transpose(op gorgonia.Op) (pattern []int, ok bool) {
+	f, ok := fieldsOf(op, "transposeOp")
+	if !ok {
+		return nil, false
+	}
+	pattern = f.ints("pattern")
+	return pattern, !f.bad
+}
+
+// Repeat returns the axis along which a repeatOp repeats its first input; how
+// often is the value of its second.
+func Repeat(op gorgonia.Op) (axis int, ok bool) {
+	f, ok := fieldsOf(op, "repeatOp")
+	if !ok {
+		return 0, false
+	}
+	axis = f.int("along")
+	return axis, !f.bad
+}
+
+// Size returns the axis whose extent a sizeOp gives.
+func Size(op gorgonia.Op) (axis int, ok bool) {
+	f, ok := fieldsOf(op, "sizeOp")
+	if !ok {
+		return 0, false
+	}
+	axis = f.int("axis")
+	return axis, !f.bad
+}
+
+// Reduction returns the name, sum or max, and the axes of a reduction.
+func Reduction(op gorgonia.Op) (name string, axes []int, ok bool) {
+	for kind, name := range map[string]string{"sumOp": "sum", "maxOp": "max"} {
+		if f, ok := fieldsOf(op, kind); ok {
+			axes = f.ints("along")
+			return name, axes, !f.bad
+		}
+	}
+	return "", nil, false
+}
+
+// SliceOf is a slice along one axis, from Start to End by Step; All says that the
+// op takes the whole axis.
+type SliceOf struct {
+	Axis, Start, End, Step int
+	All                    bool
+}
+
+// Slice returns the slice that a sliceOp takes, or that a sliceIncrOp adds to: the
+// derivative of a slice, which puts its second input among zeros. ok is false for
+// any other op.
+func Slice(op gorgonia.Op) (s SliceOf, increment, ok bool) {
+	f, ok := fieldsOf(op, "sliceOp")
+	if !ok {
+		if f, ok = fieldsOf(op, "sliceIncrOp"); !ok {
+			return s, false, false
+		}
+		increment = true
+	}
+	of, ok := op.(interface{ IsSlice() tensor.Slice })
+	if !ok {
+		return s, false, false
+	}
+	if increment {
+		f.v = reflect.Indirect(f.v.FieldByName("sliceOp"))
+	}
+	s.Axis = f.int("along")
+	if slice := of.IsSlice(); slice == nil || slice.End() <= slice.Start() {
+		s.All = true
+	} else {
+		s.Start, s.End, s.Step = slice.Start(), slice.End(), max(slice.Step(), 1)
+	}
+	return s, increment, !f.bad
+}
+
+// SoftMax returns the axis of a SoftMax or LogSoftMax, -1 for the last one, and of
+// the derivative of either.
+func SoftMax(op gorgonia.Op) (axis int, log, derivative, ok bool) {
+	f, ok := fieldsOf(op, "softmaxOp")
+	if !ok {
+		if f, ok = fieldsOf(op, "softmaxDiffOp"); !ok {
+			return 0, false, false, false
+		}
+		derivative = true
+		if f.v = reflect.Indirect(f.v.FieldByName("softmaxOp")); !f.v.IsValid() {
+			return 0, false, false, false
+		}
+	}
+	axis, log = f.int("axis"), f.bool("isLog")
+	return axis, log, derivative, !f.bad
+}
+
+// Between returns min or max for a MinBetween or MaxBetween.
+func Between(op gorgonia.Op) (name string, ok bool) {
+	for kind, name := range map[string]string{"minBetween": "min", "maxBetween": "max"} {
+		if _, ok := fieldsOf(op, kind); ok {
+			return name, true
+		}
+	}
+	return "", false
+}
