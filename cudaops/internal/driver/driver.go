@@ -45,12 +45,14 @@ var (
 	cuDevicePrimaryCtxRelease = cu("cuDevicePrimaryCtxRelease_v2")
 	cuCtxSetCurrent           = cu("cuCtxSetCurrent")
 
-	cuMemAlloc   = cu("cuMemAlloc_v2")
-	cuMemFree    = cu("cuMemFree_v2")
-	cuMemGetInfo = cu("cuMemGetInfo_v2")
-	cuMemcpyHtoD = cu("cuMemcpyHtoD_v2")
-	cuMemcpyDtoH = cu("cuMemcpyDtoH_v2")
-	cuMemsetD8   = cu("cuMemsetD8_v2")
+	cuMemAlloc     = cu("cuMemAlloc_v2")
+	cuMemFree      = cu("cuMemFree_v2")
+	cuMemGetInfo   = cu("cuMemGetInfo_v2")
+	cuMemHostAlloc = cu("cuMemHostAlloc")
+	cuMemFreeHost  = cu("cuMemFreeHost")
+	cuMemcpyHtoD   = cu("cuMemcpyHtoD_v2")
+	cuMemcpyDtoH   = cu("cuMemcpyDtoH_v2")
+	cuMemsetD8     = cu("cuMemsetD8_v2")
 
 	cuPointerGetAttributes = cu("cuPointerGetAttributes")
 

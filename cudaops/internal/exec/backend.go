@@ -26,6 +26,13 @@ type Backend interface {
 	Upload(to Span, src []byte) error
 	// Download copies a span's contents into dst, which is filled after Sync.
 	Download(dst []byte, from Span) error
+	// Capture records the work that record queues, which is not done, and returns
+	// what queues all of it at once. Its copies must be between the arena and memory
+	// from Stage.
+	Capture(record func() error) (launch func() error, err error)
+	// Stage returns n bytes of host memory for copies in work that is captured, nil
+	// if copies may take any memory.
+	Stage(n int64) ([]byte, error)
 	// Sync waits for all work. Its error may be that of any work before.
 	Sync() error
 	// Events makes n events; Record puts one into the order of the work, and

@@ -3,7 +3,6 @@ package exec
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -12,35 +11,36 @@ import (
 )
 
 // Executable is a placed program ready to run on a backend: memory reserved,
-// kernels loaded, constants in place. It is for one goroutine at a time.
+// kernels loaded, constants in place, each run of device instructions captured as
+// one launch. It is for one goroutine at a time.
 type Executable struct {
-	// Times are how long the instructions of the program took in the last run:
-	// host instructions always, kernels if they are timed.
+	// Times are how long the instructions of the program took in the last run: host
+	// instructions always, kernels if they are timed.
 	Times []time.Duration
 
 	program *program.Program
 	backend Backend
 	slots   map[*program.Value]int // of the values on the host
 	frame   []gorgonia.Value       // the values on the host, by slot; those of a run go at its end
+	setup   int                    // how many of the slots stay: the constants
 	inputs  []int                  // slots
 	outputs []int                  // slots
-	steps   []step
-	setup   int // slots of setup, which stay
+	parts   []part
 	timed   bool
 	events  int
+	timings []timing
+	// downloads are those queued in this run that nobody has taken over yet.
+	downloads []*transfer
 }
 
-// A step is an instruction bound to the backend.
-type step struct {
-	instr int
-	sync  bool // it reads what was downloaded: wait for it first
-	run   func() error
-	event int  // the first of its two events, if kernels are timed; else below zero
-	host  bool // timed by the host's clock
-}
+// timing is two events around an instruction; event is the first.
+type timing struct{ instr, event int }
+
+var errNoSuchOp = errors.New("the instruction cannot run")
 
 // New makes p ready to run on b, whose arena it reserves. With timed, Times has
-// the kernels' times too, measured by events around each.
+// the kernels' times too, measured by events around each; nothing is captured
+// then.
 func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
@@ -56,11 +56,8 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		return nil, err
 	}
 	e.setup = len(e.frame)
-	pending := map[*program.Value]bool{} // downloaded since the last Sync
-	for i, in := range p.Instrs {
-		if err := e.add(i, in, pending); err != nil {
-			return nil, inNode(in, err)
-		}
+	if err := e.bind(); err != nil {
+		return nil, err
 	}
 	for _, v := range p.Outputs {
 		e.outputs = append(e.outputs, e.slots[v])
@@ -75,7 +72,11 @@ func (e *Executable) runSetup() error {
 		case program.Constant:
 			e.frame[e.slot(in.Out[0])] = op.Value
 		case program.Copy:
-			if err := e.upload(in)(); err != nil {
+			m, err := e.bytes(in)
+			if err == nil {
+				err = e.backend.Upload(span(in.Out[0].Base.Buffer), m)
+			}
+			if err != nil {
 				return inNode(in, err)
 			}
 		default:
@@ -96,91 +97,20 @@ func (e *Executable) slot(v *program.Value) int {
 	return i
 }
 
-// add binds an instruction.
-func (e *Executable) add(i int, in *program.Instr, pending map[*program.Value]bool) error {
-	s := step{instr: i, event: -1}
-	switch op := in.Op.(type) {
-	case program.Input:
-		e.inputs = append(e.inputs, e.slot(in.Out[0]))
-		return nil
-	case program.Host:
-		s.run, s.host = e.host(op.Op, in), true
-	case program.Alias:
-		if in.Out[0].Space == program.OnDevice {
-			return nil // the same memory
-		}
-		s.run = e.host(op.Op, in)
-	case program.Copy:
-		if in.Out[0].Space == program.OnDevice {
-			s.run = e.upload(in)
-			break
-		}
-		s.run = e.download(in)
-		pending[in.Out[0]] = true
-	case program.Kernel:
-		run, err := e.backend.Bind(op.Plan, spans(in.In), span(in.Out[0].Base.Buffer), span(in.Scratch))
-		if err != nil {
-			return err
-		}
-		if s.run = run; e.timed {
-			s.event = e.events
-			e.events += 2
-		}
-	default:
-		return fmt.Errorf("%v cannot run", in.Op)
+// bytes returns the memory of the value that a copy takes to the device, checked.
+func (e *Executable) bytes(in *program.Instr) ([]byte, error) {
+	h, want := e.frame[e.slots[in.In[0]]], in.Out[0]
+	if h == nil {
+		return nil, errors.New("it has no value")
 	}
-	if slices.ContainsFunc(in.In, func(v *program.Value) bool { return pending[v] }) {
-		s.sync = true
-		clear(pending)
+	m, err := values.Bytes(h)
+	if err != nil {
+		return nil, fmt.Errorf("its value is %w", err)
 	}
-	e.steps = append(e.steps, s)
-	return nil
-}
-
-// host returns what runs an op's Do.
-func (e *Executable) host(op gorgonia.Op, in *program.Instr) func() error {
-	from, to := make([]int, len(in.In)), e.slot(in.Out[0])
-	for i, v := range in.In {
-		from[i] = e.slot(v)
+	if h.Dtype() != values.Tensor(want.Dtype) || int64(len(m)) != want.Bytes() {
+		return nil, fmt.Errorf("its value is %v of shape %v, want %v of shape %v", h.Dtype(), h.Shape(), values.Tensor(want.Dtype), want.Shape)
 	}
-	return func() error {
-		args := make([]gorgonia.Value, len(from))
-		for i, slot := range from {
-			args[i] = e.frame[slot]
-		}
-		out, err := program.Do(op, args...)
-		e.frame[to] = values.Compact(out)
-		return err
-	}
-}
-
-// upload returns what copies a value to the device.
-func (e *Executable) upload(in *program.Instr) func() error {
-	from, to, v := e.slot(in.In[0]), span(in.Out[0].Base.Buffer), in.Out[0]
-	return func() error {
-		h := e.frame[from]
-		if h == nil {
-			return errors.New("it has no value")
-		}
-		m, err := values.Bytes(h)
-		if err != nil {
-			return fmt.Errorf("its value is %w", err)
-		}
-		if h.Dtype() != values.Tensor(v.Dtype) || int64(len(m)) != v.Bytes() {
-			return fmt.Errorf("its value is %v of shape %v, want %v of shape %v", h.Dtype(), h.Shape(), values.Tensor(v.Dtype), v.Shape)
-		}
-		return e.backend.Upload(to, m)
-	}
-}
-
-// download returns what copies a value to the host, into new memory.
-func (e *Executable) download(in *program.Instr) func() error {
-	from, to, v := span(in.In[0].Base.Buffer), e.slot(in.Out[0]), in.Out[0]
-	return func() error {
-		h, m := values.New(v.Dtype, v.Shape)
-		e.frame[to] = h
-		return e.backend.Download(m, from)
-	}
+	return m, nil
 }
 
 // Run runs the program once on the values of its inputs, in the order of
@@ -191,20 +121,23 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	for i, slot := range e.inputs {
 		e.frame[slot] = values.Compact(inputs[i])
 	}
-	for i := range e.steps {
-		if err := e.step(&e.steps[i]); err != nil {
+	for i := range e.parts {
+		p := &e.parts[i]
+		if p.wait {
+			if err := e.wait(); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.run(); err != nil {
 			// What is under way still uses host memory.
-			return nil, errors.Join(inNode(e.program.Instrs[e.steps[i].instr], err), e.backend.Sync())
+			return nil, errors.Join(err, e.wait())
 		}
 	}
-	if err := e.backend.Sync(); err != nil {
+	if err := e.wait(); err != nil {
 		return nil, err
 	}
-	for _, s := range e.steps {
-		if s.event < 0 {
-			continue
-		}
-		if e.Times[s.instr], err = e.backend.Elapsed(s.event, s.event+1); err != nil {
+	for _, t := range e.timings {
+		if e.Times[t.instr], err = e.backend.Elapsed(t.event, t.event+1); err != nil {
 			return nil, err
 		}
 	}
@@ -215,28 +148,16 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	return outputs, nil
 }
 
-func (e *Executable) step(s *step) error {
-	if s.sync {
-		if err := e.backend.Sync(); err != nil {
-			return err
+// wait waits for all that was queued and takes the downloads over.
+func (e *Executable) wait() error {
+	err := e.backend.Sync()
+	if err == nil {
+		for _, t := range e.downloads {
+			t.take(e)
 		}
 	}
-	switch {
-	case s.host:
-		start := time.Now()
-		err := s.run()
-		e.Times[s.instr] = time.Since(start)
-		return err
-	case s.event >= 0:
-		if err := e.backend.Record(s.event); err != nil {
-			return err
-		}
-		if err := s.run(); err != nil {
-			return err
-		}
-		return e.backend.Record(s.event + 1)
-	}
-	return s.run()
+	e.downloads = e.downloads[:0]
+	return err
 }
 
 // Close gives the backend back. Further calls do nothing.

@@ -14,10 +14,12 @@ import (
 // a device that all backends of the process share.
 type GPUBackend struct {
 	*device
-	stream *driver.Stream
+	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
+	staged []*driver.Pinned
 	events []*driver.Event
 	graphs []*driver.Graph
+	record bool // Capture is under way
 	once   sync.Once
 	closed error
 }
@@ -78,15 +80,45 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func()
 	if err != nil {
 		return nil, err
 	}
+	launch := func() error { return run(g.stream) }
 	if !p.Graph {
-		return func() error { return run(g.stream) }, nil
+		return launch, nil
 	}
-	graph, err := g.ctx.Capture(run)
+	graph, err := g.Capture(launch)
 	if err != nil {
 		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
+	return func() error {
+		if g.record { // launches in a graph need no graph of their own
+			return launch()
+		}
+		return graph()
+	}, nil
+}
+
+// Capture implements Backend: the work becomes a CUDA graph.
+func (g *GPUBackend) Capture(record func() error) (func() error, error) {
+	graph, err := g.ctx.Capture(func(s *driver.Stream) error {
+		own := g.stream
+		g.stream, g.record = s, true
+		defer func() { g.stream, g.record = own, false }()
+		return record()
+	})
+	if err != nil {
+		return nil, err
+	}
 	g.graphs = append(g.graphs, graph)
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
+}
+
+// Stage implements Backend: the memory is pinned.
+func (g *GPUBackend) Stage(n int64) ([]byte, error) {
+	p, err := g.ctx.AllocPinned(n)
+	if err != nil {
+		return nil, err
+	}
+	g.staged = append(g.staged, p)
+	return p.Bytes, nil
 }
 
 // Upload implements Backend.
@@ -131,6 +163,9 @@ func (g *GPUBackend) Close() error {
 		}
 		for _, graph := range g.graphs {
 			errs = append(errs, graph.Close())
+		}
+		for _, p := range g.staged {
+			errs = append(errs, p.Free())
 		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.closed = errors.Join(errs...)

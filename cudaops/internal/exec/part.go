@@ -1,0 +1,238 @@
+package exec
+
+import (
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// A part is a piece of the program that runs as a whole: one instruction on the
+// host, or a run of instructions of the device.
+type part struct {
+	wait bool // it reads what was downloaded
+	run  func() error
+}
+
+// stageLimit is the largest value, in bytes, that is copied through staging
+// memory. A larger one would cost more in memory than a launch of its own costs
+// in time.
+const stageLimit = 64 << 20
+
+// bind makes parts of the program's instructions.
+func (e *Executable) bind() error {
+	var device []int // instructions of the device in a row
+	flush := func() error {
+		err := e.addDevice(device)
+		device = nil
+		return err
+	}
+	downloaded := map[*program.Value]bool{} // since a part last waited
+	for i, in := range e.program.Instrs {
+		switch op := in.Op.(type) {
+		case program.Input:
+			e.inputs = append(e.inputs, e.slot(in.Out[0]))
+		case program.Host:
+			if err := flush(); err != nil {
+				return err
+			}
+			e.addHost(i, op.Op, downloaded)
+		case program.Alias:
+			if in.Out[0].Space == program.OnDevice {
+				continue // the same memory
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+			e.addHost(i, op.Op, downloaded)
+		default:
+			if _, copies := in.Op.(program.Copy); copies && in.Out[0].Space == program.OnHost {
+				downloaded[in.Out[0]] = true
+			}
+			device = append(device, i)
+			if e.timed || !e.staged(in) {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}
+
+// staged reports whether an instruction can be captured: it is no copy of a value
+// that is too large for staging memory.
+func (e *Executable) staged(in *program.Instr) bool {
+	_, copies := in.Op.(program.Copy)
+	return !copies || in.Out[0].Bytes() <= stageLimit
+}
+
+// addHost adds a part that calls an op's Do.
+func (e *Executable) addHost(i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
+	in := e.program.Instrs[i]
+	var p part
+	from, to := make([]int, len(in.In)), e.slot(in.Out[0])
+	for k, v := range in.In {
+		from[k] = e.slot(v)
+		p.wait = p.wait || downloaded[v]
+	}
+	if p.wait {
+		clear(downloaded)
+	}
+	p.run = func() error {
+		start := time.Now()
+		args := make([]gorgonia.Value, len(from))
+		for k, slot := range from {
+			args[k] = e.frame[slot]
+		}
+		out, err := program.Do(op, args...)
+		e.frame[to] = values.Compact(out)
+		e.Times[i] = time.Since(start)
+		return inNode(in, err)
+	}
+	e.parts = append(e.parts, p)
+}
+
+// addDevice adds a part of instructions of the device, in order. More than one are
+// captured, and go to the device as one launch.
+func (e *Executable) addDevice(instrs []int) error {
+	if len(instrs) == 0 {
+		return nil
+	}
+	first := e.program.Instrs[instrs[0]]
+	capture := len(instrs) > 1
+	var uploads, downloads []*transfer
+	var queue []func() error
+	for _, i := range instrs {
+		in := e.program.Instrs[i]
+		f, t, err := e.deviceInstr(i, in, capture)
+		if err != nil {
+			return inNode(in, err)
+		}
+		if t != nil && t.upload {
+			uploads = append(uploads, t)
+		} else if t != nil {
+			downloads = append(downloads, t)
+		}
+		queue = append(queue, f)
+	}
+	launch := func() error {
+		for _, f := range queue {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if capture {
+		var err error
+		if launch, err = e.backend.Capture(launch); err != nil {
+			return inNode(first, err)
+		}
+	}
+	e.parts = append(e.parts, part{run: func() error {
+		for _, t := range uploads {
+			if err := t.fill(e); err != nil {
+				return inNode(t.instr, err)
+			}
+		}
+		e.downloads = append(e.downloads, downloads...)
+		return inNode(first, launch())
+	}})
+	return nil
+}
+
+// deviceInstr returns what queues an instruction of the device, and for a copy its
+// transfer.
+func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
+	switch op := in.Op.(type) {
+	case program.Kernel:
+		run, err := e.backend.Bind(op.Plan, spans(in.In), span(in.Out[0].Base.Buffer), span(in.Scratch))
+		if err != nil || !e.timed {
+			return run, nil, err
+		}
+		start := e.events
+		e.events += 2
+		e.timings = append(e.timings, timing{i, start})
+		return func() error {
+			if err := e.backend.Record(start); err != nil {
+				return err
+			}
+			if err := run(); err != nil {
+				return err
+			}
+			return e.backend.Record(start + 1)
+		}, nil, nil
+	case program.Copy:
+		t = &transfer{instr: in, upload: in.Out[0].Space == program.OnDevice}
+		if capture {
+			if t.memory, err = e.backend.Stage(in.Out[0].Bytes()); err != nil {
+				return nil, nil, err
+			}
+			t.staged = t.memory != nil
+		}
+		if t.upload {
+			t.slot = e.slot(in.In[0])
+			to := span(in.Out[0].Base.Buffer)
+			return func() error { return e.backend.Upload(to, t.memory) }, t, nil
+		}
+		t.slot = e.slot(in.Out[0])
+		from, v := span(in.In[0].Base.Buffer), in.Out[0]
+		return func() error {
+			if !t.staged {
+				t.value, t.memory = values.New(v.Dtype, v.Shape)
+			}
+			return e.backend.Download(t.memory, from)
+		}, t, nil
+	}
+	return nil, nil, errNoSuchOp
+}
+
+// A transfer is a copy between host and device. In work that is captured it goes
+// through staging memory, whose address stays: the host fills that of an upload
+// before the launch, and takes a download over into a new value once the device
+// has finished.
+type transfer struct {
+	instr  *program.Instr
+	upload bool
+	slot   int    // of the value on the host
+	memory []byte // what is copied from or to: of the value, or staging memory
+	staged bool
+	value  gorgonia.Value // of a download that is not staged
+}
+
+// fill gets an upload ready.
+func (t *transfer) fill(e *Executable) error {
+	m, err := e.bytes(t.instr)
+	if err != nil {
+		return err
+	}
+	if t.staged {
+		copyParallel(t.memory, m)
+	} else {
+		t.memory = m
+	}
+	return nil
+}
+
+// take makes a download that is done a value of this run.
+func (t *transfer) take(e *Executable) {
+	if !t.staged {
+		e.frame[t.slot] = t.value
+		t.value, t.memory = nil, nil
+		return
+	}
+	v := t.instr.Out[0]
+	h, m := values.New(v.Dtype, v.Shape)
+	copyParallel(m, t.memory)
+	e.frame[t.slot] = h
+}
+
+// copyParallel copies by several goroutines where that is worth it: from about
+// 256 KB on.
+func copyParallel(dst, src []byte) {
+	const grain = 256 << 10
+	kernels.Parallel(int64(len(src)), grain, func(lo, hi int64) { copy(dst[lo:hi], src[lo:hi]) })
+}
