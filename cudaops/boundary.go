@@ -139,20 +139,19 @@ func set(n *gorgonia.Node, v gorgonia.Value) error {
 	return nil
 }
 
-// gradient gives an input its gradient.
+// gradient gives an input its gradient: a copy of the derivative, with the type and
+// shape of the input's value, since solvers combine the two in place.
 func gradient(g lower.Gradient) error {
-	d := g.Derivative.Value()
-	if d == nil {
+	d, value := g.Derivative.Value(), g.Input.Value()
+	if d == nil || value == nil {
 		return nil
 	}
-	// A node with a dual value, as [gorgonia.BindDualValues] makes, shows its own
-	// gradient instead of the derivative's value.
-	if shown, err := g.Input.Grad(); !g.Own && err == nil && shown == d {
-		return nil
-	}
-	own, err := fresh(d, g.Input.IsScalar(), g.Input.Shape())
+	own, err := fresh(d, value.Shape().IsScalar(), value.Shape())
 	if err != nil {
 		return err
+	}
+	if _, dense := value.(*tensor.Dense); dense && value.Shape().IsScalar() {
+		own = tensor.New(tensor.FromScalar(own.Data()))
 	}
 	return apply(g.Input, gorgonia.WithGrad(own))
 }

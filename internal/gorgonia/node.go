@@ -6,16 +6,6 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Children returns the inputs of a node in order, as Gorgonia's own machine reads
-// them. The graph's index (From) goes stale when Gorgonia removes a node.
-func Children(n *gorgonia.Node) (gorgonia.Nodes, error) {
-	f, err := field(reflect.ValueOf(n).Elem(), "children", reflect.Slice)
-	if err != nil {
-		return nil, err
-	}
-	return f.Interface().(gorgonia.Nodes), nil
-}
-
 // SetOp gives a node another op and returns what gives it its own back.
 func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	f, err := field(reflect.ValueOf(n).Elem(), "op", reflect.Interface)

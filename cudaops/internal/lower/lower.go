@@ -38,17 +38,14 @@ type Output struct {
 	Read  *gorgonia.Value // nil: bound to the node
 }
 
-// Gradient is the gradient of an input. The node of the derivative holds it; where
-// that is a constant, an input, or the derivative of several inputs, the input
-// needs a value of its own, since solvers write into gradients.
-type Gradient struct {
-	Input, Derivative *gorgonia.Node
-	Own               bool
-}
+// Gradient is the gradient of an input. It has memory of its own beside the value of
+// the derivative's node: solvers write into gradients, and several inputs can have
+// one derivative.
+type Gradient struct{ Input, Derivative *gorgonia.Node }
 
 // New lowers g. The values of keep are outputs too.
 func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
-	sorted, err := gorgonia.Sort(g)
+	sorted, err := internal.Sort(g)
 	if err != nil {
 		return nil, err
 	}
@@ -200,12 +197,6 @@ func (l *lowerer) results() {
 			continue
 		}
 		l.bind(d)
-		inputs := 0
-		for _, of := range d.DerivOf() {
-			if of.Op() == nil {
-				inputs++
-			}
-		}
-		l.graph.Gradients = append(l.graph.Gradients, Gradient{n.Node, d, inputs > 1 || isLeaf(l.of[d])})
+		l.graph.Gradients = append(l.graph.Gradients, Gradient{n.Node, d})
 	}
 }
