@@ -163,6 +163,75 @@ func gather[T kernels.Element](src []T, shape, strides []int) []byte {
 	return kernels.Bytes(dst)
 }
 
+// View returns the elements of v, a value in row-major order, that lie at offset +
+// sum of i[k] strides[k], all counted in elements, as a value of the given shape.
+// It shares the memory of v where the elements lie in row-major order there, and
+// is a copy otherwise.
+func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64) (gorgonia.Value, error) {
+	dt, ok := Dtype(v.Dtype())
+	if !ok {
+		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)
+	}
+	m, err := Bytes(v)
+	if err != nil {
+		return nil, err
+	}
+	if !shape.IsScalar() && inOrder(shape, strides) {
+		n := int64(count(shape))
+		return wrap(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
+	}
+	out, to := New(dt, shape)
+	Gather(to, m, dt.Size(), shape, offset, strides)
+	return out, nil
+}
+
+// inOrder reports whether strides are those of row-major order.
+func inOrder(shape []int, strides []int64) bool {
+	want := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] != 1 && strides[i] != want {
+			return false
+		}
+		want *= int64(shape[i])
+	}
+	return true
+}
+
+// wrap returns a tensor over memory.
+func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
+	var backing any
+	switch dt {
+	case kernels.Float64:
+		backing = kernels.Elements[float64](m)
+	case kernels.Uint8:
+		backing = m
+	case kernels.Int32:
+		backing = kernels.Elements[int32](m)
+	case kernels.Int64:
+		backing = kernels.Elements[int64](m)
+	case kernels.Int:
+		backing = kernels.Elements[int](m)
+	default:
+		backing = kernels.Elements[float32](m)
+	}
+	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing))
+}
+
+// Gather copies elements of size bytes out of a view of base into row-major order.
+func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64) {
+	var walk func(axis int, at int64)
+	walk = func(axis int, at int64) {
+		if axis == len(shape) {
+			to = to[copy(to[:size], base[at*size:]):]
+			return
+		}
+		for i := range int64(shape[axis]) {
+			walk(axis+1, at+i*strides[axis])
+		}
+	}
+	walk(0, offset)
+}
+
 // New is a new zero value of the given shape and its memory. A scalar shape
 // gives Gorgonia's scalar type.
 func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {

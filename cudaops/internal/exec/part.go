@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -46,7 +47,7 @@ func (e *Executable) bind() error {
 			if err := flush(); err != nil {
 				return err
 			}
-			e.addHost(i, op.Op, downloaded)
+			e.addAlias(i, downloaded)
 		default:
 			if _, copies := in.Op.(program.Copy); copies && in.Out[0].Space == program.OnHost {
 				downloaded[in.Out[0]] = true
@@ -72,25 +73,42 @@ func (e *Executable) staged(in *program.Instr) bool {
 // addHost adds a part that calls an op's Do.
 func (e *Executable) addHost(i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
-	var p part
-	from, to := make([]int, len(in.In)), e.slot(in.Out[0])
+	from := make([]int, len(in.In))
 	for k, v := range in.In {
 		from[k] = e.slot(v)
-		p.wait = p.wait || downloaded[v]
 	}
-	if p.wait {
-		clear(downloaded)
-	}
-	p.run = func() error {
-		start := time.Now()
+	e.onHost(i, in.In, downloaded, func() (gorgonia.Value, error) {
 		args := make([]gorgonia.Value, len(from))
 		for k, slot := range from {
 			args[k] = e.frame[slot]
 		}
 		out, err := program.Do(op, args...)
-		e.frame[to] = values.Compact(out)
-		e.Times[i] = time.Since(start)
+		return values.Compact(out), err
+	})
+}
+
+// addAlias adds a part that makes a view of a value on the host.
+func (e *Executable) addAlias(i int, downloaded map[*program.Value]bool) {
+	v := e.program.Instrs[i].Out[0]
+	base := e.slot(v.Base)
+	e.onHost(i, []*program.Value{v.Base}, downloaded, func() (gorgonia.Value, error) {
+		return values.View(e.frame[base], v.Shape, v.View.Offset, v.View.Strides)
+	})
+}
+
+// onHost adds a part that makes the value of an instruction on the host out of
+// others there.
+func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
+	in := e.program.Instrs[i]
+	to := e.slot(in.Out[0])
+	p := part{run: func() error {
+		start := time.Now()
+		out, err := f()
+		e.frame[to], e.Times[i] = out, time.Since(start)
 		return inNode(in, err)
+	}}
+	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
+		clear(downloaded)
 	}
 	e.parts = append(e.parts, p)
 }

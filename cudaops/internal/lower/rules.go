@@ -41,7 +41,7 @@ func reshape(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *
 	if !t.Numeric || !from.Numeric || t.Dtype != from.Dtype || t.Elements() != from.Elements() {
 		return nil
 	}
-	def.Op = program.Alias{Op: n.Op()}
+	def.Op = program.Alias{}
 	return l.graph.Program.NewAlias(def, n.Name(), t, from, program.Contiguous(t.Shape))
 }
 

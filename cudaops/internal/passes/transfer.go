@@ -68,10 +68,10 @@ func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	}
 	def := &program.Instr{Nodes: v.Def.Nodes}
 	var out *program.Value
-	if alias, ok := v.Def.Op.(program.Alias); ok {
-		from := t.to(v.Def.In[0], s)
-		def.Op, def.In = alias, []*program.Value{from}
-		out = t.p.NewAlias(def, v.Name, v.Type, from, v.View)
+	if _, alias := v.Def.Op.(program.Alias); alias {
+		base := t.to(v.Base, s)
+		def.Op, def.In = program.Alias{}, []*program.Value{base}
+		out = t.p.NewAlias(def, v.Name, v.Type, base, v.View)
 	} else {
 		def.Op, def.In = program.Copy{}, []*program.Value{t.in[spaced{v, v.Space}]}
 		out = t.p.NewValue(def, v.Name, v.Type)

@@ -72,7 +72,7 @@ func (e *interpreter) instr(in *Instr) error {
 	case Host:
 		out, err = Do(op.Op, args...)
 	case Alias:
-		out, err = Do(op.Op, args...)
+		return e.alias(in.Out[0])
 	case Copy:
 		out, err = gorgonia.CloneValue(args[0])
 	default:
@@ -135,7 +135,7 @@ func (e *interpreter) buffer(v *Value) []byte {
 func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
 	if b := e.buffer(v); b != nil {
 		out, memory := values.New(v.Dtype, v.Shape)
-		gather(memory, b, v)
+		values.Gather(memory, b, v.Dtype.Size(), v.Shape, v.View.Offset, v.View.Strides)
 		return out, nil
 	}
 	if held := e.held[v]; held != nil {
@@ -151,9 +151,6 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 		e.held[v] = values.Compact(value)
 		return nil
 	}
-	if v.Base != v {
-		return nil // an alias: its base is there
-	}
 	from, err := values.Bytes(value)
 	if err != nil {
 		return err
@@ -162,21 +159,17 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	return nil
 }
 
-// gather copies the elements of a value out of the memory of its base into
-// row-major order.
-func gather(to, base []byte, v *Value) {
-	size := v.Dtype.Size()
-	var walk func(axis int, at int64)
-	walk = func(axis int, at int64) {
-		if axis == len(v.Shape) {
-			to = to[copy(to[:size], base[at*size:]):]
-			return
-		}
-		for i := range int64(v.Shape[axis]) {
-			walk(axis+1, at+i*v.View.Strides[axis])
-		}
+// alias makes a view of its base, unless the base is placed, which is all it takes.
+func (e *interpreter) alias(v *Value) error {
+	if e.buffer(v) != nil {
+		return nil
 	}
-	walk(0, v.View.Offset)
+	base, err := e.load(v.Base)
+	if err != nil {
+		return err
+	}
+	e.held[v], err = values.View(base, v.Shape, v.View.Offset, v.View.Strides)
+	return err
 }
 
 // Do calls an op on the host. Ops of Gorgonia panic on what they cannot do; that

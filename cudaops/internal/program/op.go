@@ -31,9 +31,9 @@ type Kernel struct {
 	Plan    *kernels.Plan // from Planned on
 }
 
-// Alias gives a value another shape; no element moves. Op is the op that does so
-// on the host.
-type Alias struct{ Op gorgonia.Op }
+// Alias gives a value another shape or order, or a part of it, as the View of its
+// output says; no element moves.
+type Alias struct{}
 
 // Copy moves a value between host and device, from the space of its input to the
 // space of its output.
