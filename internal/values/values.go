@@ -163,6 +163,26 @@ func gather[T kernels.Element](src []T, shape, strides []int) []byte {
 	return kernels.Bytes(dst)
 }
 
+// Number returns a scalar of the given type.
+func Number(dt kernels.Dtype, x float64) gorgonia.Value {
+	v, m := New(dt, tensor.ScalarShape())
+	switch dt {
+	case kernels.Float64:
+		kernels.Elements[float64](m)[0] = x
+	case kernels.Uint8:
+		m[0] = uint8(x)
+	case kernels.Int32:
+		kernels.Elements[int32](m)[0] = int32(x)
+	case kernels.Int64:
+		kernels.Elements[int64](m)[0] = int64(x)
+	case kernels.Int:
+		kernels.Elements[int](m)[0] = int(x)
+	default:
+		kernels.Elements[float32](m)[0] = float32(x)
+	}
+	return v
+}
+
 // View returns the elements of v, a value in row-major order, that lie at offset +
 // sum of i[k] strides[k], all counted in elements, as a value of the given shape.
 // It shares the memory of v where the elements lie in row-major order there, and

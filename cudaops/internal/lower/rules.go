@@ -13,7 +13,7 @@ import (
 type rule func(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, reshape, kernel, host}
+var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, kernel, host}
 
 func input(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
 	if n.Op() != nil {
@@ -30,19 +30,6 @@ func constant(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) 
 	}
 	def.Op = program.Constant{Value: values.Compact(n.Value())}
 	return l.graph.Program.NewValue(def, n.Name(), t)
-}
-
-// reshape lowers Gorgonia's Reshape, of numbers, to another view of its input.
-func reshape(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	if !internal.IsReshape(n.Op()) || len(def.In) != 1 {
-		return nil
-	}
-	from := def.In[0]
-	if !t.Numeric || !from.Numeric || t.Dtype != from.Dtype || t.Elements() != from.Elements() {
-		return nil
-	}
-	def.Op = program.Alias{}
-	return l.graph.Program.NewAlias(def, n.Name(), t, from, program.Contiguous(t.Shape))
 }
 
 // kernel lowers an op that has kernels of its own.

@@ -114,6 +114,18 @@ type Value struct {
 	Buffer *Buffer // of a base on the device, from Placed on
 }
 
+// IsContiguous reports whether the elements lie in row-major order, one after the
+// other.
+func (v *Value) IsContiguous() bool {
+	whole := Contiguous(v.Shape)
+	for i, d := range v.Shape {
+		if d > 1 && v.View.Strides[i] != whole.Strides[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // Instr computes values from values.
 type Instr struct {
 	Op      Op

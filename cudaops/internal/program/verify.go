@@ -154,7 +154,7 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 		return
 	}
 	for i, v := range in.In {
-		if !v.Numeric || v.Bytes() != plan.Inputs[i] || !v.isContiguous() {
+		if !v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous() {
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}
 	}
@@ -163,18 +163,6 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 			c.fault("%v gives %s, its plan %d bytes", in.Op, v.describe(), plan.Out)
 		}
 	}
-}
-
-// isContiguous reports whether the elements lie in row-major order, one after the
-// other.
-func (v *Value) isContiguous() bool {
-	whole := Contiguous(v.Shape)
-	for i, d := range v.Shape {
-		if d > 1 && v.View.Strides[i] != whole.Strides[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // memory checks the buffers: each value on the device has one that is alive from
