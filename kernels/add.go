@@ -3,8 +3,8 @@ package kernels
 import "fmt"
 
 var addKernel = [...]*Kernel{
-	Float32: {"add", "add_f32", addBody[float32]},
-	Float64: {"add", "add_f64", addBody[float64]},
+	Float32: own.Kernel("add", "add_f32", addBody[float32]),
+	Float64: own.Kernel("add", "add_f64", addBody[float64]),
 }
 
 // Add plans out[i] = a[i] + b[i] for n elements.

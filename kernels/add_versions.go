@@ -3,8 +3,8 @@ package kernels
 import "fmt"
 
 var addSimpleKernel = [...]*Kernel{
-	Float32: {"add_versions", "add_simple_f32", addBody[float32]},
-	Float64: {"add_versions", "add_simple_f64", addBody[float64]},
+	Float32: own.Kernel("add_versions", "add_simple_f32", addBody[float32]),
+	Float64: own.Kernel("add_versions", "add_simple_f64", addBody[float64]),
 }
 
 // AddVersion plans [Add] by a numbered version of the kernel: 1 one thread per

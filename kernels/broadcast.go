@@ -6,8 +6,8 @@ import (
 )
 
 var broadcastKernel = [2]*Kernel{
-	Float32: {"broadcast", "broadcast_f32", broadcastBody[float32]},
-	Float64: {"broadcast", "broadcast_f64", broadcastBody[float64]},
+	Float32: own.Kernel("broadcast", "broadcast_f32", broadcastBody[float32]),
+	Float64: own.Kernel("broadcast", "broadcast_f64", broadcastBody[float64]),
 }
 
 // Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input

@@ -9,14 +9,14 @@ import (
 var (
 	dotRows = [2][2]*Kernel{
 		Float32: {
-			Float32: {"dot", "dot_rows_f32", dotRowsBody[float32, float32]},
-			Float64: {"dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]},
+			Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32, float32]),
+			Float64: own.Kernel("dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]),
 		},
-		Float64: {Float64: {"dot", "dot_rows_f64", dotRowsBody[float64, float64]}},
+		Float64: {Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64, float64])},
 	}
 	dotShort = [2]*Kernel{
-		Float32: {"dot", "dot_short_f32", dotShortBody[float32]},
-		Float64: {"dot", "dot_short_f64", dotShortBody[float64]},
+		Float32: own.Kernel("dot", "dot_short_f32", dotShortBody[float32]),
+		Float64: own.Kernel("dot", "dot_short_f64", dotShortBody[float64]),
 	}
 )
 

@@ -16,8 +16,8 @@ var dotVersions = [1 + DotVersions]version{
 
 func dotKernel(variant string, f32, f64 func(Call)) [2]*Kernel {
 	return [2]*Kernel{
-		Float32: {"dot_versions", "dot_" + variant + "_f32", f32},
-		Float64: {"dot_versions", "dot_" + variant + "_f64", f64},
+		Float32: own.Kernel("dot_versions", "dot_"+variant+"_f32", f32),
+		Float64: own.Kernel("dot_versions", "dot_"+variant+"_f64", f64),
 	}
 }
 
@@ -40,7 +40,7 @@ func DotVersion(dev Device, dt Dtype, v int, n int64) (*Plan, error) {
 func DotPartials(dt Dtype, n int64) *Plan {
 	p, step, _ := newDotVersion(dt, 1, n)
 	p.Op += ", partial sums"
-	p.Out = 8 * int64(step.blocks())
+	p.Out = 8 * int64(step.Blocks())
 	p.step(step, []Ref{{0, 0}, {1, 0}}, Ref{Out, 0})
 	return p
 }

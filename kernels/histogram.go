@@ -11,7 +11,7 @@ import (
 const HistogramVersions = 3
 
 var (
-	histogramZero = &Kernel{"histogram", "histogram_zero", histogramZeroBody}
+	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
 	// histogramKernels are the kernels by version and type.
 	histogramKernels = func() (ks [1 + HistogramVersions][Int + 1]*Kernel) {
@@ -23,7 +23,7 @@ var (
 				Float32: histogramBody[float32], Float64: histogramBody[float64],
 				Uint8: histogramBytesBody, Int32: histogramBody[int32], Int64: histogramBody[int64],
 			} {
-				ks[v][dt] = &Kernel{"histogram", fmt.Sprintf("histogram_%s_%v", name, Dtype(dt)), body}
+				ks[v][dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, Dtype(dt)), body)
 			}
 			ks[v][Int] = ks[v][Int64]
 			if Int.Size() == 4 {

@@ -12,13 +12,13 @@ import (
 var IncrementVariants = []string{"racy", "racy_shared", "atomic", "mutex", "ticket"}
 
 var (
-	incrementZero    = &Kernel{"increment", "increment_zero_i32", func(c Call) { clear(Slice[int32](c, 0)); clear(Slice[int32](c, 1)) }}
+	incrementZero    = own.Kernel("increment", "increment_zero_i32", func(c Call) { clear(Slice[int32](c, 0)); clear(Slice[int32](c, 1)) })
 	incrementKernels = map[string]*Kernel{
-		"racy":        {"increment", "increment_racy_i32", incrementRacyBody},
-		"racy_shared": {"increment", "increment_racy_shared_i32", incrementRacySharedBody},
-		"atomic":      {"increment", "increment_atomic_i32", incrementAtomicBody},
-		"mutex":       {"increment", "increment_mutex_i32", incrementMutexBody},
-		"ticket":      {"increment", "increment_ticket_i32", incrementTicketBody},
+		"racy":        own.Kernel("increment", "increment_racy_i32", incrementRacyBody),
+		"racy_shared": own.Kernel("increment", "increment_racy_shared_i32", incrementRacySharedBody),
+		"atomic":      own.Kernel("increment", "increment_atomic_i32", incrementAtomicBody),
+		"mutex":       own.Kernel("increment", "increment_mutex_i32", incrementMutexBody),
+		"ticket":      own.Kernel("increment", "increment_ticket_i32", incrementTicketBody),
 	}
 )
 

@@ -86,7 +86,7 @@ var iterateKernel = [...]iterateKernels{Float32: iterateOf[float32](Float32), Fl
 
 func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	kernel := func(name string, body func(Call)) *Kernel {
-		return &Kernel{"iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body}
+		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
 	}
 	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
 	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
@@ -168,7 +168,7 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		}
 		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
 		l := &p.Launches[len(p.Launches)-1]
-		l.Resident = by.Barrier <= BarrierHeld
+		l.CoResident = by.Barrier <= BarrierHeld
 		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
 		return p
 	}

@@ -21,22 +21,22 @@ type matmulTile struct {
 // large tile for float64 (128 x 64, 8 x 4 a thread, 148 registers, one block a
 // multiprocessor) an H200 made 11.4 TFLOP/s at 4096, of the small one 16.7.
 var (
-	matmulLarge = matmulTile{m: 128, n: 128, threads: 256, blocks: 2, kernel: &Kernel{"matmul", "matmul_large_f32", matmulBody[float32]}}
+	matmulLarge = matmulTile{m: 128, n: 128, threads: 256, blocks: 2, kernel: own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])}
 	matmulSmall = [...]matmulTile{
-		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: &Kernel{"matmul", "matmul_small_f32", matmulBody[float32]}},
-		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: &Kernel{"matmul", "matmul_small_f64", matmulBody[float64]}},
+		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32])},
+		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64])},
 	}
 	matmulRows = [...]*Kernel{
-		Float32: {"matmul", "matmul_rows_f32", matmulRowsBody[float32]},
-		Float64: {"matmul", "matmul_rows_f64", matmulRowsBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_rows_f64", matmulRowsBody[float64]),
 	}
 	matmulColumns = [...]*Kernel{
-		Float32: {"matmul", "matmul_columns_f32", matmulColumnsBody[float32]},
-		Float64: {"matmul", "matmul_columns_f64", matmulColumnsBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_columns_f32", matmulColumnsBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_columns_f64", matmulColumnsBody[float64]),
 	}
 	matmulCombine = [...]*Kernel{
-		Float32: {"matmul", "matmul_combine_f32", matmulCombineBody[float32]},
-		Float64: {"matmul", "matmul_combine_f64", matmulCombineBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_combine_f32", matmulCombineBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_combine_f64", matmulCombineBody[float64]),
 	}
 )
 

@@ -52,7 +52,7 @@ var matmulVersions = [...][2]matmulVersion{
 }
 
 func matmulVersionKernel[T Float](name string) *Kernel {
-	return &Kernel{"matmul_versions", "matmul_" + name, matmulVersionBody[T]}
+	return own.Kernel("matmul_versions", "matmul_"+name, matmulVersionBody[T])
 }
 
 // MatMulVersion plans [MatMul] by a numbered version of the kernel, 1 to 7. It is

@@ -11,7 +11,7 @@ import (
 // The plans' tiles, blocks and shared memory are those that the entry points in
 // matmul_versions.cu are compiled for.
 func TestMatMulVersionsMatchSource(t *testing.T) {
-	source, err := Source("matmul_versions.cu")
+	source, err := own.Source("matmul_versions.cu")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,32 +81,26 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%v+%d", r.Operand, r.Offset)
 }
 
-// MaxRank is the most axes that a kernel takes once adjacent axes that are
-// treated alike have been merged.
-const MaxRank = 8
-
-// Dims is a by-value argument of MaxRank extents or strides, in elements.
-type Dims [MaxRank]int64
-
-// Kernel is one function with two bodies: the entry point Entry of the CUDA
-// module Module (kernels/<Module>.cu), and the Go function Body. Both take the
-// arguments of a [Launch].
+// Kernel is one function with two bodies: the entry point Entry of the CUDA code
+// Image, and the Go function Body. Both take the arguments of a [Launch]. Those of
+// a [Library] are made by [Library.Kernel].
 type Kernel struct {
-	Module, Entry string
-	Body          func(Call)
+	Image Image
+	Entry string
+	Body  func(Call)
 }
 
 // Launch is one kernel on a grid. Args holds, in the order of the kernel's
-// parameters, values of type Ref, int32, int64, float32, float64 or Dims.
+// parameters, values of type Ref, int32, int64, float32 or float64.
 type Launch struct {
 	Kernel *Kernel
 	Grid   [3]int
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
 	Args   []any
-	// Resident says that the grid's blocks wait for one another, so that all must
-	// be on the device at once. A backend refuses a grid for which that cannot be.
-	Resident bool
+	// CoResident says that the grid's blocks wait for one another, so that all must
+	// be on the device at once. A backend refuses a grid that does not fit.
+	CoResident bool
 	// Cooperative makes the device start all blocks together or none, also while
 	// other kernels run: two grids, each with a part of its blocks on the device
 	// and waiting for the rest, would wait for ever.
@@ -121,6 +115,9 @@ func (l Launch) String() string {
 	}
 	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", l.Kernel.Entry, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
 }
+
+// Blocks returns the number of blocks of the grid.
+func (l Launch) Blocks() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
 
 // Plan is how one op runs: launches in order, plain data made from shapes, a
 // dtype and a device's properties. The same plan runs on a GPU (through the

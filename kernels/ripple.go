@@ -7,12 +7,12 @@ import (
 
 var (
 	rippleShared = [...]*Kernel{
-		Float32: {"ripple", "ripple_shared_f32", rippleSharedBody[float32]},
-		Float64: {"ripple", "ripple_shared_f64", rippleSharedBody[float64]},
+		Float32: own.Kernel("ripple", "ripple_shared_f32", rippleSharedBody[float32]),
+		Float64: own.Kernel("ripple", "ripple_shared_f64", rippleSharedBody[float64]),
 	}
 	rippleRacy = [...]*Kernel{
-		Float32: {"ripple", "ripple_racy_f32", rippleRacyBody[float32]},
-		Float64: {"ripple", "ripple_racy_f64", rippleRacyBody[float64]},
+		Float32: own.Kernel("ripple", "ripple_racy_f32", rippleRacyBody[float32]),
+		Float64: own.Kernel("ripple", "ripple_racy_f64", rippleRacyBody[float64]),
 	}
 )
 

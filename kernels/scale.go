@@ -3,8 +3,8 @@ package kernels
 import "fmt"
 
 var scaleRows = [2]*Kernel{
-	Float32: {"scale", "scale_rows_f32", scaleBody[float32]},
-	Float64: {"scale", "scale_rows_f64", scaleBody[float64]},
+	Float32: own.Kernel("scale", "scale_rows_f32", scaleBody[float32]),
+	Float64: own.Kernel("scale", "scale_rows_f64", scaleBody[float64]),
 }
 
 // Scale plans out[i][j] = s[i] * x[i][j] for rows of n elements; input 0 is x,

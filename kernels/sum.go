@@ -15,10 +15,10 @@ func init() {
 		if in != out {
 			name += "_" + out.String()
 		}
-		sumRows[in][out] = &Kernel{"sum", "sum_rows_" + name, rows}
-		sumShort[in][out] = &Kernel{"sum", "sum_short_" + name, short}
-		sumCols[in][out] = &Kernel{"sum", "sum_cols_" + name, cols}
-		sumColsVec[in][out] = &Kernel{"sum", "sum_colsvec_" + name, cols}
+		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
+		sumShort[in][out] = own.Kernel("sum", "sum_short_"+name, short)
+		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
+		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
 	}
 	fill(Float32, Float32, sumRowsBody[float32, float32], sumShortBody[float32, float32], sumColsBody[float32, float32])
 	fill(Float32, Float64, sumRowsBody[float32, float64], sumShortBody[float32, float64], sumColsBody[float32, float64])

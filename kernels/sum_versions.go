@@ -42,14 +42,14 @@ var sumVersions = [1 + SumVersions]version{
 }
 
 var (
-	sumClear = &Kernel{"sum_versions", "sum_clear", sumClearBody}
+	sumClear = own.Kernel("sum_versions", "sum_clear", sumClearBody)
 	sumRound = sumKernel("round", sumRoundBody[float32], sumRoundBody[float64])
 )
 
 func sumKernel(variant string, f32, f64 func(Call)) [2]*Kernel {
 	return [2]*Kernel{
-		Float32: {"sum_versions", "sum_" + variant + "_f32", f32},
-		Float64: {"sum_versions", "sum_" + variant + "_f64", f64},
+		Float32: own.Kernel("sum_versions", "sum_"+variant+"_f32", f32),
+		Float64: own.Kernel("sum_versions", "sum_"+variant+"_f64", f64),
 	}
 }
 
@@ -80,7 +80,7 @@ func SumPartials(dt Dtype, v int, shape []int) (*Plan, error) {
 		return nil, fmt.Errorf("kernels: sum: version %d leaves no partial sums, want one of 5 to %d", v, SumVersions)
 	}
 	p.Op += ", partial sums"
-	p.Out = 8 * int64(step.blocks())
+	p.Out = 8 * int64(step.Blocks())
 	p.step(step, []Ref{{0, 0}}, Ref{Out, 0})
 	return p, nil
 }
@@ -112,8 +112,6 @@ func (v version) first(dt Dtype, extents []int64) Launch {
 	return l
 }
 
-func (l Launch) blocks() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
-
 // step appends a first step that reads in and leaves its sums in to.
 func (p *Plan) step(l Launch, in []Ref, to Ref) {
 	var args []any
@@ -136,7 +134,7 @@ func (p *Plan) combine(dev Device, dt Dtype, v version, l Launch, in []Ref) {
 		p.step(l, in, cell)
 		p.launch(sumRound[dt], 1, 1, cell, out)
 	case inPartials:
-		parts := int64(l.blocks())
+		parts := int64(l.Blocks())
 		part := p.scratch(8 * parts)
 		p.step(l, in, part)
 		p.sumPass(dev, part, Float64, out, dt, 1, parts, 1, 1)
@@ -191,7 +189,7 @@ func shuffleSum(s []float64) float64 {
 
 // partsBody is the body of a kernel that leaves one sum for each block in out.
 func partsBody(c Call, out []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
-	blocks := int64(c.blocks())
+	blocks := int64(c.Blocks())
 	Parallel(blocks, max(grain/max(n/blocks, 1), 1), func(lo, hi int64) {
 		s := make([]float64, c.Block[0])
 		for b := lo; b < hi; b++ {
@@ -205,7 +203,7 @@ func partsBody(c Call, out []float64, n int64, combine func([]float64) float64, 
 // cellBody is the body of a kernel whose blocks add into a cell, here one after
 // the other.
 func cellBody(c Call, cell []float64, n int64, combine func([]float64) float64, add func(acc []float64, first int64)) {
-	parts := make([]float64, c.blocks())
+	parts := make([]float64, c.Blocks())
 	partsBody(c, parts, n, combine, add)
 	for _, sum := range parts {
 		cell[0] += sum
@@ -238,7 +236,7 @@ func sumPartsBody[T Float](combine func([]float64) float64) func(Call) {
 func sumBlocks2dBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[float64](c, 1)
 	rows, cols := c.Int(2), c.Int(3)
-	blocks, gx, gy := int64(c.blocks()), int64(c.Grid[0]), int64(c.Grid[1])
+	blocks, gx, gy := int64(c.Blocks()), int64(c.Grid[0]), int64(c.Grid[1])
 	Parallel(blocks, max(grain/max(rows*cols/blocks, 1), 1), func(lo, hi int64) {
 		bx, by := c.Block[0], c.Block[1]
 		s := make([]float64, bx*by)

@@ -59,8 +59,8 @@ func TestPartials(t *testing.T) {
 			if out[0] != want || add(part) != want {
 				t.Errorf("version %d of %v: %v and, from %d partial sums, %v, want %v", v, shape, out[0], len(part), add(part), want)
 			}
-			if len(part) != first.Launches[0].blocks() || len(part) > 64*64 {
-				t.Errorf("version %d of %v: %d partial sums of %d blocks", v, shape, len(part), first.Launches[0].blocks())
+			if len(part) != first.Launches[0].Blocks() || len(part) > 64*64 {
+				t.Errorf("version %d of %v: %d partial sums of %d blocks", v, shape, len(part), first.Launches[0].Blocks())
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestOffByOneTree(t *testing.T) {
 	const n = 640 * 256 * 4
 	dot := func(tree func([]float64) float64, a, b []float64) (sum float64) {
 		p := DotPartials(Float64, n)
-		p.Launches[0].Kernel = &Kernel{"dot_versions", "dot_off_by_one", func(c Call) {
+		p.Launches[0].Kernel = &Kernel{Entry: "dot_off_by_one", Body: func(c Call) {
 			partsBody(c, Slice[float64](c, 2), c.Int(3), tree, dotTerms[float64](c))
 		}}
 		part := make([]float64, p.Out/8)
@@ -186,10 +186,10 @@ func TestSwappedStrides(t *testing.T) {
 			l := &p.Launches[0]
 			l.Grid = c.grid
 			if slip {
-				l.Kernel = &Kernel{"sum_versions", "sum_swapped_strides", swappedStrides}
+				l.Kernel = &Kernel{Entry: "sum_swapped_strides", Body: swappedStrides}
 			}
-			p.Out = 8 * int64(l.blocks())
-			part := make([]float64, l.blocks())
+			p.Out = 8 * int64(l.Blocks())
+			part := make([]float64, l.Blocks())
 			onHost(t, p, part, x)
 			return naiveSum(part)
 		}

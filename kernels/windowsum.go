@@ -61,20 +61,20 @@ const (
 
 var (
 	windowDirectKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_direct_f32", windowBody[float32]},
-		Float64: {"windowsum", "windowsum_direct_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_direct_f32", windowBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_direct_f64", windowBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_stream_f32", windowBody[float32]},
-		Float64: {"windowsum", "windowsum_stream_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_stream_f32", windowBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_stream_f64", windowBody[float64]),
 	}
 	windowChunksKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_chunks_f32", windowChunksBody[float32]},
-		Float64: {"windowsum", "windowsum_chunks_f64", windowChunksBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_chunks_f32", windowChunksBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_chunks_f64", windowChunksBody[float64]),
 	}
 	windowJoinKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_join_f32", windowJoinBody[float32]},
-		Float64: {"windowsum", "windowsum_join_f64", windowJoinBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_join_f32", windowJoinBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_join_f64", windowJoinBody[float64]),
 	}
 )
 

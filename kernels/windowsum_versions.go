@@ -4,12 +4,12 @@ import "fmt"
 
 var (
 	windowSimpleKernel = [...]*Kernel{
-		Float32: {"windowsum_versions", "windowsum_simple_f32", windowBody[float32]},
-		Float64: {"windowsum_versions", "windowsum_simple_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum_versions", "windowsum_simple_f32", windowBody[float32]),
+		Float64: own.Kernel("windowsum_versions", "windowsum_simple_f64", windowBody[float64]),
 	}
 	windowSharedKernel = [...]*Kernel{
-		Float32: {"windowsum_versions", "windowsum_shared_f32", windowBody[float32]},
-		Float64: {"windowsum_versions", "windowsum_shared_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum_versions", "windowsum_shared_f32", windowBody[float32]),
+		Float64: own.Kernel("windowsum_versions", "windowsum_shared_f64", windowBody[float64]),
 	}
 )
 

@@ -44,7 +44,7 @@ func doctorCommand(args []string, stdout, stderr io.Writer) error {
 			say("missing", "device %d: %v", i, d.Err)
 			continue
 		}
-		_, target, _, err := kernels.Image("add", d.Major, d.Minor)
+		target, _, err := kernels.Target(d.Major, d.Minor)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 		return nil, "", err
 	}
 	d := devices[0]
-	_, target, _, err := kernels.Image("add", d.Major, d.Minor)
+	target, _, err := kernels.Target(d.Major, d.Minor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -211,7 +211,7 @@ func (p *Page) Text(format string, args ...any) {
 // function, struct or macro of that name with the comment above it, or the
 // whole file for "".
 func (p *Page) Source(file, function string) error {
-	text, err := kernels.Source(file)
+	text, err := kernels.Builtin().Source(file)
 	if err != nil {
 		return err
 	}

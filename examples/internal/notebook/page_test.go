@@ -245,7 +245,7 @@ __device__ int f(float x) { return 1; }
 func TestDefinitions(t *testing.T) {
 	for _, c := range [][2]string{{"add.cu", "add"}, {"add.cu", "add_f32"}, {"sum.cu", "sum_cols"}, {"sum.cu", "ROWS"}, {"vector.cuh", "Pack"},
 		{"reduce.cuh", "reduce_rows"}, {"matmul.cu", "TILE"}, {"ripple.cu", "amplitude"}} {
-		text, err := kernels.Source(c[0])
+		text, err := kernels.Builtin().Source(c[0])
 		if err != nil {
 			t.Fatal(err)
 		}
