@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,9 +29,43 @@ func images() *manifest.Manifest {
 	return m
 }
 
-// Digest is a hash over all compiled images: two builds with one digest run the
-// same kernels.
-func Digest() string { return images().Digest }
+// Digest is a hash over all compiled images.
+func Digest() string {
+	h := sha256.New()
+	for _, s := range images().Sources {
+		for _, i := range s.Images {
+			fmt.Fprintln(h, i.Hash)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to
+// a digest of its compiled kernels, twelve hexadecimal digits. Two builds whose
+// digests of a source are equal run the same kernels of it.
+func Digests() map[string]string {
+	digests := map[string]string{}
+	for _, s := range images().Sources {
+		digests[s.Stem] = s.Digest()
+	}
+	return digests
+}
+
+// Digests maps each source that the plan's launches come from to the digest of
+// its compiled kernels: a stem for Stheno's own, name/stem for another library's
+// (see [Register]).
+func (p *Plan) Digests() (map[string]string, error) {
+	digests := map[string]string{}
+	for _, l := range p.Launches {
+		module, _, _ := strings.Cut(l.Kernel.Module, "(") // generated code is of stem(expression)
+		s, err := source(module)
+		if err != nil {
+			return nil, err
+		}
+		digests[module] = s.Digest()
+	}
+	return digests, nil
+}
 
 // Source is the text of a CUDA source or header, such as "sum.cu".
 func Source(name string) ([]byte, error) {
