@@ -3,6 +3,7 @@ package kernels
 import (
 	"encoding/json"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,9 +47,32 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := read.Encode(); err != nil || string(got) != string(want) {
-		t.Errorf("the manifest was edited by hand, or its digest is wrong: run `make images` (%v)", err)
+		t.Errorf("the manifest was edited by hand: run `make images` (%v)", err)
 	}
-	t.Logf("%d sources, %d KiB of images, %s, digest %.12s", len(m.Sources), total>>10, m.Compiler, Digest())
+	t.Logf("%d sources, %d KiB of images, %s", len(m.Sources), total>>10, m.Compiler)
+}
+
+// A source's digest follows the bytes of its images and nothing else, and a
+// plan has those of the sources that it launches.
+func TestDigests(t *testing.T) {
+	dev := Device{Major: 8, SMs: 1, SharedOptin: 96 << 10}
+	for stem, p := range map[string]*Plan{"add": Add(dev, Float32, 10), "reduce": reducePlan(t, "max(a, b)", 10)} {
+		got, err := p.Digests()
+		if want := Digests()[stem]; err != nil || len(got) != 1 || got[stem] != want || len(want) != 12 {
+			t.Errorf("a plan of %s has %v, %v, want the digest of its source alone, %q", stem, got, err, want)
+		}
+	}
+
+	s := ownManifest(t).Sources[0]
+	s.Images = slices.Clone(s.Images)
+	s.Hash = "another"
+	if got, want := s.Digest(), Digests()[s.Stem]; got != want {
+		t.Errorf("with another comment the digest is %s, want it as it was, %s", got, want)
+	}
+	s.Images[1].Hash = "another"
+	if got := s.Digest(); got == Digests()[s.Stem] {
+		t.Errorf("with another image the digest is still %s", got)
+	}
 }
 
 func TestSelectTarget(t *testing.T) {

@@ -21,16 +21,6 @@ var own = NewLibrary("stheno", files)
 // Builtin returns the library of Stheno's own kernels.
 func Builtin() *Library { return own }
 
-// Digest returns a hash over all images of Stheno's own library: two builds with
-// one digest run the same kernels.
-func Digest() string {
-	m, err := own.Manifest()
-	if err != nil {
-		return "" // the manifest is embedded and tested: a broken one is a broken build
-	}
-	return m.Digest
-}
-
 // Library is a folder of CUDA sources with their images. Other modules have
 // theirs in a variable:
 //
