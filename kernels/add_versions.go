@@ -16,10 +16,10 @@ func AddVersion(dev Device, dt Dtype, version int, n int64) (*Plan, error) {
 		return p, nil
 	}
 	const block = 512
-	if err := checkGrid(ceilDiv(n, block)); err != nil {
+	if err := CheckGrid(CeilDiv(n, block)); err != nil {
 		return nil, fmt.Errorf("%s by version %d: %w", p.Op, version, err)
 	}
 	p.Launches = nil
-	p.launch(addSimpleKernel[dt], int(ceilDiv(n, block)), block, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, n)
+	p.Launch(addSimpleKernel[dt], int(CeilDiv(n, block)), block, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, n)
 	return p, nil
 }

@@ -35,11 +35,11 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 	}
 	splits, chunk := pol.split(dev, rows, n)
 	if splits == 1 {
-		p.launch(dotRows[dt][dt], int(rows), pol.block, a, b, out, n, n, int32(1), 1.0)
+		p.Launch(dotRows[dt][dt], int(rows), pol.block, a, b, out, n, n, int32(1), 1.0)
 		return p
 	}
-	part := p.scratch(rows * splits * 8)
-	p.launch(dotRows[dt][Float64], int(rows*splits), pol.block, a, b, part, n, chunk, int32(splits), 1.0)
+	part := p.Workspace(rows * splits * 8)
+	p.Launch(dotRows[dt][Float64], int(rows*splits), pol.block, a, b, part, n, chunk, int32(splits), 1.0)
 	p.sumPass(dev, part, Float64, out, dt, rows, splits, 1, 1)
 	return p
 }

@@ -97,7 +97,7 @@ func Histogram(dev Device, dt Dtype, v int, n int64, bins Bins) (*Plan, error) {
 		v = 1
 	}
 	p := &Plan{Op: fmt.Sprintf("histogram_%v(%d into %d) version %d", dt, n, bins.N, v), Inputs: []int64{n * dt.Size()}, Out: int64(bins.N) * 8, Flops: n}
-	p.launch(histogramZero, int(ceilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N))
+	p.Launch(histogramZero, int(CeilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N))
 	if n == 0 {
 		return p, nil
 	}
@@ -117,9 +117,8 @@ func Histogram(dev Device, dt Dtype, v int, n int64, bins Bins) (*Plan, error) {
 	}
 	// No more blocks than there is work for, and enough that no counter of 32 bits
 	// overflows.
-	blocks := max(min(int64(dev.SMs*t.blocks), ceilDiv(n, elements)), ceilDiv(n, 1<<31))
-	p.launch(histogramKernels[v][dt], int(blocks), t.block, args...)
-	p.Launches[1].Shared = shared
+	blocks := max(min(int64(dev.SMs*t.blocks), CeilDiv(n, elements)), CeilDiv(n, 1<<31))
+	p.Launch(histogramKernels[v][dt], int(blocks), t.block, args...).Shared = shared
 	return p, nil
 }
 

@@ -61,7 +61,7 @@ func TestHistogramPlans(t *testing.T) {
 						if l.Shared > dev.SharedOptin {
 							t.Errorf("%s: %d bytes of shared memory, want at most %d", name, l.Shared, dev.SharedOptin)
 						}
-						if l.Grid[0] < 1 || l.Shared > 0 && ceilDiv(n, int64(l.Grid[0])) > 1<<31 {
+						if l.Grid[0] < 1 || l.Shared > 0 && CeilDiv(n, int64(l.Grid[0])) > 1<<31 {
 							t.Errorf("%s: %d blocks of 32-bit counters", name, l.Grid[0])
 						}
 						if 4*bins <= dev.SharedOptin && v > 1 && l.Shared < 4*bins && dt != Uint8 {

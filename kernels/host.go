@@ -93,7 +93,7 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
 	if scratch == nil && p.Scratch > 0 {
-		scratch = Bytes(make([]float64, ceilDiv(p.Scratch, 8)))
+		scratch = Bytes(make([]float64, CeilDiv(p.Scratch, 8)))
 	}
 	if int64(len(scratch)) < p.Scratch {
 		return fmt.Errorf("kernels: %s: scratch has %d bytes, want %d", p.Op, len(scratch), p.Scratch)
@@ -110,13 +110,13 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 // goroutines to start. The pieces are disjoint, so results do not depend on the
 // number of cores.
 func Parallel(n, grain int64, f func(lo, hi int64)) {
-	workers := min(int64(runtime.GOMAXPROCS(0)), ceilDiv(n, max(grain, 1)))
+	workers := min(int64(runtime.GOMAXPROCS(0)), CeilDiv(n, max(grain, 1)))
 	if workers <= 1 {
 		f(0, n)
 		return
 	}
 	var wg sync.WaitGroup
-	step := ceilDiv(n, workers)
+	step := CeilDiv(n, workers)
 	for lo := int64(0); lo < n; lo += step {
 		wg.Go(func() { f(lo, min(lo+step, n)) })
 	}

@@ -35,9 +35,9 @@ func Increment(variant string, blocks, threads int) (*Plan, error) {
 		return nil, fmt.Errorf("kernels: increment: got %d blocks of %d threads, want at least 1 of 1 to 1024", blocks, threads)
 	}
 	p := &Plan{Op: fmt.Sprintf("increment_%s(%d x %d)", variant, blocks, threads), Out: 4, Flops: int64(blocks) * int64(threads)}
-	locks := p.scratch(12)
-	p.launch(incrementZero, 1, 1, Ref{Out, 0}, locks)
-	p.launch(incrementKernels[variant], blocks, threads, Ref{Out, 0}, locks)
+	locks := p.Workspace(12)
+	p.Launch(incrementZero, 1, 1, Ref{Out, 0}, locks)
+	p.Launch(incrementKernels[variant], blocks, threads, Ref{Out, 0}, locks)
 	return p, nil
 }
 
@@ -55,7 +55,7 @@ func eachBlock(c Call, block func()) {
 func incrementRacyBody(c Call) {
 	cell := &Slice[int32](c, 0)[0]
 	eachBlock(c, func() {
-		for range ceilDiv(int64(c.Block[0]), 32) {
+		for range CeilDiv(int64(c.Block[0]), 32) {
 			before := atomic.LoadInt32(cell)
 			runtime.Gosched()
 			atomic.StoreInt32(cell, before+1)
@@ -65,7 +65,7 @@ func incrementRacyBody(c Call) {
 
 func incrementRacySharedBody(c Call) {
 	cell := &Slice[int32](c, 0)[0]
-	eachBlock(c, func() { atomic.AddInt32(cell, int32(ceilDiv(int64(c.Block[0]), 32))) })
+	eachBlock(c, func() { atomic.AddInt32(cell, int32(CeilDiv(int64(c.Block[0]), 32))) })
 }
 
 func incrementAtomicBody(c Call) {

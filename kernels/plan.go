@@ -152,16 +152,21 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// scratch reserves n bytes of scratch memory and returns where they start.
-func (p *Plan) scratch(n int64) Ref {
+// Workspace reserves that many bytes of scratch memory, 256-byte aligned, and
+// returns where they start.
+func (p *Plan) Workspace(bytes int64) Ref {
 	r := Ref{Scratch, p.Scratch}
-	p.Scratch += (n + 255) &^ 255
+	p.Scratch += (bytes + 255) &^ 255
 	return r
 }
 
-// launch appends a launch in one dimension.
-func (p *Plan) launch(k *Kernel, grid, block int, args ...any) {
-	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{block, 1, 1}, Args: args})
+// Launch appends a launch of a kernel on a grid of blocks of threads, in one
+// dimension; args are as in [Launch]. What it returns, in which shared memory and
+// further dimensions can be set, is valid until the next launch is appended.
+// [CheckGrid] reports whether a grid is too large.
+func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
+	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})
+	return &p.Launches[len(p.Launches)-1]
 }
 
 // Planner is what an op implements to run on a device.
@@ -170,10 +175,22 @@ type Planner interface {
 	Plan(dev Device) (*Plan, error)
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+// CheckGrid returns an error if a launch cannot have that many blocks in one
+// dimension, 2^31 - 1 at most.
+func CheckGrid(blocks int64) error {
+	const most = 1<<31 - 1
+	if blocks > most {
+		return fmt.Errorf("it takes %d blocks, a launch has at most %d", blocks, most)
+	}
+	return nil
+}
 
-// product is the number of elements of a shape; 1 for a scalar.
-func product(shape []int) int64 {
+// CeilDiv returns a / b rounded up, for a >= 0 and b > 0: the blocks of b that
+// cover a elements.
+func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// Count returns the number of elements of a shape, 1 for a scalar.
+func Count(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {
 		n *= int64(d)

@@ -69,12 +69,12 @@ func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan
 	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.operations()))}
 	pol := reducePolicy
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
-	chunk := max(ceilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
-	chunk = ceilDiv(chunk, whole) * whole
-	blocks := max(ceilDiv(n, chunk), 1)
-	parts := p.scratch(blocks * 8)
-	p.launch(part, int(blocks), pol.block, Ref{0, 0}, parts, n, chunk, identity)
-	p.launch(join, 1, pol.join, parts, Ref{Out, 0}, int32(blocks), identity)
+	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
+	chunk = CeilDiv(chunk, whole) * whole
+	blocks := max(CeilDiv(n, chunk), 1)
+	parts := p.Workspace(blocks * 8)
+	p.Launch(part, int(blocks), pol.block, Ref{0, 0}, parts, n, chunk, identity)
+	p.Launch(join, 1, pol.join, parts, Ref{Out, 0}, int32(blocks), identity)
 	return p
 }
 
@@ -92,7 +92,7 @@ func reducePartBody[T Float](r *Reduction) func(Call) {
 		Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
 			const piece = 512 // stays in the first-level cache
 			b, f, scratch := make([]float64, piece), make([]float64, piece), make([]float64, piece*r.f.operations())
-			pieces := make([]float64, 0, ceilDiv(chunk, piece))
+			pieces := make([]float64, 0, CeilDiv(chunk, piece))
 			for block := lo; block < hi; block++ {
 				pieces = pieces[:0]
 				for at := block * chunk; at < min((block+1)*chunk, n); at += piece {

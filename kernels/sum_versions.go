@@ -89,7 +89,7 @@ func newSumVersion(dt Dtype, v int, shape []int) (*Plan, Launch, error) {
 	if v < 1 || v > SumVersions {
 		return nil, Launch{}, fmt.Errorf("kernels: sum: got version %d, want 1 to %d", v, SumVersions)
 	}
-	n := product(shape)
+	n := Count(shape)
 	extents := []int64{n}
 	if v == 9 {
 		if len(shape) != 2 {
@@ -106,7 +106,7 @@ func (v version) first(dt Dtype, extents []int64) Launch {
 	l := Launch{Kernel: v.kernel[dt], Grid: v.grid, Block: v.block}
 	for i, n := range extents {
 		axis := len(extents) - 1 - i // the last extent lies along x
-		l.Grid[axis] = int(min(int64(l.Grid[axis]), max(ceilDiv(n, int64(l.Block[axis])), 1)))
+		l.Grid[axis] = int(min(int64(l.Grid[axis]), max(CeilDiv(n, int64(l.Block[axis])), 1)))
 		l.Args = append(l.Args, n)
 	}
 	return l
@@ -129,13 +129,13 @@ func (p *Plan) combine(dev Device, dt Dtype, v version, l Launch, in []Ref) {
 	case inResult:
 		p.step(l, in, out)
 	case inCell:
-		cell := p.scratch(16)
-		p.launch(sumClear, 1, 1, cell)
+		cell := p.Workspace(16)
+		p.Launch(sumClear, 1, 1, cell)
 		p.step(l, in, cell)
-		p.launch(sumRound[dt], 1, 1, cell, out)
+		p.Launch(sumRound[dt], 1, 1, cell, out)
 	case inPartials:
 		parts := int64(l.Blocks())
-		part := p.scratch(8 * parts)
+		part := p.Workspace(8 * parts)
 		p.step(l, in, part)
 		p.sumPass(dev, part, Float64, out, dt, 1, parts, 1, 1)
 	}

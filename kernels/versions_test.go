@@ -38,7 +38,7 @@ func TestPartials(t *testing.T) {
 		return sum
 	}
 	for _, shape := range [][]int{{1}, {4097}, {3, 11}, {700, 1300}, {40, 5000}, {5000, 40}} {
-		n := int(product(shape))
+		n := int(Count(shape))
 		x := ramp(n)
 		want := add(x)
 		for v := 5; v <= SumVersions; v++ {

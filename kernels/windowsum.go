@@ -118,8 +118,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	last := positions - (g.w - 1) // no output lies from here on
 	switch {
 	case g.w < windowDirect:
-		tiles := ceilDiv(last, policy.direct*4*16/dt.Size())
-		p.launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
+		tiles := CeilDiv(last, policy.direct*4*16/dt.Size())
+		p.Launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
@@ -128,7 +128,7 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		if g.w-1+lag > 2*windowTile {
 			lag = 0 // outputs are stored element by element
 		}
-		tiles := ceilDiv(positions+lead+lag, windowTile)
+		tiles := CeilDiv(positions+lead+lag, windowTile)
 		q := g.w / windowItems
 		tails := int64(windowKept)
 		for tails < q+windowWarp {
@@ -136,9 +136,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		}
 		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
 		run := min(max(tiles/(int64(dev.SMs)*windowWarps), 1), windowSteps)
-		p.launch(windowStreamKernel[dt], int(ceilDiv(tiles, run)), windowWarp,
-			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails))
-		p.Launches[len(p.Launches)-1].Shared = int(shared)
+		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
+			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
 	default:
 		threads := policy.chunk
@@ -146,13 +145,13 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 			threads = windowWarp
 		}
 		chunk := threads * windowItems
-		chunks, blocks := ceilDiv(positions, chunk), ceilDiv(last, chunk)
-		sums, heads, middles := p.scratch(chunks*8), p.scratch(chunks*8), p.scratch(blocks*8)
-		p.launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
+		chunks, blocks := CeilDiv(positions, chunk), CeilDiv(last, chunk)
+		sums, heads, middles := p.Workspace(chunks*8), p.Workspace(chunks*8), p.Workspace(blocks*8)
+		p.Launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
 		p.windowSum(dev, Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
-		p.launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
+		join := p.Launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
 		// two chunks, each 16 elements followed by 16 unused bytes
-		p.Launches[len(p.Launches)-1].Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
+		join.Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
 	}
 }
 
@@ -217,7 +216,7 @@ func windowBody[T Float](c Call) {
 	if step == 0 {
 		step = w
 	}
-	Parallel(ceilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
+	Parallel(CeilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
 		x, sum := make([]float64, step+w-1), make([]float64, step)
 		for start := lo * step; start < min(hi*step, last); start += step {
 			n := min(step, last-start)

@@ -30,26 +30,16 @@ func WindowSumVersion(dev Device, dt Dtype, version int, rows, n, radius int64, 
 	g.w = 2*radius + 1
 
 	const block, widest = 256, 1024 // threads; elements of a window held at a time
-	kernel, blocks, args := windowSimpleKernel[dt], ceilDiv(g.rows*g.out, block), []any{Ref{0, 0}, Ref{Out, 0}, g.in, g.out, g.w, g.off, g.rows}
+	kernel, blocks, args := windowSimpleKernel[dt], CeilDiv(g.rows*g.out, block), []any{Ref{0, 0}, Ref{Out, 0}, g.in, g.out, g.w, g.off, g.rows}
 	shared := int64(0)
 	if version == 2 {
 		piece := min(g.w, widest)
-		kernel, blocks, args = windowSharedKernel[dt], g.rows*ceilDiv(g.out, block), append(args, int32(piece))
+		kernel, blocks, args = windowSharedKernel[dt], g.rows*CeilDiv(g.out, block), append(args, int32(piece))
 		shared = (block + piece - 1) * dt.Size()
 	}
-	if err := checkGrid(blocks); err != nil {
+	if err := CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("%s by version %d: %w", p.Op, version, err)
 	}
-	p.launch(kernel, int(blocks), block, args...)
-	p.Launches[0].Shared = int(shared)
+	p.Launch(kernel, int(blocks), block, args...).Shared = int(shared)
 	return p, nil
-}
-
-// checkGrid says what is wrong with a grid of that many blocks.
-func checkGrid(blocks int64) error {
-	const most = 1<<31 - 1
-	if blocks > most {
-		return fmt.Errorf("it takes %d blocks, a launch has at most %d", blocks, most)
-	}
-	return nil
 }

@@ -53,8 +53,7 @@ func plan(name string, k *kernels.Kernel, dev kernels.Device, dt kernels.Dtype, 
 	}
 	args = append(args, kernels.Ref{Operand: kernels.Out}, n)
 	if n > 0 {
-		grid := int(min((n+255)/256, int64(16*dev.SMs)))
-		p.Launches = []kernels.Launch{{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{256, 1, 1}, Args: args}}
+		p.Launch(k, int(min(kernels.CeilDiv(n, 256), int64(16*dev.SMs))), 256, args...)
 	}
 	return p
 }
