@@ -14,12 +14,14 @@ toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
 	echo "$(TOOLKIT)" > $@
 
-images: toolkit # compile kernels/*.cu into kernels/images, and the example's kernel
+images: toolkit # compile kernels/*.cu into kernels/images, the versions and the example's kernel into theirs
 	go run ./kernels/build
+	go run ./kernels/build -dir kernels/versions
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile again and compare byte for byte
 	go run ./kernels/build -check
+	go run ./kernels/build -dir kernels/versions -check
 	go run ./kernels/build -dir examples/own -check
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu

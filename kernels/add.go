@@ -3,8 +3,8 @@ package kernels
 import "fmt"
 
 var addKernel = [...]*Kernel{
-	Float32: own.Kernel("add", "add_f32", addBody[float32]),
-	Float64: own.Kernel("add", "add_f64", addBody[float64]),
+	Float32: own.Kernel("add", "add_f32", AddBody[float32]),
+	Float64: own.Kernel("add", "add_f64", AddBody[float64]),
 }
 
 // Add plans out[i] = a[i] + b[i] for n elements.
@@ -17,9 +17,11 @@ func Add(dev Device, dt Dtype, n int64) *Plan {
 	return p
 }
 
-func addBody[T Float](c Call) {
+// AddBody is the Go body of kernels that compute out[i] = a[i] + b[i] for n
+// elements; the arguments are a, b, out, n.
+func AddBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
-	Parallel(c.Int(3), grain, func(lo, hi int64) {
+	Parallel(c.Int(3), Grain, func(lo, hi int64) {
 		a, b, out := a[lo:hi], b[lo:hi], out[lo:hi]
 		for i := range out {
 			out[i] = a[i] + b[i]

@@ -73,7 +73,7 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 func broadcastBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[T](c, 1)
 	total, r, inner, div := c.Int(2), c.Int(3), c.Int(4), T(c.Float(5))
-	Parallel(CeilDiv(total, inner), max(grain/inner, 1), func(lo, hi int64) {
+	Parallel(CeilDiv(total, inner), max(Grain/inner, 1), func(lo, hi int64) {
 		for row := lo; row < hi; row++ { // row counts outer * r + j
 			o, dst := row/r, out[row*inner:(row+1)*inner]
 			for i, x := range in[o*inner : (o+1)*inner] {

@@ -47,7 +47,7 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 func dotRowsBody[In, To Float](c Call) {
 	a, b, out := Slice[In](c, 0), Slice[In](c, 1), Slice[To](c, 2)
 	n, chunk, splits, div := c.Int(3), c.Int(4), c.Int(5), c.Float(6)
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
 			at, first := k/splits*n, k%splits*chunk
 			last := min(first+chunk, n)
@@ -59,7 +59,7 @@ func dotRowsBody[In, To Float](c Call) {
 func dotShortBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, n, div := c.Int(3), c.Int(4), c.Float(6)
-	Parallel(rows, grain/max(n, 1), func(lo, hi int64) {
+	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = T(dotDouble(a[i*n:(i+1)*n], b[i*n:(i+1)*n]) / div)
 		}

@@ -195,7 +195,7 @@ func histogramBytesBody(c Call) {
 func countApart(c Call, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
 	counts := Slice[int64](c, 1)
 	var mu sync.Mutex
-	Parallel(c.Int(2), grain+int64(cells), func(from, to int64) {
+	Parallel(c.Int(2), Grain+int64(cells), func(from, to int64) {
 		own := make([]int64, cells)
 		count(own, from, to)
 		mu.Lock()

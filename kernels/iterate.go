@@ -349,7 +349,7 @@ func iterateRows[T Float](c Call) {
 // matVec is out = w in, or out = w^T in.
 func matVec[T Float](w []T, in, out []float64, transposed bool) {
 	n := int64(len(in))
-	Parallel(n, grain/n, func(lo, hi int64) {
+	Parallel(n, Grain/n, func(lo, hi int64) {
 		if transposed {
 			clear(out[lo:hi])
 			for k, x := range in {

@@ -158,7 +158,7 @@ func matmulBody[T Float](c Call) {
 	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
 	transA, transB := c.Int(12) == 1, c.Int(13) == 1
 	splits := max(CeilDiv(k, chunk), 1)
-	Parallel(splits*batch, max(grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
+	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%batch, i/batch*chunk
 			terms := min(chunk, k-k0)
@@ -252,7 +252,7 @@ func matmulRowsBody[T Float](c Call) {
 	splits := max(CeilDiv(k, chunk), 1)
 	const group = 4
 	groups := CeilDiv(rows, group)
-	Parallel(groups*batch*splits, max(grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
+	Parallel(groups*batch*splits, max(Grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for lo < hi {
 			part, first := lo/groups, lo%groups*group // part: a matrix of a split
 			matrix, k0 := part%batch, part/batch*chunk
@@ -288,7 +288,7 @@ func matmulColumnsBody[T Float](c Call) {
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
 		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
-		Parallel(n, max(grain/max(k, 1), 16), func(lo, hi int64) {
+		Parallel(n, max(Grain/max(k, 1), 16), func(lo, hi int64) {
 			y := y[lo:hi]
 			clear(y)
 			for l := k0; l < min(k0+chunk, k); l++ {

@@ -101,7 +101,7 @@ func matmulVersionBody[T Float](c Call) {
 	if transB {
 		ldb = k
 	}
-	Parallel(batch, max(grain/max(m*n*k, 1), 1), func(lo, hi int64) {
+	Parallel(batch, max(Grain/max(m*n*k, 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			gemm(transA, transB, m, n, k, a[i*m*k:], lda, b[i*k*n:], ldb, out[i*m*n:(i+1)*m*n])
 		}

@@ -89,7 +89,7 @@ func (t *term) operations() int {
 func reducePartBody[T Float](r *Reduction) func(Call) {
 	return func(c Call) {
 		in, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
-		Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+		Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 			const piece = 512 // stays in the first-level cache
 			b, f, scratch := make([]float64, piece), make([]float64, piece), make([]float64, piece*r.f.operations())
 			pieces := make([]float64, 0, CeilDiv(chunk, piece))

@@ -23,7 +23,7 @@ func Scale(dev Device, dt Dtype, rows, n int64) *Plan {
 func scaleBody[T Float](c Call) {
 	s, x, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	total, n := c.Int(3), c.Int(4)
-	Parallel(total, grain, func(lo, hi int64) {
+	Parallel(total, Grain, func(lo, hi int64) {
 		for lo < hi {
 			row := lo / n
 			end, f := min((row+1)*n, hi), s[row]

@@ -90,6 +90,12 @@ func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 	return p
 }
 
+// AppendSum appends the launches that add up n elements at src, of type in, into the
+// element at dst, of type out, in an order that depends on n and dev alone.
+func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dtype) {
+	p.sumPass(dev, src, in, dst, out, 1, n, 1, 1)
+}
+
 // sumPass appends the launches that reduce src[outer][r][inner] to
 // dst[outer][inner], dividing by div.
 func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
@@ -222,7 +228,7 @@ func pow2(n int64) int64 {
 func sumRowsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	n, chunk, splits, div := c.Int(2), c.Int(3), c.Int(4), c.Float(5)
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		for b := lo; b < hi; b++ {
 			first := b % splits * chunk
 			row := in[b/splits*n:]
@@ -234,7 +240,7 @@ func sumRowsBody[In, To Float](c Call) {
 func sumShortBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	rows, n, div := c.Int(2), c.Int(3), c.Float(5)
-	Parallel(rows, grain/max(n, 1), func(lo, hi int64) {
+	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = To(add8(in[i*n:(i+1)*n]) / div)
 		}
@@ -251,7 +257,7 @@ func sumColsBody[In, To Float](c Call) {
 	// eight elements. A column's order depends on its rows alone.
 	const tile = 1024
 	pieces := CeilDiv(inner, tile)
-	Parallel(parts*pieces, max(grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
+	Parallel(parts*pieces, max(Grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
 		acc := make([]float64, min(inner, tile))
 		for at := lo; at < hi; at++ {
 			part, col := at/pieces, at%pieces*tile

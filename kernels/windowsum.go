@@ -61,12 +61,12 @@ const (
 
 var (
 	windowDirectKernel = [...]*Kernel{
-		Float32: own.Kernel("windowsum", "windowsum_direct_f32", windowBody[float32]),
-		Float64: own.Kernel("windowsum", "windowsum_direct_f64", windowBody[float64]),
+		Float32: own.Kernel("windowsum", "windowsum_direct_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_direct_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
-		Float32: own.Kernel("windowsum", "windowsum_stream_f32", windowBody[float32]),
-		Float64: own.Kernel("windowsum", "windowsum_stream_f64", windowBody[float64]),
+		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_stream_f64", WindowSumBody[float64]),
 	}
 	windowChunksKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_chunks_f32", windowChunksBody[float32]),
@@ -204,11 +204,13 @@ func windowWrite[T Float](g windowRows, out []T, src []float64, start int64) {
 	}
 }
 
-// windowBody is the Go body of direct and stream, for any window: pieces of the
-// flat positions, short windows summed directly, long ones by van Herk's
-// method. Cut in segments of w, a window is a suffix of one and a prefix of the
-// next, so each element is added twice whatever the width.
-func windowBody[T Float](c Call) {
+// WindowSumBody is the Go body of kernels that compute a window sum; the arguments
+// begin with in, out, the elements of a row, its outputs, the elements of a window,
+// where the first one starts, and rows. It takes any window: short ones are summed
+// directly, long ones by van Herk's method. Cut in segments of w elements, a window
+// is a suffix of one and a prefix of the next, so each element is added twice
+// whatever the width.
+func WindowSumBody[T Float](c Call) {
 	const short, piece = 6, 4096
 	in, out, g := Slice[T](c, 0), Slice[T](c, 1), windowArgs(c, 2)
 	w, last := g.w, g.positions()-(g.w-1)
@@ -216,7 +218,7 @@ func windowBody[T Float](c Call) {
 	if step == 0 {
 		step = w
 	}
-	Parallel(CeilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
+	Parallel(CeilDiv(last, step), max(Grain/step, 1), func(lo, hi int64) {
 		x, sum := make([]float64, step+w-1), make([]float64, step)
 		for start := lo * step; start < min(hi*step, last); start += step {
 			n := min(step, last-start)
@@ -262,7 +264,7 @@ func windowChunksBody[T Float](c Call) {
 	in, sums, heads, g := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2), windowArgs(c, 3)
 	chunk := int64(c.Block[0]) * windowItems
 	rest := g.w % chunk
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		x := make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)
@@ -283,7 +285,7 @@ func windowJoinBody[T Float](c Call) {
 	in, out, middles, heads, g := Slice[T](c, 0), Slice[T](c, 1), Slice[float64](c, 2), Slice[float64](c, 3), windowArgs(c, 4)
 	chunk := int64(c.Block[0]) * windowItems
 	q, rest := g.w/chunk, g.w%chunk
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		x, y := make([]float64, chunk), make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)

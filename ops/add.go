@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -37,7 +38,7 @@ func (add) infer(in []tensor.Shape) (tensor.Shape, error) {
 
 func (t add) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
 	if t.version > 0 {
-		return kernels.AddVersion(dev, dt, int(t.version), int64(in[0].TotalSize()))
+		return versions.Add(dev, dt, int(t.version), int64(in[0].TotalSize()))
 	}
 	return kernels.Add(dev, dt, int64(in[0].TotalSize())), nil
 }

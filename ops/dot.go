@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -45,7 +46,7 @@ func (d dot) infer(in []tensor.Shape) (tensor.Shape, error) {
 
 func (d dot) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
 	if d.version > 0 {
-		return kernels.DotVersion(dev, dt, int(d.version), int64(in[0][0]))
+		return versions.Dot(dev, dt, int(d.version), int64(in[0][0]))
 	}
 	rows, n := rowsOf(in[0])
 	return kernels.Dot(dev, dt, rows, n), nil
@@ -81,7 +82,7 @@ var _ = register(Spec{
 })
 
 var dotVersions = []VersionDoc{
-	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (kernels.DotPartials leaves them to the host): the same bits in every run."},
+	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (versions.DotPartials leaves them to the host): the same bits in every run."},
 	{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},
 	{"an atomic per block", "640 atomics on one cell: one trip each. The order is any, so the last bit may differ from run to run."},
 }

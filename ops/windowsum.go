@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -95,7 +96,7 @@ func (t windowSum) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape)
 		rows *= int64(d)
 	}
 	if t.version > 0 {
-		return kernels.WindowSumVersion(dev, dt, int(t.version), rows, n, int64(t.radius), t.mode)
+		return versions.WindowSum(dev, dt, int(t.version), rows, n, int64(t.radius), t.mode)
 	}
 	return kernels.WindowSum(dev, dt, rows, n, int64(t.radius), t.mode), nil
 }

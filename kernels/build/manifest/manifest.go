@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"path"
 	"regexp"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
@@ -127,7 +128,7 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 	fmt.Fprintf(h, "%s %d\n", name, len(text))
 	h.Write(text)
 	for _, m := range include.FindAllSubmatch(text, -1) {
-		if err := addSource(h, read, string(m[1]), seen); err != nil {
+		if err := addSource(h, read, path.Join(path.Dir(name), string(m[1])), seen); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
