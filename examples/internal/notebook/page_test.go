@@ -183,9 +183,9 @@ func TestRunErrors(t *testing.T) {
 			p.Text("%s", strings.Repeat("long ", maxPage/5))
 			return nil
 		}),
-		"no source": Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
-		`macro "absent"`:   Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
-		`figure "../a"`:    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
+		"no source":      Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
+		`macro "absent"`: Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
+		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
