@@ -42,7 +42,7 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	f.BoolVar(&b.versions, "versions", false, "time the numbered versions of the ops too")
 	f.StringVar(&b.recorded, "recorded", filepath.Join("bench", "results"), "folder of the recorded results")
 	f.BoolVar(&b.missing, "missing", false, "time only the cases that -recorded has no row of, or one of other kernels")
-	list := f.Bool("list", false, "time nothing: list the cases with the recorded times")
+	list := f.Bool("list", false, "time nothing: list the cases with the recorded times; with -missing, those that would be timed here")
 	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
 	readme := f.Bool("readme", false, "time nothing: rewrite the speed table of README.md, in this folder, from bench/results")
 	if err := parse(f, args, stderr); err != nil {
@@ -167,6 +167,9 @@ func (b *benchFlags) cases(gpu string) ([]timedCase, error) {
 
 // list prints the selected cases with the times that are recorded for each GPU.
 func (b *benchFlags) list(stdout io.Writer) error {
+	if b.missing {
+		return b.listMissing(stdout)
+	}
 	files, err := results.ReadDir(b.recorded)
 	if err != nil {
 		return err
@@ -199,6 +202,19 @@ func (b *benchFlags) list(stdout io.Writer) error {
 		fmt.Fprintln(t)
 	}
 	return nil
+}
+
+// listMissing prints the selected cases that are not recorded for the device.
+func (b *benchFlags) listMissing(stdout io.Writer) error {
+	device, err := deviceOf(b.device)
+	if err != nil {
+		return err
+	}
+	cases, err := b.cases(device.Name)
+	for _, c := range cases {
+		fmt.Fprintln(stdout, c.Key())
+	}
+	return err
 }
 
 // rewriteReadme rewrites the speed table of README.md.

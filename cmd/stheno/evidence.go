@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 func evidenceCommand(args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("evidence", flag.ContinueOnError)
 	recorded := f.String("recorded", filepath.Join("bench", "results"), "folder of the recorded results")
-	list := f.Bool("list", false, "list the suites that must run on this machine's GPU, for bench/gpu-run.sh: name, tool, test program, -test.run, part and kernels, with tabs between them")
+	list := f.Bool("list", false, "list the suites that must run on this machine's GPU, for bench/gpu-run.sh: name, tool, test program, -test.run or -, part and kernels, with tabs between them")
 	all := f.Bool("all", false, "let -list count nothing that is recorded")
 	suites := f.String("suites", "", "let -list leave out what has passed according to this file, which bench/gpu-run.sh wrote")
 	gpu := f.String("gpu", "", "name of the GPU for -list, if it is not this machine's first")
@@ -72,7 +73,7 @@ func listSuites(stdout io.Writer, recorded, gpu, outcomes string, all bool) erro
 	}
 	for _, s := range wanted {
 		if s.State(file.Suites) != evidence.Current && !s.In(passed) {
-			fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\t%d/%d\t%v\n", s.Name(), s.Tool, s.Binary, s.Run, s.Part, s.Parts, s.Kernels)
+			fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\t%d/%d\t%v\n", s.Name(), s.Tool, s.Binary, cmp.Or(s.Run, "-"), s.Part, s.Parts, s.Kernels)
 		}
 	}
 	return nil
