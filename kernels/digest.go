@@ -23,13 +23,20 @@ func Digest() string {
 // Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to
 // a digest of its compiled kernels, twelve hexadecimal digits. Two builds whose
 // digests of a source are equal run the same kernels of it.
-func Digests() map[string]string {
+func Digests() map[string]string { return own.Digests() }
+
+// Digests is [Digests] of the library's sources. Those of another library than
+// Stheno's own are called by its name too, those of Stheno's versions "versions/sum".
+func (l *Library) Digests() map[string]string {
 	digests := map[string]string{}
-	for _, s := range own.sources() {
-		digests[s.Stem] = s.Digest()
+	for _, s := range l.sources() {
+		digests[compiled{l, s.Stem}.short()] = s.Digest()
 	}
 	return digests
 }
+
+// short is the image's name, without that of Stheno.
+func (c compiled) short() string { return strings.TrimPrefix(c.Name(), own.name+"/") }
 
 // sources returns the sources of the manifest; none if it cannot be read, which
 // Check reports.
@@ -42,7 +49,7 @@ func (l *Library) sources() []manifest.Source {
 }
 
 // Digests maps each source that the plan's launches come from to the digest of
-// its compiled kernels: a stem for Stheno's own, name/stem for another library's.
+// its compiled kernels, by the names of [Library.Digests].
 // Generated code counts as the source that it is made from.
 func (p *Plan) Digests() (map[string]string, error) {
 	digests := map[string]string{}
@@ -58,7 +65,7 @@ func (p *Plan) Digests() (map[string]string, error) {
 		if err != nil {
 			return nil, c.library.named(err)
 		}
-		digests[strings.TrimPrefix(c.Name(), own.name+"/")] = s.Digest()
+		digests[c.short()] = s.Digest()
 	}
 	return digests, nil
 }

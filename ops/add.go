@@ -55,7 +55,7 @@ var _ = register(Spec{
 	Cases: append([]Case{
 		addCase(tensor.Shape{1}), addCase(tensor.Shape{5}), addCase(tensor.Shape{1021}), addCase(tensor.Shape{100003}),
 		addCase(tensor.Shape{17, 31}), addCase(tensor.Shape{2, 3, 4, 5}), addCase(tensor.ScalarShape()),
-		bench("2^28", addCase(tensor.Shape{1 << 28})),
+		inBoth(bench("2^28", addCase(tensor.Shape{1 << 28}))),
 	}, addVersionCases()...),
 	Versions: addVersions,
 	Random:   func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)) },

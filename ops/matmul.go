@@ -215,7 +215,7 @@ var _ = register(Spec{
 		matMulCase(matMul{transA: true}, tensor.Shape{1031, 131}, tensor.Shape{1031}),
 		matMulCase(matMul{}, tensor.Shape{17}, tensor.Shape{17}),
 		bench("1024", matMulCase(matMul{}, tensor.Shape{1024, 1024}, tensor.Shape{1024, 1024})),
-		bench("4096", matMulCase(matMul{}, tensor.Shape{4096, 4096}, tensor.Shape{4096, 4096})),
+		inBoth(bench("4096", matMulCase(matMul{}, tensor.Shape{4096, 4096}, tensor.Shape{4096, 4096}))),
 		bench("8192", matMulCase(matMul{}, tensor.Shape{8192, 8192}, tensor.Shape{8192, 8192})),
 		bench("4097", matMulCase(matMul{}, tensor.Shape{4097, 4097}, tensor.Shape{4097, 4097})),
 		bench("matrix x vector 16384", matMulCase(matMul{}, tensor.Shape{1 << 14, 1 << 14}, tensor.Shape{1 << 14})),
