@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	internals "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -88,7 +89,7 @@ type program struct {
 // compile decides where each node runs, what is copied when, and where in the
 // arena everything lies.
 func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, error) {
-	sorted, err := gorgonia.Sort(g)
+	sorted, err := internals.Sort(g)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 	for _, n := range sorted {
 		v := &value{node: n}
 		v.base = v
-		for it := g.From(n.ID()); it != nil && it.Next(); {
-			child := of[it.Node().(*gorgonia.Node)]
-			if child == nil {
-				return nil, fmt.Errorf("node %s has an input outside the graph", n.Name())
-			}
-			v.in = append(v.in, child)
+		children, err := internals.Children(n)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range children {
+			v.in = append(v.in, of[c])
 		}
 		v.numeric, v.dtype, v.shape = describe(n)
 		of[n] = v
