@@ -66,13 +66,10 @@ type output struct {
 	fresh gorgonia.Value  // of this run
 }
 
-// A gradient is that of an input whose derivative node cannot itself hold it,
-// since the node is a constant, an input or the derivative of several inputs,
-// and solvers write into gradients.
-type gradient struct {
-	input, derivative *value
-	always            bool
-}
+// A gradient is that of an input. It has memory of its own beside the value of the
+// derivative's node: solvers write into gradients, and several inputs can have one
+// derivative.
+type gradient struct{ input, derivative *value }
 
 // A program is a graph made ready to run on a device.
 type program struct {
@@ -163,13 +160,7 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 		}
 		if d := of[v.node.Deriv()]; d != nil {
 			wanted = append(wanted, d)
-			inputs := 0
-			for _, n := range d.node.DerivOf() {
-				if n.Op() == nil {
-					inputs++
-				}
-			}
-			p.gradients = append(p.gradients, gradient{v, d, inputs > 1 || d.kind == input || d.kind == constant})
+			p.gradients = append(p.gradients, gradient{v, d})
 		}
 	}
 	for _, v := range wanted {
