@@ -24,9 +24,9 @@ import (
 // those of an earlier run or nil. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
 // if it has a value already. Gradients are those of the last run: they are not
-// added to those of earlier ones. The gradient of an input, [gorgonia.Node.Grad], and the
-// value of its derivative, [gorgonia.Node.Deriv], share no memory either: solvers zero
-// the first and leave the second.
+// added to those of earlier ones. An input's gradient and the value of the node
+// that [gorgonia.Node.Deriv] returns share no memory either: a solver's step zeroes
+// the first and leaves the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
 // place or by [gorgonia.Let] between runs.

@@ -9,19 +9,22 @@ import (
 )
 
 // The plans' tiles, blocks and shared memory are those that the entry points in
-// matmul_versions.cu are compiled for.
-func TestMatMulVersionsMatchSource(t *testing.T) {
-	source, err := Source("matmul_versions.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
+// matmul_versions.cu and matmul_tensor.cu are compiled for.
+func TestTiledMatMulsMatchSource(t *testing.T) {
 	entry := regexp.MustCompile(`(?m)^ENTRY\((\w+), (float|double), (\d+), \w+, (\d+), (\d+), (\w+)(?:<([\w, ]+)>)?\)$`)
 	found := map[string][]string{}
-	for _, m := range entry.FindAllStringSubmatch(string(source), -1) {
-		found["matmul_"+m[1]] = m[2:]
+	for _, name := range []string{"matmul_versions.cu", "matmul_tensor.cu"} {
+		source, err := Source(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range entry.FindAllStringSubmatch(string(source), -1) {
+			found["matmul_"+m[1]] = m[2:]
+		}
 	}
-	if len(found) != 2*len(matmulVersions) {
-		t.Errorf("%d entry points, want %d", len(found), 2*len(matmulVersions))
+	all := append(matmulVersions[:], matmulTensor)
+	if len(found) != 2*len(all) {
+		t.Errorf("%d entry points, want %d", len(found), 2*len(all))
 	}
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
@@ -30,8 +33,8 @@ func TestMatMulVersionsMatchSource(t *testing.T) {
 		}
 		return n
 	}
-	for _, version := range matmulVersions {
-		for dt, v := range version {
+	for _, types := range all {
+		for dt, v := range types {
 			e := found[v.kernel.Entry]
 			if e == nil {
 				t.Errorf("no entry point %s", v.kernel.Entry)
@@ -46,20 +49,14 @@ func TestMatMulVersionsMatchSource(t *testing.T) {
 			if v.m != number(e[2]) || v.n != number(e[3]) {
 				t.Errorf("%s has a tile of %d x %d in the plan, %s x %s in the source", v.kernel.Entry, v.m, v.n, e[2], e[3])
 			}
-			stages, s := int64(0), int64(0)
-			args := strings.Split(e[5], ",")
+			want, args := 0, strings.Split(e[5], ",")
 			switch e[4] {
 			case "pipelined": // type, V, S: two stages
-				stages, s = 2, number(args[2])
-			case "warptiles", "tensor": // warps down, warps across, S, stages
-				stages, s = number(args[3]), number(args[2])
-			}
-			want := pieces(Dtype(dt), v.m, v.n, s, stages)
-			if e[4] == "tensor" {
-				if want > v.shared {
-					t.Errorf("%s has %d bytes of shared memory in the plan, before sm_80 it takes %d", v.kernel.Entry, v.shared, want)
-				}
-				want = kept(Dtype(dt), v.m, v.n, s, stages)
+				want = pieces(Dtype(dt), v.m, v.n, number(args[2]), 2)
+			case "warptiles": // warps down, warps across, S, stages
+				want = pieces(Dtype(dt), v.m, v.n, number(args[2]), number(args[3]))
+			case "tensor": // the same
+				want = tensorShared(Dtype(dt), v.m, v.n, number(args[2]), number(args[3]))
 			}
 			if v.shared != want {
 				t.Errorf("%s has %d bytes of shared memory in the plan, the source takes %d", v.kernel.Entry, v.shared, want)
