@@ -80,6 +80,17 @@ func eachDifferentiable(t *testing.T, limit int, f func(t *testing.T, s ops.Spec
 // slow kernels down a thousandfold.
 var maxElements, _ = strconv.Atoi(os.Getenv("STHENO_MAX_ELEMENTS"))
 
+// part and parts, STHENO_PART=2/3, run the second third of an op's tests: for
+// checkers so slow that there is no time for all in one go.
+var part, parts = partOf(os.Getenv("STHENO_PART"))
+
+func partOf(s string) (part, parts int) {
+	if n, err := fmt.Sscanf(s, "%d/%d", &part, &parts); n != 2 || err != nil || parts < 1 {
+		return 0, 1
+	}
+	return part % parts, parts
+}
+
 func eachOf(t *testing.T, specs []ops.Spec, limit int, f func(t *testing.T, s ops.Spec, c ops.Case, dt kernels.Dtype)) {
 	for _, s := range specs {
 		t.Run(s.Name, func(t *testing.T) {
@@ -100,9 +111,10 @@ func eachOf(t *testing.T, specs []ops.Spec, limit int, f func(t *testing.T, s op
 					continue
 				}
 				for _, dt := range s.Dtypes() {
-					t.Run(fmt.Sprintf("%s/%v", c.Name, dt), func(t *testing.T) { f(t, s, c, dt) })
+					if ran++; ran%parts == part {
+						t.Run(fmt.Sprintf("%s/%v", c.Name, dt), func(t *testing.T) { f(t, s, c, dt) })
+					}
 				}
-				ran++
 			}
 			if ran == 0 {
 				t.Error("no case was run")
@@ -917,7 +929,7 @@ func TestBadValues(t *testing.T) {
 // broken is an Add whose body is replaced.
 func broken(body func(a, b, out []float64)) *kernels.Plan {
 	p := kernels.Add(kernels.HostDevice(), kernels.Float64, 7)
-	p.Launches[0].Kernel = &kernels.Kernel{Module: "add", Entry: "broken", Body: func(c kernels.Call) {
+	p.Launches[0].Kernel = &kernels.Kernel{Entry: "broken", Body: func(c kernels.Call) {
 		body(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2))
 	}}
 	return p
@@ -1038,4 +1050,16 @@ func TestSuiteCatchesWrongGradients(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every test is in one part, whatever the number of parts.
+func TestPartOf(t *testing.T) {
+	for _, c := range []struct {
+		of          string
+		part, parts int
+	}{{"", 0, 1}, {"nonsense", 0, 1}, {"1/0", 0, 1}, {"1/1", 0, 1}, {"1/3", 1, 3}, {"2/3", 2, 3}, {"3/3", 0, 3}} {
+		if part, parts := partOf(c.of); part != c.part || parts != c.parts {
+			t.Errorf("STHENO_PART=%q: %d of %d, want %d of %d", c.of, part, parts, c.part, c.parts)
+		}
+	}
 }

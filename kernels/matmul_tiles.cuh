@@ -1,6 +1,6 @@
 // A product C = op(A) op(B) whose blocks compute one tile of C each: the tile and
 // its factors, the pieces of the factors on their way to shared memory, and the
-// entry points. matmul_tensor.cu and matmul_versions.cu stand on it.
+// entry points. matmul_tensor.cu and versions/matmul.cu stand on it.
 #pragma once
 #include "async.cuh"
 

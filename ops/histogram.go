@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -69,26 +70,16 @@ func (h histogram) infer(in []tensor.Shape) (tensor.Shape, error) {
 func (histogram) result(kernels.Dtype) (kernels.Dtype, error) { return kernels.Int64, nil }
 
 func (h histogram) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	v := int(h.version)
-	if v == 0 {
-		v = kernels.HistogramVersions
+	if h.version != 0 {
+		return versions.Histogram(dev, dt, int(h.version), kernels.Count(in[0]), h.bins)
 	}
-	return kernels.Histogram(dev, dt, v, elements(in[0]), h.bins)
+	return kernels.Histogram(dev, dt, kernels.Count(in[0]), h.bins), nil
 }
 
 func (histogram) adjoints([]tensor.Shape) []adjoint { return nil }
 
 func (histogram) noGradient() string {
 	return "counts do not change when an element moves a little, and jump when it crosses the edge of a bin"
-}
-
-// elements is the number of elements of a shape, 1 for a scalar.
-func elements(s tensor.Shape) int64 {
-	n := int64(1)
-	for _, d := range s {
-		n *= int64(d)
-	}
-	return n
 }
 
 var histogramVersions = []VersionDoc{

@@ -25,7 +25,7 @@ func (o orphan) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*
 		return nil, err
 	}
 	k := *p.Launches[0].Kernel
-	k.Module = "no such module"
+	k.Image = kernels.Builtin().Image("no such source")
 	p.Launches[0].Kernel = &k
 	return p, nil
 }
@@ -66,7 +66,7 @@ func TestNoImage(t *testing.T) {
 // Every op, of every type and version, is one that Gorgonia compiles for a device,
 // with room there for its inputs and its output. This needs no device.
 func TestCompileForDevice(t *testing.T) {
-	found := map[string]bool{}
+	found := map[kernels.Image]bool{}
 	for _, s := range All() {
 		for _, dt := range s.Dtypes() {
 			for _, c := range s.Cases {
@@ -104,13 +104,13 @@ func TestCompileForDevice(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, l := range p.Launches {
-					if found[l.Kernel.Module] {
+					if found[l.Kernel.Image] {
 						continue
 					}
-					if _, _, _, err := kernels.Image(l.Kernel.Module, 9, 0); err != nil {
+					if _, err := l.Kernel.Image.Code(9, 0); err != nil {
 						t.Errorf("%v of %v: %v", op, dt, err)
 					}
-					found[l.Kernel.Module] = true
+					found[l.Kernel.Image] = true
 				}
 			}
 		}

@@ -57,7 +57,7 @@ func (r reduction) String() string { return fmt.Sprintf("Reduce[%v, %v]", r.Redu
 func (r reduction) infer(in []tensor.Shape) (tensor.Shape, error) { return tensor.ScalarShape(), nil }
 
 func (r reduction) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	return kernels.Reduce(dev, dt, int64(in[0].TotalSize()), r.Reduction, r.identity)
+	return kernels.Reduce(dev, dt, int64(in[0].TotalSize()), r.Reduction, r.identity), nil
 }
 
 func (r reduction) adjoints([]tensor.Shape) []adjoint { return nil }

@@ -55,8 +55,7 @@ type Case struct {
 	Reference func(in ...[]float64) (out, magnitude []float64)
 	// Bench marks the cases that are timed; they are left out of the tests.
 	Bench bool
-	// Timed are the element types that a Bench case is timed in, nil for float32 and
-	// at times float64.
+	// Timed are the element types that a Bench case is timed in, nil for float32.
 	Timed []kernels.Dtype
 	// Fill writes an operand of a Bench case whose time hangs on its values, nil for
 	// random numbers.
@@ -158,5 +157,11 @@ func randomShape(r *rand.Rand, lo, hi int) tensor.Shape {
 // bench names a case that is timed and not tested.
 func bench(name string, c Case) Case {
 	c.Name, c.Bench, c.Reference = name, true, nil
+	return c
+}
+
+// inBoth marks a Bench case as timed in float64 too.
+func inBoth(c Case) Case {
+	c.Timed = []kernels.Dtype{kernels.Float32, kernels.Float64}
 	return c
 }

@@ -29,7 +29,7 @@ func (times) Infer(in []tensor.Shape) (tensor.Shape, error) {
 
 func (t times) Plan(_ kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
 	n := int64(in[0].TotalSize())
-	k := &kernels.Kernel{Module: "test/times", Entry: "times", Body: func(c kernels.Call) {
+	k := &kernels.Kernel{Entry: "times", Body: func(c kernels.Call) {
 		a, b, out := kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2)
 		for i := range c.Int(3) {
 			out[i] = c.Float(4) * a[i] * b[i]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -18,6 +19,7 @@ type GPUBackend struct {
 	arena  driver.Ptr
 	events []*driver.Event
 	graphs []*driver.Graph
+	bound  []*loader.Bound
 	once   sync.Once
 	closed error
 }
@@ -62,10 +64,9 @@ func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 // allocated starts at 0, so that offsets are addresses.
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
-// Bind implements Backend. It fixes the addresses, so that a run is nothing but
-// launches.
-func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
-	run, err := g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+// Load loads a plan's kernels and fixes its addresses. The caller closes it.
+func (g *GPUBackend) Load(p *kernels.Plan, in []Span, out, scratch Span) (*loader.Bound, error) {
+	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		s := out
 		switch {
 		case r.Operand == kernels.Scratch:
@@ -75,13 +76,19 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func()
 		}
 		return g.Address(s.Offset + r.Offset)
 	})
+}
+
+// Bind implements Backend: a run is nothing but launches.
+func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
 		return nil, err
 	}
+	g.bound = append(g.bound, bound)
 	if !p.Graph {
-		return func() error { return run(g.stream) }, nil
+		return func() error { return bound.Run(g.stream) }, nil
 	}
-	graph, err := g.ctx.Capture(run)
+	graph, err := g.ctx.Capture(bound.Run)
 	if err != nil {
 		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
@@ -131,6 +138,9 @@ func (g *GPUBackend) Close() error {
 		}
 		for _, graph := range g.graphs {
 			errs = append(errs, graph.Close())
+		}
+		for _, b := range g.bound {
+			errs = append(errs, b.Close())
 		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.closed = errors.Join(errs...)
