@@ -21,30 +21,31 @@ func (v Version) Add(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if err := v.check("Add", len(addVersions)); err != nil {
 		return nil, err
 	}
-	return apply(add{v}, a, b)
+	return Apply(add{v}, a, b)
 }
 
 type add struct{ version Version }
 
 func (t add) String() string { return "Add" + t.version.String() }
 
-func (add) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if !slices.Equal(in[0], in[1]) {
-		return nil, fmt.Errorf("got shapes %v and %v, want equal ones", in[0], in[1])
+func (add) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
 	}
-	return in[0].Clone(), nil
+	if a, b := in[0].Shape, in[1].Shape; !slices.Equal(a, b) {
+		return Type{}, fmt.Errorf("got shapes %v and %v, want equal ones", a, b)
+	}
+	return in[0], nil
 }
 
-func (t add) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+func (t add) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if t.version > 0 {
-		return kernels.AddVersion(dev, dt, int(t.version), int64(in[0].TotalSize()))
+		return kernels.AddVersion(dev, in[0].Dtype, int(t.version), in[0].Elements())
 	}
-	return kernels.Add(dev, dt, int64(in[0].TotalSize())), nil
+	return kernels.Add(dev, in[0].Dtype, in[0].Elements()), nil
 }
 
-func (add) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{nil, []int{gradient}}, {nil, []int{gradient}}}
-}
+func (add) Adjoints(b *Backward) []Term { return []Term{b.Grad(), b.Grad()} }
 
 var _ = register(Spec{
 	Name:      "Add",

@@ -26,36 +26,40 @@ func (v Version) Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if err := v.check("Dot", len(dotVersions)); err != nil {
 		return nil, err
 	}
-	return apply(dot{v}, a, b)
+	return Apply(dot{v}, a, b)
 }
 
 type dot struct{ version Version }
 
 func (d dot) String() string { return "Dot" + d.version.String() }
 
-func (d dot) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if !slices.Equal(in[0], in[1]) || in[0].Dims() < 1 || in[0].Dims() > 2 {
-		return nil, fmt.Errorf("got shapes %v and %v, want two vectors of one length or two matrices of one shape", in[0], in[1])
+func (d dot) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
 	}
-	if d.version > 0 && in[0].Dims() != 1 {
-		return nil, fmt.Errorf("got shapes %v, want two vectors: numbered versions take no matrices", in[0])
+	x, y := in[0].Shape, in[1].Shape
+	if !slices.Equal(x, y) || x.Dims() < 1 || x.Dims() > 2 {
+		return Type{}, fmt.Errorf("got shapes %v and %v, want two vectors of one length or two matrices of one shape", x, y)
 	}
-	return without(in[0], []int{in[0].Dims() - 1}), nil
+	if d.version > 0 && x.Dims() != 1 {
+		return Type{}, fmt.Errorf("got shapes %v, want two vectors: numbered versions take no matrices", x)
+	}
+	return Type{in[0].Dtype, without(x, []int{x.Dims() - 1})}, nil
 }
 
-func (d dot) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+func (d dot) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if d.version > 0 {
-		return kernels.DotVersion(dev, dt, int(d.version), int64(in[0][0]))
+		return kernels.DotVersion(dev, in[0].Dtype, int(d.version), in[0].Elements())
 	}
-	rows, n := rowsOf(in[0])
-	return kernels.Dot(dev, dt, rows, n), nil
+	rows, n := rowsOf(in[0].Shape)
+	return kernels.Dot(dev, in[0].Dtype, rows, n), nil
 }
 
-func (dot) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{scale{}, []int{1, gradient}}, {scale{}, []int{0, gradient}}}
+func (dot) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(scale{}, b.In(1), b.Grad()), b.Apply(scale{}, b.In(0), b.Grad())}
 }
 
-// rowsOf is a shape as rows along its last axis.
+// rowsOf returns a shape as rows along its last axis.
 func rowsOf(s tensor.Shape) (rows, n int64) {
 	n = int64(s[len(s)-1])
 	rows = 1

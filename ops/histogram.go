@@ -42,7 +42,7 @@ func (v Version) Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgoni
 	if err := v.check("Histogram", len(histogramVersions)); err != nil {
 		return nil, err
 	}
-	return apply(histogram{v, kernels.Bins{N: bins, Lo: lo, Hi: hi}}, x)
+	return Apply(histogram{v, kernels.Bins{N: bins, Lo: lo, Hi: hi}}, x)
 }
 
 type histogram struct {
@@ -54,41 +54,31 @@ func (h histogram) String() string {
 	return fmt.Sprintf("Histogram[%d in %v to %v]%v", h.bins.N, h.bins.Lo, h.bins.Hi, h.version)
 }
 
-func (h histogram) infer(in []tensor.Shape) (tensor.Shape, error) {
+func (h histogram) Infer(in ...Type) (Type, error) {
+	if len(in) != 1 {
+		return Type{}, fmt.Errorf("got %d inputs, want 1", len(in))
+	}
 	const most = 1 << 30
 	if h.bins.N < 1 || h.bins.N > most {
-		return nil, fmt.Errorf("got %d bins, want 1 to %d", h.bins.N, most)
+		return Type{}, fmt.Errorf("got %d bins, want 1 to %d", h.bins.N, most)
 	}
 	lo, hi := h.bins.Lo, h.bins.Hi
 	if !(lo < hi) || math.IsInf(hi-lo, 0) || math.IsInf(float64(h.bins.N)/(hi-lo), 0) {
-		return nil, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, whose distance neither overflows nor is next to nothing", lo, hi)
+		return Type{}, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, whose distance neither overflows nor is next to nothing", lo, hi)
 	}
-	return tensor.Shape{h.bins.N}, nil
+	return Type{kernels.Int64, tensor.Shape{h.bins.N}}, nil
 }
 
-func (histogram) result(kernels.Dtype) (kernels.Dtype, error) { return kernels.Int64, nil }
-
-func (h histogram) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+func (h histogram) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	v := int(h.version)
 	if v == 0 {
 		v = kernels.HistogramVersions
 	}
-	return kernels.Histogram(dev, dt, v, elements(in[0]), h.bins)
+	return kernels.Histogram(dev, in[0].Dtype, v, in[0].Elements(), h.bins)
 }
 
-func (histogram) adjoints([]tensor.Shape) []adjoint { return nil }
-
-func (histogram) noGradient() string {
-	return "counts do not change when an element moves a little, and jump when it crosses the edge of a bin"
-}
-
-// elements is the number of elements of a shape, 1 for a scalar.
-func elements(s tensor.Shape) int64 {
-	n := int64(1)
-	for _, d := range s {
-		n *= int64(d)
-	}
-	return n
+func (histogram) Adjoints(b *Backward) []Term {
+	return b.None("counts do not change when an element moves a little, and jump when it crosses the edge of a bin")
 }
 
 var histogramVersions = []VersionDoc{

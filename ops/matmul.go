@@ -53,7 +53,7 @@ func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.No
 		}
 		opt(&o)
 	}
-	return apply(o, a, b)
+	return Apply(o, a, b)
 }
 
 // matMul is the product of two operands with what is stored transposed. outer is
@@ -88,8 +88,7 @@ type product struct {
 }
 
 // product checks the shapes.
-func (o matMul) product(in []tensor.Shape) (p product, err error) {
-	a, b := in[0], in[1]
+func (o matMul) product(a, b tensor.Shape) (p product, err error) {
 	ra, rb := len(a), len(b)
 	switch {
 	case o.outer && ra == 1 && rb == 1:
@@ -134,19 +133,23 @@ func (o matMul) product(in []tensor.Shape) (p product, err error) {
 	return p, nil
 }
 
-func (o matMul) infer(in []tensor.Shape) (tensor.Shape, error) {
-	p, err := o.product(in)
-	if err == nil && o.version > 0 && p.out.IsScalar() {
-		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0], in[1])
+func (o matMul) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
 	}
-	return p.out, err
+	p, err := o.product(in[0].Shape, in[1].Shape)
+	if err == nil && o.version > 0 && p.out.IsScalar() {
+		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0].Shape, in[1].Shape)
+	}
+	return Type{in[0].Dtype, p.out}, err
 }
 
-func (o matMul) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	p, err := o.product(in)
+func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	p, err := o.product(in[0].Shape, in[1].Shape)
 	if err != nil {
 		return nil, err
 	}
+	dt := in[0].Dtype
 	if o.version > 0 {
 		return kernels.MatMulVersion(dev, dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
 	}
@@ -156,45 +159,37 @@ func (o matMul) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*
 	return kernels.MatMul(dev, dt, int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB), nil
 }
 
-// adjoints are matMuls again. For C = A B they are dA = G B^T, dB = A^T G; where
+// Adjoints are matMuls again. For C = A B they are dA = G B^T, dB = A^T G; where
 // A is stored transposed, so is its derivative, dA = B G^T, and so on.
-func (o matMul) adjoints(in []tensor.Shape) []adjoint {
-	const a, b = 0, 1
-	ra, rb := len(in[0]), len(in[1])
-	outer := func(transposed bool, x, y int) adjoint {
+func (o matMul) Adjoints(back *Backward) []Term {
+	a, b, g := back.In(0), back.In(1), back.Grad()
+	product := func(o matMul, x, y Term) Term { return back.Apply(o, x, y) }
+	outer := func(transposed bool, x, y Term) Term {
 		if transposed {
 			x, y = y, x
 		}
-		return adjoint{matMul{outer: true}, []int{x, y}}
+		return back.Apply(matMul{outer: true}, x, y)
 	}
+	ra, rb := len(a.Type().Shape), len(b.Type().Shape)
 	switch {
 	case o.outer: // C = a b^T
-		return []adjoint{
-			{matMul{}, []int{gradient, b}},
-			{matMul{transA: true}, []int{gradient, a}},
-		}
+		return []Term{product(matMul{}, g, b), product(matMul{transA: true}, g, a)}
 	case ra == 1 && rb == 1:
-		return dot{}.adjoints(in)
+		return dot{}.Adjoints(back)
 	case rb == 1: // c = op(A) b
-		return []adjoint{
-			outer(o.transA, gradient, b),
-			{matMul{transA: !o.transA}, []int{a, gradient}},
-		}
+		return []Term{outer(o.transA, g, b), product(matMul{transA: !o.transA}, a, g)}
 	case ra == 1: // c = a op(B), that is op(B)^T a
-		return []adjoint{
-			{matMul{transA: o.transB}, []int{b, gradient}},
-			outer(o.transB, a, gradient),
-		}
+		return []Term{product(matMul{transA: o.transB}, b, g), outer(o.transB, a, g)}
 	}
-	da := adjoint{matMul{transB: !o.transB}, []int{gradient, b}}
+	da := product(matMul{transB: !o.transB}, g, b)
 	if o.transA {
-		da = adjoint{matMul{transA: o.transB, transB: true}, []int{b, gradient}}
+		da = product(matMul{transA: o.transB, transB: true}, b, g)
 	}
-	db := adjoint{matMul{transA: !o.transA}, []int{a, gradient}}
+	db := product(matMul{transA: !o.transA}, a, g)
 	if o.transB {
-		db = adjoint{matMul{transA: true, transB: o.transA}, []int{gradient, a}}
+		db = product(matMul{transA: true, transB: o.transA}, g, a)
 	}
-	return []adjoint{da, db}
+	return []Term{da, db}
 }
 
 var _ = register(Spec{

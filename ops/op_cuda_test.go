@@ -19,8 +19,8 @@ type orphan struct{ add }
 
 func (orphan) String() string { return "Orphan" }
 
-func (o orphan) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	p, err := o.add.plan(dev, dt, in)
+func (o orphan) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	p, err := o.add.Plan(dev, in...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,9 @@ func TestNoImage(t *testing.T) {
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(3),
 		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, 3}))))
 	y := x
-	for _, technique := range []technique{add{}, orphan{}, add{}} {
+	for _, p := range []Primitive{add{}, orphan{}, add{}} {
 		var err error
-		if y, err = apply(technique, y, y); err != nil {
+		if y, err = Apply(p, y, y); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,10 +84,10 @@ func TestCompileForDevice(t *testing.T) {
 					op = n.Op().(cudaOp).Op
 				}
 				g = gorgonia.NewGraph()
-				bytes := int64(op.out.TotalSize()) * op.result.Size()
-				for i, shape := range op.in {
-					in[i] = gorgonia.NewTensor(g, values.Tensor(dt), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(fmt.Sprint("in", i)))
-					bytes += int64(shape.TotalSize()) * dt.Size()
+				bytes := op.out.Bytes()
+				for i, of := range op.in {
+					in[i] = gorgonia.NewTensor(g, values.Tensor(of.Dtype), of.Shape.Dims(), gorgonia.WithShape(of.Shape...), gorgonia.WithName(fmt.Sprint("in", i)))
+					bytes += of.Bytes()
 				}
 				if _, err := gorgonia.ApplyOp(cudaOp{op}, in...); err != nil {
 					t.Fatalf("%s: %v", c.Name, err)
@@ -119,10 +119,7 @@ func TestCompileForDevice(t *testing.T) {
 
 // A machine's values that do not fit the op are errors that name it.
 func TestCUDADoBadValues(t *testing.T) {
-	op, err := newOp(add{}, kernels.Float32, tensor.Shape{3}, tensor.Shape{3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := addOp(t, kernels.Float32, 3)
 	three := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
 	for name, in := range map[string][]gorgonia.Value{
 		"one input":     {three},

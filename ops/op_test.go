@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -37,10 +37,9 @@ func TestAll(t *testing.T) {
 	}
 }
 
-func addOp(t *testing.T, dt tensor.Dtype, shape ...int) *Op {
+func addOp(t *testing.T, dt kernels.Dtype, shape ...int) *Op {
 	t.Helper()
-	of, _ := values.Dtype(dt)
-	op, err := newOp(add{}, of, shape, shape)
+	op, err := newOp(add{}, Type{dt, shape}, Type{dt, shape})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +74,13 @@ func TestHash(t *testing.T) {
 			}
 		}
 	}
-	if a, b := addOp(t, tensor.Float32, 3), addOp(t, tensor.Float32, 3); a.Hashcode() != b.Hashcode() {
+	if a, b := addOp(t, kernels.Float32, 3), addOp(t, kernels.Float32, 3); a.Hashcode() != b.Hashcode() {
 		t.Error("equal ops have two hashes")
 	}
 }
 
 func TestUsePreallocDo(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	vector := func(x ...float32) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }
 	a, b := vector(1, 2, 3), vector(10, 20, 30)
 	for _, c := range []struct {
@@ -115,7 +114,7 @@ func TestUsePreallocDo(t *testing.T) {
 
 // An op is made for inputs of given shapes.
 func TestOtherInputs(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	if s, err := op.InferShape(tensor.Shape{3}, tensor.Shape{3}); err != nil || !slices.Equal(s, tensor.Shape{3}) {
 		t.Errorf("got shape %v, %v, want (3)", s, err)
 	}
@@ -138,7 +137,7 @@ func TestOtherInputs(t *testing.T) {
 }
 
 func TestDoErrors(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	a := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
 	for name, in := range map[string][]gorgonia.Value{
 		"too few":     {a},

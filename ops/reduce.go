@@ -43,27 +43,35 @@ func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.No
 		}
 		return nil, fmt.Errorf("ops: Reduce(%q): got the identity %v, want %s for %s", expression, identity, want, r.Operator)
 	}
-	return apply(reduction{r, identity}, x)
+	return Apply(reduction{expression, r.String(), identity}, x)
 }
 
-// reduction is a technique by its expression.
+// reduction is Reduce by an expression that kernels.ParseReduction takes.
 type reduction struct {
-	*kernels.Reduction
-	identity float64
+	expression string // as given
+	normal     string // in the normal form
+	identity   float64
 }
 
-func (r reduction) String() string { return fmt.Sprintf("Reduce[%v, %v]", r.Reduction, r.identity) }
+func (r reduction) String() string { return fmt.Sprintf("Reduce[%s, %v]", r.normal, r.identity) }
 
-func (r reduction) infer(in []tensor.Shape) (tensor.Shape, error) { return tensor.ScalarShape(), nil }
-
-func (r reduction) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	return kernels.Reduce(dev, dt, int64(in[0].TotalSize()), r.Reduction, r.identity)
+func (reduction) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
+	}
+	return Type{in[0].Dtype, tensor.ScalarShape()}, nil
 }
 
-func (r reduction) adjoints([]tensor.Shape) []adjoint { return nil }
+func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	parsed, err := kernels.ParseReduction(r.expression)
+	if err != nil {
+		return nil, err
+	}
+	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), parsed, r.identity)
+}
 
-func (r reduction) noGradient() string {
-	return "its expression is not differentiated; Sum, Dot and Gorgonia's own ops have gradients"
+func (reduction) Adjoints(b *Backward) []Term {
+	return b.None("its expression is not differentiated; Sum, Dot and Gorgonia's own ops have gradients")
 }
 
 // reduceExamples are expressions with their meaning in Go: operator and function.

@@ -16,30 +16,33 @@ import (
 //
 //	out[j]    = s * x[j]
 //	out[i][j] = s[i] * x[i][j]
-func Scale(x, s *gorgonia.Node) (*gorgonia.Node, error) { return apply(scale{}, x, s) }
+func Scale(x, s *gorgonia.Node) (*gorgonia.Node, error) { return Apply(scale{}, x, s) }
 
 type scale struct{}
 
 func (scale) String() string { return "Scale" }
 
-func (scale) infer(in []tensor.Shape) (tensor.Shape, error) {
-	x, s := in[0], in[1]
+func (scale) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
+	}
+	x, s := in[0].Shape, in[1].Shape
 	if x.Dims() < 1 || x.Dims() > 2 {
-		return nil, fmt.Errorf("got x of shape %v, want a vector or a matrix", x)
+		return Type{}, fmt.Errorf("got x of shape %v, want a vector or a matrix", x)
 	}
 	if want := without(x, []int{x.Dims() - 1}); !slices.Equal(s, want) {
-		return nil, fmt.Errorf("got x of shape %v and s of shape %v, want s of shape %v", x, s, want)
+		return Type{}, fmt.Errorf("got x of shape %v and s of shape %v, want s of shape %v", x, s, want)
 	}
-	return x.Clone(), nil
+	return in[0], nil
 }
 
-func (scale) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	rows, n := rowsOf(in[0])
-	return kernels.Scale(dev, dt, rows, n), nil
+func (scale) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	rows, n := rowsOf(in[0].Shape)
+	return kernels.Scale(dev, in[0].Dtype, rows, n), nil
 }
 
-func (scale) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{scale{}, []int{gradient, 1}}, {dot{}, []int{gradient, 0}}}
+func (scale) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(scale{}, b.Grad(), b.In(1)), b.Apply(dot{}, b.Grad(), b.In(0))}
 }
 
 var _ = register(Spec{

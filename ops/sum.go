@@ -37,7 +37,7 @@ func reduce(mean bool, v Version, x *gorgonia.Node, along []int) (*gorgonia.Node
 	if err := v.check("Sum", len(sumVersions)); err != nil {
 		return nil, err
 	}
-	if _, err := check(x); err != nil {
+	if _, err := typeOf(x); err != nil {
 		return nil, fmt.Errorf("ops: %v: input 0: %w", sum{mean, along, v}, err)
 	}
 	if x.IsScalar() && len(along) == 0 {
@@ -49,7 +49,7 @@ func reduce(mean bool, v Version, x *gorgonia.Node, along []int) (*gorgonia.Node
 			axes = append(axes, a)
 		}
 	}
-	return apply(sum{mean, axes, v}, x)
+	return Apply(sum{mean, axes, v}, x)
 }
 
 // sum reduces over sorted axes.
@@ -66,31 +66,35 @@ func (s sum) String() string {
 	return fmt.Sprintf("Sum%v%v", s.axes, s.version)
 }
 
-func (s sum) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if err := checkAxes(s.axes, in[0]); err != nil {
-		return nil, err
+func (s sum) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
 	}
-	if s.version > 0 && len(s.axes) < in[0].Dims() {
-		return nil, fmt.Errorf("got axes %v of shape %v, but numbered versions add up all axes", s.axes, in[0])
+	x := in[0].Shape
+	if err := checkAxes(s.axes, x); err != nil {
+		return Type{}, err
 	}
-	if s.version == 9 && in[0].Dims() != 2 {
-		return nil, fmt.Errorf("got shape %v, want a matrix", in[0])
+	if s.version > 0 && len(s.axes) < x.Dims() {
+		return Type{}, fmt.Errorf("got axes %v of shape %v, but numbered versions add up all axes", s.axes, x)
 	}
-	return without(in[0], s.axes), nil
+	if s.version == 9 && x.Dims() != 2 {
+		return Type{}, fmt.Errorf("got shape %v, want a matrix", x)
+	}
+	return Type{in[0].Dtype, without(x, s.axes)}, nil
 }
 
-func (s sum) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
+func (s sum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if s.version > 0 {
-		return kernels.SumVersion(dev, dt, int(s.version), plain(in[0]))
+		return kernels.SumVersion(dev, in[0].Dtype, int(s.version), in[0].Shape)
 	}
-	return kernels.Sum(dev, dt, plain(in[0]), s.axes, s.mean), nil
+	return kernels.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
 }
 
-func (s sum) adjoints(in []tensor.Shape) []adjoint {
-	return []adjoint{{broadcast{in[0], s.axes, s.mean}, []int{gradient}}}
+func (s sum) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(broadcast{b.In(0).Type().Shape, s.axes, s.mean}, b.Grad())}
 }
 
-// checkAxes says what is wrong with sorted axes of a shape.
+// checkAxes returns an error if sorted axes are not those of a shape.
 func checkAxes(axes []int, shape tensor.Shape) error {
 	for i, a := range axes {
 		if a < 0 || a >= shape.Dims() {
@@ -103,7 +107,7 @@ func checkAxes(axes []int, shape tensor.Shape) error {
 	return nil
 }
 
-// without is the shape with axes taken out.
+// without returns a shape with axes taken out.
 func without(shape tensor.Shape, axes []int) tensor.Shape {
 	rest := tensor.Shape{}
 	for a, d := range shape {

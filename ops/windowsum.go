@@ -42,7 +42,7 @@ func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (
 		}
 		o(&t)
 	}
-	return apply(t, x)
+	return Apply(t, x)
 }
 
 // WindowOption is an option of WindowSum: Valid() or Same().
@@ -68,39 +68,40 @@ func (t windowSum) String() string {
 	return fmt.Sprintf("WindowSum[%d %v]%v", t.radius, t.mode, t.version)
 }
 
-func (t windowSum) infer(in []tensor.Shape) (tensor.Shape, error) {
+func (t windowSum) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
+	}
 	if t.radius < 0 {
-		return nil, fmt.Errorf("got radius %d, want 0 or more", t.radius)
+		return Type{}, fmt.Errorf("got radius %d, want 0 or more", t.radius)
 	}
-	axis := in[0].Dims() - 1
+	x := in[0].Shape
+	axis := x.Dims() - 1
 	if axis < 0 {
-		return nil, fmt.Errorf("got a scalar, want a tensor of at least one axis")
+		return Type{}, fmt.Errorf("got a scalar, want a tensor of at least one axis")
 	}
-	n := in[0][axis]
-	if t.mode == kernels.WindowValid && (n == 0 || t.radius > (n-1)/2) {
-		return nil, fmt.Errorf("got radius %d on a last axis of %d (shape %v), want an axis longer than 2 radius, or Same()",
-			t.radius, n, in[0])
+	n := x[axis]
+	if t.mode == kernels.WindowValid && t.radius > (n-1)/2 {
+		return Type{}, fmt.Errorf("got radius %d on a last axis of %d (shape %v), want an axis longer than 2 radius, or Same()",
+			t.radius, n, x)
 	}
 	if t.mode == kernels.WindowFull && t.radius > (math.MaxInt-n)/2 {
-		return nil, fmt.Errorf("got radius %d, want at most %d", t.radius, (math.MaxInt-n)/2)
+		return Type{}, fmt.Errorf("got radius %d, want at most %d", t.radius, (math.MaxInt-n)/2)
 	}
-	out := in[0].Clone()
+	out := x.Clone()
 	out[axis] = int(t.mode.Outputs(int64(n), int64(t.radius)))
-	return out, nil
+	return Type{in[0].Dtype, out}, nil
 }
 
-func (t windowSum) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	rows, n := int64(1), int64(in[0][in[0].Dims()-1])
-	for _, d := range in[0][:in[0].Dims()-1] {
-		rows *= int64(d)
-	}
+func (t windowSum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	rows, n := rowsOf(in[0].Shape)
 	if t.version > 0 {
-		return kernels.WindowSumVersion(dev, dt, int(t.version), rows, n, int64(t.radius), t.mode)
+		return kernels.WindowSumVersion(dev, in[0].Dtype, int(t.version), rows, n, int64(t.radius), t.mode)
 	}
-	return kernels.WindowSum(dev, dt, rows, n, int64(t.radius), t.mode), nil
+	return kernels.WindowSum(dev, in[0].Dtype, rows, n, int64(t.radius), t.mode), nil
 }
 
-func (t windowSum) adjoints([]tensor.Shape) []adjoint {
+func (t windowSum) Adjoints(b *Backward) []Term {
 	t.version = 0
 	switch t.mode {
 	case kernels.WindowValid:
@@ -108,7 +109,7 @@ func (t windowSum) adjoints([]tensor.Shape) []adjoint {
 	case kernels.WindowFull:
 		t.mode = kernels.WindowValid
 	}
-	return []adjoint{{t, []int{gradient}}}
+	return []Term{b.Apply(t, b.Grad())}
 }
 
 var _ = register(Spec{
