@@ -2,13 +2,10 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // Add is the element-wise sum a + b of two tensors of one shape and type.
@@ -47,49 +44,7 @@ func (t add) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (add) Adjoints(b *Backward) []Term { return []Term{b.Grad(), b.Grad()} }
 
-var _ = register(Spec{
-	Name:      "Add",
-	Formula:   "out[i] = a[i] + b[i]",
-	Doc:       "Element-wise sum of two tensors of one shape.",
-	Tolerance: 1,
-	Cases: append([]Case{
-		addCase(tensor.Shape{1}), addCase(tensor.Shape{5}), addCase(tensor.Shape{1021}), addCase(tensor.Shape{100003}),
-		addCase(tensor.Shape{17, 31}), addCase(tensor.Shape{2, 3, 4, 5}), addCase(tensor.ScalarShape()),
-		bench("2^28", addCase(tensor.Shape{1 << 28})),
-	}, addVersionCases()...),
-	Versions: addVersions,
-	Random:   func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)) },
-})
-
 var addVersions = []VersionDoc{
 	{"one thread per element", "Each thread loads two numbers and stores one."},
 	{"fast", "The op itself: 16 bytes a thread."},
-}
-
-func addVersionCases() (cases []Case) {
-	for i := range addVersions {
-		v := Version(i + 1)
-		for _, s := range []tensor.Shape{{1}, {513}, {100003}, {2, 3, 4, 5}} {
-			cases = append(cases, versioned(v, addCase(s), v.addNodes))
-		}
-		cases = append(cases, versioned(v, bench("2^28", addCase(tensor.Shape{1 << 28})), v.addNodes))
-	}
-	return cases
-}
-
-func (v Version) addNodes(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Add(in[0], in[1]) }
-
-func addCase(s tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprint([]int(s)),
-		Shapes: []tensor.Shape{s, s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Add(in[0], in[1]) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			for i := range in[0] {
-				out = append(out, in[0][i]+in[1][i])
-				magnitude = append(magnitude, math.Abs(in[0][i])+math.Abs(in[1][i]))
-			}
-			return out, magnitude
-		},
-	}
 }

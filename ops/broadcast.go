@@ -2,8 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -63,37 +61,4 @@ func (p broadcast) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (p broadcast) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(sum{mean: p.mean, axes: p.axes}, b.Grad())}
-}
-
-var _ = register(Spec{
-	Name:      "Broadcast",
-	Formula:   "out[..., j, ...] = x[..., ...]",
-	Doc:       "Repeats a tensor along a new axis; with a scalar, fills a vector.",
-	Tolerance: 0,
-	Cases: []Case{
-		broadcastCase(tensor.ScalarShape(), 1, 0), broadcastCase(tensor.ScalarShape(), 1031, 0), broadcastCase(tensor.Shape{1}, 5, 0),
-		broadcastCase(tensor.Shape{10}, 33, 0), broadcastCase(tensor.Shape{33}, 10, 1), broadcastCase(tensor.Shape{5, 7}, 3, 1),
-		broadcastCase(tensor.Shape{257, 3}, 70, 2), broadcastCase(tensor.Shape{257, 3}, 70, 0),
-		bench("2^14 rows of 2^14", broadcastCase(tensor.Shape{1 << 14}, 1<<14, 0)),
-	},
-	Random: func(r *rand.Rand) Case {
-		s := randomShape(r, 1, 3)
-		return broadcastCase(s, 1+r.IntN(9), r.IntN(len(s)+1))
-	},
-})
-
-func broadcastCase(s tensor.Shape, n, axis int) Case {
-	return Case{
-		Name:   fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
-		Shapes: []tensor.Shape{s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Broadcast(in[0], n, axis) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			full := slices.Insert(slices.Clone([]int(s)), axis, n)
-			index(full, func(_ int, at []int) {
-				v := in[0][flatten(full, at, []int{axis})]
-				out, magnitude = append(out, v), append(magnitude, math.Abs(v))
-			})
-			return out, magnitude
-		},
-	}
 }

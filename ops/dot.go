@@ -2,8 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -69,60 +67,8 @@ func rowsOf(s tensor.Shape) (rows, n int64) {
 	return rows, n
 }
 
-var _ = register(Spec{
-	Name:      "Dot",
-	Formula:   "out[i] = Σ_j a[i,j] b[i,j]",
-	Doc:       "Inner product of two vectors, or of two matrices row by row.",
-	Tolerance: 1,
-	Cases: append([]Case{
-		dotCase(tensor.Shape{1}), dotCase(tensor.Shape{3}), dotCase(tensor.Shape{1025}), dotCase(tensor.Shape{100003}),
-		dotCase(tensor.Shape{1, 1}), dotCase(tensor.Shape{5, 3}), dotCase(tensor.Shape{3, 5003}), dotCase(tensor.Shape{1031, 17}), dotCase(tensor.Shape{2, 50021}),
-		bench("2^28", dotCase(tensor.Shape{1 << 28})),
-		bench("rows 16384x16384", dotCase(tensor.Shape{1 << 14, 1 << 14})),
-	}, dotVersionCases()...),
-	Random:   func(r *rand.Rand) Case { return dotCase(randomShape(r, 1, 2)) },
-	Versions: dotVersions,
-})
-
 var dotVersions = []VersionDoc{
 	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (kernels.DotPartials leaves them to the host): the same bits in every run."},
 	{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},
 	{"an atomic per block", "640 atomics on one cell: one trip each. The order is any, so the last bit may differ from run to run."},
-}
-
-func dotVersionCases() (cases []Case) {
-	for i := range dotVersions {
-		v := Version(i + 1)
-		version := func(c Case) Case {
-			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Dot(in[0], in[1]) })
-			c.Atomic = v >= 2
-			return c
-		}
-		for _, n := range []int{1, 1025, 100003, 1000003} {
-			cases = append(cases, version(dotCase(tensor.Shape{n})))
-		}
-		cases = append(cases, version(bench("2^28", dotCase(tensor.Shape{1 << 28}))))
-	}
-	return cases
-}
-
-func dotCase(s tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprint([]int(s)),
-		Shapes: []tensor.Shape{s, s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Dot(in[0], in[1]) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			n := s[len(s)-1]
-			for row := 0; row < len(in[0]); row += n {
-				var sum total
-				abs := 0.0
-				for i := row; i < row+n; i++ {
-					sum.addProduct(in[0][i], in[1][i])
-					abs += math.Abs(in[0][i] * in[1][i])
-				}
-				out, magnitude = append(out, sum.value()), append(magnitude, abs)
-			}
-			return out, magnitude
-		},
-	}
 }

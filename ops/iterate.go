@@ -2,8 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -220,75 +218,9 @@ func (o pickRows) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(o, b.Grad())}
 }
 
-var _ = register(Spec{
-	Name:    "Iterate",
-	Formula: "steps times: P = w1 X, X = w2 P",
-	Doc:     "A vector through steps transformations by two matrices, with a barrier of the whole grid between half steps.",
-	// In float32 the result is rounded once. In float64 a half step adds up to 1031
-	// products, as the tolerance of the random numbers allows for.
-	Tolerance: 24,
-	Cases:     iterateCases(),
-	Versions:  iterateDocs(),
-	Random: func(r *rand.Rand) Case {
-		return iterateCase(Version(r.IntN(len(iterateVersions)+1)), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
-	},
-})
-
 func iterateDocs() (docs []VersionDoc) {
 	for _, v := range iterateVersions {
 		docs = append(docs, v.VersionDoc)
 	}
 	return docs
-}
-
-func iterateCases() []Case {
-	cases := []Case{
-		iterateCase(0, 1, 1), iterateCase(0, 2, 3), iterateCase(0, 7, 4), iterateCase(0, 13, 2), iterateCase(0, 128, 3), iterateCase(0, 130, 2),
-		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2),
-	}
-	for v := range iterateVersions {
-		// Of 64 values: small enough for checkers that slow kernels down, and already
-		// eight blocks of the versions that use shared memory.
-		v := Version(v + 1)
-		cases = append(cases, iterateCase(v, 5, 3), iterateCase(v, 64, 2), iterateCase(v, 128, 4), iterateCase(v, 300, 2))
-	}
-	return append(cases,
-		bench("128, 20 steps", iterateCase(0, 128, 20)),
-		bench("1024, 10 steps", iterateCase(0, 1024, 10)),
-		bench("4096, 10 steps", iterateCase(0, 4096, 10)))
-}
-
-func iterateCase(v Version, n, steps int) Case {
-	half := func(w, in []float64, abs bool) []float64 {
-		out := make([]float64, n)
-		for j := range out {
-			for k := range in {
-				if t := w[j*n+k] * in[k]; abs {
-					out[j] += math.Abs(t)
-				} else {
-					out[j] += t
-				}
-			}
-		}
-		return out
-	}
-	c := Case{
-		Name:   fmt.Sprintf("%d, %d steps", n, steps),
-		Shapes: []tensor.Shape{{n, n}, {n, n}, {n}},
-		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-			return v.Iterate(in[0], in[1], in[2], steps)
-		},
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			out, magnitude = in[2], in[2]
-			for range steps {
-				out = half(in[1], half(in[0], out, false), false)
-				magnitude = half(in[1], half(in[0], magnitude, true), true)
-			}
-			return out, magnitude
-		},
-	}
-	if v > 0 {
-		c = versioned(v, c, c.Build)
-	}
-	return c
 }

@@ -2,9 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -192,37 +189,6 @@ func (o matMul) Adjoints(back *Backward) []Term {
 	return []Term{da, db}
 }
 
-var _ = register(Spec{
-	Name:    "MatMul",
-	Formula: "out[i,j] = Σ_l a[i,l] b[l,j]",
-	Doc:     "Product of matrices, matrix and vector, or batches of matrices, either operand transposed.",
-	// The bound of a sum of K terms in the type itself is K/2; K is at most 257
-	// but where the device cuts it into shorter sums.
-	Tolerance: 129,
-	Cases: slices.Concat(matMulForms(), matMulVersionCases(), []Case{
-		matMulCase(matMul{}, tensor.Shape{1, 1}, tensor.Shape{1, 1}),
-		matMulCase(matMul{}, tensor.Shape{1, 31}, tensor.Shape{31, 1}),
-		matMulCase(matMul{}, tensor.Shape{31, 1}, tensor.Shape{1, 17}),
-		matMulCase(matMul{}, tensor.Shape{7, 1031}, tensor.Shape{1031, 5}),
-		matMulCase(matMul{}, tensor.Shape{129, 257}, tensor.Shape{257, 131}),
-		matMulCase(matMul{}, tensor.Shape{128, 64}, tensor.Shape{64, 128}),
-		matMulCase(matMul{}, tensor.Shape{3, 4099}, tensor.Shape{4099}),
-		matMulCase(matMul{transA: true}, tensor.Shape{1031, 131}, tensor.Shape{1031}),
-		matMulCase(matMul{}, tensor.Shape{17}, tensor.Shape{17}),
-		bench("1024", matMulCase(matMul{}, tensor.Shape{1024, 1024}, tensor.Shape{1024, 1024})),
-		bench("4096", matMulCase(matMul{}, tensor.Shape{4096, 4096}, tensor.Shape{4096, 4096})),
-		bench("8192", matMulCase(matMul{}, tensor.Shape{8192, 8192}, tensor.Shape{8192, 8192})),
-		bench("4097", matMulCase(matMul{}, tensor.Shape{4097, 4097}, tensor.Shape{4097, 4097})),
-		bench("matrix x vector 16384", matMulCase(matMul{}, tensor.Shape{1 << 14, 1 << 14}, tensor.Shape{1 << 14})),
-	}),
-	Versions: matMulVersions,
-	Random: func(r *rand.Rand) Case {
-		s := randomShape(r, 5, 5)
-		o := matMul{transA: r.IntN(2) == 1, transB: r.IntN(2) == 1}
-		return matMulOf(o, s[0], s[1], s[2], s[3:3+r.IntN(3)]...)
-	},
-})
-
 var matMulVersions = []VersionDoc{
 	{"one thread per output", "A thread computes one element and loads both factors of every product from global memory: 2 N^3 loads."},
 	{"register tile", "A thread computes V x V elements and uses what it loads V times: 2 N^3 / V loads from global memory."},
@@ -231,128 +197,4 @@ var matMulVersions = []VersionDoc{
 	{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
 	{"warp tiles", "A warp's elements lie in a square, and three stages of pieces are in flight. For float64 a thread has 8 x 8 elements, not 4 x 4, and half the loads from shared memory."},
 	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
-}
-
-// matMulVersionCases have sizes inside one tile, of whole tiles and beyond,
-// both operands transposed or not, batches, and vectors as matrices. Sums are at
-// most 257 terms long, as in the Spec's tolerance.
-func matMulVersionCases() (cases []Case) {
-	for i := range matMulVersions {
-		v := Version(i + 1)
-		add := func(name string, o matMul, c Case) {
-			if name != "" {
-				c = bench(name, c)
-			}
-			cases = append(cases, versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-				return v.MatMul(in[0], in[1], o.options()...)
-			}))
-		}
-		for t := range 4 {
-			o := matMul{transA: t >= 2, transB: t%2 == 1}
-			add("", o, matMulOf(o, 5, 3, 4))
-			add("", o, matMulOf(o, 67, 41, 101))
-			add("", o, matMulOf(o, 131, 129, 257))
-			add("", o, matMulOf(o, 33, 20, 65, 2, 3))
-		}
-		var o matMul
-		add("", o, matMulCase(o, tensor.Shape{1, 1}, tensor.Shape{1, 1}))
-		add("", o, matMulCase(o, tensor.Shape{256, 64}, tensor.Shape{64, 128}))
-		add("", o, matMulCase(o, tensor.Shape{3, 250}, tensor.Shape{250}))
-		add("", o, matMulCase(o, tensor.Shape{250}, tensor.Shape{250, 5}))
-		for _, n := range []int{1024, 4096, 4097} {
-			add(fmt.Sprint(n), o, matMulOf(o, n, n, n))
-		}
-	}
-	return cases
-}
-
-// options are those that make o.
-func (o matMul) options() (opts []MatMulOption) {
-	if o.transA {
-		opts = append(opts, TransA())
-	}
-	if o.transB {
-		opts = append(opts, TransB())
-	}
-	return opts
-}
-
-// matMulForms are all transposes of all forms.
-func matMulForms() (cases []Case) {
-	for i := range 4 {
-		o := matMul{transA: i >= 2, transB: i%2 == 1}
-		cases = append(cases,
-			matMulOf(o, 5, 3, 4), matMulOf(o, 67, 41, 101), matMulOf(o, 64, 72, 40),
-			matMulOf(o, 3, 5, 7, 4), matMulOf(o, 33, 20, 65, 2, 3))
-	}
-	for _, trans := range []bool{false, true} {
-		x := tensor.Shape{37, 53}
-		cases = append(cases, matMulCase(matMul{transA: trans}, x, tensor.Shape{pick(trans, 37, 53)}),
-			matMulCase(matMul{transB: trans}, tensor.Shape{pick(trans, 53, 37)}, x))
-	}
-	return cases
-}
-
-func pick(cond bool, yes, no int) int {
-	if cond {
-		return yes
-	}
-	return no
-}
-
-// matMulOf is op(A), m x k, times op(B), k x n, for each of the leading indexes.
-func matMulOf(o matMul, m, n, k int, leading ...int) Case {
-	a, b := append(tensor.Shape{}, leading...), append(tensor.Shape{}, leading...)
-	if a = append(a, m, k); o.transA {
-		a = append(a[:len(leading)], k, m)
-	}
-	if b = append(b, k, n); o.transB {
-		b = append(b[:len(leading)], n, k)
-	}
-	return matMulCase(o, a, b)
-}
-
-func matMulCase(o matMul, a, b tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprintf("%v %v x %v", o, []int(a), []int(b)),
-		Shapes: []tensor.Shape{a, b},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return MatMul(in[0], in[1], o.options()...) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			x, y := a, b
-			if len(x) == 1 {
-				x = tensor.Shape{1, x[0]}
-			}
-			if len(y) == 1 {
-				y = tensor.Shape{y[0], 1}
-			}
-			r := len(x)
-			m, k, n := x[r-2], x[r-1], y[r-1]
-			rowA, colA, rowB, colB := k, 1, n, 1
-			if o.transA {
-				m, k, rowA, colA = k, m, 1, x[r-1]
-			}
-			if o.transB {
-				n, rowB, colB = y[r-2], 1, y[r-1]
-			}
-			batch := 1
-			for _, d := range x[:r-2] {
-				batch *= d
-			}
-			for z := range batch {
-				for i := range m {
-					for j := range n {
-						var sum total
-						abs := 0.0
-						for l := range k {
-							x, y := in[0][z*m*k+i*rowA+l*colA], in[1][z*k*n+l*rowB+j*colB]
-							sum.addProduct(x, y)
-							abs += math.Abs(x * y)
-						}
-						out, magnitude = append(out, sum.value()), append(magnitude, abs)
-					}
-				}
-			}
-			return out, magnitude
-		},
-	}
 }

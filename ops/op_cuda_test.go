@@ -3,12 +3,10 @@
 package ops
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -60,60 +58,6 @@ func TestNoImage(t *testing.T) {
 	}
 	if got := y.Value().Data().([]float32); got[0] != 8 || got[1] != 16 || got[2] != 24 {
 		t.Errorf("got %v, want [8 16 24]", got)
-	}
-}
-
-// Every op, of every type and version, is one that Gorgonia compiles for a device,
-// with room there for its inputs and its output. This needs no device.
-func TestCompileForDevice(t *testing.T) {
-	found := map[string]bool{}
-	for _, s := range All() {
-		for _, dt := range s.Dtypes() {
-			for _, c := range s.Cases {
-				g := gorgonia.NewGraph()
-				in := make(gorgonia.Nodes, len(c.Shapes))
-				for i, shape := range c.Shapes {
-					in[i] = gorgonia.NewTensor(g, values.Tensor(dt), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(fmt.Sprint("in", i)))
-				}
-				n, err := c.Build(in...)
-				if err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				op, plain := n.Op().(*Op)
-				if !plain { // there is a device
-					op = n.Op().(cudaOp).Op
-				}
-				g = gorgonia.NewGraph()
-				bytes := op.out.Bytes()
-				for i, of := range op.in {
-					in[i] = gorgonia.NewTensor(g, values.Tensor(of.Dtype), of.Shape.Dims(), gorgonia.WithShape(of.Shape...), gorgonia.WithName(fmt.Sprint("in", i)))
-					bytes += of.Bytes()
-				}
-				if _, err := gorgonia.ApplyOp(cudaOp{op}, in...); err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				program, _, err := gorgonia.Compile(g)
-				if err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				if got := program.GPUMemReq()[0]; got < bytes {
-					t.Errorf("%v of %v: Gorgonia has %d bytes for it on the device, want %d", op, dt, got, bytes)
-				}
-				p, err := cudaOp{op}.Plan(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10, Cooperative: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, l := range p.Launches {
-					if found[l.Kernel.Module] {
-						continue
-					}
-					if _, _, _, err := kernels.Image(l.Kernel.Module, 9, 0); err != nil {
-						t.Errorf("%v of %v: %v", op, dt, err)
-					}
-					found[l.Kernel.Module] = true
-				}
-			}
-		}
 	}
 }
 

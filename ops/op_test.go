@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,32 +10,6 @@ import (
 	"gorgonia.org/tensor"
 )
 
-func TestAll(t *testing.T) {
-	specs := All()
-	if !slices.IsSortedFunc(specs, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("the Specs are not in the order of their names")
-	}
-	for i, s := range specs {
-		if s.Name == "" || s.Formula == "" || s.Doc == "" || s.Random == nil || len(s.Cases) == 0 {
-			t.Errorf("Spec %q lacks a name, formula, sentence, cases or Random", s.Name)
-		}
-		if i > 0 && specs[i-1].Name == s.Name {
-			t.Errorf("%s is registered twice", s.Name)
-		}
-		names := make(map[string]bool)
-		for _, c := range s.Cases {
-			if names[c.Name] || c.Build == nil || !c.Bench && c.Reference == nil {
-				t.Errorf("%s: case %q is named twice or lacks Build or Reference", s.Name, c.Name)
-			}
-			names[c.Name] = true
-		}
-	}
-	specs[0] = Spec{}
-	if All()[0].Name == "" {
-		t.Error("All gives its own memory away")
-	}
-}
-
 func addOp(t *testing.T, dt kernels.Dtype, shape ...int) *Op {
 	t.Helper()
 	op, err := newOp(add{}, Type{dt, shape}, Type{dt, shape})
@@ -44,39 +17,6 @@ func addOp(t *testing.T, dt kernels.Dtype, shape ...int) *Op {
 		t.Fatal(err)
 	}
 	return op
-}
-
-// Ops of other parameters, types or shapes are other nodes of a graph, which
-// tells them by their hashes.
-func TestHash(t *testing.T) {
-	seen := make(map[uint32]string)
-	for _, s := range All() {
-		for _, c := range s.Cases {
-			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				g := gorgonia.NewGraph()
-				in := make([]*gorgonia.Node, len(c.Shapes))
-				for i, shape := range c.Shapes {
-					in[i] = gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithShape(shape...))
-				}
-				n, err := c.Build(in...)
-				if err != nil {
-					t.Fatalf("%s, case %s: %v", s.Name, c.Name, err)
-				}
-				o := n.Op()
-				what := o.String() + " " + dt.String()
-				for _, shape := range c.Shapes {
-					what += fmt.Sprint(shape)
-				}
-				if other, ok := seen[o.Hashcode()]; ok && other != what {
-					t.Errorf("%s and %s have one hash", other, what)
-				}
-				seen[o.Hashcode()] = what
-			}
-		}
-	}
-	if a, b := addOp(t, kernels.Float32, 3), addOp(t, kernels.Float32, 3); a.Hashcode() != b.Hashcode() {
-		t.Error("equal ops have two hashes")
-	}
 }
 
 func TestUsePreallocDo(t *testing.T) {

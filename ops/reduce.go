@@ -3,7 +3,6 @@ package ops
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -72,73 +71,4 @@ func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (reduction) Adjoints(b *Backward) []Term {
 	return b.None("its expression is not differentiated; Sum, Dot and Gorgonia's own ops have gradients")
-}
-
-// reduceExamples are expressions with their meaning in Go: operator and function.
-var reduceExamples = []struct {
-	expression string
-	identity   float64
-	operator   byte
-	f          func(b float64) float64
-}{
-	{"a + b", 0, '+', func(b float64) float64 { return b }},
-	{"a + b*b", 0, '+', func(b float64) float64 { return b * b }},
-	{"(a - b / 2) + 1", 0, '+', func(b float64) float64 { return 1 - b/2 }},
-	{"sqrt(abs(b)) + a", 0, '+', func(b float64) float64 { return math.Sqrt(math.Abs(b)) }},
-	{"max(a, b)", math.Inf(-1), '>', func(b float64) float64 { return b }},
-	{"min(abs(b), a)", 1, '<', math.Abs},
-	{"a * max(0.5, min(b, 2))", 1, '*', func(b float64) float64 { return max(0.5, min(b, 2)) }},
-}
-
-var _ = register(Spec{
-	Name:       "Reduce",
-	Formula:    "out = identity ⊕ f(x₀) ⊕ f(x₁) ⊕ ..., a ⊕ f(b) given as text",
-	Doc:        "Reduction from an expression; its GPU code is made at run time.",
-	Tolerance:  4, // for float64, f and the joins round, here and in the reference
-	NoGradient: true,
-	Cases: func() (cases []Case) {
-		for i := range reduceExamples {
-			cases = append(cases, reduceCase(i, 1), reduceCase(i, 7), reduceCase(i, 31, 33))
-			if reduceExamples[i].operator != '*' { // products of many factors leave the range of float32
-				cases = append(cases, reduceCase(i, 70001), reduceCase(i, 1000003))
-			}
-		}
-		return append(cases, bench("a + b 2^30", reduceCase(0, 1<<30)), bench("a + b*b 2^30", reduceCase(1, 1<<30)), bench("max(a, b) 2^30", reduceCase(4, 1<<30)))
-	}(),
-	Random: func(r *rand.Rand) Case { return reduceCase(r.IntN(len(reduceExamples)), 1+r.IntN(100), 1+r.IntN(10)) },
-})
-
-func reduceCase(example int, shape ...int) Case {
-	e := reduceExamples[example]
-	return Case{
-		Name:   fmt.Sprintf("%s, %v", e.expression, shape),
-		Shapes: []tensor.Shape{shape},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Reduce(in[0], e.expression, e.identity) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			if e.operator == '+' {
-				var sum, terms total
-				for _, b := range in[0] {
-					sum.add(e.f(b))
-					terms.add(math.Abs(e.f(b)))
-				}
-				return []float64{sum.value()}, []float64{terms.value()}
-			}
-			a := e.identity
-			for _, b := range in[0] {
-				switch f := e.f(b); e.operator {
-				case '>':
-					a = max(a, f)
-				case '<':
-					a = min(a, f)
-				case '*':
-					a *= f
-				}
-			}
-			m := math.Abs(a)
-			if e.operator == '*' { // one rounding for each factor
-				m *= float64(len(in[0]))
-			}
-			return []float64{a}, []float64{m}
-		},
-	}
 }

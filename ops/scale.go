@@ -2,13 +2,10 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // Scale multiplies a vector x by the scalar s, or each row of a matrix x by its
@@ -43,32 +40,4 @@ func (scale) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 func (scale) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(scale{}, b.Grad(), b.In(1)), b.Apply(dot{}, b.Grad(), b.In(0))}
-}
-
-var _ = register(Spec{
-	Name:      "Scale",
-	Formula:   "out[i,j] = s[i] x[i,j]",
-	Doc:       "A vector times a scalar, or each row of a matrix times its own.",
-	Tolerance: 1,
-	Cases: []Case{
-		scaleCase(tensor.Shape{1}), scaleCase(tensor.Shape{1031}), scaleCase(tensor.Shape{7, 5}), scaleCase(tensor.Shape{3, 70001}), scaleCase(tensor.Shape{5003, 3}),
-		bench("rows 16384x16384", scaleCase(tensor.Shape{1 << 14, 1 << 14})),
-	},
-	Random: func(r *rand.Rand) Case { return scaleCase(randomShape(r, 1, 2)) },
-})
-
-func scaleCase(s tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprint([]int(s)),
-		Shapes: []tensor.Shape{s, without(s, []int{len(s) - 1})},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Scale(in[0], in[1]) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			n := s[len(s)-1]
-			for i, x := range in[0] {
-				v := in[1][i/n] * x
-				out, magnitude = append(out, v), append(magnitude, math.Abs(v))
-			}
-			return out, magnitude
-		},
-	}
 }

@@ -2,21 +2,42 @@ package ops
 
 import (
 	"fmt"
-
-	"gorgonia.org/gorgonia"
+	"slices"
 )
 
 // Version selects one of the numbered versions of an op's kernel, which lead from
 // the first idea to the fast kernel: Version(1).Sum(x) is the sum by one thread.
 // Its methods are the constructors of the ops that have versions, with the same
 // arguments, shapes and gradients (the gradient runs the op's own kernels). The
-// zero Version is the op itself. Spec.Versions lists them.
+// zero Version is the op itself. [Versions] lists them.
 type Version int
 
 // VersionDoc says what a version is.
 type VersionDoc struct {
 	Name string // a few words, for tables: "shared tree, one atomic per block"
 	Doc  string // what it does, and what it loses or gains by it
+}
+
+// Versions returns the numbered versions of an op, such as "Sum": element n-1 is
+// Version(n).
+func Versions(op string) []VersionDoc {
+	switch op {
+	case "Add":
+		return slices.Clone(addVersions)
+	case "Dot":
+		return slices.Clone(dotVersions)
+	case "Histogram":
+		return slices.Clone(histogramVersions)
+	case "Iterate":
+		return iterateDocs()
+	case "MatMul":
+		return slices.Clone(matMulVersions)
+	case "Sum":
+		return slices.Clone(sumVersions)
+	case "WindowSum":
+		return slices.Clone(windowVersions)
+	}
+	return nil
 }
 
 // check says what is wrong with a version of an op that has n of them.
@@ -35,15 +56,4 @@ func (v Version) String() string {
 		return ""
 	}
 	return fmt.Sprintf(" version %d", int(v))
-}
-
-// versioned is a case of an op, timed or not, run by version v, which build
-// applies.
-func versioned(v Version, c Case, build func(in ...*gorgonia.Node) (*gorgonia.Node, error)) Case {
-	name := fmt.Sprintf("version %d %s", int(v), c.Name)
-	if c.Bench {
-		name = c.Name + v.String()
-	}
-	c.Name, c.Build, c.Version = name, build, v
-	return c
 }

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/tensor"
 )
 
@@ -138,8 +138,8 @@ func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []ti
 
 // timedCase is a case of an op in one element type.
 type timedCase struct {
-	spec  ops.Spec
-	c     ops.Case
+	spec  opspec.Spec
+	c     opspec.Case
 	dtype kernels.Dtype
 }
 
@@ -147,26 +147,15 @@ func (c timedCase) key() results.Key {
 	return results.Key{Op: c.spec.Name, Case: c.c.Name, Dtype: c.dtype.String()}
 }
 
-// inFloat64 matches the cases that are timed in float64 too, one for each kind
-// of kernel.
-var inFloat64 = regexp.MustCompile(`^(Add/2\^28|Sum/all 2\^28|Sum/columns.*|Dot/2\^28|MatMul/4096|WindowSum/2\^28 r=32)$`)
-
-// timedCases are those of the Bench cases that are selected, in the types that they
-// name, else in float32 and some in float64. The cases of numbered versions are among them if wanted.
+// timedCases are the timed cases that are selected, in the types that they name.
+// The cases of numbered versions are among them if wanted.
 func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
-			if !c.Bench || c.Version > 0 && !versions {
+			if c.Version > 0 && !versions {
 				continue
 			}
-			types := c.Timed
-			if types == nil {
-				types = []kernels.Dtype{kernels.Float32}
-				if inFloat64.MatchString(s.Name + "/" + c.Name) {
-					types = append(types, kernels.Float64)
-				}
-			}
-			for _, dt := range types {
+			for _, dt := range c.Timed {
 				if timed := (timedCase{s, c, dt}); selected.MatchString(timed.key().String()) {
 					cases = append(cases, timed)
 				}
@@ -200,7 +189,7 @@ func textCase(path string) (timedCase, error) {
 // measure times the case on the device and holds the output of the last timed
 // run against the host.
 func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
-	plan, _, err := planOf(c.c, c.dtype, c.c.Shapes, device.Device)
+	plan, _, err := c.c.Plan(c.dtype, device.Device)
 	if err != nil {
 		return results.Row{}, err
 	}

@@ -12,12 +12,8 @@ import (
 
 // versionsOf are the names of the versions of an op.
 func versionsOf(op string) (names []string) {
-	for _, s := range ops.All() {
-		if s.Name == op {
-			for _, v := range s.Versions {
-				names = append(names, v.Name)
-			}
-		}
+	for _, v := range ops.Versions(op) {
+		names = append(names, v.Name)
 	}
 	return names
 }

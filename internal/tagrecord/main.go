@@ -24,9 +24,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/compat"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 func main() {
@@ -93,7 +93,7 @@ func record(folder, suites string) (r results.TagRecord, err error) {
 
 // opsOf are the ops that a test must run.
 func opsOf(test results.TagTest) (names []string) {
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		if test.Gradients && s.NoGradient || test.Floats && s.Exact {
 			continue
 		}

@@ -1,0 +1,16 @@
+package opspec
+
+import (
+	"github.com/stheno-ml/stheno/ops"
+)
+
+func addVersionCases() (cases []Case) {
+	for v := 1; v <= len(ops.Versions("Add")); v++ {
+		build := binary(ops.Version(v).Add)
+		for _, s := range [][]int{{1}, {513}, {100003}, {2, 3, 4, 5}} {
+			cases = append(cases, versioned(v, addCase(s...), build))
+		}
+		cases = append(cases, versioned(v, timed("2^28", addCase(1<<28)), build))
+	}
+	return cases
+}
