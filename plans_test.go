@@ -160,7 +160,7 @@ func TestKernels(t *testing.T) {
 // broken is an Add whose body is replaced.
 func broken(body func(a, b, out []float64)) *kernels.Plan {
 	p := kernels.Add(kernels.HostDevice(), kernels.Float64, 7)
-	p.Launches[0].Kernel = &kernels.Kernel{Module: "add", Entry: "broken", Body: func(c kernels.Call) {
+	p.Launches[0].Kernel = &kernels.Kernel{Entry: "broken", Body: func(c kernels.Call) {
 		body(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1), kernels.Slice[float64](c, 2))
 	}}
 	return p

@@ -61,6 +61,29 @@ func gpu(t *testing.T) kernels.Device {
 // slow kernels down a thousandfold.
 var maxElements, _ = strconv.Atoi(os.Getenv("STHENO_MAX_ELEMENTS"))
 
+// part and parts, STHENO_PART=2/3, run the second third of an op's tests: for
+// checkers so slow that there is no time for all in one go.
+var part, parts = partOf(os.Getenv("STHENO_PART"))
+
+func partOf(s string) (part, parts int) {
+	if n, err := fmt.Sscanf(s, "%d/%d", &part, &parts); n != 2 || err != nil || parts < 1 {
+		return 0, 1
+	}
+	return part % parts, parts
+}
+
+// Every test is in one part, whatever the number of parts.
+func TestPartOf(t *testing.T) {
+	for _, c := range []struct {
+		of          string
+		part, parts int
+	}{{"", 0, 1}, {"nonsense", 0, 1}, {"1/0", 0, 1}, {"1/1", 0, 1}, {"1/3", 1, 3}, {"2/3", 2, 3}, {"3/3", 0, 3}} {
+		if part, parts := partOf(c.of); part != c.part || parts != c.parts {
+			t.Errorf("STHENO_PART=%q: %d of %d, want %d of %d", c.of, part, parts, c.part, c.parts)
+		}
+	}
+}
+
 // A selection reports whether a test is for a case.
 type selection func(s opspec.Spec, c opspec.Case) bool
 
@@ -90,9 +113,10 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 					continue
 				}
 				for _, dt := range c.Types {
-					t.Run(fmt.Sprintf("%s/%v", c.Name, dt), func(t *testing.T) { f(t, s, c, dt) })
+					if ran++; ran%parts == part {
+						t.Run(fmt.Sprintf("%s/%v", c.Name, dt), func(t *testing.T) { f(t, s, c, dt) })
+					}
 				}
-				ran++
 			}
 			if ran == 0 {
 				t.Error("no case was run")

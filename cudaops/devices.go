@@ -60,7 +60,7 @@ func Devices() ([]Device, error) {
 
 // usable says why the kernels cannot run on a device.
 func usable(d *driver.Device) error {
-	_, _, minDriver, err := kernels.Image("add", d.Major, d.Minor) // as for every source
+	_, minDriver, err := kernels.Target(d.Major, d.Minor)
 	if err == nil {
 		err = driver.CheckDriver(minDriver)
 	}

@@ -18,6 +18,7 @@ type gpu struct {
 	stream *driver.Stream
 	arena  driver.Ptr
 	marks  []*driver.Event
+	bound  []*loader.Bound
 	graphs []*driver.Graph
 	once   sync.Once
 	freed  error
@@ -49,9 +50,9 @@ func (g *gpu) alloc(bytes int64) (err error) {
 
 func (g *gpu) address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
-// bind fixes the addresses, so a run is nothing but launches.
-func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error, error) {
-	run, err := g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+// load loads a plan's kernels and fixes its addresses.
+func (g *gpu) load(p *kernels.Plan, in []span, out, scratch span) (*loader.Bound, error) {
+	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		s := out
 		switch {
 		case r.Operand == kernels.Scratch:
@@ -61,13 +62,19 @@ func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error,
 		}
 		return g.address(s.offset + r.Offset)
 	})
+}
+
+// bind makes a plan ready to run until the backend is freed.
+func (g *gpu) bind(p *kernels.Plan, in []span, out, scratch span) (func() error, error) {
+	bound, err := g.load(p, in, out, scratch)
 	if err != nil {
 		return nil, err
 	}
+	g.bound = append(g.bound, bound)
 	if !p.Graph {
-		return func() error { return run(g.stream) }, nil
+		return func() error { return bound.Run(g.stream) }, nil
 	}
-	graph, err := g.ctx.Capture(run)
+	graph, err := g.ctx.Capture(bound.Run)
 	if err != nil {
 		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
@@ -108,6 +115,9 @@ func (g *gpu) free() error {
 		}
 		for _, graph := range g.graphs {
 			errs = append(errs, graph.Close())
+		}
+		for _, b := range g.bound {
+			errs = append(errs, b.Close())
 		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.freed = errors.Join(errs...)

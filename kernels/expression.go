@@ -209,16 +209,16 @@ func (p *parser) next() {
 }
 
 func (p *parser) sum() *term {
-	t := p.product()
+	t := p.Count()
 	for p.token == "+" || p.token == "-" {
 		name, at := p.token, p.at
 		p.next()
-		t = &term{name: name, x: t, y: p.product(), at: at}
+		t = &term{name: name, x: t, y: p.Count(), at: at}
 	}
 	return t
 }
 
-func (p *parser) product() *term {
+func (p *parser) Count() *term {
 	t := p.unary()
 	for p.token == "*" || p.token == "/" {
 		name, at := p.token, p.at

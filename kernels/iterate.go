@@ -86,7 +86,7 @@ var iterateKernel = [...]iterateKernels{Float32: iterateOf[float32](Float32), Fl
 
 func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	kernel := func(name string, body func(Call)) *Kernel {
-		return &Kernel{"iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body}
+		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
 	}
 	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
 	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
@@ -134,23 +134,23 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		if n > clusterBlocks*16 {
 			kernel, rows = k.cluster32, 32
 		}
-		p.launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
+		p.Launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
 		return p
 	}
 	if by.Threads == 0 {
 		by.Threads = pol.threads
 	}
 	if by.Blocks == 0 {
-		by.Blocks = int(min(ceilDiv(n, int64(by.Threads)), int64(dev.SMs)))
+		by.Blocks = int(min(CeilDiv(n, int64(by.Threads)), int64(dev.SMs)))
 	}
 	padded := n // of X and P in scratch memory
 	held, columns := k.held1, int64(1)
 	if by.Barrier == BarrierHeld {
-		by.Blocks = int(ceilDiv(n, heldRows))
+		by.Blocks = int(CeilDiv(n, heldRows))
 		if by.Threads = 128; n > 128 {
 			by.Threads = 256
 		}
-		if columns = pow2(ceilDiv(n, 256)); columns == 2 {
+		if columns = pow2(CeilDiv(n, 256)); columns == 2 {
 			held = k.held2
 		} else if columns == 4 {
 			held = k.held4
@@ -158,17 +158,16 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		padded = int64(by.Threads) * columns
 	}
 	w := [2]Ref{{0, 0}, {1, 0}}
-	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
-	counters, out := p.scratch(8), Ref{Out, 0}
-	p.launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counters, n, padded)
+	state := [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}
+	counters, out := p.Workspace(8), Ref{Out, 0}
+	p.Launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counters, n, padded)
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
 			kernel = held
 		}
-		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
-		l := &p.Launches[len(p.Launches)-1]
-		l.Resident = by.Barrier <= BarrierHeld
+		l := p.Launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
+		l.CoResident = by.Barrier <= BarrierHeld
 		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
 		return p
 	}
@@ -183,7 +182,7 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		if i == 2*steps-1 {
 			last = 1
 		}
-		p.launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
+		p.Launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
 	}
 	return p
 }
@@ -202,13 +201,13 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 // The floor at 4096, matrices of 64 MB by turns, is 15.7.
 func wideGrid(dev Device, n int64, transposed bool) (blocks, threads int, columns int32) {
 	if !transposed {
-		return int(ceilDiv(n, 8)), 256, 0
+		return int(CeilDiv(n, 8)), 256, 0
 	}
 	columns = 32
-	if 2*ceilDiv(n, 32) <= int64(dev.SMs) {
+	if 2*CeilDiv(n, 32) <= int64(dev.SMs) {
 		columns = 16
 	}
-	return int(ceilDiv(n, int64(columns))), int(min(max(pow2(n), 256), 1024)), columns
+	return int(CeilDiv(n, int64(columns))), int(min(max(pow2(n), 256), 1024)), columns
 }
 
 // IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
@@ -229,11 +228,11 @@ func IterateChain(dev Device, dt Dtype, n int64, steps int, transposed, reversed
 		from, step = last, -1
 	}
 	k := &iterateKernel[dt]
-	p.launch(k.rows, 1, streamBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
+	p.Launch(k.rows, 1, streamBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
 	for i := range last {
 		at := from + step*i
 		w := Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
-		p.launch(k.chain, blocks, threads, Ref{w, 0}, Ref{Out, at * row}, Ref{2, (at + step) * row}, Ref{Out, (at + step) * row}, n, columns)
+		p.Launch(k.chain, blocks, threads, Ref{w, 0}, Ref{Out, at * row}, Ref{2, (at + step) * row}, Ref{Out, (at + step) * row}, n, columns)
 	}
 	return p
 }
@@ -248,7 +247,7 @@ func IterateRows(dt Dtype, wide, narrow, n int64, first, stride int, put bool) *
 	}
 	p := &Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.launch(iterateKernel[dt].rows, int(out), streamBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
+		p.Launch(iterateKernel[dt].rows, int(out), streamBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
 	}
 	return p
 }
@@ -350,7 +349,7 @@ func iterateRows[T Float](c Call) {
 // matVec is out = w in, or out = w^T in.
 func matVec[T Float](w []T, in, out []float64, transposed bool) {
 	n := int64(len(in))
-	Parallel(n, grain/n, func(lo, hi int64) {
+	Parallel(n, Grain/n, func(lo, hi int64) {
 		if transposed {
 			clear(out[lo:hi])
 			for k, x := range in {

@@ -52,7 +52,7 @@ var matmulVersions = [...][2]matmulVersion{
 }
 
 func matmulVersionKernel[T Float](name string) *Kernel {
-	return &Kernel{"matmul_versions", "matmul_" + name, matmulVersionBody[T]}
+	return own.Kernel("matmul_versions", "matmul_"+name, matmulVersionBody[T])
 }
 
 // MatMulVersion plans [MatMul] by a numbered version of the kernel, 1 to 7. It is
@@ -64,7 +64,7 @@ func MatMulVersion(dev Device, dt Dtype, version int, batch, m, n, k int64, tran
 		return p, nil
 	}
 	v := matmulVersions[version-1][dt]
-	if err := checkGrid(v.blocks(batch, m, n)); err != nil {
+	if err := CheckGrid(v.blocks(batch, m, n)); err != nil {
 		return nil, fmt.Errorf("%s by version %d: %w", p.Op, version, err)
 	}
 	p.matmulVersion(v, batch, m, n, k, transA, transB)
@@ -73,7 +73,7 @@ func MatMulVersion(dev Device, dt Dtype, version int, batch, m, n, k int64, tran
 
 // blocks counts the tiles of a batch of products of m x n elements.
 func (v matmulVersion) blocks(batch, m, n int64) int64 {
-	return batch * ceilDiv(m, v.m) * ceilDiv(n, v.n)
+	return batch * CeilDiv(m, v.m) * CeilDiv(n, v.n)
 }
 
 // matmulVersion appends the launch of a version.
@@ -85,8 +85,7 @@ func (p *Plan) matmulVersion(v matmulVersion, batch, m, n, k int64, transA, tran
 	if transB {
 		flagB = 1
 	}
-	p.launch(v.kernel, int(v.blocks(batch, m, n)), 0, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, m, n, k, flagA, flagB)
-	l := &p.Launches[len(p.Launches)-1]
+	l := p.Launch(v.kernel, int(v.blocks(batch, m, n)), 0, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, m, n, k, flagA, flagB)
 	l.Block, l.Shared = v.block, v.shared
 }
 
@@ -102,7 +101,7 @@ func matmulVersionBody[T Float](c Call) {
 	if transB {
 		ldb = k
 	}
-	Parallel(batch, max(grain/max(m*n*k, 1), 1), func(lo, hi int64) {
+	Parallel(batch, max(Grain/max(m*n*k, 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			gemm(transA, transB, m, n, k, a[i*m*k:], lda, b[i*k*n:], ldb, out[i*m*n:(i+1)*m*n])
 		}

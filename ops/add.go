@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 )
 
@@ -37,7 +38,7 @@ func (add) Infer(in ...Type) (Type, error) {
 
 func (t add) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if t.version > 0 {
-		return kernels.AddVersion(dev, in[0].Dtype, int(t.version), in[0].Elements())
+		return versions.Add(dev, in[0].Dtype, int(t.version), in[0].Elements())
 	}
 	return kernels.Add(dev, in[0].Dtype, in[0].Elements()), nil
 }

@@ -16,7 +16,7 @@ import (
 // Every op, of every type and version, is one that Gorgonia compiles for a device,
 // with room there for its inputs and its output. This needs no device.
 func TestCompileForDevice(t *testing.T) {
-	found := map[string]bool{}
+	found := map[kernels.Image]bool{}
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
 			for _, dt := range c.Types {
@@ -46,13 +46,13 @@ func TestCompileForDevice(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, l := range p.Launches {
-					if found[l.Kernel.Module] {
+					if found[l.Kernel.Image] {
 						continue
 					}
-					if _, _, _, err := kernels.Image(l.Kernel.Module, 9, 0); err != nil {
+					if _, err := l.Kernel.Image.Code(9, 0); err != nil {
 						t.Errorf("%v of %v: %v", op, dt, err)
 					}
-					found[l.Kernel.Module] = true
+					found[l.Kernel.Image] = true
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -47,7 +48,7 @@ func (d dot) Infer(in ...Type) (Type, error) {
 
 func (d dot) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if d.version > 0 {
-		return kernels.DotVersion(dev, in[0].Dtype, int(d.version), in[0].Elements())
+		return versions.Dot(dev, in[0].Dtype, int(d.version), in[0].Elements())
 	}
 	rows, n := rowsOf(in[0].Shape)
 	return kernels.Dot(dev, in[0].Dtype, rows, n), nil
@@ -68,7 +69,7 @@ func rowsOf(s tensor.Shape) (rows, n int64) {
 }
 
 var dotVersions = []VersionDoc{
-	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (kernels.DotPartials leaves them to the host): the same bits in every run."},
+	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (versions.DotPartials leaves them to the host): the same bits in every run."},
 	{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},
 	{"an atomic per block", "640 atomics on one cell: one trip each. The order is any, so the last bit may differ from run to run."},
 }

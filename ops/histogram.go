@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -69,11 +70,10 @@ func (h histogram) Infer(in ...Type) (Type, error) {
 }
 
 func (h histogram) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	v := int(h.version)
-	if v == 0 {
-		v = kernels.HistogramVersions
+	if h.version != 0 {
+		return versions.Histogram(dev, in[0].Dtype, int(h.version), in[0].Elements(), h.bins)
 	}
-	return kernels.Histogram(dev, in[0].Dtype, v, in[0].Elements(), h.bins)
+	return kernels.Histogram(dev, in[0].Dtype, in[0].Elements(), h.bins), nil
 }
 
 func (histogram) Adjoints(b *Backward) []Term {

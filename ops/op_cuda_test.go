@@ -23,7 +23,7 @@ func (o orphan) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 		return nil, err
 	}
 	k := *p.Launches[0].Kernel
-	k.Module = "no such module"
+	k.Image = kernels.Builtin().Image("no such source")
 	p.Launches[0].Kernel = &k
 	return p, nil
 }

@@ -47,13 +47,7 @@ func (t Type) String() string { return fmt.Sprintf("%v %v", values.Tensor(t.Dtyp
 func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 
 // Elements returns the number of elements, 1 for a scalar.
-func (t Type) Elements() int64 {
-	n := int64(1)
-	for _, d := range t.Shape {
-		n *= int64(d)
-	}
-	return n
-}
+func (t Type) Elements() int64 { return kernels.Count(t.Shape) }
 
 // equal reports whether two types have the same element type and shape.
 func (t Type) equal(u Type) bool { return t.Dtype == u.Dtype && sameShape(t.Shape, u.Shape) }

@@ -34,7 +34,7 @@ func elementwise(name string, in []Type, f func(x []float64) float64) *kernels.P
 			out[k] = f(x)
 		}
 	}
-	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Module: "test/" + name, Entry: name, Body: body},
+	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Entry: name, Body: body},
 		Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}
 	return p
 }
@@ -124,7 +124,7 @@ func (scatter) Adjoints(b *Backward) []Term { return []Term{b.Apply(gather{}, b.
 
 func gatherPlan(name string, in []Type, out Type, f func(x, out []float64, at []int64)) *kernels.Plan {
 	return &kernels.Plan{Op: name, Inputs: []int64{in[0].Bytes(), in[1].Bytes()}, Out: out.Bytes(), Launches: []kernels.Launch{{
-		Kernel: &kernels.Kernel{Module: "test/" + name, Entry: name, Body: func(c kernels.Call) {
+		Kernel: &kernels.Kernel{Entry: name, Body: func(c kernels.Call) {
 			f(kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 2), kernels.Slice[int64](c, 1))
 		}},
 		Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1},

@@ -66,7 +66,7 @@ func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), parsed, r.identity)
+	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), parsed, r.identity), nil
 }
 
 func (reduction) Adjoints(b *Backward) []Term {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -83,7 +84,7 @@ func (s sum) Infer(in ...Type) (Type, error) {
 
 func (s sum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	if s.version > 0 {
-		return kernels.SumVersion(dev, in[0].Dtype, int(s.version), in[0].Shape)
+		return versions.Sum(dev, in[0].Dtype, int(s.version), in[0].Shape)
 	}
 	return kernels.Sum(dev, in[0].Dtype, in[0].Shape, s.axes, s.mean), nil
 }
@@ -124,7 +125,7 @@ var sumVersions = []VersionDoc{
 	{"one block, an atomic per thread", "256 threads share the elements and add their sums to one cell by atomics. One multiprocessor works."},
 	{"16 blocks, an atomic per thread", "16 multiprocessors work; 4096 atomics on one cell are served one by one, in any order."},
 	{"16 blocks, shared tree, an atomic per block", "The threads of a block add up in shared memory first: 16 atomics are left. Their order is any."},
-	{"16 blocks, shared tree, partial sums", "Blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (kernels.SumPartials leaves them to the host): the same bits in every run."},
+	{"16 blocks, shared tree, partial sums", "Blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (versions.SumPartials leaves them to the host): the same bits in every run."},
 	{"2560 blocks, thread 0 adds", "The device is full, but in each block one thread adds 1024 values while the others wait."},
 	{"2560 blocks, shared tree", "Ten halving steps instead of 1024 additions; a barrier after each."},
 	{"2560 blocks, shuffles", "Warps add up in registers: one barrier is left. The loop before it still loads 4 bytes at a time."},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 )
 
@@ -93,7 +94,7 @@ func (t windowSum) Infer(in ...Type) (Type, error) {
 func (t windowSum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	rows, n := rowsOf(in[0].Shape)
 	if t.version > 0 {
-		return kernels.WindowSumVersion(dev, in[0].Dtype, int(t.version), rows, n, int64(t.radius), t.mode)
+		return versions.WindowSum(dev, in[0].Dtype, int(t.version), rows, n, int64(t.radius), t.mode)
 	}
 	return kernels.WindowSum(dev, in[0].Dtype, rows, n, int64(t.radius), t.mode), nil
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"gorgonia.org/tensor"
 )
 
 // affordable is the most arithmetic that a check is to do on the host.
@@ -23,38 +22,38 @@ const affordable = 1 << 35
 //
 // What an element is allowed depends on the sum of the absolute values of its
 // terms, which the case's Magnitude gives.
-func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
-	if c.spec.Exact {
-		return c.checkExact(inputs, out)
+func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
+	if t.Spec.Exact {
+		return t.checkExact(inputs, out)
 	}
-	what, shapes, some := "all", c.c.Shapes, c.c
-	got, in := widen(c.dtype, out), make([][]float64, len(inputs))
+	what, part := "all", t.Case
+	got, in := widen(t.Dtype, out), make([][]float64, len(inputs))
 	if p.Flops > limit {
 		const rows = 16
-		if shapes[0].IsScalar() {
+		if part.Shapes[0].IsScalar() {
 			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
 		}
-		pick := rand.Perm(shapes[0][0])[:min(rows, shapes[0][0])]
+		n := part.Shapes[0][0]
+		pick := rand.Perm(n)[:min(rows, n)]
 		what = fmt.Sprintf("%d rows", len(pick))
-		shapes = append([]tensor.Shape{}, shapes...)
-		shapes[0] = shapes[0].Clone()
-		shapes[0][0] = len(pick)
-		_, full, err := c.c.Plan(c.dtype, kernels.HostDevice())
+		part.Shapes = slices.Clone(part.Shapes)
+		part.Shapes[0] = part.Shapes[0].Clone()
+		part.Shapes[0][0] = len(pick)
+		_, full, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 		if err != nil {
 			return "", 0, err
 		}
-		some.Shapes = shapes
-		_, part, err := some.Plan(c.dtype, kernels.HostDevice())
-		if err != nil || part.Shape.Dims() == 0 || full.Shape[0] != c.c.Shapes[0][0] || part.Shape[0] != len(pick) {
+		_, some, err := part.Plan(t.Dtype, kernels.HostDevice())
+		if err != nil || some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick) {
 			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
 		}
-		inputs = append([][]byte{gather(inputs[0], c.c.Shapes[0][0], pick)}, inputs[1:]...)
-		got = widen(c.dtype, gather(out, full.Shape[0], pick))
+		inputs = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
+		got = widen(t.Dtype, gather(out, n, pick))
 	}
 	for i := range inputs {
-		in[i] = widen(c.dtype, inputs[i])
+		in[i] = widen(t.Dtype, inputs[i])
 	}
-	plan, _, err := some.Plan(kernels.Float64, kernels.HostDevice())
+	plan, _, err := part.Plan(kernels.Float64, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}
@@ -69,25 +68,25 @@ func (c timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 			}
 		})
 	}
-	some.Build = some.Magnitude
-	if plan, _, err = some.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
+	part.Build = part.Magnitude
+	if plan, _, err = part.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
 		return "", 0, err
 	}
 	magnitude, err := runHost(plan, in)
 	if err != nil {
 		return "", 0, err
 	}
-	allowed := c.spec.Tolerance * 0x1p-23
-	if c.dtype == kernels.Float64 {
-		allowed = 2 * c.spec.Tolerance * 0x1p-52
+	allowed := t.Spec.Tolerance * 0x1p-23
+	if t.Dtype == kernels.Float64 {
+		allowed = 2 * t.Spec.Tolerance * 0x1p-52
 	}
 	return what, worstError(got, want, magnitude, allowed), nil
 }
 
 // checkExact holds an output of int64 against the host's body, which counts the same
 // or is infinitely far off.
-func (c timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
-	plan, _, err := c.c.Plan(c.dtype, kernels.HostDevice())
+func (t timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
+	plan, _, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}

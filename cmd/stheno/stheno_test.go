@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -22,25 +23,25 @@ var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 <
 func TestTimedCasesHavePlans(t *testing.T) {
 	seen, inBoth := map[string]bool{}, 0
 	for _, c := range timedCases(regexp.MustCompile(""), true) {
-		if name := c.key().String(); seen[name] {
+		if name := c.Key().String(); seen[name] {
 			t.Errorf("two cases are named %s", name)
 		} else {
 			seen[name] = true
 		}
-		if c.dtype == kernels.Float64 {
+		if c.Dtype == kernels.Float64 {
 			inBoth++
 		}
-		p, _, err := c.c.Plan(c.dtype, hopper)
+		p, _, err := c.Case.Plan(c.Dtype, hopper)
 		if err != nil {
-			t.Errorf("%v: %v", c.key(), err)
+			t.Errorf("%v: %v", c.Key(), err)
 			continue
 		}
 		if len(p.Launches) == 0 || p.Flops <= 0 || p.Bytes() < 1<<20 && p.Flops < 1<<20 {
-			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.key(), len(p.Launches), p.Flops, p.Bytes())
+			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.Key(), len(p.Launches), p.Flops, p.Bytes())
 		}
 	}
 	if inBoth != 6 {
-		t.Errorf("%d cases are timed in float64 too, want 6", inBoth)
+		t.Errorf("%d cases are timed in float64 too, want 6, one for each kind of kernel", inBoth)
 	}
 }
 
@@ -53,10 +54,10 @@ func TestCheck(t *testing.T) {
 			if dt != kernels.Uint8 && !dt.IsFloat() {
 				continue // the block has no such elements
 			}
-			c := timedCase{spec, spec.Cases[len(spec.Cases)/2], dt}
+			c := timedCase{evidence.Timed{Spec: spec, Case: spec.Cases[len(spec.Cases)/2], Dtype: dt}}
 			for i := range spec.Cases {
 				if s := spec.Cases[i]; s.Tested() && !s.Composed && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
-					c.c = s
+					c.Case = s
 					break
 				}
 			}
@@ -68,7 +69,7 @@ func TestCheck(t *testing.T) {
 			for _, c := range spec.Cases {
 				if c.Name == "1024" {
 					c.Shapes = []tensor.Shape{{16, 300}, {300, 20}}
-					testCheck(t, timedCase{spec, c, kernels.Float32}, block, 0, "16 rows")
+					testCheck(t, timedCase{evidence.Timed{Spec: spec, Case: c, Dtype: kernels.Float32}}, block, 0, "16 rows")
 				}
 			}
 		}
@@ -77,38 +78,38 @@ func TestCheck(t *testing.T) {
 
 func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want string) {
 	t.Helper()
-	p, _, err := c.c.Plan(c.dtype, kernels.HostDevice())
+	p, _, err := c.Case.Plan(c.Dtype, kernels.HostDevice())
 	if err != nil {
-		t.Fatalf("%v: %v", c.key(), err)
+		t.Fatalf("%v: %v", c.Key(), err)
 	}
 	inputs := make([][]byte, len(p.Inputs))
 	for i, n := range p.Inputs {
-		inputs[i] = block.fill(c.dtype, n, i)
+		inputs[i] = block.fill(c.Dtype, n, i)
 	}
 	out := kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]
 	if err := p.Run(inputs, out, nil); err != nil {
-		t.Fatalf("%v: %v", c.key(), err)
+		t.Fatalf("%v: %v", c.Key(), err)
 	}
 	what, worst, err := c.check(p, inputs, out, limit)
 	if err != nil || what != want || !(worst <= 1) {
-		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.key(), what, worst, err, want)
+		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.Key(), what, worst, err, want)
 	}
 	for _, wrong := range []float64{math.NaN(), math.Inf(1), 7e9} {
-		if c.spec.Exact {
+		if c.Spec.Exact {
 			kernels.Elements[int64](out)[p.Out/16]++
 			if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
-				t.Errorf("%v: check did not see a count too many", c.key())
+				t.Errorf("%v: check did not see a count too many", c.Key())
 			}
 			return
 		}
-		k := p.Out / c.dtype.Size() / 2
-		if c.dtype == kernels.Float32 {
+		k := p.Out / c.Dtype.Size() / 2
+		if c.Dtype == kernels.Float32 {
 			kernels.Elements[float32](out)[k] = float32(wrong)
 		} else {
 			kernels.Elements[float64](out)[k] = wrong
 		}
 		if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
-			t.Errorf("%v: check did not see %v in element %d", c.key(), wrong, k)
+			t.Errorf("%v: check did not see %v in element %d", c.Key(), wrong, k)
 		}
 	}
 }
@@ -179,7 +180,7 @@ func TestTimedCasesSelect(t *testing.T) {
 	count := func(pattern string, versions bool) (all, numbered int) {
 		for _, c := range timedCases(regexp.MustCompile(pattern), versions) {
 			all++
-			if c.c.Version > 0 {
+			if c.Case.Version > 0 {
 				numbered++
 			}
 		}
@@ -207,12 +208,12 @@ func TestTextCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, _, err := c.c.Plan(c.dtype, kernels.HostDevice())
+	plan, _, err := c.Case.Plan(c.Dtype, kernels.HostDevice())
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, counts := make([]byte, plan.Inputs[0]), make([]int64, plan.Out/8)
-	c.c.Fill(text)
+	c.Case.Fill(text)
 	if err := plan.Run([][]byte{text}, kernels.Bytes(counts), nil); err != nil {
 		t.Fatal(err)
 	}

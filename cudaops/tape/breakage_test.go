@@ -788,7 +788,7 @@ func record(t *testing.T, outcomes []string) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| Graph | Machine | Outcome |\n|---|---|---|\n",
-		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly), kernels.Digest()))
+		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly)))
 	for i, p := range programs {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
 	}

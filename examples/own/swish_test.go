@@ -14,7 +14,7 @@ import (
 
 // The images are what swish.cu gives.
 func TestImages(t *testing.T) {
-	if err := kernels.Check("example.com/own"); err != nil {
+	if err := kernels.Check(library); err != nil {
 		t.Error(err)
 	}
 }

@@ -229,3 +229,13 @@ func unary(f func(x *gorgonia.Node) (*gorgonia.Node, error)) Build {
 func binary(f func(a, b *gorgonia.Node) (*gorgonia.Node, error)) Build {
 	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], in[1]) }
 }
+
+// Devices returns GPUs of the kinds that plans tell apart.
+func Devices() []kernels.Device {
+	return []kernels.Device{
+		{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30, Cooperative: true},
+		{Name: "Ampere", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 40 << 30, Cooperative: true},
+		{Name: "Hopper", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 80 << 30, Cooperative: true},
+		{Name: "Blackwell", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 180 << 30, Cooperative: true},
+	}
+}

@@ -183,9 +183,9 @@ func TestRunErrors(t *testing.T) {
 			p.Text("%s", strings.Repeat("long ", maxPage/5))
 			return nil
 		}),
-		"no kernel source": Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
-		`macro "absent"`:   Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
-		`figure "../a"`:    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
+		"no source":      Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
+		`macro "absent"`: Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
+		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
@@ -244,8 +244,8 @@ __device__ int f(float x) { return 1; }
 // Every entry point or the function that it calls is found in the real sources.
 func TestDefinitions(t *testing.T) {
 	for _, c := range [][2]string{{"add.cu", "add"}, {"add.cu", "add_f32"}, {"sum.cu", "sum_cols"}, {"sum.cu", "ROWS"}, {"vector.cuh", "Pack"},
-		{"reduce.cuh", "reduce_rows"}, {"matmul.cu", "TILE"}, {"ripple.cu", "amplitude"}} {
-		text, err := kernels.Source(c[0])
+		{"reduce.cuh", "reduce_rows"}, {"matmul.cu", "TILE"}, {"versions/ripple.cu", "amplitude"}} {
+		text, err := source(c[0])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // Without a GPU a plan's output is the host's, and its times are the recorded
@@ -67,7 +68,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	s := cudaops.OpenHost()
 	defer s.Close()
-	plan, err := kernels.SumVersion(kernels.HostDevice(), kernels.Float32, 8, []int{len(x)})
+	plan, err := versions.Sum(kernels.HostDevice(), kernels.Float32, 8, []int{len(x)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // out = sum over i of a[i] * b[i], for two vectors: three ways in which the blocks
-// of a grid make one number, before dot.cu (version 0).
+// of a grid make one number, before ../dot.cu (version 0).
 //
 // 32 x 20 blocks of 256; thread g of G takes the products g, g + G, g + 2 G, ...,
 // adds them up in double, and the block adds its threads' sums by a tree.
@@ -14,7 +14,7 @@
 //                 memory itself. As with the lock the order is any, and so may be
 //                 the last bit.
 //
-// What all three lose to dot.cu: loads of 4 bytes each, few in flight.
+// What all three lose to ../dot.cu: loads of 4 bytes each, few in flight.
 #include "blocksum.cuh"
 
 template <typename T> __device__ double thread_dot(const T* __restrict__ a, const T* __restrict__ b, long long n) {

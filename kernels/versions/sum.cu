@@ -1,5 +1,5 @@
-// out = sum over i of in[i]: the way from the first idea to sum.cu, in numbered
-// versions (sum_versions.go launches them, and says what each one measures).
+// out = sum over i of in[i]: the way from the first idea to ../sum.cu, in numbered
+// versions (sum.go launches them, and says what each one measures).
 //
 // In all of them thread g of G takes the elements g, g + G, g + 2 G, ..., so that
 // neighbouring threads read neighbouring elements, and adds them up in double.
@@ -29,7 +29,7 @@
 //                      grid of 64 x 64. A row of a block reads 64 bytes, half of
 //                      what a warp asks for at once when it lies along a row.
 //
-// sum.cu itself (version 0) takes 16 bytes at a time, four loads in flight.
+// ../sum.cu itself (version 0) takes 16 bytes at a time, four loads in flight.
 #include "blocksum.cuh"
 
 template <typename T>

@@ -9,7 +9,7 @@
 //         window wider than `piece` is taken in pieces.
 //
 // Both add w elements for each output: at w = 5 they are bound by memory, beyond
-// by the w loads. windowsum.cu has kernels whose cost does not grow with w.
+// by the w loads. ../windowsum.cu has kernels whose cost does not grow with w.
 
 typedef long long i64;
 

@@ -1,20 +1,22 @@
-package kernels
+package versions
 
 import (
 	"math"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // onHost runs a plan of one output element type.
-func onHost[T Float](t *testing.T, p *Plan, out []T, inputs ...[]T) {
+func onHost[T kernels.Float](t *testing.T, p *kernels.Plan, out []T, inputs ...[]T) {
 	t.Helper()
 	in := make([][]byte, len(inputs))
 	for i, x := range inputs {
-		in[i] = Bytes(x)
+		in[i] = kernels.Bytes(x)
 	}
-	if err := p.Run(in, Bytes(out), nil); err != nil {
+	if err := p.Run(in, kernels.Bytes(out), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -38,18 +40,18 @@ func TestPartials(t *testing.T) {
 		return sum
 	}
 	for _, shape := range [][]int{{1}, {4097}, {3, 11}, {700, 1300}, {40, 5000}, {5000, 40}} {
-		n := int(product(shape))
+		n := int(kernels.Count(shape))
 		x := ramp(n)
 		want := add(x)
-		for v := 5; v <= SumVersions; v++ {
+		for v := 5; v < len(sumVersions); v++ {
 			if v == 9 && len(shape) != 2 {
 				continue
 			}
-			whole, err := SumVersion(HostDevice(), Float64, v, shape)
+			whole, err := Sum(kernels.HostDevice(), kernels.Float64, v, shape)
 			if err != nil {
 				t.Fatal(err)
 			}
-			first, err := SumPartials(Float64, v, shape)
+			first, err := SumPartials(kernels.Float64, v, shape)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,13 +61,13 @@ func TestPartials(t *testing.T) {
 			if out[0] != want || add(part) != want {
 				t.Errorf("version %d of %v: %v and, from %d partial sums, %v, want %v", v, shape, out[0], len(part), add(part), want)
 			}
-			if len(part) != first.Launches[0].blocks() || len(part) > 64*64 {
-				t.Errorf("version %d of %v: %d partial sums of %d blocks", v, shape, len(part), first.Launches[0].blocks())
+			if len(part) != first.Launches[0].Blocks() || len(part) > 64*64 {
+				t.Errorf("version %d of %v: %d partial sums of %d blocks", v, shape, len(part), first.Launches[0].Blocks())
 			}
 		}
 	}
 	x := ramp(70000)
-	p := DotPartials(Float64, int64(len(x)))
+	p := DotPartials(kernels.Float64, int64(len(x)))
 	part, ones := make([]float64, p.Out/8), slices.Repeat([]float64{1}, len(x))
 	onHost(t, p, part, x, ones)
 	if got, want := add(part), add(x); got != want || len(part) != 274 {
@@ -74,13 +76,17 @@ func TestPartials(t *testing.T) {
 }
 
 func TestVersionErrors(t *testing.T) {
-	for want, f := range map[string]func() (*Plan, error){
-		"want 1 to 9":             func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 10, []int{3}) },
-		"got version 0":           func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 0, []int{3}) },
-		"want a matrix":           func() (*Plan, error) { return SumVersion(HostDevice(), Float32, 9, []int{3}) },
-		"leaves no partial sums":  func() (*Plan, error) { return SumPartials(Float32, 4, []int{3}) },
-		"got version 10, want 1":  func() (*Plan, error) { return SumPartials(Float32, 10, []int{3}) },
-		"got version 4, want 1 t": func() (*Plan, error) { return DotVersion(HostDevice(), Float32, 4, 3) },
+	for want, f := range map[string]func() (*kernels.Plan, error){
+		"want 1 to 9":            func() (*kernels.Plan, error) { return Sum(kernels.HostDevice(), kernels.Float32, 10, []int{3}) },
+		"got version 0":          func() (*kernels.Plan, error) { return Sum(kernels.HostDevice(), kernels.Float32, 0, []int{3}) },
+		"want a matrix":          func() (*kernels.Plan, error) { return Sum(kernels.HostDevice(), kernels.Float32, 9, []int{3}) },
+		"leaves no partial sums": func() (*kernels.Plan, error) { return SumPartials(kernels.Float32, 4, []int{3}) },
+		"got version 10, want 1": func() (*kernels.Plan, error) { return SumPartials(kernels.Float32, 10, []int{3}) },
+		"add: got version 3":     func() (*kernels.Plan, error) { return Add(kernels.HostDevice(), kernels.Float32, 3, 1) },
+		"got mode Full": func() (*kernels.Plan, error) {
+			return WindowSum(kernels.HostDevice(), kernels.Float32, 1, 1, 3, 1, kernels.WindowFull)
+		},
+		"got version 4, want 1 t": func() (*kernels.Plan, error) { return Dot(kernels.HostDevice(), kernels.Float32, 4, 3) },
 	} {
 		if p, err := f(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v and error %v, want %q", p, err, want)
@@ -105,9 +111,9 @@ func offByOneTree(s []float64) float64 {
 func TestOffByOneTree(t *testing.T) {
 	const n = 640 * 256 * 4
 	dot := func(tree func([]float64) float64, a, b []float64) (sum float64) {
-		p := DotPartials(Float64, n)
-		p.Launches[0].Kernel = &Kernel{"dot_versions", "dot_off_by_one", func(c Call) {
-			partsBody(c, Slice[float64](c, 2), c.Int(3), tree, dotTerms[float64](c))
+		p := DotPartials(kernels.Float64, n)
+		p.Launches[0].Kernel = &kernels.Kernel{Entry: "dot_off_by_one", Body: func(c kernels.Call) {
+			partsBody(c, kernels.Slice[float64](c, 2), c.Int(3), tree, dotTerms[float64](c))
 		}}
 		part := make([]float64, p.Out/8)
 		onHost(t, p, part, a, b)
@@ -151,8 +157,8 @@ func TestOffByOneTree(t *testing.T) {
 
 // swappedStrides is the body of version 9 with the slip of a well-known listing:
 // rows step by the x size of the grid and columns by its y size.
-func swappedStrides(c Call) {
-	in, out := Slice[float64](c, 0), Slice[float64](c, 1)
+func swappedStrides(c kernels.Call) {
+	in, out := kernels.Slice[float64](c, 0), kernels.Slice[float64](c, 1)
 	rows, cols := int(c.Int(2)), int(c.Int(3))
 	for b := range out {
 		s := make([]float64, c.Block[0]*c.Block[1])
@@ -179,17 +185,17 @@ func TestSwappedStrides(t *testing.T) {
 		hid  bool // the slip does not show
 	}{{[3]int{4, 4, 1}, true}, {[3]int{4, 2, 1}, false}, {[3]int{2, 5, 1}, false}} {
 		sum := func(slip bool) float64 {
-			p, err := SumPartials(Float64, 9, []int{rows, cols})
+			p, err := SumPartials(kernels.Float64, 9, []int{rows, cols})
 			if err != nil {
 				t.Fatal(err)
 			}
 			l := &p.Launches[0]
 			l.Grid = c.grid
 			if slip {
-				l.Kernel = &Kernel{"sum_versions", "sum_swapped_strides", swappedStrides}
+				l.Kernel = &kernels.Kernel{Entry: "sum_swapped_strides", Body: swappedStrides}
 			}
-			p.Out = 8 * int64(l.blocks())
-			part := make([]float64, l.blocks())
+			p.Out = 8 * int64(l.Blocks())
+			part := make([]float64, l.Blocks())
 			onHost(t, p, part, x)
 			return naiveSum(part)
 		}
@@ -198,6 +204,31 @@ func TestSwappedStrides(t *testing.T) {
 		}
 		if wrong := sum(true); (wrong == want) != c.hid {
 			t.Errorf("grid %v: with the slip the sum is %v, without %v: hidden is %v, want %v", c.grid, wrong, want, !c.hid, c.hid)
+		}
+	}
+}
+
+// The images are what the sources give.
+func TestImages(t *testing.T) {
+	if err := kernels.Check(library); err != nil {
+		t.Errorf("%v: run `make images`", err)
+	}
+}
+
+// A plan never asks for more blocks than a launch can have, and versions that do
+// not exist are errors.
+func TestGrid(t *testing.T) {
+	dev := kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	if _, err := Add(dev, kernels.Float32, 1, 1<<41); err == nil || !strings.Contains(err.Error(), "blocks") {
+		t.Errorf("2^41 elements by one thread each: %v", err)
+	}
+	for v := 1; v <= 2; v++ {
+		if _, err := WindowSum(dev, kernels.Float32, v, 1, 1<<41, 2, kernels.WindowValid); err == nil || !strings.Contains(err.Error(), "blocks") {
+			t.Errorf("2^41 windows by version %d: %v", v, err)
+		}
+		p, err := WindowSum(dev, kernels.Float64, v, 3, 1000, 10000, kernels.WindowSame)
+		if err != nil || p.Launches[0].Shared > 48<<10 || p.Launches[0].Grid[0] > math.MaxInt32 {
+			t.Errorf("wide windows by version %d: %v, %v", v, p, err)
 		}
 	}
 }
