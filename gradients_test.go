@@ -49,6 +49,7 @@ func adjoint(c opspec.Case, i int, out tensor.Shape) opspec.Case {
 // TestGradients: SymDiff on every machine but the LispMachine, and DoDiff.
 func TestGradients(t *testing.T) {
 	each(t, 5000, differentiable, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		parallelOnHost(t)
 		r := random(t)
 		if err := checkGradients(r, c, dt, gradcheck.Modes(gradcheck.DoDiff)); err != nil {
 			t.Error(err)
@@ -67,6 +68,7 @@ func TestGradients(t *testing.T) {
 // TestSecondDerivatives: the adjoints of an op have gradients too.
 func TestSecondDerivatives(t *testing.T) {
 	each(t, 600, differentiableOp, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		parallelOnHost(t)
 		_, out, err := c.Nodes(dt, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -165,6 +167,7 @@ func (o inflated) Hashcode() uint32 {
 // percent fails the function that all gradients pass, in both modes.
 func TestSuiteCatchesWrongGradients(t *testing.T) {
 	each(t, 600, differentiableOp, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		parallelOnHost(t)
 		lying := c
 		lying.Build = func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			y, err := c.Build(in...)

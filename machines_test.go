@@ -36,17 +36,33 @@ func machines() []machine {
 	return ms
 }
 
-// checkMachine runs a case's graph on a machine twice, on the values given,
-// which stay as they were.
-func checkMachine(m machine, s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) (err error) {
-	xs := make([][]float64, len(vs))
-	for i, v := range vs {
-		if xs[i], err = numbers(v); err != nil {
-			return err
+// A problem is a case with values for its inputs and what must come out.
+type problem struct {
+	opspec.Case
+	dt             kernels.Dtype
+	values         []gorgonia.Value
+	numbers        [][]float64 // the same
+	ref, magnitude []float64
+	tolerance      float64
+}
+
+func newProblem(s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) (p problem, err error) {
+	p = problem{Case: c, dt: dt, values: vs, tolerance: s.Tolerance}
+	for _, v := range vs {
+		x, err := numbers(v)
+		if err != nil {
+			return p, err
 		}
+		p.numbers = append(p.numbers, x)
 	}
-	ref, magnitude := c.Reference(xs...)
-	_, out, err := c.Nodes(dt, vs)
+	p.ref, p.magnitude = c.Reference(p.numbers...)
+	return p, nil
+}
+
+// checkMachine runs a problem's graph on a machine twice. The inputs stay as they
+// were.
+func checkMachine(m machine, p problem) (err error) {
+	_, out, err := p.Nodes(p.dt, p.values)
 	if err != nil {
 		return err
 	}
@@ -76,34 +92,44 @@ func checkMachine(m machine, s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs 
 		}
 		if run == 0 {
 			first = bytes.Clone(mem)
-		} else if !c.Atomic && !bytes.Equal(first, mem) {
+		} else if !p.Atomic && !bytes.Equal(first, mem) {
 			return fmt.Errorf("the second run gave other bits: %w", identical(result, mem, first))
 		}
-		if err := closeTo(result, aligned(mem), ref, magnitude, s.Tolerance); err != nil {
+		if err := closeTo(result, aligned(mem), p.ref, p.magnitude, p.tolerance); err != nil {
 			return fmt.Errorf("run %d: %w", run+1, err)
 		}
 	}
-	for i, v := range vs {
+	for i, v := range p.values {
 		after, err := numbers(v)
 		if err != nil {
 			return err
 		}
-		if err := compare.Identical(after, xs[i]); err != nil {
+		if err := compare.Identical(after, p.numbers[i]); err != nil {
 			return fmt.Errorf("input %d was written: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// TestMachines: graphs of one op on every machine.
+// onMachines runs a case on every machine.
+func onMachines(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) {
+	t.Helper()
+	p, err := newProblem(s, c, dt, vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range machines() {
+		if err := checkMachine(m, p); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// TestMachines: graphs on every machine.
 func TestMachines(t *testing.T) {
 	each(t, 1<<17, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
-		r := random(t)
-		for _, m := range machines() {
-			if err := checkMachine(m, s, c, dt, c.Values(dt, opspec.Short.Draw(r, c, dt))); err != nil {
-				t.Errorf("%s: %v", m.name, err)
-			}
-		}
+		parallelOnHost(t)
+		onMachines(t, s, c, dt, c.Values(dt, opspec.Short.Draw(random(t), c, dt)))
 	})
 }
 
@@ -158,28 +184,25 @@ func strided(layout string, shape tensor.Shape, dt kernels.Dtype, x []float64) (
 // TestStrides: transposed, sliced and column-major tensors as inputs.
 func TestStrides(t *testing.T) {
 	each(t, 1<<11, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		parallelOnHost(t)
 		r := random(t)
 		for _, layout := range []string{"transposed", "sliced", "column-major"} {
-			for _, m := range machines() {
-				xs := opspec.Short.Draw(r, c, dt)
-				vs := make([]gorgonia.Value, len(xs))
-				for i := range xs {
-					var err error
-					if vs[i], err = strided(layout, c.Shapes[i], dt, xs[i]); err != nil {
-						t.Fatal(err)
-					}
-					back, err := numbers(vs[i])
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := compare.Identical(back, xs[i]); err != nil {
-						t.Fatalf("%s input %d holds other numbers than the test's: %v", layout, i, err)
-					}
+			xs := opspec.Short.Draw(r, c, dt)
+			vs := make([]gorgonia.Value, len(xs))
+			for i := range xs {
+				var err error
+				if vs[i], err = strided(layout, c.Shapes[i], dt, xs[i]); err != nil {
+					t.Fatal(err)
 				}
-				if err := checkMachine(m, s, c, dt, vs); err != nil {
-					t.Errorf("%s on %s: %v", layout, m.name, err)
+				back, err := numbers(vs[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := compare.Identical(back, xs[i]); err != nil {
+					t.Fatalf("%s input %d holds other numbers than the test's: %v", layout, i, err)
 				}
 			}
+			onMachines(t, s, c, dt, vs)
 		}
 	})
 }

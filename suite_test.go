@@ -57,6 +57,14 @@ func gpu(t *testing.T) kernels.Device {
 	panic("unreachable")
 }
 
+// parallelOnHost runs a test side by side with others where there is no GPU, which
+// they would share.
+func parallelOnHost(t *testing.T) {
+	if _, err := stheno.Devices(); err != nil {
+		t.Parallel()
+	}
+}
+
 // maxElements, STHENO_MAX_ELEMENTS, leaves out larger cases: for checkers that
 // slow kernels down a thousandfold.
 var maxElements, _ = strconv.Atoi(os.Getenv("STHENO_MAX_ELEMENTS"))
