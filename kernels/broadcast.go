@@ -64,7 +64,7 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		p.Launch(broadcastKernel[dt], streamGrid(CeilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
+		p.stream(broadcastKernel[dt], streaming.on(dev), n*dt.Size(), src, dst, n, r, inner, d)
 		src = dst
 	}
 	return p

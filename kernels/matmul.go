@@ -148,7 +148,7 @@ func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64
 	}
 	partial := p.Workspace(splits * count * dt.Size())
 	launch(partial, splits, chunk)
-	p.Launch(matmulCombine[dt], streamGrid(count), streamBlock, partial, Ref{Out, 0}, count, splits)
+	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
 }
 
 // matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.
