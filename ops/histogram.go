@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -32,26 +31,13 @@ import (
 // and jump when it crosses the edge of a bin. It is an error if bins is below 1 or
 // above 2^30, or if not lo < hi, or if hi - lo or bins / (hi - lo) is not finite.
 func Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
-	return Version(0).Histogram(x, bins, lo, hi)
+	return Apply(histogram{kernels.Bins{N: bins, Lo: lo, Hi: hi}}, x)
 }
 
-// Histogram is [Histogram] by a numbered version of the kernel; the last one is
-// the op's own. Versions 2 and 3 count more bins than shared memory holds (58112
-// on an H100) as version 1 does.
-func (v Version) Histogram(x *gorgonia.Node, bins int, lo, hi float64) (*gorgonia.Node, error) {
-	if err := v.check("Histogram", len(histogramVersions)); err != nil {
-		return nil, err
-	}
-	return Apply(histogram{v, kernels.Bins{N: bins, Lo: lo, Hi: hi}}, x)
-}
-
-type histogram struct {
-	version Version
-	bins    kernels.Bins
-}
+type histogram struct{ bins kernels.Bins }
 
 func (h histogram) String() string {
-	return fmt.Sprintf("Histogram[%d in %v to %v]%v", h.bins.N, h.bins.Lo, h.bins.Hi, h.version)
+	return fmt.Sprintf("Histogram[%d in %v to %v]", h.bins.N, h.bins.Lo, h.bins.Hi)
 }
 
 func (h histogram) Infer(in ...Type) (Type, error) {
@@ -70,18 +56,9 @@ func (h histogram) Infer(in ...Type) (Type, error) {
 }
 
 func (h histogram) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	if h.version != 0 {
-		return versions.Histogram(dev, in[0].Dtype, int(h.version), in[0].Elements(), h.bins)
-	}
 	return kernels.Histogram(dev, in[0].Dtype, in[0].Elements(), h.bins), nil
 }
 
 func (histogram) Adjoints(b *Backward) []Term {
 	return b.None("counts do not change when an element moves a little, and jump when it crosses the edge of a bin")
-}
-
-var histogramVersions = []VersionDoc{
-	{"global atomics", "Every element is an atomic on a counter in global memory, where all threads of the grid meet."},
-	{"shared atomics", "Each block counts in shared memory and adds its counts to the grid's at the end: only its own threads meet."},
-	{"lane-private columns", "Each lane of a warp has counters in a memory bank of its own, so that lanes never meet, whatever the data."},
 }

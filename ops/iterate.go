@@ -19,33 +19,10 @@ import (
 // steps is 1 to 65536.
 //
 // Every element needs all elements of the half step before, so that on a GPU the
-// blocks of a grid must wait for one another 2 steps - 1 times. [Version.Iterate]
-// selects how they do.
+// blocks of a grid must wait for one another 2 steps - 1 times. Package
+// kernels/versions has the ways in which they can.
 func Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
-	return Version(0).Iterate(w1, w2, x, steps)
-}
-
-// Iterate is [Iterate] by a numbered version of its kernel.
-func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
-	if err := v.check("Iterate", len(iterateVersions)); err != nil {
-		return nil, err
-	}
-	return Apply(iterate{steps: steps, version: v}, w1, w2, x)
-}
-
-// iterateVersions are the numbered versions with their barriers.
-var iterateVersions = []struct {
-	VersionDoc
-	barrier kernels.Barrier
-}{
-	{VersionDoc{"a launch per half step", "The end of a launch is a barrier of the whole grid: simple and never wrong, but every launch costs."}, kernels.BarrierLaunches},
-	{VersionDoc{"a CUDA graph of the launches", "The same launches recorded once and started as one: the device needs no word from the host between two."}, kernels.BarrierGraph},
-	{VersionDoc{"one launch, counters that wrap", "Blocks count in global memory and wait with volatile reads for the count to be back at 0; all must be on the device at once. Two counters take turns: with one it can hang."}, kernels.BarrierWrap},
-	{VersionDoc{"one launch, volatile counter", "One counter that only grows: a fence and a counter less."}, kernels.BarrierVolatile},
-	{VersionDoc{"one launch, release and acquire", "The same counter with the fences inside of the memory operations, by PTX."}, kernels.BarrierAcquire},
-	{VersionDoc{"cooperative launch, grid.sync's algorithm", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
-	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers, for n up to 1024."}, kernels.BarrierHeld},
-	{VersionDoc{"one cluster of blocks", "Eight blocks write their results into each other's shared memory, for n up to 256. Above its n, a version is the next before it that fits; above 1024 that is a graph of launches with a warp per row."}, kernels.BarrierCluster},
+	return Apply(iterate{steps: steps}, w1, w2, x)
 }
 
 const iterateMaxSteps = 1 << 16
@@ -54,18 +31,13 @@ const iterateMaxSteps = 1 << 16
 type iterate struct {
 	steps      int
 	transposed bool
-	version    Version
 }
 
 func (o iterate) String() string {
-	s := fmt.Sprintf("Iterate[%d", o.steps)
 	if o.transposed {
-		s += " transposed"
+		return fmt.Sprintf("Iterate[%d transposed]", o.steps)
 	}
-	if o.version != 0 {
-		s += fmt.Sprintf(" version %d", int(o.version))
-	}
-	return s + "]"
+	return fmt.Sprintf("Iterate[%d]", o.steps)
 }
 
 func (o iterate) Infer(in ...Type) (Type, error) {
@@ -93,11 +65,7 @@ func checkWeights(in []Type, n int) error {
 }
 
 func (o iterate) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	var by kernels.IterateBy
-	if o.version > 0 {
-		by.Barrier = iterateVersions[o.version-1].barrier
-	}
-	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed, by), nil
+	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed, kernels.IterateBy{}), nil
 }
 
 // Adjoints: out is the last row of the chain over rows u that are zero but for the
@@ -216,11 +184,4 @@ func (o pickRows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 func (o pickRows) Adjoints(b *Backward) []Term {
 	o.put = !o.put
 	return []Term{b.Apply(o, b.Grad())}
-}
-
-func iterateDocs() (docs []VersionDoc) {
-	for _, v := range iterateVersions {
-		docs = append(docs, v.VersionDoc)
-	}
-	return docs
 }

@@ -9,13 +9,13 @@ import (
 )
 
 // MatMulOption is an option of [MatMul].
-type MatMulOption func(*matMul)
+type MatMulOption struct{ transA, transB bool }
 
 // TransA makes MatMul use the transpose of a's last two axes; a is not moved.
-func TransA() MatMulOption { return func(o *matMul) { o.transA = true } }
+func TransA() MatMulOption { return MatMulOption{transA: true} }
 
 // TransB makes MatMul use the transpose of b's last two axes; b is not moved.
-func TransB() MatMulOption { return func(o *matMul) { o.transB = true } }
+func TransB() MatMulOption { return MatMulOption{transB: true} }
 
 // MatMul is the product of matrices and vectors:
 //
@@ -31,24 +31,12 @@ func TransB() MatMulOption { return func(o *matMul) { o.transB = true } }
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading
 // axes must be equal; axes of extent 1 are kept. It is an error to transpose a
 // vector. float32 sums in float32, but for two vectors in double, and large
-// products on GPUs of compute capability 9, where it runs version 7: see its
-// VersionDoc.
+// products on GPUs of compute capability 9, where tensor cores make three TF32 products
+// of it, as versions.Docs("MatMul") tells.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
-	return Version(0).MatMul(a, b, opts...)
-}
-
-// MatMul is [MatMul] by a numbered version of the kernel, to which a vector is a
-// matrix of one row or column. The Spec's Versions say how each sums.
-func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
-	if err := v.check("MatMul", len(matMulVersions)); err != nil {
-		return nil, err
-	}
-	o := matMul{version: v}
+	var o matMul
 	for _, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("ops: %v: got a nil option", o)
-		}
-		opt(&o)
+		o.transA, o.transB = o.transA || opt.transA, o.transB || opt.transB
 	}
 	return Apply(o, a, b)
 }
@@ -58,7 +46,6 @@ func (v Version) MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.No
 // derivative of matrix x vector by the matrix.
 type matMul struct {
 	transA, transB, outer bool
-	version               Version
 }
 
 func (o matMul) String() string {
@@ -74,7 +61,7 @@ func (o matMul) String() string {
 	case o.transB:
 		name += "[TransB]"
 	}
-	return name + o.version.String()
+	return name
 }
 
 // product is a matMul on given shapes, as the batch of matrix products that it is:
@@ -135,9 +122,6 @@ func (o matMul) Infer(in ...Type) (Type, error) {
 		return Type{}, err
 	}
 	p, err := o.product(in[0].Shape, in[1].Shape)
-	if err == nil && o.version > 0 && p.out.IsScalar() {
-		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0].Shape, in[1].Shape)
-	}
 	return Type{in[0].Dtype, p.out}, err
 }
 
@@ -147,9 +131,6 @@ func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 		return nil, err
 	}
 	dt := in[0].Dtype
-	if o.version > 0 {
-		return kernels.MatMulVersion(dev, dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
-	}
 	if p.out.IsScalar() { // of two vectors
 		return kernels.Dot(dev, dt, 1, int64(p.k)), nil
 	}
@@ -187,14 +168,4 @@ func (o matMul) Adjoints(back *Backward) []Term {
 		db = product(matMul{transA: true, transB: o.transA}, g, a)
 	}
 	return []Term{da, db}
-}
-
-var matMulVersions = []VersionDoc{
-	{"one thread per output", "A thread computes one element and loads both factors of every product from global memory: 2 N^3 loads."},
-	{"register tile", "A thread computes V x V elements and uses what it loads V times: 2 N^3 / V loads from global memory."},
-	{"shared tile", "256 threads fetch pieces for L x L elements together: 2 N^3 / L loads from global memory, 2 N^3 / V from shared memory. Rows are fetched with a stride, and banks conflict."},
-	{"coalesced, no bank conflicts", "The same loads: fetched in the order of memory, stored and read from different banks."},
-	{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
-	{"warp tiles", "A warp's elements lie in a square, and three stages of pieces are in flight. For float64 a thread has 8 x 8 elements, not 4 x 4, and half the loads from shared memory."},
-	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
 }

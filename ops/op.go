@@ -77,6 +77,9 @@ func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.ApplyOp(forMachines(o), inputs...)
 }
 
+// Primitive returns what the op was made of.
+func (o *Op) Primitive() Primitive { return o.primitive }
+
 // String returns the name of the primitive.
 func (o *Op) String() string { return o.name }
 

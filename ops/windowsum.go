@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 )
 
@@ -24,46 +23,33 @@ import (
 // The error names a nil node, a scalar, another type, a negative radius, or a
 // radius too large for Valid.
 func WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
-	return Version(0).WindowSum(x, radius, opts...)
-}
-
-// WindowSum is [WindowSum] by a numbered version of the kernel. The cost of
-// versions 1 and 2 grows with the radius.
-func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
-	if err := v.check("WindowSum", len(windowVersions)); err != nil {
-		return nil, err
-	}
-	t := windowSum{radius: radius, version: v}
+	t := windowSum{radius: radius}
 	for _, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("ops: %v: got a nil option", t)
-		}
-		o(&t)
+		t.mode = o.mode
 	}
 	return Apply(t, x)
 }
 
 // WindowOption is an option of WindowSum: Valid() or Same().
-type WindowOption func(*windowSum)
+type WindowOption struct{ mode kernels.WindowMode }
 
 // Valid keeps the windows that lie inside the axis; the output is shorter by
 // 2 radius. It is the default.
-func Valid() WindowOption { return func(t *windowSum) { t.mode = kernels.WindowValid } }
+func Valid() WindowOption { return WindowOption{kernels.WindowValid} }
 
 // Same pads the axis with radius zeros at both ends; the output has the input's
 // shape.
-func Same() WindowOption { return func(t *windowSum) { t.mode = kernels.WindowSame } }
+func Same() WindowOption { return WindowOption{kernels.WindowSame} }
 
 // windowSum is WindowSum. Its third mode, full, pads with 2 radius zeros at both
 // ends: the adjoint of Valid, whose own adjoint is Valid again.
 type windowSum struct {
-	radius  int
-	mode    kernels.WindowMode
-	version Version
+	radius int
+	mode   kernels.WindowMode
 }
 
 func (t windowSum) String() string {
-	return fmt.Sprintf("WindowSum[%d %v]%v", t.radius, t.mode, t.version)
+	return fmt.Sprintf("WindowSum[%d %v]", t.radius, t.mode)
 }
 
 func (t windowSum) Infer(in ...Type) (Type, error) {
@@ -93,14 +79,10 @@ func (t windowSum) Infer(in ...Type) (Type, error) {
 
 func (t windowSum) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	rows, n := rowsOf(in[0].Shape)
-	if t.version > 0 {
-		return versions.WindowSum(dev, in[0].Dtype, int(t.version), rows, n, int64(t.radius), t.mode)
-	}
 	return kernels.WindowSum(dev, in[0].Dtype, rows, n, int64(t.radius), t.mode), nil
 }
 
 func (t windowSum) Adjoints(b *Backward) []Term {
-	t.version = 0
 	switch t.mode {
 	case kernels.WindowValid:
 		t.mode = kernels.WindowFull
@@ -108,10 +90,4 @@ func (t windowSum) Adjoints(b *Backward) []Term {
 		t.mode = kernels.WindowValid
 	}
 	return []Term{b.Apply(t, b.Grad())}
-}
-
-var windowVersions = []VersionDoc{
-	{"simple", "A thread reads its whole window from global memory: neighbours read the same elements again, out of the first-level cache."},
-	{"shared memory", "256 threads fetch the 256 + 2 radius elements of their windows together, each element once, and add up from shared memory."},
-	{"fast", "The op itself: vector loads, several outputs a thread, and for windows of 16 elements and more sums of chunks that neighbours share."},
 }

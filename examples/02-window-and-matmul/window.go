@@ -8,12 +8,11 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 // versionsOf are the names of the versions of an op.
 func versionsOf(op string) (names []string) {
-	for _, v := range ops.Versions(op) {
+	for _, v := range versions.Docs(op) {
 		names = append(names, v.Name)
 	}
 	return names

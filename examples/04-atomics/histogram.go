@@ -76,7 +76,7 @@ func count(p *notebook.Page, text letters) error {
 	add("this host: a Go loop", "", 1000*loop.Value)
 	add("this host: the op's Go body", "", 1000*host.Value)
 
-	docs := ops.Versions("Histogram")
+	docs := versions.Docs("Histogram")
 	why := []string{
 		fmt.Sprintf(`In the first version, all threads of a grid of %d blocks of %d meet at the cells in global memory. The memory does one addition to a
 			cell after the other.`, blocks, threads),

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -28,10 +29,9 @@ var _ = register(Spec{
 	Bad: []Bad{
 		bad("other length", binary(ops.Add), "got shapes (3) and (4), want equal ones", tensor.Shape{3}, tensor.Shape{4}),
 		bad("other rank", binary(ops.Add), "got shapes (3) and (3, 1), want equal ones", tensor.Shape{3}, tensor.Shape{3, 1}),
-		bad("version below 0", binary(ops.Version(-1).Add), "got version -1, want 0 to 2", tensor.Shape{3}, tensor.Shape{3}),
+		bad("version below 0", binary(versions.Version(-1).Add), "got version -1, want 0 to 2", tensor.Shape{3}, tensor.Shape{3}),
 	},
-	Versions: ops.Versions("Add"),
-	Random:   func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)...) },
+	Random: func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)...) },
 })
 
 // addComposed is a graph of three ops: 3 (a + b).

@@ -1,12 +1,10 @@
 package opspec
 
-import (
-	"github.com/stheno-ml/stheno/ops"
-)
+import "github.com/stheno-ml/stheno/kernels/versions"
 
 func addVersionCases() (cases []Case) {
-	for v := 1; v <= len(ops.Versions("Add")); v++ {
-		build := binary(ops.Version(v).Add)
+	for v := 1; v <= len(versions.Docs("Add")); v++ {
+		build := binary(versions.Version(v).Add)
 		for _, s := range [][]int{{1}, {513}, {100003}, {2, 3, 4, 5}} {
 			cases = append(cases, versioned(v, addCase(s...), build))
 		}

@@ -1,14 +1,14 @@
 package opspec
 
 import (
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
 )
 
 func dotVersionCases() (cases []Case) {
-	for v := 1; v <= len(ops.Versions("Dot")); v++ {
+	for v := 1; v <= len(versions.Docs("Dot")); v++ {
 		version := func(c Case) Case {
-			c = versioned(v, c, binary(ops.Version(v).Dot))
+			c = versioned(v, c, binary(versions.Version(v).Dot))
 			c.Atomic = v >= 2
 			return c
 		}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -28,13 +29,12 @@ var _ = register(Spec{
 		badHistogram("infinite bound", "got bins from 0 to +Inf", 3, 0, math.Inf(1)),
 		badHistogram("infinite range", "want finite bounds", 3, -math.MaxFloat64, math.MaxFloat64),
 		badHistogram("range too small", "want finite bounds", 3, 0, math.SmallestNonzeroFloat64),
-		bad("version too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(4).Histogram(x, 3, 0, 1) }), "got version 4, want 0 to 3", tensor.Shape{7}),
+		bad("version too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return versions.Version(4).Histogram(x, 3, 0, 1) }), "got version 4, want 0 to 3", tensor.Shape{7}),
 	},
 	Random: func(r *rand.Rand) Case {
 		lo := float64(r.IntN(9) - 6)
 		return histogramCase(0, randomShape(r, 1, 3), 1+r.IntN(300), lo, lo+float64(1+r.IntN(1000))/4)
 	},
-	Versions: ops.Versions("Histogram"),
 })
 
 func badHistogram(name, want string, bins int, lo, hi float64) Bad {
@@ -48,7 +48,7 @@ func histogramCases() (cases []Case) {
 		histogramCase(0, tensor.Shape{100003}, 128, 0, 128), histogramCase(0, tensor.Shape{1000003}, 256, 0, 256),
 		histogramCase(0, tensor.Shape{40009}, 5000, -4, 4), histogramCase(0, tensor.Shape{40009}, 50000, -200, 200), histogramCase(0, tensor.Shape{40009}, 100000, -4, 300),
 	}
-	for v := 1; v <= len(ops.Versions("Histogram")); v++ {
+	for v := 1; v <= len(versions.Docs("Histogram")); v++ {
 		cases = append(cases, histogramCase(v, tensor.Shape{1025}, 100, -1, 1), histogramCase(v, tensor.Shape{100003}, 256, 0, 256))
 		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
@@ -75,7 +75,7 @@ func histogramCase(v int, s tensor.Shape, bins int, lo, hi float64) Case {
 		Name:   fmt.Sprintf("%v into %d of %v to %v", []int(s), bins, lo, hi),
 		Shapes: []tensor.Shape{s},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-			return ops.Version(v).Histogram(in[0], bins, lo, hi)
+			return versions.Version(v).Histogram(in[0], bins, lo, hi)
 		},
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			out, magnitude = make([]float64, bins), make([]float64, bins)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -29,15 +29,14 @@ var _ = register(Spec{
 		badIterate("version below 0", "got version -1, want 0 to 8", -1, 2, tensor.Shape{3, 3}, tensor.Shape{3, 3}, tensor.Shape{3}),
 		badIterate("version too large", "got version 99, want 0 to 8", 99, 2, tensor.Shape{3, 3}, tensor.Shape{3, 3}, tensor.Shape{3}),
 	},
-	Versions: ops.Versions("Iterate"),
 	Random: func(r *rand.Rand) Case {
-		return iterateCase(r.IntN(len(ops.Versions("Iterate"))+1), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
+		return iterateCase(r.IntN(len(versions.Docs("Iterate"))+1), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
 	},
 })
 
 func badIterate(name, want string, v, steps int, shapes ...tensor.Shape) Bad {
 	return bad(name, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-		return ops.Version(v).Iterate(in[0], in[1], in[2], steps)
+		return versions.Version(v).Iterate(in[0], in[1], in[2], steps)
 	}, want, shapes...)
 }
 
@@ -46,7 +45,7 @@ func iterateCases() []Case {
 		iterateCase(0, 1, 1), iterateCase(0, 2, 3), iterateCase(0, 7, 4), iterateCase(0, 13, 2), iterateCase(0, 128, 3), iterateCase(0, 130, 2),
 		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2),
 	}
-	for v := 1; v <= len(ops.Versions("Iterate")); v++ {
+	for v := 1; v <= len(versions.Docs("Iterate")); v++ {
 		// Of 64 values: small enough for checkers that slow kernels down, and already
 		// eight blocks of the versions that use shared memory.
 		cases = append(cases, iterateCase(v, 5, 3), iterateCase(v, 64, 2), iterateCase(v, 128, 4), iterateCase(v, 300, 2))
@@ -76,7 +75,7 @@ func iterateCase(v int, n, steps int) Case {
 		Name:   fmt.Sprintf("%d, %d steps", n, steps),
 		Shapes: []tensor.Shape{{n, n}, {n, n}, {n}},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-			return ops.Version(v).Iterate(in[0], in[1], in[2], steps)
+			return versions.Version(v).Iterate(in[0], in[1], in[2], steps)
 		},
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			out, magnitude = in[2], in[2]

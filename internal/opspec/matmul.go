@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -53,13 +54,11 @@ var _ = register(Spec{
 		badMatMul("two vectors", "a has 3, b has 4", tensor.Shape{3}, tensor.Shape{4}),
 		badMatMul("transpose of a vector", "a vector has no transpose", tensor.Shape{3}, tensor.Shape{3}, ops.TransA()),
 		badMatMul("more elements than memory can hold", "too many elements", tensor.Shape{1 << 40, 1}, tensor.Shape{1, 1 << 40}),
-		badMatMul("nil option", "got a nil option", tensor.Shape{3, 3}, tensor.Shape{3, 3}, nil),
 		badMatMul("matrix and a column's length", "a has 4, b has 3", tensor.Shape{3, 4}, tensor.Shape{3}),
 		badMatMul("scalars", "want matrices or vectors", tensor.Shape{}, tensor.Shape{}),
-		bad("version too large", binary(func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(8).MatMul(a, b) }), "got version 8, want 0 to 7", tensor.Shape{3, 3}, tensor.Shape{3, 3}),
-		bad("two vectors by a version", binary(func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(7).MatMul(a, b) }), "MatMul version 7: got shapes (3) and (3), want at least one matrix", tensor.Shape{3}, tensor.Shape{3}),
+		bad("version too large", binary(func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return versions.Version(8).MatMul(a, b) }), "got version 8, want 0 to 7", tensor.Shape{3, 3}, tensor.Shape{3, 3}),
+		bad("two vectors by a version", binary(func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return versions.Version(7).MatMul(a, b) }), "MatMul version 7: got shapes (3) and (3), want at least one matrix", tensor.Shape{3}, tensor.Shape{3}),
 	},
-	Versions: ops.Versions("MatMul"),
 	Random: func(r *rand.Rand) Case {
 		s := randomShape(r, 5, 5)
 		o := transposes{a: r.IntN(2) == 1, b: r.IntN(2) == 1}

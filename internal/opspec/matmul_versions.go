@@ -3,7 +3,7 @@ package opspec
 import (
 	"fmt"
 
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -12,13 +12,13 @@ import (
 // both operands transposed or not, batches, and vectors as matrices. Sums are at
 // most 257 terms long, as in the Spec's tolerance.
 func matMulVersionCases() (cases []Case) {
-	for v := 1; v <= len(ops.Versions("MatMul")); v++ {
+	for v := 1; v <= len(versions.Docs("MatMul")); v++ {
 		add := func(name string, o transposes, c Case) {
 			if name != "" {
 				c = timed(name, c)
 			}
 			cases = append(cases, versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-				return ops.Version(v).MatMul(in[0], in[1], o.options()...)
+				return versions.Version(v).MatMul(in[0], in[1], o.options()...)
 			}))
 		}
 		for t := range 4 {

@@ -37,9 +37,6 @@ type Spec struct {
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
-	// Versions are the numbered versions of the kernel: Versions[n-1] is what
-	// Version n selects, from the first idea on.
-	Versions []ops.VersionDoc
 }
 
 // Build applies an op, or several, to nodes.

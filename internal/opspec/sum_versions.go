@@ -1,20 +1,20 @@
 package opspec
 
 import (
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
 )
 
 // sumVersionCases: version 1 gets no more elements than one thread can read in
 // a test's time, and versions 1 and 2 are timed on 2^18 elements alone.
 func sumVersionCases() (cases []Case) {
-	for v := 1; v <= len(ops.Versions("Sum")); v++ {
+	for v := 1; v <= len(versions.Docs("Sum")); v++ {
 		add := func(name string, s tensor.Shape) {
 			c := sumCase(false, s)
 			if name != "" {
 				c = timed(name, c)
 			}
-			c = versioned(v, c, along(ops.Version(v).Sum))
+			c = versioned(v, c, along(versions.Version(v).Sum))
 			c.Atomic = 2 <= v && v <= 4
 			cases = append(cases, c)
 		}

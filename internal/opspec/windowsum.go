@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -48,10 +49,8 @@ var _ = register(Spec{
 		badWindow("radius too large", "got radius 5 on a last axis of 10", tensor.Shape{10}, 5, ops.Valid()),
 		badWindow("greatest radius", "on a last axis of 10", tensor.Shape{10}, math.MaxInt, ops.Valid()),
 		badWindow("scalar", "got a scalar", tensor.Shape{}, 0),
-		badWindow("nil option", "got a nil option", tensor.Shape{9}, 1, nil),
-		bad("version too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Version(4).WindowSum(x, 1) }), "got version 4, want 0 to 3", tensor.Shape{9}),
+		bad("version too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return versions.Version(4).WindowSum(x, 1) }), "got version 4, want 0 to 3", tensor.Shape{9}),
 	},
-	Versions: ops.Versions("WindowSum"),
 	Random: func(r *rand.Rand) Case {
 		shape := make([]int, 1+r.IntN(3))
 		for i := range shape {

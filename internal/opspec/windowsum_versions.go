@@ -3,16 +3,16 @@ package opspec
 import (
 	"fmt"
 
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 func windowVersionCases() (cases []Case) {
-	for v := 1; v <= len(ops.Versions("WindowSum")); v++ {
+	for v := 1; v <= len(versions.Docs("WindowSum")); v++ {
 		add := func(c Case, radius int, same bool) {
 			cases = append(cases, versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-				return ops.Version(v).WindowSum(in[0], radius, windowOption(same))
+				return versions.Version(v).WindowSum(in[0], radius, windowOption(same))
 			}))
 		}
 		for _, t := range []struct {
