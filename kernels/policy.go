@@ -144,3 +144,12 @@ var widePolicies = measured[widePolicy]{
 	// H200, a half step of 4096 float32: rows 18.8 us; transposed, 32 columns a block: 19.6, 256 threads 41.1
 	{90, widePolicy{rows: 256, columns: 1024}},
 }
+
+// tensorProducts says where large products are fastest on the tensor cores.
+var tensorProducts = measured[bool]{
+	{80, false}, // not timed
+	// H200, us, against the tiles of matmul.cu: float32, 1024: 64, 132; 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716;
+	// 8192: 18067, 25456; float64, 4096: 2834, 7781; 512, below the limit of tiles: 41, 25 with sums cut in parts
+	{90, true},
+	{100, false}, // not timed
+}

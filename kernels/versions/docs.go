@@ -44,7 +44,7 @@ var docs = map[string][]Doc{
 		{"coalesced, no bank conflicts", "The same loads: fetched in the order of memory, stored and read from different banks."},
 		{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
 		{"warp tiles", "A warp's elements lie in a square, and three stages of pieces are in flight. For float64 a thread has 8 x 8 elements, not 4 x 4, and half the loads from shared memory."},
-		{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
+		{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: FMA in the elements' type."},
 	},
 	"Sum": {
 		{"one thread", "One thread adds up everything, one element after the other: it waits for memory all the time."},

@@ -177,7 +177,7 @@ func (p matMul) Infer(in ...ops.Type) (ops.Type, error) {
 	return out, err
 }
 
-func (p matMul) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
+func (p matMul) Plan(_ kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
 	a, b := in[0].Shape, in[1].Shape
 	if len(a) == 1 {
 		a = []int{1, a[0]}
@@ -193,7 +193,7 @@ func (p matMul) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) 
 		n = b[len(b)-2]
 	}
 	batch := kernels.Count(a[:len(a)-2])
-	return kernels.MatMulVersion(dev, in[0].Dtype, int(p.version), batch, int64(m), int64(n), int64(k), p.transA, p.transB)
+	return MatMul(in[0].Dtype, int(p.version), batch, int64(m), int64(n), int64(k), p.transA, p.transB)
 }
 
 type sum struct{ planned }
