@@ -8,9 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/kernels"
-	"gorgonia.org/tensor"
 )
 
 // affordable is the most arithmetic that a check is to do on the host.
@@ -23,38 +21,39 @@ const affordable = 1 << 35
 // both sides have that allowance in float64.
 //
 // What an element is allowed depends on the sum of the absolute values of its
-// terms, which is the op's value on absolute inputs.
+// terms, which the case's Magnitude gives.
 func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
 	if t.Spec.Exact {
 		return t.checkExact(inputs, out)
 	}
-	what, shapes := "all", t.Case.Shapes
+	what, part := "all", t.Case
 	got, in := widen(t.Dtype, out), make([][]float64, len(inputs))
 	if p.Flops > limit {
 		const rows = 16
-		if shapes[0].IsScalar() {
+		if part.Shapes[0].IsScalar() {
 			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
 		}
-		pick := rand.Perm(shapes[0][0])[:min(rows, shapes[0][0])]
+		n := part.Shapes[0][0]
+		pick := rand.Perm(n)[:min(rows, n)]
 		what = fmt.Sprintf("%d rows", len(pick))
-		shapes = append([]tensor.Shape{}, shapes...)
-		shapes[0] = shapes[0].Clone()
-		shapes[0][0] = len(pick)
-		_, full, err := evidence.Plan(t.Case, t.Dtype, t.Case.Shapes, kernels.HostDevice())
+		part.Shapes = slices.Clone(part.Shapes)
+		part.Shapes[0] = part.Shapes[0].Clone()
+		part.Shapes[0][0] = len(pick)
+		_, full, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 		if err != nil {
 			return "", 0, err
 		}
-		_, part, err := evidence.Plan(t.Case, t.Dtype, shapes, kernels.HostDevice())
-		if err != nil || len(part) == 0 || full[0] != t.Case.Shapes[0][0] || part[0] != len(pick) {
+		_, some, err := part.Plan(t.Dtype, kernels.HostDevice())
+		if err != nil || some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick) {
 			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
 		}
-		inputs = append([][]byte{gather(inputs[0], t.Case.Shapes[0][0], pick)}, inputs[1:]...)
-		got = widen(t.Dtype, gather(out, full[0], pick))
+		inputs = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
+		got = widen(t.Dtype, gather(out, n, pick))
 	}
 	for i := range inputs {
 		in[i] = widen(t.Dtype, inputs[i])
 	}
-	plan, _, err := evidence.Plan(t.Case, kernels.Float64, shapes, kernels.HostDevice())
+	plan, _, err := part.Plan(kernels.Float64, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}
@@ -68,6 +67,10 @@ func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 				x[i] = math.Abs(x[i])
 			}
 		})
+	}
+	part.Build = part.Magnitude
+	if plan, _, err = part.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
+		return "", 0, err
 	}
 	magnitude, err := runHost(plan, in)
 	if err != nil {
@@ -83,7 +86,7 @@ func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 // checkExact holds an output of int64 against the host's body, which counts the same
 // or is infinitely far off.
 func (t timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
-	plan, _, err := evidence.Plan(t.Case, t.Dtype, t.Case.Shapes, kernels.HostDevice())
+	plan, _, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}

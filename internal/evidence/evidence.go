@@ -13,19 +13,16 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
-	"github.com/stheno-ml/stheno/ops"
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // A Timed is a case of an op that is timed in one element type.
 type Timed struct {
-	Spec  ops.Spec
-	Case  ops.Case
+	Spec  opspec.Spec
+	Case  opspec.Case
 	Dtype kernels.Dtype
 }
 
@@ -34,12 +31,12 @@ func (t Timed) Key() results.Key {
 	return results.Key{Op: t.Spec.Name, Case: t.Case.Name, Dtype: t.Dtype.String()}
 }
 
-// Cases are all that is timed: the Bench cases in the types that they name, in the
+// Cases are all that is timed: the timed cases in the types that they name, in the
 // order of the ops.
 func Cases() (cases []Timed) {
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
-			for _, dt := range timedTypes(c) {
+			for _, dt := range c.Timed {
 				cases = append(cases, Timed{s, c, dt})
 			}
 		}
@@ -47,64 +44,18 @@ func Cases() (cases []Timed) {
 	return cases
 }
 
-func timedTypes(c ops.Case) []kernels.Dtype {
-	switch {
-	case !c.Bench:
-		return nil
-	case c.Timed == nil:
-		return []kernels.Dtype{kernels.Float32}
-	}
-	return c.Timed
-}
-
-// Plan builds a case on inputs of the given type and shapes, and returns its plan
-// on dev and the shape of its output.
-func Plan(c ops.Case, dt kernels.Dtype, shapes []tensor.Shape, dev kernels.Device) (*kernels.Plan, tensor.Shape, error) {
-	g := gorgonia.NewGraph()
-	in := make([]*gorgonia.Node, len(shapes))
-	for i, s := range shapes {
-		name := gorgonia.WithName(fmt.Sprintf("in%d", i))
-		if s.IsScalar() {
-			in[i] = gorgonia.NewScalar(g, values.Tensor(dt), name)
-		} else {
-			in[i] = gorgonia.NewTensor(g, values.Tensor(dt), s.Dims(), gorgonia.WithShape(s...), name)
-		}
-	}
-	out, err := c.Build(in...)
-	if err != nil {
-		return nil, nil, err
-	}
-	planner, ok := out.Op().(kernels.Planner)
-	if !ok {
-		return nil, nil, fmt.Errorf("%v has no plan", out)
-	}
-	p, err := planner.Plan(dev)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(p.Inputs) != len(in) {
-		return nil, nil, fmt.Errorf("the plan takes %d inputs, the case has %d: it is made of several ops", len(p.Inputs), len(in))
-	}
-	return p, out.Shape(), nil
-}
-
-// devices are of the kinds that plans tell apart.
-var devices = []kernels.Device{
-	{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30, Cooperative: true},
-	{Name: "Ampere", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 40 << 30, Cooperative: true},
-	{Name: "Hopper", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 80 << 30, Cooperative: true},
-	{Name: "Blackwell", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 180 << 30, Cooperative: true},
-}
-
 // launched maps each op to the kernels that any case of it launches on any device.
 var launched = sync.OnceValues(func() (map[string]results.Digests, error) {
 	all := map[string]results.Digests{}
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		all[s.Name] = results.Digests{}
 		for _, c := range s.Cases {
-			for _, dt := range s.Dtypes() {
-				for _, dev := range devices {
-					p, _, err := Plan(c, dt, c.Shapes, dev)
+			if c.Composed {
+				continue
+			}
+			for _, dt := range c.Types {
+				for _, dev := range opspec.Devices() {
+					p, _, err := c.Plan(dt, dev)
 					if err != nil {
 						return nil, fmt.Errorf("%s %s: %w", s.Name, c.Name, err)
 					}
@@ -186,7 +137,7 @@ func Suites() (suites []Suite, err error) {
 		return nil, err
 	}
 	for _, tool := range Tools {
-		for _, s := range ops.All() {
+		for _, s := range opspec.All() {
 			parts := 1
 			if most := testsOfPart[tool]; most > 0 {
 				parts = (tests(s) + most - 1) / most
@@ -208,10 +159,10 @@ func Suites() (suites []Suite, err error) {
 }
 
 // tests counts those of an op's kernels.
-func tests(s ops.Spec) (n int) {
+func tests(s opspec.Spec) (n int) {
 	for _, c := range s.Cases {
-		if !c.Bench {
-			n += len(s.Dtypes())
+		if c.Tested() && !c.Composed {
+			n += len(c.Types)
 		}
 	}
 	return n
