@@ -1,9 +1,7 @@
 package kernels
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,17 +25,6 @@ func images() *manifest.Manifest {
 		panic("stheno: embedded kernel manifest: " + err.Error())
 	}
 	return m
-}
-
-// Digest is a hash over all compiled images.
-func Digest() string {
-	h := sha256.New()
-	for _, s := range images().Sources {
-		for _, i := range s.Images {
-			fmt.Fprintln(h, i.Hash)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to

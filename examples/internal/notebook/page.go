@@ -142,7 +142,7 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &d, fmt.Sprintf("Running on %v with the kernel images for %s (digest %.12s)", d, target, kernels.Digest()), nil
+	return &d, fmt.Sprintf("Running on %v with the kernel images for %s", d, target), nil
 }
 
 // Page is a notebook while it runs. What its methods add goes to the terminal
