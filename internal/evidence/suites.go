@@ -8,8 +8,6 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // launched maps each op to the kernels that any case of it launches on any device.
@@ -38,13 +36,6 @@ var launched = sync.OnceValues(func() (map[string]results.Digests, error) {
 	}
 	return all, nil
 })
-
-// sources returns the digests of all sources of Stheno, the versions among them.
-func sources() results.Digests {
-	all := results.Digests(kernels.Digests())
-	maps.Copy(all, versions.Library().Digests())
-	return all
-}
 
 // Tree returns the digests of all kernels in the tree: Stheno's, and those of
 // other libraries that an op's case launches.
