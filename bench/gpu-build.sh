@@ -22,10 +22,10 @@ for notebook in examples/[0-9]*/main.go; do
     go build -trimpath -ldflags='-s -w' -o "$bin/notebook-$(basename "$dir")" "./$dir"
 done
 module=$(go list -m)
-# tests.txt: name of the binary, folder to run it in. Three packages are left out:
-# internal/results tests what the run is about to replace, and internal/readme and
+# tests.txt: name of the binary, folder to run it in. Four packages are left out:
+# internal/results and internal/evidence test what the run is about to replace, and internal/readme and
 # cudaops/compat run Go.
-go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v -E '/(internal/(results|readme)|cudaops/compat)$' | while read -r package; do
+go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v -E '/(internal/(results|evidence|readme)|cudaops/compat)$' | while read -r package; do
     dir=.${package#"$module"}
     name=${dir#./}
     [[ $dir == . ]] && name=stheno-module

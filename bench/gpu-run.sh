@@ -1,37 +1,37 @@
 #!/usr/bin/env bash
-# Makes the evidence on a GPU machine, in under nine minutes: runs every test
-# binary that bench/gpu-build.sh packed, runs sanitizers over a part of them,
-# and times the ops beside other libraries. Needs no Go. Logs and results go to
-# $OUT (bench/out if unset); the file <gpu>.json belongs into bench/results.
-# Goes on after a failure and ends with status 1 if there was one.
+# Makes the evidence on a GPU machine. Needs no Go: it runs the test programs that
+# bench/gpu-build.sh packed, sanitizers over those of the kernels, and times the ops
+# beside other libraries. What has run with the same kernels according to
+# bench/results is left out, and so is what passed in an earlier call with the same
+# $OUT: a call ends within $LIMIT seconds, and status 3 asks for another one. Logs
+# and results go to $OUT (bench/out if unset); there
 #
-#   PARTS        which parts to run: "tests sanitize bench" if unset; gallery runs the
+#   stheno evidence -merge bench/out/<gpu>.json && make readme
+#
+# takes them over. Goes on after a failure and ends with status 1 if there was one.
+#
+#   PARTS        which parts to run: "tests kernels bench" if unset; gallery runs the
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag
-#   SUITES       suites.tsv of a run of other parts, whose outcomes go into the results
-#                too: for machines that give less time at once than all parts take
+#   ALL          1: also what bench/results has evidence of
+#   LIMIT        seconds of a call, 540 if unset
+#   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   TEST_RUN     -test.run of the tests, all if unset
-#   SANITIZE     what the sanitizers run, with -test.short: BINARY or BINARY:RUN,
-#                a test binary without .test and its -test.run; eight at a time
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 OUT=${OUT:-bench/out}
-PARTS=${PARTS:-tests sanitize bench}
-SANITIZE=${SANITIZE:-stheno-module:^TestKernels$/^MatMul$/^version_[1-4]/f32 stheno-module:^TestKernels$/^MatMul$/^(MatMul|random|version_[5-7])/f32
-    stheno-module:^TestKernels$/^MatMul$/^version_[1-4]/f64 stheno-module:^TestKernels$/^MatMul$/^(MatMul|random|version_[5-7])/f64
-    cudaops stheno-module:^TestKernels$/^WindowSum$ stheno-module:^TestKernels$/^Histogram$/./(f32|f64|u8) stheno-module:^TestKernels$/^Histogram$/./(i32|i64|int)
-    stheno-module:^TestKernels$/^Sum$ stheno-module:^TestKernels$/^Iterate$
-    stheno-module:^TestKernels$/^(Add|Broadcast|Dot|Mean|Scale)$ stheno-module:^TestKernels$/^Reduce$}
+PARTS=${PARTS:-tests kernels bench}
+LIMIT=${LIMIT:-540}
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 root=$PWD
 export STHENO_REQUIRE_GPU=1
-suites=$OUT/suites.tsv # name, result, seconds, note: read by stheno bench -suites
-cat ${SUITES:+"$SUITES"} < /dev/null > "$suites"
+suites=$OUT/suites.tsv # name, result, seconds, note, kernels: read by stheno
 failed=0
+unfinished=0
 
 if [[ ! -f .gpu/bin.tar.xz ]]; then
     echo "no .gpu/bin.tar.xz: run bench/gpu-build.sh where Go is, and bring it here" >&2
@@ -44,13 +44,30 @@ import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
+# Of another build's outcomes, those of kernels may still count: stheno evidence looks.
+build=$(sha256sum < .gpu/bin.tar.xz)
+[[ -n ${SUITES:-} && $(realpath "$SUITES") != "$suites" ]] && cp "$SUITES" "$suites"
+touch "$suites"
+if [[ $(cat "$OUT/build" 2> /dev/null) != "$build" && -z ${SUITES:-} ]]; then
+    awk -F'\t' '$5 != ""' "$suites" > "$bin/kept" && mv "$bin/kept" "$suites"
+fi
+echo "$build" > "$OUT/build"
 text=$bin/Isaac.Newton-Opticks.txt
 "$bin/stheno" doctor | tee "$OUT/bench.log"
 
 now() { date +%s.%N; }
 
-# record NAME STATUS START NOTE [LOG]: a line of $suites. A suite whose time ended
-# before it failed at anything is CUT.
+# left: the seconds that this call still has.
+left() { echo $((LIMIT > SECONDS ? LIMIT - SECONDS : 0)); }
+
+# enough SECONDS: whether this call still has them; if not, another one is wanted.
+enough() { (($(left) >= $1)) || { unfinished=1 && false; }; }
+
+# passed NAME: whether a suite passed in an earlier call.
+passed() { grep -q "^$1	PASS	" "$suites"; }
+
+# record NAME STATUS START NOTE [LOG [KERNELS]]: a line of $suites. A suite whose time
+# ended before it failed at anything is CUT.
 record() {
     local result=PASS note=$4
     if [[ $2 != 0 ]]; then
@@ -62,7 +79,7 @@ record() {
             note="out of time after $(grep -c '^=== RUN' "$5") tests began; $note"
         fi
     fi
-    printf '%s\t%s\t%s\t%s\n' "$1" "$result" "$(awk "BEGIN { printf \"%.1f\", $(now) - $3 }")" "$note" >> "$suites"
+    printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$result" "$(awk "BEGIN { printf \"%.1f\", $(now) - $3 }")" "$note" "${6:-}" >> "$suites"
 }
 
 # counts LOG: how the tests of a log came out, subtests included.
@@ -72,12 +89,11 @@ counts() {
 
 tests() {
     local name dir start status log=$bin/log
-    local deadline=$((SECONDS + 260)) left
-    : > "$OUT/tests.log"
     while IFS=$'\t' read -r name dir; do
-        left=$((deadline > SECONDS + 5 ? deadline - SECONDS : 5))
+        passed "${name%.test}" && continue
+        enough 120 || return
         start=$(now)
-        (cd "$dir" && timeout -k 5 $((left + 5)) "$bin/$name" -test.v -test.timeout ${left}s ${TEST_RUN:+-test.run "$TEST_RUN"}) > "$log" 2>&1 < /dev/null
+        (cd "$dir" && timeout -k 5 $(($(left) - 5)) "$bin/$name" -test.v -test.timeout $(($(left) - 10))s ${TEST_RUN:+-test.run "$TEST_RUN"}) > "$log" 2>&1 < /dev/null
         status=$?
         { echo "===== ${name%.test} in $dir: status $status"; cat "$log"; } >> "$OUT/tests.log"
         record "${name%.test}" $status "$start" "$(counts "$log")" "$log"
@@ -88,6 +104,7 @@ tests() {
 # control TOOL TEST FINDING NAME: the tool must find what a test of cudaops does
 # wrong on purpose, or its silence elsewhere proves nothing.
 control() {
+    passed "$4" && return
     local start log=$bin/control-$1-$2.log status=1
     start=$(now)
     (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
@@ -96,66 +113,69 @@ control() {
     record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
-# sanitize_one TOOL BINARY[:RUN]: passes if the tests pass under the tool and it
-# reports, itself, no error.
-sanitize_one() {
-    local tool=$1 name=${2%%:*} tests= what dir log start status note
-    [[ $2 == *:* ]] && tests=${2#*:}
-    what=$name${tests:+ ${tests//[^A-Za-z0-9_|\/-]/}}
-    log=$bin/$tool-${what//[^A-Za-z0-9]/-}.log
-    dir=$(awk -F'\t' -v n="$name.test" '$1 == n { print $2 }' "$bin/tests.txt")
-    local options=(--tool "$tool") most=
-    # It follows every access to shared memory, which takes its time.
-    [[ $tool == racecheck ]] && most=10000
-    # Tests provoke errors of calls, such as too little memory, and check them.
-    [[ $tool == memcheck ]] && options+=(--report-api-errors no)
-    start=$(now)
-    if [[ -z $dir ]]; then
-        echo "no test binary $name.test" > "$log"
-        status=1
-    else
-        (cd "$dir" && STHENO_MAX_ELEMENTS=$most timeout -k 5 230 compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 \
-            "$bin/$name.test" -test.v -test.short -test.timeout 225s ${tests:+-test.run "$tests"}) > "$log" 2>&1 < /dev/null
-        status=$?
+# suite NAME TOOL PROGRAM RUN PART KERNELS: a line of stheno evidence -list. It passes if
+# the tests pass and the tool, if there is one, reports no error itself.
+suite() {
+    local log=$bin/suite-${1//[^A-Za-z0-9]/-}.log dir start status note most= limit=$(($(left) < 230 ? $(left) : 230))
+    dir=$(awk -F'\t' -v n="$3.test" '$1 == n { print $2 }' "$bin/tests.txt")
+    local program=("$bin/$3.test" -test.v -test.timeout $((limit - 10))s ${4:+-test.run "$4"})
+    if [[ $2 != test ]]; then
+        local options=(--tool "$2")
+        # racecheck follows every access to shared memory, which takes its time.
+        [[ $2 == racecheck ]] && most=10000
+        # Tests provoke errors of calls, such as too little memory, and check them.
+        [[ $2 == memcheck ]] && options+=(--report-api-errors no)
+        program=(compute-sanitizer "${options[@]}" --target-processes all --error-exitcode 9 --print-limit 20 "${program[@]}" -test.short)
     fi
-    note="$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)"
+    start=$(now)
+    (cd "${dir:-.}" && STHENO_PART=$5 STHENO_MAX_ELEMENTS=$most timeout -k 5 $((limit - 5)) "${program[@]}") > "$log" 2>&1 < /dev/null
+    status=$?
+    note=$(grep -h -E '(ERROR|RACECHECK) SUMMARY' "$log" | sed 's/^=* *//' | tail -n 1)
     if [[ $status == 124 || $status == 137 ]]; then
         note="timed out; $note"
-    elif [[ -z $note ]]; then
+    elif [[ $2 != test && -z $note ]]; then
         note="no summary: $(tail -n 1 "$log" | tr -d '\t')"
         status=1
     elif ! grep -q -e '--- PASS' "$log" || grep -q -e '--- FAIL' "$log"; then
         status=1
     fi
-    record "$tool $what" $status "$start" "$note; $(counts "$log")" "$log"
+    record "$1" $status "$start" "${note:+$note; }$(counts "$log")" "$log" "$6"
 }
 
-sanitize() {
-    local tool what
-    # The slowest ones first. Nothing is timed here, so they may share the GPU, and the
-    # cores, of which each takes one or two.
-    for tool in racecheck initcheck memcheck synccheck; do
-        for what in $SANITIZE; do
-            while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
-            sanitize_one "$tool" "$what" &
-        done
-    done
-    control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
-    control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
-    control racecheck TestIncrementRacyShared 'Race reported between .*increment_racy_shared_i32' "racecheck finds lost updates" &
+# kernels: the tests of the kernels that lack evidence, plain and under sanitizers.
+kernels() {
+    local name tool program run part of
+    "$bin/stheno" evidence -list ${ALL:+-all} -suites "$suites" > "$bin/suites" || { failed=1 && return; }
+    # Nothing is timed here, so they may share the GPU, and the cores, of which each
+    # takes one or two.
+    while IFS=$'\t' read -r name tool program run part of; do
+        [[ $run == - ]] && run=
+        while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
+        enough 150 || break
+        suite "$name" "$tool" "$program" "$run" "$part" "$of" &
+    done < "$bin/suites"
+    if [[ -s $bin/suites ]] && enough 60; then
+        control memcheck TestPlantedFault 'Invalid __global__ write' "memcheck finds a planted fault" &
+        control racecheck TestRippleRacy 'Race reported between .*ripple_racy_f32' "racecheck finds a missing barrier" &
+        control racecheck TestIncrementRacyShared 'Race reported between .*increment_racy_shared_i32' "racecheck finds lost updates" &
+    fi
     wait
-    for log in "$bin"/*check-*.log; do
-        echo "===== $(basename "$log" .log)"
-        cat "$log"
-    done > "$OUT/sanitize.log"
+    for log in "$bin"/suite-*.log "$bin"/control-*.log; do
+        [[ -f $log ]] && echo "===== $(basename "$log" .log)" && cat "$log"
+    done >> "$OUT/kernels.log"
 }
 
+# bench: the cases that lack a time with the kernels as they are, and the file of results.
 bench() {
-    PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" 2>&1 | tee -a "$OUT/bench.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    local peers=()
-    [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
-    timeout 170 "$bin/stheno" bench -run "${BENCH_RUN:-}" -text "$text" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    local peers=() missing=(-missing)
+    [[ -n ${ALL:-} ]] && missing=()
+    enough 290 || return
+    if [[ -n ${ALL:-} || -n $("$bin/stheno" bench -list -missing -run "${BENCH_RUN:-}" -text "$text") ]]; then
+        PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" 2>&1 | tee -a "$OUT/bench.log"
+        [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+        [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
+    fi
+    timeout 170 "$bin/stheno" bench "${missing[@]}" -run "${BENCH_RUN:-}" -text "$text" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
@@ -171,6 +191,8 @@ tag_suite() {
 # are looked for where CUDA and Python's packages have them. It ends within 280 s.
 tag() {
     local start test libraries
+    passed "tag record" && return
+    enough 290 || return
     libraries=$(python3 - <<'PYTHON'
 import glob, site, sys
 folders = []
@@ -207,6 +229,8 @@ gallery() {
     mkdir -p "$OUT/gallery"
     for notebook in "$bin"/notebook-*; do
         name=${notebook##*/notebook-}
+        passed "notebook $name" && continue
+        enough 130 || return
         start=$(now)
         extra=()
         if [[ $name == 02-* ]] && command -v ncu > /dev/null; then
@@ -223,8 +247,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | sanitize | tag | bench | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, sanitize, tag, bench, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in
@@ -232,10 +256,15 @@ for part in $PARTS; do
     *) $part ;;
     esac
 done
-grep -q -E '	(FAIL|CUT)	' "$suites" && failed=1
+# The last line of a name counts.
+tac "$suites" | awk -F'\t' '!seen[$1]++' | tac > "$bin/last" && mv "$bin/last" "$suites"
+cut -f 2 "$suites" | grep -q FAIL && failed=1
+cut -f 2 "$suites" | grep -q CUT && unfinished=1
 
 echo
-column -t -s $'\t' "$suites" 2> /dev/null || cat "$suites"
+cut -f 1-4 "$suites" | column -t -s $'\t' 2> /dev/null || cat "$suites"
 [[ -f $bin/bench.out ]] && echo && cat "$bin/bench.out"
-echo "$SECONDS s, status $failed"
-cd "$root" && exit $failed
+status=$((failed ? 1 : unfinished ? 3 : 0))
+((unfinished)) && echo "there is more to do: call it again with the same \$OUT"
+echo "$SECONDS s, status $status"
+cd "$root" && exit $status

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // Counts with atomics and with locks are exact, on the host and on a GPU. The Go
@@ -24,13 +25,13 @@ func TestIncrement(t *testing.T) {
 			if name == "GPU" {
 				device0(t)
 			}
-			for _, variant := range kernels.IncrementVariants {
+			for _, variant := range versions.IncrementVariants() {
 				for _, grid := range [][2]int{{1, 1}, {10, 16}, {3, 32}, {33, 70}, {300, 33}} {
 					if testing.Short() && grid[0] > 100 || name == "GPU" && variant == "racy_shared" {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%dx%d", variant, grid[0], grid[1]), func(t *testing.T) {
-						p := ok[*kernels.Plan](t)(kernels.Increment(variant, grid[0], grid[1]))
+						p := ok[*kernels.Plan](t)(versions.Increment(variant, grid[0], grid[1]))
 						cell := make([]int32, 1)
 						must(t, run(p, kernels.Bytes(cell)))
 						n, warps := int32(grid[0]*grid[1]), int32(grid[0]*((grid[1]+31)/32))
@@ -61,7 +62,7 @@ func TestIncrementRacyShared(t *testing.T) {
 		t.Skip("only with STHENO_PLANT_FAULT=1, under a race checker")
 	}
 	device0(t)
-	p := ok[*kernels.Plan](t)(kernels.Increment("racy_shared", 4, 256))
+	p := ok[*kernels.Plan](t)(versions.Increment("racy_shared", 4, 256))
 	cell := make([]int32, 1)
 	must(t, RunPlan(0, p, nil, kernels.Bytes(cell)))
 	t.Logf("counted %d of %d", cell[0], 4*256)
@@ -72,7 +73,7 @@ func TestIncrementErrors(t *testing.T) {
 		variant         string
 		blocks, threads int
 	}{{"fast", 1, 1}, {"atomic", 0, 1}, {"atomic", 1, 0}, {"atomic", 1, 1025}} {
-		if p, err := kernels.Increment(c.variant, c.blocks, c.threads); err == nil {
+		if p, err := versions.Increment(c.variant, c.blocks, c.threads); err == nil {
 			t.Errorf("%+v: got %v and no error", c, p)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // amplitude of the ripple, by its definition.
@@ -39,14 +40,14 @@ func TestRipple(t *testing.T) {
 			if name == "GPU" {
 				device0(t)
 			}
-			if err := run(kernels.Ripple(kernels.Float32, columns, rows), kernels.Bytes(single)); err != nil {
+			if err := run(versions.Ripple(kernels.Float32, columns, rows), kernels.Bytes(single)); err != nil {
 				t.Fatal(err)
 			}
 			// Elements are up to 4; a few roundings of factors up to 2.
 			if n := checkRipple(single, columns*16, 0x1p-20); n > 0 {
 				t.Errorf("float32: %d of %d elements are wrong", n, len(single))
 			}
-			if err := run(kernels.Ripple(kernels.Float64, columns, rows), kernels.Bytes(double)); err != nil {
+			if err := run(versions.Ripple(kernels.Float64, columns, rows), kernels.Bytes(double)); err != nil {
 				t.Fatal(err)
 			}
 			// The definition's own argument is up to 11, and rounded.
@@ -61,7 +62,7 @@ func TestRipple(t *testing.T) {
 // has written it: the upper half of each tile.
 func TestRippleRacyHost(t *testing.T) {
 	out := make([]float32, 4*256)
-	if err := runGuarded(new(exec.HostBackend), kernels.RippleRacy(kernels.Float32, 4, 1), nil, kernels.Bytes(out)); err != nil {
+	if err := runGuarded(new(exec.HostBackend), versions.RippleRacy(kernels.Float32, 4, 1), nil, kernels.Bytes(out)); err != nil {
 		t.Fatal(err)
 	}
 	upper, lower := checkRipple(out[:8*64], 64, 0x1p-20), 0
@@ -86,7 +87,7 @@ func TestRippleRacy(t *testing.T) {
 	device0(t)
 	const columns, rows = 64, 64
 	out := make([]float32, columns*rows*256)
-	if err := RunPlan(0, kernels.RippleRacy(kernels.Float32, columns, rows), nil, kernels.Bytes(out)); err != nil {
+	if err := RunPlan(0, versions.RippleRacy(kernels.Float32, columns, rows), nil, kernels.Bytes(out)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d of %d elements are wrong", checkRipple(out, columns*16, 0x1p-20), len(out))

@@ -28,7 +28,7 @@ func TestRunGuarded(t *testing.T) {
 		{"the input", "wrote its input in0", func(in, out, _ []float64) { copy(out, in); in[2]++ }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := &kernels.Kernel{Module: "test", Entry: "test", Body: func(call kernels.Call) {
+			k := &kernels.Kernel{Entry: "test", Body: func(call kernels.Call) {
 				c.body(kernels.Slice[float64](call, 0), kernels.Slice[float64](call, 1), kernels.Slice[float64](call, 2))
 			}}
 			p := &kernels.Plan{Op: "test", Inputs: []int64{n * 8}, Out: n * 8, Scratch: n * 8, Launches: []kernels.Launch{

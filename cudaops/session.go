@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -18,6 +19,7 @@ import (
 type Session struct {
 	gpu    *exec.GPUBackend // nil for the host
 	memory map[*Memory]bool
+	bound  map[kernels.Image]*loader.Bound
 	closed bool
 }
 
@@ -39,7 +41,7 @@ func Open(device int) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{gpu: g, memory: map[*Memory]bool{}}, nil
+	return &Session{gpu: g, memory: map[*Memory]bool{}, bound: map[kernels.Image]*loader.Bound{}}, nil
 }
 
 // OpenHost opens a session on the host, where launches run the kernels' Go
@@ -99,7 +101,7 @@ func (s *Session) CopyFrom(dst []byte, src *Memory) error {
 
 // Launch queues a kernel on a grid of blocks of threads with so many bytes of
 // dynamic shared memory. args are the kernel's parameters, all of them, in order
-// and of their types: *Memory, int32, int64, float32, float64 or [kernels.Dims].
+// and of their types: *Memory, int32, int64, float32 or float64.
 // What the kernel does with them is not checked: as in CUDA, an access outside
 // its memory is an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
@@ -129,19 +131,27 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 			launch.Args[i] = kernels.Ref{Operand: kernels.Operand(len(bytes))}
 			bytes, spans = append(bytes, a.bytes), append(spans, exec.Span{Offset: int64(a.address), Size: a.size})
 			plan.Inputs = append(plan.Inputs, a.size)
-		case int32, int64, float32, float64, kernels.Dims:
+		case int32, int64, float32, float64:
 			launch.Args[i] = a
 		default:
-			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Memory, int32, int64, float32, float64 or kernels.Dims", k.Entry, i, a)
+			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Memory, int32, int64, float32 or float64", k.Entry, i, a)
 		}
 	}
 	plan.Launches = []kernels.Launch{launch}
 	if s.gpu != nil { // its arena is at 0: offsets are addresses
-		run, err := s.gpu.Bind(plan, spans, exec.Span{}, exec.Span{})
+		bound, err := s.gpu.Load(plan, spans, exec.Span{}, exec.Span{})
 		if err != nil {
 			return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
 		}
-		return run()
+		// One bound launch of an image keeps its module loaded until the session is
+		// closed, however many there are.
+		if old := s.bound[k.Image]; old != nil {
+			if err := old.Close(); err != nil {
+				return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
+			}
+		}
+		s.bound[k.Image] = bound
+		return bound.Run(s.gpu.Stream())
 	}
 	if k.Body == nil {
 		return fmt.Errorf("cudaops: launch of %s: the kernel has no Go body for the host", k.Entry)
@@ -188,6 +198,9 @@ func (s *Session) Close() error {
 	s.closed = true
 	if s.gpu != nil {
 		errs = append(errs, s.gpu.Close())
+		for _, b := range s.bound {
+			errs = append(errs, b.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -6,15 +6,16 @@ import (
 )
 
 var broadcastKernel = [2]*Kernel{
-	Float32: {"broadcast", "broadcast_f32", broadcastBody[float32]},
-	Float64: {"broadcast", "broadcast_f64", broadcastBody[float64]},
+	Float32: own.Kernel("broadcast", "broadcast_f32", broadcastBody[float32]),
+	Float64: own.Kernel("broadcast", "broadcast_f64", broadcastBody[float64]),
 }
 
 // Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input
 // along axes; the input has shape without these axes. With mean, the values are
-// divided by the number of repetitions.
+// divided by the number of repetitions, each quotient rounded once; float32 divides
+// by the number as a float32, which is exact up to 2^24.
 func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
-	total := product(shape)
+	total := Count(shape)
 	copies := int64(1)
 	for _, a := range axes {
 		copies *= int64(shape[a])
@@ -61,10 +62,10 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 		present[k] = true
 		dst, d := Ref{Out, 0}, div
 		if pass < len(chosen)-1 {
-			dst, d = p.scratch(outer*r*inner*dt.Size()), 1
+			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		p.launch(broadcastKernel[dt], streamGrid(ceilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
+		p.stream(broadcastKernel[dt], streaming.on(dev), n*dt.Size(), src, dst, n, r, inner, d)
 		src = dst
 	}
 	return p
@@ -73,7 +74,7 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 func broadcastBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[T](c, 1)
 	total, r, inner, div := c.Int(2), c.Int(3), c.Int(4), T(c.Float(5))
-	Parallel(ceilDiv(total, inner), max(grain/inner, 1), func(lo, hi int64) {
+	Parallel(CeilDiv(total, inner), max(Grain/inner, 1), func(lo, hi int64) {
 		for row := lo; row < hi; row++ { // row counts outer * r + j
 			o, dst := row/r, out[row*inner:(row+1)*inner]
 			for i, x := range in[o*inner : (o+1)*inner] {

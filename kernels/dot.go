@@ -9,14 +9,14 @@ import (
 var (
 	dotRows = [2][2]*Kernel{
 		Float32: {
-			Float32: {"dot", "dot_rows_f32", dotRowsBody[float32, float32]},
-			Float64: {"dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]},
+			Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32, float32]),
+			Float64: own.Kernel("dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]),
 		},
-		Float64: {Float64: {"dot", "dot_rows_f64", dotRowsBody[float64, float64]}},
+		Float64: {Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64, float64])},
 	}
 	dotShort = [2]*Kernel{
-		Float32: {"dot", "dot_short_f32", dotShortBody[float32]},
-		Float64: {"dot", "dot_short_f64", dotShortBody[float64]},
+		Float32: own.Kernel("dot", "dot_short_f32", dotShortBody[float32]),
+		Float64: own.Kernel("dot", "dot_short_f64", dotShortBody[float64]),
 	}
 )
 
@@ -27,7 +27,7 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 	if rows == 0 {
 		return p
 	}
-	pol := rowTuning(dev)
+	pol := rowPolicies.on(dev)
 	a, b, out := Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}
 	if n <= pol.short {
 		p.rowsShort(dotShort[dt], pol, []any{a, b}, out, rows, n, 1)
@@ -35,11 +35,11 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 	}
 	splits, chunk := pol.split(dev, rows, n)
 	if splits == 1 {
-		p.launch(dotRows[dt][dt], int(rows), pol.block, a, b, out, n, n, int32(1), 1.0)
+		p.Launch(dotRows[dt][dt], int(rows), pol.block, a, b, out, n, n, int32(1), 1.0)
 		return p
 	}
-	part := p.scratch(rows * splits * 8)
-	p.launch(dotRows[dt][Float64], int(rows*splits), pol.block, a, b, part, n, chunk, int32(splits), 1.0)
+	part := p.Workspace(rows * splits * 8)
+	p.Launch(dotRows[dt][Float64], int(rows*splits), pol.block, a, b, part, n, chunk, int32(splits), 1.0)
 	p.sumPass(dev, part, Float64, out, dt, rows, splits, 1, 1)
 	return p
 }
@@ -47,7 +47,7 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 func dotRowsBody[In, To Float](c Call) {
 	a, b, out := Slice[In](c, 0), Slice[In](c, 1), Slice[To](c, 2)
 	n, chunk, splits, div := c.Int(3), c.Int(4), c.Int(5), c.Float(6)
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
 			at, first := k/splits*n, k%splits*chunk
 			last := min(first+chunk, n)
@@ -59,7 +59,7 @@ func dotRowsBody[In, To Float](c Call) {
 func dotShortBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, n, div := c.Int(3), c.Int(4), c.Float(6)
-	Parallel(rows, grain/max(n, 1), func(lo, hi int64) {
+	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = T(dotDouble(a[i*n:(i+1)*n], b[i*n:(i+1)*n]) / div)
 		}

@@ -3,67 +3,24 @@
 //   bin(x) = floor((x - lo) * scale), scale = bins / (hi - lo), in double precision,
 //
 // for bytes, integers and floating-point numbers. Counting is exact and does not
-// depend on the order of the atomics: the same counts in every run. Counters of a
-// block have 32 bits (histogram.go gives no block more elements than that), those
-// of the grid 64.
+// depend on the order of the atomics: the same counts in every run.
 //
-//   1 global    Every element is an atomic on the counters in global memory: up to
-//               blocks * threads contend for a frequent cell.
-//   2 shared    Each block counts in shared memory and adds its counts to the
-//               grid's at the end: only its own threads contend.
-//   3 columns   Lane l counts in column l of 32, which all lie in bank l: lanes
-//               never meet, however the data are, and only warps of one block
-//               share a counter. 16-byte loads, several in flight. A block adds up
-//               the columns of a bin at the end. Where the bins are too many for 32
-//               columns, they get 16, 8, ..., 1.
+// Lane l counts in column l of 32, which all lie in bank l: lanes never meet, however
+// the data are, and only warps of one block share a counter. 16-byte loads, several in
+// flight. A block adds up the columns of a bin at the end. Where the bins are too many
+// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory,
+// histogram_global counts them.
 //
-// The bytes' kernel of version 3 counts all 256 values, whatever the bins, and
-// finds a value's bin at the end: four instructions a byte.
+// The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
+// at the end: four instructions a byte.
 //
 // Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
-// a bank (8325 G/s on an H200), so version 3 is bound by memory for all types.
-
-struct Range {
-    int bins;
-    double lo, hi, scale;
-    // bin gives -1 outside. A product may round up to bins.
-    __device__ int bin(double x) const {
-        return x >= lo && x < hi ? min((int)((x - lo) * scale), bins - 1) : -1;
-    }
-};
-
-typedef unsigned long long count_t;
-
-extern __shared__ __align__(16) unsigned table[];
-
-__device__ inline void clear_table(int words) {
-    for (int i = threadIdx.x; i < words; i += blockDim.x) table[i] = 0;
-    __syncthreads();
-}
+// a bank (8325 G/s on an H200), so histogram_columns is bound by memory for all types.
+#include "histogram.cuh"
 
 extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < bins) counts[k] = 0;
-}
-
-template <typename T> __device__ void histogram_global(const T* __restrict__ x, count_t* counts, long long n, Range r) {
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-        const int k = r.bin((double)x[i]);
-        if (k >= 0) atomicAdd(&counts[k], (count_t)1);
-    }
-}
-
-template <typename T> __device__ void histogram_shared(const T* __restrict__ x, count_t* counts, long long n, Range r) {
-    clear_table(r.bins);
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-        const int k = r.bin((double)x[i]);
-        if (k >= 0) atomicAdd(&table[k], 1u);
-    }
-    __syncthreads();
-    for (int k = threadIdx.x; k < r.bins; k += blockDim.x)
-        if (table[k] > 0) atomicAdd(&counts[k], (count_t)table[k]);
 }
 
 // add_columns adds the counters of bin k, 2^shift neighbours, to counts[to(k)]. A
@@ -159,10 +116,6 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
     extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
                                                        double lo, double hi, double scale) {                        \
         histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
-    }                                                                                                               \
-    extern "C" __global__ void histogram_shared_##NAME(const T* x, count_t* counts, long long n, int bins,          \
-                                                       double lo, double hi, double scale) {                        \
-        histogram_shared(x, counts, n, Range{bins, lo, hi, scale});                                                 \
     }                                                                                                               \
     extern "C" __global__ void __launch_bounds__(1024)                                                              \
         histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -22,10 +21,7 @@ func TestHistogramEdges(t *testing.T) {
 		{Bins{1, -math.MaxFloat64 / 2, math.MaxFloat64 / 2}, []float64{0, 1e300, -1e300}, []int64{3}},
 		{Bins{10, 0, .3}, []float64{math.Nextafter(.3, 0)}, []int64{0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}, // the product may round up to 10
 	} {
-		p, err := Histogram(HostDevice(), Float64, HistogramVersions, int64(len(c.x)), c.bins)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := Histogram(HostDevice(), Float64, int64(len(c.x)), c.bins)
 		got := make([]int64, c.bins.N)
 		if err := p.Run([][]byte{Bytes(c.x)}, Bytes(got), nil); err != nil {
 			t.Fatal(err)
@@ -34,96 +30,4 @@ func TestHistogramEdges(t *testing.T) {
 			t.Errorf("%+v of %v: got %v, want %v", c.bins, c.x, got, c.want)
 		}
 	}
-}
-
-// Plans ask for no more shared memory than a block has, give no block more elements
-// than its counters of 32 bits count, and keep two blocks on a multiprocessor where
-// fewer columns allow it.
-func TestHistogramPlans(t *testing.T) {
-	devices := []Device{
-		{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10},
-		{Name: "Turing", Major: 7, Minor: 5, SMs: 40, SharedOptin: 64 << 10},
-		{Name: "Ada", Major: 8, Minor: 9, SMs: 128, SharedOptin: 99 << 10},
-		{Name: "Hopper", Major: 9, SMs: 132, SharedOptin: 227 << 10},
-		{Name: "one multiprocessor", Major: 9, SMs: 1, SharedOptin: 227 << 10},
-	}
-	for _, dev := range devices {
-		for dt := Float32; dt <= Int; dt++ {
-			for v := 1; v <= HistogramVersions; v++ {
-				for _, bins := range []int{1, 3, 100, 256, 257, 1000, 1024, 4096, 16384, 25000, 50000, 58113, 1 << 20} {
-					for _, n := range []int64{1, 1000, 1 << 30, 1<<40 + 1} {
-						name := fmt.Sprintf("%s: %d of %v into %d by version %d", dev.Name, n, dt, bins, v)
-						p, err := Histogram(dev, dt, v, n, Bins{bins, 0, 1})
-						if err != nil {
-							t.Fatalf("%s: %v", name, err)
-						}
-						l := p.Launches[1]
-						if l.Shared > dev.SharedOptin {
-							t.Errorf("%s: %d bytes of shared memory, want at most %d", name, l.Shared, dev.SharedOptin)
-						}
-						if l.Grid[0] < 1 || l.Shared > 0 && ceilDiv(n, int64(l.Grid[0])) > 1<<31 {
-							t.Errorf("%s: %d blocks of 32-bit counters", name, l.Grid[0])
-						}
-						if 4*bins <= dev.SharedOptin && v > 1 && l.Shared < 4*bins && dt != Uint8 {
-							t.Errorf("%s: %d bytes of shared memory for %d counters", name, l.Shared, bins)
-						}
-						if v == 3 && dt != Uint8 && l.Shared > 4*bins && 2*(l.Shared+1<<10) > dev.SharedOptin+1<<10 {
-							t.Errorf("%s: %d bytes of shared memory: one block", name, l.Shared)
-						}
-					}
-				}
-			}
-		}
-	}
-	if p, err := Histogram(devices[0], Float32, 4, 1, Bins{1, 0, 1}); err == nil {
-		t.Errorf("version 4 gave %v and no error", p)
-	}
-	if p, err := HistogramGrid(devices[0], Float32, 0, 1, Bins{1, 0, 1}, 1, 32); err == nil {
-		t.Errorf("version 0 gave %v and no error", p)
-	}
-	p, err := HistogramGrid(devices[0], Uint8, 2, 1000, Bins{128, 0, 128}, 77, 96)
-	if err != nil || p.Launches[1].Grid[0] != 77 || p.Launches[1].Block[0] != 96 {
-		t.Errorf("a grid of 77 blocks of 96: %v, %v", p, err)
-	}
-}
-
-// All versions count what the definition says, of every type, on the host.
-func TestHistogramTypes(t *testing.T) {
-	x := make([]int64, 1021)
-	want := make([]int64, 9)
-	for i := range x {
-		x[i] = int64(i*i%13) - 2
-		if x[i] >= 0 && x[i] < 9 {
-			want[x[i]]++
-		}
-	}
-	run := func(dt Dtype, in []byte, want []int64) {
-		for v := 1; v <= HistogramVersions; v++ {
-			p, err := Histogram(HostDevice(), dt, v, int64(len(x)), Bins{9, 0, 9})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := make([]int64, 9)
-			if err := p.Run([][]byte{in}, Bytes(got), nil); err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%v by version %d: got %v, want %v", dt, v, got, want)
-			}
-		}
-	}
-	run(Int64, Bytes(x), want)
-	run(Int32, Bytes(convert[int32](x)), want)
-	run(Int, Bytes(convert[int](x)), want)
-	run(Float32, Bytes(convert[float32](x)), want)
-	run(Float64, Bytes(convert[float64](x)), want)
-	run(Uint8, convert[uint8](x), want) // -1 and -2 are 255 and 254
-}
-
-func convert[T Element](x []int64) []T {
-	y := make([]T, len(x))
-	for i := range x {
-		y[i] = T(x[i])
-	}
-	return y
 }

@@ -93,7 +93,7 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
 	if scratch == nil && p.Scratch > 0 {
-		scratch = Bytes(make([]float64, ceilDiv(p.Scratch, 8)))
+		scratch = Bytes(make([]float64, CeilDiv(p.Scratch, 8)))
 	}
 	if int64(len(scratch)) < p.Scratch {
 		return fmt.Errorf("kernels: %s: scratch has %d bytes, want %d", p.Op, len(scratch), p.Scratch)
@@ -106,23 +106,23 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 }
 
 // Parallel calls f on pieces of [0, n) from as many goroutines as there are
-// cores, or once where n is at most grain, so that little work does not wait for
+// cores, or once where n is at most Grain, so that little work does not wait for
 // goroutines to start. The pieces are disjoint, so results do not depend on the
 // number of cores.
-func Parallel(n, grain int64, f func(lo, hi int64)) {
-	workers := min(int64(runtime.GOMAXPROCS(0)), ceilDiv(n, max(grain, 1)))
+func Parallel(n, Grain int64, f func(lo, hi int64)) {
+	workers := min(int64(runtime.GOMAXPROCS(0)), CeilDiv(n, max(Grain, 1)))
 	if workers <= 1 {
 		f(0, n)
 		return
 	}
 	var wg sync.WaitGroup
-	step := ceilDiv(n, workers)
+	step := CeilDiv(n, workers)
 	for lo := int64(0); lo < n; lo += step {
 		wg.Go(func() { f(lo, min(lo+step, n)) })
 	}
 	wg.Wait()
 }
 
-// grain is the number of elements below which one goroutine is faster than
+// Grain is the number of elements below which one goroutine is faster than
 // two: about 10 us of work, measured against 1-2 us to start a goroutine.
-const grain = 1 << 14
+const Grain = 1 << 14

@@ -38,28 +38,17 @@ type IterateBy struct {
 	Blocks, Threads int
 }
 
-// iteratePolicy tunes Iterate. Measured on an H200, us a half step of 128 float32:
-// a cluster whose blocks send results and wait for their arrival 0.46 to 0.49, one
-// that stores them and waits at the cluster's barrier 0.65, weights in registers
-// with a counter in global memory 1.4, a graph of launches 4.7, launches from Go
-// 5.5. The same with a thread per row and 132 blocks: a counter with release and
-// acquire 4.60, one that flips 4.75, grid.sync of cooperative_groups.h 5.93. At
-// 1024 values: registers 1.72, a graph of launches 31.
-type iteratePolicy struct {
-	threads int   // of a block, where a thread has a row
-	held    int64 // largest n for weights held in registers
-	cluster int64 // largest n for one cluster
-}
-
+// iterateTuning returns the policy with what the device has.
 func iterateTuning(dev Device) iteratePolicy {
-	p := iteratePolicy{threads: 128}
-	if dev.Cooperative {
-		// A block for eight rows, a multiprocessor for each block.
-		p.held = min(heldMost, int64(dev.SMs)*heldRows)
+	p := iteratePolicies.on(dev)
+	p.held = min(p.held, int64(dev.SMs)*heldRows) // a block for eight rows, a multiprocessor for each block
+	if !dev.Cooperative {
+		p.held = 0
 	}
 	switch dev.Major {
 	case 9, 10, 12: // later ones get PTX of a time before clusters
-		p.cluster = clusterBlocks * 32
+	default:
+		p.cluster = 0
 	}
 	return p
 }
@@ -86,7 +75,7 @@ var iterateKernel = [...]iterateKernels{Float32: iterateOf[float32](Float32), Fl
 
 func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	kernel := func(name string, body func(Call)) *Kernel {
-		return &Kernel{"iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body}
+		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
 	}
 	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
 	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
@@ -134,23 +123,23 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		if n > clusterBlocks*16 {
 			kernel, rows = k.cluster32, 32
 		}
-		p.launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
+		p.Launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
 		return p
 	}
 	if by.Threads == 0 {
 		by.Threads = pol.threads
 	}
 	if by.Blocks == 0 {
-		by.Blocks = int(min(ceilDiv(n, int64(by.Threads)), int64(dev.SMs)))
+		by.Blocks = int(min(CeilDiv(n, int64(by.Threads)), int64(dev.SMs)))
 	}
 	padded := n // of X and P in scratch memory
 	held, columns := k.held1, int64(1)
 	if by.Barrier == BarrierHeld {
-		by.Blocks = int(ceilDiv(n, heldRows))
+		by.Blocks = int(CeilDiv(n, heldRows))
 		if by.Threads = 128; n > 128 {
 			by.Threads = 256
 		}
-		if columns = pow2(ceilDiv(n, 256)); columns == 2 {
+		if columns = pow2(CeilDiv(n, 256)); columns == 2 {
 			held = k.held2
 		} else if columns == 4 {
 			held = k.held4
@@ -158,17 +147,16 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		padded = int64(by.Threads) * columns
 	}
 	w := [2]Ref{{0, 0}, {1, 0}}
-	state := [2]Ref{p.scratch(padded * 8), p.scratch(padded * 8)}
-	counters, out := p.scratch(8), Ref{Out, 0}
-	p.launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counters, n, padded)
+	state := [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}
+	counters, out := p.Workspace(8), Ref{Out, 0}
+	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counters, n, padded)
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
 			kernel = held
 		}
-		p.launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
-		l := &p.Launches[len(p.Launches)-1]
-		l.Resident = by.Barrier <= BarrierHeld
+		l := p.Launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
+		l.CoResident = by.Barrier <= BarrierHeld
 		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
 		return p
 	}
@@ -183,32 +171,24 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		if i == 2*steps-1 {
 			last = 1
 		}
-		p.launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
+		p.Launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
 	}
 	return p
 }
 
-// wideGrid is the grid of a half step by iterate_wide or iterate_chain, and the
-// columns that a block of it takes, 0 for a warp per row. Measured on an H200 in a
-// graph of half steps of float32, us, by columns and threads of a block:
-//
-//	n      rows, 256   32, 1024   16, 1024   16, 512   8, 512   32, 256
-//	128         1.98       2.88       2.30      2.31     2.05      2.62
-//	600         2.85       4.18       3.52      3.52     3.11      5.79
-//	2048        4.58       6.62       5.94      6.53     7.15     11.76
-//	4096       18.82      19.61      22.78     21.02    26.57     41.14
-//	8192       64.36      67.89      75.29     72.27    92.61     89.51
-//
-// The floor at 4096, matrices of 64 MB by turns, is 15.7.
+// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the
+// columns that a block of it takes, 0 for a warp per row: 32 columns are 128 bytes of
+// a row of float32, 16 keep more multiprocessors at work on small matrices.
 func wideGrid(dev Device, n int64, transposed bool) (blocks, threads int, columns int32) {
+	pol := widePolicies.on(dev)
 	if !transposed {
-		return int(ceilDiv(n, 8)), 256, 0
+		return int(CeilDiv(n, int64(pol.rows/32))), pol.rows, 0
 	}
 	columns = 32
-	if 2*ceilDiv(n, 32) <= int64(dev.SMs) {
+	if 2*CeilDiv(n, 32) <= int64(dev.SMs) {
 		columns = 16
 	}
-	return int(ceilDiv(n, int64(columns))), int(min(max(pow2(n), 256), 1024)), columns
+	return int(CeilDiv(n, int64(columns))), int(min(max(pow2(n), 256), int64(pol.columns))), columns
 }
 
 // IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
@@ -229,11 +209,11 @@ func IterateChain(dev Device, dt Dtype, n int64, steps int, transposed, reversed
 		from, step = last, -1
 	}
 	k := &iterateKernel[dt]
-	p.launch(k.rows, 1, streamBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
+	p.Launch(k.rows, 1, elementBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
 	for i := range last {
 		at := from + step*i
 		w := Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
-		p.launch(k.chain, blocks, threads, Ref{w, 0}, Ref{Out, at * row}, Ref{2, (at + step) * row}, Ref{Out, (at + step) * row}, n, columns)
+		p.Launch(k.chain, blocks, threads, Ref{w, 0}, Ref{Out, at * row}, Ref{2, (at + step) * row}, Ref{Out, (at + step) * row}, n, columns)
 	}
 	return p
 }
@@ -248,7 +228,7 @@ func IterateRows(dt Dtype, wide, narrow, n int64, first, stride int, put bool) *
 	}
 	p := &Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.launch(iterateKernel[dt].rows, int(out), streamBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
+		p.Launch(iterateKernel[dt].rows, int(out), elementBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
 	}
 	return p
 }
@@ -350,7 +330,7 @@ func iterateRows[T Float](c Call) {
 // matVec is out = w in, or out = w^T in.
 func matVec[T Float](w []T, in, out []float64, transposed bool) {
 	n := int64(len(in))
-	Parallel(n, grain/n, func(lo, hi int64) {
+	Parallel(n, Grain/n, func(lo, hi int64) {
 		if transposed {
 			clear(out[lo:hi])
 			for k, x := range in {

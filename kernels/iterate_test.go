@@ -67,7 +67,7 @@ func TestIterateBarriers(t *testing.T) {
 // Grids whose blocks wait for one another say so, and those that the library
 // chooses by itself are started cooperatively, with a multiprocessor for each
 // block.
-func TestIterateResident(t *testing.T) {
+func TestIterateCoResident(t *testing.T) {
 	dev := Device{Name: "test", Major: 9, SMs: 132, Cooperative: true}
 	small := dev
 	small.Cooperative, small.Major = false, 8
@@ -94,11 +94,11 @@ func TestIterateResident(t *testing.T) {
 	} {
 		p := Iterate(c.dev, Float32, c.n, 10, false, c.by)
 		l := p.Launches[len(p.Launches)-1]
-		if l.Resident != c.resident || l.Cooperative != c.cooperative || p.Graph != c.graph || len(p.Launches) != c.launches {
+		if l.CoResident != c.resident || l.Cooperative != c.cooperative || p.Graph != c.graph || len(p.Launches) != c.launches {
 			t.Errorf("n = %d, %v: resident %v, cooperative %v, graph %v, %d launches, want %v, %v, %v, %d",
-				c.n, c.by, l.Resident, l.Cooperative, p.Graph, len(p.Launches), c.resident, c.cooperative, c.graph, c.launches)
+				c.n, c.by, l.CoResident, l.Cooperative, p.Graph, len(p.Launches), c.resident, c.cooperative, c.graph, c.launches)
 		}
-		if l.Resident && l.Grid[0] > c.dev.SMs {
+		if l.CoResident && l.Grid[0] > c.dev.SMs {
 			t.Errorf("n = %d, %v: %d blocks that wait for one another on %d multiprocessors", c.n, c.by, l.Grid[0], c.dev.SMs)
 		}
 	}

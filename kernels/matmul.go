@@ -21,22 +21,22 @@ type matmulTile struct {
 // large tile for float64 (128 x 64, 8 x 4 a thread, 148 registers, one block a
 // multiprocessor) an H200 made 11.4 TFLOP/s at 4096, of the small one 16.7.
 var (
-	matmulLarge = matmulTile{m: 128, n: 128, threads: 256, blocks: 2, kernel: &Kernel{"matmul", "matmul_large_f32", matmulBody[float32]}}
+	matmulLarge = matmulTile{m: 128, n: 128, threads: 256, blocks: 2, kernel: own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])}
 	matmulSmall = [...]matmulTile{
-		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: &Kernel{"matmul", "matmul_small_f32", matmulBody[float32]}},
-		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: &Kernel{"matmul", "matmul_small_f64", matmulBody[float64]}},
+		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32])},
+		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64])},
 	}
 	matmulRows = [...]*Kernel{
-		Float32: {"matmul", "matmul_rows_f32", matmulRowsBody[float32]},
-		Float64: {"matmul", "matmul_rows_f64", matmulRowsBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_rows_f64", matmulRowsBody[float64]),
 	}
 	matmulColumns = [...]*Kernel{
-		Float32: {"matmul", "matmul_columns_f32", matmulColumnsBody[float32]},
-		Float64: {"matmul", "matmul_columns_f64", matmulColumnsBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_columns_f32", matmulColumnsBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_columns_f64", matmulColumnsBody[float64]),
 	}
 	matmulCombine = [...]*Kernel{
-		Float32: {"matmul", "matmul_combine_f32", matmulCombineBody[float32]},
-		Float64: {"matmul", "matmul_combine_f64", matmulCombineBody[float64]},
+		Float32: own.Kernel("matmul", "matmul_combine_f32", matmulCombineBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_combine_f64", matmulCombineBody[float64]),
 	}
 )
 
@@ -48,16 +48,7 @@ var (
 // k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
-	op := ""
-	if batch != 1 {
-		op = fmt.Sprintf("%d x ", batch)
-	}
-	p := &Plan{
-		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
-		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
-		Out:    batch * m * n * dt.Size(),
-		Flops:  2 * batch * m * n * k,
-	}
+	p := newMatMul(dt, batch, m, n, k)
 	if p.Out == 0 {
 		return p
 	}
@@ -73,28 +64,35 @@ func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Pl
 	return p
 }
 
-// matmul appends the launches of the tiled kernel: on a device of compute capability
-// 9, where there is a tile for three in four multiprocessors, that of the tensor
-// cores, version 7 in matmul_versions.cu. On an H200, version 7 against the tiles
-// below, float32, in us: 512: 41, 25 (whose sums are cut in parts); 1024: 64, 132;
-// 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716; 8192: 18067, 25456. float64, 4096:
-// 2834, 7781. Its float32 errors are smaller: see Version(7).MatMul. Elsewhere it has
-// not been timed.
+// newMatMul returns the plan of a batch of products without its launches.
+func newMatMul(dt Dtype, batch, m, n, k int64) *Plan {
+	op := ""
+	if batch != 1 {
+		op = fmt.Sprintf("%d x ", batch)
+	}
+	return &Plan{
+		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
+		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
+		Out:    batch * m * n * dt.Size(),
+		Flops:  2 * batch * m * n * k,
+	}
+}
+
+// matmul appends the launches of a product of two matrices.
 func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
-	if v := matmulVersions[6][dt]; dev.Major == 9 && m > v.m/2 && n >= v.n && v.blocks(batch, m, n)*4 >= int64(dev.SMs)*3 && checkGrid(v.blocks(batch, m, n)) == nil {
-		p.matmulVersion(v, batch, m, n, k, transA, transB)
+	if onTensorCores(dev, dt, batch, m, n) {
+		p.tiledMatMul(matmulTensor[dt], batch, m, n, k, transA, transB)
 		return
 	}
 	lda, ldb := k, n
-	var flagA, flagB int32
 	if transA {
-		lda, flagA = m, 1
+		lda = m
 	}
 	if transB {
-		ldb, flagB = k, 1
+		ldb = k
 	}
 	// Large tiles do half the shared-memory reads for each multiply-add, so they
 	// win once there is one for every multiprocessor.
@@ -102,13 +100,13 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 	large := matmulLarge
 	width := 16 / dt.Size()
 	aligned := lda%width == 0 && ldb%width == 0 && n%width == 0
-	if dt == Float32 && aligned && m > tile.m && n > tile.n && ceilDiv(m, large.m)*ceilDiv(n, large.n)*batch >= int64(dev.SMs) {
+	if dt == Float32 && aligned && m > tile.m && n > tile.n && CeilDiv(m, large.m)*CeilDiv(n, large.n)*batch >= int64(dev.SMs) {
 		tile = large
 	}
-	tiles := ceilDiv(m, tile.m) * ceilDiv(n, tile.n) * batch
+	tiles := CeilDiv(m, tile.m) * CeilDiv(n, tile.n) * batch
 	p.split(dev, dt, tiles, tile.blocks, 128, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.launch(tile.kernel, int(tiles*splits), tile.threads,
-			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flagA, flagB)
+		p.Launch(tile.kernel, int(tiles*splits), tile.threads,
+			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flag(transA), flag(transB))
 	})
 }
 
@@ -117,14 +115,14 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans bool) {
 	const block, warps = 256, 8
 	if trans {
-		strips := ceilDiv(n, 32*16/dt.Size())
+		strips := CeilDiv(n, 32*16/dt.Size())
 		p.split(dev, dt, strips*batch, 8, 128, batch*n, k, func(y Ref, splits, chunk int64) {
-			p.launch(matmulColumns[dt], int(strips*batch*splits), block, x, v, y, n, k, batch, chunk)
+			p.Launch(matmulColumns[dt], int(strips*batch*splits), block, x, v, y, n, k, batch, chunk)
 		})
 		return
 	}
-	p.split(dev, dt, ceilDiv(n*batch, warps), 8, 1024, batch*n, k, func(y Ref, splits, chunk int64) {
-		p.launch(matmulRows[dt], int(ceilDiv(n*batch*splits, warps)), block, x, v, y, n, k, batch, chunk)
+	p.split(dev, dt, CeilDiv(n*batch, warps), 8, 1024, batch*n, k, func(y Ref, splits, chunk int64) {
+		p.Launch(matmulRows[dt], int(CeilDiv(n*batch*splits, warps)), block, x, v, y, n, k, batch, chunk)
 	})
 }
 
@@ -140,15 +138,15 @@ func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64
 	if dev.Major > 0 && blocks < int64(dev.SMs) {
 		splits = max(min(int64(dev.SMs)*wanted/blocks, k/least), 1)
 	}
-	splits = max(splits, ceilDiv(k, most))
-	chunk := max(ceilDiv(ceilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
-	if splits = max(ceilDiv(k, chunk), 1); splits == 1 {
+	splits = max(splits, CeilDiv(k, most))
+	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
+	if splits = max(CeilDiv(k, chunk), 1); splits == 1 {
 		launch(Ref{Out, 0}, 1, chunk)
 		return
 	}
-	partial := p.scratch(splits * count * dt.Size())
+	partial := p.Workspace(splits * count * dt.Size())
 	launch(partial, splits, chunk)
-	p.launch(matmulCombine[dt], streamGrid(count), streamBlock, partial, Ref{Out, 0}, count, splits)
+	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
 }
 
 // matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.
@@ -157,8 +155,8 @@ func matmulBody[T Float](c Call) {
 	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
 	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
 	transA, transB := c.Int(12) == 1, c.Int(13) == 1
-	splits := max(ceilDiv(k, chunk), 1)
-	Parallel(splits*batch, max(grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
+	splits := max(CeilDiv(k, chunk), 1)
+	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%batch, i/batch*chunk
 			terms := min(chunk, k-k0)
@@ -249,15 +247,15 @@ func transpose[T Float](x []T, rows, cols, ld int64) []T {
 func matmulRowsBody[T Float](c Call) {
 	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
-	splits := max(ceilDiv(k, chunk), 1)
+	splits := max(CeilDiv(k, chunk), 1)
 	const group = 4
-	groups := ceilDiv(rows, group)
-	Parallel(groups*batch*splits, max(grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
+	groups := CeilDiv(rows, group)
+	Parallel(groups*batch*splits, max(Grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for lo < hi {
 			part, first := lo/groups, lo%groups*group // part: a matrix of a split
 			matrix, k0 := part%batch, part/batch*chunk
 			last := min(first+(hi-lo)*group, rows)
-			lo += ceilDiv(last-first, group)
+			lo += CeilDiv(last-first, group)
 			if k == 0 {
 				clear(y[part*rows+first : part*rows+last])
 				continue
@@ -284,11 +282,11 @@ func rowsTimes[T Float](rows, terms int64, x []T, ld int64, v, y []T) {
 func matmulColumnsBody[T Float](c Call) {
 	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
-	splits := max(ceilDiv(k, chunk), 1)
+	splits := max(CeilDiv(k, chunk), 1)
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
 		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
-		Parallel(n, max(grain/max(k, 1), 16), func(lo, hi int64) {
+		Parallel(n, max(Grain/max(k, 1), 16), func(lo, hi int64) {
 			y := y[lo:hi]
 			clear(y)
 			for l := k0; l < min(k0+chunk, k); l++ {

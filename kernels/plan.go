@@ -81,32 +81,26 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%v+%d", r.Operand, r.Offset)
 }
 
-// MaxRank is the most axes that a kernel takes once adjacent axes that are
-// treated alike have been merged.
-const MaxRank = 8
-
-// Dims is a by-value argument of MaxRank extents or strides, in elements.
-type Dims [MaxRank]int64
-
-// Kernel is one function with two bodies: the entry point Entry of the CUDA
-// module Module (kernels/<Module>.cu), and the Go function Body. Both take the
-// arguments of a [Launch].
+// Kernel is one function with two bodies: the entry point Entry of the CUDA code
+// Image, and the Go function Body. Both take the arguments of a [Launch]. Those of
+// a [Library] are made by [Library.Kernel].
 type Kernel struct {
-	Module, Entry string
-	Body          func(Call)
+	Image Image
+	Entry string
+	Body  func(Call)
 }
 
 // Launch is one kernel on a grid. Args holds, in the order of the kernel's
-// parameters, values of type Ref, int32, int64, float32, float64 or Dims.
+// parameters, values of type Ref, int32, int64, float32 or float64.
 type Launch struct {
 	Kernel *Kernel
 	Grid   [3]int
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
 	Args   []any
-	// Resident says that the grid's blocks wait for one another, so that all must
-	// be on the device at once. A backend refuses a grid for which that cannot be.
-	Resident bool
+	// CoResident says that the grid's blocks wait for one another, so that all must
+	// be on the device at once. A backend refuses a grid that does not fit.
+	CoResident bool
 	// Cooperative makes the device start all blocks together or none, also while
 	// other kernels run: two grids, each with a part of its blocks on the device
 	// and waiting for the rest, would wait for ever.
@@ -121,6 +115,9 @@ func (l Launch) String() string {
 	}
 	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", l.Kernel.Entry, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
 }
+
+// Blocks returns the number of blocks of the grid.
+func (l Launch) Blocks() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
 
 // Plan is how one op runs: launches in order, plain data made from shapes, a
 // dtype and a device's properties. The same plan runs on a GPU (through the
@@ -155,16 +152,21 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// scratch reserves n bytes of scratch memory and returns where they start.
-func (p *Plan) scratch(n int64) Ref {
+// Workspace reserves that many bytes of scratch memory, 256-byte aligned, and
+// returns where they start.
+func (p *Plan) Workspace(bytes int64) Ref {
 	r := Ref{Scratch, p.Scratch}
-	p.Scratch += (n + 255) &^ 255
+	p.Scratch += (bytes + 255) &^ 255
 	return r
 }
 
-// launch appends a launch in one dimension.
-func (p *Plan) launch(k *Kernel, grid, block int, args ...any) {
-	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{block, 1, 1}, Args: args})
+// Launch appends a launch of a kernel on a grid of blocks of threads, in one
+// dimension; args are as in [Launch]. What it returns, in which shared memory and
+// further dimensions can be set, is valid until the next launch is appended.
+// [CheckGrid] reports whether a grid is too large.
+func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
+	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})
+	return &p.Launches[len(p.Launches)-1]
 }
 
 // Planner is what an op implements to run on a device.
@@ -173,10 +175,22 @@ type Planner interface {
 	Plan(dev Device) (*Plan, error)
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+// CheckGrid returns an error if a launch cannot have that many blocks in one
+// dimension, 2^31 - 1 at most.
+func CheckGrid(blocks int64) error {
+	const most = 1<<31 - 1
+	if blocks > most {
+		return fmt.Errorf("it takes %d blocks, a launch has at most %d", blocks, most)
+	}
+	return nil
+}
 
-// product is the number of elements of a shape; 1 for a scalar.
-func product(shape []int) int64 {
+// CeilDiv returns a / b rounded up, for a >= 0 and b > 0: the blocks of b that
+// cover a elements.
+func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// Count returns the number of elements of a shape, 1 for a scalar.
+func Count(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {
 		n *= int64(d)

@@ -1,10 +1,12 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -83,7 +85,7 @@ func TestParseLongReduction(t *testing.T) {
 // The PTX of an expression has its instructions wherever reduce.cu has a mark, and
 // none of reduce.cu's own.
 func TestReductionPTX(t *testing.T) {
-	plain, err := own.image("reduce.ptx.gz")
+	plain, err := own.readImage("reduce.ptx.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +97,11 @@ func TestReductionPTX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := r.generate()
+	code, err := r.image().Code(9, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := code.Text
 	for part, want := range map[string]int{"sqrt.rn.f64": steps, "max.f64": steps + joins, "// STEP": 0, "// JOIN": 0, ".version 6.3": 1, ".version": 1} {
 		if got := strings.Count(string(text), part); got != want {
 			t.Errorf("%d times %s, want %d", got, part, want)
@@ -117,12 +120,12 @@ func TestReductionAssembles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := r.generate()
+		code, err := r.image().Code(9, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "reduce.ptx")
-		if err := os.WriteFile(path, text, 0o644); err != nil {
+		if err := os.WriteFile(path, code.Text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		arch := []string{"sm_70", "sm_90", "sm_120"}[i%3]
@@ -132,31 +135,56 @@ func TestReductionAssembles(t *testing.T) {
 	}
 }
 
-// Planning one reduction twice, or in other words, gives the same kernels; another
-// one other kernels and another module.
+// reducePlan plans a reduction of n float32 on a GPU.
+func reducePlan(t *testing.T, expression string, n int64) *Plan {
+	t.Helper()
+	r, err := ParseReduction(expression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Reduce(windowDevice, Float32, n, r, r.Identity())
+}
+
+// Planning one reduction twice, or in other words, gives the same image; another
+// one has another image.
 func TestReducePlans(t *testing.T) {
-	plan := func(expression string) *Plan {
-		r, err := ParseReduction(expression)
-		if err != nil {
-			t.Fatal(err)
+	image := func(expression string) Image { return reducePlan(t, expression, 1<<20).Launches[0].Kernel.Image }
+	squares, again, sum := image("a + b*b"), image("(b * b) + a"), image("a + b")
+	if squares != again {
+		t.Error("one reduction in two ways of writing has two images")
+	}
+	if sum != own.Image("reduce") || sum == squares {
+		t.Errorf("the sum is in %s", sum.Name())
+	}
+	code, err := squares.Code(9, 0)
+	if err != nil || code.Target != "ptx" || code.MinDriver != 10000 || !strings.Contains(string(code.Text), "mul.rn.f64") {
+		t.Errorf("%s: %d bytes for %s, driver %d, %v", squares.Name(), len(code.Text), code.Target, code.MinDriver, err)
+	}
+}
+
+// Planning keeps nothing on the host, however many expressions there are.
+func TestReduceMemory(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	plan := func(first, last int) {
+		for i := first; i < last; i++ {
+			p := reducePlan(t, fmt.Sprintf("a + b * %d", i), 1<<20)
+			if i%100 == 0 {
+				if _, err := p.Launches[0].Kernel.Image.Code(9, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-		p, err := Reduce(windowDevice, Float32, 1<<20, r, r.Identity())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
 	}
-	squares, again, sum := plan("a + b*b"), plan("(b * b) + a"), plan("a + b")
-	if squares.Launches[0].Kernel != again.Launches[0].Kernel {
-		t.Error("one reduction in two ways of writing has two kernels")
-	}
-	if k := sum.Launches[0].Kernel; k.Module != "reduce" || k == squares.Launches[0].Kernel {
-		t.Errorf("the sum is in module %s", k.Module)
-	}
-	module := squares.Launches[0].Kernel.Module
-	image, target, driver, err := Image(module, 9, 0)
-	if err != nil || target != "ptx" || driver != 10000 || !strings.Contains(string(image), "mul.rn.f64") {
-		t.Errorf("%s: %d bytes for %s, driver %d, %v", module, len(image), target, driver, err)
+	plan(0, 100)
+	before := heap()
+	plan(100, 10_100)
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("10 000 expressions left %d bytes on the host, want none", grown)
 	}
 }
 
@@ -170,10 +198,7 @@ func TestReduceNaN(t *testing.T) {
 		x := make([]float64, 5000)
 		x[1234] = math.NaN()
 		out := make([]float64, 1)
-		p, err := Reduce(HostDevice(), Float64, int64(len(x)), r, r.Identity())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := Reduce(HostDevice(), Float64, int64(len(x)), r, r.Identity())
 		if err := p.Run([][]byte{Bytes(x)}, Bytes(out), nil); err != nil || !math.IsNaN(out[0]) {
 			t.Errorf("%s: got %v, %v, want NaN", expression, out[0], err)
 		}
@@ -187,10 +212,7 @@ func TestReduceNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Reduce(HostDevice(), Float32, 0, r, identity)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := Reduce(HostDevice(), Float32, 0, r, identity)
 		out := []float32{7}
 		if err := p.Run([][]byte{nil}, Bytes(out), nil); err != nil || float64(out[0]) != identity {
 			t.Errorf("%s of nothing: got %v, %v, want %v", expression, out[0], err, identity)

@@ -3,8 +3,8 @@ package kernels
 import "fmt"
 
 var scaleRows = [2]*Kernel{
-	Float32: {"scale", "scale_rows_f32", scaleBody[float32]},
-	Float64: {"scale", "scale_rows_f64", scaleBody[float64]},
+	Float32: own.Kernel("scale", "scale_rows_f32", scaleBody[float32]),
+	Float64: own.Kernel("scale", "scale_rows_f64", scaleBody[float64]),
 }
 
 // Scale plans out[i][j] = s[i] * x[i][j] for rows of n elements; input 0 is x,
@@ -13,9 +13,7 @@ func Scale(dev Device, dt Dtype, rows, n int64) *Plan {
 	size := rows * n * dt.Size()
 	p := &Plan{Op: fmt.Sprintf("scale_%v(%d x %d)", dt, rows, n), Inputs: []int64{size, rows * dt.Size()}, Out: size, Flops: rows * n}
 	if size > 0 {
-		// Two vectors a thread: on an H200 517 us for 2^28 float32, one 567, four 519;
-		// blocks that loop 540 at best.
-		p.launch(scaleRows[dt], streamGrid(ceilDiv(size, 2*16)), streamBlock, Ref{1, 0}, Ref{0, 0}, Ref{Out, 0}, rows*n, n)
+		p.stream(scaleRows[dt], scaling.on(dev), size, Ref{1, 0}, Ref{0, 0}, Ref{Out, 0}, rows*n, n)
 	}
 	return p
 }
@@ -23,7 +21,7 @@ func Scale(dev Device, dt Dtype, rows, n int64) *Plan {
 func scaleBody[T Float](c Call) {
 	s, x, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	total, n := c.Int(3), c.Int(4)
-	Parallel(total, grain, func(lo, hi int64) {
+	Parallel(total, Grain, func(lo, hi int64) {
 		for lo < hi {
 			row := lo / n
 			end, f := min((row+1)*n, hi), s[row]

@@ -15,30 +15,15 @@ func init() {
 		if in != out {
 			name += "_" + out.String()
 		}
-		sumRows[in][out] = &Kernel{"sum", "sum_rows_" + name, rows}
-		sumShort[in][out] = &Kernel{"sum", "sum_short_" + name, short}
-		sumCols[in][out] = &Kernel{"sum", "sum_cols_" + name, cols}
-		sumColsVec[in][out] = &Kernel{"sum", "sum_colsvec_" + name, cols}
+		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
+		sumShort[in][out] = own.Kernel("sum", "sum_short_"+name, short)
+		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
+		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
 	}
 	fill(Float32, Float32, sumRowsBody[float32, float32], sumShortBody[float32, float32], sumColsBody[float32, float32])
 	fill(Float32, Float64, sumRowsBody[float32, float64], sumShortBody[float32, float64], sumColsBody[float32, float64])
 	fill(Float64, Float64, sumRowsBody[float64, float64], sumShortBody[float64, float64], sumColsBody[float64, float64])
 	fill(Float64, Float32, sumRowsBody[float64, float32], sumShortBody[float64, float32], sumColsBody[float64, float32])
-}
-
-// rowPolicy tunes the reduction of rows.
-type rowPolicy struct {
-	short  int64 // rows up to this length take a group of lanes each
-	block  int   // threads of a block on a long row
-	chunk  int64 // least elements of a chunk when a row is split
-	blocks int64 // blocks wanted for each multiprocessor
-}
-
-// rowTuning: 1024 float32 are one 16-byte load for each thread of a block of
-// 256; below that a block idles. 32 blocks a multiprocessor are four waves
-// of the eight that fit.
-func rowTuning(Device) rowPolicy {
-	return rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}
 }
 
 // Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
@@ -48,7 +33,7 @@ func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 	for _, a := range axes {
 		terms *= int64(shape[a])
 	}
-	n := product(shape)
+	n := Count(shape)
 	out := int64(1)
 	for a, d := range shape {
 		if !slices.Contains(axes, a) {
@@ -79,7 +64,7 @@ func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 			}
 		}
 		outer, r, inner := around(groups, k)
-		dst := p.scratch(outer * inner * 8)
+		dst := p.Workspace(outer * inner * 8)
 		p.sumPass(dev, src, in, dst, Float64, outer, r, inner, 1)
 		src, in = dst, Float64
 		groups = drop(groups, k)
@@ -90,22 +75,28 @@ func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 	return p
 }
 
+// AppendSum appends the launches that add up n elements at src, of type in, into the
+// element at dst, of type out, in an order that depends on n and dev alone.
+func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dtype) {
+	p.sumPass(dev, src, in, dst, out, 1, n, 1, 1)
+}
+
 // sumPass appends the launches that reduce src[outer][r][inner] to
 // dst[outer][inner], dividing by div.
 func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
 	if inner == 1 {
-		pol := rowTuning(dev)
+		pol := rowPolicies.on(dev)
 		if r <= pol.short {
 			p.rowsShort(sumShort[in][out], pol, []any{src}, dst, outer, r, div)
 			return
 		}
 		splits, chunk := pol.split(dev, outer, r)
 		if splits == 1 {
-			p.launch(sumRows[in][out], int(outer), pol.block, src, dst, r, r, int32(1), div)
+			p.Launch(sumRows[in][out], int(outer), pol.block, src, dst, r, r, int32(1), div)
 			return
 		}
-		part := p.scratch(outer * splits * 8)
-		p.launch(sumRows[in][Float64], int(outer*splits), pol.block, src, part, r, chunk, int32(splits), 1.0)
+		part := p.Workspace(outer * splits * 8)
+		p.Launch(sumRows[in][Float64], int(outer*splits), pol.block, src, part, r, chunk, int32(splits), 1.0)
 		p.sumPass(dev, part, Float64, dst, out, outer, splits, 1, div)
 		return
 	}
@@ -114,21 +105,19 @@ func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	if inner%w != 0 {
 		w, kernel = 1, sumCols
 	}
-	// Threads side by side cover the columns, the rest of the 256 go down the
-	// rows, as long as each has at least four rows.
-	const block = 256
-	x := min(pow2(ceilDiv(inner, w)), 32)
-	y := min(block/x, pow2(ceilDiv(r, 4)))
-	x = min(block/y, pow2(ceilDiv(inner, w)))
-	tiles := ceilDiv(inner, x*w)
-	// Chunks of at least 16 rows a thread; 32 blocks a multiprocessor, so that
-	// the last wave is a small part of the whole.
-	splits := max(min(int64(dev.SMs)*32/max(outer*tiles, 1), r/(y*16)), 1)
-	chunk := ceilDiv(r, splits)
-	splits = max(ceilDiv(r, max(chunk, 1)), 1)
+	// Threads side by side cover the columns, the rest of the block goes down the
+	// rows, as long as each has enough of them.
+	pol := columnPolicies.on(dev)
+	x := min(pow2(CeilDiv(inner, w)), 32)
+	y := min(pol.block/x, pow2(CeilDiv(r, pol.rows)))
+	x = min(pol.block/y, pow2(CeilDiv(inner, w)))
+	tiles := CeilDiv(inner, x*w)
+	splits := max(min(int64(dev.SMs)*pol.blocks/max(outer*tiles, 1), r/(y*pol.chunk)), 1)
+	chunk := CeilDiv(r, splits)
+	splits = max(CeilDiv(r, max(chunk, 1)), 1)
 	to, typ, d := dst, out, div
 	if splits > 1 {
-		to, typ, d = p.scratch(outer*splits*inner*8), Float64, 1
+		to, typ, d = p.Workspace(outer*splits*inner*8), Float64, 1
 	}
 	p.Launches = append(p.Launches, Launch{
 		Kernel: kernel[in][typ], Grid: [3]int{int(outer * splits * tiles), 1, 1}, Block: [3]int{int(x), int(y), 1}, Shared: int(x * y * w * 8),
@@ -142,8 +131,8 @@ func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 // rowsShort appends a launch with a group of lanes for each row: as many lanes
 // as keep four elements each, so that short rows share a warp.
 func (p *Plan) rowsShort(k *Kernel, pol rowPolicy, src []any, dst Ref, rows, n int64, div float64) {
-	lanes := min(pow2(ceilDiv(n, 4)), 32)
-	p.launch(k, int(ceilDiv(rows*lanes, int64(pol.block))), pol.block, append(slices.Clone(src), dst, rows, int32(n), int32(lanes), div)...)
+	lanes := min(pow2(CeilDiv(n, 4)), 32)
+	p.Launch(k, int(CeilDiv(rows*lanes, int64(pol.block))), pol.block, append(slices.Clone(src), dst, rows, int32(n), int32(lanes), div)...)
 }
 
 // split says into how many chunks of how many elements each of the rows is cut,
@@ -153,8 +142,8 @@ func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
 	if splits <= 1 {
 		return 1, n
 	}
-	chunk = ceilDiv(ceilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
-	return ceilDiv(n, chunk), chunk
+	chunk = CeilDiv(CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
+	return CeilDiv(n, chunk), chunk
 }
 
 // group is a run of adjacent axes, all chosen (to be reduced, or repeated) or
@@ -222,7 +211,7 @@ func pow2(n int64) int64 {
 func sumRowsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	n, chunk, splits, div := c.Int(2), c.Int(3), c.Int(4), c.Float(5)
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		for b := lo; b < hi; b++ {
 			first := b % splits * chunk
 			row := in[b/splits*n:]
@@ -234,7 +223,7 @@ func sumRowsBody[In, To Float](c Call) {
 func sumShortBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
 	rows, n, div := c.Int(2), c.Int(3), c.Float(5)
-	Parallel(rows, grain/max(n, 1), func(lo, hi int64) {
+	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			out[i] = To(add8(in[i*n:(i+1)*n]) / div)
 		}
@@ -250,8 +239,8 @@ func sumColsBody[In, To Float](c Call) {
 	// cache, and eight rows at a time, so that they are read and written once for
 	// eight elements. A column's order depends on its rows alone.
 	const tile = 1024
-	pieces := ceilDiv(inner, tile)
-	Parallel(parts*pieces, max(grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
+	pieces := CeilDiv(inner, tile)
+	Parallel(parts*pieces, max(Grain/(chunk*min(inner, tile)+1), 1), func(lo, hi int64) {
 		acc := make([]float64, min(inner, tile))
 		for at := lo; at < hi; at++ {
 			part, col := at/pieces, at%pieces*tile

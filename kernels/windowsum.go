@@ -30,18 +30,6 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 	return n
 }
 
-// windowPolicy is the launch policy for one element type. No kernel needs more
-// shared memory than the 48 KiB that a launch may ask for on every device.
-type windowPolicy struct {
-	direct int64 // threads of direct: 64 bytes of outputs each
-	chunk  int64 // threads of chunks and join: 16 elements each
-}
-
-var windowPolicies = [...]windowPolicy{
-	Float32: {direct: 256, chunk: 128},
-	Float64: {direct: 256, chunk: 64},
-}
-
 // What windowsum.cu is written for.
 const (
 	windowDirect = 16   // windows shorter than this are summed directly
@@ -50,31 +38,25 @@ const (
 	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
 	windowDepth  = 4  // tiles of stream in shared memory
-	windowWarps  = 16 // warps of stream on a multiprocessor, about
 	windowKept   = 64 // chunk sums of stream in shared memory, for each size
-
-	// Tiles of a run, at most. 2^28 of float32, radius 32 and 512, on an H200: 8
-	// tiles 551 and 577 us, 16: 555 and 563, 32: 563 and 563, one run for each
-	// resident warp (249 tiles): 580 and 572.
-	windowSteps = 16
 )
 
 var (
 	windowDirectKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_direct_f32", windowBody[float32]},
-		Float64: {"windowsum", "windowsum_direct_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_direct_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_direct_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_stream_f32", windowBody[float32]},
-		Float64: {"windowsum", "windowsum_stream_f64", windowBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_stream_f64", WindowSumBody[float64]),
 	}
 	windowChunksKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_chunks_f32", windowChunksBody[float32]},
-		Float64: {"windowsum", "windowsum_chunks_f64", windowChunksBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_chunks_f32", windowChunksBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_chunks_f64", windowChunksBody[float64]),
 	}
 	windowJoinKernel = [...]*Kernel{
-		Float32: {"windowsum", "windowsum_join_f32", windowJoinBody[float32]},
-		Float64: {"windowsum", "windowsum_join_f64", windowJoinBody[float64]},
+		Float32: own.Kernel("windowsum", "windowsum_join_f32", windowJoinBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_join_f64", windowJoinBody[float64]),
 	}
 )
 
@@ -113,13 +95,13 @@ func WindowSum(dev Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Pl
 
 // windowSum appends the launches of a window sum over any two buffers.
 func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
-	policy := windowPolicies[dt]
+	policy := windowPolicies.on(dev)
 	positions := g.positions()
 	last := positions - (g.w - 1) // no output lies from here on
 	switch {
 	case g.w < windowDirect:
-		tiles := ceilDiv(last, policy.direct*4*16/dt.Size())
-		p.launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
+		tiles := CeilDiv(last, policy.direct*4*16/dt.Size())
+		p.Launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
@@ -128,31 +110,30 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		if g.w-1+lag > 2*windowTile {
 			lag = 0 // outputs are stored element by element
 		}
-		tiles := ceilDiv(positions+lead+lag, windowTile)
+		tiles := CeilDiv(positions+lead+lag, windowTile)
 		q := g.w / windowItems
 		tails := int64(windowKept)
 		for tails < q+windowWarp {
 			tails *= 2
 		}
 		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
-		run := min(max(tiles/(int64(dev.SMs)*windowWarps), 1), windowSteps)
-		p.launch(windowStreamKernel[dt], int(ceilDiv(tiles, run)), windowWarp,
-			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails))
-		p.Launches[len(p.Launches)-1].Shared = int(shared)
+		run := min(max(tiles/(int64(dev.SMs)*policy.warps), 1), policy.run)
+		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
+			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
 	default:
-		threads := policy.chunk
+		threads := policy.chunk[dt]
 		if g.w < 2*threads*windowItems {
 			threads = windowWarp
 		}
 		chunk := threads * windowItems
-		chunks, blocks := ceilDiv(positions, chunk), ceilDiv(last, chunk)
-		sums, heads, middles := p.scratch(chunks*8), p.scratch(chunks*8), p.scratch(blocks*8)
-		p.launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
+		chunks, blocks := CeilDiv(positions, chunk), CeilDiv(last, chunk)
+		sums, heads, middles := p.Workspace(chunks*8), p.Workspace(chunks*8), p.Workspace(blocks*8)
+		p.Launch(windowChunksKernel[dt], int(chunks), int(threads), in, sums, heads, g.in, g.out, g.w, g.off, g.rows)
 		p.windowSum(dev, Float64, sums, middles, windowRows{in: chunks, out: blocks, w: g.w/chunk - 1, off: 1, rows: 1})
-		p.launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
+		join := p.Launch(windowJoinKernel[dt], int(blocks), int(threads), in, out, middles, heads, g.in, g.out, g.w, g.off, g.rows)
 		// two chunks, each 16 elements followed by 16 unused bytes
-		p.Launches[len(p.Launches)-1].Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
+		join.Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
 	}
 }
 
@@ -205,11 +186,13 @@ func windowWrite[T Float](g windowRows, out []T, src []float64, start int64) {
 	}
 }
 
-// windowBody is the Go body of direct and stream, for any window: pieces of the
-// flat positions, short windows summed directly, long ones by van Herk's
-// method. Cut in segments of w, a window is a suffix of one and a prefix of the
-// next, so each element is added twice whatever the width.
-func windowBody[T Float](c Call) {
+// WindowSumBody is the Go body of kernels that compute a window sum; the arguments
+// begin with in, out, the elements of a row, its outputs, the elements of a window,
+// where the first one starts, and rows. It takes any window: short ones are summed
+// directly, long ones by van Herk's method. Cut in segments of w elements, a window
+// is a suffix of one and a prefix of the next, so each element is added twice
+// whatever the width.
+func WindowSumBody[T Float](c Call) {
 	const short, piece = 6, 4096
 	in, out, g := Slice[T](c, 0), Slice[T](c, 1), windowArgs(c, 2)
 	w, last := g.w, g.positions()-(g.w-1)
@@ -217,7 +200,7 @@ func windowBody[T Float](c Call) {
 	if step == 0 {
 		step = w
 	}
-	Parallel(ceilDiv(last, step), max(grain/step, 1), func(lo, hi int64) {
+	Parallel(CeilDiv(last, step), max(Grain/step, 1), func(lo, hi int64) {
 		x, sum := make([]float64, step+w-1), make([]float64, step)
 		for start := lo * step; start < min(hi*step, last); start += step {
 			n := min(step, last-start)
@@ -263,7 +246,7 @@ func windowChunksBody[T Float](c Call) {
 	in, sums, heads, g := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2), windowArgs(c, 3)
 	chunk := int64(c.Block[0]) * windowItems
 	rest := g.w % chunk
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		x := make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)
@@ -284,7 +267,7 @@ func windowJoinBody[T Float](c Call) {
 	in, out, middles, heads, g := Slice[T](c, 0), Slice[T](c, 1), Slice[float64](c, 2), Slice[float64](c, 3), windowArgs(c, 4)
 	chunk := int64(c.Block[0]) * windowItems
 	q, rest := g.w/chunk, g.w%chunk
-	Parallel(int64(c.Grid[0]), max(grain/chunk, 1), func(lo, hi int64) {
+	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
 		x, y := make([]float64, chunk), make([]float64, chunk)
 		for b := lo; b < hi; b++ {
 			windowRead(g, in, x, b*chunk)

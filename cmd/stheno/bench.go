@@ -10,70 +10,95 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"text/tabwriter"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
-	"gorgonia.org/tensor"
 )
 
+// benchFlags are the flags of stheno bench.
+type benchFlags struct {
+	device, runs              int
+	seed                      uint64
+	selected                  *regexp.Regexp
+	json, peers, suites, text string
+	recorded                  string
+	versions, missing         bool
+}
+
 func benchCommand(args []string, stdout, stderr io.Writer) error {
+	var b benchFlags
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	number := f.Int("device", 0, "number of the CUDA device")
+	f.IntVar(&b.device, "device", 0, "number of the CUDA device")
 	pattern := f.String("run", "", "time only the cases whose op/case/dtype this regular expression matches")
-	runs := f.Int("runs", 30, "timed runs of each case, of which the median counts")
-	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random inputs")
-	file := f.String("json", "", "write the results to this file; a folder gets a file named after the GPU")
-	peers := f.String("peers", "", "merge the times of other libraries that bench/peers.py wrote to this file")
-	suites := f.String("suites", "", "merge the outcomes of test suites that bench/gpu-run.sh wrote to this file")
-	text := f.String("text", "", "time the histogram of this text too, repeated to 5.8 MB")
-	versions := f.Bool("versions", false, "time the numbered versions of the ops too")
+	f.IntVar(&b.runs, "runs", 30, "timed runs of each case, of which the median counts")
+	f.Uint64Var(&b.seed, "seed", uint64(time.Now().UnixNano()), "seed of the random inputs")
+	f.StringVar(&b.json, "json", "", "write the results to this file; a folder gets a file named after the GPU")
+	f.StringVar(&b.peers, "peers", "", "add the times of other libraries that bench/peers.py wrote to this file")
+	f.StringVar(&b.suites, "suites", "", "add the outcomes of test suites that bench/gpu-run.sh wrote to this file")
+	f.StringVar(&b.text, "text", "", "time the histogram of this text too, repeated to 5.8 MB")
+	f.BoolVar(&b.versions, "versions", false, "time the numbered versions of the ops too")
+	f.StringVar(&b.recorded, "recorded", filepath.Join("bench", "results"), "folder of the recorded results")
+	f.BoolVar(&b.missing, "missing", false, "time only the cases that -recorded has no row of, or one of other kernels")
+	list := f.Bool("list", false, "time nothing: list the cases with the recorded times; with -missing, those that would be timed here")
 	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
-	readme := f.Bool("readme", false, "measure nothing: rewrite the speed table of README.md, in this folder, from bench/results")
+	readme := f.Bool("readme", false, "time nothing: rewrite the speed table of README.md, in this folder, from bench/results")
 	if err := parse(f, args, stderr); err != nil {
 		return err
 	}
-	selected, err := regexp.Compile(*pattern)
-	if err != nil {
+	var err error
+	if b.selected, err = regexp.Compile(*pattern); err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	if *runs < 1 {
-		return fmt.Errorf("-runs: got %d, want at least 1", *runs)
+	if b.runs < 1 {
+		return fmt.Errorf("-runs: got %d, want at least 1", b.runs)
 	}
 	switch {
+	case *list:
+		return b.list(stdout)
 	case *readme:
 		return rewriteReadme()
 	case *host:
-		return benchHost(stdout, selected, *runs)
+		return benchHost(stdout, b.selected, b.runs)
 	}
+	return b.run(stdout)
+}
 
-	devices, err := cudaops.Devices()
+// run times the cases on a device.
+func (b *benchFlags) run(stdout io.Writer) error {
+	device, err := deviceOf(b.device)
 	if err != nil {
 		return err
 	}
-	if *number < 0 || *number >= len(devices) {
-		return fmt.Errorf("-device: %w %d: this machine has %d, numbered from 0", cudaops.ErrNoDevice, *number, len(devices))
-	}
-	device := devices[*number]
 	r := describe(device)
-	if *peers != "" {
-		if r.Peers, err = results.ReadPeers(*peers); err != nil {
+	if b.suites != "" {
+		if r.Suites, err = results.ReadSuites(b.suites); err != nil {
 			return err
 		}
 	}
-	if *suites != "" {
-		if r.Suites, err = results.ReadSuites(*suites); err != nil {
+	cases, err := b.cases(r.GPU)
+	if err != nil {
+		return err
+	}
+	if b.peers != "" {
+		peers, err := results.ReadPeers(b.peers)
+		if err != nil {
 			return err
 		}
+		for _, p := range peers {
+			if !b.missing || slices.ContainsFunc(cases, func(c timedCase) bool { return c.Key() == p.Key }) {
+				r.Peers = append(r.Peers, p)
+			}
+		}
 	}
-	fmt.Fprintf(stdout, "%s, driver %s (CUDA %s), kernels %.12s, seed %d\n", r.GPU, r.Driver, r.CUDA, r.Digest, *seed)
+	fmt.Fprintf(stdout, "%s, driver %s (CUDA %s), seed %d\n", r.GPU, r.Driver, r.CUDA, b.seed)
 	if r.Copy, err = cudaops.CopyBandwidth(device.Ordinal); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "device copy %.0f GB/s, read and write counted\n\n", r.Copy)
-	path := *file
+	path := b.json
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, results.Name(r.GPU))
 	}
@@ -81,19 +106,9 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	if path != "" {
 		save = func() error { return r.Write(path) }
 	}
-	cases := timedCases(selected, *versions)
-	if *text != "" {
-		c, err := textCase(*text)
-		if err != nil {
-			return err
-		}
-		if selected.MatchString(c.key().String()) {
-			cases = append(cases, c)
-		}
-	}
-	failures := benchDevice(stdout, r, device, cases, *runs, *seed, save)
+	failures := benchDevice(stdout, r, device, cases, b.runs, b.seed, save)
 	for _, p := range r.Unmatched() {
-		if selected.MatchString(p.Key.String()) {
+		if b.selected.MatchString(p.Key.String()) {
 			failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
 		}
 	}
@@ -103,135 +118,104 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	return errors.Join(append(failures, save())...)
 }
 
+// deviceOf returns the CUDA device of a number.
+func deviceOf(number int) (cudaops.Device, error) {
+	devices, err := cudaops.Devices()
+	if err != nil {
+		return cudaops.Device{}, err
+	}
+	if number < 0 || number >= len(devices) {
+		return cudaops.Device{}, fmt.Errorf("-device: %w %d: this machine has %d, numbered from 0", cudaops.ErrNoDevice, number, len(devices))
+	}
+	return devices[number], nil
+}
+
 // describe is a results file without measurements.
 func describe(d cudaops.Device) *results.File {
 	return &results.File{
 		GPU: d.Name, Compute: fmt.Sprintf("%d.%d", d.Major, d.Minor), SMs: d.SMs, L2: d.L2, Memory: d.Memory,
-		Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly),
-		Digest: kernels.Digest(),
-		Rows:   []results.Row{}, Peers: []results.Peer{}, Suites: []results.Suite{},
+		Run:  results.Run{Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)},
+		Rows: []results.Row{}, Peers: []results.Peer{}, Suites: []results.Suite{},
 	}
 }
 
-// benchDevice times the selected cases, adds them to r and prints them, saving r
-// after each, for a run that is cut off. It goes on after a failure.
-func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []timedCase, runs int, seed uint64, save func() error) (failures []error) {
-	const format = "%-32s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
-	fmt.Fprintf(w, format, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
-	block := newRandomBlock(seed)
-	for _, c := range cases {
-		row, err := c.measure(device, block, runs)
-		runtime.GC() // gigabytes of operands
+// cases are those that the flags select for a GPU.
+func (b *benchFlags) cases(gpu string) ([]timedCase, error) {
+	cases := timedCases(b.selected, b.versions)
+	if b.text != "" {
+		c, err := textCase(b.text)
 		if err != nil {
-			fmt.Fprintf(w, "%-32s failed: %v\n", c.key(), err)
-			failures = append(failures, fmt.Errorf("%v: %w", c.key(), err))
-			continue
+			return nil, err
 		}
-		r.Rows = append(r.Rows, row)
-		if err := save(); err != nil {
-			return append(failures, err)
-		}
-		fmt.Fprintf(w, format, row.Key, results.Micros(row.Micros), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, fmt.Sprintf("%.2g", row.Error))
-	}
-	return failures
-}
-
-// timedCase is a case of an op in one element type.
-type timedCase struct {
-	spec  ops.Spec
-	c     ops.Case
-	dtype kernels.Dtype
-}
-
-func (c timedCase) key() results.Key {
-	return results.Key{Op: c.spec.Name, Case: c.c.Name, Dtype: c.dtype.String()}
-}
-
-// inFloat64 matches the cases that are timed in float64 too, one for each kind
-// of kernel.
-var inFloat64 = regexp.MustCompile(`^(Add/2\^28|Sum/all 2\^28|Sum/columns.*|Dot/2\^28|MatMul/4096|WindowSum/2\^28 r=32)$`)
-
-// timedCases are those of the Bench cases that are selected, in the types that they
-// name, else in float32 and some in float64. The cases of numbered versions are among them if wanted.
-func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
-	for _, s := range ops.All() {
-		for _, c := range s.Cases {
-			if !c.Bench || c.Version > 0 && !versions {
-				continue
-			}
-			types := c.Timed
-			if types == nil {
-				types = []kernels.Dtype{kernels.Float32}
-				if inFloat64.MatchString(s.Name + "/" + c.Name) {
-					types = append(types, kernels.Float64)
-				}
-			}
-			for _, dt := range types {
-				if timed := (timedCase{s, c, dt}); selected.MatchString(timed.key().String()) {
-					cases = append(cases, timed)
-				}
-			}
+		if b.selected.MatchString(c.Key().String()) {
+			cases = append(cases, c)
 		}
 	}
-	return cases
-}
-
-// textCase is the histogram of the bytes of a text, which is repeated to the length
-// of the text that a well-known listing counts.
-func textCase(path string) (timedCase, error) {
-	const size = 5_800_000
-	text, err := os.ReadFile(path)
+	if !b.missing {
+		return cases, nil
+	}
+	file, err := evidence.Recorded(b.recorded, gpu)
 	if err != nil {
-		return timedCase{}, fmt.Errorf("-text: %w", err)
+		return nil, err
 	}
-	if len(text) == 0 {
-		return timedCase{}, fmt.Errorf("-text: %s is empty", path)
+	tree, err := evidence.Tree()
+	if err != nil {
+		return nil, err
 	}
-	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
-	bytes.c.Name = "5.8 MB of text"
-	bytes.c.Shapes = []tensor.Shape{{size}}
-	bytes.c.Fill = func(operand []byte) {
-		for i := 0; i < len(operand); i += copy(operand[i:], text) {
-		}
-	}
-	return bytes, nil
+	return slices.DeleteFunc(cases, func(c timedCase) bool { return evidence.RowState(file, c.Key(), tree) == evidence.Current }), nil
 }
 
-// measure times the case on the device and holds the output of the last timed
-// run against the host.
-func (c timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
-	plan, _, err := planOf(c.c, c.dtype, c.c.Shapes, device.Device)
-	if err != nil {
-		return results.Row{}, err
+// list prints the selected cases with the times that are recorded for each GPU.
+func (b *benchFlags) list(stdout io.Writer) error {
+	if b.missing {
+		return b.listMissing(stdout)
 	}
-	inputs := make([][]byte, len(plan.Inputs))
-	for i, n := range plan.Inputs {
-		if c.c.Fill != nil {
-			inputs[i] = make([]byte, n)
-			c.c.Fill(inputs[i])
-			continue
+	files, err := results.ReadDir(b.recorded)
+	if err != nil {
+		return err
+	}
+	tree, err := evidence.Tree()
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprint(t, "case")
+	for _, f := range files {
+		fmt.Fprintf(t, "\t%s", f.GPU)
+	}
+	fmt.Fprintln(t)
+	for _, c := range timedCases(b.selected, b.versions) {
+		fmt.Fprint(t, c.Key())
+		for _, f := range files {
+			state := evidence.RowState(f, c.Key(), tree)
+			row, _ := f.Row(c.Key())
+			switch state {
+			case evidence.Unmeasured:
+				fmt.Fprint(t, "\tnot measured")
+			case evidence.Stale:
+				fmt.Fprintf(t, "\t%s, with other kernels", results.Micros(row.Micros))
+			default:
+				fmt.Fprintf(t, "\t%s", results.Micros(row.Micros))
+			}
 		}
-		inputs[i] = block.fill(c.dtype, n, i)
+		fmt.Fprintln(t)
 	}
-	timing, err := cudaops.Time(device.Ordinal, plan, inputs, runs)
-	if err != nil {
-		return results.Row{}, err
-	}
-	slices.Sort(timing.Runs)
-	row := results.Row{
-		Key: c.key(), Version: int(c.c.Version), Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
-		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
-	}
-	if row.Check, row.Error, err = c.check(plan, inputs, timing.Out, affordable); err != nil {
-		return results.Row{}, err
-	}
-	if !(row.Error <= 1) {
-		return results.Row{}, fmt.Errorf("wrong result: an element of %s is off by %.3g times what the op allows", row.Check, row.Error)
-	}
-	return row, nil
+	return nil
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// listMissing prints the selected cases that are not recorded for the device.
+func (b *benchFlags) listMissing(stdout io.Writer) error {
+	device, err := deviceOf(b.device)
+	if err != nil {
+		return err
+	}
+	cases, err := b.cases(device.Name)
+	for _, c := range cases {
+		fmt.Fprintln(stdout, c.Key())
+	}
+	return err
+}
 
 // rewriteReadme rewrites the speed table of README.md.
 func rewriteReadme() error {
@@ -243,7 +227,7 @@ func rewriteReadme() error {
 	if err != nil {
 		return fmt.Errorf("%w (bench -readme runs in the repository's root)", err)
 	}
-	text, err := results.UpdateReadme(string(old), files)
+	text, err := results.UpdateReadme(string(old), files, evidence.Keys())
 	if err != nil {
 		return fmt.Errorf("README.md: %w", err)
 	}

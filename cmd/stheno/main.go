@@ -2,6 +2,7 @@
 //
 //	stheno doctor   what is there, and what is missing, in plain words
 //	stheno bench    times the ops: on a GPU, or against Gorgonia's own on the CPU
+//	stheno evidence compares what has run on GPUs with the kernels of this build
 //	stheno env      prints cgo's settings for a build with Gorgonia's tag cuda
 package main
 
@@ -17,6 +18,7 @@ const usage = `usage: stheno <command> [flags]
 
   doctor   says what this machine has for Stheno, and what is missing
   bench    times every op on a GPU (stheno bench -h lists the flags)
+  evidence compares what has run on GPUs with these kernels (stheno evidence -h)
   env      prints cgo's settings for a build with the tag cuda (stheno env -h)
 `
 
@@ -44,6 +46,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return doctorCommand(args[1:], stdout, stderr)
 	case "bench":
 		return benchCommand(args[1:], stdout, stderr)
+	case "evidence":
+		return evidenceCommand(args[1:], stdout, stderr)
 	case "env":
 		return envCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"hash"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -22,25 +26,25 @@ var hopper = kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 <
 func TestTimedCasesHavePlans(t *testing.T) {
 	seen, inBoth := map[string]bool{}, 0
 	for _, c := range timedCases(regexp.MustCompile(""), true) {
-		if name := c.key().String(); seen[name] {
+		if name := c.Key().String(); seen[name] {
 			t.Errorf("two cases are named %s", name)
 		} else {
 			seen[name] = true
 		}
-		if c.dtype == kernels.Float64 {
+		if c.Dtype == kernels.Float64 {
 			inBoth++
 		}
-		p, _, err := planOf(c.c, c.dtype, c.c.Shapes, hopper)
+		p, _, err := c.Case.Plan(c.Dtype, hopper)
 		if err != nil {
-			t.Errorf("%v: %v", c.key(), err)
+			t.Errorf("%v: %v", c.Key(), err)
 			continue
 		}
 		if len(p.Launches) == 0 || p.Flops <= 0 || p.Bytes() < 1<<20 && p.Flops < 1<<20 {
-			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.key(), len(p.Launches), p.Flops, p.Bytes())
+			t.Errorf("%v: %d launches, %d operations, %d bytes: too little to time", c.Key(), len(p.Launches), p.Flops, p.Bytes())
 		}
 	}
 	if inBoth != 6 {
-		t.Errorf("%d cases are timed in float64 too, want the 6 that inFloat64 names", inBoth)
+		t.Errorf("%d cases are timed in float64 too, want 6, one for each kind of kernel", inBoth)
 	}
 }
 
@@ -48,27 +52,27 @@ func TestTimedCasesHavePlans(t *testing.T) {
 // wrong or unwritten element, whether it looks at all of it or at some rows.
 func TestCheck(t *testing.T) {
 	block := newRandomBlock(1)
-	for _, spec := range ops.All() {
-		for _, dt := range spec.Dtypes() {
+	for _, spec := range opspec.All() {
+		for _, dt := range spec.Types {
 			if dt != kernels.Uint8 && !dt.IsFloat() {
 				continue // the block has no such elements
 			}
-			c := timedCase{spec, spec.Cases[len(spec.Cases)/2], dt}
+			c := timedCase{evidence.Timed{Spec: spec, Case: spec.Cases[len(spec.Cases)/2], Dtype: dt}}
 			for i := range spec.Cases {
-				if s := spec.Cases[i]; !s.Bench && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
-					c.c = s
+				if s := spec.Cases[i]; s.Tested() && !s.Composed && s.Shapes[0].TotalSize() > 50 && s.Shapes[0].TotalSize() < 1e5 {
+					c.Case = s
 					break
 				}
 			}
 			testCheck(t, c, block, affordable, "all")
 		}
 	}
-	for _, spec := range ops.All() {
+	for _, spec := range opspec.All() {
 		if spec.Name == "MatMul" {
 			for _, c := range spec.Cases {
 				if c.Name == "1024" {
 					c.Shapes = []tensor.Shape{{16, 300}, {300, 20}}
-					testCheck(t, timedCase{spec, c, kernels.Float32}, block, 0, "16 rows")
+					testCheck(t, timedCase{evidence.Timed{Spec: spec, Case: c, Dtype: kernels.Float32}}, block, 0, "16 rows")
 				}
 			}
 		}
@@ -77,38 +81,109 @@ func TestCheck(t *testing.T) {
 
 func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want string) {
 	t.Helper()
-	p, _, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+	p, _, err := c.Case.Plan(c.Dtype, kernels.HostDevice())
 	if err != nil {
-		t.Fatalf("%v: %v", c.key(), err)
+		t.Fatalf("%v: %v", c.Key(), err)
 	}
 	inputs := make([][]byte, len(p.Inputs))
 	for i, n := range p.Inputs {
-		inputs[i] = block.fill(c.dtype, n, i)
+		inputs[i] = block.fill(c.Dtype, n, i)
 	}
 	out := kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]
 	if err := p.Run(inputs, out, nil); err != nil {
-		t.Fatalf("%v: %v", c.key(), err)
+		t.Fatalf("%v: %v", c.Key(), err)
 	}
 	what, worst, err := c.check(p, inputs, out, limit)
 	if err != nil || what != want || !(worst <= 1) {
-		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.key(), what, worst, err, want)
+		t.Errorf("%v: check of a right result: %q, %v, %v, want %q and at most 1", c.Key(), what, worst, err, want)
 	}
 	for _, wrong := range []float64{math.NaN(), math.Inf(1), 7e9} {
-		if c.spec.Exact {
+		if c.Spec.Exact {
 			kernels.Elements[int64](out)[p.Out/16]++
 			if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
-				t.Errorf("%v: check did not see a count too many", c.key())
+				t.Errorf("%v: check did not see a count too many", c.Key())
 			}
 			return
 		}
-		k := p.Out / c.dtype.Size() / 2
-		if c.dtype == kernels.Float32 {
+		k := p.Out / c.Dtype.Size() / 2
+		if c.Dtype == kernels.Float32 {
 			kernels.Elements[float32](out)[k] = float32(wrong)
 		} else {
 			kernels.Elements[float64](out)[k] = wrong
 		}
 		if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
-			t.Errorf("%v: check did not see %v in element %d", c.key(), wrong, k)
+			t.Errorf("%v: check did not see %v in element %d", c.Key(), wrong, k)
+		}
+	}
+}
+
+// difference is a - b in the shape of an Add, whose value on absolute inputs says
+// nothing of what an element's terms are.
+type difference struct {
+	gorgonia.Op
+	body func(kernels.Call)
+}
+
+func (difference) String() string        { return "difference" }
+func (difference) WriteHash(h hash.Hash) { io.WriteString(h, "difference") }
+func (difference) OverwritesInput() int  { return -1 }
+func (d difference) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	p, err := d.Op.(kernels.Planner).Plan(dev)
+	if err != nil {
+		return nil, err
+	}
+	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Body: d.body}, Args: []any{kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}}}}
+	return p, nil
+}
+
+func subtract[T kernels.Float](c kernels.Call) {
+	a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
+	for i := range out {
+		out[i] = a[i] - b[i]
+	}
+}
+
+// A right difference of random numbers, of which many cancel, passes; one that is
+// off by more than the spec allows does not.
+func TestCheckOfADifference(t *testing.T) {
+	c := opspec.Case{
+		Name: "difference", Shapes: []tensor.Shape{{1000}, {1000}},
+		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			sum, err := ops.Add(in[0], in[1])
+			if err != nil {
+				return nil, err
+			}
+			body := subtract[float64]
+			if in[0].Dtype() == tensor.Float32 {
+				body = subtract[float32]
+			}
+			return gorgonia.ApplyOp(difference{sum.Op(), body}, in...)
+		},
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			for i, a := range in[0] {
+				out, magnitude = append(out, a-in[1][i]), append(magnitude, math.Abs(a)+math.Abs(in[1][i]))
+			}
+			return out, magnitude
+		},
+		Magnitude: func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Add(in[0], in[1]) },
+	}
+	timed := timedCase{evidence.Timed{Spec: opspec.Spec{Name: "Difference", Tolerance: 1}, Case: c, Dtype: kernels.Float32}}
+	testCheck(t, timed, newRandomBlock(1), affordable, "all")
+
+	p, _, err := c.Plan(kernels.Float32, kernels.HostDevice())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, out := make([]float32, 1000), make([]float32, 1000), make([]float32, 1000)
+	for i := range a {
+		a[i], b[i] = 1+float32(i)*0x1p-23, 1
+		out[i] = float32(i) * 0x1p-23
+	}
+	in := [][]byte{kernels.Bytes(a), kernels.Bytes(b)}
+	for wrong, fails := range map[float32]bool{0: false, 1 * 0x1p-23: false, 3 * 0x1p-23: true} {
+		out[500] = 500*0x1p-23 + wrong
+		if _, worst, err := timed.check(p, in, kernels.Bytes(out), affordable); err != nil || (worst > 1) != fails {
+			t.Errorf("an element off by %g: %v of what is allowed, %v, want more than 1: %v", wrong, worst, err, fails)
 		}
 	}
 }
@@ -155,7 +230,7 @@ func TestDoctorAlwaysConcludes(t *testing.T) {
 
 func TestBenchHost(t *testing.T) {
 	var out bytes.Buffer
-	err := benchHost(&out, regexp.MustCompile("^MatMul 128 float32$"), 1)
+	err := benchHost(&out, regexp.MustCompile("^MatMul 128 x 128 float32$"), 1)
 	if gorgonia.CUDA {
 		if err == nil || !strings.Contains(err.Error(), "without the tag cuda") {
 			t.Errorf("with the tag cuda: %v, want an error that says to build without", err)
@@ -165,7 +240,7 @@ func TestBenchHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "MatMul 128 float32") || strings.Contains(out.String(), "fails") {
+	if !strings.Contains(out.String(), "MatMul 128 x 128 float32") || strings.Contains(out.String(), "fails") {
 		t.Errorf("got\n%s", out.String())
 	}
 	if err := run([]string{"bench", "-device", "99"}, &out, &out); err == nil || errors.Is(err, errUsage) {
@@ -179,7 +254,7 @@ func TestTimedCasesSelect(t *testing.T) {
 	count := func(pattern string, versions bool) (all, numbered int) {
 		for _, c := range timedCases(regexp.MustCompile(pattern), versions) {
 			all++
-			if c.c.Version > 0 {
+			if c.Case.Version > 0 {
 				numbered++
 			}
 		}
@@ -207,12 +282,12 @@ func TestTextCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, _, err := planOf(c.c, c.dtype, c.c.Shapes, kernels.HostDevice())
+	plan, _, err := c.Case.Plan(c.Dtype, kernels.HostDevice())
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, counts := make([]byte, plan.Inputs[0]), make([]int64, plan.Out/8)
-	c.c.Fill(text)
+	c.Case.Fill(text)
 	if err := plan.Run([][]byte{text}, kernels.Bytes(counts), nil); err != nil {
 		t.Fatal(err)
 	}

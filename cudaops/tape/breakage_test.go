@@ -23,7 +23,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -788,7 +787,7 @@ func record(t *testing.T, outcomes []string) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| Graph | Machine | Outcome |\n|---|---|---|\n",
-		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly), kernels.Digest()))
+		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly)))
 	for i, p := range programs {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
 	}

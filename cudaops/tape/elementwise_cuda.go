@@ -109,12 +109,12 @@ var binaryNames = map[string]string{
 var standardKernels = sync.OnceValue(func() map[string]*kernels.Kernel {
 	all := map[string]*kernels.Kernel{}
 	for _, module := range standard {
-		entries, err := kernels.Entries(module)
+		entries, err := kernels.Builtin().Entries(module)
 		if err != nil {
 			return nil // a build without the modules, in which nothing is registered either
 		}
 		for _, entry := range entries {
-			all[entry] = &kernels.Kernel{Module: module, Entry: entry}
+			all[entry] = &kernels.Kernel{Image: kernels.Builtin().Image(module), Entry: entry}
 		}
 	}
 	return all

@@ -172,7 +172,7 @@ func run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 		}
 		c.size = p.Scratch
 	}
-	launch, err := c.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+	bound, err := c.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		switch {
 		case r.Operand == kernels.Scratch:
 			return c.scratch + driver.Ptr(r.Offset)
@@ -185,12 +185,13 @@ func run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 		onHost(err)
 		return false, nil
 	}
+	defer func() { err = errors.Join(err, bound.Close()) }()
 	if start != none && address[start] != address[len(in)] {
 		if err := c.stream.Copy(address[len(in)], address[start], int64(out.MemSize())); err != nil {
 			return false, fmt.Errorf("%s: %w", p.Op, err)
 		}
 	}
-	if err := launch(c.stream); err != nil {
+	if err := bound.Run(c.stream); err != nil {
 		return false, fmt.Errorf("%s: %w", p.Op, err)
 	}
 	if err := c.stream.Sync(); err != nil {

@@ -43,18 +43,18 @@ func register(get func(int) (*driver.Device, error), check func(version int) err
 		return err
 	}
 	for _, module := range standard {
-		image, _, minDriver, err := kernels.Image(module, d.Major, d.Minor)
+		code, err := kernels.Builtin().Image(module).Code(d.Major, d.Minor)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name, err)
 		}
-		if err := check(minDriver); err != nil {
+		if err := check(code.MinDriver); err != nil {
 			return err
 		}
-		entries, err := kernels.Entries(module)
+		entries, err := kernels.Builtin().Entries(module)
 		if err != nil {
 			return err
 		}
-		add(module, string(image), entries)
+		add(module, string(code.Text), entries)
 	}
 	return nil
 }

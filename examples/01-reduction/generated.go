@@ -32,10 +32,7 @@ func generated(p *notebook.Page, x []float32, op row) (row, error) {
 		if err != nil {
 			return row{}, err
 		}
-		plan, err := kernels.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
-		if err != nil {
-			return row{}, err
-		}
+		plan := kernels.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
 		ran, err := p.Run("reduce "+e.expression, plan, [][]byte{kernels.Bytes(x)}, runs)
 		if err != nil {
 			return row{}, err

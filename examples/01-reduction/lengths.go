@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // lengths is the section on how the rate depends on n.
@@ -19,11 +20,11 @@ func lengths(p *notebook.Page) error {
 		input = shares(1 << largest)
 	}
 	ch := notebook.Chart{Title: "Rate of a sum over n float32", XLabel: "n", YLabel: "GB/s", Log: true, LogX: true}
-	versions := []int{6, 7, 8, 0}
+	numbers := []int{6, 7, 8, 0}
 	names := []string{"thread 0 adds", "tree", "shuffles", "the op"}
 	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Green, notebook.Blue}
 	at := map[int]notebook.Measured{} // 2^22 elements, by version
-	for i, version := range versions {
+	for i, version := range numbers {
 		s := notebook.Series{Name: names[i], Colour: colours[i]}
 		for log := 12; log <= largest; log += 2 {
 			n := 1 << log
@@ -31,7 +32,7 @@ func lengths(p *notebook.Page) error {
 				plan := kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false)
 				if version > 0 {
 					var err error
-					if plan, err = kernels.SumVersion(p.Target(), kernels.Float32, version, []int{n}); err != nil {
+					if plan, err = versions.Sum(p.Target(), kernels.Float32, version, []int{n}); err != nil {
 						return 0, err
 					}
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // matrix is the section on sums over two axes.
@@ -15,7 +16,7 @@ func matrix(p *notebook.Page) error {
 	p.Text(`A grid and its blocks may have two dimensions, as a matrix has. To add up a matrix of %d x %d float32, blocks of 16 x 16 threads on a grid
 		of 64 x 64 blocks stride over both axes: rows by the grid's height, columns by its width. The 256 sums of a block go through the same
 		tree, and each block leaves one partial sum in an array of 64 x 64.`, side, side)
-	if err := p.Sources("sum_versions.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
+	if err := p.Sources("versions/sum.cu", "thread_sum2d", "sum_blocks2d"); err != nil {
 		return err
 	}
 	p.Text(`A slip that is easily made here is to step the rows by the grid's x width and the columns by its y width. On a square grid of square blocks, as this one is, the two are
@@ -38,7 +39,7 @@ func matrix(p *notebook.Page) error {
 		want += float64(v)
 	}
 	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
-	blocks, err := kernels.SumPartials(kernels.Float32, 9, shape)
+	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)
 	if err != nil {
 		return err
 	}

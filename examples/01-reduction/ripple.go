@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // ripple is the section on device functions and the barrier of a block: a
@@ -16,28 +17,28 @@ func ripple(p *notebook.Page) error {
 	if p.Small() {
 		tiles = 16
 	}
-	side := tiles * kernels.RippleTile
+	side := tiles * versions.RippleTile
 	p.Heading("A device function, and what a barrier is for")
 	p.Text(`A tree sum works in shared memory, where threads read what others of their block wrote. Nothing but a barrier says that the
 		others have written. A picture shows it better than a sum: each thread of a 16 x 16 block computes one element of a ripple and puts it
 		into a tile in shared memory; then it stores the element that the thread opposite has put there. The ripple comes from a
 		device function, which kernels call as they call any other.`)
-	if err := p.Source("ripple.cu", "amplitude"); err != nil {
+	if err := p.Source("versions/ripple.cu", "amplitude"); err != nil {
 		return err
 	}
 	p.Text("The kernel exists twice. Without the barrier nothing else is different:")
-	if err := p.Source("ripple.cu", "ripple"); err != nil {
+	if err := p.Source("versions/ripple.cu", "ripple"); err != nil {
 		return err
 	}
 
-	right, err := picture(p, kernels.Ripple(kernels.Float32, tiles, tiles))
+	right, err := picture(p, versions.Ripple(kernels.Float32, tiles, tiles))
 	if err != nil {
 		return err
 	}
 	if n := wrong(right, side); n > 0 {
 		return fmt.Errorf("the ripple with the barrier has %d wrong elements of %d", n, len(right))
 	}
-	racy, err := picture(p, kernels.RippleRacy(kernels.Float32, tiles, tiles))
+	racy, err := picture(p, versions.RippleRacy(kernels.Float32, tiles, tiles))
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func amplitude(ix, iy int) float64 {
 
 // expected is what element (ix, iy) of a picture is: tiles are turned by 180 degrees.
 func expected(ix, iy int) float64 {
-	const tile = kernels.RippleTile
+	const tile = versions.RippleTile
 	return amplitude(ix-ix%tile+tile-1-ix%tile, iy-iy%tile+tile-1-iy%tile)
 }
 

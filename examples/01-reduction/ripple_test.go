@@ -12,6 +12,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // Both pictures are files, a pixel for each element; the right one is the formula
@@ -59,9 +60,9 @@ func TestRipple(t *testing.T) {
 // The check of the right picture finds one wrong element, and many in the racy
 // picture of the host.
 func TestWrong(t *testing.T) {
-	const tiles, side = 8, 8 * kernels.RippleTile
+	const tiles, side = 8, 8 * versions.RippleTile
 	pictures := [2][]float32{make([]float32, side*side), make([]float32, side*side)}
-	for i, plan := range []*kernels.Plan{kernels.Ripple(kernels.Float32, tiles, tiles), kernels.RippleRacy(kernels.Float32, tiles, tiles)} {
+	for i, plan := range []*kernels.Plan{versions.Ripple(kernels.Float32, tiles, tiles), versions.RippleRacy(kernels.Float32, tiles, tiles)} {
 		if err := plan.Run(nil, kernels.Bytes(pictures[i]), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // runs is how often everything is timed on a GPU.
@@ -72,10 +73,10 @@ func sums(p *notebook.Page) error {
 		read neighbouring numbers, which the memory serves together. After it each thread has a sum. To add up the 1024 sums of a block, every
 		thread puts its own into shared memory, which all threads of a block see; after a barrier thread 0 goes over them. Each block leaves one
 		partial sum, 2560 in all, which come back to the host and are added there.`)
-	if err := p.Sources("sum_versions.cu", "thread_sum"); err != nil {
+	if err := p.Sources("versions/sum.cu", "thread_sum"); err != nil {
 		return err
 	}
-	if err := p.Sources("blocksum.cuh", "naive_sum"); err != nil {
+	if err := p.Sources("versions/blocksum.cuh", "naive_sum"); err != nil {
 		return err
 	}
 	naive, err := partials(p, 6, "thread 0 adds", x)
@@ -89,7 +90,7 @@ func sums(p *notebook.Page) error {
 		quarter, and so on: 10 steps for 1024 values. After each step all threads must have finished before the next one reads what they
 		wrote, hence a barrier in the loop. It stands outside of the ` + "`if`" + `: a barrier waits for all threads of the block, and inside
 		it would wait for those that never come. The block would hang.`)
-	if err := p.Sources("blocksum.cuh", "tree_sum"); err != nil {
+	if err := p.Sources("versions/blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
 	tree, err := partials(p, 7, "tree in shared memory", x)
@@ -177,7 +178,7 @@ func ratio(slow, fast row) string { return notebook.Number(slow.mean.Value / fas
 // partials runs the first step of a version and adds up here what the blocks
 // leave.
 func partials(p *notebook.Page, version int, name string, x []float32) (row, error) {
-	plan, err := kernels.SumPartials(kernels.Float32, version, []int{len(x)})
+	plan, err := versions.SumPartials(kernels.Float32, version, []int{len(x)})
 	if err != nil {
 		return row{}, err
 	}
@@ -191,7 +192,7 @@ func partials(p *notebook.Page, version int, name string, x []float32) (row, err
 
 // endToEnd tells how long it takes until the host has the sum.
 func endToEnd(p *notebook.Page, x []float32, exact float64) error {
-	blocks, err := kernels.SumPartials(kernels.Float32, 8, []int{len(x)})
+	blocks, err := versions.SumPartials(kernels.Float32, 8, []int{len(x)})
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 	}
 	p.Text(`These are times of kernels, by the device's clock. By the host's clock, from the launch until the host has the sum, the numbers being on the device: %v with shuffles, the
 		%d partial sums copied back and added here; %v by the op, its one result copied back. In a graph there is no such choice: an op's
-		result stays on the device. So as ops, such as `+"`ops.Version(8).Sum(x)`"+`, these versions have a second launch, the op's own kernel over the partial sums.`,
+		result stays on the device. So as ops, such as `+"`versions.Version(8).Sum(x)`"+`, these versions have a second launch, the op's own kernel over the partial sums.`,
 		us[0], blocks.Out/8, us[1])
 	return nil
 }

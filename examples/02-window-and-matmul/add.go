@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 //go:embed byhand.go
@@ -23,7 +24,7 @@ func vectors(p *notebook.Page) (err error) {
 	p.Heading("Two vectors, by hand")
 	p.Text(`The first kernel that one writes: thread i adds element i. Blocks of 512 threads, as many as it takes; the last block has threads
 		with nothing to do.`)
-	if err := p.Sources("add_versions.cu", "add_simple"); err != nil {
+	if err := p.Sources("versions/add.cu", "add_simple"); err != nil {
 		return err
 	}
 	p.Text(`A graph of ops does the host's side by itself. Spelled out, it is five steps, here with a ` + "`cudaops.Session`" + `, which is a device
@@ -67,7 +68,7 @@ func vectors(p *notebook.Page) (err error) {
 	for i := range kernel {
 		kernel[i], err = onGPU(p, fmt.Sprintf("vectors, version %d", i+1), 21,
 			func() (*kernels.Plan, error) {
-				return kernels.AddVersion(p.Target(), kernels.Float32, i+1, int64(n))
+				return versions.Add(p.Target(), kernels.Float32, i+1, int64(n))
 			},
 			func() [][]byte { return [][]byte{kernels.Bytes(a), kernels.Bytes(b)} },
 			func(o []byte) error {

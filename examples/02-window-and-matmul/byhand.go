@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // addByHand is out = a + b on a device: allocate, copy, launch, copy back, free.
@@ -43,7 +44,7 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 
 	// Launch: blocks of 512 threads, as many as cover n elements. The call comes
 	// back at once; Sync waits for the kernel.
-	plan, err := kernels.AddVersion(kernels.HostDevice(), kernels.Float32, 1, int64(n))
+	plan, err := versions.Add(kernels.HostDevice(), kernels.Float32, 1, int64(n))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // apart is out = a + b + ... + b, where b is added k times, at least once, and each
@@ -39,7 +40,7 @@ func resident(s *cudaops.Session, out, a, b []float32, k int) (err error) {
 	if err = errors.Join(s.CopyTo(sum, kernels.Bytes(a)), s.CopyTo(added, kernels.Bytes(b))); err != nil {
 		return err
 	}
-	plan, err := kernels.AddVersion(kernels.HostDevice(), kernels.Float32, 1, int64(n))
+	plan, err := versions.Add(kernels.HostDevice(), kernels.Float32, 1, int64(n))
 	if err != nil {
 		return err
 	}

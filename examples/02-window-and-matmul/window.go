@@ -7,17 +7,13 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // versionsOf are the names of the versions of an op.
 func versionsOf(op string) (names []string) {
-	for _, s := range ops.All() {
-		if s.Name == op {
-			for _, v := range s.Versions {
-				names = append(names, v.Name)
-			}
-		}
+	for _, v := range versions.Docs(op) {
+		names = append(names, v.Name)
 	}
 	return names
 }
@@ -29,13 +25,13 @@ func windows(p *notebook.Page) error {
 	p.Heading("A sliding window")
 	p.Text(`Each output is the sum of the 2 radius + 1 inputs around it; n outputs take n + 2 radius inputs. With one thread per output, neighbours
 		read nearly the same inputs: at radius 2 each element is wanted five times. Version 1 lets them.`)
-	if err := p.Sources("windowsum_versions.cu", "simple"); err != nil {
+	if err := p.Sources("versions/windowsum.cu", "simple"); err != nil {
 		return err
 	}
 	p.Text(`Version 2 has the threads of a block fetch together what all of them need, 256 + 2 radius elements, into the multiprocessor's shared
 		memory. The barrier says: all is there. The elements at the end belong to the windows of the last threads. A guard by the number of outputs
 		would leave them out, since there are 2 radius more inputs than outputs; it must ask for inputs.`)
-	if err := p.Sources("windowsum_versions.cu", "shared"); err != nil {
+	if err := p.Sources("versions/windowsum.cu", "shared"); err != nil {
 		return err
 	}
 	p.Text(`Version 3 is the op itself, %s. Narrow windows it sums straight from loads of 16 bytes, several outputs a thread. Wide ones it
@@ -71,7 +67,7 @@ func windows(p *notebook.Page) error {
 	measure := func(version, radius, n, runs int) (float64, error) {
 		m, err := onGPU(p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), runs,
 			func() (*kernels.Plan, error) {
-				return kernels.WindowSumVersion(p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
+				return versions.WindowSum(p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
 			},
 			func() [][]byte { return [][]byte{kernels.Bytes(input(n, radius))} },
 			func(out []byte) error { return check(radius, input(n, radius), out) })
@@ -101,7 +97,7 @@ func windows(p *notebook.Page) error {
 		ch.Series = append(ch.Series, s)
 	}
 	// On the host: the Go body of all versions.
-	hostPlan, err := kernels.WindowSumVersion(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, kernels.WindowValid)
+	hostPlan, err := versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, kernels.WindowValid)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // addOne has 10 blocks of 16 threads add one to a cell.
@@ -16,35 +17,35 @@ func addOne(p *notebook.Page) error {
 	p.Heading("Add one")
 	p.Text(`%d blocks of %d threads each add one to a cell in memory that starts at 0. What does it hold at the end? An addition to memory is three
 		steps: read, add, write.`, blocks, threads)
-	if err := p.Sources("increment.cu", "read_add_write", "increment_racy_i32"); err != nil {
+	if err := p.Sources("versions/increment.cu", "read_add_write", "increment_racy_i32"); err != nil {
 		return err
 	}
 	p.Text(`If many threads read before the first one writes, they all read the same number and write the same number, and of all their additions one is
 		left. That is a data race. What comes out depends on who is when where, and it may even be right, on another day.`)
-	if err := p.Sources("increment.cu", "increment_racy_shared_i32"); err != nil {
+	if err := p.Sources("versions/increment.cu", "increment_racy_shared_i32"); err != nil {
 		return err
 	}
 	p.Text(`The second one is the same race inside of each block, on a cell in shared memory, where a tool can see it: compute-sanitizer's racecheck watches
 		shared memory. Both are wrong on purpose. Three ways make it right. An atomic addition is one step, made by the memory itself:`)
-	if err := p.Sources("increment.cu", "increment_atomic_i32"); err != nil {
+	if err := p.Sources("versions/increment.cu", "increment_atomic_i32"); err != nil {
 		return err
 	}
 	p.Text(`Where the work is more than one addition, a lock lets one thread in at a time. A compare-and-swap looks whether the lock is free and
 		takes it in one step. The fences keep what is done under the lock from being seen before it or after it:`)
-	if err := p.Sources("lock.cuh", "Mutex"); err != nil {
+	if err := p.Sources("versions/lock.cuh", "Mutex"); err != nil {
 		return err
 	}
 	p.Text(`This lock goes to whoever asks at the right moment. A ticket lock goes to threads in the order in which they came, and they wait by reading, which
 		disturbs the memory less than trying to swap:`)
-	if err := p.Sources("lock.cuh", "TicketLock"); err != nil {
+	if err := p.Sources("versions/lock.cuh", "TicketLock"); err != nil {
 		return err
 	}
 	t := notebook.Table{
 		Caption: fmt.Sprintf("%d blocks of %d threads add one: it should be %d", blocks, threads, blocks*threads),
 		Header:  []string{"variant", "GPU's count", "GPU's time", "Go body's count", "CPU's time, by the Go body"},
 	}
-	for _, variant := range kernels.IncrementVariants {
-		plan, err := kernels.Increment(variant, blocks, threads)
+	for _, variant := range versions.IncrementVariants() {
+		plan, err := versions.Increment(variant, blocks, threads)
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,7 @@ func waiting(p *notebook.Page) error {
 	}{{"mutex", notebook.Red}, {"ticket", notebook.Amber}, {"atomic", notebook.Blue}} {
 		s := notebook.Series{Name: v.variant, Colour: v.colour}
 		for n := 1; n <= most; n *= 4 {
-			plan, err := kernels.Increment(v.variant, n, 1)
+			plan, err := versions.Increment(v.variant, n, 1)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // dot is the section on dot products: blocks that make one number together.
@@ -16,10 +17,10 @@ func dot(p *notebook.Page) error {
 	p.Text(`A histogram has many cells. A dot product has one, and all blocks want it. Here a is %d ones and b is 1/n as often, so that the result is
 		1, or as near to it as float32 is to 1/n. 32 x 20 blocks of 256 threads: each thread adds up its products in double precision, and
 		a tree in shared memory makes one sum of the block's 256. Then there are 640 sums.`, n)
-	if err := p.Sources("dot_versions.cu", "thread_dot", "block_dot"); err != nil {
+	if err := p.Sources("versions/dot.cu", "thread_dot", "block_dot"); err != nil {
 		return err
 	}
-	if err := p.Sources("blocksum.cuh", "tree_sum"); err != nil {
+	if err := p.Sources("versions/blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
 	if err := slip(p); err != nil {
@@ -28,7 +29,7 @@ func dot(p *notebook.Page) error {
 	p.Text(`Back to the 640 sums. The first version stores them side by side, and they are added in order: by the host, which gets all of
 		them back, or, as in the op's version 1, by a second launch, which leaves the result on the device. In the second version the blocks take turns under a lock, in
 		the third the memory itself adds. Both need one launch for the product, but add in the order in which blocks come, so that the last bit may differ from run to run.`)
-	if err := p.Sources("dot_versions.cu", "dot_tree", "dot_mutex", "dot_atomic"); err != nil {
+	if err := p.Sources("versions/dot.cu", "dot_tree", "dot_mutex", "dot_atomic"); err != nil {
 		return err
 	}
 
@@ -71,15 +72,15 @@ func dot(p *notebook.Page) error {
 		name string
 		plan func() (*kernels.Plan, error)
 	}{
-		{"partial sums, added on the host", func() (*kernels.Plan, error) { return kernels.DotPartials(kernels.Float32, int64(n)), nil }},
+		{"partial sums, added on the host", func() (*kernels.Plan, error) { return versions.DotPartials(kernels.Float32, int64(n)), nil }},
 		{"version 1: partial sums, a second launch", func() (*kernels.Plan, error) {
-			return kernels.DotVersion(p.Target(), kernels.Float32, 1, int64(n))
+			return versions.Dot(p.Target(), kernels.Float32, 1, int64(n))
 		}},
 		{"version 2: a mutex", func() (*kernels.Plan, error) {
-			return kernels.DotVersion(p.Target(), kernels.Float32, 2, int64(n))
+			return versions.Dot(p.Target(), kernels.Float32, 2, int64(n))
 		}},
 		{"version 3: an atomic", func() (*kernels.Plan, error) {
-			return kernels.DotVersion(p.Target(), kernels.Float32, 3, int64(n))
+			return versions.Dot(p.Target(), kernels.Float32, 3, int64(n))
 		}},
 		{"the op, ops.Dot", func() (*kernels.Plan, error) { return kernels.Dot(p.Target(), kernels.Float32, 1, int64(n)), nil }},
 	} {
@@ -109,7 +110,7 @@ func dot(p *notebook.Page) error {
 		name string
 		plan *kernels.Plan
 	}{
-		{"partial sums", kernels.DotPartials(kernels.Float32, int64(n))},
+		{"partial sums", versions.DotPartials(kernels.Float32, int64(n))},
 		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, int64(n))},
 	} {
 		us[i], err = p.Measure("dot, end to end, "+way.name, "us", func() (float64, error) {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -22,10 +22,7 @@ const threads, blocks = 128, 32 * 80
 // version plans a version of the histogram on this page's device; the last one on
 // the op's own grid.
 func version(p *notebook.Page, v int, n, blocks int, bins kernels.Bins) (*kernels.Plan, error) {
-	if v == kernels.HistogramVersions {
-		return kernels.Histogram(p.Target(), kernels.Uint8, v, int64(n), bins)
-	}
-	return kernels.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads)
+	return versions.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads)
 }
 
 // plain is the histogram by the plainest loop.
@@ -60,10 +57,7 @@ func count(p *notebook.Page, text letters) error {
 	if err != nil {
 		return err
 	}
-	body, err := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, kernels.HistogramVersions, int64(len(text.bytes)), ascii)
-	if err != nil {
-		return err
-	}
+	body := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
 	counts := make([]int64, ascii.N)
 	host, err := p.Time("Go body", func() error {
 		if err := body.Run([][]byte{text.bytes}, kernels.Bytes(counts), nil); err != nil {
@@ -82,7 +76,7 @@ func count(p *notebook.Page, text letters) error {
 	add("this host: a Go loop", "", 1000*loop.Value)
 	add("this host: the op's Go body", "", 1000*host.Value)
 
-	docs := histogramSpec().Versions
+	docs := versions.Docs("Histogram")
 	why := []string{
 		fmt.Sprintf(`In the first version, all threads of a grid of %d blocks of %d meet at the cells in global memory. The memory does one addition to a
 			cell after the other.`, blocks, threads),
@@ -93,11 +87,12 @@ func count(p *notebook.Page, text letters) error {
 			columns, side by side, and lane l counts in column l, then every lane has a bank to itself, whatever the characters are. With 256 cells
 			that is 32 KB, which a block of 1024 threads shares.`,
 	}
-	show := [][]string{{"Range", "histogram_global"}, {"histogram_shared"}, {"each_sixteen", "histogram_columns", "add_columns"}}
+	show := [][]string{{"histogram.cuh", "Range", "histogram_global"}, {"versions/histogram.cu", "histogram_shared"},
+		{"histogram.cu", "each_sixteen", "histogram_columns", "add_columns"}}
 	meet := []string{fmt.Sprintf("%d threads", blocks*threads), fmt.Sprintf("%d threads", threads), "32 warps"}
-	for v := 1; v <= kernels.HistogramVersions; v++ {
+	for v := 1; v <= versions.HistogramVersions; v++ {
 		p.Text("%s", why[v-1])
-		if err := p.Sources("histogram.cu", show[v-1]...); err != nil {
+		if err := p.Sources(show[v-1][0], show[v-1][1:]...); err != nil {
 			return err
 		}
 		plan, err := version(p, v, len(text.bytes), blocks, ascii)
@@ -120,12 +115,6 @@ func count(p *notebook.Page, text letters) error {
 	p.Text(`All counts are equal to those of the loop, in every run: whole numbers add up to the same in any order. The GPU's times include the
 		launch that clears the counts; the text is in the device's memory, in several copies that take turns so that no cache helps.`)
 	return nil
-}
-
-// histogramSpec is the op's description of itself.
-func histogramSpec() ops.Spec {
-	all := ops.All()
-	return all[slices.IndexFunc(all, func(s ops.Spec) bool { return s.Name == "Histogram" })]
 }
 
 // asOp counts by a Gorgonia graph.

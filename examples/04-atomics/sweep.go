@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // sweep times versions 1 and 2 on grids of 32 i blocks.
@@ -51,7 +51,7 @@ func sweep(p *notebook.Page, text letters) error {
 	if len(t.Rows) > 0 {
 		p.Table(t)
 	}
-	plan, err := version(p, kernels.HistogramVersions, len(text.bytes), 0, ascii)
+	plan, err := version(p, versions.HistogramVersions, len(text.bytes), 0, ascii)
 	if err != nil {
 		return err
 	}

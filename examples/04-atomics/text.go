@@ -71,7 +71,7 @@ func goText() (string, error) {
 func builtIn() ([]byte, error) {
 	var text []byte
 	for _, name := range []string{"histogram.cu", "sum.cu", "matmul.cu", "windowsum.cu"} {
-		source, err := kernels.Source(name)
+		source, err := kernels.Builtin().Source(name)
 		if err != nil {
 			return nil, err
 		}

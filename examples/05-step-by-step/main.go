@@ -18,7 +18,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
 )
 
@@ -80,7 +80,7 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 	p.Heading("The task")
 	p.Text(`A grey picture is %d x %d float32 numbers from 0 to 1. We want their sum. That is little work, one addition for 4 bytes read,
 		and no two additions depend on each other, so all of a GPU could work on it at once. But every thread's part must end up in one
-		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`ops.Version(3).Sum(x)`"+`
+		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`versions.Version(3).Sum(x)`"+`
 		puts one into a graph, and `+"`ops.Sum(x)`"+` is the last.`, l.side, l.side)
 	c := notebook.NewCanvas(512, 512)
 	grey := make([]float32, len(l.pixels))
@@ -144,12 +144,12 @@ func (l *ladder) host() error {
 }
 
 // version runs a version of the sum and tells its time.
-func (l *ladder) version(v ops.Version, name string) error {
+func (l *ladder) version(v versions.Version, name string) error {
 	shape := []int{l.side, l.side}
 	plan := kernels.Sum(l.p.Target(), kernels.Float32, shape, []int{0, 1}, false)
 	if v > 0 {
 		var err error
-		if plan, err = kernels.SumVersion(l.p.Target(), kernels.Float32, int(v), shape); err != nil {
+		if plan, err = versions.Sum(l.p.Target(), kernels.Float32, int(v), shape); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (l *ladder) add(name string, launches int, runs string, us, sum float64) er
 func (l *ladder) oneThread() error {
 	l.p.Heading("Step 1: one thread")
 	l.p.Text("The loop as a kernel, launched with one block of one thread. `thread_sum` is the loop of all versions; with one thread its stride is 1.")
-	if err := l.p.Sources("sum_versions.cu", "thread_sum", "sum_thread"); err != nil {
+	if err := l.p.Sources("versions/sum.cu", "thread_sum", "sum_thread"); err != nil {
 		return err
 	}
 	if err := l.version(1, "1: one thread"); err != nil {
@@ -203,7 +203,7 @@ func (l *ladder) oneBlock() error {
 		has a sum, and all are to be added to one number in memory. ` + "`cell += sum`" + ` would be wrong: two threads may read the same old value,
 		and one of the two sums is lost. An atomic addition is read, add and write in one. Two small launches more, before and
 		after, clear the cell and round it to the result.`)
-	if err := l.p.Sources("sum_versions.cu", "sum_atomic"); err != nil {
+	if err := l.p.Sources("versions/sum.cu", "sum_atomic"); err != nil {
 		return err
 	}
 	return l.version(2, "2: one block, an atomic per thread")
@@ -221,10 +221,10 @@ func (l *ladder) tree() error {
 	l.p.Text(`The threads of a block can add up among themselves first, in shared memory: in each step the lower half of the threads adds
 		the values of the upper half, so that 256 sums are one after 8 steps. Between the steps all must have finished: a barrier. What is left is
 		one atomic for each block.`)
-	if err := l.p.Sources("blocksum.cuh", "tree_sum"); err != nil {
+	if err := l.p.Sources("versions/blocksum.cuh", "tree_sum"); err != nil {
 		return err
 	}
-	if err := l.p.Sources("sum_versions.cu", "sum_blockatomic"); err != nil {
+	if err := l.p.Sources("versions/sum.cu", "sum_blockatomic"); err != nil {
 		return err
 	}
 	return l.version(4, "4: 16 blocks, shared tree")
@@ -234,7 +234,7 @@ func (l *ladder) inOrder() error {
 	l.p.Heading("Step 5: no atomics")
 	l.p.Text(`Atomics happen in any order, and floating-point addition depends on the order: two runs may differ in the last bit. If each block stores its
 		sum in a place of its own and a second launch adds those in order, two runs never differ.`)
-	if err := l.p.Sources("sum_versions.cu", "sum_tree"); err != nil {
+	if err := l.p.Sources("versions/sum.cu", "sum_tree"); err != nil {
 		return err
 	}
 	return l.version(5, "5: 16 blocks, partial sums in order")

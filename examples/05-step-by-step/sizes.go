@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // sizes times the steps on inputs from 2^8 to 2^28 elements.
@@ -62,7 +63,7 @@ func timeSum(p *notebook.Page, version int, input []float32) (float64, error) {
 	plan := kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)
 	if version > 0 {
 		var err error
-		if plan, err = kernels.SumVersion(p.Target(), kernels.Float32, version, shape); err != nil {
+		if plan, err = versions.Sum(p.Target(), kernels.Float32, version, shape); err != nil {
 			return 0, err
 		}
 	}

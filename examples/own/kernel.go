@@ -11,17 +11,17 @@ import (
 //go:embed images *.cu
 var files embed.FS
 
-func init() { kernels.Register("example.com/own", files) }
+var library = kernels.NewLibrary("example.com/own", files)
 
 // A kernel is an entry point of swish.cu and a Go function of the same arguments.
 var (
 	swishKernel = [...]*kernels.Kernel{
-		kernels.Float32: {Module: "example.com/own/swish", Entry: "swish_f32", Body: swishBody[float32]},
-		kernels.Float64: {Module: "example.com/own/swish", Entry: "swish_f64", Body: swishBody[float64]},
+		kernels.Float32: library.Kernel("swish", "swish_f32", swishBody[float32]),
+		kernels.Float64: library.Kernel("swish", "swish_f64", swishBody[float64]),
 	}
 	gradKernel = [...]*kernels.Kernel{
-		kernels.Float32: {Module: "example.com/own/swish", Entry: "swish_grad_f32", Body: gradBody[float32]},
-		kernels.Float64: {Module: "example.com/own/swish", Entry: "swish_grad_f64", Body: gradBody[float64]},
+		kernels.Float32: library.Kernel("swish", "swish_grad_f32", gradBody[float32]),
+		kernels.Float64: library.Kernel("swish", "swish_grad_f64", gradBody[float64]),
 	}
 )
 
@@ -53,8 +53,7 @@ func plan(name string, k *kernels.Kernel, dev kernels.Device, dt kernels.Dtype, 
 	}
 	args = append(args, kernels.Ref{Operand: kernels.Out}, n)
 	if n > 0 {
-		grid := int(min((n+255)/256, int64(16*dev.SMs)))
-		p.Launches = []kernels.Launch{{Kernel: k, Grid: [3]int{grid, 1, 1}, Block: [3]int{256, 1, 1}, Args: args}}
+		p.Launch(k, int(min(kernels.CeilDiv(n, 256), int64(16*dev.SMs))), 256, args...)
 	}
 	return p
 }

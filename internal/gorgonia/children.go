@@ -53,19 +53,21 @@ func fieldOffset(of reflect.Type, name string, want reflect.Type) (uintptr, erro
 //
 // It is an error if an input of a node is not in g.
 func Sort(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
-	nodes := g.AllNodes()
-	inside := make(map[*gorgonia.Node]bool, len(nodes))
-	for _, n := range nodes {
-		inside[n] = true
+	var last int64
+	for _, n := range g.AllNodes() {
+		last = max(last, n.ID())
 	}
-	d := directed{g, make(map[int64]gorgonia.Nodes, len(nodes))}
-	for _, n := range nodes {
+	d := directed{g, make([]*gorgonia.Node, last+1), make([]gorgonia.Nodes, last+1)}
+	for _, n := range g.AllNodes() {
+		d.nodes[n.ID()] = n
+	}
+	for _, n := range g.AllNodes() {
 		children, err := Children(n)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range children {
-			if !inside[c] {
+			if id := c.ID(); id < 0 || id > last || d.nodes[id] != c {
 				return nil, fmt.Errorf("node %s has an input outside the graph", n.Name())
 			}
 		}
@@ -84,16 +86,18 @@ func Sort(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
 	return out, nil
 }
 
-// directed is a graph whose edges lead from each node to its children.
+// directed is a graph whose edges lead from each node to its children. Both slices are
+// indexed by ID.
 type directed struct {
 	*gorgonia.ExprGraph
-	children map[int64]gorgonia.Nodes
+	nodes    []*gorgonia.Node
+	children []gorgonia.Nodes
 }
 
 func (d directed) From(id int64) graph.Nodes {
-	var to []graph.Node
-	for _, c := range d.children[id] {
-		to = append(to, c)
+	to := make([]graph.Node, len(d.children[id]))
+	for i, c := range d.children[id] {
+		to[i] = c
 	}
 	return iterator.NewOrderedNodes(to)
 }

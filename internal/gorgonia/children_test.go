@@ -105,11 +105,11 @@ func TestFieldOffset(t *testing.T) {
 			t.Errorf("the error for %v is %v, want one with %q", of, err, want)
 		}
 	}
-	type node struct {
+	moved := reflect.TypeFor[struct {
 		hash     uint64
 		children G.Nodes
-	}
-	if got, err := fieldOffset(reflect.TypeFor[node](), "children", nodes); err != nil || got != 8 {
+	}]()
+	if got, err := fieldOffset(moved, "children", nodes); err != nil || got != 8 {
 		t.Errorf("children lie at byte %d, %v, want 8", got, err)
 	}
 }

@@ -3,24 +3,25 @@ package results
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
-// UpdateReadme gives README.md's text with the speed table of the given files
-// between the markers <!-- speed:begin --> and <!-- speed:end -->. A missing
-// marker is an error.
-func UpdateReadme(text string, files []*File) (string, error) {
-	return splice(text, "speed", SpeedTable(files))
+// UpdateReadme returns README.md's text with the speed table of the given files
+// and cases, see [SpeedTable], between the markers <!-- speed:begin --> and
+// <!-- speed:end -->. A missing marker is an error.
+func UpdateReadme(text string, files []*File, cases []Key) (string, error) {
+	return splice(text, "speed", SpeedTable(files, cases))
 }
 
 // CheckReadme is an error that says what to run if README.md is not what
 // UpdateReadme makes of it.
-func CheckReadme(path string, files []*File) error {
+func CheckReadme(path string, files []*File, cases []Key) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	want, err := UpdateReadme(string(text), files)
+	want, err := UpdateReadme(string(text), files, cases)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -44,40 +45,74 @@ func splice(text, name, table string) (string, error) {
 	return head + begin + table + end + tail, nil
 }
 
-// SpeedTable is a table of the rows of each file, without those of numbered
-// versions.
-func SpeedTable(files []*File) string {
+// SpeedTable is a table of the given cases for each file, and of what else the
+// file has rows of, but for numbered versions.
+func SpeedTable(files []*File, cases []Key) string {
 	if len(files) == 0 {
 		return "Not measured yet.\n"
 	}
-	var b strings.Builder
-	for i, f := range files {
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, kernels `%.12s`. Device copy: %.0f GB/s. Medians by CUDA events,\n",
-			f.GPU, f.Driver, f.CUDA, f.Date, f.Digest, f.Copy)
-		b.WriteString("operands on the device, random values; peers measured in the same run.\n\n")
-		b.WriteString("| Op | Case | Type | Time | Rate | Of copy | Fastest peer | Speed of peer's |\n|---|---|---|--:|--:|--:|---|--:|\n")
-		for _, r := range f.Rows {
-			if r.Version > 0 { // told by the programs in examples
-				continue
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.Op, cell(r.Case), long(r.Dtype),
-				Micros(r.Micros), r.Rate(), f.OfCopy(r), f.peer(r), f.OfPeer(r))
-		}
-		fmt.Fprintf(&b, "\nTests and sanitizers in the same run: %s.\n", f.outcome())
+	var tables []string
+	for _, f := range files {
+		tables = append(tables, f.speedTable(cases))
 	}
+	return strings.Join(tables, "\n")
+}
+
+func (f *File) speedTable(cases []Key) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s. Device copy: %.0f GB/s. Medians by CUDA events,\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
+	b.WriteString("operands on the device, random values; peers measured on the same machine.\n\n")
+	b.WriteString("| Op | Case | Type | Time | Rate | Of copy | Fastest peer | Speed of peer's |\n|---|---|---|--:|--:|--:|---|--:|\n")
+	var later []string
+	for _, key := range f.keys(cases) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | ", key.Op, cell(key.Case), long(key.Dtype))
+		r, ok := f.Row(key)
+		if !ok {
+			b.WriteString("not measured | | | | |\n")
+			continue
+		}
+		fmt.Fprintf(&b, "%s | %s | %s | %s | %s |\n", Micros(r.Micros), r.Rate(), f.OfCopy(r), f.peer(r), f.OfPeer(r))
+		if r.Run != nil {
+			later = append(later, fmt.Sprintf("`%s` %s %s (%s, driver %s)", key.Op, cell(key.Case), long(key.Dtype), r.Run.Date, r.Run.Driver))
+		}
+	}
+	if len(later) > 0 {
+		fmt.Fprintf(&b, "\nMeasured in other runs: %s.\n", strings.Join(later, ", "))
+	}
+	fmt.Fprintf(&b, "\nTests and sanitizers: %s.\n", f.outcome())
 	return b.String()
+}
+
+// keys are the given cases and then those of the file's other rows, without
+// numbered versions, which the programs in examples tell of.
+func (f *File) keys(cases []Key) []Key {
+	keys := slices.Clone(cases)
+	for _, r := range f.Rows {
+		if r.Version > 0 || slices.Contains(keys, r.Key) {
+			continue
+		}
+		at := len(keys) // beside its op's others
+		for i, k := range keys {
+			if k.Op == r.Op {
+				at = i + 1
+			}
+		}
+		keys = slices.Insert(keys, at, r.Key)
+	}
+	return keys
 }
 
 // OfCopy prints a row's share of device copy's bandwidth; "" for a row that
 // the arithmetic bounds.
 func (f *File) OfCopy(r Row) string {
-	if r.Arithmetic() || f.Copy == 0 {
+	bandwidth := f.Copy
+	if r.Run != nil {
+		bandwidth = r.Run.Copy
+	}
+	if r.Arithmetic() || bandwidth == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f %%", 100*r.GBs()/f.Copy)
+	return fmt.Sprintf("%.0f %%", 100*r.GBs()/bandwidth)
 }
 
 // OfPeer prints a row's speed as a share of the fastest peer's; "" without

@@ -1,39 +1,49 @@
 // Package results holds what was measured on a GPU: one file per GPU under
 // bench/results, written by cmd/stheno, and the tables that README.md shows of
-// them. A file carries the digest of the kernels it was measured with; a test
-// fails when it is not that of the kernels in the tree.
+// them. Rows and suites carry the digests of the kernels that they ran; package
+// evidence compares them with those of the tree.
 package results
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
-// File is one run on one GPU.
+// File is what was measured on one GPU, in one run or in several.
 type File struct {
 	GPU     string  `json:"gpu"`
 	Compute string  `json:"compute_capability"`
 	SMs     int     `json:"sms"`
 	L2      int64   `json:"l2_bytes"`
 	Memory  int64   `json:"memory_bytes"`
-	Driver  string  `json:"driver"`
-	CUDA    string  `json:"cuda"`
-	Go      string  `json:"go"`
-	Date    string  `json:"date"`
-	Digest  string  `json:"kernels_digest"`
-	Copy    float64 `json:"copy_gb_s"` // device to device, read and write counted
+	Run             // of what names no other
 	Rows    []Row   `json:"rows"`
 	Peers   []Peer  `json:"peers"`
 	Suites  []Suite `json:"suites"`
 }
+
+// Run says what a measurement was made with.
+type Run struct {
+	Driver string  `json:"driver"`
+	CUDA   string  `json:"cuda"`
+	Go     string  `json:"go"`
+	Date   string  `json:"date"`
+	Copy   float64 `json:"copy_gb_s"` // device to device, read and write counted
+}
+
+// Digests maps sources of kernels to the digests of their images, see
+// [kernels.Digests].
+type Digests map[string]string
 
 // Key names what was timed: an op, one of its cases, an element type.
 type Key struct {
@@ -62,6 +72,9 @@ type Row struct {
 	// Error is the largest error of an element, in units of what the op's
 	// Spec allows; at most 1 for a right result.
 	Error float64 `json:"error"`
+	// Kernels are those that were launched.
+	Kernels Digests `json:"kernels"`
+	Run     *Run    `json:"run,omitempty"` // nil for the file's
 }
 
 // GBs is the rate of a row's least traffic in GB/s.
@@ -70,7 +83,7 @@ func (r Row) GBs() float64 { return float64(r.Bytes) / r.Micros / 1e3 }
 // TFLOPs is the rate of a row's arithmetic in TFLOP/s.
 func (r Row) TFLOPs() float64 { return float64(r.Flops) / r.Micros / 1e6 }
 
-// Arithmetic tells whether the row's ceiling is the arithmetic units rather
+// Arithmetic reports whether the row's ceiling is the arithmetic units rather
 // than the memory: whether it does 8 operations or more for each byte, which is
 // between the balance points of GPUs in float32 and in float64.
 func (r Row) Arithmetic() bool { return r.Flops >= 8*r.Bytes }
@@ -84,15 +97,18 @@ func (r Row) Rate() string {
 }
 
 // Peer is the time of another library on the same case, measured on the same
-// machine in the same run.
+// machine.
 type Peer struct {
 	Key
 	By     string  `json:"by"` // library, version and call
 	Micros float64 `json:"median_us"`
+	Run    *Run    `json:"run,omitempty"` // nil for the file's
 }
 
 // Suite is the outcome of a test suite or a sanitizer.
 type Suite struct {
+	// Name is "TOOL TARGET" or "TOOL TARGET k/n" for a part of the tests of an op's
+	// kernels, see [Suite.Of]; TARGET may be several ops with | between them.
 	Name    string  `json:"name"`
 	Result  string  `json:"result"` // PASS, FAIL, or CUT: out of time with no failure until then
 	Seconds float64 `json:"seconds"`
@@ -100,7 +116,30 @@ type Suite struct {
 	// Known, written by hand, says what a failure was and why it does not speak
 	// against the kernels.
 	Known string `json:"known,omitempty"`
+	// Kernels are those that the tests launch; none for tests of Go code.
+	Kernels Digests `json:"kernels,omitempty"`
+	Run     *Run    `json:"run,omitempty"` // nil for the file's
 }
+
+// Of splits a suite's name into the tool that ran ("test" for none), what it ran
+// the tests of, and which of how many parts of them this is.
+func (s Suite) Of() (tool string, targets []string, part, parts int) {
+	words := strings.Fields(s.Name)
+	if len(words) < 2 {
+		return s.Name, nil, 1, 1
+	}
+	part, parts = 1, 1
+	if len(words) > 2 {
+		if n, err := fmt.Sscanf(words[2], "%d/%d", &part, &parts); n != 2 || err != nil {
+			part, parts = 1, 1
+		}
+	}
+	return words[0], strings.Split(words[1], "|"), part, parts
+}
+
+// Passed reports whether the suite passed, or failed for a known reason that
+// does not speak against the kernels.
+func (s Suite) Passed() bool { return s.Result == "PASS" || s.Known != "" }
 
 // Best is the fastest peer on a row; ok is false if there is none.
 func (f *File) Best(k Key) (best Peer, ok bool) {
@@ -110,6 +149,16 @@ func (f *File) Best(k Key) (best Peer, ok bool) {
 		}
 	}
 	return best, ok
+}
+
+// Row is that of a case; ok is false if there is none.
+func (f *File) Row(k Key) (row Row, ok bool) {
+	for _, r := range f.Rows {
+		if r.Key == k {
+			return r, true
+		}
+	}
+	return Row{}, false
 }
 
 // Unmatched are the peers that time no row of the file, which is how a
@@ -128,19 +177,8 @@ func (f *File) Unmatched() []Peer {
 	return lost
 }
 
-// Write writes the file as indented JSON.
-func (f *File) Write(path string) error { return writeJSON(path, f) }
-
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fmt.Errorf("results: %s: %w", path, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+// Write writes the file, a row, peer or suite a line.
+func (f *File) Write(path string) error { return jsonlines.Write(path, f, 2) }
 
 // Name is the file's name for a GPU: lower case, words joined by '-'.
 func Name(gpu string) string {
@@ -201,8 +239,9 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// ReadSuites reads lines of name, result, seconds and note, with tabs between
-// them.
+// ReadSuites reads lines of name, result, seconds, note and kernels, with tabs
+// between them; kernels are as [Digests.String] prints them. Of two lines of one
+// name the later counts.
 func ReadSuites(path string) ([]Suite, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -213,40 +252,54 @@ func ReadSuites(path string) ([]Suite, error) {
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
 		cells := strings.Split(lines.Text(), "\t")
-		if len(cells) != 4 {
-			return nil, fmt.Errorf("results: %s: line %d has %d cells, want name, result, seconds, note", path, n, len(cells))
+		if len(cells) != 5 {
+			return nil, fmt.Errorf("results: %s: line %d has %d cells, want name, result, seconds, note, kernels", path, n, len(cells))
 		}
-		seconds, err := strconv.ParseFloat(cells[2], 64)
+		s := Suite{Name: cells[0], Result: cells[1], Note: cells[3]}
+		if s.Seconds, err = strconv.ParseFloat(cells[2], 64); err == nil {
+			s.Kernels, err = parseDigests(cells[4])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("results: %s: line %d: %w", path, n, err)
 		}
-		suites = append(suites, Suite{Name: cells[0], Result: cells[1], Seconds: seconds, Note: cells[3]})
+		suites = slices.DeleteFunc(suites, func(before Suite) bool { return before.Name == s.Name })
+		suites = append(suites, s)
 	}
 	return suites, lines.Err()
 }
 
-// Stale says which files of a folder do not carry the wanted digest; nil if
-// all do.
-func Stale(dir, digest string) error {
-	files, err := ReadDir(dir)
-	if err != nil {
-		return err
+// String prints source=digest for each source, with commas between them.
+func (d Digests) String() string {
+	var parts []string
+	for _, source := range slices.Sorted(maps.Keys(d)) {
+		parts = append(parts, source+"="+d[source])
 	}
-	var errs []error
-	for _, f := range files {
-		errs = append(errs, stale(Name(f.GPU), f.Digest, digest))
-	}
-	return errors.Join(errs...)
+	return strings.Join(parts, ",")
 }
 
-// stale is an error about a file unless it was made with the wanted kernels.
-func stale(file, got, want string) error {
-	if got == want {
-		return nil
+func parseDigests(text string) (Digests, error) {
+	if text == "" {
+		return nil, nil
 	}
-	return fmt.Errorf("results: %s was made with kernels %s, the tree has %s: run bench/gpu-run.sh on that GPU again",
-		file, cmp.Or(short(got), "that it does not name"), short(want))
+	d := Digests{}
+	for part := range strings.SplitSeq(text, ",") {
+		source, digest, ok := strings.Cut(part, "=")
+		if !ok || source == "" || digest == "" {
+			return nil, fmt.Errorf("got kernels %q, want source=digest with commas between them", text)
+		}
+		d[source] = digest
+	}
+	return d, nil
 }
 
-// short is how a digest is shown.
-func short(digest string) string { return fmt.Sprintf("%.12s", digest) }
+// Changed returns the sources, in order, whose digest in d is not the current
+// one.
+func (d Digests) Changed(current Digests) (sources []string) {
+	for source, digest := range d {
+		if current[source] != digest {
+			sources = append(sources, source)
+		}
+	}
+	slices.Sort(sources)
+	return sources
+}

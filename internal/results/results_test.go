@@ -1,32 +1,16 @@
 package results
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stheno-ml/stheno/kernels"
 )
 
 const root = "../.."
-
-// No kernel changes without a run on a GPU.
-func TestMeasuredWithTheseKernels(t *testing.T) {
-	if err := Stale(filepath.Join(root, "bench/results"), kernels.Digest()); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestReadmeSpeedTable(t *testing.T) {
-	files, err := ReadDir(filepath.Join(root, "bench/results"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := CheckReadme(filepath.Join(root, "README.md"), files); err != nil {
-		t.Error(err)
-	}
-}
 
 // Every file names the GPU that it is of, every result in it was right, no
 // suite failed for reasons that are not known, and every peer belongs to a row.
@@ -64,23 +48,28 @@ func TestRecordedResults(t *testing.T) {
 }
 
 var sample = &File{
-	GPU: "NVIDIA T1 (80GB)", Driver: "1.2", CUDA: "12.0", Date: "2026-01-02", Digest: "abc", Copy: 1000,
+	GPU: "NVIDIA T1 (80GB)", Run: Run{Driver: "1.2", CUDA: "12.0", Date: "2026-01-02", Copy: 1000},
 	Rows: []Row{
-		{Key: Key{"Sum", "all of 8", "f32"}, Bytes: 900e6, Flops: 225e6, Micros: 1000},
+		{Key: Key{"Sum", "all of 8", "f32"}, Bytes: 900e6, Flops: 225e6, Micros: 1000, Kernels: Digests{"sum": "a", "dot": "b"}},
 		{Key: Key{"MatMul", "8 | 8", "f64"}, Bytes: 1e6, Flops: 1e9, Micros: 50},
+		{Key: Key{"Sum", "all of 9", "f32"}, Version: 2, Bytes: 1, Micros: 1},
+		{Key: Key{"Sum", "rows", "f32"}, Bytes: 900e6, Micros: 1000, Run: &Run{Driver: "1.3", Date: "2026-02-03", Copy: 1800}},
 	},
 	Peers: []Peer{
-		{Key{"Sum", "all of 8", "f32"}, "slow", 2000},
-		{Key{"Sum", "all of 8", "f32"}, "quick", 950},
-		{Key{"Sum", "nothing", "f32"}, "lost", 1},
+		{Key{"Sum", "all of 8", "f32"}, "slow", 2000, nil},
+		{Key{"Sum", "all of 8", "f32"}, "quick", 950, nil},
+		{Key{"Sum", "nothing", "f32"}, "lost", 1, nil},
 	},
 	Suites: []Suite{{Name: "ops", Result: "PASS", Seconds: 1}, {Name: "racecheck", Result: "FAIL", Seconds: 1}, {Name: "initcheck", Result: "CUT", Seconds: 1}},
 }
 
 func TestSpeedTable(t *testing.T) {
-	got := SpeedTable([]*File{sample})
+	got := SpeedTable([]*File{sample}, []Key{{"Add", "8", "f32"}, {"Sum", "all of 8", "f32"}, {"Sum", "of none", "f64"}})
 	for _, want := range []string{
-		"**NVIDIA T1 (80GB)**, driver 1.2 (CUDA 12.0), 2026-01-02, kernels `abc`. Device copy: 1000 GB/s.",
+		"**NVIDIA T1 (80GB)**, driver 1.2 (CUDA 12.0), 2026-01-02. Device copy: 1000 GB/s.",
+		"| `Add` | 8 | float32 | not measured | | | | |\n| `Sum` | all of 8 | ",
+		"| `Sum` | of none | float64 | not measured | | | | |\n| `Sum` | rows | float32 | 1.00 ms | 900 GB/s | 50 % |",
+		"\nMeasured in other runs: `Sum` rows float32 (2026-02-03, driver 1.3).\n",
 		"| `Sum` | all of 8 | float32 | 1.00 ms | 900 GB/s | 90 % | quick, 950 us | 95 % |\n",
 		`| ` + "`MatMul`" + ` | 8 \| 8 | float64 | 50.0 us | 20.0 TFLOP/s |  |  |  |` + "\n",
 		"1 of 3 suites pass; 1 ran out of time with no failure until then; failed: racecheck.",
@@ -89,12 +78,15 @@ func TestSpeedTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
+	if strings.Contains(got, "all of 9") {
+		t.Errorf("a row of a numbered version is in\n%s", got)
+	}
 }
 
 func TestUpdateReadme(t *testing.T) {
 	const readme = "a\n<!-- speed:begin -->\nold\n<!-- speed:end -->\nb\n"
-	got, err := UpdateReadme(readme, nil)
-	want := "a\n<!-- speed:begin -->\n" + SpeedTable(nil) + "<!-- speed:end -->\nb\n"
+	got, err := UpdateReadme(readme, nil, nil)
+	want := "a\n<!-- speed:begin -->\n" + SpeedTable(nil, nil) + "<!-- speed:end -->\nb\n"
 	if err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -105,7 +97,7 @@ func TestUpdateReadme(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		err := CheckReadme(path, nil)
+		err := CheckReadme(path, nil, nil)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("CheckReadme of %q: %v, want %q in it", c.text, err, c.want)
 		}
@@ -122,17 +114,65 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := ReadDir(dir)
-	if err != nil || len(files) != 1 || SpeedTable(files) != SpeedTable([]*File{sample}) {
+	if err != nil || len(files) != 1 || !reflect.DeepEqual(files[0], sample) {
 		t.Errorf("read back %v, %v", files, err)
 	}
 	if lost := sample.Unmatched(); len(lost) != 1 || lost[0].By != "lost" {
 		t.Errorf("unmatched %v", lost)
 	}
-	if err := Stale(dir, "abc"); err != nil {
-		t.Errorf("fresh: %v", err)
+}
+
+func TestSuiteOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"memcheck Sum": "memcheck [Sum] 1/1", "test Add|Dot": "test [Add Dot] 1/1", "racecheck MatMul 2/4": "racecheck [MatMul] 2/4",
+		"kernels": "kernels [] 1/1", "memcheck finds a fault": "memcheck [finds] 1/1",
+	} {
+		tool, targets, part, parts := Suite{Name: name}.Of()
+		if got := fmt.Sprintf("%s %v %d/%d", tool, targets, part, parts); got != want {
+			t.Errorf("%q is %s, want %s", name, got, want)
+		}
 	}
-	if err := Stale(dir, "abd"); err == nil || !strings.Contains(err.Error(), "nvidia-t1-80gb.json") {
-		t.Errorf("stale: %v", err)
+}
+
+// A later run replaces what it ran and marks it as its own; the rest stays. A run
+// of everything leaves nothing of the one before.
+func TestMerge(t *testing.T) {
+	row := func(name string, us float64) Row { return Row{Key: Key{"Op", name, "f32"}, Micros: us} }
+	suite := func(name string) Suite { return Suite{Name: name, Result: "PASS", Kernels: Digests{"x": "1"}} }
+	old := func() *File {
+		return &File{GPU: "G", Run: Run{Date: "1"}, Rows: []Row{row("a", 1), row("b", 2)},
+			Peers:  []Peer{{Key{"Op", "a", "f32"}, "P", 1, nil}, {Key{"Op", "b", "f32"}, "P", 1, nil}},
+			Suites: []Suite{suite("memcheck A|B"), suite("memcheck C 1/2"), suite("memcheck C 2/2"), {Name: "go", Result: "PASS"}}}
+	}
+	f := old()
+	later := &File{GPU: "G", Run: Run{Date: "2"}, Rows: []Row{row("b", 3)}, Peers: []Peer{{Key{"Op", "b", "f32"}, "P", 2, nil}},
+		Suites: []Suite{suite("memcheck A 1/2"), suite("memcheck A 2/2"), suite("memcheck C 1/3")}}
+	if err := f.Merge(later); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := f.Row(Key{"Op", "b", "f32"}); len(f.Rows) != 2 || f.Date != "1" || b.Micros != 3 || b.Run == nil || b.Run.Date != "2" || f.Rows[0].Run != nil {
+		t.Errorf("rows %+v of %s", f.Rows, f.Date)
+	}
+	if len(f.Peers) != 2 || f.Peers[1].Micros != 2 || f.Peers[1].Run == nil || f.Peers[0].Run != nil {
+		t.Errorf("peers %+v", f.Peers)
+	}
+	var names []string
+	for _, s := range f.Suites {
+		names = append(names, s.Name)
+	}
+	// A is complete and leaves A|B; of C there are two parts of three still to come.
+	want := []string{"memcheck B", "memcheck C 1/2", "memcheck C 2/2", "go", "memcheck A 1/2", "memcheck A 2/2", "memcheck C 1/3"}
+	if !slices.Equal(names, want) || f.Suites[4].Run == nil || f.Suites[0].Run != nil {
+		t.Errorf("suites %q, want %q", names, want)
+	}
+
+	all := old()
+	all.Run.Date = "3"
+	if f = old(); f.Merge(all) != nil || !reflect.DeepEqual(f, all) {
+		t.Errorf("merged with a run of everything: %+v, want that run", f)
+	}
+	if err := f.Merge(&File{GPU: "H"}); err == nil {
+		t.Error("results of two GPUs were merged")
 	}
 }
 
@@ -141,7 +181,11 @@ func TestReadSuites(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		n    int // suites; -1 is an error
-	}{{"ops\tPASS\t1.5\t3 passed\nmemcheck\tFAIL\t2\t\n", 2}, {"ops\tPASS\t1.5\n", -1}, {"ops\tPASS\tx\t\n", -1}} {
+	}{
+		{"ops\tPASS\t1.5\t3 passed\tsum=a,dot=b\nmemcheck\tFAIL\t2\t\t\n", 2},
+		{"ops\tFAIL\t1\t1 failed\t\nops\tPASS\t1.5\t3 passed\tsum=a,dot=b\n", 1}, // the last outcome counts
+		{"ops\tPASS\t1.5\t\n", -1}, {"ops\tPASS\tx\t\t\n", -1}, {"ops\tPASS\t1\t\tsum\n", -1},
+	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +193,8 @@ func TestReadSuites(t *testing.T) {
 		if (err != nil) != (c.n < 0) || err == nil && len(got) != c.n {
 			t.Errorf("%q: %v, %v", c.text, got, err)
 		}
-		if err == nil && got[0] != (Suite{"ops", "PASS", 1.5, "3 passed", ""}) {
+		want := Suite{Name: "ops", Result: "PASS", Seconds: 1.5, Note: "3 passed", Kernels: Digests{"sum": "a", "dot": "b"}}
+		if err == nil && (!reflect.DeepEqual(got[0], want) || got[0].Kernels.String() != "dot=b,sum=a") {
 			t.Errorf("%q: %v", c.text, got[0])
 		}
 	}
@@ -168,7 +213,7 @@ func TestReadPeers(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadPeers(path); (err == nil) != c.ok || c.ok && got[0] != (Peer{Key{"Sum", "x", "f32"}, "PyTorch", 2.5}) {
+		if got, err := ReadPeers(path); (err == nil) != c.ok || c.ok && got[0] != (Peer{Key{"Sum", "x", "f32"}, "PyTorch", 2.5, nil}) {
 			t.Errorf("%s: %v, %v", c.text, got, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package results
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
 // A TagRecord is one try of Gorgonia's tag cuda: a build, or a run on a GPU.
@@ -21,11 +22,11 @@ type TagRecord struct {
 	Run   string `json:"run,omitempty"`   // the same, for the suites on a GPU
 
 	// Of a run:
-	GPU    string   `json:"gpu,omitempty"`
-	Driver string   `json:"driver,omitempty"`
-	Digest string   `json:"kernels_digest,omitempty"`
-	Suites []Suite  `json:"suites,omitempty"`
-	Cases  TagCases `json:"cases,omitempty"`
+	GPU     string   `json:"gpu,omitempty"`
+	Driver  string   `json:"driver,omitempty"`
+	Kernels Digests  `json:"kernels,omitempty"`
+	Suites  []Suite  `json:"suites,omitempty"`
+	Cases   TagCases `json:"cases,omitempty"`
 }
 
 // TagCases counts the cases that passed, by test and op.
@@ -128,37 +129,30 @@ func passed(log string) (paths [][]string) {
 	return paths
 }
 
-// StaleTag says which runs of a folder and of the programs recorded there were
-// made with kernels of another digest than the wanted one; nil if none were.
-func StaleTag(dir, digest string) error {
-	records, err := ReadTag(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range records {
-		if r.Run != "" {
-			errs = append(errs, stale("tag/"+Name(r.GPU), r.Digest, digest))
-		}
-	}
+// CheckPrograms is an error if the programs recorded in a folder did not run on
+// the GPU, with the driver and on the day of one of the runs recorded beside them.
+func CheckPrograms(dir string, records []TagRecord) error {
 	file := filepath.Join(dir, filepath.Base(ProgramsFile))
 	table, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	headline, _, _ := strings.Cut(string(table), "\n")
-	_, got, _ := strings.Cut(headline, "kernels `")
-	got, _, _ = strings.Cut(got, "`")
-	return errors.Join(append(errs, stale("tag/"+filepath.Base(file), got, short(digest)))...)
+	got, _, _ := strings.Cut(string(table), "\n")
+	var runs []string
+	for _, r := range records {
+		if r.Run != "" {
+			runs = append(runs, RunOn(r.GPU, r.Driver, r.Date))
+		}
+	}
+	if !slices.Contains(runs, got) {
+		return fmt.Errorf("results: %s is of %q, the runs beside it are of %q: record both in one run (PARTS=tag bench/gpu-run.sh)", file, got, runs)
+	}
+	return nil
 }
 
 // RunOn says what a run was on, as a line above a table.
-func RunOn(gpu, driver, date, digest string) string {
-	line := fmt.Sprintf("%s, driver %s, %s", gpu, driver, date)
-	if digest != "" {
-		line += fmt.Sprintf(", kernels `%s`", short(digest))
-	}
-	return line + "."
+func RunOn(gpu, driver, date string) string {
+	return fmt.Sprintf("%s, driver %s, %s.", gpu, driver, date)
 }
 
 // Versions are what a program with the tag cuda is built of.
@@ -199,8 +193,8 @@ func ReadTag(dir string) ([]TagRecord, error) {
 	return all, nil
 }
 
-// WriteTag writes a file of records.
-func WriteTag(path string, records []TagRecord) error { return writeJSON(path, records) }
+// WriteTag writes a file of records, a suite a line.
+func WriteTag(path string, records []TagRecord) error { return jsonlines.Write(path, records, 3) }
 
 // UpdateTag gives a page's text with the table of records between the markers
 // <!-- tag:begin --> and <!-- tag:end -->.
@@ -232,7 +226,7 @@ func CasesTable(records []TagRecord) string {
 			continue
 		}
 		var b strings.Builder
-		b.WriteString(RunOn(r.GPU, r.Driver, r.Date, r.Digest))
+		b.WriteString(RunOn(r.GPU, r.Driver, r.Date))
 		if len(r.Cases) == 0 {
 			b.WriteString(" Which cases passed was not recorded.\n")
 			tables = append(tables, b.String())

@@ -24,9 +24,9 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/compat"
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 func main() {
@@ -50,12 +50,16 @@ func record(folder, suites string) (r results.TagRecord, err error) {
 	if err != nil {
 		return r, err
 	}
+	tree, err := evidence.Tree()
+	if err != nil {
+		return r, err
+	}
 	r = results.TagRecord{
 		Versions: results.Versions{CUDA: compat.CUDA(), CUDNN: compat.CUDNN(), Go: runtime.Version()},
 		Date:     time.Now().UTC().Format(time.DateOnly),
 		GPU:      devices[0].Name,
 		Driver:   devices[0].Driver,
-		Digest:   kernels.Digest(),
+		Kernels:  tree,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -93,7 +97,7 @@ func record(folder, suites string) (r results.TagRecord, err error) {
 
 // opsOf are the ops that a test must run.
 func opsOf(test results.TagTest) (names []string) {
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		if test.Gradients && s.NoGradient || test.Floats && s.Exact {
 			continue
 		}

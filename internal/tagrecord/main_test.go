@@ -44,7 +44,7 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%v, recorded %+v, want %+v", err, records, r)
 	}
 	if !strings.Contains(r.Run, "cudaops: not run") || strings.Contains(r.Run, "ops: no test passed") ||
-		len(r.Suites) != 1 || r.Suites[0].Name != "ops" || r.Digest != kernels.Digest() || !strings.HasPrefix(r.CU, "v") {
+		len(r.Suites) != 1 || r.Suites[0].Name != "ops" || len(r.Kernels) < len(kernels.Digests()) || !strings.HasPrefix(r.CU, "v") {
 		t.Errorf("recorded %+v", r)
 	}
 }

@@ -50,7 +50,7 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 	case *gorgonia.I:
 		return scalar(v), nil
 	case *tensor.Dense:
-		if count(v.Shape()) == 0 {
+		if kernels.Count(v.Shape()) == 0 {
 			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
 		}
 		if v.IsMasked() {
@@ -87,7 +87,7 @@ func elements[T kernels.Element](t *tensor.Dense, backing func(*tensor.Dense) []
 	if !Contiguous(t) {
 		return gather(backing(t), t.Shape(), t.Strides())
 	}
-	return kernels.Bytes(backing(t)[:count(t.Shape())])
+	return kernels.Bytes(backing(t)[:kernels.Count(t.Shape())])
 }
 
 // Compact gives a value with its elements in row-major order: v
@@ -148,7 +148,7 @@ func gather[T kernels.Element](src []T, shape, strides []int) []byte {
 		}
 		strides = all
 	}
-	dst := make([]T, 0, count(shape))
+	dst := make([]T, 0, kernels.Count(shape))
 	var walk func(axis, at int)
 	walk = func(axis, at int) {
 		if axis == len(shape) {
@@ -197,7 +197,7 @@ func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64) (
 		return nil, err
 	}
 	if !shape.IsScalar() && inOrder(shape, strides) {
-		n := int64(count(shape))
+		n := kernels.Count(shape)
 		return wrap(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
 	}
 	out, to := New(dt, shape)
@@ -278,7 +278,7 @@ func fresh[T kernels.Element, S any, P interface {
 	if shape.IsScalar() {
 		return one, scalar((*S)(one))
 	}
-	s := make([]T, count(shape))
+	s := make([]T, kernels.Count(shape))
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), kernels.Bytes(s)
 }
 
@@ -293,12 +293,4 @@ func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok b
 	}
 	b, err := Bytes(v)
 	return b, err == nil
-}
-
-func count(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
 }

@@ -1,9 +1,18 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -32,4 +41,203 @@ sum.cu(3): warning #177-D: variable "x" was declared but never referenced
 	if !strings.HasPrefix(warnings, "sum.cu(3)") || strings.Count(warnings, "\n") != 1 {
 		t.Errorf("warnings are %q", warnings)
 	}
+}
+
+// A folder of two sources, which share a header, and a builder whose compiler
+// makes images of the text alone, and says what it was asked for.
+func testBuilder(t *testing.T) (b *builder, compiled func() string) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.cu": "#include \"h.cuh\"\n a", "b.cu": "b", "h.cuh": "1"} {
+		put(t, filepath.Join(dir, name), text)
+	}
+	var mu sync.Mutex
+	var asked []string
+	b = &builder{dir: dir, out: filepath.Join(dir, "images"), workers: 2, log: io.Discard}
+	b.compile = func(name, target string, source []byte) ([]byte, string, error) {
+		if name == "empty.cu" {
+			return []byte("// Cuda compilation tools, release 1.2, V1.2.3\n"), "", nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, name)
+		if strings.Contains(string(source), "error") {
+			return nil, "line 1", errors.New("it does not compile")
+		}
+		code, _, _ := strings.Cut(string(source), "//")
+		return []byte(target + code), "", nil
+	}
+	return b, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(asked)
+		what := fmt.Sprint(len(asked), " of ", slices.Compact(asked))
+		asked = nil
+		return what
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What has not changed is kept; what has, or has no whole image, is compiled for
+// every target.
+func TestBuildCompilesWhatChanged(t *testing.T) {
+	b, compiled := testBuilder(t)
+	in := func(name string) string { return filepath.Join(b.dir, name) }
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"at first", func() {}, "18 of [a.cu b.cu]"},
+		{"nothing changed", func() {}, "0 of []"},
+		{"a source changed", func() { put(t, in("b.cu"), "c") }, "9 of [b.cu]"},
+		{"a header changed", func() { put(t, in("h.cuh"), "2") }, "9 of [a.cu]"},
+		{"an image is gone", func() { os.Remove(in("images/a.ptx.gz")) }, "9 of [a.cu]"},
+		{"an image is another", func() { os.Rename(in("images/b.ptx.gz"), in("images/b.sm_80.cubin.gz")) }, "9 of [b.cu]"},
+		{"a source is new", func() { put(t, in("d.cu"), "d") }, "9 of [d.cu]"},
+		{"a source is gone", func() { os.Remove(in("d.cu")) }, "0 of []"},
+		{"of all", func() { b.all = true }, "18 of [a.cu b.cu]"},
+		{"of all, one", func() { b.only = "b" }, "9 of [b.cu]"},
+	} {
+		step.change()
+		if err := b.build(false); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := compiled(); got != step.want {
+			t.Errorf("%s: compiled %s, want %s", step.name, got, step.want)
+		}
+		if err := b.check(time.Hour, ""); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		compiled()
+	}
+	if files, _ := os.ReadDir(b.out); len(files) != 19 {
+		t.Errorf("%d files, want 18 images and the manifest", len(files))
+	}
+	b.all, b.only = false, ""
+	put(t, in("b.cu"), "error")
+	if err := b.build(false); err == nil || !strings.Contains(err.Error(), "line 1") || strings.Count(err.Error(), "\n") > 1 {
+		t.Errorf("a source that does not compile: %v, want what the compiler said, once", err)
+	}
+}
+
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(b *builder)
+		want   string
+	}{
+		"another source": {func(b *builder) { put(t, filepath.Join(b.dir, "h.cuh"), "2") }, "a.cu or a header that it includes has changed"},
+		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
+		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
+		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.gz")) }, "b.ptx.gz"},
+		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.gz"), string(manifest.Pack(nil))) }, "b.ptx.gz is not the file"},
+		"not packed":     {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.gz"), "b") }, "b.ptx.gz"},
+		"other bytes": {func(b *builder) {
+			compile := b.compile
+			b.compile = func(name, target string, source []byte) ([]byte, string, error) {
+				image, log, err := compile(name, target, source)
+				if name == "b.cu" && target == "sm_80" {
+					image = append(image, '!')
+				}
+				return image, log, err
+			}
+		}, "b.sm_80.cubin.gz differs"},
+		"another compiler": {func(b *builder) {
+			b.compile = func(string, string, []byte) ([]byte, string, error) { return nil, "", nil }
+		}, "compiled by NVRTC 1.2.3"},
+	} {
+		b, _ := testBuilder(t)
+		if err := b.build(false); err != nil {
+			t.Fatal(err)
+		}
+		c.change(b)
+		if err := b.check(time.Hour, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in the error", name, err, c.want)
+		}
+	}
+}
+
+// Sources whose images are not those of a git revision come first, and a limit
+// ends the compiling.
+func TestCheckOrder(t *testing.T) {
+	b, compiled := testBuilder(t)
+	git := func(args ...string) {
+		t.Helper()
+		args = append([]string{"-C", b.dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Skipf("git %v: %v: %s", args, err, out)
+		}
+	}
+	if err := b.build(false); err != nil {
+		t.Fatal(err)
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "a")
+	put(t, filepath.Join(b.dir, "b.cu"), "c")
+	if err := b.build(false); err != nil {
+		t.Fatal(err)
+	}
+	_, m, err := b.manifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, err := b.order(m, "HEAD")
+	if err != nil || len(first) != 9 || len(rest) != 9 || first[8].source.Stem != "b" || rest[8].source.Stem != "a" {
+		t.Errorf("%v and %v, %v, want the images of b before those of a", first, rest, err)
+	}
+	compiled()
+	if err := b.check(0, "HEAD"); err != nil || compiled() != "0 of []" {
+		t.Errorf("within no time: %v", err)
+	}
+	if err := b.check(time.Hour, "nothing"); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
+		t.Errorf("no revision of that name: %v", err)
+	}
+}
+
+// The compiler runs in processes of its own, here of the test program, and the
+// same source gives the same image however many run at once.
+func TestCompilesReproducibly(t *testing.T) {
+	b := &builder{dir: "..", toolkit: "../../.toolkit", log: io.Discard}
+	if _, err := os.Stat(b.toolkit); err != nil {
+		if os.Getenv("STHENO_REQUIRE_TOOLKIT") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("no compiler: %v", err)
+	}
+	b.compile = b.startCompiler
+	_, m, err := (&builder{dir: "..", out: "../images"}).manifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.version(); err != nil || got != m.Compiler {
+		t.Errorf("the compiler is %s, %v, want that of the images, %s", got, err, m.Compiler)
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			got, _, err := b.image("add", manifest.Targets[4+i/2])
+			if want := find(m, "add").Images[4+i/2]; err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("compiled %+v, %v, want %+v", got, err, want)
+			}
+		})
+	}
+	wg.Wait()
+	if _, log, err := b.compile("wrong.cu", "sm_80", []byte("wrong")); err == nil || !strings.Contains(log, "wrong.cu(1): error") {
+		t.Errorf("a wrong source: %v, %q, want the compiler's words", err, log)
+	}
+}
+
+// TestMain lets the test program be the process that compiles.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "compile") {
+		main()
+		return
+	}
+	os.Exit(m.Run())
 }

@@ -49,7 +49,7 @@ func openDevice(i int) (*device, error) {
 // Usable returns an error that says why the kernels cannot run on a device, and
 // nil if they can.
 func Usable(d *driver.Device) error {
-	_, _, minDriver, err := kernels.Image("add", d.Major, d.Minor) // as for every source
+	_, minDriver, err := kernels.Target(d.Major, d.Minor)
 	if err == nil {
 		err = driver.CheckDriver(minDriver)
 	}

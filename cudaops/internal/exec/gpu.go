@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/loader"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -20,6 +21,7 @@ type GPUBackend struct {
 	events []*driver.Event
 	graphs []*driver.Graph
 	record bool // Capture is under way
+	bound  []*loader.Bound
 	once   sync.Once
 	closed error
 }
@@ -64,10 +66,9 @@ func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 // allocated starts at 0, so that offsets are addresses.
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
-// Bind implements Backend. It fixes the addresses, so that a run is nothing but
-// launches.
-func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
-	run, err := g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
+// Load loads a plan's kernels and fixes its addresses. The caller closes it.
+func (g *GPUBackend) Load(p *kernels.Plan, in []Span, out, scratch Span) (*loader.Bound, error) {
+	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		s := out
 		switch {
 		case r.Operand == kernels.Scratch:
@@ -77,10 +78,16 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func()
 		}
 		return g.Address(s.Offset + r.Offset)
 	})
+}
+
+// Bind implements Backend: a run is nothing but launches.
+func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
 		return nil, err
 	}
-	launch := func() error { return run(g.stream) }
+	g.bound = append(g.bound, bound)
+	launch := func() error { return bound.Run(g.stream) }
 	if !p.Graph {
 		return launch, nil
 	}
@@ -166,6 +173,9 @@ func (g *GPUBackend) Close() error {
 		}
 		for _, p := range g.staged {
 			errs = append(errs, p.Free())
+		}
+		for _, b := range g.bound {
+			errs = append(errs, b.Close())
 		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
 		g.closed = errors.Join(errs...)

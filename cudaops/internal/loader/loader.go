@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -11,14 +12,24 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Loader holds the kernels loaded so far into one context. It is safe for
-// several goroutines.
+// idleModules is how many modules that no bound plan uses stay loaded. It is more
+// than there are sources in a program's libraries, so that only generated modules
+// come and go, and few enough that those take no memory worth counting.
+const idleModules = 64
+
+// Loader holds the modules loaded into one context: those of bound plans, and
+// the [idleModules] others that were used last. It is safe for several goroutines.
 type Loader struct {
 	ctx *driver.Context
 
-	mu        sync.Mutex
-	modules   map[string]*driver.Module
-	functions map[*kernels.Kernel]*function
+	mu      sync.Mutex
+	modules *cache[*module]
+}
+
+// module is a loaded image with the functions used so far.
+type module struct {
+	*driver.Module
+	functions map[string]*function // by entry point
 }
 
 type function struct {
@@ -26,89 +37,142 @@ type function struct {
 	shared int // dynamic shared memory that it may ask for, bytes
 }
 
-// New is a loader into ctx, with nothing loaded.
+// New returns a loader into ctx, with nothing loaded.
 func New(ctx *driver.Context) *Loader {
-	return &Loader{ctx: ctx, modules: map[string]*driver.Module{}, functions: map[*kernels.Kernel]*function{}}
+	l := &Loader{ctx: ctx}
+	l.modules = newCache(idleModules, l.load, func(m *module) error { return m.Unload() })
+	return l
 }
 
-// Device is what plans for the context are made for.
+// load loads an image into the context.
+func (l *Loader) load(image kernels.Image) (*module, error) {
+	d := l.ctx.Device
+	code, err := image.Code(d.Major, d.Minor)
+	if err != nil {
+		return nil, err
+	}
+	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
+	if err != nil {
+		return nil, fmt.Errorf("image %s for %s: %w", image.Name(), code.Target, err)
+	}
+	return &module{m, map[string]*function{}}, nil
+}
+
+// Device returns what plans for the context are made for.
 func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
-// Properties are those of a device that plans may depend on.
+// Properties returns the properties of a device that plans may depend on.
 func Properties(d *driver.Device) kernels.Device {
 	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
 		Cooperative: d.CooperativeLaunch}
 }
 
-// Bind finds the plan's kernels and builds their arguments, so that a run is
-// nothing but launches. address tells where an argument that is an operand
-// lies.
-func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (run func(*driver.Stream) error, err error) {
-	type launch struct {
-		function    *driver.Function
-		grid, block [3]uint32
-		shared      uint32
-		cooperative bool
-		params      []unsafe.Pointer
-	}
-	launches := make([]launch, len(p.Launches))
+// Bound is a plan whose kernels are loaded and whose arguments are built, so that
+// running it does nothing but launch.
+type Bound struct {
+	loader   *Loader
+	launches []launch
+	modules  []*cached[*module] // in use until Close
+}
+
+type launch struct {
+	function    *driver.Function
+	grid, block [3]uint32
+	shared      uint32
+	cooperative bool
+	params      []unsafe.Pointer
+}
+
+// Bind loads a plan's kernels and builds their arguments. address returns where
+// an argument that is an operand lies. The modules stay loaded until the Bound is
+// closed.
+func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ *Bound, err error) {
+	b := &Bound{loader: l, launches: make([]launch, len(p.Launches))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
 	for i, k := range p.Launches {
-		f, err := l.function(k.Kernel, k.Shared)
+		f, err := b.function(k.Kernel, k.Shared)
 		if err != nil {
 			return nil, err
 		}
-		if k.Resident || k.Cooperative {
-			if err := l.checkResident(f, k); err != nil {
+		if k.CoResident || k.Cooperative {
+			if err := l.checkCoResident(f, k); err != nil {
 				return nil, err
 			}
 		}
-		params := make([]unsafe.Pointer, len(k.Args))
-		for n, a := range k.Args {
-			switch a := a.(type) {
-			case kernels.Ref:
-				at := address(a)
-				params[n] = unsafe.Pointer(&at)
-			case int32:
-				params[n] = unsafe.Pointer(&a)
-			case int64:
-				params[n] = unsafe.Pointer(&a)
-			case float32:
-				params[n] = unsafe.Pointer(&a)
-			case float64:
-				params[n] = unsafe.Pointer(&a)
-			case kernels.Dims:
-				params[n] = unsafe.Pointer(&a)
-			default:
-				return nil, fmt.Errorf("argument %d of %s is a %T, which no kernel takes", n, k.Kernel.Entry, a)
-			}
+		params, err := params(k, address)
+		if err != nil {
+			return nil, err
 		}
-		launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
+		b.launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
 	}
-	return func(s *driver.Stream) error {
-		for i := range launches {
-			l := &launches[i]
-			launch := s.Launch
-			if l.cooperative {
-				launch = s.LaunchCooperative
-			}
-			if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil
+	return b, nil
 }
 
-// checkResident says how many blocks fit on the device at once if those of k do
-// not, which would wait for ever for one another.
-func (l *Loader) checkResident(f *driver.Function, k kernels.Launch) error {
+// params returns pointers to the values of a launch's arguments.
+func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
+	params := make([]unsafe.Pointer, len(k.Args))
+	for n, a := range k.Args {
+		switch a := a.(type) {
+		case kernels.Ref:
+			at := address(a)
+			params[n] = unsafe.Pointer(&at)
+		case int32:
+			params[n] = unsafe.Pointer(&a)
+		case int64:
+			params[n] = unsafe.Pointer(&a)
+		case float32:
+			params[n] = unsafe.Pointer(&a)
+		case float64:
+			params[n] = unsafe.Pointer(&a)
+		default:
+			return nil, fmt.Errorf("kernel %s: argument %d is a %T, want a Ref, int32, int64, float32 or float64", k.Kernel.Entry, n, a)
+		}
+	}
+	return params, nil
+}
+
+// Run queues the launches on a stream.
+func (b *Bound) Run(s *driver.Stream) error {
+	for i := range b.launches {
+		l := &b.launches[i]
+		launch := s.Launch
+		if l.cooperative {
+			launch = s.LaunchCooperative
+		}
+		if err := launch(l.function, l.grid, l.block, l.shared, l.params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close lets the plan's modules be unloaded, once the device has finished with
+// the plan and graphs captured of it are closed. Further calls do nothing.
+func (b *Bound) Close() error {
+	b.loader.mu.Lock()
+	defer b.loader.mu.Unlock()
+	var errs []error
+	for _, m := range b.modules {
+		errs = append(errs, b.loader.modules.release(m))
+	}
+	b.modules, b.launches = nil, nil
+	return errors.Join(errs...)
+}
+
+// checkCoResident returns an error that says how many blocks fit on the device at
+// once if those of k do not: they would wait for one another for ever.
+func (l *Loader) checkCoResident(f *driver.Function, k kernels.Launch) error {
 	threads := k.Block[0] * k.Block[1] * k.Block[2]
 	each, err := f.MaxActiveBlocks(threads, k.Shared)
 	if err != nil {
 		return err
 	}
 	d := l.ctx.Device
-	if blocks := k.Grid[0] * k.Grid[1] * k.Grid[2]; blocks > each*d.SMs {
+	if blocks := k.Blocks(); blocks > each*d.SMs {
 		return fmt.Errorf("kernel %s: got %d blocks of %d threads that wait for one another, want at most %d, as many as can be on %s at once (%d on each of %d multiprocessors)",
 			k.Kernel.Entry, blocks, threads, each*d.SMs, d.Name, each, d.SMs)
 	}
@@ -117,26 +181,20 @@ func (l *Loader) checkResident(f *driver.Function, k kernels.Launch) error {
 
 func dim3(v [3]int) [3]uint32 { return [3]uint32{uint32(v[0]), uint32(v[1]), uint32(v[2])} }
 
-// function gives a kernel, loading its module at first use, ready for that
-// many bytes of dynamic shared memory.
-func (l *Loader) function(k *kernels.Kernel, shared int) (*driver.Function, error) {
+// function returns a kernel, loading its module at first use, ready for that
+// many bytes of dynamic shared memory. The module is in use until b is closed.
+func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error) {
+	l := b.loader
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.functions[k]
+	m, err := l.modules.acquire(k.Image)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", k.Entry, err)
+	}
+	b.modules = append(b.modules, m)
+	f := m.module.functions[k.Entry]
 	if f == nil {
-		m := l.modules[k.Module]
-		if m == nil {
-			d := l.ctx.Device
-			image, _, minDriver, err := kernels.Image(k.Module, d.Major, d.Minor)
-			if err != nil {
-				return nil, err
-			}
-			if m, err = driver.LoadImage(l.ctx, image, minDriver); err != nil {
-				return nil, fmt.Errorf("module %s: %w", k.Module, err)
-			}
-			l.modules[k.Module] = m
-		}
-		df, err := m.Function(k.Entry)
+		df, err := m.module.Function(k.Entry)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +203,7 @@ func (l *Loader) function(k *kernels.Kernel, shared int) (*driver.Function, erro
 		if a, err := df.Attributes(); err == nil {
 			f.shared -= a.Shared
 		}
-		l.functions[k] = f
+		m.module.functions[k.Entry] = f
 	}
 	if shared > f.shared {
 		if err := f.SetMaxShared(shared); err != nil {

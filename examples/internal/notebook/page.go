@@ -16,6 +16,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // Options are the flags that every program has.
@@ -138,11 +139,19 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 		return nil, "", err
 	}
 	d := devices[0]
-	_, target, _, err := kernels.Image("add", d.Major, d.Minor)
+	target, _, err := kernels.Target(d.Major, d.Minor)
 	if err != nil {
 		return nil, "", err
 	}
-	return &d, fmt.Sprintf("Running on %v with the kernel images for %s (digest %.12s)", d, target, kernels.Digest()), nil
+	return &d, fmt.Sprintf("Running on %v with the kernel images for %s", d, target), nil
+}
+
+// source returns the text of a file of kernels or of kernels/versions.
+func source(file string) ([]byte, error) {
+	if name, ok := strings.CutPrefix(file, "versions/"); ok {
+		return versions.Library().Source(name)
+	}
+	return kernels.Builtin().Source(file)
 }
 
 // Page is a notebook while it runs. What its methods add goes to the terminal
@@ -207,11 +216,11 @@ func (p *Page) Text(format string, args ...any) {
 	fmt.Fprintf(&p.body, "<p>%s</p>\n", markup(text))
 }
 
-// Source shows a kernel's CUDA source, as in Source("sum.cu", "sum_cols"): the
-// function, struct or macro of that name with the comment above it, or the
-// whole file for "".
+// Source shows a kernel's CUDA source, as in Source("sum.cu", "sum_cols") or
+// Source("versions/sum.cu", "sum_tree"): the function, struct or macro of that name
+// with the comment above it, or the whole file for "".
 func (p *Page) Source(file, function string) error {
-	text, err := kernels.Source(file)
+	text, err := source(file)
 	if err != nil {
 		return err
 	}

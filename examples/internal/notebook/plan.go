@@ -125,7 +125,7 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 	}
 	args := make([][]any, len(plan.Launches))
 	for i, l := range plan.Launches {
-		if l.Resident || l.Cooperative {
+		if l.CoResident || l.Cooperative {
 			return 0, fmt.Errorf("%s: a session cannot launch a grid whose blocks wait for one another", plan.Op)
 		}
 		for _, a := range l.Args {

@@ -7,11 +7,13 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"hash"
 	"io"
+	"path"
 	"regexp"
+
+	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
 // File is the manifest's name in the folder of the images.
@@ -28,7 +30,6 @@ const PTX = "ptx"
 type Manifest struct {
 	Compiler string   `json:"compiler"`
 	Flags    []string `json:"flags"`
-	Digest   string   `json:"digest"` // of all images' hashes, in order
 	Sources  []Source `json:"sources"`
 }
 
@@ -89,17 +90,18 @@ func Sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Encode sets the digest and gives the bytes of manifest.json.
-func (m *Manifest) Encode() ([]byte, error) {
+// Encode returns the bytes of manifest.json, an image a line.
+func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
+
+// Digest identifies the compiled kernels of a source: twelve hexadecimal digits
+// of a hash over the hashes of its images. A change of comments leaves it as it
+// is; so measurements and test outcomes carry it.
+func (s *Source) Digest() string {
 	h := sha256.New()
-	for _, s := range m.Sources {
-		for _, i := range s.Images {
-			fmt.Fprintln(h, i.Hash)
-		}
+	for _, i := range s.Images {
+		fmt.Fprintln(h, i.Target, i.Hash)
 	}
-	m.Digest = hex.EncodeToString(h.Sum(nil))
-	b, err := json.MarshalIndent(m, "", " ")
-	return append(b, '\n'), err
+	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
 var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
@@ -126,7 +128,7 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 	fmt.Fprintf(h, "%s %d\n", name, len(text))
 	h.Write(text)
 	for _, m := range include.FindAllSubmatch(text, -1) {
-		if err := addSource(h, read, string(m[1]), seen); err != nil {
+		if err := addSource(h, read, path.Join(path.Dir(name), string(m[1])), seen); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/results"
+	"gorgonia.org/tensor"
+)
+
+// timedCase is a case of an op in one element type.
+type timedCase struct{ evidence.Timed }
+
+// timedCases are those of all timed cases that are selected. The cases of numbered
+// versions are among them if wanted.
+func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
+	for _, c := range evidence.Cases() {
+		if selected.MatchString(c.Key().String()) && (versions || c.Case.Version == 0) {
+			cases = append(cases, timedCase{c})
+		}
+	}
+	return cases
+}
+
+// textCase is the histogram of the bytes of a text, which is repeated to the length
+// of the text that a well-known listing counts.
+func textCase(path string) (timedCase, error) {
+	const size = 5_800_000
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return timedCase{}, fmt.Errorf("-text: %w", err)
+	}
+	if len(text) == 0 {
+		return timedCase{}, fmt.Errorf("-text: %s is empty", path)
+	}
+	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
+	bytes.Case.Name = "5.8 MB of text"
+	bytes.Case.Shapes = []tensor.Shape{{size}}
+	bytes.Case.Fill = func(operand []byte) {
+		for i := 0; i < len(operand); i += copy(operand[i:], text) {
+		}
+	}
+	return bytes, nil
+}
+
+// benchDevice times the selected cases, adds them to r and prints them, saving r
+// after each, for a run that is cut off. It goes on after a failure.
+func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []timedCase, runs int, seed uint64, save func() error) (failures []error) {
+	const format = "%-32s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
+	fmt.Fprintf(w, format, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
+	block := newRandomBlock(seed)
+	for _, c := range cases {
+		row, err := c.measure(device, block, runs)
+		runtime.GC() // gigabytes of operands
+		if err != nil {
+			fmt.Fprintf(w, "%-32s failed: %v\n", c.Key(), err)
+			failures = append(failures, fmt.Errorf("%v: %w", c.Key(), err))
+			continue
+		}
+		r.Rows = append(r.Rows, row)
+		if err := save(); err != nil {
+			return append(failures, err)
+		}
+		fmt.Fprintf(w, format, row.Key, results.Micros(row.Micros), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, fmt.Sprintf("%.2g", row.Error))
+	}
+	return failures
+}
+
+// measure times the case on the device and holds the output of the last timed
+// run against the host.
+func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
+	plan, _, err := t.Case.Plan(t.Dtype, device.Device)
+	if err != nil {
+		return results.Row{}, err
+	}
+	digests, err := plan.Digests()
+	if err != nil {
+		return results.Row{}, err
+	}
+	inputs := make([][]byte, len(plan.Inputs))
+	for i, n := range plan.Inputs {
+		if t.Case.Fill != nil {
+			inputs[i] = make([]byte, n)
+			t.Case.Fill(inputs[i])
+			continue
+		}
+		inputs[i] = block.fill(t.Dtype, n, i)
+	}
+	timing, err := cudaops.Time(device.Ordinal, plan, inputs, runs)
+	if err != nil {
+		return results.Row{}, err
+	}
+	slices.Sort(timing.Runs)
+	row := results.Row{
+		Key: t.Key(), Version: int(t.Case.Version), Kernels: digests, Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
+		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
+	}
+	if row.Check, row.Error, err = t.check(plan, inputs, timing.Out, affordable); err != nil {
+		return results.Row{}, err
+	}
+	if !(row.Error <= 1) {
+		return results.Row{}, fmt.Errorf("wrong result: an element of %s is off by %.3g times what the op allows", row.Check, row.Error)
+	}
+	return row, nil
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

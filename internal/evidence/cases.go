@@ -1,0 +1,42 @@
+package evidence
+
+import (
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// A Timed is a case of an op that is timed in one element type.
+type Timed struct {
+	Spec  opspec.Spec
+	Case  opspec.Case
+	Dtype kernels.Dtype
+}
+
+// Key names the case in the results.
+func (t Timed) Key() results.Key {
+	return results.Key{Op: t.Spec.Name, Case: t.Case.Name, Dtype: t.Dtype.String()}
+}
+
+// Cases are all that is timed: the timed cases in the types that they name, in the
+// order of the ops.
+func Cases() (cases []Timed) {
+	for _, s := range opspec.All() {
+		for _, c := range s.Cases {
+			for _, dt := range c.Timed {
+				cases = append(cases, Timed{s, c, dt})
+			}
+		}
+	}
+	return cases
+}
+
+// Keys are the cases of ops that are timed, those of numbered versions left out.
+func Keys() (keys []results.Key) {
+	for _, c := range Cases() {
+		if c.Case.Version == 0 {
+			keys = append(keys, c.Key())
+		}
+	}
+	return keys
+}

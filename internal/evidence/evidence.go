@@ -1,0 +1,112 @@
+// Package evidence lists what must have run on a GPU for the kernels in the tree:
+// the timed cases and, for every op, its kernels' tests, plain and under each
+// sanitizer. All of it follows from the ops' specs. It compares the list with
+// what is recorded: a source whose digest is another than in the tree must run
+// again; one that nothing is recorded of has not been measured.
+package evidence
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/internal/results"
+)
+
+// Recorded reads the results of a GPU from a folder, an empty file if there are
+// none.
+func Recorded(dir, gpu string) (*results.File, error) {
+	files, err := results.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.GPU == gpu {
+			return f, nil
+		}
+	}
+	return &results.File{GPU: gpu}, nil
+}
+
+// RowState compares the kernels that a case was timed with, according to a file,
+// with those in the tree.
+func RowState(f *results.File, key results.Key, tree results.Digests) State {
+	row, ok := f.Row(key)
+	switch {
+	case !ok:
+		return Unmeasured
+	case len(row.Kernels) == 0 || len(row.Kernels.Changed(tree)) > 0:
+		return Stale
+	}
+	return Current
+}
+
+// Check compares a GPU's results with the tree. stale is an error that names what
+// ran with other kernels than those in the tree; unmeasured one that names what
+// there is no record of.
+func Check(f *results.File) (stale, unmeasured error) {
+	tree, err := Tree()
+	if err != nil {
+		return err, nil
+	}
+	suites, err := Suites()
+	if err != nil {
+		return err, nil
+	}
+	var old, none []error
+	for _, r := range f.Rows {
+		if RowState(f, r.Key, tree) == Stale {
+			old = append(old, fmt.Errorf("%v was timed with other kernels of %s.cu", r.Key, strings.Join(r.Kernels.Changed(tree), ".cu, ")))
+		}
+	}
+	for _, key := range Keys() {
+		if RowState(f, key, tree) == Unmeasured {
+			none = append(none, fmt.Errorf("%v was not timed", key))
+		}
+	}
+	for _, s := range suites {
+		switch s.State(f.Suites) {
+		case Stale:
+			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Name(), s.Kernels))
+		case Unmeasured:
+			none = append(none, fmt.Errorf("%s did not run with %v", s.Name(), s.Kernels))
+		}
+	}
+	return again(f, old), again(f, none)
+}
+
+// CheckTag compares the runs on Gorgonia's own machine with the tree, as [Check]
+// does.
+func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
+	tree, err := Tree()
+	if err != nil {
+		return err, nil
+	}
+	const run = "bench/results/tag: %s of %s.cu ran on the %s: run TAG=1 bench/gpu-build.sh, and PARTS=tag bench/gpu-run.sh there"
+	var old, none []error
+	for _, r := range records {
+		if r.Run == "" {
+			continue
+		}
+		for _, source := range slices.Sorted(maps.Keys(tree)) {
+			switch r.Kernels[source] {
+			case tree[source]:
+			case "":
+				none = append(none, fmt.Errorf(run, "no kernels", source, r.GPU))
+			default:
+				old = append(old, fmt.Errorf(run, "other kernels", source, r.GPU))
+			}
+		}
+	}
+	return errors.Join(old...), errors.Join(none...)
+}
+
+// again says what to run.
+func again(f *results.File, errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("bench/results/%s: run bench/gpu-run.sh on that GPU, which runs what is missing:\n%w", results.Name(f.GPU), errors.Join(errs...))
+}

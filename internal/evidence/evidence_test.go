@@ -1,0 +1,208 @@
+package evidence
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/results"
+)
+
+const root = "../.."
+
+// What was measured was measured with the kernels in the tree: a changed kernel
+// wants its own cases and suites on a GPU again. What no GPU has run yet fails
+// where STHENO_REQUIRE_EVIDENCE=1, as before a release.
+func TestEvidenceIsOfTheseKernels(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := results.ReadTag(filepath.Join(root, "bench/results/tag"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, unmeasured := CheckTag(records)
+	for _, f := range files {
+		s, u := Check(f)
+		stale, unmeasured = errors.Join(stale, s), errors.Join(unmeasured, u)
+	}
+	if stale != nil {
+		t.Error(stale)
+	}
+	switch required := os.Getenv("STHENO_REQUIRE_EVIDENCE") == "1"; {
+	case required && (unmeasured != nil || len(files) == 0):
+		t.Errorf("STHENO_REQUIRE_EVIDENCE=1, but of %d GPUs: %v", len(files), unmeasured)
+	case unmeasured != nil:
+		t.Logf("NOT MEASURED: %v", unmeasured)
+	}
+}
+
+func TestReadmeSpeedTable(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.CheckReadme(filepath.Join(root, "README.md"), files, Keys()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every op has its suite under every tool, and every source of kernels is launched
+// by a suite, or on Gorgonia's own machine: none escapes the sanitizers.
+func TestSuitesCoverEverything(t *testing.T) {
+	suites, err := Suites()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, s := range suites {
+		names[s.Tool+" "+s.Target]++
+	}
+	covered := slices.Clone(OnTag)
+	for _, tool := range Tools {
+		for _, op := range opspec.All() {
+			if names[tool+" "+op.Name] == 0 {
+				t.Errorf("%s has no suite under %s", op.Name, tool)
+			}
+		}
+		for _, s := range suites {
+			for source := range s.Kernels {
+				covered = append(covered, source)
+			}
+		}
+	}
+	for source := range sources() {
+		if !slices.Contains(covered, source) {
+			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in packages", source)
+		}
+	}
+	if n := names["racecheck MatMul"]; n < 2 {
+		t.Errorf("MatMul runs in %d parts under racecheck, want several", n)
+	}
+}
+
+// recorded is a file in which everything has run with the kernels in the tree.
+func recorded(t *testing.T) *results.File {
+	t.Helper()
+	f := &results.File{GPU: "G"}
+	for _, c := range Cases() {
+		p, _, err := c.Case.Plan(c.Dtype, opspec.Devices()[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests, err := p.Digests()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Rows = append(f.Rows, results.Row{Key: c.Key(), Version: int(c.Case.Version), Kernels: digests})
+	}
+	suites, err := Suites()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range suites {
+		f.Suites = append(f.Suites, results.Suite{Name: s.Name(), Result: "PASS", Kernels: s.Kernels})
+	}
+	return f
+}
+
+// changed is digests with another one of a source.
+func changed(d results.Digests, source, digest string) results.Digests {
+	c := results.Digests{}
+	for s := range d {
+		c[s] = d[s]
+	}
+	c[source] = digest
+	if digest == "" {
+		delete(c, source)
+	}
+	return c
+}
+
+func TestCheck(t *testing.T) {
+	var some int // a suite that is one of several parts
+	for i, s := range recorded(t).Suites {
+		if strings.HasPrefix(s.Name, "racecheck MatMul 2/") {
+			some = i
+		}
+	}
+	for name, c := range map[string]struct {
+		change            func(f *results.File)
+		stale, unmeasured string // in the errors
+	}{
+		"all is well": {func(*results.File) {}, "", ""},
+		"a row of another kernel": {func(f *results.File) { f.Rows[0].Kernels = changed(f.Rows[0].Kernels, "add", "x") },
+			"Add/2^28/f32 was timed with other kernels of add.cu", ""},
+		"a row that names no kernel": {func(f *results.File) { f.Rows[0].Kernels = nil }, "Add/2^28/f32 was timed", ""},
+		"no row":                     {func(f *results.File) { f.Rows = f.Rows[1:] }, "", "Add/2^28/f32 was not timed"},
+		"a suite of another kernel": {func(f *results.File) { f.Suites[some].Kernels = changed(f.Suites[some].Kernels, "matmul", "x") },
+			"racecheck MatMul 2/", ""},
+		"a failed suite":   {func(f *results.File) { f.Suites[some].Result = "FAIL" }, "racecheck MatMul 2/", ""},
+		"a known failure":  {func(f *results.File) { f.Suites[some].Result, f.Suites[some].Known = "FAIL", "the driver's" }, "", ""},
+		"a missing part":   {func(f *results.File) { f.Suites = slices.Delete(f.Suites, some, some+1) }, "racecheck MatMul 2/", ""},
+		"suites of no op":  {func(f *results.File) { f.Suites = append(f.Suites, results.Suite{Name: "ops", Result: "FAIL"}) }, "", ""},
+		"nothing recorded": {func(f *results.File) { *f = results.File{GPU: "G"} }, "", "memcheck Sum did not run"},
+		"a new source": {func(f *results.File) {
+			for i := range f.Suites {
+				f.Suites[i].Kernels = changed(f.Suites[i].Kernels, "windowsum", "")
+			}
+		}, "", "synccheck WindowSum did not run"},
+	} {
+		f := recorded(t)
+		c.change(f)
+		stale, unmeasured := Check(f)
+		for _, e := range []struct {
+			err  error
+			want string
+		}{{stale, c.stale}, {unmeasured, c.unmeasured}} {
+			if (e.err == nil) != (e.want == "") || e.err != nil && !strings.Contains(e.err.Error(), e.want) {
+				t.Errorf("%s: %v, want %q", name, e.err, e.want)
+			}
+		}
+	}
+}
+
+func TestCheckTag(t *testing.T) {
+	tree, err := Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kernels           results.Digests
+		stale, unmeasured bool
+	}{
+		"these kernels":      {tree, false, false},
+		"others":             {changed(tree, "elembinop", "x"), true, false},
+		"of a new source":    {changed(tree, "elembinop", ""), false, true},
+		"one that went away": {changed(tree, "gone", "x"), false, false},
+	} {
+		records := []results.TagRecord{{Build: "PASS"}, {Run: "PASS", GPU: "G", Kernels: c.kernels}}
+		if stale, unmeasured := CheckTag(records); (stale != nil) != c.stale || (unmeasured != nil) != c.unmeasured {
+			t.Errorf("%s: stale %v, unmeasured %v", name, stale, unmeasured)
+		}
+	}
+}
+
+// A suite that passed in an earlier call need not run again, unless its kernels
+// have changed since or another part is meant.
+func TestIn(t *testing.T) {
+	s := Suite{Tool: "memcheck", Target: "Sum", Part: 1, Parts: 2, Kernels: results.Digests{"sum": "a"}}
+	for name, c := range map[string]struct {
+		ran  results.Suite
+		want bool
+	}{
+		"passed":        {results.Suite{Name: "memcheck Sum 1/2", Result: "PASS", Kernels: s.Kernels}, true},
+		"failed":        {results.Suite{Name: "memcheck Sum 1/2", Result: "FAIL", Kernels: s.Kernels}, false},
+		"other kernels": {results.Suite{Name: "memcheck Sum 1/2", Result: "PASS", Kernels: results.Digests{"sum": "b"}}, false},
+		"other part":    {results.Suite{Name: "memcheck Sum 2/2", Result: "PASS", Kernels: s.Kernels}, false},
+	} {
+		if got := s.In([]results.Suite{c.ran}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// A builder compiles the sources in dir into images in out.
+type builder struct {
+	dir, out, toolkit, only string
+	all                     bool
+	workers                 int
+	log                     io.Writer // of warnings and of what has been done
+	compile                 func(name, target string, source []byte) (image []byte, log string, err error)
+}
+
+// build brings the images up to date: it compiles the sources that changed since
+// the manifest was written, or all of them if the compiler or its flags did, and
+// keeps the images of the others.
+func (b *builder) build(verbose bool) error {
+	start := time.Now()
+	m, old, err := b.manifests()
+	if err != nil {
+		return err
+	}
+	if m.Compiler, err = b.version(); err != nil {
+		return err
+	}
+	if b.only != "" { // the others stay as they are
+		m.Sources = slices.DeleteFunc(m.Sources, func(s manifest.Source) bool { return s.Stem != b.only && find(old, s.Stem) == nil })
+	}
+	same := old.Compiler == m.Compiler && slices.Equal(old.Flags, m.Flags)
+	var jobs []job
+	for i := range m.Sources {
+		s, before := &m.Sources[i], find(old, m.Sources[i].Stem)
+		switch {
+		case before != nil && b.only != "" && s.Stem != b.only:
+			*s = *before
+		case before != nil && same && !b.all && before.Hash == s.Hash && b.whole(before) == nil:
+			s.Images = before.Images
+		default:
+			jobs = append(jobs, jobsOf(s)...)
+		}
+	}
+	err = b.each(jobs, func(j job) error {
+		image, data, err := b.image(j.source.Stem, j.target())
+		j.source.Images[j.index] = image
+		if err == nil {
+			err = b.write(image.File, manifest.Pack(data))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if verbose {
+		report(m)
+	}
+	text, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	if err := b.write(manifest.File, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.log, "%s: compiled %d of %d images in %.1f s\n", b.out, len(jobs), len(m.Sources)*len(manifest.Targets), time.Since(start).Seconds())
+	return b.removeOld(m)
+}
+
+// manifests returns a manifest of the sources as they are, their images still
+// to be filled in, and the one of the images that there are, empty if there is
+// none.
+func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
+	paths, err := filepath.Glob(filepath.Join(b.dir, "*.cu")) // in order
+	if err != nil {
+		return nil, nil, err
+	}
+	now = &manifest.Manifest{Flags: append(slices.Clone(flags), "ptx: "+ptxArch)}
+	for _, p := range paths {
+		stem := strings.TrimSuffix(filepath.Base(p), ".cu")
+		hash, err := manifest.SourceHash(b.read, stem+".cu")
+		if err != nil {
+			return nil, nil, err
+		}
+		now.Sources = append(now.Sources, manifest.Source{Stem: stem, Hash: hash, Images: make([]manifest.Image, len(manifest.Targets))})
+	}
+	if len(paths) == 0 || b.only != "" && find(now, b.only) == nil {
+		return nil, nil, fmt.Errorf("no source %s", filepath.Join(b.dir, cmp.Or(b.only, "*")+".cu"))
+	}
+	old = new(manifest.Manifest)
+	text, err := os.ReadFile(filepath.Join(b.out, manifest.File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return now, old, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, old)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(b.out, manifest.File), err)
+	}
+	return now, old, nil
+}
+
+func (b *builder) read(name string) ([]byte, error) { return os.ReadFile(filepath.Join(b.dir, name)) }
+
+func (b *builder) write(name string, data []byte) error {
+	if err := os.MkdirAll(b.out, 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.out, name), data, 0o666)
+}
+
+// find returns what a manifest says about a source, nil if nothing.
+func find(m *manifest.Manifest, stem string) *manifest.Source {
+	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
+	if i < 0 {
+		return nil
+	}
+	return &m.Sources[i]
+}
+
+// whole is an error unless every target's image of a source is there and is what
+// the manifest says.
+func (b *builder) whole(s *manifest.Source) error {
+	var errs []error
+	for i, target := range manifest.Targets {
+		if i >= len(s.Images) || s.Images[i].Target != target {
+			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
+		}
+		image := s.Images[i]
+		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
+		if err != nil {
+			errs = append(errs, err)
+		} else if data, err := manifest.Unpack(packed); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
+		} else if manifest.Sum(data) != image.Hash {
+			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A job is to compile one source for one target.
+type job struct {
+	source *manifest.Source
+	index  int // of the target
+}
+
+func (j job) target() string { return manifest.Targets[j.index] }
+
+// jobsOf are the jobs of all images of a source.
+func jobsOf(s *manifest.Source) []job {
+	jobs := make([]job, len(manifest.Targets))
+	for i := range jobs {
+		jobs[i] = job{s, i}
+	}
+	return jobs
+}
+
+// each does the jobs, b.workers at a time. Of one source it returns one error,
+// since those of its other targets say the same.
+func (b *builder) each(jobs []job, do func(job) error) error {
+	errs := make([]error, len(jobs))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(b.workers, 1))
+	for i, j := range jobs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(j)
+		})
+	}
+	wg.Wait()
+	failed := map[string]bool{}
+	for i, j := range jobs {
+		if errs[i] != nil && failed[j.source.Stem] {
+			errs[i] = nil
+		} else if errs[i] != nil {
+			failed[j.source.Stem] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeOld deletes the files that the manifest does not name, such as the
+// images of a source that is gone.
+func (b *builder) removeOld(m *manifest.Manifest) error {
+	keep := map[string]bool{manifest.File: true}
+	for _, s := range m.Sources {
+		for _, i := range s.Images {
+			keep[i.File] = true
+		}
+	}
+	entries, err := os.ReadDir(b.out)
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.Remove(filepath.Join(b.out, e.Name())))
+		}
+	}
+	return err
+}

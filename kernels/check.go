@@ -1,0 +1,140 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// Check returns what is wrong with a library and with plans that launch its kernels.
+// Call it in a test of the library's module, on plans of all kinds: it needs no GPU.
+//
+// The images must be what the sources give: every source is compiled for every
+// target, has not changed since, and its images are whole. Every kernel that
+// [Library.Kernel] made must be an entry point of its image. The launches of the
+// plans, of kernels of whatever image, must have the arguments that the entry point
+// takes, in number, size and kind, blocks that it can have, and operands that the plan
+// has.
+func Check(l *Library, plans ...*Plan) error {
+	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
+		return l.named(err)
+	}
+	known := map[Image]map[string]signature{}
+	for _, p := range plans {
+		for i := range p.Launches {
+			if p.Launches[i].Kernel == nil {
+				return fmt.Errorf("%s: launch %d: got no kernel", p.Op, i+1)
+			}
+			if err := p.checkLaunch(&p.Launches[i], known); err != nil {
+				return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, p.Launches[i].Kernel.Entry, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkLaunch compares a launch with its entry point; known holds those of the
+// images read so far.
+func (p *Plan) checkLaunch(l *Launch, known map[Image]map[string]signature) error {
+	image := l.Kernel.Image
+	if err := CheckImage(image); err != nil {
+		return err
+	}
+	entries, ok := known[image]
+	if !ok {
+		var err error
+		if entries, err = imageSignatures(image); err != nil {
+			return err
+		}
+		known[image] = entries
+	}
+	s, ok := entries[l.Kernel.Entry]
+	if !ok {
+		return noEntry(l.Kernel.Entry, image.Name(), entries)
+	}
+	return s.check(p, l)
+}
+
+// checkEntries compares the kernels that Kernel made with the images.
+func (l *Library) checkEntries() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for made := range l.entries {
+		s, err := l.source(made.stem)
+		if err != nil {
+			return err
+		}
+		for _, i := range s.Images {
+			if i.Target == manifest.PTX { // the compiler says nothing about its kernels
+				continue
+			}
+			names := map[string]bool{}
+			for _, k := range i.Kernels {
+				names[k.Name] = true
+			}
+			if !names[made.name] {
+				return noEntry(made.name, s.Stem+".cu for "+i.Target, names)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Library) checkImages() error {
+	m, err := l.manifest()
+	if err != nil {
+		return err
+	}
+	sources, err := fs.Glob(l.files, "*.cu")
+	if err != nil {
+		return err
+	}
+	if len(sources) == 0 {
+		return fmt.Errorf("no source *.cu")
+	}
+	for _, file := range sources {
+		if err := l.checkSource(file); err != nil {
+			return err
+		}
+	}
+	for _, s := range m.Sources {
+		if !slices.Contains(sources, s.Stem+".cu") {
+			return fmt.Errorf("there are images of %s.cu, which is gone: compile again", s.Stem)
+		}
+	}
+	return nil
+}
+
+// checkSource compares a source with the manifest and with its images.
+func (l *Library) checkSource(file string) error {
+	s, err := l.source(strings.TrimSuffix(file, ".cu"))
+	if err != nil {
+		return err
+	}
+	hash, err := manifest.SourceHash(func(name string) ([]byte, error) { return fs.ReadFile(l.files, name) }, file)
+	if err != nil {
+		return err
+	}
+	if hash != s.Hash {
+		return fmt.Errorf("%s or a header that it includes has changed since it was compiled: compile it again", file)
+	}
+	var targets []string
+	for _, i := range s.Images {
+		targets = append(targets, i.Target)
+		data, err := l.readImage(i.File)
+		if err != nil {
+			return fmt.Errorf("%s for %s: %w", file, i.Target, err)
+		}
+		if manifest.Sum(data) != i.Hash || len(data) != i.Bytes {
+			return fmt.Errorf("images/%s is not the file that the manifest describes", i.File)
+		}
+	}
+	if !slices.Equal(targets, manifest.Targets) {
+		return fmt.Errorf("%s is compiled for %v, want %v", file, targets, manifest.Targets)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package kernels
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to
+// a digest of its compiled kernels, twelve hexadecimal digits. Two builds whose
+// digests of a source are equal run the same kernels of it.
+func Digests() map[string]string { return own.Digests() }
+
+// Digests is [Digests] of the library's sources. Those of another library than
+// Stheno's own are called by its name too, those of Stheno's versions "versions/sum".
+func (l *Library) Digests() map[string]string {
+	digests := map[string]string{}
+	for _, s := range l.sources() {
+		digests[compiled{l, s.Stem}.short()] = s.Digest()
+	}
+	return digests
+}
+
+// short is the image's name, without that of Stheno.
+func (c compiled) short() string { return strings.TrimPrefix(c.Name(), own.name+"/") }
+
+// sources returns the sources of the manifest; none if it cannot be read, which
+// Check reports.
+func (l *Library) sources() []manifest.Source {
+	m, err := l.manifest()
+	if err != nil {
+		return nil
+	}
+	return m.Sources
+}
+
+// Digests maps each source that the plan's launches come from to the digest of
+// its compiled kernels, by the names of [Library.Digests].
+// Generated code counts as the source that it is made from.
+func (p *Plan) Digests() (map[string]string, error) {
+	digests := map[string]string{}
+	for _, l := range p.Launches {
+		c, ok := l.Kernel.Image.(compiled)
+		if _, generated := l.Kernel.Image.(reduceImage); generated {
+			c, ok = compiled{own, "reduce"}, true
+		}
+		if !ok {
+			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)
+		}
+		s, err := c.library.source(c.stem)
+		if err != nil {
+			return nil, c.library.named(err)
+		}
+		digests[c.short()] = s.Digest()
+	}
+	return digests, nil
+}

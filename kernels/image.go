@@ -1,0 +1,68 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// Image is CUDA code that holds kernels: embedded in this module, embedded in
+// another one, or generated. Backends compare images with ==, and load equal ones
+// once: an image is a comparable value whose code follows from the value alone.
+type Image interface {
+	// Name names the image in errors and reports, as in stheno/sum.
+	Name() string
+	// Code returns the code for a device of that compute capability. It may take
+	// milliseconds; backends call it when they load the image.
+	Code(major, minor int) (Code, error)
+}
+
+// CheckImage returns an error if there is no image or it cannot be compared.
+func CheckImage(image Image) error {
+	if image == nil {
+		return errors.New("got a kernel without an image")
+	}
+	if !reflect.ValueOf(image).Comparable() {
+		return fmt.Errorf("image %s is a %T, want a comparable type", image.Name(), image)
+	}
+	return nil
+}
+
+// Code is what the CUDA driver loads.
+type Code struct {
+	Text      []byte // a cubin or PTX
+	Target    string // what it is compiled for, such as "sm_80" or "ptx"
+	MinDriver int    // the CUDA version, as 12000 for 12.0, that the driver must support
+}
+
+// Target returns what a device of that compute capability takes of a [Library]:
+// the cubin of the same major version and the highest minor version that is not
+// above the device's, else PTX, which the driver compiles. minDriver is as in
+// [Code]. It is an error if the device is older than 7.0.
+func Target(major, minor int) (target string, minDriver int, err error) {
+	if major < 7 {
+		return "", 0, fmt.Errorf("compute capability %d.%d is too old: the kernels need 7.0 (Volta) or newer", major, minor)
+	}
+	best := -1
+	for _, t := range manifest.Targets {
+		name, exact := strings.CutSuffix(strings.TrimPrefix(t, "sm_"), "a")
+		n, err := strconv.Atoi(name)
+		if err != nil || n/10 != major || n%10 > minor || n%10 < best || exact && n%10 != minor {
+			continue
+		}
+		target, best = t, n%10
+	}
+	// Cubins load on every driver of their compiler's major version that knows the
+	// device; PTX only on one as new as the compiler, CUDA 12.9.
+	switch {
+	case best < 0:
+		return manifest.PTX, 12090, nil
+	case major >= 10:
+		return target, 12080, nil
+	}
+	return target, 12000, nil
+}

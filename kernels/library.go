@@ -1,0 +1,170 @@
+package kernels
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+//go:embed images/* *.cu*
+var files embed.FS
+
+// own holds the kernels of package ops.
+var own = NewLibrary("stheno", files)
+
+// Builtin returns the library of Stheno's own kernels.
+func Builtin() *Library { return own }
+
+// Library is a folder of CUDA sources with their images. Other modules have
+// theirs in a variable:
+//
+//	//go:embed images *.cu
+//	var files embed.FS
+//
+//	var library = kernels.NewLibrary("example.com/own", files)
+//
+//	var swish = library.Kernel("swish", "swish_f32", swishBody[float32])
+//
+// It is safe for several goroutines.
+type Library struct {
+	name     string
+	files    fs.FS // x.cu, headers, images/
+	manifest func() (*manifest.Manifest, error)
+
+	mu      sync.Mutex
+	entries map[entry]bool // of the kernels made, for Check
+}
+
+// entry is an entry point of a source.
+type entry struct{ stem, name string }
+
+// NewLibrary returns the library of a folder that holds CUDA sources x.cu, the
+// headers that they include in quotes, and the folder images that
+//
+//	go run github.com/stheno-ml/stheno/kernels/build -dir .
+//
+// made of them. The name, such as the package's import path, is for errors and
+// reports. Files are read when they are first used: an error is returned then, and
+// by [Check].
+func NewLibrary(name string, files fs.FS) *Library {
+	l := &Library{name: name, files: files, entries: map[entry]bool{}}
+	l.manifest = sync.OnceValues(l.readManifest)
+	return l
+}
+
+func (l *Library) readManifest() (*manifest.Manifest, error) {
+	text, err := fs.ReadFile(l.files, "images/"+manifest.File)
+	if err != nil {
+		return nil, fmt.Errorf("%w: compile the sources first", err)
+	}
+	m := new(manifest.Manifest)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("images/%s: %w", manifest.File, err)
+	}
+	return m, nil
+}
+
+// Manifest returns what the compiler said about the library's sources and images.
+// It is shared: do not change it.
+func (l *Library) Manifest() (*manifest.Manifest, error) {
+	m, err := l.manifest()
+	return m, l.named(err)
+}
+
+// named puts the library's name before an error.
+func (l *Library) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kernels of %s: %w", l.name, err)
+}
+
+// Kernel returns the kernel of the entry point of stem.cu with a Go body of the
+// same arguments. [Check] reports an entry point that does not exist.
+func (l *Library) Kernel(stem, name string, body func(Call)) *Kernel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries[entry{stem, name}] = true
+	return &Kernel{l.Image(stem), name, body}
+}
+
+// Image returns the compiled source stem.cu. That there is none is an error of its
+// Code.
+func (l *Library) Image(stem string) Image { return compiled{l, stem} }
+
+// Source returns the text of a CUDA source or header, such as "sum.cu".
+func (l *Library) Source(file string) ([]byte, error) {
+	if ext := path.Ext(file); ext != ".cu" && ext != ".cuh" {
+		return nil, l.named(fmt.Errorf("got source %q, want a name that ends in .cu or .cuh", file))
+	}
+	text, err := fs.ReadFile(l.files, file)
+	if err != nil {
+		return nil, l.named(fmt.Errorf("no source %q", file))
+	}
+	return text, nil
+}
+
+// Entries returns the names of the entry points of stem.cu, in order.
+func (l *Library) Entries(stem string) ([]string, error) {
+	s, err := l.source(stem)
+	if err != nil {
+		return nil, l.named(err)
+	}
+	var names []string
+	for _, k := range s.Images[0].Kernels { // the same ones for every target
+		names = append(names, k.Name)
+	}
+	return names, nil
+}
+
+// source finds what the manifest says about a source.
+func (l *Library) source(stem string) (*manifest.Source, error) {
+	m, err := l.manifest()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
+	if i < 0 {
+		return nil, fmt.Errorf("no images of %q", stem)
+	}
+	return &m.Sources[i], nil
+}
+
+func (l *Library) readImage(file string) ([]byte, error) {
+	packed, err := fs.ReadFile(l.files, "images/"+file)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Unpack(packed)
+}
+
+// compiled is the image of a library's source.
+type compiled struct {
+	library *Library
+	stem    string
+}
+
+func (c compiled) Name() string { return c.library.name + "/" + c.stem }
+
+func (c compiled) Code(major, minor int) (Code, error) {
+	code, err := c.code(major, minor)
+	return code, c.library.named(err)
+}
+
+func (c compiled) code(major, minor int) (Code, error) {
+	if _, err := c.library.source(c.stem); err != nil {
+		return Code{}, err
+	}
+	target, minDriver, err := Target(major, minor)
+	if err != nil {
+		return Code{}, err
+	}
+	text, err := c.library.readImage(manifest.ImageFile(c.stem, target))
+	return Code{text, target, minDriver}, err
+}

@@ -1,0 +1,113 @@
+package kernels
+
+import (
+	"bytes"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// copied copies one of Stheno's sources with its images into a library of its
+// own, as another module has one.
+func copied(t *testing.T, stem string) fstest.MapFS {
+	t.Helper()
+	s, err := own.source(stem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manifest.Manifest{Sources: []manifest.Source{*s}}
+	text, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := fstest.MapFS{"images/" + manifest.File: {Data: text}}
+	names := []string{stem + ".cu", "vector.cuh"}
+	for _, i := range s.Images {
+		names = append(names, "images/"+i.File)
+	}
+	for _, name := range names {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lib[name] = &fstest.MapFile{Data: data}
+	}
+	return lib
+}
+
+// A library gives the images that it was made of; its check passes, and fails for
+// whatever is not as it was compiled.
+func TestLibrary(t *testing.T) {
+	right := NewLibrary("example.com/right", copied(t, "add"))
+	if err := Check(right); err != nil {
+		t.Error(err)
+	}
+	want, err := own.Image("add").Code(9, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := right.Image("add").Code(9, 0)
+	if err != nil || !bytes.Equal(got.Text, want.Text) || got.Target != want.Target || got.MinDriver != want.MinDriver {
+		t.Errorf("got %d bytes, %s, %d, %v, want %d bytes, %s, %d",
+			len(got.Text), got.Target, got.MinDriver, err, len(want.Text), want.Target, want.MinDriver)
+	}
+	if entries, err := right.Entries("add"); err != nil || !slices.Equal(entries, []string{"add_f32", "add_f64"}) {
+		t.Errorf("got entry points %v, %v", entries, err)
+	}
+	if name := right.Image("add").Name(); name != "example.com/right/add" {
+		t.Errorf("the image is called %s", name)
+	}
+
+	for name, c := range map[string]struct {
+		change func(fstest.MapFS)
+		want   string
+	}{
+		"source":  {func(f fstest.MapFS) { f["add.cu"].Data = append([]byte("// new\n"), f["add.cu"].Data...) }, "changed since it was compiled"},
+		"header":  {func(f fstest.MapFS) { f["vector.cuh"].Data = append([]byte("// new\n"), f["vector.cuh"].Data...) }, "changed since it was compiled"},
+		"new":     {func(f fstest.MapFS) { f["sub.cu"] = &fstest.MapFile{} }, `no images of "sub"`},
+		"gone":    {func(f fstest.MapFS) { delete(f, "add.cu") }, "no source"},
+		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
+		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.gz") }, "add.cu for sm_80"},
+		"bytes": {func(f fstest.MapFS) {
+			f["images/add.sm_80.cubin.gz"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"))}
+		},
+			"not the file that the manifest describes"},
+		"manifest": {func(f fstest.MapFS) { delete(f, "images/manifest.json") }, "compile the sources first"},
+		"broken":   {func(f fstest.MapFS) { f["images/manifest.json"].Data = []byte("{") }, "manifest.json"},
+	} {
+		lib := copied(t, "add")
+		c.change(lib)
+		if err := Check(NewLibrary("example.com/broken", lib)); err == nil ||
+			!strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "kernels of example.com/broken: ") != 1 {
+			t.Errorf("%s: got error %v, want one with the library's name and %q", name, err, c.want)
+		}
+	}
+
+	absent := copied(t, "add")
+	delete(absent, "images/manifest.json")
+	for want, image := range map[string]Image{
+		`kernels of example.com/right: no images of "sub"`: right.Image("sub"),
+		`kernels of stheno: no images of "no-such-source"`: own.Image("no-such-source"),
+		"compile the sources first":                        NewLibrary("example.com/absent", absent).Image("add"),
+	} {
+		if _, err := image.Code(9, 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %q", image.Name(), err, want)
+		}
+	}
+}
+
+// Images are one where library and source are: another library's are others, also
+// if it has the same name.
+func TestImageIdentity(t *testing.T) {
+	a, b := NewLibrary("example.com/own", copied(t, "add")), NewLibrary("example.com/own", copied(t, "add"))
+	if a.Image("add") != a.Image("add") || a.Kernel("add", "add_f32", nil).Image != a.Image("add") {
+		t.Error("one source has two images")
+	}
+	if a.Image("add") == b.Image("add") || a.Image("add") == a.Image("sub") {
+		t.Error("two sources have one image")
+	}
+}

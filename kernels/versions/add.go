@@ -1,0 +1,29 @@
+package versions
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+var addSimple = pair("add", "simple", kernels.AddBody[float32], kernels.AddBody[float64])
+
+// Add plans [kernels.Add] by version 1, one thread per element in blocks of 512, or 2,
+// the op's own. It is an error if the device cannot run so many blocks in one launch.
+func Add(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, error) {
+	if err := check("add", v, 2); err != nil {
+		return nil, err
+	}
+	p := kernels.Add(dev, dt, n)
+	if v == 2 || n == 0 {
+		return p, nil
+	}
+	const block = 512
+	blocks := kernels.CeilDiv(n, block)
+	if err := kernels.CheckGrid(blocks); err != nil {
+		return nil, fmt.Errorf("versions: %s by version %d: %w", p.Op, v, err)
+	}
+	p.Launches = nil
+	p.Launch(addSimple[dt], int(blocks), block, in0, in1, out, n)
+	return p, nil
+}

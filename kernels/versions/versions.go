@@ -1,0 +1,56 @@
+// Package versions holds the numbered versions of Stheno's kernels: the steps that
+// lead from the first idea to the kernel that an op runs, and kernels that show what
+// goes wrong without an atomic or a barrier. They are there to teach and to be
+// measured; package kernels does not need them.
+//
+// A version takes what the op's kernel takes and returns a plan, so that the two
+// can be compared on any device. Versions count from 1; those whose last bit depends
+// on the order of atomics say so.
+package versions
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+//go:embed images/* *.cu*
+var files embed.FS
+
+var library = kernels.NewLibrary("stheno/versions", folder{files})
+
+// Library returns the library of the versions' sources and images.
+func Library() *kernels.Library { return library }
+
+// folder is this folder with the headers of package kernels, which sources
+// include as ../x.cuh.
+type folder struct{ embed.FS }
+
+// ReadFile implements fs.ReadFileFS.
+func (f folder) ReadFile(name string) ([]byte, error) {
+	if header, ok := strings.CutPrefix(name, "../"); ok {
+		return kernels.Builtin().Source(header)
+	}
+	return f.FS.ReadFile(name)
+}
+
+// pair returns the kernels stem_variant_f32 and _f64 of stem.cu.
+func pair(stem, variant string, f32, f64 func(kernels.Call)) [2]*kernels.Kernel {
+	name := stem + "_" + variant + "_"
+	return [2]*kernels.Kernel{
+		kernels.Float32: library.Kernel(stem, name+"f32", f32),
+		kernels.Float64: library.Kernel(stem, name+"f64", f64),
+	}
+}
+
+// check returns an error unless v is 1 to most.
+func check(op string, v, most int) error {
+	if v < 1 || v > most {
+		return fmt.Errorf("versions: %s: got version %d, want 1 to %d", op, v, most)
+	}
+	return nil
+}
+
+var in0, in1, out = kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}
