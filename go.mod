@@ -8,6 +8,7 @@ require (
 	gonum.org/v1/gonum v0.11.0
 	gorgonia.org/gorgonia v0.9.18
 	gorgonia.org/tensor v0.9.23
+	pgregory.net/rapid v1.3.0
 )
 
 require (
