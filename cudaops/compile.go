@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	internals "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -65,13 +66,10 @@ type output struct {
 	fresh gorgonia.Value  // of this run
 }
 
-// A gradient is that of an input whose derivative node cannot itself hold it,
-// since the node is a constant, an input or the derivative of several inputs,
-// and solvers write into gradients.
-type gradient struct {
-	input, derivative *value
-	always            bool
-}
+// A gradient is that of an input. It has memory of its own beside the value of the
+// derivative's node: solvers write into gradients, and several inputs can have one
+// derivative.
+type gradient struct{ input, derivative *value }
 
 // A program is a graph made ready to run on a device.
 type program struct {
@@ -88,7 +86,7 @@ type program struct {
 // compile decides where each node runs, what is copied when, and where in the
 // arena everything lies.
 func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, error) {
-	sorted, err := gorgonia.Sort(g)
+	sorted, err := internals.Sort(g)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +99,12 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 	for _, n := range sorted {
 		v := &value{node: n}
 		v.base = v
-		for it := g.From(n.ID()); it != nil && it.Next(); {
-			child := of[it.Node().(*gorgonia.Node)]
-			if child == nil {
-				return nil, fmt.Errorf("node %s has an input outside the graph", n.Name())
-			}
-			v.in = append(v.in, child)
+		children, err := internals.Children(n)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range children {
+			v.in = append(v.in, of[c])
 		}
 		v.numeric, v.dtype, v.shape = describe(n)
 		of[n] = v
@@ -162,13 +160,7 @@ func compile(g *gorgonia.ExprGraph, c *config, dev kernels.Device) (*program, er
 		}
 		if d := of[v.node.Deriv()]; d != nil {
 			wanted = append(wanted, d)
-			inputs := 0
-			for _, n := range d.node.DerivOf() {
-				if n.Op() == nil {
-					inputs++
-				}
-			}
-			p.gradients = append(p.gradients, gradient{v, d, inputs > 1 || d.kind == input || d.kind == constant})
+			p.gradients = append(p.gradients, gradient{v, d})
 		}
 	}
 	for _, v := range wanted {

@@ -24,7 +24,9 @@ import (
 // those of an earlier run or nil. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
 // if it has a value already. Gradients are those of the last run: they are not
-// added to those of earlier ones.
+// added to those of earlier ones. An input's gradient and the value of the node
+// that [gorgonia.Node.Deriv] returns share no memory either: a solver's step zeroes
+// the first and leaves the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
 // place or by [gorgonia.Let] between runs.
@@ -422,12 +424,7 @@ func (vm *VM) deliver() error {
 		if d == nil {
 			continue
 		}
-		// A node with a dual value, as [gorgonia.BindDualValues] makes, shows
-		// its own gradient instead of the derivative's value.
-		if shown, err := n.Grad(); !g.always && err == nil && shown == d {
-			continue
-		}
-		own, err := fresh(d, n.IsScalar(), n.Shape())
+		own, err := copyLike(n.Value(), d)
 		if err != nil {
 			return fmt.Errorf("gradient of %s: %w", n.Name(), err)
 		}
@@ -436,6 +433,19 @@ func (vm *VM) deliver() error {
 		}
 	}
 	return nil
+}
+
+// copyLike copies a gradient to memory of its own, with the type and shape of the
+// input's value: solvers combine the two in place.
+func copyLike(value, gradient gorgonia.Value) (gorgonia.Value, error) {
+	own, err := fresh(gradient, value.Shape().IsScalar(), value.Shape())
+	if err != nil {
+		return nil, err
+	}
+	if _, dense := value.(*tensor.Dense); dense && value.Shape().IsScalar() {
+		return tensor.New(tensor.FromScalar(own.Data())), nil
+	}
+	return own, nil
 }
 
 // set binds a value to a node.

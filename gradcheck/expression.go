@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	internals "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -54,7 +55,7 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 	if dt, ok := values.Dtype(e.out.Dtype()); !ok || !dt.IsFloat() {
 		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
 	}
-	return e, e.walk(g, e.out)
+	return e, e.walk(e.out)
 }
 
 // call calls build. Functions that build graphs panic where gorgonia.Must does.
@@ -68,18 +69,18 @@ func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nod
 }
 
 // walk appends n to order, after what it depends on.
-func (e *expression) walk(g *gorgonia.ExprGraph, n *gorgonia.Node) error {
+func (e *expression) walk(n *gorgonia.Node) error {
 	if e.below[n] {
 		return nil
 	}
 	e.below[n] = true
-	for it := g.From(n.ID()); it != nil && it.Next(); {
-		child, ok := it.Node().(*gorgonia.Node)
-		if !ok {
-			return fmt.Errorf("the graph holds a %T", it.Node())
-		}
-		e.children[n] = append(e.children[n], child)
-		if err := e.walk(g, child); err != nil {
+	children, err := internals.Children(n)
+	if err != nil {
+		return err
+	}
+	e.children[n] = children
+	for _, child := range children {
+		if err := e.walk(child); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,8 @@ var broadcastKernel = [2]*Kernel{
 
 // Broadcast plans the adjoint of Sum: out, of the given shape, repeats the input
 // along axes; the input has shape without these axes. With mean, the values are
-// divided by the number of repetitions.
+// divided by the number of repetitions, each quotient rounded once; float32 divides
+// by the number as a float32, which is exact up to 2^24.
 func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 	total := Count(shape)
 	copies := int64(1)
@@ -64,7 +65,7 @@ func Broadcast(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 			dst, d = p.Workspace(outer*r*inner*dt.Size()), 1
 		}
 		n := outer * r * inner
-		p.Launch(broadcastKernel[dt], streamGrid(CeilDiv(n*dt.Size(), 16)), streamBlock, src, dst, n, r, inner, d)
+		p.stream(broadcastKernel[dt], streaming.on(dev), n*dt.Size(), src, dst, n, r, inner, d)
 		src = dst
 	}
 	return p

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -9,10 +10,79 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Check reports whether the images of a library are what its sources give: every
-// source is compiled for every target, has not changed since, and its images are
-// whole. Call it in a test of the library's module.
-func Check(l *Library) error { return l.named(l.checkImages()) }
+// Check returns what is wrong with a library and with plans that launch its kernels.
+// Call it in a test of the library's module, on plans of all kinds: it needs no GPU.
+//
+// The images must be what the sources give: every source is compiled for every
+// target, has not changed since, and its images are whole. Every kernel that
+// [Library.Kernel] made must be an entry point of its image. The launches of the
+// plans, of kernels of whatever image, must have the arguments that the entry point
+// takes, in number, size and kind, blocks that it can have, and operands that the plan
+// has.
+func Check(l *Library, plans ...*Plan) error {
+	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
+		return l.named(err)
+	}
+	known := map[Image]map[string]signature{}
+	for _, p := range plans {
+		for i := range p.Launches {
+			if p.Launches[i].Kernel == nil {
+				return fmt.Errorf("%s: launch %d: got no kernel", p.Op, i+1)
+			}
+			if err := p.checkLaunch(&p.Launches[i], known); err != nil {
+				return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, p.Launches[i].Kernel.Entry, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkLaunch compares a launch with its entry point; known holds those of the
+// images read so far.
+func (p *Plan) checkLaunch(l *Launch, known map[Image]map[string]signature) error {
+	image := l.Kernel.Image
+	if err := CheckImage(image); err != nil {
+		return err
+	}
+	entries, ok := known[image]
+	if !ok {
+		var err error
+		if entries, err = imageSignatures(image); err != nil {
+			return err
+		}
+		known[image] = entries
+	}
+	s, ok := entries[l.Kernel.Entry]
+	if !ok {
+		return noEntry(l.Kernel.Entry, image.Name(), entries)
+	}
+	return s.check(p, l)
+}
+
+// checkEntries compares the kernels that Kernel made with the images.
+func (l *Library) checkEntries() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for made := range l.entries {
+		s, err := l.source(made.stem)
+		if err != nil {
+			return err
+		}
+		for _, i := range s.Images {
+			if i.Target == manifest.PTX { // the compiler says nothing about its kernels
+				continue
+			}
+			names := map[string]bool{}
+			for _, k := range i.Kernels {
+				names[k.Name] = true
+			}
+			if !names[made.name] {
+				return noEntry(made.name, s.Stem+".cu for "+i.Target, names)
+			}
+		}
+	}
+	return nil
+}
 
 func (l *Library) checkImages() error {
 	m, err := l.manifest()

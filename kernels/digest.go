@@ -1,24 +1,11 @@
 package kernels
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
-
-// Digest returns a hash over all images of Stheno's own library.
-func Digest() string {
-	h := sha256.New()
-	for _, s := range own.sources() {
-		for _, i := range s.Images {
-			fmt.Fprintln(h, i.Hash)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
 
 // Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to
 // a digest of its compiled kernels, twelve hexadecimal digits. Two builds whose

@@ -27,7 +27,7 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 	if rows == 0 {
 		return p
 	}
-	pol := rowTuning(dev)
+	pol := rowPolicies.on(dev)
 	a, b, out := Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}
 	if n <= pol.short {
 		p.rowsShort(dotShort[dt], pol, []any{a, b}, out, rows, n, 1)

@@ -40,41 +40,6 @@ type Bins struct {
 
 func (b Bins) scale() float64 { return float64(b.N) / (b.Hi - b.Lo) }
 
-// histogramPolicy tunes the kernel.
-type histogramPolicy struct {
-	block  int // threads of a block
-	blocks int // of them for each multiprocessor
-}
-
-// histogramTuning: measured on an H200 in GB/s on 2^30 bytes, uniform and all equal,
-// and in us on 5.8 MB of English text, whose time is mostly that of two launches. CUB (CUDA 13.0) in the same run: 2154, 3609,
-// 7.94.
-//
-//	1024 threads, 1 block, 4 loads in flight   4463  4470  7.66
-//	1024 threads, 2 blocks, 2 loads            4473  4490  7.98
-//	1024 threads, 2 blocks, 4 loads            4465  4462  9.10
-//	512 threads, 1 block, 4 loads              4189  4200  7.97
-//
-// Rejected, each beside 4298, 4360 of an earlier loop with 2 blocks and 2 loads:
-// 16 columns 3342, 4325; 8 columns 2457, 4329; no columns 2254, 3418; red.shared
-// instead of the increment that the compiler chooses 4254, 4348; counters of one
-// byte for each thread, loaded and stored without atomics, 2394, 3225 at best;
-// loading the next vectors before counting 4268, 4285; loads that leave no copy in
-// the first-level cache 4320, 4376, too little for a line of PTX. The blocks' sums in
-// memory and a second kernel that adds them up, instead of atomics: 4450, 4453, 8.10.
-//
-// Elements of 4 bytes: 2^28 float32 into 256 bins: 2 blocks 4272, 1 block 3472, CUB
-// 3934; into 16384 bins, without columns: 4135, CUB 345.
-func histogramTuning(dt Dtype) histogramPolicy {
-	if dt == Uint8 {
-		return histogramPolicy{block: 1024, blocks: 1}
-	}
-	return histogramPolicy{block: 1024, blocks: 2}
-}
-
-// histogramSpilled tunes the kernel for bins that are counted in global memory.
-var histogramSpilled = histogramPolicy{block: 128, blocks: 16}
-
 // Histogram plans counts[k] = number of x[i] in cell k, as int64, for n elements. More
 // cells than the shared memory of dev holds are counted in global memory.
 func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
@@ -85,11 +50,14 @@ func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 	}
 	args := bins.Args(n)
 	if int64(bins.N)*4 > int64(dev.SharedOptin) && dt != Uint8 {
-		t := histogramSpilled
+		t := globalHistogram.on(dev)
 		p.Launch(histogramGlobal[dt], histogramBlocks(dev, n, t.blocks, int64(t.block)), t.block, args...)
 		return p
 	}
-	t, shift := histogramTuning(dt), columnShift(dev, bins.N)
+	t, shift := tableHistogram.on(dev), columnShift(dev, bins.N)
+	if dt == Uint8 {
+		t = byteHistogram.on(dev)
+	}
 	blocks := histogramBlocks(dev, n, t.blocks, int64(t.block)*16/dt.Size())
 	count := p.Launch(histogramColumns[dt], blocks, t.block, append(args, int32(shift))...)
 	if count.Shared = 4 * bins.N << shift; dt == Uint8 {
@@ -112,8 +80,8 @@ func histogramBlocks(dev Device, n int64, each int, elements int64) int {
 }
 
 // columnShift is log2 of the columns that each counter gets: 32, so that every
-// lane has its own, or as many as let two blocks share a multiprocessor. 1024 bins
-// in 16, 8 or 4 columns: 4244, 4272, 4271 GB/s; in 32, so that one block fits, 3433.
+// lane has its own, or as many as let two blocks share a multiprocessor. H200,
+// 1024 bins: 4244 to 4272 GB/s; in 32 columns, so that one block fits, 3433.
 func columnShift(dev Device, bins int) int {
 	const reserved = 1 << 10 // of each block
 	words := ((dev.SharedOptin+reserved)/2 - reserved) / 4

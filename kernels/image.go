@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -17,6 +19,17 @@ type Image interface {
 	// Code returns the code for a device of that compute capability. It may take
 	// milliseconds; backends call it when they load the image.
 	Code(major, minor int) (Code, error)
+}
+
+// CheckImage returns an error if there is no image or it cannot be compared.
+func CheckImage(image Image) error {
+	if image == nil {
+		return errors.New("got a kernel without an image")
+	}
+	if !reflect.ValueOf(image).Comparable() {
+		return fmt.Errorf("image %s is a %T, want a comparable type", image.Name(), image)
+	}
+	return nil
 }
 
 // Code is what the CUDA driver loads.

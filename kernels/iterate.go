@@ -38,28 +38,17 @@ type IterateBy struct {
 	Blocks, Threads int
 }
 
-// iteratePolicy tunes Iterate. Measured on an H200, us a half step of 128 float32:
-// a cluster whose blocks send results and wait for their arrival 0.46 to 0.49, one
-// that stores them and waits at the cluster's barrier 0.65, weights in registers
-// with a counter in global memory 1.4, a graph of launches 4.7, launches from Go
-// 5.5. The same with a thread per row and 132 blocks: a counter with release and
-// acquire 4.60, one that flips 4.75, grid.sync of cooperative_groups.h 5.93. At
-// 1024 values: registers 1.72, a graph of launches 31.
-type iteratePolicy struct {
-	threads int   // of a block, where a thread has a row
-	held    int64 // largest n for weights held in registers
-	cluster int64 // largest n for one cluster
-}
-
+// iterateTuning returns the policy with what the device has.
 func iterateTuning(dev Device) iteratePolicy {
-	p := iteratePolicy{threads: 128}
-	if dev.Cooperative {
-		// A block for eight rows, a multiprocessor for each block.
-		p.held = min(heldMost, int64(dev.SMs)*heldRows)
+	p := iteratePolicies.on(dev)
+	p.held = min(p.held, int64(dev.SMs)*heldRows) // a block for eight rows, a multiprocessor for each block
+	if !dev.Cooperative {
+		p.held = 0
 	}
 	switch dev.Major {
 	case 9, 10, 12: // later ones get PTX of a time before clusters
-		p.cluster = clusterBlocks * 32
+	default:
+		p.cluster = 0
 	}
 	return p
 }
@@ -160,7 +149,7 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	w := [2]Ref{{0, 0}, {1, 0}}
 	state := [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}
 	counters, out := p.Workspace(8), Ref{Out, 0}
-	p.Launch(k.begin, streamGrid(padded), streamBlock, Ref{2, 0}, state[0], state[1], counters, n, padded)
+	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counters, n, padded)
 	if by.Barrier > BarrierGraph {
 		kernel := k.whole[by.Barrier]
 		if by.Barrier == BarrierHeld {
@@ -187,27 +176,19 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	return p
 }
 
-// wideGrid is the grid of a half step by iterate_wide or iterate_chain, and the
-// columns that a block of it takes, 0 for a warp per row. Measured on an H200 in a
-// graph of half steps of float32, us, by columns and threads of a block:
-//
-//	n      rows, 256   32, 1024   16, 1024   16, 512   8, 512   32, 256
-//	128         1.98       2.88       2.30      2.31     2.05      2.62
-//	600         2.85       4.18       3.52      3.52     3.11      5.79
-//	2048        4.58       6.62       5.94      6.53     7.15     11.76
-//	4096       18.82      19.61      22.78     21.02    26.57     41.14
-//	8192       64.36      67.89      75.29     72.27    92.61     89.51
-//
-// The floor at 4096, matrices of 64 MB by turns, is 15.7.
+// wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the
+// columns that a block of it takes, 0 for a warp per row: 32 columns are 128 bytes of
+// a row of float32, 16 keep more multiprocessors at work on small matrices.
 func wideGrid(dev Device, n int64, transposed bool) (blocks, threads int, columns int32) {
+	pol := widePolicies.on(dev)
 	if !transposed {
-		return int(CeilDiv(n, 8)), 256, 0
+		return int(CeilDiv(n, int64(pol.rows/32))), pol.rows, 0
 	}
 	columns = 32
 	if 2*CeilDiv(n, 32) <= int64(dev.SMs) {
 		columns = 16
 	}
-	return int(CeilDiv(n, int64(columns))), int(min(max(pow2(n), 256), 1024)), columns
+	return int(CeilDiv(n, int64(columns))), int(min(max(pow2(n), 256), int64(pol.columns))), columns
 }
 
 // IterateChain plans the chain z[0] = u[0], z[k] = A z[k-1] + u[k], k = 1, 2, ...,
@@ -228,7 +209,7 @@ func IterateChain(dev Device, dt Dtype, n int64, steps int, transposed, reversed
 		from, step = last, -1
 	}
 	k := &iterateKernel[dt]
-	p.Launch(k.rows, 1, streamBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
+	p.Launch(k.rows, 1, elementBlock, Ref{2, 0}, Ref{Out, from * row}, n, int32(from), int32(1), int32(1), int32(0))
 	for i := range last {
 		at := from + step*i
 		w := Operand(1 - max(at, at+step)%2) // w1 leads to and from odd rows
@@ -247,7 +228,7 @@ func IterateRows(dt Dtype, wide, narrow, n int64, first, stride int, put bool) *
 	}
 	p := &Plan{Op: fmt.Sprintf("iterate_rows_%v(%d to %d, %d)", dt, in, out, n), Inputs: []int64{in * n * dt.Size()}, Out: out * n * dt.Size()}
 	if out*n > 0 {
-		p.Launch(iterateKernel[dt].rows, int(out), streamBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
+		p.Launch(iterateKernel[dt].rows, int(out), elementBlock, Ref{0, 0}, Ref{Out, 0}, n, int32(first), int32(stride), int32(narrow), flag)
 	}
 	return p
 }

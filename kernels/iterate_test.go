@@ -67,7 +67,7 @@ func TestIterateBarriers(t *testing.T) {
 // Grids whose blocks wait for one another say so, and those that the library
 // chooses by itself are started cooperatively, with a multiprocessor for each
 // block.
-func TestIterateResident(t *testing.T) {
+func TestIterateCoResident(t *testing.T) {
 	dev := Device{Name: "test", Major: 9, SMs: 132, Cooperative: true}
 	small := dev
 	small.Cooperative, small.Major = false, 8

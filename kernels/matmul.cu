@@ -18,7 +18,7 @@
 // take rows in turn and their sums are added in order. Bound by memory.
 //
 // Large products on devices of compute capability 9 run on the tensor cores:
-// version 7 of matmul_versions.cu.
+// matmul_tensor.cu.
 //
 // Where C has too few tiles to fill the device, k is cut into splits, each
 // summed into its own copy of C in scratch memory; combine adds the copies in

@@ -48,16 +48,7 @@ var (
 // k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
-	op := ""
-	if batch != 1 {
-		op = fmt.Sprintf("%d x ", batch)
-	}
-	p := &Plan{
-		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
-		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
-		Out:    batch * m * n * dt.Size(),
-		Flops:  2 * batch * m * n * k,
-	}
+	p := newMatMul(dt, batch, m, n, k)
 	if p.Out == 0 {
 		return p
 	}
@@ -73,28 +64,35 @@ func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Pl
 	return p
 }
 
-// matmul appends the launches of the tiled kernel: on a device of compute capability
-// 9, where there is a tile for three in four multiprocessors, that of the tensor
-// cores, version 7 in matmul_versions.cu. On an H200, version 7 against the tiles
-// below, float32, in us: 512: 41, 25 (whose sums are cut in parts); 1024: 64, 132;
-// 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716; 8192: 18067, 25456. float64, 4096:
-// 2834, 7781. Its float32 errors are smaller: see Version(7).MatMul. Elsewhere it has
-// not been timed.
+// newMatMul returns the plan of a batch of products without its launches.
+func newMatMul(dt Dtype, batch, m, n, k int64) *Plan {
+	op := ""
+	if batch != 1 {
+		op = fmt.Sprintf("%d x ", batch)
+	}
+	return &Plan{
+		Op:     fmt.Sprintf("matmul_%v(%s%dx%d * %dx%d)", dt, op, m, k, k, n),
+		Inputs: []int64{batch * m * k * dt.Size(), batch * k * n * dt.Size()},
+		Out:    batch * m * n * dt.Size(),
+		Flops:  2 * batch * m * n * k,
+	}
+}
+
+// matmul appends the launches of a product of two matrices.
 func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
-	if v := matmulVersions[6][dt]; dev.Major == 9 && m > v.m/2 && n >= v.n && v.blocks(batch, m, n)*4 >= int64(dev.SMs)*3 && CheckGrid(v.blocks(batch, m, n)) == nil {
-		p.matmulVersion(v, batch, m, n, k, transA, transB)
+	if onTensorCores(dev, dt, batch, m, n) {
+		p.tiledMatMul(matmulTensor[dt], batch, m, n, k, transA, transB)
 		return
 	}
 	lda, ldb := k, n
-	var flagA, flagB int32
 	if transA {
-		lda, flagA = m, 1
+		lda = m
 	}
 	if transB {
-		ldb, flagB = k, 1
+		ldb = k
 	}
 	// Large tiles do half the shared-memory reads for each multiply-add, so they
 	// win once there is one for every multiprocessor.
@@ -108,7 +106,7 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 	tiles := CeilDiv(m, tile.m) * CeilDiv(n, tile.n) * batch
 	p.split(dev, dt, tiles, tile.blocks, 128, batch*m*n, k, func(c Ref, splits, chunk int64) {
 		p.Launch(tile.kernel, int(tiles*splits), tile.threads,
-			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flagA, flagB)
+			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flag(transA), flag(transB))
 	})
 }
 
@@ -148,7 +146,7 @@ func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64
 	}
 	partial := p.Workspace(splits * count * dt.Size())
 	launch(partial, splits, chunk)
-	p.Launch(matmulCombine[dt], streamGrid(count), streamBlock, partial, Ref{Out, 0}, count, splits)
+	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
 }
 
 // matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.

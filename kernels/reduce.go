@@ -47,15 +47,6 @@ func (i reduceImage) Code(major, minor int) (Code, error) {
 	return Code{text, manifest.PTX, 10000}, nil
 }
 
-// reducePolicy is the launch policy of Reduce: that of the rows of Sum, whose
-// loop it shares.
-var reducePolicy = struct {
-	block  int
-	chunk  int64 // least elements of a block
-	blocks int64 // blocks wanted for each multiprocessor
-	join   int   // threads of the block that joins
-}{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}
-
 // Reduce plans, for n elements x and a reduction a op f(b),
 //
 //	out = identity op f(x[0]) op f(x[1]) op ... op f(x[n-1])
@@ -69,7 +60,7 @@ func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan
 		part.Body, join.Body = reducePartBody[float64](r), reduceJoinBody[float64](r)
 	}
 	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.operations()))}
-	pol := reducePolicy
+	pol := reducePolicies.on(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
 	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
 	chunk = CeilDiv(chunk, whole) * whole

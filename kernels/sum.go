@@ -26,21 +26,6 @@ func init() {
 	fill(Float64, Float32, sumRowsBody[float64, float32], sumShortBody[float64, float32], sumColsBody[float64, float32])
 }
 
-// rowPolicy tunes the reduction of rows.
-type rowPolicy struct {
-	short  int64 // rows up to this length take a group of lanes each
-	block  int   // threads of a block on a long row
-	chunk  int64 // least elements of a chunk when a row is split
-	blocks int64 // blocks wanted for each multiprocessor
-}
-
-// rowTuning: 1024 float32 are one 16-byte load for each thread of a block of
-// 256; below that a block idles. 32 blocks a multiprocessor are four waves
-// of the eight that fit.
-func rowTuning(Device) rowPolicy {
-	return rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}
-}
-
 // Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
 // the number of terms for the mean. axes holds distinct axes of shape.
 func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
@@ -100,7 +85,7 @@ func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dt
 // dst[outer][inner], dividing by div.
 func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
 	if inner == 1 {
-		pol := rowTuning(dev)
+		pol := rowPolicies.on(dev)
 		if r <= pol.short {
 			p.rowsShort(sumShort[in][out], pol, []any{src}, dst, outer, r, div)
 			return
@@ -120,16 +105,14 @@ func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	if inner%w != 0 {
 		w, kernel = 1, sumCols
 	}
-	// Threads side by side cover the columns, the rest of the 256 go down the
-	// rows, as long as each has at least four rows.
-	const block = 256
+	// Threads side by side cover the columns, the rest of the block goes down the
+	// rows, as long as each has enough of them.
+	pol := columnPolicies.on(dev)
 	x := min(pow2(CeilDiv(inner, w)), 32)
-	y := min(block/x, pow2(CeilDiv(r, 4)))
-	x = min(block/y, pow2(CeilDiv(inner, w)))
+	y := min(pol.block/x, pow2(CeilDiv(r, pol.rows)))
+	x = min(pol.block/y, pow2(CeilDiv(inner, w)))
 	tiles := CeilDiv(inner, x*w)
-	// Chunks of at least 16 rows a thread; 32 blocks a multiprocessor, so that
-	// the last wave is a small part of the whole.
-	splits := max(min(int64(dev.SMs)*32/max(outer*tiles, 1), r/(y*16)), 1)
+	splits := max(min(int64(dev.SMs)*pol.blocks/max(outer*tiles, 1), r/(y*pol.chunk)), 1)
 	chunk := CeilDiv(r, splits)
 	splits = max(CeilDiv(r, max(chunk, 1)), 1)
 	to, typ, d := dst, out, div

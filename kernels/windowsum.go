@@ -30,18 +30,6 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 	return n
 }
 
-// windowPolicy is the launch policy for one element type. No kernel needs more
-// shared memory than the 48 KiB that a launch may ask for on every device.
-type windowPolicy struct {
-	direct int64 // threads of direct: 64 bytes of outputs each
-	chunk  int64 // threads of chunks and join: 16 elements each
-}
-
-var windowPolicies = [...]windowPolicy{
-	Float32: {direct: 256, chunk: 128},
-	Float64: {direct: 256, chunk: 64},
-}
-
 // What windowsum.cu is written for.
 const (
 	windowDirect = 16   // windows shorter than this are summed directly
@@ -50,13 +38,7 @@ const (
 	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
 	windowDepth  = 4  // tiles of stream in shared memory
-	windowWarps  = 16 // warps of stream on a multiprocessor, about
 	windowKept   = 64 // chunk sums of stream in shared memory, for each size
-
-	// Tiles of a run, at most. 2^28 of float32, radius 32 and 512, on an H200: 8
-	// tiles 551 and 577 us, 16: 555 and 563, 32: 563 and 563, one run for each
-	// resident warp (249 tiles): 580 and 572.
-	windowSteps = 16
 )
 
 var (
@@ -113,7 +95,7 @@ func WindowSum(dev Device, dt Dtype, rows, n, radius int64, mode WindowMode) *Pl
 
 // windowSum appends the launches of a window sum over any two buffers.
 func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
-	policy := windowPolicies[dt]
+	policy := windowPolicies.on(dev)
 	positions := g.positions()
 	last := positions - (g.w - 1) // no output lies from here on
 	switch {
@@ -135,12 +117,12 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 			tails *= 2
 		}
 		shared := (int64(bits.Len64(uint64(q-1)))*windowKept+tails)*8 + windowDepth*windowTile*dt.Size()
-		run := min(max(tiles/(int64(dev.SMs)*windowWarps), 1), windowSteps)
+		run := min(max(tiles/(int64(dev.SMs)*policy.warps), 1), policy.run)
 		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
 			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
 	default:
-		threads := policy.chunk
+		threads := policy.chunk[dt]
 		if g.w < 2*threads*windowItems {
 			threads = windowWarp
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -148,7 +149,7 @@ func (o matMul) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*
 		return nil, err
 	}
 	if o.version > 0 {
-		return kernels.MatMulVersion(dev, dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
+		return versions.MatMul(dt, int(o.version), int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB)
 	}
 	if p.out.IsScalar() { // of two vectors
 		return kernels.Dot(dev, dt, 1, int64(p.k)), nil
@@ -235,7 +236,7 @@ var matMulVersions = []VersionDoc{
 	{"coalesced, no bank conflicts", "The same loads: fetched in the order of memory, stored and read from different banks."},
 	{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
 	{"warp tiles", "A warp's elements lie in a square, and three stages of pieces are in flight. For float64 a thread has 8 x 8 elements, not 4 x 4, and half the loads from shared memory."},
-	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: warp tiles."},
+	{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: FMA in the elements' type."},
 }
 
 // matMulVersionCases have sizes inside one tile, of whole tiles and beyond,

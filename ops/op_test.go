@@ -25,7 +25,7 @@ func TestAll(t *testing.T) {
 		}
 		names := make(map[string]bool)
 		for _, c := range s.Cases {
-			if names[c.Name] || c.Build == nil || !c.Bench && c.Reference == nil {
+			if names[c.Name] || c.Build == nil || c.Reference == nil {
 				t.Errorf("%s: case %q is named twice or lacks Build or Reference", s.Name, c.Name)
 			}
 			names[c.Name] = true

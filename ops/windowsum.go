@@ -228,6 +228,6 @@ func windowCase(name string, radius int, same bool, shape ...int) Case {
 
 func windowBench(name string, radius int, shape ...int) Case {
 	c := windowCase(name, radius, true, shape...)
-	c.Reference, c.Bench = nil, true
+	c.Bench = true
 	return c
 }

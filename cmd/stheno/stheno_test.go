@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"hash"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -111,6 +113,80 @@ func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want s
 		if _, worst, err := c.check(p, inputs, out, limit); err == nil && worst <= 1 {
 			t.Errorf("%v: check did not see %v in element %d", c.Key(), wrong, k)
 		}
+	}
+}
+
+// difference is a - b in the shape of an Add, whose value on absolute inputs says
+// nothing of what an element's terms are.
+type difference struct {
+	gorgonia.Op
+	body func(kernels.Call)
+}
+
+func (difference) String() string        { return "difference" }
+func (difference) WriteHash(h hash.Hash) { io.WriteString(h, "difference") }
+func (difference) OverwritesInput() int  { return -1 }
+func (d difference) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	p, err := d.Op.(kernels.Planner).Plan(dev)
+	if err != nil {
+		return nil, err
+	}
+	p.Launches = []kernels.Launch{{Kernel: &kernels.Kernel{Body: d.body}, Args: []any{kernels.Ref{Operand: 0}, kernels.Ref{Operand: 1}, kernels.Ref{Operand: kernels.Out}}}}
+	return p, nil
+}
+
+func subtract[T kernels.Float](c kernels.Call) {
+	a, b, out := kernels.Slice[T](c, 0), kernels.Slice[T](c, 1), kernels.Slice[T](c, 2)
+	for i := range out {
+		out[i] = a[i] - b[i]
+	}
+}
+
+// A right difference of random numbers, of which many cancel, passes; one that is
+// off by more than the spec allows does not.
+func TestCheckOfADifference(t *testing.T) {
+	c := ops.Case{
+		Name: "difference", Shapes: []tensor.Shape{{1000}, {1000}},
+		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			sum, err := ops.Add(in[0], in[1])
+			if err != nil {
+				return nil, err
+			}
+			body := subtract[float64]
+			if in[0].Dtype() == tensor.Float32 {
+				body = subtract[float32]
+			}
+			return gorgonia.ApplyOp(difference{sum.Op(), body}, in...)
+		},
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			for i, a := range in[0] {
+				out, magnitude = append(out, a-in[1][i]), append(magnitude, math.Abs(a)+math.Abs(in[1][i]))
+			}
+			return out, magnitude
+		},
+	}
+	timed := timedCase{evidence.Timed{Spec: ops.Spec{Name: "Difference", Tolerance: 1, Cases: []ops.Case{c}}, Case: c, Dtype: kernels.Float32}}
+	testCheck(t, timed, newRandomBlock(1), affordable, "all")
+
+	p, _, err := evidence.Plan(c, kernels.Float32, c.Shapes, kernels.HostDevice())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, out := make([]float32, 1000), make([]float32, 1000), make([]float32, 1000)
+	for i := range a {
+		a[i], b[i] = 1+float32(i)*0x1p-23, 1
+		out[i] = float32(i) * 0x1p-23
+	}
+	in := [][]byte{kernels.Bytes(a), kernels.Bytes(b)}
+	for wrong, fails := range map[float32]bool{0: false, 1 * 0x1p-23: false, 3 * 0x1p-23: true} {
+		out[500] = 500*0x1p-23 + wrong
+		if _, worst, err := timed.check(p, in, kernels.Bytes(out), affordable); err != nil || (worst > 1) != fails {
+			t.Errorf("an element off by %g: %v of what is allowed, %v, want more than 1: %v", wrong, worst, err, fails)
+		}
+	}
+	p.Flops = plain + 1
+	if _, _, err := timed.check(p, in, kernels.Bytes(out), affordable); err == nil || !strings.Contains(err.Error(), "too much work") {
+		t.Errorf("a difference of too much work for the reference: %v", err)
 	}
 }
 

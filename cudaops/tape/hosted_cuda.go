@@ -4,7 +4,9 @@ package tape
 
 import (
 	"reflect"
+	"slices"
 
+	internals "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -28,7 +30,9 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 		}
 	}
 	for _, n := range g.AllNodes() {
-		if !wrongOnDevice(n) {
+		if wrong, err := wrongOnDevice(n); err != nil {
+			return restore, err
+		} else if !wrong {
 			continue
 		}
 		op, err := field(reflect.ValueOf(n).Elem(), "op", reflect.Interface)
@@ -47,18 +51,14 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 // chooses the kernel by the size of an element alone, so of two integers it
 // multiplies the bits as those of float64, and where it compares numbers for a
 // Bool it writes the number 1 or 0 over it.
-func wrongOnDevice(n *gorgonia.Node) bool {
+func wrongOnDevice(n *gorgonia.Node) (bool, error) {
 	if n.Op() == nil || reflect.TypeOf(n.Op()).String() != "gorgonia.elemBinOp" {
-		return false
+		return false, nil
 	}
 	dt := n.Dtype()
 	if dt != tensor.Float32 && dt != tensor.Float64 {
-		return true
+		return true, nil
 	}
-	for of := n.Graph().From(n.ID()); of.Next(); {
-		if of.Node().(*gorgonia.Node).Dtype() != dt {
-			return true
-		}
-	}
-	return false
+	children, err := internals.Children(n)
+	return slices.ContainsFunc(children, func(c *gorgonia.Node) bool { return c.Dtype() != dt }), err
 }

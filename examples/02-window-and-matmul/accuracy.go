@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // accuracy measures what the steps do to the last bits of a float32.
@@ -64,7 +65,7 @@ func random(n int, seed uint64, positive bool) []float32 {
 
 // worst is the largest error of a version's product on the GPU.
 func worst(p *notebook.Page, version, m, n, k int, a, b []float32) (float64, error) {
-	plan, err := kernels.MatMulVersion(p.Target(), kernels.Float32, version, 1, int64(m), int64(n), int64(k), false, false)
+	plan, err := versions.MatMul(kernels.Float32, version, 1, int64(m), int64(n), int64(k), false, false)
 	if err != nil {
 		return 0, err
 	}

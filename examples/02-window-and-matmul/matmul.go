@@ -7,6 +7,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // last is the number of versions of MatMul; version 0 is the op itself.
@@ -23,7 +24,7 @@ func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error
 	if s.version == 0 {
 		return kernels.MatMul(dev, dt, 1, n, n, n, s.transA, false), nil
 	}
-	return kernels.MatMulVersion(dev, dt, s.version, 1, n, n, n, s.transA, false)
+	return versions.MatMul(dt, s.version, 1, n, n, n, s.transA, false)
 }
 
 // check holds some elements of a product against sums in float64.
@@ -87,36 +88,41 @@ func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
 // teraflops is the rate of a product of n x n matrices that takes us.
 func teraflops(n int, us float64) float64 { return 2 * math.Pow(float64(n), 3) / us / 1e6 }
 
+// A source is some functions of a kernel's file.
+type source struct {
+	file      string
+	functions []string
+}
+
 var steps = []struct {
 	heading, before string
-	file            string
-	functions       []string
+	sources         []source
 	after           string
 }{
 	{"Step 1: one thread per output", `The product of two N x N matrices has N^2 outputs, each a sum of N products. One thread for each, which loads a row of A and a
-		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, "matmul_versions.cu", []string{"naive"},
+		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, []source{{"versions/matmul.cu", []string{"naive"}}},
 		`The threads of a warp want the same element of A and neighbouring ones of B, so the caches serve most of it. But even the first-level cache
 		cannot serve two loads for each multiplication.`},
 	{"Step 2: a tile in registers", `A thread that computes V x V outputs uses each element that it loads V times: 2 N^3 / V loads. V is 8 for float32 and 4 for float64, which takes
-		twice the registers.`, "matmul_versions.cu", []string{"registers"}, ``},
+		twice the registers.`, []source{{"versions/matmul.cu", []string{"registers"}}}, ``},
 	{"Step 3: a tile in shared memory", `The 256 threads of a block compute L x L outputs, L = 16 V, and all their factors are the same L rows of A and L columns of B. They fetch pieces of
 		these together, S elements deep, each thread striding through the piece; each takes its V + V from there: 2 N^3 / L loads from global memory, 2 N^3 / V from
 		shared memory. Both factors have a piece of their own, and a thread takes b from the piece of B: with one name for both the product is A^T A.`,
-		"matmul_versions.cu", []string{"shared"},
+		[]source{{"versions/matmul.cu", []string{"shared"}}},
 		`Fewer loads, but not yet the right ones: a warp's 32 threads fetch from 32 rows of A, which is 32 times 32 bytes of memory for 32 times 4 that are
 		used at once; and their shared addresses are V apart, so that they meet in the same banks and wait for each other. Where the caches serve step 2 well, as for float64, nothing is gained.`},
 	{"Step 4: coalesced, and no bank conflicts", `The same loads in another order. Neighbouring threads fetch neighbours in memory, whatever the transposes;
 		rows of a piece are padded, so that a warp stores to different banks; and a thread's V rows and columns come in groups of 16 bytes which it reads at once, next to the groups
-		of its neighbours.`, "matmul_versions.cu", []string{"Piece", "Copy", "multiply", "coalesced"}, ``},
+		of its neighbours.`, []source{{"versions/matmul.cu", []string{"Piece", "Copy", "multiply", "coalesced"}}}, ``},
 	{"Step 5: double buffered", `While a piece is multiplied, the next one can be on its way: two buffers, and copies from global to shared memory that need no register and no
-		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, "matmul_versions.cu", []string{"AsyncCopy", "pipeline", "pipelined"}, ``},
+		waiting (cp.async, from sm_80 on). One barrier for a piece is left.`, []source{{"matmul_tiles.cuh", []string{"AsyncCopy", "pipeline"}}, {"versions/matmul.cu", []string{"pipelined"}}}, ``},
 	{"Step 6: warp tiles", `A warp's 32 threads so far computed 2 x 16 groups of outputs, a flat strip. As a tile of 8 x 4 groups the same outputs need fewer rows and columns. For
-		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, "matmul_versions.cu", []string{"warptiles"}, ``},
+		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, []source{{"versions/matmul.cu", []string{"warptiles"}}}, ``},
 	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
 		the same arithmetic in other units. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
 		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
 		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
-		"matmul_versions.cu", []string{"Kept", "mma", "Fragment", "accumulate", "tensor_as"}, ``},
+		[]source{{"matmul_tensor.cu", []string{"Kept", "mma", "Fragment", "accumulate", "multiply", "tensor_as"}}}, ``},
 }
 
 // matrices climbs the ladder.
@@ -148,8 +154,10 @@ func matrices(p *notebook.Page) error {
 	for i, s := range steps {
 		p.Heading(s.heading)
 		p.Text("%s", s.before)
-		if err := p.Sources(s.file, s.functions...); err != nil {
-			return err
+		for _, from := range s.sources {
+			if err := p.Sources(from.file, from.functions...); err != nil {
+				return err
+			}
 		}
 		if s.after != "" {
 			p.Text("%s", s.after)

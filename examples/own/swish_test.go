@@ -12,9 +12,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The images are what swish.cu gives.
+// The images are what swish.cu gives, and the launches are what its entry points take.
 func TestImages(t *testing.T) {
-	if err := kernels.Check(library); err != nil {
+	var plans []*kernels.Plan
+	for dt := range swishKernel {
+		dev, dt := kernels.Device{Major: 9, SMs: 132}, kernels.Dtype(dt)
+		plans = append(plans, plan("swish", swishKernel[dt], dev, dt, 1, 1000), plan("swish_grad", gradKernel[dt], dev, dt, 2, 1000))
+	}
+	if err := kernels.Check(library, plans...); err != nil {
 		t.Error(err)
 	}
 }

@@ -219,6 +219,9 @@ func TestImages(t *testing.T) {
 // not exist are errors.
 func TestGrid(t *testing.T) {
 	dev := kernels.Device{Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10}
+	if _, err := MatMul(kernels.Float32, 1, 1, 1<<20, 1<<20, 1, false, false); err == nil || !strings.Contains(err.Error(), "blocks") {
+		t.Errorf("2^40 outputs by one thread each: %v", err)
+	}
 	if _, err := Add(dev, kernels.Float32, 1, 1<<41); err == nil || !strings.Contains(err.Error(), "blocks") {
 		t.Errorf("2^41 elements by one thread each: %v", err)
 	}

@@ -2,8 +2,6 @@ package loader
 
 import (
 	"container/list"
-	"fmt"
-	"reflect"
 
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -34,11 +32,8 @@ func newCache[M any](limit int, load func(kernels.Image) (M, error), unload func
 // acquire returns the entry of an image, loading it if need be, and counts a user
 // who will release it.
 func (c *cache[M]) acquire(image kernels.Image) (*cached[M], error) {
-	if image == nil {
-		return nil, fmt.Errorf("got a kernel without an image")
-	}
-	if !reflect.ValueOf(image).Comparable() {
-		return nil, fmt.Errorf("image %s is a %T, want a comparable type", image.Name(), image)
+	if err := kernels.CheckImage(image); err != nil {
+		return nil, err
 	}
 	e := c.loaded[image]
 	if e == nil {

@@ -143,7 +143,7 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &d, fmt.Sprintf("Running on %v with the kernel images for %s (digest %.12s)", d, target, kernels.Digest()), nil
+	return &d, fmt.Sprintf("Running on %v with the kernel images for %s", d, target), nil
 }
 
 // source returns the text of a file of kernels or of kernels/versions.

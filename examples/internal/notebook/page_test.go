@@ -63,7 +63,7 @@ func sample(p *Page) error {
 	return p.Figure("sample", "All `charts`", c)
 }
 
-const record1 = `{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "digest": "0123456789abcdef", "figures": {"sum.fast": {"value": 4321, "unit": "GB/s"}}}`
+const record1 = `{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "kernels": {"sum": "0123456789ab"}, "figures": {"sum.fast": {"value": 4321, "unit": "GB/s"}}}`
 
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func TestPage(t *testing.T) {
 	if n := strings.Count(string(page), "recorded on NVIDIA"); n != 1 {
 		t.Errorf("the page says %d times where its figures are from, want once", n)
 	}
-	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "has other images",
+	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "kernels of sum.",
 		"o left, best 40 GB/s  x right (right), best 2 us", "4  55  100    0  -100", "  shared tree         ██ 0.0200\n", "::::----"} {
 		if !strings.Contains(terminal.String(), want) {
 			t.Errorf("the terminal has no %q", want)
@@ -131,6 +131,9 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !strings.Contains(string(text), "\n  \"a\": {\"value\": 12.346, \"unit\": \"us\"}") {
+		t.Errorf("the record is\n%s\nwant a figure a line", text)
+	}
 	var log bytes.Buffer
 	err = Run(Options{Device: "cpu"}, &log, "Title", text, func(p *Page) error {
 		never := func() (float64, error) { t.Error("measured without a GPU"); return 0, nil }
@@ -148,7 +151,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "recorded on NVIDIA X, driver 580.1"; strings.Count(log.String(), want) != 1 || strings.Contains(log.String(), "other images") {
+	if want := "recorded on NVIDIA X, driver 580.1"; strings.Count(log.String(), want) != 1 || strings.Contains(log.String(), "other kernels") {
 		t.Errorf("the text is %q, want once %q and nothing of other images", log.String(), want)
 	}
 	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {

@@ -16,7 +16,7 @@ import (
 // Without a GPU a plan's output is the host's, and its times are the recorded
 // ones.
 func TestRunPlan(t *testing.T) {
-	text := `{"device": "NVIDIA X", "date": "2026-01-02", "digest": "0123", "figures": {
+	text := `{"device": "NVIDIA X", "date": "2026-01-02", "kernels": {"sum": "0123"}, "figures": {
 		"sum, mean": {"value": 12.5, "unit": "us"}, "sum, spread": {"value": 0.5, "unit": "us"}, "sum, runs": {"value": 9, "unit": ""}}}`
 	x := []float32{1, 2, 3, 4.5}
 	err := Run(Options{Device: "cpu"}, new(bytes.Buffer), "t", []byte(text), func(p *Page) error {

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/jsonlines"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -19,8 +20,8 @@ type record struct {
 	Device  string            `json:"device"`
 	Driver  string            `json:"driver"`
 	CUDA    string            `json:"cuda"`
-	Date    string            `json:"date"`   // YYYY-MM-DD
-	Digest  string            `json:"digest"` // of the kernel images
+	Date    string            `json:"date"`    // YYYY-MM-DD
+	Kernels map[string]string `json:"kernels"` // [kernels.Digests] of the build that measured
 	Figures map[string]figure `json:"figures"`
 
 	keys map[string]bool // all that were asked for
@@ -35,7 +36,7 @@ func newRecord(gpu *cudaops.Device) *record {
 	r := &record{Figures: map[string]figure{}, keys: map[string]bool{}}
 	if gpu != nil {
 		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
-		r.Date, r.Digest = time.Now().UTC().Format(time.DateOnly), kernels.Digest()
+		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), kernels.Digests()
 	}
 	return r
 }
@@ -48,31 +49,32 @@ func readRecord(text []byte) (*record, error) {
 			return nil, fmt.Errorf("recorded figures: %w", err)
 		}
 	}
-	if len(r.Figures) > 0 && (r.Device == "" || r.Date == "" || r.Digest == "") {
-		return nil, fmt.Errorf("recorded figures: device %q, date %q and digest %q, want all three", r.Device, r.Date, r.Digest)
+	if len(r.Figures) > 0 && (r.Device == "" || r.Date == "" || len(r.Kernels) == 0) {
+		return nil, fmt.Errorf("recorded figures: device %q, date %q and digests of %d kernels, want all three", r.Device, r.Date, len(r.Kernels))
 	}
 	return r, nil
 }
 
-func (r *record) save(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+// save writes the record, a figure a line in the order of the keys.
+func (r *record) save(path string) error { return jsonlines.Write(path, r, 2) }
 
-// String says where the figures are from.
+// String says where the figures are from, and which of the kernels are others in
+// this build than those that were measured.
 func (r *record) String() string {
 	if len(r.Figures) == 0 {
 		return "Figures of a GPU are not recorded yet; they print as -."
 	}
-	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s, with kernel images of digest %.12s", r.Device, r.Driver, r.Date, r.Digest)
-	if r.Digest != kernels.Digest() {
-		s += fmt.Sprintf("; this build has other images, of digest %.12s", kernels.Digest())
+	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s", r.Device, r.Driver, r.Date)
+	var changed []string
+	now := kernels.Digests()
+	for source, digest := range r.Kernels {
+		if now[source] != digest {
+			changed = append(changed, source)
+		}
+	}
+	if len(changed) > 0 {
+		slices.Sort(changed)
+		s += "; this build has other kernels of " + strings.Join(changed, ", ")
 	}
 	return s + "."
 }

@@ -1,0 +1,187 @@
+package evidence
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+)
+
+// devices are of the kinds that plans tell apart.
+var devices = []kernels.Device{
+	{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30, Cooperative: true},
+	{Name: "Ampere", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 40 << 30, Cooperative: true},
+	{Name: "Hopper", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 80 << 30, Cooperative: true},
+	{Name: "Blackwell", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 180 << 30, Cooperative: true},
+}
+
+// launched maps each op to the kernels that any case of it launches on any device.
+var launched = sync.OnceValues(func() (map[string]results.Digests, error) {
+	all := map[string]results.Digests{}
+	for _, s := range ops.All() {
+		all[s.Name] = results.Digests{}
+		for _, c := range s.Cases {
+			for _, dt := range s.Dtypes() {
+				for _, dev := range devices {
+					p, _, err := Plan(c, dt, c.Shapes, dev)
+					if err != nil {
+						return nil, fmt.Errorf("%s %s: %w", s.Name, c.Name, err)
+					}
+					digests, err := p.Digests()
+					if err != nil {
+						return nil, fmt.Errorf("%s %s: %w", s.Name, c.Name, err)
+					}
+					maps.Copy(all[s.Name], digests)
+				}
+			}
+		}
+	}
+	return all, nil
+})
+
+// Tree returns the digests of all kernels in the tree: Stheno's, and those of
+// other libraries that an op's case launches.
+func Tree() (results.Digests, error) {
+	byOp, err := launched()
+	if err != nil {
+		return nil, err
+	}
+	all := sources()
+	for _, digests := range byOp {
+		maps.Copy(all, digests)
+	}
+	return all, nil
+}
+
+// Tools are what the tests of kernels run under: test is none, the others are
+// those of NVIDIA's compute-sanitizer.
+var Tools = []string{"racecheck", "initcheck", "memcheck", "synccheck", "test"}
+
+// A Suite is a run of the tests of an op's kernels, or of a package whose tests
+// launch kernels of no op, or a part of them, under a tool.
+type Suite struct {
+	Tool, Target string
+	Part, Parts  int    // from 1 on
+	Binary, Run  string // the test program, without .test, and its -test.run
+	Kernels      results.Digests
+}
+
+// Name is how results name the suite.
+func (s Suite) Name() string {
+	name := s.Tool + " " + s.Target
+	if s.Parts > 1 {
+		name += fmt.Sprintf(" %d/%d", s.Part, s.Parts)
+	}
+	return name
+}
+
+// packages are the test programs of the packages that launch kernels of no op,
+// with the sources of those.
+var packages = map[string][]string{
+	"cudaops": {"versions/increment", "versions/ripple"},
+}
+
+// OnTag are the sources that only Gorgonia's own machine launches, so that their
+// evidence is in bench/results/tag.
+var OnTag = []string{"elembinop", "elemunaryop"}
+
+// testsOfPart is how many tests of one op run in one go, by tool: racecheck
+// follows every access to shared memory, and took up to four seconds a test.
+var testsOfPart = map[string]int{"racecheck": 60, "initcheck": 200}
+
+// Suites are all that must have run, the slowest tool first. An op of many tests
+// runs in parts.
+func Suites() (suites []Suite, err error) {
+	all := sources()
+	byOp, err := launched()
+	if err != nil {
+		return nil, err
+	}
+	for _, tool := range Tools {
+		for _, s := range ops.All() {
+			parts := 1
+			if most := testsOfPart[tool]; most > 0 {
+				parts = (tests(s) + most - 1) / most
+			}
+			for part := range parts {
+				suites = append(suites, Suite{Tool: tool, Target: s.Name, Part: part + 1, Parts: parts,
+					Binary: "stheno-module", Run: "^TestKernels$/^" + s.Name + "$", Kernels: byOp[s.Name]})
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(packages)) {
+			digests := results.Digests{}
+			for _, source := range packages[name] {
+				digests[source] = all[source]
+			}
+			suites = append(suites, Suite{Tool: tool, Target: name, Part: 1, Parts: 1, Binary: name, Kernels: digests})
+		}
+	}
+	return suites, nil
+}
+
+// tests counts those of an op's kernels.
+func tests(s ops.Spec) (n int) {
+	for _, c := range s.Cases {
+		if !c.Bench {
+			n += len(s.Dtypes())
+		}
+	}
+	return n
+}
+
+// A State is what the results say about something that must have run.
+type State int
+
+const (
+	Unmeasured State = iota // nothing is recorded of it
+	Stale                   // it ran with other kernels
+	Current
+)
+
+// State compares a wanted suite with those that ran.
+func (s Suite) State(ran []results.Suite) State {
+	state := Unmeasured
+	done := map[int]bool{}
+	parts := 1
+	for _, r := range ran {
+		tool, targets, part, of := r.Of()
+		if tool != s.Tool || len(r.Kernels) == 0 || !slices.Contains(targets, s.Target) {
+			continue
+		}
+		state = max(state, s.stateOf(r))
+		if s.stateOf(r) == Current && r.Passed() {
+			done[part], parts = true, of
+		}
+	}
+	if state == Current && len(done) < parts {
+		return Stale // a part is missing, or failed
+	}
+	return state
+}
+
+// stateOf compares the kernels of one suite that ran with the wanted ones.
+func (s Suite) stateOf(r results.Suite) State {
+	state := Current
+	for source, digest := range s.Kernels {
+		switch r.Kernels[source] {
+		case digest:
+		case "":
+			state = min(state, Unmeasured)
+		default:
+			return Stale
+		}
+	}
+	return state
+}
+
+// In reports whether this very suite, with these kernels, passed among those that
+// ran.
+func (s Suite) In(ran []results.Suite) bool {
+	return slices.ContainsFunc(ran, func(r results.Suite) bool {
+		return r.Name == s.Name() && r.Passed() && s.stateOf(r) == Current
+	})
+}

@@ -1,0 +1,155 @@
+package kernels
+
+// measured holds a launch policy by architecture: what was fastest where it was
+// measured, a line for each compute capability (90 for 9.0), with the measurement
+// beside it and what it was measured against. What was tried and lost at length is
+// in bench/NOTES.md.
+type measured[P any] []struct {
+	capability int
+	policy     P
+}
+
+// on returns the policy for a device. An architecture that was not measured takes the
+// nearest line, the earlier of two.
+func (m measured[P]) on(dev Device) P {
+	distance := func(capability int) int {
+		d := 10*dev.Major + dev.Minor - capability
+		return max(d, -d)
+	}
+	best := m[0]
+	for _, line := range m[1:] {
+		if distance(line.capability) < distance(best.capability) {
+			best = line
+		}
+	}
+	return best.policy
+}
+
+// streamPolicy tunes kernels that stream memory.
+type streamPolicy struct {
+	block   int   // threads of a block; blocks come and go, none loops
+	vectors int64 // of 16 bytes, that a thread takes
+}
+
+var (
+	streaming = measured[streamPolicy]{
+		{90, streamPolicy{block: 256, vectors: 1}}, // H200, Add of 2^28 float32: 733 us; 2 or 4 vectors 736; 16 blocks an SM that loop 778, 64 of them 765
+	}
+	scaling = measured[streamPolicy]{
+		{90, streamPolicy{block: 256, vectors: 2}}, // H200, Scale of 2^28 float32: 517 us; 1 vector 567, 4 519; blocks that loop 540 at best
+	}
+)
+
+// stream appends a launch of a streaming kernel over that many bytes.
+func (p *Plan) stream(k *Kernel, pol streamPolicy, bytes int64, args ...any) {
+	p.Launch(k, int(max(CeilDiv(bytes, pol.vectors*16*int64(pol.block)), 1)), pol.block, args...)
+}
+
+// elementBlock is the block of kernels that take an element a thread and are a small
+// part of their plans.
+const elementBlock = 256
+
+// elements appends a launch with a thread for each of n elements.
+func (p *Plan) elements(k *Kernel, n int64, args ...any) {
+	p.Launch(k, int(max(CeilDiv(n, elementBlock), 1)), elementBlock, args...)
+}
+
+// rowPolicy tunes reductions along rows.
+type rowPolicy struct {
+	short  int64 // rows up to this length take a group of lanes each
+	block  int   // threads of a block on a long row
+	chunk  int64 // least elements of a chunk when a row is split
+	blocks int64 // blocks wanted for each multiprocessor
+}
+
+var rowPolicies = measured[rowPolicy]{
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}}, // 1024 float32 are a 16-byte load for each of 256 threads; 32 blocks are four waves of the 8 that fit
+}
+
+// columnPolicy tunes reductions along columns.
+type columnPolicy struct {
+	block  int64 // threads of a block
+	rows   int64 // least rows of a thread
+	chunk  int64 // least rows of a thread when columns are split
+	blocks int64 // blocks wanted for each multiprocessor, so that the last wave is a small part of the whole
+}
+
+var columnPolicies = measured[columnPolicy]{
+	{90, columnPolicy{block: 256, rows: 4, chunk: 16, blocks: 32}}, // chosen as for rows
+}
+
+// reducePolicy tunes Reduce, which has the loop of the rows of Sum.
+type reducePolicy struct {
+	block  int
+	chunk  int64 // least elements of a block
+	blocks int64 // blocks wanted for each multiprocessor
+	join   int   // threads of the block that joins
+}
+
+var reducePolicies = measured[reducePolicy]{
+	{90, reducePolicy{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}}, // chosen as for rows
+}
+
+// windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
+// that a launch may ask for on every device.
+type windowPolicy struct {
+	direct int64    // threads of direct: 64 bytes of outputs each
+	chunk  [2]int64 // threads of chunks and join by type: 16 elements each
+	warps  int64    // of stream on a multiprocessor, about
+	run    int64    // tiles of a run of stream, at most
+}
+
+var windowPolicies = measured[windowPolicy]{
+	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572
+	{90, windowPolicy{direct: 256, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
+}
+
+// histogramPolicy tunes histograms.
+type histogramPolicy struct {
+	block  int // threads of a block
+	blocks int // of them for each multiprocessor
+}
+
+var (
+	byteHistogram = measured[histogramPolicy]{
+		{90, histogramPolicy{block: 1024, blocks: 1}}, // H200, 2^30 bytes: 4463 GB/s; 2 blocks 4465; 512 threads 4189; CUB 2154
+	}
+	tableHistogram = measured[histogramPolicy]{
+		{90, histogramPolicy{block: 1024, blocks: 2}}, // H200, 2^28 float32 into 256 bins: 4272 GB/s; 1 block 3472; CUB 3934
+	}
+	globalHistogram = measured[histogramPolicy]{
+		{90, histogramPolicy{block: 128, blocks: 16}}, // not swept: for bins that shared memory does not hold
+	}
+)
+
+// iteratePolicy tunes Iterate.
+type iteratePolicy struct {
+	threads int   // of a block, where a thread has a row
+	held    int64 // largest n for weights held in registers
+	cluster int64 // largest n for one cluster
+}
+
+var iteratePolicies = measured[iteratePolicy]{
+	// H200, a half step of 128 float32: cluster 0.46 to 0.49 us, held 1.4, graph of launches 4.7; of 1024: held 1.72, graph 31
+	{90, iteratePolicy{threads: 128, held: heldMost, cluster: clusterBlocks * 32}},
+}
+
+// widePolicy tunes half steps of Iterate that are bound by memory.
+type widePolicy struct {
+	rows    int // threads of a block with a row for each warp
+	columns int // most threads of a block where the matrix is transposed
+}
+
+var widePolicies = measured[widePolicy]{
+	// H200, a half step of 4096 float32: rows 18.8 us; transposed, 32 columns a block: 19.6, 256 threads 41.1
+	{90, widePolicy{rows: 256, columns: 1024}},
+}
+
+// tensorProducts says where large products are fastest on the tensor cores.
+var tensorProducts = measured[bool]{
+	{80, false}, // not timed
+	// H200, us, against the tiles of matmul.cu: float32, 1024: 64, 132; 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716;
+	// 8192: 18067, 25456; float64, 4096: 2834, 7781; 512, below the limit of tiles: 41, 25 with sums cut in parts
+	{90, true},
+	{100, false}, // not timed
+}

@@ -1,0 +1,193 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// signature is what a PTX entry point takes.
+type signature struct {
+	params     []param
+	maxThreads int // of a block, 0 for no limit of its own
+}
+
+// param is a parameter of an entry point.
+type param struct {
+	kind    string // "32-bit integer", "64-bit integer", "float32", "float64", or PTX's own word for another type
+	pointer bool   // is converted to an address in global memory, so that it must be one
+}
+
+var (
+	entryHead   = regexp.MustCompile(`^\s*(\w+)\s*\(([^)]*)\)`)
+	entryParam  = regexp.MustCompile(`\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)[^,]*?(\w+)(\[\d+\])?\s*(?:,|$)`)
+	entryLimit  = regexp.MustCompile(`(?m)^\.maxntid (\d+)(?:, (\d+))?(?:, (\d+))?`)
+	paramLoad   = regexp.MustCompile(`ld\.param\.[us]64\s+(%rd\d+), \[(\w+)\];`)
+	paramGlobal = regexp.MustCompile(`cvta\.to\.global\.u64\s+%rd\d+, (%rd\d+);`)
+)
+
+// paramKinds are the kinds by PTX type.
+var paramKinds = map[string]string{
+	"u32": "32-bit integer", "s32": "32-bit integer", "b32": "32-bit integer",
+	"u64": "64-bit integer", "s64": "64-bit integer", "b64": "64-bit integer",
+	"f32": "float32", "f64": "float64",
+}
+
+// signatures reads the entry points of PTX.
+func signatures(ptx string) map[string]signature {
+	entries := map[string]signature{}
+	for i, text := range strings.Split(ptx, ".entry ") {
+		head := entryHead.FindStringSubmatch(text)
+		if i == 0 || head == nil {
+			continue
+		}
+		var s signature
+		var names []string
+		for _, m := range entryParam.FindAllStringSubmatch(head[2], -1) {
+			s.params = append(s.params, param{kind: cmp.Or(paramKinds[m[1]], m[1]+m[3])})
+			names = append(names, m[2])
+		}
+		loaded := map[string]int{} // parameter by the register that holds it
+		for _, m := range paramLoad.FindAllStringSubmatch(text, -1) {
+			if n := slices.Index(names, m[2]); n >= 0 {
+				loaded[m[1]] = n
+			}
+		}
+		for _, m := range paramGlobal.FindAllStringSubmatch(text, -1) {
+			if n, ok := loaded[m[1]]; ok {
+				s.params[n].pointer = true
+			}
+		}
+		if m := entryLimit.FindStringSubmatch(text); m != nil {
+			s.maxThreads = 1
+			for _, extent := range m[1:] {
+				if n, err := strconv.Atoi(extent); err == nil {
+					s.maxThreads *= n
+				}
+			}
+		}
+		entries[head[1]] = s
+	}
+	return entries
+}
+
+// imageSignatures returns the entry points of an image, from its PTX.
+func imageSignatures(image Image) (map[string]signature, error) {
+	var text []byte
+	if c, ok := image.(compiled); ok {
+		if _, err := c.library.source(c.stem); err != nil {
+			return nil, err
+		}
+		var err error
+		if text, err = c.library.readImage(manifest.ImageFile(c.stem, manifest.PTX)); err != nil {
+			return nil, err
+		}
+	} else {
+		code, err := image.Code(9, 0)
+		if err != nil {
+			return nil, err
+		}
+		if code.Target != manifest.PTX {
+			return nil, fmt.Errorf("got code for %s, want %s, which says what an entry point takes", code.Target, manifest.PTX)
+		}
+		text = code.Text
+	}
+	return signatures(string(text)), nil
+}
+
+// check compares a launch with what its entry point takes.
+func (s signature) check(p *Plan, l *Launch) error {
+	if len(l.Args) != len(s.params) {
+		return fmt.Errorf("got %d arguments, want %d", len(l.Args), len(s.params))
+	}
+	for i, a := range l.Args {
+		want := s.params[i]
+		got := fmt.Sprintf("a %T", a)
+		kind := ""
+		switch a := a.(type) {
+		case Ref:
+			kind = "64-bit integer"
+			if err := p.checkRef(a); err != nil {
+				return fmt.Errorf("argument %d: %w", i, err)
+			}
+		case int32:
+			kind = "32-bit integer"
+		case int64:
+			if kind = "64-bit integer"; want.pointer {
+				return fmt.Errorf("argument %d: got an int64, want a Ref", i)
+			}
+		case float32, float64:
+			kind = fmt.Sprintf("%T", a)
+		}
+		if kind != want.kind {
+			return fmt.Errorf("argument %d: got %s, want a %s", i, got, want.kind)
+		}
+	}
+	threads := l.Block[0] * l.Block[1] * l.Block[2]
+	if most := cmp.Or(s.maxThreads, 1024); threads < 1 || threads > most {
+		return fmt.Errorf("got blocks of %d threads, want 1 to %d", threads, most)
+	}
+	for axis, most := range [3]int{1<<31 - 1, 1<<16 - 1, 1<<16 - 1} {
+		if l.Grid[axis] < 1 || l.Grid[axis] > most {
+			return fmt.Errorf("got a grid of %v blocks, want 1 to %d along axis %d", l.Grid, most, axis)
+		}
+	}
+	return nil
+}
+
+// checkRef returns an error unless r points into an operand of the plan, or to
+// its end.
+func (p *Plan) checkRef(r Ref) error {
+	size := p.Scratch
+	switch {
+	case r.Operand == Out:
+		size = p.Out
+	case r.Operand >= 0 && int(r.Operand) < len(p.Inputs):
+		size = p.Inputs[r.Operand]
+	case r.Operand != Scratch:
+		return fmt.Errorf("got operand %d of a plan of %d inputs", r.Operand, len(p.Inputs))
+	}
+	if r.Offset < 0 || r.Offset > size {
+		return fmt.Errorf("got offset %d of %v, which has %d bytes", r.Offset, r.Operand, size)
+	}
+	return nil
+}
+
+// noEntry is the error of an entry point that does not exist, with the names that
+// come nearest.
+func noEntry[T any](name, image string, entries map[string]T) error {
+	names := slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distance(name, a), distance(name, b)), strings.Compare(a, b))
+	})
+	if len(names) == 0 {
+		return fmt.Errorf("no entry point %s in %s, which has none", name, image)
+	}
+	return fmt.Errorf("no entry point %s in %s: the nearest are %s", name, image, strings.Join(names[:min(3, len(names))], ", "))
+}
+
+// distance is the number of characters to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // of the prefix of a so far, to each prefix of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0] // of one character of a less and one of b less
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := before
+			if a[i] != b[j] {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
