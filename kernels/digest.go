@@ -42,8 +42,8 @@ func (p *Plan) Digests() (map[string]string, error) {
 	digests := map[string]string{}
 	for _, l := range p.Launches {
 		c, ok := l.Kernel.Image.(compiled)
-		if _, generated := l.Kernel.Image.(reduceImage); generated {
-			c, ok = compiled{own, "reduce"}, true
+		if g, generated := l.Kernel.Image.(interface{ source() string }); generated {
+			c, ok = compiled{own, g.source()}, true
 		}
 		if !ok {
 			return nil, fmt.Errorf("kernel %s: got an image of type %T, want one of a library", l.Kernel.Entry, l.Kernel.Image)

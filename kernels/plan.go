@@ -2,37 +2,26 @@ package kernels
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // Dtype is the element type of an operand.
-type Dtype uint8
+type Dtype = expr.Dtype
 
-// The element types. Every kernel exists for the floating-point ones; the others
-// are what Histogram counts and counts in. Int is Go's int.
+// The element types. Every kernel exists for the floating-point ones; Histogram
+// counts the others and counts in Int64, and Map converts from them. Int is Go's
+// int.
 const (
-	Float32 Dtype = iota
-	Float64
-	Uint8
-	Int32
-	Int64
-	Int
+	Float32 = expr.Float32
+	Float64 = expr.Float64
+	Uint8   = expr.Uint8
+	Int32   = expr.Int32
+	Int64   = expr.Int64
+	Int     = expr.Int
+	Bool    = expr.Bool
 )
-
-var dtypes = [...]struct {
-	size int64
-	name string
-}{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}}
-
-// Size is the size of one element in bytes.
-func (d Dtype) Size() int64 { return dtypes[d].size }
-
-// String is the suffix of kernel entry points, such as "f32".
-func (d Dtype) String() string { return dtypes[d].name }
-
-// IsFloat says that d is Float32 or Float64.
-func (d Dtype) IsFloat() bool { return d <= Float64 }
 
 // Device holds the properties that a plan may depend on. The zero value is
 // not a device; use [HostDevice] or what a CUDA device reports.

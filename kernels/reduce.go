@@ -32,6 +32,8 @@ func (r *Reduction) image() Image {
 
 func (i reduceImage) Name() string { return "stheno/reduce(" + i.expression + ")" }
 
+func (i reduceImage) source() string { return "reduce" }
+
 // Code names the first version of PTX that has all that stands in it, 6.3 of CUDA
 // 10.0, so that drivers older than the compiler take it.
 func (i reduceImage) Code(major, minor int) (Code, error) {

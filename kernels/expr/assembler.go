@@ -1,0 +1,216 @@
+package expr
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Assembler writes the PTX of one kernel: its own instructions, added by
+// [Assembler.Line], and those of functions, added by [Assembler.Apply].
+//
+// Elements are in registers of their size: f32 and f64 in such, the integers
+// and bool in b32 or b64.
+type Assembler struct {
+	functions *Functions
+	text      strings.Builder
+	counts    [kindCount]int
+	known     map[instruction]string // results, by what computes them
+}
+
+// Kind is a kind of register.
+type Kind int
+
+// The kinds of registers.
+const (
+	F32 Kind = iota
+	F64
+	B32
+	B64
+	Pred
+	kindCount
+)
+
+// kinds are the registers' types and prefixes, none of which the compiler uses.
+var kinds = [kindCount]struct{ dtype, prefix string }{{"f32", "%x"}, {"f64", "%y"}, {"b32", "%w"}, {"b64", "%l"}, {"pred", "%q"}}
+
+// instruction identifies a value by how it is computed.
+type instruction struct {
+	op       Op
+	from, to Dtype
+	x, y, z  string
+}
+
+// NewAssembler returns an assembler of a kernel without instructions.
+func NewAssembler(fs *Functions) *Assembler {
+	return &Assembler{functions: fs, known: map[instruction]string{}}
+}
+
+// Register returns a new register.
+func (a *Assembler) Register(k Kind) string {
+	r := kinds[k].prefix + strconv.Itoa(a.counts[k])
+	a.counts[k]++
+	return r
+}
+
+// Kind returns the kind of register that elements of a type are in.
+func (d Dtype) Kind() Kind {
+	switch {
+	case d == Float32:
+		return F32
+	case d == Float64:
+		return F64
+	case d.Size() == 8:
+		return B64
+	}
+	return B32
+}
+
+// Line adds an instruction without its semicolon, as by [fmt.Sprintf].
+func (a *Assembler) Line(format string, args ...any) {
+	a.text.WriteByte('\t')
+	fmt.Fprintf(&a.text, format, args...)
+	a.text.WriteString(";\n")
+}
+
+// Label adds a label.
+func (a *Assembler) Label(name string) { a.text.WriteString(name + ":\n") }
+
+// Text returns a module of the one entry point with those parameters, such as
+// ".u64 n", for blocks of at most that many threads. It suits every driver from CUDA
+// 11.0 on, and devices from compute capability 7.0.
+func (a *Assembler) Text(entry string, parameters []string, threads int) string {
+	var w strings.Builder
+	w.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n\n")
+	body := a.text.String()
+	w.WriteString(a.functions.needed(body))
+	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
+	for k, n := range a.counts {
+		if n > 0 {
+			fmt.Fprintf(&w, "\t.reg .%s %s<%d>;\n", kinds[k].dtype, kinds[k].prefix, n)
+		}
+	}
+	w.WriteString(body)
+	w.WriteString("\tret;\n}\n")
+	return w.String()
+}
+
+// Apply adds the instructions of f for one element of each operand, and returns the
+// registers of its outputs. What has been computed before, of the same registers, is
+// not computed again: a register has one value, and is set before Apply.
+func (a *Assembler) Apply(f Func, operands []string) []string {
+	g := f.graph()
+	values := make([]string, len(g.nodes))
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		switch n.op {
+		case operand:
+			values[i] = operands[n.bits]
+			if n.dtype == Bool {
+				values[i] = a.value(instruction{op: operand, to: Bool, x: values[i]})
+			}
+		case constant:
+			values[i] = literal(n.dtype, n.value())
+		default:
+			in := instruction{op: n.op, to: n.dtype}
+			text := []*string{&in.x, &in.y, &in.z}
+			for k, v := range n.inputs() {
+				*text[k], in.from = values[v], g.nodes[v].dtype
+			}
+			values[i] = a.value(in)
+		}
+	}
+	outputs := make([]string, len(g.outputs))
+	for k, v := range g.outputs {
+		d := g.nodes[v].dtype
+		outputs[k] = a.Register(d.Kind())
+		if d == Bool {
+			a.Line("selp.b32 %s, 1, 0, %s", outputs[k], values[v])
+		} else {
+			a.Line("mov.%s %s, %s", kinds[d.Kind()].dtype, outputs[k], values[v])
+		}
+	}
+	return outputs
+}
+
+// literal returns a number of a floating-point type, all its bits.
+func literal(d Dtype, v float64) string {
+	if d == Float32 {
+		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
+	}
+	return fmt.Sprintf("0d%016X", math.Float64bits(v))
+}
+
+// value returns the register of a value, adding its instructions if it is new.
+func (a *Assembler) value(in instruction) string {
+	if r, ok := a.known[in]; ok {
+		return r
+	}
+	kind := in.to.Kind()
+	if in.to == Bool {
+		kind = Pred
+	}
+	r := a.Register(kind)
+	a.known[in] = r
+	switch {
+	case in.op == operand: // of Bool
+		a.Line("setp.ne.u32 %s, %s, 0", r, in.x)
+	case in.op == convert:
+		a.convert(r, in)
+	case in.op.transcendental():
+		a.text.WriteString(strings.NewReplacer("<0>", in.x, "<1>", in.y, "<out>", r).Replace(a.functions.bodies[functionName(in.op, in.to)]))
+	default:
+		a.instruct(r, in)
+	}
+	return r
+}
+
+// convert adds a conversion to a floating-point type. Integers are rounded.
+func (a *Assembler) convert(r string, in instruction) {
+	switch in.from {
+	case Bool:
+		a.Line("selp.%v %s, %s, %s, %s", in.to, r, literal(in.to, 1), literal(in.to, 0), in.x)
+	case Float32:
+		a.Line("cvt.f64.f32 %s, %s", r, in.x)
+	case Float64:
+		a.Line("cvt.rn.f32.f64 %s, %s", r, in.x)
+	default:
+		a.Line("cvt.rn.%v.s%s %s, %s", in.to, kinds[in.from.Kind()].dtype[1:], r, in.x)
+	}
+}
+
+// plain are the operations of one instruction. Sums and products say that they are
+// rounded, so that the assembler does not make one of both.
+var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
+	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}
+
+// comparison are the conditions of setp. Those but neu are false for a NaN.
+var comparison = map[Op]string{Eq: "eq", Ne: "neu", Lt: "lt", Le: "le"}
+
+// instruct adds an operation of one or a few instructions.
+func (a *Assembler) instruct(r string, in instruction) {
+	d := in.to
+	switch {
+	case plain[in.op] != "" && in.y == "":
+		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s", r, in.x)
+	case plain[in.op] != "":
+		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s, %s", r, in.x, in.y)
+	case comparison[in.op] != "":
+		a.Line("setp.%s.%v %s, %s, %s", comparison[in.op], in.from, r, in.x, in.y)
+	case in.op == Select:
+		a.Line("selp.%v %s, %s, %s, %s", d, r, in.y, in.z, in.x)
+	case in.op == Sign:
+		p, q, t := a.Register(Pred), a.Register(Pred), a.Register(d.Kind())
+		a.Line("setp.lt.%v %s, %s, %s", d, p, in.x, literal(d, 0))
+		a.Line("setp.gt.%v %s, %s, %s", d, q, in.x, literal(d, 0))
+		a.Line("selp.%v %s, %s, %s, %s", d, t, literal(d, -1), in.x, p)
+		a.Line("selp.%v %s, %s, %s, %s", d, r, literal(d, 1), t, q)
+	default: // Min and Max, which lose a NaN in PTX
+		p, nan, t := a.Register(Pred), a.Register(d.Kind()), a.Register(d.Kind())
+		a.Line("setp.nan.%v %s, %s, %s", d, p, in.x, in.y)
+		a.Line("add.rn.%v %s, %s, %s", d, nan, in.x, in.y)
+		a.Line("%v.%v %s, %s, %s", in.op, d, t, in.x, in.y)
+		a.Line("selp.%v %s, %s, %s, %s", d, r, nan, t, p)
+	}
+}

@@ -1,0 +1,27 @@
+// Package expr holds element-wise functions as expression graphs: what a fused
+// kernel computes for each element.
+//
+// A [Builder] makes a [Func] from operands, constants and operations, or [Parse]
+// reads one from text. A Func has three readings: [Func.String], the Go body
+// ([Interpreter]) and PTX ([Assembler]).
+//
+// # Semantics
+//
+// Every operation rounds to its element type. Sums and products are never
+// contracted and nothing is reassociated, so a function gives the same bits
+// whether its operations run in one kernel or in many. Beyond IEEE 754:
+//
+//   - Min and Max of a NaN are NaN, and -0 is less than +0.
+//   - Comparisons with a NaN are false, but Ne is true.
+//   - Sign returns 0, -0 and NaN as they are, as Gorgonia's tensors do (its scalars
+//     give 1 for 0).
+//   - Pow follows C99: Pow(1, y) and Pow(x, 0) are 1, also for NaN.
+//   - Sigmoid and Softplus are not cut off: they are right in their tails, where
+//     Gorgonia's give 0, 1 or x.
+//   - Convert from Bool gives 0 or 1.
+//
+// Functions such as Exp are within 2 units in the last place of the true value on
+// every backend, Sigmoid and Softplus within 4. Backends may differ within that;
+// all other operations are exact to the bit everywhere, but for the sign and the
+// payload of NaN. Denormal numbers are kept.
+package expr

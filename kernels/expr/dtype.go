@@ -1,0 +1,34 @@
+package expr
+
+import "strconv"
+
+// Dtype is the element type of an operand.
+type Dtype uint8
+
+// The element types. Kernels compute in the floating-point ones; integers are
+// counted in and converted from, Bool is what comparisons give, a byte of 0 or 1
+// in memory. Int is Go's int.
+const (
+	Float32 Dtype = iota
+	Float64
+	Uint8
+	Int32
+	Int64
+	Int
+	Bool
+	dtypeCount
+)
+
+var dtypes = [...]struct {
+	size int64
+	name string
+}{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}, {1, "bool"}}
+
+// Size is the size of one element in bytes.
+func (d Dtype) Size() int64 { return dtypes[d].size }
+
+// String is the suffix of kernel entry points, such as "f32".
+func (d Dtype) String() string { return dtypes[d].name }
+
+// IsFloat reports whether d is Float32 or Float64.
+func (d Dtype) IsFloat() bool { return d <= Float64 }

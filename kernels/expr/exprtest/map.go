@@ -1,0 +1,135 @@
+package exprtest
+
+import (
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"pgregory.net/rapid"
+)
+
+// View says where the elements of a shape lie in a buffer, as kernels.View does.
+type View struct {
+	Elements int64
+	Offset   int64
+	Strides  []int
+}
+
+// Map is a function applied to views.
+type Map struct {
+	Func    expr.Func
+	Shape   []int
+	Views   []View
+	Buffers [][]float64 // elements of each operand's buffer
+	term    *Term
+}
+
+// MapTypes are the types of the operands that DrawMap takes from.
+var MapTypes = []expr.Dtype{expr.Float32, expr.Float64, expr.Float32, expr.Bool, expr.Float32, expr.Int32, expr.Uint8, expr.Int64, expr.Float64}
+
+// DrawMap draws a function of up to 4 operands of up to size operations, a shape of
+// rank 0 to 6 and views of all sorts: dense, scalar, broadcast along any axes,
+// transposed, sliced.
+func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
+	m := &Map{}
+	n := 1
+	for range rapid.IntRange(0, 6).Draw(t, "rank") {
+		extent := rapid.SampledFrom([]int{1, 2, 3, 4, 5, 8, 16, 33, 100}).Draw(t, "extent")
+		if n*extent > 6000 {
+			extent = 1
+		}
+		n *= extent
+		m.Shape = append(m.Shape, extent)
+	}
+	types := make([]expr.Dtype, rapid.IntRange(0, 4).Draw(t, "operands"))
+	uniform := rapid.Bool().Draw(t, "uniform")
+	for i := range types {
+		types[i] = rapid.SampledFrom(MapTypes).Draw(t, "type")
+		if uniform {
+			types[i] = expr.Float32
+		}
+		v := drawView(t, m.Shape)
+		few := Values(t, types[i], 11)
+		buffer := make([]float64, v.Elements)
+		for k := range buffer {
+			buffer[k] = few[k%len(few)]
+		}
+		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
+	}
+	d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Bool}).Draw(t, "output")
+	if d == expr.Bool {
+		m.term = condition(t, types, ops, size)
+	} else {
+		m.term = Draw(t, types, d, ops, size)
+	}
+	f, err := Func(types, m.term)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Func = f
+	return m
+}
+
+func drawView(t *rapid.T, shape []int) View {
+	v := View{Strides: make([]int, len(shape))}
+	sort := rapid.SampledFrom([]string{"dense", "dense", "scalar", "broadcast", "transposed", "sliced", "any"}).Draw(t, "view")
+	axes := make([]int, len(shape)) // from the outermost in memory
+	for a := range axes {
+		axes[a] = a
+	}
+	if sort == "transposed" || sort == "any" {
+		axes = rapid.Permutation(axes).Draw(t, "axes")
+	}
+	n, last := 1, 0
+	for i := len(axes) - 1; i >= 0; i-- {
+		a, step, pad := axes[i], 1, 0
+		if sort == "scalar" || (sort == "broadcast" || sort == "any") && rapid.Bool().Draw(t, "repeated") {
+			continue
+		}
+		if sort == "sliced" || sort == "any" {
+			step, pad = rapid.IntRange(1, 2).Draw(t, "step"), rapid.IntRange(0, 4).Draw(t, "pad")
+		}
+		v.Strides[a] = n * step
+		last += v.Strides[a] * (shape[a] - 1)
+		n *= shape[a]*step + pad
+	}
+	if sort != "dense" || rapid.IntRange(0, 3).Draw(t, "offset at all") == 0 {
+		v.Offset = int64(rapid.IntRange(0, 9).Draw(t, "offset"))
+	}
+	v.Elements = v.Offset + int64(last) + 1
+	return v
+}
+
+// Elements returns the number of elements of the output.
+func (m *Map) Elements() int {
+	n := 1
+	for _, d := range m.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Want returns the output's elements, each operation run on its own as by
+// [Term.Unfused].
+func (m *Map) Want(apply Apply) ([]float64, error) {
+	n := m.Elements()
+	operands := make([][]float64, len(m.Views))
+	for i, v := range m.Views {
+		operands[i] = make([]float64, n)
+		for k := range n {
+			at, rest := v.Offset, k
+			for a := len(m.Shape) - 1; a >= 0; a-- {
+				at += int64(rest % m.Shape[a] * v.Strides[a])
+				rest /= m.Shape[a]
+			}
+			operands[i][k] = m.Buffers[i][at]
+		}
+	}
+	return m.term.Unfused(n, operands, apply)
+}
+
+// Inputs returns the operands' memory.
+func (m *Map) Inputs() [][]byte {
+	list := make([][]byte, len(m.Buffers))
+	for i, d := range m.Func.Operands() {
+		list[i] = Pack(d, m.Buffers[i])
+	}
+	return list
+}

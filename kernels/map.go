@@ -1,0 +1,285 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// View is an operand of [Map]: a buffer, and where the elements of the output's
+// shape lie in it.
+type View struct {
+	Elements int64 // of the buffer
+	Offset   int64 // of the first element that is used
+	Strides  []int // elements from an index to the next by axis; 0 repeats elements
+}
+
+// Dense returns the view of a buffer that holds a shape in row-major order.
+func Dense(shape []int) View { return View{Count(shape), 0, rowMajor(shape)} }
+
+// rowMajor returns the strides of a dense shape.
+func rowMajor(shape []int) []int {
+	strides := make([]int, len(shape))
+	n := 1
+	for a := len(shape) - 1; a >= 0; a-- {
+		strides[a] = n
+		n *= shape[a]
+	}
+	return strides
+}
+
+// mapPolicy is the launch policy of Map, as measured for Add and Scale: one vector a
+// thread where all are addressed alike, two where addresses are computed.
+var mapPolicy = struct{ dense, strided int }{dense: 1, strided: 2}
+
+// Map plans out = f(operands), element by element, for an output of the shape, in
+// row-major order, and operands that are views of the plan's inputs. f has one
+// output. The output may lie where an input does that has elements of that size, if
+// that input's view is dense and no other view is of the same memory.
+//
+// The kernel is generated when a device needs it. Kernels are equal, and are
+// loaded once, if functions and layouts are: extents and strides are arguments.
+// An error says which operand does not fit.
+func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) {
+	name := fmt.Sprintf("map(%v, %v)", f, shape)
+	if err := checkMap(f, shape, operands); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+	}
+	types, out, n := f.Operands(), f.Outputs()[0], Count(shape)
+	p := &Plan{Op: name, Out: n * out.Size(), Flops: n * int64(f.Operations())}
+	for i, v := range operands {
+		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
+	}
+	if n > 0 {
+		m := newMapping(f, types, out, shape, operands)
+		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*streamBlock))
+		if err := CheckGrid(blocks); err != nil {
+			return nil, fmt.Errorf("kernels: %s: %w", name, err)
+		}
+		p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), streamBlock, m.arguments()...)
+	}
+	return p, nil
+}
+
+// checkMap reports what of Map's arguments does not fit.
+func checkMap(f expr.Func, shape []int, operands []View) error {
+	if n := len(f.Outputs()); n != 1 {
+		return fmt.Errorf("got a function with %d outputs, want 1", n)
+	}
+	if n := len(f.Operands()); len(operands) != n {
+		return fmt.Errorf("got %d operands, want %d", len(operands), n)
+	}
+	for _, d := range shape {
+		if d < 0 {
+			return fmt.Errorf("got shape %v, want no extent below 0", shape)
+		}
+	}
+	for i, v := range operands {
+		if err := v.check(shape); err != nil {
+			return fmt.Errorf("operand %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// check returns an error if the view reaches beyond its buffer.
+func (v View) check(shape []int) error {
+	if len(v.Strides) != len(shape) {
+		return fmt.Errorf("got %d strides, want %d", len(v.Strides), len(shape))
+	}
+	if v.Elements < 0 || v.Elements > math.MaxInt64/16 {
+		return fmt.Errorf("got %d elements", v.Elements)
+	}
+	last := v.Offset
+	for a, s := range v.Strides {
+		if s < 0 {
+			return fmt.Errorf("got strides %v, want none below 0", v.Strides)
+		}
+		last += int64(s) * int64(max(shape[a]-1, 0))
+	}
+	if Count(shape) > 0 && (v.Offset < 0 || last >= v.Elements) {
+		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
+	}
+	return nil
+}
+
+// access is how a kernel reads an operand.
+type access byte
+
+const (
+	scalar    access = 's' // one element for all
+	dense     access = 'd' // in the order of the output, by vectors
+	unaligned access = 'u' // in the order of the output, by elements
+	row       access = 'r' // by vectors, from where the vector's first index is
+	column    access = 'c' // one element for a vector, where its first index is
+	strided   access = 'g' // by elements, each where its index is
+)
+
+// byIndex reports whether the address follows from the index along each axis.
+func (a access) byIndex() bool { return a == row || a == column || a == strided }
+
+// mapLayout is what a kernel is generated for, beside the function.
+type mapLayout struct {
+	axes     int    // of the merged shape; those of addresses by index
+	wide     bool   // indices take 64 bits
+	inner    bool   // vectors lie within an innermost axis
+	width    int    // elements of a vector
+	vectors  int    // of a thread
+	accesses string // an access for each operand
+}
+
+// mapping is a function on a merged shape.
+type mapping struct {
+	types   []expr.Dtype // of the operands
+	out     expr.Dtype
+	layout  mapLayout
+	n       int64
+	shape   []int64   // without axes of one element, neighbours joined
+	strides [][]int64 // by operand, then axis
+	offsets []int64
+	eval    *expr.Interpreter
+	cost    int64 // operations on an element
+}
+
+func newMapping(f expr.Func, types []expr.Dtype, out expr.Dtype, shape []int, operands []View) *mapping {
+	m := &mapping{types: types, out: out, n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+	for _, v := range operands {
+		m.offsets = append(m.offsets, v.Offset)
+	}
+	m.merge(shape, operands)
+	axes := len(m.shape)
+	m.layout = mapLayout{axes: axes, width: vectorWidth(types, m.out), vectors: mapPolicy.dense}
+	width := int64(m.layout.width)
+	m.layout.inner = axes == 0 || m.shape[axes-1]%width == 0
+	accesses := make([]byte, len(types))
+	for i := range types {
+		a := m.access(i, width)
+		accesses[i] = byte(a)
+		if a.byIndex() {
+			m.layout.vectors = mapPolicy.strided
+		}
+	}
+	m.layout.accesses = string(accesses)
+	if m.layout.vectors == mapPolicy.dense { // no address is by index
+		m.layout.axes, m.layout.inner = 0, false
+	}
+	// Threads of the last block compute indices beyond n, too.
+	const most = 1 << 31
+	m.layout.wide = m.n+int64(streamBlock*mapPolicy.strided)*width >= most
+	for _, strides := range m.strides {
+		reach := int64(0)
+		for a, s := range strides {
+			reach += s * m.shape[a]
+		}
+		m.layout.wide = m.layout.wide || reach >= most
+	}
+	return m
+}
+
+// vectorWidth returns the elements of a vector: those that have 16 bytes in the
+// narrowest type that counts. A Bool is computed of or selects among wider ones.
+func vectorWidth(types []expr.Dtype, out expr.Dtype) int {
+	narrow, wide := false, false
+	for _, d := range append([]expr.Dtype{out}, types...) {
+		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
+	}
+	if wide && !narrow {
+		return 2
+	}
+	return 4
+}
+
+// merge drops axes of one element, and joins neighbours that every operand goes
+// through in one stride.
+func (m *mapping) merge(shape []int, operands []View) {
+	for a, extent := range shape {
+		if extent == 1 {
+			continue
+		}
+		last := len(m.shape) - 1
+		joined := last >= 0
+		for i, v := range operands {
+			joined = joined && m.strides[i][last] == int64(v.Strides[a])*int64(extent)
+		}
+		if joined {
+			m.shape[last] *= int64(extent)
+		} else {
+			m.shape = append(m.shape, int64(extent))
+			last++
+		}
+		for i, v := range operands {
+			m.strides[i] = append(m.strides[i][:last], int64(v.Strides[a]))
+		}
+	}
+}
+
+// access returns how operand i is read in vectors of that width.
+func (m *mapping) access(i int, width int64) access {
+	strides, axes := m.strides[i], len(m.shape)
+	dense1, repeated, aligned := true, true, m.offsets[i]%width == 0
+	n := int64(1)
+	for a := axes - 1; a >= 0; a-- {
+		dense1, repeated = dense1 && strides[a] == n, repeated && strides[a] == 0
+		if a < axes-1 {
+			aligned = aligned && strides[a]%width == 0
+		}
+		n *= m.shape[a]
+	}
+	switch {
+	case repeated:
+		return scalar
+	case dense1 && m.offsets[i]%width == 0:
+		return dense
+	case dense1:
+		return unaligned
+	case m.layout.inner && strides[axes-1] == 1 && aligned:
+		return row
+	case m.layout.inner && strides[axes-1] == 0:
+		return column
+	}
+	return strided
+}
+
+// arguments returns those of a launch, in the order of [mapImage.parameters].
+func (m *mapping) arguments() []any {
+	var args []any
+	for i, d := range m.types {
+		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
+	}
+	args = append(args, Ref{Out, 0}, m.n)
+	index := func(v int64) any {
+		if m.layout.wide {
+			return v
+		}
+		return int32(v)
+	}
+	for a := 1; a < m.layout.axes; a++ {
+		magic, shift := divisor(m.shape[a], m.layout.wide)
+		args = append(args, index(m.shape[a]), index(int64(magic)), int32(shift))
+	}
+	for i, a := range m.layout.accesses {
+		if access(a).byIndex() {
+			for _, s := range m.strides[i] {
+				args = append(args, index(s))
+			}
+		}
+	}
+	return args
+}
+
+// divisor returns what divides by d >= 2 with a product: n / d is the upper half of
+// n * magic, shifted right, for n < 2³¹, or n < 2⁶³ of wide indices (Granlund and
+// Montgomery, 1994).
+func divisor(d int64, wide bool) (magic uint64, shift int) {
+	l := bits.Len64(uint64(d - 1)) // d <= 2ˡ
+	if wide {
+		q, rest := bits.Div64(1<<(l-1), 0, uint64(d)) // 2⁶³⁺ˡ / d
+		if rest > 0 {
+			q++
+		}
+		return q, l - 1
+	}
+	return (1<<(31+l) + uint64(d) - 1) / uint64(d), l - 1
+}

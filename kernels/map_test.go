@@ -1,0 +1,345 @@
+package kernels
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"pgregory.net/rapid"
+)
+
+// planMap plans a case.
+func planMap(m *exprtest.Map) (*Plan, error) {
+	views := make([]View, len(m.Views))
+	for i, v := range m.Views {
+		views[i] = View(v)
+	}
+	return Map(HostDevice(), m.Func, m.Shape, views...)
+}
+
+// hostApply runs a function on dense operands, for the operations of a case one by
+// one.
+func hostApply(f expr.Func, operands ...[]float64) ([]float64, error) {
+	shape := []int{len(operands[0])}
+	inputs, views := make([][]byte, len(operands)), make([]View, len(operands))
+	for i, d := range f.Operands() {
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), Dense(shape)
+	}
+	p, err := Map(HostDevice(), f, shape, views...)
+	if err != nil {
+		return nil, err
+	}
+	out := exprtest.Memory(p.Out)
+	if err := p.Run(inputs, out, nil); err != nil {
+		return nil, err
+	}
+	return exprtest.Unpack(f.Outputs()[0], out), nil
+}
+
+// Random functions of views of random shapes give, to the bit, what their
+// operations give one by one on elements looked up one by one, and write nothing
+// but the output.
+func TestMap(t *testing.T) {
+	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
+	rapid.Check(t, func(t *rapid.T) {
+		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
+		p, err := planMap(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const guard = 64
+		memory := exprtest.Memory(p.Out + 2*guard)
+		for i := range memory {
+			memory[i] = 0xff
+		}
+		poison := bytes.Clone(memory[:guard])
+		out := memory[guard : guard+p.Out]
+		if err := p.Run(m.Inputs(), out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(memory[:guard], poison) || !bytes.Equal(memory[guard+p.Out:], poison) {
+			t.Fatalf("%v wrote around the output", p)
+		}
+		want, err := m.Want(hostApply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range exprtest.Unpack(m.Func.Outputs()[0], out) {
+			if !exprtest.Same(got, want[i]) {
+				t.Fatalf("element %d is %v, want %v; %v", i, got, want[i], p)
+			}
+		}
+	})
+}
+
+// Large outputs are made in parallel, and in the place of an input.
+func TestMapLarge(t *testing.T) {
+	f := parseMap(t, "a * b + 1", "a", "b")
+	shape := []int{1000, 333}
+	n := Count(shape)
+	a, b := make([]float32, n), make([]float32, 333)
+	for i := range a {
+		a[i] = float32(i)
+	}
+	for i := range b {
+		b[i] = float32(i % 7)
+	}
+	p, err := Map(HostDevice(), f, shape, Dense(shape), View{333, 0, []int{0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(a), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range a {
+		if want := float32(i)*b[i%333] + 1; got != want {
+			t.Fatalf("element %d is %v, want %v", i, got, want)
+		}
+	}
+}
+
+func parseMap(t testing.TB, text string, names ...string) expr.Func {
+	t.Helper()
+	f, err := expr.Parse(text, Float32, names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// How operands are read: the letters of [access].
+func TestMapLayout(t *testing.T) {
+	for _, c := range []struct {
+		shape  []int
+		views  []View
+		want   string
+		axes   int
+		inner  bool
+		launch string // grid
+	}{
+		{[]int{7, 9}, []View{Dense([]int{7, 9}), {1, 0, []int{0, 0}}, {70, 3, []int{9, 1}}}, "dsu", 0, false, "[1 1 1]"},
+		{[]int{64, 1, 512}, []View{Dense([]int{64, 1, 512}), {512, 0, []int{0, 0, 1}}, {64, 0, []int{1, 5, 0}}}, "drc", 2, true, "[16 1 1]"},
+		{[]int{64, 10}, []View{Dense([]int{64, 10}), {10, 0, []int{0, 1}}, {64, 0, []int{1, 0}}}, "dgg", 2, false, "[1 1 1]"},
+		{[]int{3, 5, 8}, []View{{40, 0, []int{0, 8, 1}}, {15, 0, []int{5, 1, 0}}, {3, 0, []int{1, 0, 0}}}, "rcc", 3, true, "[1 1 1]"},
+		{[]int{8, 16}, []View{{128, 0, []int{1, 8}}, {200, 0, []int{20, 1}}, {200, 2, []int{20, 1}}}, "grg", 2, true, "[1 1 1]"},
+		{[]int{1 << 20}, []View{Dense([]int{1 << 20}), {2 << 20, 0, []int{2}}, {1, 0, []int{0}}}, "dgs", 1, true, "[512 1 1]"},
+		{[]int{}, []View{{1, 0, nil}, {5, 4, nil}, {1, 0, nil}}, "sss", 0, false, "[1 1 1]"},
+		{[]int{2, 3, 4, 5, 6, 4}, []View{Dense([]int{2, 3, 4, 5, 6, 4}), Dense([]int{2, 3, 4, 5, 6, 4}), {24, 0, []int{12, 4, 1, 0, 0, 0}}}, "ddc", 2, true, "[2 1 1]"},
+	} {
+		p, err := Map(HostDevice(), parseMap(t, "a + b + c", "a", "b", "c"), c.shape, c.views...)
+		if err != nil {
+			t.Errorf("%v: %v", c.shape, err)
+			continue
+		}
+		got := p.Launches[0].Kernel.Image.(mapImage).layout
+		if got.accesses != c.want || got.axes != c.axes || got.inner != c.inner || got.wide || fmt.Sprint(p.Launches[0].Grid) != c.launch {
+			t.Errorf("%v, %v: got %+v on %v, want %s", c.shape, c.views, got, p.Launches[0].Grid, c.want)
+		}
+	}
+	big := []int{1 << 16, 1 << 15}
+	p, err := Map(HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), View{1 << 16, 0, []int{1, 0}})
+	if err != nil || !p.Launches[0].Kernel.Image.(mapImage).layout.wide {
+		t.Errorf("2^31 elements: got %v, %v, want indices of 64 bits", p, err)
+	}
+}
+
+// Equal functions of equal layouts are one image, whatever the extents.
+func TestMapImages(t *testing.T) {
+	image := func(text string, rows, cols int) Image {
+		shape := []int{rows, cols}
+		p, err := Map(HostDevice(), parseMap(t, text, "a", "b"), shape, Dense(shape), View{int64(cols), 0, []int{0, 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Launches[0].Kernel.Image
+	}
+	if image("a + tanh(b)", 10, 64) != image("(a)+tanh( b )", 33, 128) {
+		t.Error("one function on two shapes has two images")
+	}
+	if image("a + tanh(b)", 10, 64) == image("tanh(b) + a", 10, 64) || image("a + b", 10, 64) == image("a + b", 10, 63) {
+		t.Error("two functions or layouts have one image")
+	}
+	if got, want := image("a + b", 1, 4).Name(), "stheno/map(f32, f32: x0 + x1)"; got != want {
+		t.Errorf("an image is called %s, want %s", got, want)
+	}
+}
+
+// What does not fit is an error that says so.
+func TestMapErrors(t *testing.T) {
+	f := parseMap(t, "a + b", "a", "b")
+	shape := []int{4, 5}
+	d := Dense(shape)
+	for want, plan := range map[string]func() (*Plan, error){
+		"got 1 operands, want 2":      func() (*Plan, error) { return Map(HostDevice(), f, shape, d) },
+		"operand 1: got 1 strides":    func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, 0, []int{1}}) },
+		"of elements 0 to 19, want":   func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{19, 0, []int{5, 1}}) },
+		"of elements -1 to 18":        func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, -1, []int{5, 1}}) },
+		"got strides [-5 1]":          func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, 15, []int{-5, 1}}) },
+		"want no extent below 0":      func() (*Plan, error) { return Map(HostDevice(), f, []int{-1, 5}, d, d) },
+		"got a function with 0 outpu": func() (*Plan, error) { return Map(HostDevice(), expr.Func{}, shape) },
+	} {
+		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want an error with %q", p, err, want)
+		}
+	}
+	p, err := Map(HostDevice(), f, []int{0, 5}, Dense([]int{0, 5}), View{5, 0, []int{0, 1}})
+	if err != nil || len(p.Launches) != 0 || p.Run([][]byte{nil, make([]byte, 20)}, nil, nil) != nil {
+		t.Errorf("no elements: got %v, %v, want a plan of no launches", p, err)
+	}
+}
+
+// Products with the magic number divide, for all that indices can be.
+func TestDivisor(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	for range 100_000 {
+		for _, wide := range []bool{false, true} {
+			width := 31
+			if wide {
+				width = 63
+			}
+			random := func() int64 { return int64(r.Uint64()) & math.MaxInt64 >> (63 - width) >> r.IntN(width) }
+			d := max(random(), 2)
+			if r.IntN(4) == 0 {
+				d = 1 << (1 + r.IntN(width-1))
+			}
+			magic, shift := divisor(d, wide)
+			q := random()
+			for _, n := range []int64{q, q / d * d, q/d*d - 1, 1<<(width-1) - 1 + 1<<(width-1), d - 1, d} {
+				if n = max(n, 0); n > 1<<(width-1)-1+1<<(width-1) {
+					continue
+				}
+				got := uint64(n) * magic >> 32
+				if wide {
+					got, _ = bits.Mul64(uint64(n), magic)
+				} else if magic >= 1<<32 {
+					t.Fatalf("the magic number of %d is %d, want 32 bits", d, magic)
+				}
+				if got >>= shift; got != uint64(n/d) {
+					t.Fatalf("%d / %d is %d, want %d", n, d, got, n/d)
+				}
+			}
+		}
+	}
+}
+
+// ptxas returns the path of NVIDIA's assembler.
+func ptxas(t *testing.T) string {
+	const path = "../.toolkit/nvidia/cuda_nvcc/bin/ptxas"
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("STHENO_REQUIRE_TOOLKIT") == "1" {
+			t.Fatalf("STHENO_REQUIRE_TOOLKIT=1, but: %v", err)
+		}
+		t.Skipf("SKIPPED, NOT TESTED: %v (make toolkit)", err)
+	}
+	return path
+}
+
+// assemble assembles an image for a target, and returns registers and bytes of
+// spills.
+func assemble(t *testing.T, image Image, target string) (registers, spills int) {
+	t.Helper()
+	code, err := image.Code(9, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "map.ptx")
+	if err := os.WriteFile(path, code.Text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(ptxas(t), "-v", "-arch="+target, "-o", path+".cubin", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s for %s: %v\n%s\n%s", image.Name(), target, err, out, code.Text)
+	}
+	number := func(pattern string) (sum int) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(out), -1) {
+			v, _ := strconv.Atoi(m[1])
+			sum = max(sum, v)
+		}
+		return sum
+	}
+	return number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
+}
+
+// NVIDIA's assembler takes every function of every type, in every layout, and
+// spills nothing.
+func TestMapAssembles(t *testing.T) {
+	ptxas(t)
+	targets := []string{"sm_70", "sm_80", "sm_90"}
+	shape := []int{6, 8}
+	check := func(i int, f expr.Func, views ...View) {
+		t.Helper()
+		p, err := Map(HostDevice(), f, shape, views...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := targets[i%len(targets)]
+		registers, spills := assemble(t, p.Launches[0].Kernel.Image, target)
+		t.Logf("%s: %d registers on %s, %v", f, registers, target, p.Launches[0].Kernel.Image.(mapImage).layout)
+		if spills > 0 {
+			t.Errorf("%v spills %d bytes on %s", f, spills, target)
+		}
+	}
+	i := 0
+	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
+		for _, d := range []expr.Dtype{Float32, Float64} {
+			b := expr.NewBuilder(d, d, Bool)
+			args := []expr.Value{b.Operand(0), b.Operand(1)}[:min(op.Arity(), 2)]
+			if op == expr.Select {
+				args = append([]expr.Value{b.Operand(2)}, args...)
+			}
+			f, err := b.Func(b.Apply(op, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(i, f, Dense(shape), Dense(shape), Dense(shape))
+			i++
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	views := []View{Dense(shape), {1, 0, []int{0, 0}}, {100, 1, []int{8, 1}}, {8, 0, []int{0, 1}}, {6, 0, []int{1, 0}}, {48, 0, []int{1, 6}}}
+	for k, v := range views {
+		for j, d := range []expr.Dtype{Float32, Float64, Bool, Uint8, Int32, Int64} {
+			b := expr.NewBuilder(d, Float32)
+			f, err := b.Func(b.Apply(expr.Lt, b.Apply(expr.Tanh, b.Convert(b.Operand(0), Float32)), b.Operand(1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(i, f, v, views[(k+j)%len(views)])
+			i++
+		}
+	}
+	shape = []int{7, 9}
+	check(0, parseMap(t, "a + b", "a", "b"), View{9, 0, []int{0, 1}}, View{63, 0, []int{1, 7}})
+	shape = []int{1 << 16, 1 << 16}
+	check(1, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), View{1 << 16, 0, []int{0, 1}}, View{1 << 32, 0, []int{1, 1 << 16}})
+	shape = []int{1 << 16, 1<<16 - 1}
+	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), View{1 << 16, 0, []int{0, 1}})
+}
+
+// Text is written in well under the time that the driver needs to compile it.
+func BenchmarkMapCode(b *testing.B) {
+	shape := []int{128, 512}
+	p, err := Map(HostDevice(), parseMap(b, "tanh(a*b) + c", "a", "b", "c"), shape, Dense(shape), View{512, 0, []int{0, 1}}, View{128, 0, []int{1, 0}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Launches[0].Kernel.Image.Code(9, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package kernels
+
+import (
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// body is the Go body: blocks of elements, gathered where they do not lie one
+// behind the other, in parallel.
+func (m *mapping) body(c Call) {
+	operands := make([][]byte, len(m.types))
+	for i := range operands {
+		operands[i] = Slice[byte](c, i)
+	}
+	out := Slice[byte](c, len(m.types))
+	Parallel(m.n, Grain/m.cost, func(lo, hi int64) {
+		b := m.newBlock(operands, min(hi-lo, expr.BlockSize))
+		for at := lo; at < hi; at += expr.BlockSize {
+			n := int(min(expr.BlockSize, hi-at))
+			b.read(at, n)
+			b.out[0] = unsafe.Pointer(&out[at*m.out.Size()])
+			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
+		}
+	})
+}
+
+// block holds where the elements of a block are.
+type block struct {
+	*mapping
+	operands [][]byte
+	in, out  []unsafe.Pointer
+	gathered [][]byte
+	index    []int64 // of a block's first element
+	walk     []int64 // of the element that is gathered
+}
+
+func (m *mapping) newBlock(operands [][]byte, size int64) *block {
+	b := &block{m, operands, make([]unsafe.Pointer, len(operands)), make([]unsafe.Pointer, 1), make([][]byte, len(operands)),
+		make([]int64, len(m.shape)), make([]int64, len(m.shape))}
+	for i, d := range m.types {
+		a := access(m.layout.accesses[i])
+		if a == dense || a == unaligned {
+			continue
+		}
+		memory := Bytes(make([]int64, CeilDiv(size*d.Size(), 8)))
+		b.gathered[i], b.in[i] = memory, unsafe.Pointer(unsafe.SliceData(memory))
+		if a == scalar {
+			for k := range size {
+				copy(memory[k*d.Size():], operands[i][:d.Size()])
+			}
+		}
+	}
+	return b
+}
+
+// read finds n elements from at on of each operand.
+func (b *block) read(at int64, n int) {
+	rest := at
+	for a := len(b.shape) - 1; a >= 0; a-- {
+		b.index[a] = rest % b.shape[a]
+		rest /= b.shape[a]
+	}
+	for i, d := range b.types {
+		switch a := access(b.layout.accesses[i]); {
+		case a == dense || a == unaligned:
+			b.in[i] = unsafe.Pointer(&b.operands[i][at*d.Size()])
+		case a.byIndex() && d.Size() == 1:
+			gather(b, i, Elements[uint8](b.gathered[i]), n)
+		case a.byIndex() && d.Size() == 4:
+			gather(b, i, Elements[uint32](b.gathered[i]), n)
+		case a.byIndex():
+			gather(b, i, Elements[int64](b.gathered[i]), n)
+		}
+	}
+}
+
+// gather copies n elements of operand i from the block's index on.
+func gather[T Element](b *block, i int, to []T, n int) {
+	from, strides, last := Elements[T](b.operands[i]), b.strides[i], len(b.shape)-1
+	index := append(b.walk[:0], b.index...)
+	for k := 0; k < n; {
+		at := int64(0)
+		for a, s := range strides {
+			at += index[a] * s
+		}
+		run := int(min(int64(n-k), b.shape[last]-index[last]))
+		switch s := strides[last]; s {
+		case 0:
+			for j := range run {
+				to[k+j] = from[at]
+			}
+		case 1:
+			copy(to[k:k+run], from[at:])
+		default:
+			for j := range run {
+				to[k+j] = from[at+int64(j)*s]
+			}
+		}
+		k += run
+		index[last] += int64(run)
+		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
+			index[a] = 0
+			index[a-1]++
+		}
+	}
+}

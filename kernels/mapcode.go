@@ -1,0 +1,347 @@
+package kernels
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// mapImage is the generated code of a function for a layout.
+type mapImage struct {
+	f      expr.Func
+	layout mapLayout
+}
+
+// mapEntry is the entry point of the code.
+const mapEntry = "map"
+
+func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
+
+// source returns the stem of the source that the functions in the code come from.
+func (i mapImage) source() string { return "math" }
+
+// Code returns PTX for every device: 7.0, of CUDA 11.0.
+func (i mapImage) Code(major, minor int) (Code, error) {
+	fs, err := mathFunctions()
+	if err != nil {
+		return Code{}, own.named(err)
+	}
+	w := mapWriter{Assembler: expr.NewAssembler(fs), mapLayout: i.layout, f: i.f, types: i.f.Operands(), out: i.f.Outputs()[0], index: "u32", kind: expr.B32}
+	if w.wide {
+		w.index, w.kind = "u64", expr.B64
+	}
+	return Code{[]byte(w.kernel()), manifest.PTX, 11000}, nil
+}
+
+// mathFunctions reads the PTX of math.cu.
+var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
+	text, err := own.readImage(manifest.ImageFile("math", manifest.PTX))
+	if err != nil {
+		return nil, err
+	}
+	return expr.ReadFunctions(string(text))
+})
+
+// mapWriter writes a kernel:
+//
+//	for each vector of the thread: find its elements, load them
+//	for each of its elements: f
+//	for each vector: store the results
+//
+// A vector that reaches beyond the end is loaded and stored by elements.
+type mapWriter struct {
+	*expr.Assembler
+	mapLayout
+	f     expr.Func
+	types []expr.Dtype
+	out   expr.Dtype
+	index string    // the type of indices
+	kind  expr.Kind // of register that they take
+
+	params  []string
+	bases   []string // addresses of the operands
+	divide  [][3]string
+	strides [][]string // of operands addressed by index
+	n       string
+	to      string // address of the output
+}
+
+// parameter adds a parameter, in the order of [mapping.arguments], and returns a
+// register with its value.
+func (w *mapWriter) parameter(dtype string, k expr.Kind) string {
+	name := fmt.Sprintf("p%d", len(w.params))
+	w.params = append(w.params, "."+dtype+" "+name)
+	r := w.Register(k)
+	w.Line("ld.param.%s %s, [%s]", dtype, r, name)
+	return r
+}
+
+func (w *mapWriter) pointer() string {
+	r := w.parameter("u64", expr.B64)
+	w.Line("cvta.to.global.u64 %s, %s", r, r)
+	return r
+}
+
+func (w *mapWriter) parameters() {
+	for range w.types {
+		w.bases = append(w.bases, w.pointer())
+	}
+	w.to = w.pointer()
+	w.n = w.parameter("u64", expr.B64)
+	if !w.wide {
+		n := w.Register(w.kind)
+		w.Line("cvt.u32.u64 %s, %s", n, w.n)
+		w.n = n
+	}
+	w.divide = make([][3]string, max(w.axes, 1))
+	for a := 1; a < w.axes; a++ {
+		w.divide[a] = [3]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind), w.parameter("u32", expr.B32)}
+	}
+	w.strides = make([][]string, len(w.types))
+	for i := range w.types {
+		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
+			w.strides[i] = append(w.strides[i], w.parameter(w.index, w.kind))
+		}
+	}
+}
+
+// vector is what a thread holds of one vector.
+type vector struct {
+	number    int
+	first     string     // index of its first element
+	full      string     // predicate: all its elements exist
+	addresses [][]string // by operand: one, or one for each element
+	elements  [][]string // by operand, then element
+	to        string     // address of the results
+	results   []string
+}
+
+// kernel writes the whole.
+func (w *mapWriter) kernel() string {
+	w.parameters()
+	for i, d := range w.types { // one element for all
+		if access(w.accesses[i]) == scalar {
+			r := w.Register(d.Kind())
+			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
+			w.bases[i] = r
+		}
+	}
+	vectors := make([]*vector, w.vectors)
+	for j := range vectors {
+		vectors[j] = w.locate(j)
+	}
+	for _, v := range vectors {
+		w.load(v)
+	}
+	for _, v := range vectors {
+		for k := range w.width {
+			operands := make([]string, len(w.types))
+			for i := range operands {
+				operands[i] = v.elements[i][k]
+			}
+			v.results = append(v.results, w.Apply(w.f, operands)[0])
+		}
+	}
+	for _, v := range vectors {
+		w.store(v)
+	}
+	return w.Text(mapEntry, w.params, streamBlock)
+}
+
+// locate finds the elements of a thread's vector j: blocks take neighbouring
+// vectors together.
+func (w *mapWriter) locate(j int) *vector {
+	v := &vector{number: j, first: w.Register(w.kind), full: w.Register(expr.Pred), to: w.Register(expr.B64)}
+	block, thread := w.Register(expr.B32), w.Register(expr.B32)
+	w.Line("mov.u32 %s, %%ctaid.x", block)
+	w.Line("mov.u32 %s, %%tid.x", thread)
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*streamBlock)
+	if w.wide {
+		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, v.first)
+	} else {
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, thread)
+	}
+	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
+	end := w.Register(w.kind)
+	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
+	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	w.address(v.to, w.to, v.first, w.out.Size())
+	indices := w.indices(v)
+	for i := range w.types {
+		v.addresses = append(v.addresses, w.addresses(v, i, indices))
+	}
+	return v
+}
+
+// address sets to = base + index * size.
+func (w *mapWriter) address(to, base, index string, size int64) {
+	if w.wide {
+		w.Line("mad.lo.u64 %s, %s, %d, %s", to, index, size, base)
+	} else {
+		w.Line("mad.wide.u32 %s, %s, %d, %s", to, index, size, base)
+	}
+}
+
+// indices returns the indices along each axis of a vector's first element, or of
+// all elements if they may lie in several rows.
+func (w *mapWriter) indices(v *vector) [][]string {
+	if w.axes == 0 {
+		return nil
+	}
+	list := make([][]string, w.width)
+	if w.inner {
+		list = list[:1]
+	}
+	for k := range list {
+		rest := w.Register(w.kind)
+		w.Line("add.%s %s, %s, %d", w.index, rest, v.first, k)
+		list[k] = make([]string, w.axes)
+		for a := w.axes - 1; a > 0; a-- {
+			q, t, at := w.Register(w.kind), w.Register(w.kind), w.Register(w.kind)
+			extent, magic, shift := w.divide[a][0], w.divide[a][1], w.divide[a][2]
+			w.Line("mul.hi.%s %s, %s, %s", w.index, q, rest, magic)
+			w.Line("shr.%s %s, %s, %s", w.index, q, q, shift)
+			w.Line("mul.lo.%s %s, %s, %s", w.index, t, q, extent)
+			w.Line("sub.%s %s, %s, %s", w.index, at, rest, t)
+			list[k][a], rest = at, q
+		}
+		list[k][0] = rest
+	}
+	return list
+}
+
+// addresses returns the address of a vector's first element of operand i, or those
+// of all elements if they are read one by one.
+func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
+	size, a := w.types[i].Size(), access(w.accesses[i])
+	if a == scalar {
+		return nil
+	}
+	if !a.byIndex() {
+		r := w.Register(expr.B64)
+		w.address(r, w.bases[i], v.first, size)
+		return []string{r}
+	}
+	var list []string
+	for _, index := range indices {
+		offset, r := w.Register(w.kind), w.Register(expr.B64)
+		for axis, at := range index {
+			if axis == 0 {
+				w.Line("mul.lo.%s %s, %s, %s", w.index, offset, at, w.strides[i][axis])
+			} else {
+				w.Line("mad.lo.%s %s, %s, %s, %s", w.index, offset, at, w.strides[i][axis], offset)
+			}
+		}
+		w.address(r, w.bases[i], offset, size)
+		list = append(list, r)
+	}
+	if a == strided && w.inner { // the others follow along the innermost axis
+		for k := 1; k < w.width; k++ {
+			r := w.Register(expr.B64)
+			w.address(r, list[k-1], w.strides[i][w.axes-1], size)
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// memoryType returns the type of loads and stores of elements.
+func memoryType(d expr.Dtype) string {
+	switch {
+	case d.IsFloat():
+		return d.String()
+	case d.Size() == 1:
+		return "u8"
+	}
+	return fmt.Sprintf("u%d", 8*d.Size())
+}
+
+// place returns where element k of a vector is, given the address of the first or
+// those of all.
+func place(addresses []string, k int, size int64) string {
+	if len(addresses) > 1 {
+		return "[" + addresses[k] + "]"
+	}
+	return fmt.Sprintf("[%s+%d]", addresses[0], int64(k)*size)
+}
+
+// load loads the elements of a vector.
+func (w *mapWriter) load(v *vector) {
+	for i, d := range w.types {
+		regs := make([]string, w.width)
+		for k := range regs {
+			switch a := access(w.accesses[i]); {
+			case a == scalar:
+				regs[k] = w.bases[i]
+			case a == column && k > 0:
+				regs[k] = regs[0]
+			default:
+				regs[k] = w.Register(d.Kind())
+			}
+		}
+		v.elements = append(v.elements, regs)
+	}
+	w.branch(v, "load", func() {
+		for i, d := range w.types {
+			switch regs := v.elements[i]; access(w.accesses[i]) {
+			case dense, row:
+				w.whole("ld", d, v.addresses[i][0], regs)
+			case column:
+				w.Line("ld.global.%s %s, [%s]", memoryType(d), regs[0], v.addresses[i][0])
+			case unaligned, strided:
+				for k, r := range regs {
+					w.Line("ld.global.%s %s, %s", memoryType(d), r, place(v.addresses[i], k, d.Size()))
+				}
+			}
+		}
+	}, func(k int, exists string) {
+		for i, d := range w.types {
+			a, r := access(w.accesses[i]), v.elements[i][k]
+			if a == scalar || a == column && k > 0 {
+				continue
+			}
+			w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)
+			w.Line("@%s ld.global.%s %s, %s", exists, memoryType(d), r, place(v.addresses[i], k, d.Size()))
+		}
+	})
+}
+
+// store stores the results of a vector.
+func (w *mapWriter) store(v *vector) {
+	w.branch(v, "store", func() { w.whole("st", w.out, v.to, v.results) }, func(k int, exists string) {
+		w.Line("@%s st.global.%s %s, %s", exists, memoryType(w.out), place([]string{v.to}, k, w.out.Size()), v.results[k])
+	})
+}
+
+// branch does all of a vector at once if its elements all exist, else element by
+// element, each if it exists.
+func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
+	name := func(s string) string { return fmt.Sprintf("%s_%s%d", what, s, v.number) }
+	w.Line("@!%s bra %s", v.full, name("elements"))
+	full()
+	w.Line("bra %s", name("done"))
+	w.Label(name("elements"))
+	for k := range w.width {
+		at, exists := w.Register(w.kind), w.Register(expr.Pred)
+		w.Line("add.%s %s, %s, %d", w.index, at, v.first, k)
+		w.Line("setp.lt.%s %s, %s, %s", w.index, exists, at, w.n)
+		element(k, exists)
+	}
+	w.Label(name("done"))
+}
+
+// whole loads or stores the elements of a vector, 16 bytes at a time.
+func (w *mapWriter) whole(op string, d expr.Dtype, address string, regs []string) {
+	each := min(len(regs), int(16/d.Size()))
+	for k := 0; k < len(regs); k += each {
+		at, list := place([]string{address}, k, d.Size()), "{"+strings.Join(regs[k:k+each], ", ")+"}"
+		if op == "st" {
+			at, list = list, at
+		}
+		w.Line("%s.global.v%d.%s %s, %s", op, each, memoryType(d), list, at)
+	}
+}
