@@ -43,8 +43,8 @@ func newReport(device string, g *lower.Graph) Report {
 		if n.Value == nil {
 			continue
 		}
-		if k, ok := n.Value.Def.Op.(program.Kernel); ok {
-			for _, l := range k.Plan.Launches {
+		if plan := n.Value.Def.Plan; plan != nil {
+			for _, l := range plan.Launches {
 				r.Nodes[i].Kernels = append(r.Nodes[i].Kernels, l.Kernel.Entry)
 			}
 		}
@@ -58,7 +58,7 @@ func where(device string, v *program.Value) string {
 		return "statement"
 	}
 	switch v.Def.Op.(type) {
-	case program.Kernel:
+	case program.Kernel, program.Map:
 		return device
 	case program.Host:
 		return "host"
@@ -82,7 +82,7 @@ func (r *Report) measured(g *lower.Graph, times []time.Duration, runs int, took 
 			} else {
 				n.Out += out.Bytes()
 			}
-		case program.Host, program.Kernel:
+		case program.Host, program.Kernel, program.Map:
 			n.Time += times[i]
 		}
 	}

@@ -30,6 +30,9 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
+// streamBlock is the threads of a block of Map, as of the kernels that stream.
+const streamBlock = 256
+
 // mapPolicy is the launch policy of Map, as measured for Add and Scale: one vector a
 // thread where all are addressed alike, two where addresses are computed.
 var mapPolicy = struct{ dense, strided int }{dense: 1, strided: 2}

@@ -170,12 +170,18 @@ func span(b *program.Buffer) Span {
 	return Span{b.Offset, b.Size}
 }
 
-func spans(list []*program.Value) []Span {
-	out := make([]Span, len(list))
-	for i, v := range list {
-		out[i] = span(v.Base.Buffer)
+// operands returns where the inputs of an instruction lie: for a Map, whose plan
+// knows the views, the buffers of their bases.
+func operands(in *program.Instr) []Span {
+	list := make([]Span, len(in.In))
+	_, mapped := in.Op.(program.Map)
+	for i, v := range in.In {
+		list[i] = span(v.Base.Buffer)
+		if !mapped {
+			list[i] = Span{list[i].Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}
+		}
 	}
-	return out
+	return list
 }
 
 // inNode says at which node of the graph an instruction failed.

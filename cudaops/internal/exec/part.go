@@ -165,9 +165,9 @@ func (e *Executable) addDevice(instrs []int) error {
 // deviceInstr returns what queues an instruction of the device, and for a copy its
 // transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
-	switch op := in.Op.(type) {
-	case program.Kernel:
-		run, err := e.backend.Bind(op.Plan, spans(in.In), span(in.Out[0].Base.Buffer), span(in.Scratch))
+	switch in.Op.(type) {
+	case program.Kernel, program.Map:
+		run, err := e.backend.Bind(in.Plan, operands(in), span(in.Out[0].Base.Buffer), span(in.Scratch))
 		if err != nil || !e.timed {
 			return run, nil, err
 		}

@@ -35,8 +35,8 @@ func place(p *program.Program, _ Target) error {
 				v.Buffer = buffer(v.Bytes(), at, at)
 			}
 		}
-		if k, ok := in.Op.(program.Kernel); ok && k.Plan.Scratch > 0 {
-			in.Scratch = buffer(k.Plan.Scratch, at, at)
+		if in.Plan != nil && in.Plan.Scratch > 0 {
+			in.Scratch = buffer(in.Plan.Scratch, at, at)
 		}
 	}
 	p.Peak = livePeak(p.Buffers)

@@ -8,21 +8,20 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plan asks every op that has kernels for its launches on the target.
+// plan gives every instruction that runs on the device its launches on the target.
 func plan(p *program.Program, t Target) error {
 	for _, in := range p.Instrs {
-		k, ok := in.Op.(program.Kernel)
-		if !ok {
+		if !program.Launches(in.Op) {
 			continue
 		}
-		plan, err := k.Planner.Plan(t.Device)
-		if err == nil {
+		plan, err := in.PlanFor(t.Device)
+		if _, kernel := in.Op.(program.Kernel); err == nil && kernel {
 			err = fits(in, plan)
 		}
 		if err != nil {
 			return nodeError(in, err)
 		}
-		in.Op = program.Kernel{Planner: k.Planner, Plan: plan}
+		in.Plan = plan
 	}
 	p.Stage = program.Planned
 	return nil

@@ -52,8 +52,8 @@ type interpreter struct {
 }
 
 func (e *interpreter) instr(in *Instr) error {
-	if k, ok := in.Op.(Kernel); ok {
-		return e.kernel(in, k)
+	if Launches(in.Op) {
+		return e.launch(in)
 	}
 	args := make([]gorgonia.Value, len(in.In))
 	for i, v := range in.In {
@@ -84,18 +84,21 @@ func (e *interpreter) instr(in *Instr) error {
 	return e.store(in.Out[0], out)
 }
 
-// kernel runs a plan, that of the host where there is none yet, on operands at
-// their places.
-func (e *interpreter) kernel(in *Instr, k Kernel) error {
-	plan := k.Plan
+// launch runs the plan of an instruction, that of the host where there is none yet,
+// on operands at their places.
+func (e *interpreter) launch(in *Instr) error {
+	plan := in.Plan
 	if plan == nil {
 		var err error
-		if plan, err = k.Planner.Plan(kernels.HostDevice()); err != nil {
+		if plan, err = in.PlanFor(kernels.HostDevice()); err != nil {
 			return err
 		}
 	}
 	operands := make([][]byte, len(in.In))
 	for i, v := range in.In {
+		if _, mapped := in.Op.(Map); mapped {
+			v = v.Base // the plan knows the view
+		}
 		if b := e.buffer(v); b != nil {
 			operands[i] = b[v.View.Offset*v.Dtype.Size():][:v.Bytes()]
 			continue

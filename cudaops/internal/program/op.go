@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
 // Op is what an instruction does: one of [Input], [Constant], [Host], [Kernel],
-// [Alias] and [Copy].
+// [Map], [Alias] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -25,11 +26,13 @@ type Host struct {
 	Reason string
 }
 
-// Kernel runs a launch plan on the device.
-type Kernel struct {
-	Planner kernels.Planner
-	Plan    *kernels.Plan // from Planned on
-}
+// Kernel runs an op that has kernels of its own.
+type Kernel struct{ Planner kernels.Planner }
+
+// Map computes each element of its output by a function of the elements of its
+// inputs at the same index. The inputs are views of any strides, all of the
+// output's shape.
+type Map struct{ Func expr.Func }
 
 // Alias gives a value another shape or order, or a part of it, as the View of its
 // output says; no element moves.
@@ -43,5 +46,16 @@ func (Input) String() string    { return "input" }
 func (Constant) String() string { return "constant" }
 func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
 func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
+func (m Map) String() string    { return fmt.Sprintf("map %v", m.Func) }
 func (Alias) String() string    { return "alias" }
 func (Copy) String() string     { return "copy" }
+
+// Launches reports whether an op runs as launches on the device: whether it is a
+// Kernel or a Map.
+func Launches(op Op) bool {
+	switch op.(type) {
+	case Kernel, Map:
+		return true
+	}
+	return false
+}

@@ -44,9 +44,9 @@ func (in *Instr) String() string {
 		out = append(out, v.describe())
 	}
 	switch op := in.Op.(type) {
-	case Kernel:
-		if op.Plan != nil {
-			for _, l := range op.Plan.Launches {
+	case Kernel, Map:
+		if in.Plan != nil {
+			for _, l := range in.Plan.Launches {
 				notes = append(notes, l.Kernel.Entry)
 			}
 		}

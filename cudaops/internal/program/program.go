@@ -12,6 +12,7 @@
 package program
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -39,7 +40,7 @@ type Stage uint8
 // The stages, each with what holds from there on.
 const (
 	Lowered     Stage = iota // instructions in an order in which they can run
-	Planned                  // every Kernel instruction has its launch plan
+	Planned                  // every Kernel and Map has its launch plan
 	Transferred              // every value lives on the host or on the device, and copies are instructions
 	Placed                   // every value on the device has its place in the arena
 )
@@ -131,7 +132,33 @@ type Instr struct {
 	Op      Op
 	In, Out []*Value
 	Nodes   []*gorgonia.Node // the nodes that it computes or, for a Copy, whose value it copies
+	Plan    *kernels.Plan    // the launches of a Kernel or a Map, from Planned on
 	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
+}
+
+// PlanFor returns the launches of a Kernel or a Map on a device.
+func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
+	switch op := in.Op.(type) {
+	case Kernel:
+		return op.Planner.Plan(dev)
+	case Map:
+		views := make([]kernels.View, len(in.In))
+		for i, v := range in.In {
+			views[i] = v.kernelView()
+		}
+		return kernels.Map(dev, op.Func, in.Out[0].Shape, views...)
+	}
+	return nil, fmt.Errorf("%v has no launches", in.Op)
+}
+
+// kernelView returns the value as an operand of a Map: a view of the whole buffer of
+// its base.
+func (v *Value) kernelView() kernels.View {
+	strides := make([]int, len(v.View.Strides))
+	for i, s := range v.View.Strides {
+		strides[i] = int(s)
+	}
+	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides}
 }
 
 // Buffer is a piece of the arena that is alive from instruction Birth to

@@ -100,19 +100,19 @@ func TestVerifyFindsFaults(t *testing.T) {
 		}},
 		"kernel without plan": {"has no plan", func(t *testing.T, p *Program) {
 			_, in := find(t, p, isKernel)
-			in.Op = Kernel{Planner: in.Op.(Kernel).Planner}
+			in.Plan = nil
 		}},
 		"plan of another size": {"its plan wants", func(t *testing.T, p *Program) {
 			_, in := find(t, p, isKernel)
-			in.Op.(Kernel).Plan.Inputs[1] += 8
+			in.Plan.Inputs[1] += 8
 		}},
 		"plan of another output": {"its plan", func(t *testing.T, p *Program) {
 			_, in := find(t, p, isKernel)
-			in.Op.(Kernel).Plan.Out -= 8
+			in.Plan.Out -= 8
 		}},
 		"plan of another number of inputs": {"takes 1 inputs", func(t *testing.T, p *Program) {
 			_, in := find(t, p, isKernel)
-			plan := in.Op.(Kernel).Plan
+			plan := in.Plan
 			plan.Inputs = plan.Inputs[:1]
 		}},
 		"view outside its base": {"lies outside its base", func(t *testing.T, p *Program) {

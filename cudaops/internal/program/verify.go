@@ -77,7 +77,7 @@ func (c *checker) instr(in *Instr) {
 // if it does not matter.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel:
+	case Kernel, Map:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -119,9 +119,9 @@ func (c *checker) shape(in *Instr) {
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
-	case Kernel:
-		if op.Plan != nil {
-			c.plan(in, op.Plan)
+	case Kernel, Map:
+		if in.Plan != nil {
+			c.plan(in, in.Plan)
 		} else if c.p.Stage >= Planned {
 			c.fault("%v has no plan", op)
 		}
@@ -153,8 +153,12 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(in.In))
 		return
 	}
+	_, mapped := in.Op.(Map)
 	for i, v := range in.In {
-		if !v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous() {
+		switch {
+		case mapped && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.Out[0].Shape)):
+			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Out[0].Shape)
+		case !mapped && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}
 	}
@@ -200,9 +204,9 @@ func (c *checker) memory() {
 				c.fault("%v takes %d bytes, its buffer has %d", v.Base, v.Base.Bytes(), v.Base.Buffer.Size)
 			}
 		}
-		if k, ok := in.Op.(Kernel); ok && k.Plan != nil && k.Plan.Scratch > 0 {
-			if alive(in.Scratch, at, in.Op); in.Scratch != nil && in.Scratch.Size < k.Plan.Scratch {
-				c.fault("%v has %d bytes of scratch memory, want %d", in.Op, in.Scratch.Size, k.Plan.Scratch)
+		if in.Plan != nil && in.Plan.Scratch > 0 {
+			if alive(in.Scratch, at, in.Op); in.Scratch != nil && in.Scratch.Size < in.Plan.Scratch {
+				c.fault("%v has %d bytes of scratch memory, want %d", in.Op, in.Scratch.Size, in.Plan.Scratch)
 			}
 		}
 	}
