@@ -42,7 +42,7 @@ func TestSession(t *testing.T) {
 			for i := range x {
 				x[i], y[i], z[i] = float32(i), float32(2*i+1), float32(math.NaN())
 			}
-			var m [3]*Memory
+			var m [3]*Buffer
 			for i := range m {
 				var err error
 				if m[i], err = s.Alloc(n * 4); err != nil {
@@ -107,7 +107,7 @@ func TestSessionErrors(t *testing.T) {
 				"4611686":         huge,
 				"17 bytes":        s.CopyTo(m, make([]byte, 17)),
 				"18 bytes":        s.CopyFrom(make([]byte, 18), m),
-				"nil memory":      s.CopyTo(nil, nil),
+				"a nil buffer":      s.CopyTo(nil, nil),
 				"another session": s.Launch(kernel, one, one, 0, foreign),
 				"argument 1":      s.Launch(kernel, one, one, 0, m, 5),
 				"nil kernel":      s.Launch(nil, one, one, 0),
