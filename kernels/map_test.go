@@ -58,6 +58,16 @@ func TestMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i := range p.Launches {
+			l := &p.Launches[i]
+			entries, err := imageSignatures(l.Kernel.Image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := entries[l.Kernel.Entry].check(p, l); err != nil {
+				t.Fatalf("%v: %v", p, err)
+			}
+		}
 		const guard = 64
 		memory := exprtest.Memory(p.Out + 2*guard)
 		for i := range memory {

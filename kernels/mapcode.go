@@ -148,7 +148,7 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
-	return w.Text(mapEntry, w.params, streamBlock)
+	return w.Text(mapEntry, w.params, w.block)
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -158,12 +158,12 @@ func (w *mapWriter) locate(j int) *vector {
 	block, thread := w.Register(expr.B32), w.Register(expr.B32)
 	w.Line("mov.u32 %s, %%ctaid.x", block)
 	w.Line("mov.u32 %s, %%tid.x", thread)
-	w.Line("add.u32 %s, %s, %d", thread, thread, j*streamBlock)
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.block)
 	if w.wide {
 		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
-		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, v.first)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, v.first)
 	} else {
-		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, thread)
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
 	end := w.Register(w.kind)
