@@ -8,19 +8,21 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/compare"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 )
 
-// This file runs every op of ops.All() on Gorgonia's own machines, on a device.
+// This file runs every op of package opspec on Gorgonia's own machines, on a device.
 // internal/tagrecord records which cases passed: results.TagTests names the
 // tests that must have passed for every op.
 
@@ -50,35 +52,31 @@ func locked(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 
 // A batch is cases of an op with numbers of a type for their inputs.
 type batch struct {
-	spec  ops.Spec
+	spec  opspec.Spec
 	dt    kernels.Dtype
-	cases []ops.Case
+	cases []opspec.Case
 	in    [][][]float64 // by case and input
 }
 
 // eachBatch calls f on the cases of at most limit elements, the random ones
 // included, of every op that is wanted, in every type.
-func eachBatch(t *testing.T, limit int, want func(ops.Spec) bool, f func(t *testing.T, b batch)) {
+func eachBatch(t *testing.T, limit int, want func(opspec.Spec) bool, f func(t *testing.T, b batch)) {
 	gpu(t)
 	if err := tape.Available(); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		if !want(s) {
 			continue
 		}
-		for _, dt := range s.Dtypes() {
+		for _, dt := range s.Types {
 			t.Run(fmt.Sprintf("%s/%v", s.Name, dt), func(t *testing.T) {
 				r := random(t)
 				b := batch{spec: s, dt: dt}
-				all := append([]ops.Case(nil), s.Cases...)
-				for range 6 {
-					all = append(all, s.Random(r))
-				}
-				for _, c := range all {
-					if !c.Bench && elements(c) <= limit {
+				for _, c := range testCases(t, s) {
+					if slices.Contains(c.Types, dt) && c.Elements() <= limit {
 						b.cases = append(b.cases, c)
-						b.in = append(b.in, short.inputs(r, c, dt))
+						b.in = append(b.in, opspec.Short.Draw(r, c, dt))
 					}
 				}
 				if len(b.cases) == 0 {
@@ -90,13 +88,13 @@ func eachBatch(t *testing.T, limit int, want func(ops.Spec) bool, f func(t *test
 	}
 }
 
-func everyOp(ops.Spec) bool { return true }
+func everyOp(opspec.Spec) bool { return true }
 
-func differentiableOp(s ops.Spec) bool { return !s.NoGradient }
+func withGradient(s opspec.Spec) bool { return !s.NoGradient }
 
 // floatOp leaves out ops that give integers: a LispMachine makes a derivative for
 // each value, and has none for integers.
-func floatOp(s ops.Spec) bool { return !s.Exact }
+func floatOp(s opspec.Spec) bool { return !s.Exact }
 
 // tolerance is what an element may be off, in units of the type's epsilon of the
 // sum of the absolute values of its terms.
@@ -121,7 +119,7 @@ func (b batch) bundle() (*bundle, error) {
 	g := &bundle{batch: b, graph: gorgonia.NewGraph()}
 	for i, c := range b.cases {
 		var in gorgonia.Nodes
-		for k, v := range valuesOf(c, b.dt, b.in[i]) {
+		for k, v := range c.Values(b.dt, b.in[i]) {
 			in = append(in, g.node(fmt.Sprintf("in%d_%d", i, k), v))
 		}
 		out, err := c.Build(in...)
@@ -146,7 +144,7 @@ func (g *bundle) weigh() {
 			w[k] = float64((k+12)%17-8) / 4 // 1 for a scalar
 		}
 		v, mem := values.New(g.dt, out.Shape())
-		copy(mem, encode(g.dt, w))
+		copy(mem, opspec.Encode(g.dt, w))
 		g.weights = append(g.weights, g.node(fmt.Sprint("weights", i), v))
 	}
 }
@@ -321,7 +319,7 @@ func TestGorgoniaMachine(t *testing.T) {
 // TestGorgoniaMachineGradients: Grad there, in a graph with ops of Gorgonia's,
 // with and without BindDualValues.
 func TestGorgoniaMachineGradients(t *testing.T) {
-	eachBatch(t, gradientElements, differentiableOp, func(t *testing.T, b batch) {
+	eachBatch(t, gradientElements, withGradient, func(t *testing.T, b batch) {
 		var got [2][][][]float64
 		for i := range got {
 			g, err := b.differentiated()
@@ -355,7 +353,7 @@ func TestGorgoniaMachineLocked(t *testing.T) {
 // derivatives by the outputs are given to Backpropagate, which Grad calls with a 1
 // for a loss.
 func TestGorgoniaMachineLockedGradients(t *testing.T) {
-	eachBatch(t, gradientElements, differentiableOp, func(t *testing.T, b batch) {
+	eachBatch(t, gradientElements, withGradient, func(t *testing.T, b batch) {
 		g, err := b.bundle()
 		if err != nil {
 			t.Fatal(err)
@@ -385,7 +383,7 @@ func TestGorgoniaMachineLisp(t *testing.T) {
 
 // TestGorgoniaMachineLispGradients: DoDiff there.
 func TestGorgoniaMachineLispGradients(t *testing.T) {
-	eachBatch(t, gradientElements, differentiableOp, func(t *testing.T, b batch) {
+	eachBatch(t, gradientElements, withGradient, func(t *testing.T, b batch) {
 		g, err := b.bundle()
 		if err != nil {
 			t.Fatal(err)
@@ -428,7 +426,10 @@ func TestGorgoniaMachinePreallocated(t *testing.T) {
 	eachBatch(t, gradientElements, everyOp, func(t *testing.T, b batch) {
 		seen := make([]*preallocated, len(b.cases))
 		for i, c := range b.cases {
-			_, out, err := node(c, b.dt, nil)
+			if c.Composed {
+				continue
+			}
+			_, out, err := c.Nodes(b.dt, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", c.Name, err)
 			}
@@ -437,7 +438,7 @@ func TestGorgoniaMachinePreallocated(t *testing.T) {
 		}
 		b.checkValues(t, func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) })
 		for i, c := range b.cases {
-			if p := seen[i]; p.given == nil || p.gave != p.given {
+			if p := seen[i]; p != nil && (p.given == nil || p.gave != p.given) {
 				t.Errorf("%s: CUDADo gave %T %p for the preallocated %T %p", c.Name, p.gave, p.gave, p.given, p.given)
 			}
 		}

@@ -2,8 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -19,16 +17,17 @@ import (
 //
 // It is an error if n < 1 or axis lies outside 0 <= axis <= rank of x.
 func Broadcast(x *gorgonia.Node, n, axis int) (*gorgonia.Node, error) {
-	b := broadcast{axes: []int{axis}}
-	if _, err := check(x); err != nil {
-		return nil, fmt.Errorf("ops: %v: input 0: %w", b, err)
+	p := broadcast{axes: []int{axis}}
+	t, err := typeOf(x)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: input 0: %w", p, err)
 	}
-	in := x.Shape()
+	in := t.Shape
 	if n < 1 || axis < 0 || axis > in.Dims() {
-		return nil, fmt.Errorf("ops: %v: got %d copies before axis %d of shape %v, want at least 1 copy and 0 <= axis <= %d", b, n, axis, in, in.Dims())
+		return nil, fmt.Errorf("ops: %v: got %d copies before axis %d of shape %v, want at least 1 copy and 0 <= axis <= %d", p, n, axis, in, in.Dims())
 	}
-	b.shape = append(append(append(tensor.Shape{}, in[:axis]...), n), in[axis:]...)
-	return apply(b, x)
+	p.shape = append(append(append(tensor.Shape{}, in[:axis]...), n), in[axis:]...)
+	return Apply(p, x)
 }
 
 // broadcast is the adjoint of sum: it repeats its input along sorted axes so
@@ -39,57 +38,27 @@ type broadcast struct {
 	mean  bool
 }
 
-func (b broadcast) String() string {
-	if b.mean {
-		return fmt.Sprintf("BroadcastMean%v%v", b.axes, []int(b.shape))
+func (p broadcast) String() string {
+	if p.mean {
+		return fmt.Sprintf("BroadcastMean%v%v", p.axes, []int(p.shape))
 	}
-	return fmt.Sprintf("Broadcast%v%v", b.axes, []int(b.shape))
+	return fmt.Sprintf("Broadcast%v%v", p.axes, []int(p.shape))
 }
 
-func (b broadcast) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if want := without(b.shape, b.axes); !slices.Equal(want, in[0]) {
-		return nil, fmt.Errorf("got shape %v, want %v", in[0], want)
+func (p broadcast) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
 	}
-	return b.shape.Clone(), nil
-}
-
-func (b broadcast) plan(dev kernels.Device, dt kernels.Dtype, _ []tensor.Shape) (*kernels.Plan, error) {
-	return kernels.Broadcast(dev, dt, plain(b.shape), b.axes, b.mean), nil
-}
-
-func (b broadcast) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{sum{mean: b.mean, axes: b.axes}, []int{gradient}}}
-}
-
-var _ = register(Spec{
-	Name:      "Broadcast",
-	Formula:   "out[..., j, ...] = x[..., ...]",
-	Doc:       "Repeats a tensor along a new axis; with a scalar, fills a vector.",
-	Tolerance: 0,
-	Cases: []Case{
-		broadcastCase(tensor.ScalarShape(), 1, 0), broadcastCase(tensor.ScalarShape(), 1031, 0), broadcastCase(tensor.Shape{1}, 5, 0),
-		broadcastCase(tensor.Shape{10}, 33, 0), broadcastCase(tensor.Shape{33}, 10, 1), broadcastCase(tensor.Shape{5, 7}, 3, 1),
-		broadcastCase(tensor.Shape{257, 3}, 70, 2), broadcastCase(tensor.Shape{257, 3}, 70, 0),
-		bench("2^14 rows of 2^14", broadcastCase(tensor.Shape{1 << 14}, 1<<14, 0)),
-	},
-	Random: func(r *rand.Rand) Case {
-		s := randomShape(r, 1, 3)
-		return broadcastCase(s, 1+r.IntN(9), r.IntN(len(s)+1))
-	},
-})
-
-func broadcastCase(s tensor.Shape, n, axis int) Case {
-	return Case{
-		Name:   fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
-		Shapes: []tensor.Shape{s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Broadcast(in[0], n, axis) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			full := slices.Insert(slices.Clone([]int(s)), axis, n)
-			index(full, func(_ int, at []int) {
-				v := in[0][flatten(full, at, []int{axis})]
-				out, magnitude = append(out, v), append(magnitude, math.Abs(v))
-			})
-			return out, magnitude
-		},
+	if want := without(p.shape, p.axes); !slices.Equal(want, in[0].Shape) {
+		return Type{}, fmt.Errorf("got shape %v, want %v", in[0].Shape, want)
 	}
+	return Type{in[0].Dtype, p.shape}, nil
+}
+
+func (p broadcast) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return kernels.Broadcast(dev, in[0].Dtype, p.shape, p.axes, p.mean), nil
+}
+
+func (p broadcast) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(sum{mean: p.mean, axes: p.axes}, b.Grad())}
 }

@@ -2,12 +2,9 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,44 +16,33 @@ import (
 //	out[i] = sum over j of a[i][j] * b[i][j]
 //
 // Products and sum are made in double precision whatever the type.
-func Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) { return Version(0).Dot(a, b) }
+func Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) { return Apply(dot{}, a, b) }
 
-// Dot is [Dot] by a numbered version of the kernel. Versions 1 to 3 take two
-// vectors; matrices are an error.
-func (v Version) Dot(a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	if err := v.check("Dot", len(dotVersions)); err != nil {
-		return nil, err
+type dot struct{}
+
+func (dot) String() string { return "Dot" }
+
+func (dot) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
 	}
-	return apply(dot{v}, a, b)
+	x, y := in[0].Shape, in[1].Shape
+	if !slices.Equal(x, y) || x.Dims() < 1 || x.Dims() > 2 {
+		return Type{}, fmt.Errorf("got shapes %v and %v, want two vectors of one length or two matrices of one shape", x, y)
+	}
+	return Type{in[0].Dtype, without(x, []int{x.Dims() - 1})}, nil
 }
 
-type dot struct{ version Version }
-
-func (d dot) String() string { return "Dot" + d.version.String() }
-
-func (d dot) infer(in []tensor.Shape) (tensor.Shape, error) {
-	if !slices.Equal(in[0], in[1]) || in[0].Dims() < 1 || in[0].Dims() > 2 {
-		return nil, fmt.Errorf("got shapes %v and %v, want two vectors of one length or two matrices of one shape", in[0], in[1])
-	}
-	if d.version > 0 && in[0].Dims() != 1 {
-		return nil, fmt.Errorf("got shapes %v, want two vectors: numbered versions take no matrices", in[0])
-	}
-	return without(in[0], []int{in[0].Dims() - 1}), nil
+func (dot) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	rows, n := rowsOf(in[0].Shape)
+	return kernels.Dot(dev, in[0].Dtype, rows, n), nil
 }
 
-func (d dot) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	if d.version > 0 {
-		return versions.Dot(dev, dt, int(d.version), int64(in[0][0]))
-	}
-	rows, n := rowsOf(in[0])
-	return kernels.Dot(dev, dt, rows, n), nil
+func (dot) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(scale{}, b.In(1), b.Grad()), b.Apply(scale{}, b.In(0), b.Grad())}
 }
 
-func (dot) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{scale{}, []int{1, gradient}}, {scale{}, []int{0, gradient}}}
-}
-
-// rowsOf is a shape as rows along its last axis.
+// rowsOf returns a shape as rows along its last axis.
 func rowsOf(s tensor.Shape) (rows, n int64) {
 	n = int64(s[len(s)-1])
 	rows = 1
@@ -64,62 +50,4 @@ func rowsOf(s tensor.Shape) (rows, n int64) {
 		rows *= int64(d)
 	}
 	return rows, n
-}
-
-var _ = register(Spec{
-	Name:      "Dot",
-	Formula:   "out[i] = Σ_j a[i,j] b[i,j]",
-	Doc:       "Inner product of two vectors, or of two matrices row by row.",
-	Tolerance: 1,
-	Cases: append([]Case{
-		dotCase(tensor.Shape{1}), dotCase(tensor.Shape{3}), dotCase(tensor.Shape{1025}), dotCase(tensor.Shape{100003}),
-		dotCase(tensor.Shape{1, 1}), dotCase(tensor.Shape{5, 3}), dotCase(tensor.Shape{3, 5003}), dotCase(tensor.Shape{1031, 17}), dotCase(tensor.Shape{2, 50021}),
-		inBoth(bench("2^28", dotCase(tensor.Shape{1 << 28}))),
-		bench("rows 16384x16384", dotCase(tensor.Shape{1 << 14, 1 << 14})),
-	}, dotVersionCases()...),
-	Random:   func(r *rand.Rand) Case { return dotCase(randomShape(r, 1, 2)) },
-	Versions: dotVersions,
-})
-
-var dotVersions = []VersionDoc{
-	{"partial sums", "640 blocks store their sums side by side, and a second launch adds them in order, so that the result stays on the device (versions.DotPartials leaves them to the host): the same bits in every run."},
-	{"a mutex", "640 blocks take turns at one cell, guarded by a lock made of compare-and-swap: each turn is several trips to memory."},
-	{"an atomic per block", "640 atomics on one cell: one trip each. The order is any, so the last bit may differ from run to run."},
-}
-
-func dotVersionCases() (cases []Case) {
-	for i := range dotVersions {
-		v := Version(i + 1)
-		version := func(c Case) Case {
-			c = versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Dot(in[0], in[1]) })
-			c.Atomic = v >= 2
-			return c
-		}
-		for _, n := range []int{1, 1025, 100003, 1000003} {
-			cases = append(cases, version(dotCase(tensor.Shape{n})))
-		}
-		cases = append(cases, version(bench("2^28", dotCase(tensor.Shape{1 << 28}))))
-	}
-	return cases
-}
-
-func dotCase(s tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprint([]int(s)),
-		Shapes: []tensor.Shape{s, s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Dot(in[0], in[1]) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			n := s[len(s)-1]
-			for row := 0; row < len(in[0]); row += n {
-				var sum total
-				abs := 0.0
-				for i := row; i < row+n; i++ {
-					sum.addProduct(in[0][i], in[1][i])
-					abs += math.Abs(in[0][i] * in[1][i])
-				}
-				out, magnitude = append(out, sum.value()), append(magnitude, abs)
-			}
-			return out, magnitude
-		},
-	}
 }

@@ -2,8 +2,6 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -21,33 +19,10 @@ import (
 // steps is 1 to 65536.
 //
 // Every element needs all elements of the half step before, so that on a GPU the
-// blocks of a grid must wait for one another 2 steps - 1 times. [Version.Iterate]
-// selects how they do.
+// blocks of a grid must wait for one another 2 steps - 1 times. Package
+// kernels/versions has the ways in which they can.
 func Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
-	return Version(0).Iterate(w1, w2, x, steps)
-}
-
-// Iterate is [Iterate] by a numbered version of its kernel.
-func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
-	if err := v.check("Iterate", len(iterateVersions)); err != nil {
-		return nil, err
-	}
-	return apply(iterate{steps: steps, version: v}, w1, w2, x)
-}
-
-// iterateVersions are the numbered versions with their barriers.
-var iterateVersions = []struct {
-	VersionDoc
-	barrier kernels.Barrier
-}{
-	{VersionDoc{"a launch per half step", "The end of a launch is a barrier of the whole grid: simple and never wrong, but every launch costs."}, kernels.BarrierLaunches},
-	{VersionDoc{"a CUDA graph of the launches", "The same launches recorded once and started as one: the device needs no word from the host between two."}, kernels.BarrierGraph},
-	{VersionDoc{"one launch, counters that wrap", "Blocks count in global memory and wait with volatile reads for the count to be back at 0; all must be on the device at once. Two counters take turns: with one it can hang."}, kernels.BarrierWrap},
-	{VersionDoc{"one launch, volatile counter", "One counter that only grows: a fence and a counter less."}, kernels.BarrierVolatile},
-	{VersionDoc{"one launch, release and acquire", "The same counter with the fences inside of the memory operations, by PTX."}, kernels.BarrierAcquire},
-	{VersionDoc{"cooperative launch, grid.sync's algorithm", "The device starts all blocks or none, and the counter flips a bit and so needs no reset."}, kernels.BarrierGrid},
-	{VersionDoc{"weights in registers", "A cooperative launch in which blocks keep their rows of both matrices in registers, for n up to 1024."}, kernels.BarrierHeld},
-	{VersionDoc{"one cluster of blocks", "Eight blocks write their results into each other's shared memory, for n up to 256. Above its n, a version is the next before it that fits; above 1024 that is a graph of launches with a warp per row."}, kernels.BarrierCluster},
+	return Apply(iterate{steps: steps}, w1, w2, x)
 }
 
 const iterateMaxSteps = 1 << 16
@@ -56,63 +31,55 @@ const iterateMaxSteps = 1 << 16
 type iterate struct {
 	steps      int
 	transposed bool
-	version    Version
 }
 
 func (o iterate) String() string {
-	s := fmt.Sprintf("Iterate[%d", o.steps)
 	if o.transposed {
-		s += " transposed"
+		return fmt.Sprintf("Iterate[%d transposed]", o.steps)
 	}
-	if o.version != 0 {
-		s += fmt.Sprintf(" version %d", int(o.version))
-	}
-	return s + "]"
+	return fmt.Sprintf("Iterate[%d]", o.steps)
 }
 
-func (o iterate) infer(in []tensor.Shape) (tensor.Shape, error) {
-	x := in[2]
+func (o iterate) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 3); err != nil {
+		return Type{}, err
+	}
+	x := in[2].Shape
 	if o.steps < 1 || o.steps > iterateMaxSteps {
-		return nil, fmt.Errorf("got %d steps, want 1 to %d", o.steps, iterateMaxSteps)
+		return Type{}, fmt.Errorf("got %d steps, want 1 to %d", o.steps, iterateMaxSteps)
 	}
 	if x.Dims() != 1 {
-		return nil, fmt.Errorf("got x of shape %v, want a vector", x)
+		return Type{}, fmt.Errorf("got x of shape %v, want a vector", x)
 	}
-	if err := checkWeights(in, x[0]); err != nil {
-		return nil, err
-	}
-	return x.Clone(), nil
+	return in[2], checkWeights(in, x[0])
 }
 
-// checkWeights says what is wrong with the shapes of w1 and w2.
-func checkWeights(in []tensor.Shape, n int) error {
+// checkWeights returns an error if w1 and w2 are not n x n.
+func checkWeights(in []Type, n int) error {
 	for i, w := range in[:2] {
-		if !slices.Equal(w, tensor.Shape{n, n}) {
-			return fmt.Errorf("got w%d of shape %v, want %v", i+1, w, tensor.Shape{n, n})
+		if want := (tensor.Shape{n, n}); !slices.Equal(w.Shape, want) {
+			return fmt.Errorf("got w%d of shape %v, want %v", i+1, w.Shape, want)
 		}
 	}
 	return nil
 }
 
-func (o iterate) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	var by kernels.IterateBy
-	if o.version > 0 {
-		by.Barrier = iterateVersions[o.version-1].barrier
-	}
-	return kernels.Iterate(dev, dt, int64(in[2][0]), o.steps, o.transposed, by), nil
+func (o iterate) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed, kernels.IterateBy{}), nil
 }
 
-// adjoints: out is the last row of the chain over rows u that are zero but for the
+// Adjoints: out is the last row of the chain over rows u that are zero but for the
 // first, x. The derivative by x is the way back and needs no row between.
-func (o iterate) adjoints([]tensor.Shape) []adjoint {
+func (o iterate) Adjoints(b *Backward) []Term {
+	w1, w2 := b.In(0), b.In(1)
 	c := chain{steps: o.steps, transposed: o.transposed}
-	back := iterate{steps: o.steps, transposed: !o.transposed}
-	row := func(i int) pickRows {
-		return pickRows{wide: c.rows(), narrow: 1, first: i, stride: 1, put: true, vector: true}
+	row := func(i int, x Term) Term {
+		return b.Apply(pickRows{wide: c.rows(), narrow: 1, first: i, stride: 1, put: true, vector: true}, x)
 	}
-	const u, g = 9, 10
-	return append(c.derivatives(adjoint{back, []int{1, 0, gradient}}, u, g),
-		adjoint{row(0), []int{2}}, adjoint{row(c.rows() - 1), []int{gradient}})
+	forth := b.Apply(c, w1, w2, row(0, b.In(2)))
+	d1, d2, _ := c.derivatives(b, forth, row(c.rows()-1, b.Grad()))
+	back := iterate{steps: o.steps, transposed: !o.transposed}
+	return []Term{d1, d2, b.Apply(back, w2, w1, b.Grad())}
 }
 
 // chain is z[0] = u[0], z[k] = A z[k-1] + u[k] for k to 2 steps, A being w1 for
@@ -127,58 +94,50 @@ func (c chain) String() string {
 	return fmt.Sprintf("IterateChain[%d transposed=%v reversed=%v]", c.steps, c.transposed, c.reversed)
 }
 
-func (c chain) infer(in []tensor.Shape) (tensor.Shape, error) {
-	u := in[2]
-	if u.Dims() != 2 || u[0] != 2*c.steps+1 {
-		return nil, fmt.Errorf("got u of shape %v, want %d rows", u, 2*c.steps+1)
+func (c chain) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 3); err != nil {
+		return Type{}, err
 	}
-	if err := checkWeights(in, u[1]); err != nil {
-		return nil, err
+	u := in[2].Shape
+	if u.Dims() != 2 || u[0] != c.rows() {
+		return Type{}, fmt.Errorf("got u of shape %v, want %d rows", u, c.rows())
 	}
-	return u.Clone(), nil
+	return in[2], checkWeights(in, u[1])
 }
 
-func (c chain) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	return kernels.IterateChain(dev, dt, int64(in[2][1]), c.steps, c.transposed, c.reversed), nil
+func (c chain) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	return kernels.IterateChain(dev, in[0].Dtype, int64(in[2].Shape[1]), c.steps, c.transposed, c.reversed), nil
 }
 
 func (c chain) rows() int { return 2*c.steps + 1 }
 
-func (c chain) adjoints([]tensor.Shape) []adjoint {
-	const u = 2
-	return c.derivatives(adjoint{nil, []int{chainBack}}, u, gradient)
+func (c chain) Adjoints(b *Backward) []Term {
+	d1, d2, back := c.derivatives(b, b.Out(), b.Grad())
+	return []Term{d1, d2, back}
 }
 
-// chainBack is where derivatives has the derivatives by the rows of u.
-const chainBack = 8
-
-// derivatives are the adjoints of a chain over u, g being the derivative by its
-// rows: by w1, by w2, by the third input as given, and what they are made of. The
-// derivatives by the rows of u are a chain too, the other way. Where A took row k
-// to row m, its derivative is the sum over such k of row m of that chain times row
-// k of the chain itself: a product of matrices.
-func (c chain) derivatives(third adjoint, u, g int) []adjoint {
-	const forth = 7
-	take := func(operand, first int) adjoint {
-		return adjoint{pickRows{wide: c.rows(), narrow: c.steps, first: first, stride: 2}, []int{operand}}
+// derivatives returns those by w1, w2 and the rows of u, which are inputs of b,
+// from the chain itself, forth, and the derivative by it, g. Those by the rows of u are a
+// chain too, the other way. Where A took row k to row m, its derivative is the
+// sum over such k of row m of that chain times row k of forth: a product of
+// matrices.
+func (c chain) derivatives(b *Backward, forth, g Term) (d1, d2, back Term) {
+	back = b.Apply(chain{c.steps, !c.transposed, !c.reversed}, b.In(0), b.In(1), g)
+	take := func(rows Term, first int) Term {
+		return b.Apply(pickRows{wide: c.rows(), narrow: c.steps, first: first, stride: 2}, rows)
+	}
+	derivative := func(to, from int) Term {
+		x, y := take(back, to), take(forth, from)
+		if c.transposed {
+			x, y = y, x
+		}
+		return b.Apply(matMul{transA: true}, x, y)
 	}
 	// w1 leads to odd rows from even ones, w2 to even ones from odd ones.
-	to, from := [2]int{1, 2}, [2]int{0, 1}
 	if c.reversed {
-		to, from = from, to
+		return derivative(0, 1), derivative(1, 2), back
 	}
-	product := func(back, forth int) adjoint {
-		if c.transposed {
-			back, forth = forth, back
-		}
-		return adjoint{matMul{transA: true}, []int{back, forth}}
-	}
-	return []adjoint{
-		product(3, 4), product(5, 6), third,
-		take(chainBack, to[0]), take(forth, from[0]), take(chainBack, to[1]), take(forth, from[1]),
-		forth:     {c, []int{0, 1, u}},
-		chainBack: {chain{c.steps, !c.transposed, !c.reversed}, []int{0, 1, g}},
-	}
+	return derivative(1, 0), derivative(2, 1), back
 }
 
 // pickRows takes rows first, first + stride, ..., narrow of them, out of a matrix
@@ -197,8 +156,11 @@ func (o pickRows) String() string {
 	return fmt.Sprintf("%s[%d of %d from %d by %d vector=%v]", name, o.narrow, o.wide, o.first, o.stride, o.vector)
 }
 
-func (o pickRows) infer(in []tensor.Shape) (tensor.Shape, error) {
-	x := in[0]
+func (o pickRows) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 1); err != nil {
+		return Type{}, err
+	}
+	x := in[0].Shape
 	n := x[x.Dims()-1]
 	wide, narrow := tensor.Shape{o.wide, n}, tensor.Shape{o.narrow, n}
 	if o.vector {
@@ -209,90 +171,17 @@ func (o pickRows) infer(in []tensor.Shape) (tensor.Shape, error) {
 		want, out = narrow, wide
 	}
 	if !slices.Equal(x, want) {
-		return nil, fmt.Errorf("got shape %v, want %v", x, want)
+		return Type{}, fmt.Errorf("got shape %v, want %v", x, want)
 	}
-	return out, nil
+	return Type{in[0].Dtype, out}, nil
 }
 
-func (o pickRows) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	n := in[0][in[0].Dims()-1]
-	return kernels.IterateRows(dt, int64(o.wide), int64(o.narrow), int64(n), o.first, o.stride, o.put), nil
+func (o pickRows) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	_, n := rowsOf(in[0].Shape)
+	return kernels.IterateRows(in[0].Dtype, int64(o.wide), int64(o.narrow), n, o.first, o.stride, o.put), nil
 }
 
-func (o pickRows) adjoints([]tensor.Shape) []adjoint {
+func (o pickRows) Adjoints(b *Backward) []Term {
 	o.put = !o.put
-	return []adjoint{{o, []int{gradient}}}
-}
-
-var _ = register(Spec{
-	Name:    "Iterate",
-	Formula: "steps times: P = w1 X, X = w2 P",
-	Doc:     "A vector through steps transformations by two matrices, with a barrier of the whole grid between half steps.",
-	// In float32 the result is rounded once. In float64 a half step adds up to 1031
-	// products, as the tolerance of the random numbers allows for.
-	Tolerance: 24,
-	Cases:     iterateCases(),
-	Versions:  iterateDocs(),
-	Random: func(r *rand.Rand) Case {
-		return iterateCase(Version(r.IntN(len(iterateVersions)+1)), []int{1, 2, 3, 31, 32, 33, 64, 100, 129}[r.IntN(9)], 1+r.IntN(3))
-	},
-})
-
-func iterateDocs() (docs []VersionDoc) {
-	for _, v := range iterateVersions {
-		docs = append(docs, v.VersionDoc)
-	}
-	return docs
-}
-
-func iterateCases() []Case {
-	cases := []Case{
-		iterateCase(0, 1, 1), iterateCase(0, 2, 3), iterateCase(0, 7, 4), iterateCase(0, 13, 2), iterateCase(0, 128, 3), iterateCase(0, 130, 2),
-		iterateCase(0, 257, 2), iterateCase(0, 513, 2), iterateCase(0, 1024, 2), iterateCase(0, 1031, 2),
-	}
-	for v := range iterateVersions {
-		// Of 64 values: small enough for checkers that slow kernels down, and already
-		// eight blocks of the versions that use shared memory.
-		v := Version(v + 1)
-		cases = append(cases, iterateCase(v, 5, 3), iterateCase(v, 64, 2), iterateCase(v, 128, 4), iterateCase(v, 300, 2))
-	}
-	return append(cases,
-		bench("128, 20 steps", iterateCase(0, 128, 20)),
-		bench("1024, 10 steps", iterateCase(0, 1024, 10)),
-		bench("4096, 10 steps", iterateCase(0, 4096, 10)))
-}
-
-func iterateCase(v Version, n, steps int) Case {
-	half := func(w, in []float64, abs bool) []float64 {
-		out := make([]float64, n)
-		for j := range out {
-			for k := range in {
-				if t := w[j*n+k] * in[k]; abs {
-					out[j] += math.Abs(t)
-				} else {
-					out[j] += t
-				}
-			}
-		}
-		return out
-	}
-	c := Case{
-		Name:   fmt.Sprintf("%d, %d steps", n, steps),
-		Shapes: []tensor.Shape{{n, n}, {n, n}, {n}},
-		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-			return v.Iterate(in[0], in[1], in[2], steps)
-		},
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			out, magnitude = in[2], in[2]
-			for range steps {
-				out = half(in[1], half(in[0], out, false), false)
-				magnitude = half(in[1], half(in[0], magnitude, true), true)
-			}
-			return out, magnitude
-		},
-	}
-	if v > 0 {
-		c = versioned(v, c, c.Build)
-	}
-	return c
+	return []Term{b.Apply(o, b.Grad())}
 }

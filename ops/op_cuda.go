@@ -36,13 +36,13 @@ func (o cudaOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc g
 		return nil, err
 	}
 	if out = prealloc; out == nil {
-		if out, err = tape.New(extern, dev, o.result, o.out); err != nil {
+		if out, err = tape.New(extern, dev, o.out.Dtype, o.out.Shape); err != nil {
 			return nil, fmt.Errorf("ops: %v: %w", o, err)
 		}
 	}
-	if out.Dtype() != values.Tensor(o.result) || !out.Shape().Eq(o.out) {
+	if out.Dtype() != values.Tensor(o.out.Dtype) || !out.Shape().Eq(o.out.Shape) {
 		return nil, fmt.Errorf("ops: %v: the preallocated value is %v of shape %v, want %v of shape %v",
-			o, out.Dtype(), out.Shape(), values.Tensor(o.result), o.out)
+			o, out.Dtype(), out.Shape(), values.Tensor(o.out.Dtype), o.out.Shape)
 	}
 	done, err := tape.Run(extern, dev, o, out, in)
 	if err != nil {
@@ -51,7 +51,7 @@ func (o cudaOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc g
 	if done {
 		return out, nil
 	}
-	mem, ok := values.Own(out, o.result, o.out)
+	mem, ok := values.Own(out, o.out.Dtype, o.out.Shape)
 	if !ok {
 		return nil, fmt.Errorf("ops: %v: the preallocated value of shape %v is not contiguous", o, out.Shape())
 	}

@@ -3,12 +3,10 @@
 package ops
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -19,8 +17,8 @@ type orphan struct{ add }
 
 func (orphan) String() string { return "Orphan" }
 
-func (o orphan) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	p, err := o.add.plan(dev, dt, in)
+func (o orphan) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	p, err := o.add.Plan(dev, in...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +40,9 @@ func TestNoImage(t *testing.T) {
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(3),
 		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, 3}))))
 	y := x
-	for _, technique := range []technique{add{}, orphan{}, add{}} {
+	for _, p := range []Primitive{add{}, orphan{}, add{}} {
 		var err error
-		if y, err = apply(technique, y, y); err != nil {
+		if y, err = Apply(p, y, y); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,66 +61,9 @@ func TestNoImage(t *testing.T) {
 	}
 }
 
-// Every op, of every type and version, is one that Gorgonia compiles for a device,
-// with room there for its inputs and its output. This needs no device.
-func TestCompileForDevice(t *testing.T) {
-	found := map[kernels.Image]bool{}
-	for _, s := range All() {
-		for _, dt := range s.Dtypes() {
-			for _, c := range s.Cases {
-				g := gorgonia.NewGraph()
-				in := make(gorgonia.Nodes, len(c.Shapes))
-				for i, shape := range c.Shapes {
-					in[i] = gorgonia.NewTensor(g, values.Tensor(dt), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(fmt.Sprint("in", i)))
-				}
-				n, err := c.Build(in...)
-				if err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				op, plain := n.Op().(*Op)
-				if !plain { // there is a device
-					op = n.Op().(cudaOp).Op
-				}
-				g = gorgonia.NewGraph()
-				bytes := int64(op.out.TotalSize()) * op.result.Size()
-				for i, shape := range op.in {
-					in[i] = gorgonia.NewTensor(g, values.Tensor(dt), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(fmt.Sprint("in", i)))
-					bytes += int64(shape.TotalSize()) * dt.Size()
-				}
-				if _, err := gorgonia.ApplyOp(cudaOp{op}, in...); err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				program, _, err := gorgonia.Compile(g)
-				if err != nil {
-					t.Fatalf("%s: %v", c.Name, err)
-				}
-				if got := program.GPUMemReq()[0]; got < bytes {
-					t.Errorf("%v of %v: Gorgonia has %d bytes for it on the device, want %d", op, dt, got, bytes)
-				}
-				p, err := cudaOp{op}.Plan(kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10, Cooperative: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, l := range p.Launches {
-					if found[l.Kernel.Image] {
-						continue
-					}
-					if _, err := l.Kernel.Image.Code(9, 0); err != nil {
-						t.Errorf("%v of %v: %v", op, dt, err)
-					}
-					found[l.Kernel.Image] = true
-				}
-			}
-		}
-	}
-}
-
 // A machine's values that do not fit the op are errors that name it.
 func TestCUDADoBadValues(t *testing.T) {
-	op, err := newOp(add{}, kernels.Float32, tensor.Shape{3}, tensor.Shape{3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := addOp(t, kernels.Float32, 3)
 	three := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
 	for name, in := range map[string][]gorgonia.Value{
 		"one input":     {three},

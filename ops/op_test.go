@@ -1,87 +1,26 @@
 package ops
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-func TestAll(t *testing.T) {
-	specs := All()
-	if !slices.IsSortedFunc(specs, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("the Specs are not in the order of their names")
-	}
-	for i, s := range specs {
-		if s.Name == "" || s.Formula == "" || s.Doc == "" || s.Random == nil || len(s.Cases) == 0 {
-			t.Errorf("Spec %q lacks a name, formula, sentence, cases or Random", s.Name)
-		}
-		if i > 0 && specs[i-1].Name == s.Name {
-			t.Errorf("%s is registered twice", s.Name)
-		}
-		names := make(map[string]bool)
-		for _, c := range s.Cases {
-			if names[c.Name] || c.Build == nil || c.Reference == nil {
-				t.Errorf("%s: case %q is named twice or lacks Build or Reference", s.Name, c.Name)
-			}
-			names[c.Name] = true
-		}
-	}
-	specs[0] = Spec{}
-	if All()[0].Name == "" {
-		t.Error("All gives its own memory away")
-	}
-}
-
-func addOp(t *testing.T, dt tensor.Dtype, shape ...int) *Op {
+func addOp(t *testing.T, dt kernels.Dtype, shape ...int) *Op {
 	t.Helper()
-	of, _ := values.Dtype(dt)
-	op, err := newOp(add{}, of, shape, shape)
+	op, err := newOp(add{}, Type{dt, shape}, Type{dt, shape})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return op
 }
 
-// Ops of other parameters, types or shapes are other nodes of a graph, which
-// tells them by their hashes.
-func TestHash(t *testing.T) {
-	seen := make(map[uint32]string)
-	for _, s := range All() {
-		for _, c := range s.Cases {
-			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				g := gorgonia.NewGraph()
-				in := make([]*gorgonia.Node, len(c.Shapes))
-				for i, shape := range c.Shapes {
-					in[i] = gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithShape(shape...))
-				}
-				n, err := c.Build(in...)
-				if err != nil {
-					t.Fatalf("%s, case %s: %v", s.Name, c.Name, err)
-				}
-				o := n.Op()
-				what := o.String() + " " + dt.String()
-				for _, shape := range c.Shapes {
-					what += fmt.Sprint(shape)
-				}
-				if other, ok := seen[o.Hashcode()]; ok && other != what {
-					t.Errorf("%s and %s have one hash", other, what)
-				}
-				seen[o.Hashcode()] = what
-			}
-		}
-	}
-	if a, b := addOp(t, tensor.Float32, 3), addOp(t, tensor.Float32, 3); a.Hashcode() != b.Hashcode() {
-		t.Error("equal ops have two hashes")
-	}
-}
-
 func TestUsePreallocDo(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	vector := func(x ...float32) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }
 	a, b := vector(1, 2, 3), vector(10, 20, 30)
 	for _, c := range []struct {
@@ -115,7 +54,7 @@ func TestUsePreallocDo(t *testing.T) {
 
 // An op is made for inputs of given shapes.
 func TestOtherInputs(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	if s, err := op.InferShape(tensor.Shape{3}, tensor.Shape{3}); err != nil || !slices.Equal(s, tensor.Shape{3}) {
 		t.Errorf("got shape %v, %v, want (3)", s, err)
 	}
@@ -138,7 +77,7 @@ func TestOtherInputs(t *testing.T) {
 }
 
 func TestDoErrors(t *testing.T) {
-	op := addOp(t, tensor.Float32, 3)
+	op := addOp(t, kernels.Float32, 3)
 	a := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
 	for name, in := range map[string][]gorgonia.Value{
 		"too few":     {a},

@@ -2,13 +2,10 @@ package ops
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // Scale multiplies a vector x by the scalar s, or each row of a matrix x by its
@@ -16,56 +13,31 @@ import (
 //
 //	out[j]    = s * x[j]
 //	out[i][j] = s[i] * x[i][j]
-func Scale(x, s *gorgonia.Node) (*gorgonia.Node, error) { return apply(scale{}, x, s) }
+func Scale(x, s *gorgonia.Node) (*gorgonia.Node, error) { return Apply(scale{}, x, s) }
 
 type scale struct{}
 
 func (scale) String() string { return "Scale" }
 
-func (scale) infer(in []tensor.Shape) (tensor.Shape, error) {
-	x, s := in[0], in[1]
+func (scale) Infer(in ...Type) (Type, error) {
+	if err := CheckFloats(in, 2); err != nil {
+		return Type{}, err
+	}
+	x, s := in[0].Shape, in[1].Shape
 	if x.Dims() < 1 || x.Dims() > 2 {
-		return nil, fmt.Errorf("got x of shape %v, want a vector or a matrix", x)
+		return Type{}, fmt.Errorf("got x of shape %v, want a vector or a matrix", x)
 	}
 	if want := without(x, []int{x.Dims() - 1}); !slices.Equal(s, want) {
-		return nil, fmt.Errorf("got x of shape %v and s of shape %v, want s of shape %v", x, s, want)
+		return Type{}, fmt.Errorf("got x of shape %v and s of shape %v, want s of shape %v", x, s, want)
 	}
-	return x.Clone(), nil
+	return in[0], nil
 }
 
-func (scale) plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	rows, n := rowsOf(in[0])
-	return kernels.Scale(dev, dt, rows, n), nil
+func (scale) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	rows, n := rowsOf(in[0].Shape)
+	return kernels.Scale(dev, in[0].Dtype, rows, n), nil
 }
 
-func (scale) adjoints([]tensor.Shape) []adjoint {
-	return []adjoint{{scale{}, []int{gradient, 1}}, {dot{}, []int{gradient, 0}}}
-}
-
-var _ = register(Spec{
-	Name:      "Scale",
-	Formula:   "out[i,j] = s[i] x[i,j]",
-	Doc:       "A vector times a scalar, or each row of a matrix times its own.",
-	Tolerance: 1,
-	Cases: []Case{
-		scaleCase(tensor.Shape{1}), scaleCase(tensor.Shape{1031}), scaleCase(tensor.Shape{7, 5}), scaleCase(tensor.Shape{3, 70001}), scaleCase(tensor.Shape{5003, 3}),
-		bench("rows 16384x16384", scaleCase(tensor.Shape{1 << 14, 1 << 14})),
-	},
-	Random: func(r *rand.Rand) Case { return scaleCase(randomShape(r, 1, 2)) },
-})
-
-func scaleCase(s tensor.Shape) Case {
-	return Case{
-		Name:   fmt.Sprint([]int(s)),
-		Shapes: []tensor.Shape{s, without(s, []int{len(s) - 1})},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return Scale(in[0], in[1]) },
-		Reference: func(in ...[]float64) (out, magnitude []float64) {
-			n := s[len(s)-1]
-			for i, x := range in[0] {
-				v := in[1][i/n] * x
-				out, magnitude = append(out, v), append(magnitude, math.Abs(v))
-			}
-			return out, magnitude
-		},
-	}
+func (scale) Adjoints(b *Backward) []Term {
+	return []Term{b.Apply(scale{}, b.Grad(), b.In(1)), b.Apply(dot{}, b.Grad(), b.In(0))}
 }

@@ -8,107 +8,58 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
-	"gorgonia.org/tensor"
 )
 
-// affordable is the most arithmetic that a check is to do with the host's bodies,
-// which use all cores, and plain with the plain loops of a reference.
-const (
-	affordable = 1 << 35
-	plain      = 1 << 33
-)
+// affordable is the most arithmetic that a check is to do on the host.
+const affordable = 1 << 35
 
-// check holds the output of a plan, all of it if that is at most limit operations,
-// against float64 results on the same inputs. It returns what was checked, and the
-// largest error as a share of what the op's Spec allows; both sides have that
-// allowance in float64.
+// check holds the output of a plan against the host's body in float64 on the
+// same inputs. Where the whole is more work than limit and the output's rows are made
+// of the first input's, it recomputes 16 rows drawn at random. It gives what
+// was checked, and the largest error as a share of what the op's Spec allows;
+// both sides have that allowance in float64.
 //
-// What an element is allowed depends on its magnitude, the sum of the absolute
-// values of its terms. Where that is the op's value on absolute inputs, as the
-// op's small cases tell, the host's bodies compute both; for other ops, such as a
-// difference, the case's Reference does.
+// What an element is allowed depends on the sum of the absolute values of its
+// terms, which the case's Magnitude gives.
 func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
 	if t.Spec.Exact {
 		return t.checkExact(inputs, out)
 	}
-	absolute, err := t.absolute()
-	if err != nil {
-		return "", 0, err
-	}
-	what, shapes := "all", t.Case.Shapes
-	if p.Flops > limit && absolute {
-		if what, shapes, inputs, out, err = t.sample(p, inputs, out); err != nil {
+	what, part := "all", t.Case
+	got, in := widen(t.Dtype, out), make([][]float64, len(inputs))
+	if p.Flops > limit {
+		const rows = 16
+		if part.Shapes[0].IsScalar() {
+			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
+		}
+		n := part.Shapes[0][0]
+		pick := rand.Perm(n)[:min(rows, n)]
+		what = fmt.Sprintf("%d rows", len(pick))
+		part.Shapes = slices.Clone(part.Shapes)
+		part.Shapes[0] = part.Shapes[0].Clone()
+		part.Shapes[0][0] = len(pick)
+		_, full, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
+		if err != nil {
 			return "", 0, err
 		}
+		_, some, err := part.Plan(t.Dtype, kernels.HostDevice())
+		if err != nil || some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick) {
+			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
+		}
+		inputs = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
+		got = widen(t.Dtype, gather(out, n, pick))
 	}
-	in := make([][]float64, len(inputs))
 	for i := range inputs {
 		in[i] = widen(t.Dtype, inputs[i])
 	}
-	var want, magnitude []float64
-	switch {
-	case absolute:
-		want, magnitude, err = hostMagnitude(t.Case, shapes, in)
-	case p.Flops > plain:
-		err = fmt.Errorf("too much work to check by the reference: %d operations, of an op whose magnitude is not its value on absolute inputs", p.Flops)
-	default:
-		want, magnitude = t.Case.Reference(in...)
-	}
+	plan, _, err := part.Plan(kernels.Float64, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}
-	allowed := t.Spec.Tolerance * 0x1p-23
-	if t.Dtype == kernels.Float64 {
-		allowed = 2 * t.Spec.Tolerance * 0x1p-52
-	}
-	return what, worstError(widen(t.Dtype, out), want, magnitude, allowed), nil
-}
-
-// absolute reports whether an element's magnitude is the op's value on absolute
-// inputs, in all of the op's small cases.
-func (t timedCase) absolute() (bool, error) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range t.Spec.Cases {
-		elements := 0
-		for _, s := range c.Shapes {
-			elements += s.TotalSize()
-		}
-		if elements > 1<<12 {
-			continue
-		}
-		in := make([][]float64, len(c.Shapes))
-		for i, s := range c.Shapes {
-			in[i] = make([]float64, s.TotalSize())
-			for k := range in[i] {
-				in[i][k] = 2*r.Float64() - 1
-			}
-		}
-		_, want := c.Reference(in...)
-		_, got, err := hostMagnitude(c, c.Shapes, in)
-		if err != nil {
-			return false, err
-		}
-		for k := range want {
-			if !(math.Abs(got[k]-want[k]) <= 1e-9*want[k]) {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
-}
-
-// hostMagnitude runs the host's bodies of a case in float64 on inputs, and again on
-// their absolute values, which it leaves in the inputs.
-func hostMagnitude(c ops.Case, shapes []tensor.Shape, in [][]float64) (out, magnitude []float64, err error) {
-	plan, _, err := evidence.Plan(c, kernels.Float64, shapes, kernels.HostDevice())
+	want, err := runHost(plan, in)
 	if err != nil {
-		return nil, nil, err
-	}
-	if out, err = runHost(plan, in); err != nil {
-		return nil, nil, err
+		return "", 0, err
 	}
 	for _, x := range in {
 		kernels.Parallel(int64(len(x)), 1, func(lo, hi int64) {
@@ -117,38 +68,25 @@ func hostMagnitude(c ops.Case, shapes []tensor.Shape, in [][]float64) (out, magn
 			}
 		})
 	}
-	magnitude, err = runHost(plan, in)
-	return out, magnitude, err
-}
-
-// sample draws 16 of the first input's rows, of which the output's rows are made,
-// and returns the shapes, inputs and output of the case on these alone.
-func (t timedCase) sample(p *kernels.Plan, inputs [][]byte, out []byte) (what string, shapes []tensor.Shape, in [][]byte, part []byte, err error) {
-	const rows = 16
-	shapes = slices.Clone(t.Case.Shapes)
-	if shapes[0].IsScalar() {
-		return "", nil, nil, nil, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
+	part.Build = part.Magnitude
+	if plan, _, err = part.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
+		return "", 0, err
 	}
-	n := shapes[0][0]
-	pick := rand.Perm(n)[:min(rows, n)]
-	shapes[0] = shapes[0].Clone()
-	shapes[0][0] = len(pick)
-	_, full, err := evidence.Plan(t.Case, t.Dtype, t.Case.Shapes, kernels.HostDevice())
+	magnitude, err := runHost(plan, in)
 	if err != nil {
-		return "", nil, nil, nil, err
+		return "", 0, err
 	}
-	_, few, err := evidence.Plan(t.Case, t.Dtype, shapes, kernels.HostDevice())
-	if err != nil || len(few) == 0 || full[0] != n || few[0] != len(pick) {
-		return "", nil, nil, nil, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
+	allowed := t.Spec.Tolerance * 0x1p-23
+	if t.Dtype == kernels.Float64 {
+		allowed = 2 * t.Spec.Tolerance * 0x1p-52
 	}
-	in = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
-	return fmt.Sprintf("%d rows", len(pick)), shapes, in, gather(out, n, pick), nil
+	return what, worstError(got, want, magnitude, allowed), nil
 }
 
 // checkExact holds an output of int64 against the host's body, which counts the same
 // or is infinitely far off.
 func (t timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
-	plan, _, err := evidence.Plan(t.Case, t.Dtype, t.Case.Shapes, kernels.HostDevice())
+	plan, _, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 	if err != nil {
 		return "", 0, err
 	}

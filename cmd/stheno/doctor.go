@@ -9,8 +9,8 @@ import (
 	"runtime"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 // doctorCommand says what is there and what is missing. A machine without a GPU
@@ -24,7 +24,7 @@ func doctorCommand(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stdout, "%-10s %s\n", name, fmt.Sprintf(format, a...))
 	}
 	say("go", "%s, %s/%s, %d cores in use", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
-	say("kernels", "%d sources, %d ops", len(kernels.Digests()), len(ops.All()))
+	say("kernels", "%d sources, %d ops", len(kernels.Digests()), len(opspec.All()))
 
 	devices, err := cudaops.Devices()
 	if len(devices) == 0 {

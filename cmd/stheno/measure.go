@@ -76,7 +76,7 @@ func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []ti
 // measure times the case on the device and holds the output of the last timed
 // run against the host.
 func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
-	plan, _, err := evidence.Plan(t.Case, t.Dtype, t.Case.Shapes, device.Device)
+	plan, _, err := t.Case.Plan(t.Dtype, device.Device)
 	if err != nil {
 		return results.Row{}, err
 	}

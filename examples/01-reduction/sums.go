@@ -222,7 +222,7 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 	}
 	p.Text(`These are times of kernels, by the device's clock. By the host's clock, from the launch until the host has the sum, the numbers being on the device: %v with shuffles, the
 		%d partial sums copied back and added here; %v by the op, its one result copied back. In a graph there is no such choice: an op's
-		result stays on the device. So as ops, such as `+"`ops.Version(8).Sum(x)`"+`, these versions have a second launch, the op's own kernel over the partial sums.`,
+		result stays on the device. So as ops, such as `+"`versions.Version(8).Sum(x)`"+`, these versions have a second launch, the op's own kernel over the partial sums.`,
 		us[0], blocks.Out/8, us[1])
 	return nil
 }

@@ -135,7 +135,7 @@ func matrices(p *notebook.Page) error {
 	p.Heading("The product of matrices")
 	p.Text(`2 N^3 operations on 2 N^2 numbers: every number is used N times, and a fast product is one that loads it few times. Seven steps, each a version of
 		the op: %s puts the third into a graph. All take float32 and float64, any sizes, both operands transposed or not, and
-		batches. Rates below are for N = %d.`, "`ops.Version(3).MatMul(a, b)`", n)
+		batches. Rates below are for N = %d.`, "`versions.Version(3).MatMul(a, b)`", n)
 	c := &climber{p: p}
 	us := map[kernels.Dtype][]float64{}
 	tell := func(version int) error {

@@ -8,17 +8,12 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 // versionsOf are the names of the versions of an op.
 func versionsOf(op string) (names []string) {
-	for _, s := range ops.All() {
-		if s.Name == op {
-			for _, v := range s.Versions {
-				names = append(names, v.Name)
-			}
-		}
+	for _, v := range versions.Docs(op) {
+		names = append(names, v.Name)
 	}
 	return names
 }

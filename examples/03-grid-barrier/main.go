@@ -18,7 +18,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/gradcheck"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -322,7 +322,7 @@ func gradients(p *lab) error {
 			w[k] /= 3
 		}
 	}
-	for v := range ops.Version(len(methods) + 1) {
+	for v := range versions.Version(len(methods) + 1) {
 		err := gradcheck.Check(func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return v.Iterate(in[0], in[1], in[2], few) }, in)
 		if err != nil {
 			return fmt.Errorf("version %d: %w", v, err)

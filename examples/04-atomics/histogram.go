@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -77,7 +76,7 @@ func count(p *notebook.Page, text letters) error {
 	add("this host: a Go loop", "", 1000*loop.Value)
 	add("this host: the op's Go body", "", 1000*host.Value)
 
-	docs := histogramSpec().Versions
+	docs := versions.Docs("Histogram")
 	why := []string{
 		fmt.Sprintf(`In the first version, all threads of a grid of %d blocks of %d meet at the cells in global memory. The memory does one addition to a
 			cell after the other.`, blocks, threads),
@@ -116,12 +115,6 @@ func count(p *notebook.Page, text letters) error {
 	p.Text(`All counts are equal to those of the loop, in every run: whole numbers add up to the same in any order. The GPU's times include the
 		launch that clears the counts; the text is in the device's memory, in several copies that take turns so that no cache helps.`)
 	return nil
-}
-
-// histogramSpec is the op's description of itself.
-func histogramSpec() ops.Spec {
-	all := ops.All()
-	return all[slices.IndexFunc(all, func(s ops.Spec) bool { return s.Name == "Histogram" })]
 }
 
 // asOp counts by a Gorgonia graph.

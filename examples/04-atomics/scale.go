@@ -30,7 +30,7 @@ func scale(p *notebook.Page, text letters) error {
 	t := notebook.Table{Caption: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells, GB/s", log), Header: append([]string{"version"}, kinds...)}
 	var chart notebook.Bars
 	for v := 1; v <= versions.HistogramVersions; v++ {
-		name := fmt.Sprintf("%d: %s", v, histogramSpec().Versions[v-1].Name)
+		name := fmt.Sprintf("%d: %s", v, versions.Docs("Histogram")[v-1].Name)
 		row := []string{name}
 		plan, err := version(p, v, n, blocks, all)
 		if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
-	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/tensor"
 )
 
@@ -81,7 +80,7 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 	p.Heading("The task")
 	p.Text(`A grey picture is %d x %d float32 numbers from 0 to 1. We want their sum. That is little work, one addition for 4 bytes read,
 		and no two additions depend on each other, so all of a GPU could work on it at once. But every thread's part must end up in one
-		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`ops.Version(3).Sum(x)`"+`
+		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`versions.Version(3).Sum(x)`"+`
 		puts one into a graph, and `+"`ops.Sum(x)`"+` is the last.`, l.side, l.side)
 	c := notebook.NewCanvas(512, 512)
 	grey := make([]float32, len(l.pixels))
@@ -145,7 +144,7 @@ func (l *ladder) host() error {
 }
 
 // version runs a version of the sum and tells its time.
-func (l *ladder) version(v ops.Version, name string) error {
+func (l *ladder) version(v versions.Version, name string) error {
 	shape := []int{l.side, l.side}
 	plan := kernels.Sum(l.p.Target(), kernels.Float32, shape, []int{0, 1}, false)
 	if v > 0 {

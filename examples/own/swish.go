@@ -8,7 +8,6 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // Swish is out[i] = x[i] / (1 + exp(-x[i])) for a tensor of any shape, float32 or
@@ -19,19 +18,20 @@ type swish struct{}
 
 func (swish) String() string { return "Swish" }
 
-func (swish) Infer(in []tensor.Shape) (tensor.Shape, error) {
-	if len(in) != 1 {
-		return nil, fmt.Errorf("got %d inputs, want 1", len(in))
+func (swish) Infer(in ...ops.Type) (ops.Type, error) {
+	if err := ops.CheckFloats(in, 1); err != nil {
+		return ops.Type{}, err
 	}
-	return in[0].Clone(), nil
+	return in[0], nil
 }
 
-func (swish) Plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	return plan("swish", swishKernel[dt], dev, dt, 1, int64(in[0].TotalSize())), nil
+func (swish) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
+	dt := in[0].Dtype
+	return plan("swish", swishKernel[dt], dev, dt, 1, in[0].Elements()), nil
 }
 
-func (swish) Adjoints([]tensor.Shape) []ops.Adjoint {
-	return []ops.Adjoint{{Technique: swishGrad{}, Operands: []int{0, ops.Gradient}}}
+func (swish) Adjoints(b *ops.Backward) []ops.Term {
+	return []ops.Term{b.Apply(swishGrad{}, b.In(0), b.Grad())}
 }
 
 // swishGrad takes x and the derivative by Swish(x) to the derivative by x.
@@ -39,16 +39,21 @@ type swishGrad struct{}
 
 func (swishGrad) String() string { return "SwishGrad" }
 
-func (swishGrad) Infer(in []tensor.Shape) (tensor.Shape, error) {
-	if len(in) != 2 || !slices.Equal(in[0], in[1]) {
-		return nil, fmt.Errorf("got inputs of shapes %v, want two of one shape", in)
+func (swishGrad) Infer(in ...ops.Type) (ops.Type, error) {
+	if err := ops.CheckFloats(in, 2); err != nil {
+		return ops.Type{}, err
 	}
-	return in[0].Clone(), nil
+	if !slices.Equal(in[0].Shape, in[1].Shape) {
+		return ops.Type{}, fmt.Errorf("got shapes %v and %v, want equal ones", in[0].Shape, in[1].Shape)
+	}
+	return in[0], nil
 }
 
-func (swishGrad) Plan(dev kernels.Device, dt kernels.Dtype, in []tensor.Shape) (*kernels.Plan, error) {
-	return plan("swish_grad", gradKernel[dt], dev, dt, 2, int64(in[0].TotalSize())), nil
+func (swishGrad) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
+	dt := in[0].Dtype
+	return plan("swish_grad", gradKernel[dt], dev, dt, 2, in[0].Elements()), nil
 }
 
-// There is no kernel for the second derivative.
-func (swishGrad) Adjoints([]tensor.Shape) []ops.Adjoint { return nil }
+func (swishGrad) Adjoints(b *ops.Backward) []ops.Term {
+	return b.None("there is no kernel for the second derivative of Swish")
+}

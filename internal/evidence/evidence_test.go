@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 const root = "../.."
@@ -65,7 +65,7 @@ func TestSuitesCoverEverything(t *testing.T) {
 	}
 	covered := slices.Clone(OnTag)
 	for _, tool := range Tools {
-		for _, op := range ops.All() {
+		for _, op := range opspec.All() {
 			if names[tool+" "+op.Name] == 0 {
 				t.Errorf("%s has no suite under %s", op.Name, tool)
 			}
@@ -91,7 +91,7 @@ func recorded(t *testing.T) *results.File {
 	t.Helper()
 	f := &results.File{GPU: "G"}
 	for _, c := range Cases() {
-		p, _, err := Plan(c.Case, c.Dtype, c.Case.Shapes, devices[2])
+		p, _, err := c.Case.Plan(c.Dtype, opspec.Devices()[2])
 		if err != nil {
 			t.Fatal(err)
 		}

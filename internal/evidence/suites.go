@@ -6,28 +6,22 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/ops"
 )
-
-// devices are of the kinds that plans tell apart.
-var devices = []kernels.Device{
-	{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30, Cooperative: true},
-	{Name: "Ampere", Major: 8, SMs: 108, SharedOptin: 163 << 10, L2: 40 << 20, Memory: 40 << 30, Cooperative: true},
-	{Name: "Hopper", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 80 << 30, Cooperative: true},
-	{Name: "Blackwell", Major: 10, SMs: 148, SharedOptin: 227 << 10, L2: 126 << 20, Memory: 180 << 30, Cooperative: true},
-}
 
 // launched maps each op to the kernels that any case of it launches on any device.
 var launched = sync.OnceValues(func() (map[string]results.Digests, error) {
 	all := map[string]results.Digests{}
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		all[s.Name] = results.Digests{}
 		for _, c := range s.Cases {
-			for _, dt := range s.Dtypes() {
-				for _, dev := range devices {
-					p, _, err := Plan(c, dt, c.Shapes, dev)
+			if c.Composed {
+				continue
+			}
+			for _, dt := range c.Types {
+				for _, dev := range opspec.Devices() {
+					p, _, err := c.Plan(dt, dev)
 					if err != nil {
 						return nil, fmt.Errorf("%s %s: %w", s.Name, c.Name, err)
 					}
@@ -102,7 +96,7 @@ func Suites() (suites []Suite, err error) {
 		return nil, err
 	}
 	for _, tool := range Tools {
-		for _, s := range ops.All() {
+		for _, s := range opspec.All() {
 			parts := 1
 			if most := testsOfPart[tool]; most > 0 {
 				parts = (tests(s) + most - 1) / most
@@ -124,10 +118,10 @@ func Suites() (suites []Suite, err error) {
 }
 
 // tests counts those of an op's kernels.
-func tests(s ops.Spec) (n int) {
+func tests(s opspec.Spec) (n int) {
 	for _, c := range s.Cases {
-		if !c.Bench {
-			n += len(s.Dtypes())
+		if c.Tested() && !c.Composed {
+			n += len(c.Types)
 		}
 	}
 	return n

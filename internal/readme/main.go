@@ -1,4 +1,4 @@
-// Command readme writes the op table of README.md from ops.All(). Run it in the
+// Command readme writes the op table of README.md from the Specs of package opspec. Run it in the
 // root of the repository; a test fails when the table is out of date.
 package main
 
@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stheno-ml/stheno/ops"
+	"github.com/stheno-ml/stheno/internal/opspec"
 )
 
 func main() {
@@ -34,7 +34,7 @@ func opTable() string {
 	var b strings.Builder
 	cell := strings.NewReplacer("|", `\|`) // a bar would end the cell, in code too
 	b.WriteString("| Op | Formula | What it does |\n|---|---|---|\n")
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", s.Name, cell.Replace(s.Formula), cell.Replace(s.Doc))
 	}
 	return b.String()

@@ -25,7 +25,7 @@ func TestOpTableIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != want {
-		t.Error("README.md: the op table is not what ops.All() gives: run `make readme`")
+		t.Error("README.md: the op table is not what package opspec gives: run `make readme`")
 	}
 }
 

@@ -25,8 +25,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/compat"
 	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
-	"github.com/stheno-ml/stheno/ops"
 )
 
 func main() {
@@ -97,7 +97,7 @@ func record(folder, suites string) (r results.TagRecord, err error) {
 
 // opsOf are the ops that a test must run.
 func opsOf(test results.TagTest) (names []string) {
-	for _, s := range ops.All() {
+	for _, s := range opspec.All() {
 		if test.Gradients && s.NoGradient || test.Floats && s.Exact {
 			continue
 		}

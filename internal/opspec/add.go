@@ -1,0 +1,77 @@
+package opspec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+var _ = register(Spec{
+	Name:      "Add",
+	Formula:   "out[i] = a[i] + b[i]",
+	Doc:       "Element-wise sum of two tensors of one shape.",
+	Tolerance: 1,
+	Cases: slices.Concat([]Case{
+		addCase(1), addCase(5), addCase(1021), addCase(100003), addCase(17, 31), addCase(2, 3, 4, 5), addCase(),
+		addCase(1, 1, 1), addCase(1, 7919), addCase(13, 1, 17),
+		large(addCase(1<<29+3), kernels.Float32),
+		timed("2^28", addCase(1<<28), inBoth...),
+		against("2^22", addCase(1<<22), binary(gorgonia.Add)),
+		addComposed(),
+	}, addVersionCases()),
+	Bad: []Bad{
+		bad("other length", binary(ops.Add), "got shapes (3) and (4), want equal ones", tensor.Shape{3}, tensor.Shape{4}),
+		bad("other rank", binary(ops.Add), "got shapes (3) and (3, 1), want equal ones", tensor.Shape{3}, tensor.Shape{3, 1}),
+		bad("version below 0", binary(versions.Version(-1).Add), "got version -1, want 0 to 2", tensor.Shape{3}, tensor.Shape{3}),
+	},
+	Random: func(r *rand.Rand) Case { return addCase(randomShape(r, 1, 4)...) },
+})
+
+// addComposed is a graph of three ops: 3 (a + b).
+func addComposed() Case {
+	c := addCase(31, 33)
+	c.Name, c.Composed = "three times [31 33]", true
+	c.Build = func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+		y, err := ops.Add(in[0], in[1])
+		if err != nil {
+			return nil, err
+		}
+		z, err := ops.Add(y, y)
+		if err != nil {
+			return nil, err
+		}
+		return ops.Add(z, y)
+	}
+	once := c.Reference
+	c.Reference = func(in ...[]float64) (out, magnitude []float64) {
+		out, magnitude = once(in...)
+		for i := range out {
+			out[i], magnitude[i] = 3*out[i], 3*magnitude[i]
+		}
+		return out, magnitude
+	}
+	return c
+}
+
+func addCase(s ...int) Case {
+	return Case{
+		Name:   fmt.Sprint(s),
+		Shapes: []tensor.Shape{s, s},
+		Build:  binary(ops.Add),
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			out, magnitude = make([]float64, len(in[0])), make([]float64, len(in[0]))
+			for i := range out {
+				out[i] = in[0][i] + in[1][i]
+				magnitude[i] = math.Abs(in[0][i]) + math.Abs(in[1][i])
+			}
+			return out, magnitude
+		},
+	}
+}

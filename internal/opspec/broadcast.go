@@ -1,0 +1,54 @@
+package opspec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+var _ = register(Spec{
+	Name:      "Broadcast",
+	Formula:   "out[..., j, ...] = x[..., ...]",
+	Doc:       "Repeats a tensor along a new axis; with a scalar, fills a vector.",
+	Tolerance: 0,
+	Cases: []Case{
+		broadcastCase(tensor.ScalarShape(), 1, 0), broadcastCase(tensor.ScalarShape(), 1031, 0), broadcastCase(tensor.Shape{1}, 5, 0),
+		broadcastCase(tensor.Shape{10}, 33, 0), broadcastCase(tensor.Shape{33}, 10, 1), broadcastCase(tensor.Shape{5, 7}, 3, 1),
+		broadcastCase(tensor.Shape{257, 3}, 70, 2), broadcastCase(tensor.Shape{257, 3}, 70, 0),
+		broadcastCase(tensor.Shape{1, 1}, 1, 1), broadcastCase(tensor.Shape{7919}, 2, 0), broadcastCase(tensor.Shape{13, 1}, 17, 1),
+		large(broadcastCase(tensor.Shape{1<<15 + 1}, 1<<14+1, 0), kernels.Float32),
+		timed("2^14 rows of 2^14", broadcastCase(tensor.Shape{1 << 14}, 1<<14, 0)),
+	},
+	Bad: []Bad{
+		bad("no copies", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 0, 0) }), "want at least 1 copy", tensor.Shape{9}),
+		bad("axis below 0", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 3, -1) }), "before axis -1", tensor.Shape{9}),
+		bad("axis too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(x, 3, 2) }), "want at least 1 copy and 0 <= axis <= 1", tensor.Shape{9}),
+	},
+	Random: func(r *rand.Rand) Case {
+		s := randomShape(r, 1, 3)
+		return broadcastCase(s, 1+r.IntN(9), r.IntN(len(s)+1))
+	},
+})
+
+func broadcastCase(s tensor.Shape, n, axis int) Case {
+	return Case{
+		Name:   fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
+		Shapes: []tensor.Shape{s},
+		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(in[0], n, axis) },
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			full := slices.Insert(slices.Clone(s), axis, n)
+			out, magnitude = make([]float64, full.TotalSize()), make([]float64, full.TotalSize())
+			index(full, func(k int, at []int) {
+				out[k] = in[0][flatten(full, at, []int{axis})]
+				magnitude[k] = math.Abs(out[k])
+			})
+			return out, magnitude
+		},
+	}
+}

@@ -1,0 +1,99 @@
+package opspec
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// reduceExamples are expressions with their meaning in Go: operator and function.
+var reduceExamples = []struct {
+	expression string
+	identity   float64
+	operator   byte
+	f          func(b float64) float64
+	magnitude  string // for f(b) whose absolute value is not f(|b|)
+}{
+	{"a + b", 0, '+', func(b float64) float64 { return b }, ""},
+	{"a + b*b", 0, '+', func(b float64) float64 { return b * b }, ""},
+	{"(a - b / 2) + 1", 0, '+', func(b float64) float64 { return 1 - b/2 }, "a + b/2 + 1"},
+	{"sqrt(abs(b)) + a", 0, '+', func(b float64) float64 { return math.Sqrt(math.Abs(b)) }, ""},
+	{"max(a, b)", math.Inf(-1), '>', func(b float64) float64 { return b }, ""},
+	{"min(abs(b), a)", 1, '<', math.Abs, ""},
+	{"a * max(0.5, min(b, 2))", 1, '*', func(b float64) float64 { return max(0.5, min(b, 2)) }, ""},
+}
+
+var _ = register(Spec{
+	Name:       "Reduce",
+	Formula:    "out = identity ⊕ f(x₀) ⊕ f(x₁) ⊕ ..., a ⊕ f(b) given as text",
+	Doc:        "Reduction from an expression; its GPU code is made at run time.",
+	Tolerance:  4, // for float64, f and the joins round, here and in the reference
+	NoGradient: true,
+	Cases: func() (cases []Case) {
+		for i := range reduceExamples {
+			cases = append(cases, reduceCase(i, 1), reduceCase(i, 7), reduceCase(i, 31, 33))
+			if reduceExamples[i].operator != '*' { // products of many factors leave the range of float32
+				cases = append(cases, reduceCase(i, 70001), reduceCase(i, 1000003))
+			}
+		}
+		return append(cases, reduceCase(0, 1, 1), reduceCase(4, 7919, 1, 13), large(reduceCase(1, 1<<29+3), kernels.Float32),
+			timed("a + b 2^30", reduceCase(0, 1<<30)), timed("a + b*b 2^30", reduceCase(1, 1<<30)), timed("max(a, b) 2^30", reduceCase(4, 1<<30)))
+	}(),
+	Bad: []Bad{
+		badReduce("no operator", "a b", 0, "at 3"),
+		badReduce("no a", "b + b", 0, "got no a"),
+		badReduce("cannot be joined", "a - a*b", 0, "at"),
+		badReduce("another identity", "a + b", 1, "got the identity 1, want 0 for +"),
+		badReduce("identity is NaN", "max(a, b)", math.NaN(), "got the identity NaN, want a number for max"),
+	},
+	Random: func(r *rand.Rand) Case { return reduceCase(r.IntN(len(reduceExamples)), 1+r.IntN(100), 1+r.IntN(10)) },
+})
+
+func badReduce(name, expression string, identity float64, want string) Bad {
+	return bad(name, unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Reduce(x, expression, identity) }), want, tensor.Shape{7})
+}
+
+func reduceCase(example int, shape ...int) Case {
+	e := reduceExamples[example]
+	by := func(expression string) Build {
+		return unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Reduce(x, expression, e.identity) })
+	}
+	return Case{
+		Name:      fmt.Sprintf("%s, %v", e.expression, shape),
+		Shapes:    []tensor.Shape{shape},
+		Build:     by(e.expression),
+		Magnitude: by(cmp.Or(e.magnitude, e.expression)),
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			if e.operator == '+' {
+				var sum, terms total
+				for _, b := range in[0] {
+					sum.add(e.f(b))
+					terms.add(math.Abs(e.f(b)))
+				}
+				return []float64{sum.value()}, []float64{terms.value()}
+			}
+			a := e.identity
+			for _, b := range in[0] {
+				switch f := e.f(b); e.operator {
+				case '>':
+					a = max(a, f)
+				case '<':
+					a = min(a, f)
+				case '*':
+					a *= f
+				}
+			}
+			m := math.Abs(a)
+			if e.operator == '*' { // one rounding for each factor
+				m *= float64(len(in[0]))
+			}
+			return []float64{a}, []float64{m}
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package opspec
+
+import (
+	"math"
+	"slices"
+
+	"gorgonia.org/tensor"
+)
+
+// This file holds what references share.
+
+// index walks all indexes of a shape in row-major order: f gets the flat index
+// and the index per axis.
+func index(shape []int, f func(flat int, at []int)) {
+	at := make([]int, len(shape))
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	for flat := range n {
+		f(flat, at)
+		for a := len(shape) - 1; a >= 0; a-- {
+			if at[a]++; at[a] < shape[a] {
+				break
+			}
+			at[a] = 0
+		}
+	}
+}
+
+// flatten returns the flat index of at in shape, leaving out the axes in skip.
+func flatten(shape, at, skip []int) int {
+	flat := 0
+	for a, d := range shape {
+		if !slices.Contains(skip, a) {
+			flat = flat*d + at[a]
+		}
+	}
+	return flat
+}
+
+// without returns a shape with axes taken out.
+func without(shape tensor.Shape, axes ...int) tensor.Shape {
+	rest := tensor.Shape{}
+	for a, d := range shape {
+		if !slices.Contains(axes, a) {
+			rest = append(rest, d)
+		}
+	}
+	return rest
+}
+
+// A total is a sum with the rounding error of every addition and product added
+// up beside it, so that references round once, at the end.
+type total struct{ sum, lost float64 }
+
+// add adds by Knuth's two-sum, which has no branch to mispredict.
+func (t *total) add(x float64) {
+	s := t.sum + x
+	b := s - t.sum
+	t.lost += (t.sum - (s - b)) + (x - b)
+	t.sum = s
+}
+
+func (t *total) addProduct(x, y float64) {
+	p := x * y
+	t.add(p)
+	t.lost += math.FMA(x, y, -p)
+}
+
+// value returns the sum. What was lost is no number once the sum is not finite.
+func (t total) value() float64 {
+	if v := t.sum + t.lost; !math.IsNaN(v) {
+		return v
+	}
+	return t.sum
+}

@@ -1,0 +1,130 @@
+package opspec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+var _ = register(Spec{
+	Name:      "Sum",
+	Formula:   "out[kept] = Σ x[...] over axes",
+	Doc:       "Sum over any set of axes of a tensor of any rank.",
+	Tolerance: 1,
+	Cases: slices.Concat(sumCases(false), []Case{
+		large(sumCase(false, tensor.Shape{1<<29 + 3}), kernels.Float32),
+		large(sumCase(false, tensor.Shape{1<<15 + 1, 1<<14 + 1}, 0), kernels.Float32),
+		large(sumCase(false, tensor.Shape{1<<15 + 1, 1<<14 + 1}, 1), kernels.Float32),
+		timed("all 512x512", sumCase(false, tensor.Shape{1 << 9, 1 << 9})),
+		timed("all 2^28", sumCase(false, tensor.Shape{1 << 28}), inBoth...),
+		timed("all 2^30", sumCase(false, tensor.Shape{1 << 30})),
+		timed("rows 16384x16384", sumCase(false, tensor.Shape{1 << 14, 1 << 14}, 1)),
+		timed("columns 16384x16384", sumCase(false, tensor.Shape{1 << 14, 1 << 14}, 0), inBoth...),
+		timed("both 16384x16384", sumCase(false, tensor.Shape{1 << 14, 1 << 14}, 0, 1)),
+		against("all 2^22", sumCase(false, tensor.Shape{1 << 22}), along(gorgonia.Sum)),
+		against("rows 2048x2048", sumCase(false, tensor.Shape{2048, 2048}, 1), along(gorgonia.Sum, 1)),
+		against("columns 2048x2048", sumCase(false, tensor.Shape{2048, 2048}, 0), along(gorgonia.Sum, 0)),
+		against("middle of 64x256x256", sumCase(false, tensor.Shape{64, 256, 256}, 1), along(gorgonia.Sum, 1)),
+	}, sumVersionCases()),
+	Bad: append(sumBad(ops.Sum),
+		bad("version below 0", along(versions.Version(-1).Sum), "got version -1, want 0 to 9", tensor.Shape{3, 4}),
+		bad("version too large", along(versions.Version(10).Sum), "got version 10, want 0 to 9", tensor.Shape{3, 4}),
+		bad("one axis by a version", along(versions.Version(4).Sum, 0), "Sum[0] version 4: got an output of shape (4)", tensor.Shape{3, 4}),
+		bad("the matrices' version on a vector", along(versions.Version(9).Sum, 0), "Sum[0] version 9: got shape (7), want a matrix", tensor.Shape{7})),
+	Random: func(r *rand.Rand) Case { return randomSum(r, false) },
+})
+
+var _ = register(Spec{
+	Name:      "Mean",
+	Formula:   "out[kept] = Σ x[...] over axes / number of terms",
+	Doc:       "Mean over any set of axes of a tensor of any rank.",
+	Tolerance: 2, // the division rounds once more
+	Cases: append(sumCases(true),
+		large(sumCase(true, tensor.Shape{1<<29 + 3}), kernels.Float32),
+		against("all 2^22", sumCase(true, tensor.Shape{1 << 22}), along(gorgonia.Mean))),
+	Bad:    sumBad(ops.Mean),
+	Random: func(r *rand.Rand) Case { return randomSum(r, true) },
+})
+
+// along is a reduction over axes.
+func along(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error), axes ...int) Build {
+	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], axes...) }
+}
+
+func sumBad(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error)) []Bad {
+	return []Bad{
+		bad("axis below 0", along(f, -1), "got axis -1 for shape (3, 4), want 0 <= axis < 2", tensor.Shape{3, 4}),
+		bad("axis too large", along(f, 0, 5), "got axis 5 for shape (3, 4)", tensor.Shape{3, 4}),
+		bad("axis twice", along(f, 1, 1), "got axis 1 twice", tensor.Shape{3, 4}),
+		bad("axis of a scalar", along(f, 0), "got axis 0 for shape ()", tensor.Shape{}),
+	}
+}
+
+func sumCases(mean bool) []Case {
+	return []Case{
+		sumCase(mean, tensor.Shape{1}), sumCase(mean, tensor.Shape{7}), sumCase(mean, tensor.Shape{1025}), sumCase(mean, tensor.Shape{1000003}),
+		sumCase(mean, tensor.Shape{3, 5}), sumCase(mean, tensor.Shape{3, 5}, 0), sumCase(mean, tensor.Shape{3, 5}, 1),
+		sumCase(mean, tensor.Shape{1, 513}, 0), sumCase(mean, tensor.Shape{1, 513}, 1), sumCase(mean, tensor.Shape{513, 1}, 0),
+		sumCase(mean, tensor.Shape{257, 1031}, 0), sumCase(mean, tensor.Shape{257, 1031}, 1), sumCase(mean, tensor.Shape{257, 1031}),
+		sumCase(mean, tensor.Shape{2, 70001}, 0), sumCase(mean, tensor.Shape{2, 70001}, 1), sumCase(mean, tensor.Shape{70001, 2}, 0),
+		sumCase(mean, tensor.Shape{4096, 64}, 0), sumCase(mean, tensor.Shape{3, 40000, 4}, 1),
+		sumCase(mean, tensor.Shape{4, 9, 5, 7}, 0, 2), sumCase(mean, tensor.Shape{4, 9, 5, 7}, 1, 3), sumCase(mean, tensor.Shape{4, 9, 5, 7}, 1),
+		sumCase(mean, tensor.Shape{2, 3, 2, 3, 2, 3}, 0, 2, 4), sumCase(mean, tensor.Shape{2, 3, 2, 3, 2, 3}, 5, 1),
+		sumCase(mean, tensor.Shape{4, 3, 5, 7}, 1, 3), sumCase(mean, tensor.Shape{5, 8}, 0), // two passes; whole vectors of columns
+		sumCase(mean, tensor.Shape{1, 1}, 0), sumCase(mean, tensor.Shape{1, 1}, 1), sumCase(mean, tensor.Shape{7919, 1, 13}, 1), sumCase(mean, tensor.Shape{7919, 1, 13}, 0, 2),
+	}
+}
+
+func randomSum(r *rand.Rand, mean bool) Case {
+	s := randomShape(r, 1, 5)
+	var axes []int
+	for a := range s {
+		if r.IntN(2) == 0 {
+			axes = append(axes, a)
+		}
+	}
+	return sumCase(mean, s, axes...)
+}
+
+func sumCase(mean bool, s tensor.Shape, over ...int) Case {
+	f := ops.Sum
+	if mean {
+		f = ops.Mean
+	}
+	axes := over
+	if len(axes) == 0 {
+		for a := range s {
+			axes = append(axes, a)
+		}
+	}
+	return Case{
+		Name:   fmt.Sprintf("%v over %v", []int(s), axes),
+		Shapes: []tensor.Shape{s},
+		Build:  along(f, over...),
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			n := without(s, axes...).TotalSize()
+			sums, magnitude := make([]total, n), make([]float64, n)
+			index(s, func(flat int, at []int) {
+				k := flatten(s, at, axes)
+				sums[k].add(in[0][flat])
+				magnitude[k] += math.Abs(in[0][flat])
+			})
+			terms := 1.0
+			if mean {
+				terms = float64(len(in[0]) / n)
+			}
+			for k := range sums {
+				out = append(out, sums[k].value()/terms)
+				magnitude[k] /= terms
+			}
+			return out, magnitude
+		},
+	}
+}

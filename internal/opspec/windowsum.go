@@ -1,0 +1,110 @@
+package opspec
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+var _ = register(Spec{
+	Name:    "WindowSum",
+	Formula: "out[..., i] = Σ x[..., i+j], |j| <= radius",
+	Doc:     "Sum over a sliding window along the last axis; a window of a million elements takes little more than twice the time of one of five.",
+	// The results are rounded once from double sums; for float64 the sums' own
+	// rounding, here and in the reference, adds up over up to 2001 terms.
+	Tolerance: 4,
+	Cases: slices.Concat([]Case{
+		windowCase("one element", 0, false, 1),
+		windowCase("one window", 2, false, 5),
+		windowCase("radius 0", 0, false, 17),
+		windowCase("radius 1", 1, false, 101),
+		windowCase("radius 7", 7, false, 5, 97),
+		windowCase("radius 8", 8, false, 3, 5, 61),
+		windowCase("radius 100", 100, false, 2, 4099),
+		windowCase("radius 1000", 1000, false, 6007),
+		windowCase("same, one element", 3, true, 1),
+		windowCase("same, radius 0", 0, true, 2, 3),
+		windowCase("same, radius 2", 2, true, 3, 1, 31),
+		windowCase("same, radius 8", 8, true, 67, 19),
+		windowCase("same, radius 64", 64, true, 2, 2, 509),
+		windowCase("same, radius beyond the axis", 50, true, 4, 13),
+		windowCase("same, extents of 1", 2, true, 1, 1, 1),
+		windowCase("prime extents", 3, false, 13, 1, 7919),
+		large(windowCase("radius 2", 2, true, 1<<29+3), kernels.Float32),
+		large(windowCase("rows", 2, true, 1<<15+1, 1<<14+1), kernels.Float32),
+		timed("2^28 r=2", windowCase("", 2, true, 1<<28)),
+		timed("2^28 r=32", windowCase("", 32, true, 1<<28), inBoth...),
+		timed("2^28 r=512", windowCase("", 512, true, 1<<28)),
+		timed("2^28 r=10^6", windowCase("", 1_000_000, true, 1<<28)),
+		timed("2^20 x 256 r=2", windowCase("", 2, true, 1<<20, 256)),
+	}, windowVersionCases()),
+	Bad: []Bad{
+		badWindow("radius below 0", "got radius -1, want 0 or more", tensor.Shape{9}, -1),
+		badWindow("radius too large", "got radius 5 on a last axis of 10", tensor.Shape{10}, 5, ops.Valid()),
+		badWindow("greatest radius", "on a last axis of 10", tensor.Shape{10}, math.MaxInt, ops.Valid()),
+		badWindow("scalar", "got a scalar", tensor.Shape{}, 0),
+		bad("version too large", unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return versions.Version(4).WindowSum(x, 1) }), "got version 4, want 0 to 3", tensor.Shape{9}),
+	},
+	Random: func(r *rand.Rand) Case {
+		shape := make([]int, 1+r.IntN(3))
+		for i := range shape {
+			shape[i] = 1 + r.IntN(6)
+		}
+		n := 1 + r.IntN(90)
+		shape[len(shape)-1] = n
+		if r.IntN(2) == 0 {
+			return windowCase("random", r.IntN(n+20), true, shape...)
+		}
+		return windowCase("random", r.IntN((n-1)/2+1), false, shape...)
+	},
+})
+
+// windowOption is the option for the mode.
+func windowOption(same bool) ops.WindowOption {
+	if same {
+		return ops.Same()
+	}
+	return ops.Valid()
+}
+
+func badWindow(name, want string, s tensor.Shape, radius int, opts ...ops.WindowOption) Bad {
+	return bad(name, unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.WindowSum(x, radius, opts...) }), want, s)
+}
+
+func windowCase(name string, radius int, same bool, shape ...int) Case {
+	return Case{
+		Name:   name,
+		Shapes: []tensor.Shape{shape},
+		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
+			return ops.WindowSum(in[0], radius, windowOption(same))
+		},
+		Reference: func(in ...[]float64) (out, magnitude []float64) {
+			n := shape[len(shape)-1]
+			first, last := radius, n-radius // centres
+			if same {
+				first, last = 0, n
+			}
+			for row := 0; row < len(in[0]); row += n {
+				x := in[0][row : row+n]
+				for centre := first; centre < last; centre++ {
+					var sum total
+					abs := 0.0
+					for j := centre - radius; j <= centre+radius; j++ {
+						if 0 <= j && j < n {
+							sum.add(x[j])
+							abs += math.Abs(x[j])
+						}
+					}
+					out, magnitude = append(out, sum.value()), append(magnitude, abs)
+				}
+			}
+			return out, magnitude
+		},
+	}
+}

@@ -1,0 +1,109 @@
+package stheno_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"gorgonia.org/gorgonia"
+)
+
+// plansOf returns the plans of every case, timed and large ones included, and of
+// the ops that its derivatives consist of, on every kind of device.
+func plansOf(t *testing.T) (plans []*kernels.Plan) {
+	devices := append(opspec.Devices(), kernels.HostDevice())
+	for _, s := range opspec.All() {
+		for _, c := range s.Cases {
+			for _, dt := range c.Types {
+				in, out, err := c.Nodes(dt, nil)
+				if err != nil {
+					t.Fatalf("%s %s of %v: %v", s.Name, c.Name, dt, err)
+				}
+				if differentiableOp(s, c) {
+					grad := gorgonia.NewTensor(out.Graph(), values.Tensor(dt), out.Dims(), gorgonia.WithShape(out.Shape()...), gorgonia.WithName("grad"))
+					if _, err := out.Op().(gorgonia.SDOp).SymDiff(in, out, grad); err != nil {
+						t.Fatalf("%s %s of %v: %v", s.Name, c.Name, dt, err)
+					}
+				}
+				for _, n := range out.Graph().AllNodes() {
+					planner, ok := n.Op().(kernels.Planner)
+					for _, dev := range devices {
+						if !ok { // an input
+							continue
+						}
+						p, err := planner.Plan(dev)
+						if err != nil {
+							t.Fatalf("%s %s of %v, %v on %s: %v", s.Name, c.Name, dt, n, dev.Name, err)
+						}
+						plans = append(plans, p)
+					}
+				}
+			}
+		}
+	}
+	return plans
+}
+
+// shown are plans that are no ops': notebooks show them, and tests of package
+// cudaops run them on a GPU.
+func shown(t *testing.T) (plans []*kernels.Plan) {
+	for _, variant := range versions.IncrementVariants() {
+		p, err := versions.Increment(variant, 4, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
+		for _, barrier := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
+			plans = append(plans, kernels.Iterate(opspec.Devices()[2], dt, 64, 2, false, kernels.IterateBy{Barrier: barrier}))
+		}
+	}
+	return plans
+}
+
+// unused is an entry point that no plan launches: bytes are counted by columns for
+// any number of bins. It goes when histogram.cu changes next.
+const unused = "stheno/histogram: histogram_global_u8"
+
+// Every launch of every case, on every kind of device, has the arguments that its
+// entry point takes, and every entry point of the images is launched by a case or
+// its derivative: none escapes the tests. This needs no GPU.
+func TestLaunches(t *testing.T) {
+	plans := append(plansOf(t), shown(t)...)
+	launched := map[string]bool{}
+	for _, p := range plans {
+		for _, l := range p.Launches {
+			launched[l.Kernel.Image.Name()+": "+l.Kernel.Entry] = true
+		}
+	}
+	for _, library := range []*kernels.Library{kernels.Builtin(), versions.Library()} {
+		if err := kernels.Check(library, plans...); err != nil {
+			t.Error(err)
+		}
+		m, err := library.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, source := range m.Sources {
+			if slices.Contains(evidence.OnTag, source.Stem) { // kernels of Gorgonia's own machine
+				continue
+			}
+			entries, err := library.Entries(source.Stem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if name := library.Image(source.Stem).Name() + ": " + e; launched[name] == (name == unused) {
+					t.Errorf("%s is launched by a case: %v", name, launched[name])
+				}
+			}
+		}
+	}
+	t.Logf("%d plans", len(plans))
+}

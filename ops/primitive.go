@@ -1,0 +1,146 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Primitive is what one op adds to what all ops share. [Apply] makes nodes of
+// it, which have all that Stheno's own ops have: both of Gorgonia's ways of
+// differentiation, Do on the host, the kernels on a GPU. Another module defines
+// its ops by it too, with kernels of its own: see docs/write-your-own-kernel.md.
+//
+// Parameters, such as axes or a radius, are fields of the implementing type.
+// They are plain data, without functions or channels, and never change: a graph
+// takes two nodes with equal fields and inputs for one.
+type Primitive interface {
+	// String returns the name with its parameters, as in "Scale[0.5]".
+	String() string
+	// Infer returns the type of the output, or an error that says what it got and
+	// what it wants. It is called before anything else, with any number of inputs
+	// of any types. It must not change their shapes, which the result may share.
+	Infer(in ...Type) (Type, error)
+	// Plan returns the launches on dev for inputs that Infer took.
+	Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error)
+	// Adjoints returns, for each input, the derivative of the loss by that input, or
+	// the zero Term where the output does not depend on it smoothly. A primitive
+	// that has no gradient at all returns b.None("why").
+	Adjoints(b *Backward) []Term
+}
+
+// Type is the element type and the shape of an operand.
+type Type struct {
+	Dtype kernels.Dtype
+	Shape tensor.Shape
+}
+
+// String returns the element type and the shape, as in "float32 (3, 4)".
+func (t Type) String() string { return fmt.Sprintf("%v %v", values.Tensor(t.Dtype), t.Shape) }
+
+// Bytes returns the size of a tensor of the type.
+func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
+
+// Elements returns the number of elements, 1 for a scalar.
+func (t Type) Elements() int64 { return kernels.Count(t.Shape) }
+
+// equal reports whether two types have the same element type and shape.
+func (t Type) equal(u Type) bool { return t.Dtype == u.Dtype && sameShape(t.Shape, u.Shape) }
+
+// check returns an error if the element type is none of the kernels', or if there
+// are no elements or more than can be counted in bytes.
+func (t Type) check() error {
+	if t.Dtype > kernels.Int {
+		return fmt.Errorf("got kernels.Dtype(%d), which is no element type", uint8(t.Dtype))
+	}
+	n := 1
+	for _, d := range t.Shape {
+		if d < 1 {
+			return fmt.Errorf("got shape %v, want at least one element", t.Shape)
+		}
+		if n > math.MaxInt/16/d {
+			return fmt.Errorf("got shape %v, which has too many elements", t.Shape)
+		}
+		n *= d
+	}
+	return nil
+}
+
+// CheckFloats returns an error unless there are n inputs of one element type,
+// float32 or float64. It is the first line of most Infer methods.
+func CheckFloats(in []Type, n int) error {
+	if len(in) != n {
+		return fmt.Errorf("got %d inputs, want %d", len(in), n)
+	}
+	for i, t := range in {
+		if !t.Dtype.IsFloat() {
+			return fmt.Errorf("input %d: got %v, want float32 or float64", i, values.Tensor(t.Dtype))
+		}
+		if t.Dtype != in[0].Dtype {
+			return fmt.Errorf("input %d is %v, input 0 is %v: want one type", i, values.Tensor(t.Dtype), values.Tensor(in[0].Dtype))
+		}
+	}
+	return nil
+}
+
+// Apply applies a primitive to nodes of one graph and returns the node of its
+// output. The error names the primitive, the input, what it got and what it
+// wants. A primitive that panics gives an error too.
+func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	name, err := nameOf(p)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Apply: %w", err)
+	}
+	if len(inputs) == 0 {
+		return nil, fmt.Errorf("ops: %s: got no inputs, want at least one", name)
+	}
+	in := make([]Type, len(inputs))
+	for i, n := range inputs {
+		if in[i], err = typeOf(n); err != nil {
+			return nil, fmt.Errorf("ops: %s: input %d: %w", name, i, err)
+		}
+	}
+	op, err := newOp(p, in...)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %w", err)
+	}
+	n, err := op.apply(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %w", err)
+	}
+	return n, nil
+}
+
+// typeOf returns the type of a node, or an error that says why the node cannot
+// be an input.
+func typeOf(n *gorgonia.Node) (t Type, err error) {
+	if n == nil {
+		return t, errors.New("got a nil node")
+	}
+	if n.Graph() == nil {
+		return t, fmt.Errorf("node %v is in no graph", n)
+	}
+	var of tensor.Dtype
+	switch typ := n.Type().(type) {
+	case tensor.Dtype:
+		of = typ
+	case gorgonia.TensorType:
+		of, _ = typ.Of.(tensor.Dtype)
+	default:
+		return t, fmt.Errorf("node %v has no element type", n)
+	}
+	dt, ok := values.Dtype(of)
+	if !ok {
+		return t, fmt.Errorf("got %v, which no op takes", of)
+	}
+	if n.Shape().Dims() != n.Dims() {
+		return t, fmt.Errorf("node %v has no shape yet", n)
+	}
+	t = Type{dt, n.Shape()}
+	return t, t.check()
+}

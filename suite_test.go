@@ -1,0 +1,194 @@
+package stheno_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stheno-ml/stheno"
+	"github.com/stheno-ml/stheno/internal/compare"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// The tests of this package run every op of package opspec through one suite: plans
+// against the plain reference, on the host and on a GPU (plans_test.go), graphs on
+// every machine (machines_test.go), gradients against differences
+// (gradients_test.go), and bad input (input_test.go). The suite's functions return
+// errors, so that tests can show that they do.
+
+// seed is STHENO_SEED, or new in every run; every test prints it.
+var seed = seedOf(os.Getenv("STHENO_SEED"))
+
+func seedOf(s string) uint64 {
+	if seed, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return seed
+	}
+	return rand.Uint64()
+}
+
+// random is a generator for one test: other numbers for every name, the same
+// ones when the test runs alone.
+func random(t *testing.T) *rand.Rand {
+	t.Logf("STHENO_SEED=%d", seed)
+	h := fnv.New64a()
+	h.Write([]byte(t.Name()))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// gpu is the first CUDA device. Without one the test is skipped, or fails where
+// STHENO_REQUIRE_GPU=1.
+func gpu(t *testing.T) kernels.Device {
+	t.Helper()
+	devices, err := stheno.Devices()
+	if err == nil {
+		return devices[0].Device
+	}
+	if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+		t.Fatalf("STHENO_REQUIRE_GPU=1, but no GPU: %v", err)
+	}
+	t.Skipf("SKIPPED, NOT TESTED ON A GPU: %v", err)
+	panic("unreachable")
+}
+
+// parallelOnHost runs a test side by side with others where there is no GPU, which
+// they would share.
+func parallelOnHost(t *testing.T) {
+	if _, err := stheno.Devices(); err != nil {
+		t.Parallel()
+	}
+}
+
+// maxElements, STHENO_MAX_ELEMENTS, leaves out larger cases: for checkers that
+// slow kernels down a thousandfold.
+var maxElements, _ = strconv.Atoi(os.Getenv("STHENO_MAX_ELEMENTS"))
+
+// part and parts, STHENO_PART=2/3, run the second third of an op's tests: for
+// checkers so slow that there is no time for all in one go.
+var part, parts = partOf(os.Getenv("STHENO_PART"))
+
+func partOf(s string) (part, parts int) {
+	if n, err := fmt.Sscanf(s, "%d/%d", &part, &parts); n != 2 || err != nil || parts < 1 {
+		return 0, 1
+	}
+	return part % parts, parts
+}
+
+// Every test is in one part, whatever the number of parts.
+func TestPartOf(t *testing.T) {
+	for _, c := range []struct {
+		of          string
+		part, parts int
+	}{{"", 0, 1}, {"nonsense", 0, 1}, {"1/0", 0, 1}, {"1/1", 0, 1}, {"1/3", 1, 3}, {"2/3", 2, 3}, {"3/3", 0, 3}} {
+		if part, parts := partOf(c.of); part != c.part || parts != c.parts {
+			t.Errorf("STHENO_PART=%q: %d of %d, want %d of %d", c.of, part, parts, c.part, c.parts)
+		}
+	}
+}
+
+// A selection reports whether a test is for a case.
+type selection func(s opspec.Spec, c opspec.Case) bool
+
+func every(opspec.Spec, opspec.Case) bool { return true }
+
+// planned selects cases of one op, which has a plan.
+func planned(_ opspec.Spec, c opspec.Case) bool { return !c.Composed }
+
+func differentiable(s opspec.Spec, _ opspec.Case) bool { return !s.NoGradient }
+
+// differentiableOp selects cases of one op that has a gradient.
+func differentiableOp(s opspec.Spec, c opspec.Case) bool {
+	return planned(s, c) && differentiable(s, c)
+}
+
+// each calls f on the selected cases of at most limit elements, those drawn at random
+// included, in every type.
+func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype)) {
+	for _, s := range opspec.All() {
+		if s.NoGradient && !want(s, opspec.Case{}) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			ran := 0
+			for _, c := range testCases(t, s) {
+				if !want(s, c) || c.Elements() > limit || testing.Short() && c.Elements() > limit/16 || maxElements > 0 && c.Elements() > maxElements {
+					continue
+				}
+				for _, dt := range c.Types {
+					if ran++; ran%parts == part {
+						t.Run(fmt.Sprintf("%s/%v", c.Name, dt), func(t *testing.T) { f(t, s, c, dt) })
+					}
+				}
+			}
+			if ran == 0 {
+				t.Error("no case was run")
+			}
+		})
+	}
+}
+
+// testCases returns the cases of an op that tests run, and some drawn at random.
+func testCases(t *testing.T, s opspec.Spec) []opspec.Case {
+	cases := slices.DeleteFunc(slices.Clone(s.Cases), func(c opspec.Case) bool { return !c.Tested() })
+	r := random(t)
+	draws := 6
+	if testing.Short() {
+		draws = 2
+	}
+	for i := range draws {
+		c := s.Random(r)
+		c.Name = fmt.Sprintf("random %d %v %s", i, c.Shapes, c.Name)
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// bytesOf returns numbers as operands of a plan.
+func bytesOf(dt kernels.Dtype, xs [][]float64) [][]byte {
+	bs := make([][]byte, len(xs))
+	for i := range xs {
+		bs[i] = opspec.Encode(dt, xs[i])
+	}
+	return bs
+}
+
+// closeTo holds bytes of dt against a reference.
+func closeTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
+	if dt == kernels.Float32 {
+		return compare.Close(kernels.Elements[float32](got), ref, magnitude, tolerance, 0)
+	}
+	return compare.Close(opspec.Decode(dt, got), ref, magnitude, tolerance, 0)
+}
+
+// poison in every byte is a NaN of a payload that no arithmetic makes.
+const poison = 0xff
+
+func identical(dt kernels.Dtype, got, want []byte) error {
+	if dt == kernels.Float32 {
+		return compare.Identical(kernels.Elements[float32](aligned(got)), kernels.Elements[float32](aligned(want)))
+	}
+	return compare.Identical(opspec.Decode(dt, aligned(got)), opspec.Decode(dt, aligned(want)))
+}
+
+// aligned copies bytes to where elements of any type may lie.
+func aligned(b []byte) []byte {
+	a := kernels.Bytes(make([]float64, (len(b)+7)/8))[:len(b)]
+	copy(a, b)
+	return a
+}
+
+// numbers gives a value as float64, row-major.
+func numbers(v gorgonia.Value) ([]float64, error) {
+	mem, err := values.Bytes(v)
+	if err != nil {
+		return nil, err
+	}
+	dt, _ := values.Dtype(v.Dtype())
+	return opspec.Decode(dt, mem), nil
+}
