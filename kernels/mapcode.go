@@ -23,7 +23,7 @@ func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 // source returns the stem of the source that the functions in the code come from.
 func (i mapImage) source() string { return "math" }
 
-// Code returns PTX for every device: 7.0, of CUDA 11.0.
+// Code returns PTX, for every device.
 func (i mapImage) Code(major, minor int) (Code, error) {
 	fs, err := mathFunctions()
 	if err != nil {
@@ -33,7 +33,7 @@ func (i mapImage) Code(major, minor int) (Code, error) {
 	if w.wide {
 		w.index, w.kind = "u64", expr.B64
 	}
-	return Code{[]byte(w.kernel()), manifest.PTX, 11000}, nil
+	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
 }
 
 // mathFunctions reads the PTX of math.cu.

@@ -16,10 +16,9 @@ import (
 //	ops.Reduce(x, "a + b*b", 0)           the sum of squares
 //	ops.Reduce(x, "max(a, abs(b))", 0)    the largest magnitude
 //
-// The expression takes numbers, + - * /, parentheses, and max(x, y), min(x, y), abs(x)
-// and sqrt(x). Chunks are reduced side by side and then joined, so that it must
-// come down to a + f(b), a * f(b), max(a, f(b)) or min(a, f(b)), f being any
-// expression of b:
+// The expression is in the language of [Map]. Chunks are reduced side by side and
+// then joined, so that it must come down to a + f(b), a * f(b), max(a, f(b)) or
+// min(a, f(b)), f being any expression of b:
 //
 //	out = identity op f(x[0]) op f(x[1]) op ...
 //
