@@ -1,45 +1,62 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// A Reduction is a small expression of a, what has been reduced so far, and b, the
-// next element, that can be reduced in parallel: a operator f(b). See
-// [ParseReduction].
+// A Reduction can be made in parallel: a, what has been reduced so far, operator f of
+// the next element. It is made by [ParseReduction] or [NewReduction]; two that are
+// equal give equal results.
 type Reduction struct {
-	Operator expr.Op   // Add, Mul, Max or Min
-	f        expr.Func // of a Float64
-	name     string
+	operator expr.Op   // Add, Mul, Max or Min
+	f        expr.Func // of one Float64, and one as well
 }
 
-// ParseReduction reads an expression of a and b in the language of [expr.Parse]. Chunks
-// of the input are reduced side by side and their results joined, so that the
-// expression must say how: it must come down to one of
+// NewReduction returns the reduction by an operator, expr.Add, Mul, Max or Min, of
+// a function of one Float64 with one such output.
+func NewReduction(operator expr.Op, f expr.Func) (Reduction, error) {
+	switch operator {
+	case expr.Add, expr.Mul, expr.Max, expr.Min:
+	default:
+		return Reduction{}, fmt.Errorf("kernels: got a reduction by %v, want +, *, max or min", operator)
+	}
+	if double := []Dtype{Float64}; !slices.Equal(f.Operands(), double) || !slices.Equal(f.Outputs(), double) {
+		return Reduction{}, fmt.Errorf("kernels: got a reduction of %v, want a function of one f64 with one f64 as its output", f)
+	}
+	return Reduction{operator, f}, nil
+}
+
+// ParseReduction reads an expression of a, what has been reduced so far, and b, the
+// next element, in the language of [expr.Parse]. Chunks of the input are reduced side
+// by side and their results joined, so that the expression must say how: it must
+// come down to one of
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
 // with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other
 // expression, and one of more than 4096 characters, is an error that names the
 // position, in characters from 1.
-func ParseReduction(expression string) (*Reduction, error) {
+func ParseReduction(expression string) (Reduction, error) {
 	op, f, err := expr.ParseReduction(expression)
 	if err != nil {
-		return nil, err
+		return Reduction{}, err
 	}
-	b := expr.NewBuilder(Float64, Float64)
-	whole, err := b.Func(b.Apply(op, append([]expr.Value{b.Operand(0)}, b.Inline(f, b.Operand(1))...)...))
-	if err != nil {
-		return nil, err
-	}
-	return &Reduction{op, f, whole.Text("a", "b")}, nil
+	return NewReduction(op, f)
 }
 
+// Operator returns expr.Add, Mul, Max or Min.
+func (r Reduction) Operator() expr.Op { return r.operator }
+
+// Function returns f, a function of a Float64.
+func (r Reduction) Function() expr.Func { return r.f }
+
 // Identity is the operator's neutral element: 0, 1, -Inf or +Inf.
-func (r *Reduction) Identity() float64 {
-	switch r.Operator {
+func (r Reduction) Identity() float64 {
+	switch r.operator {
 	case expr.Add:
 		return 0
 	case expr.Mul:
@@ -52,11 +69,18 @@ func (r *Reduction) Identity() float64 {
 
 // String is the reduction in a normal form, which is the same for expressions
 // that differ in spaces and parentheses alone.
-func (r *Reduction) String() string { return r.name }
+func (r Reduction) String() string {
+	b := expr.NewBuilder(Float64, Float64)
+	whole, err := b.Func(b.Apply(r.operator, append([]expr.Value{b.Operand(0)}, b.Inline(r.f, b.Operand(1))...)...))
+	if err != nil { // the zero Reduction
+		return fmt.Sprintf("%v, %v", r.operator, r.f)
+	}
+	return whole.Text("a", "b")
+}
 
 // fold joins values, halves first, so that the rounding errors of long sums stay
 // as small as those of the kernel's many accumulators.
-func (r *Reduction) fold(values []float64) float64 {
+func (r Reduction) fold(values []float64) float64 {
 	if n := len(values); n > 16 {
 		return r.join(r.fold(values[:n/2]), r.fold(values[n/2:]))
 	}
@@ -67,8 +91,8 @@ func (r *Reduction) fold(values []float64) float64 {
 	return a
 }
 
-func (r *Reduction) join(a, b float64) float64 {
-	switch r.Operator {
+func (r Reduction) join(a, b float64) float64 {
+	switch r.operator {
 	case expr.Add:
 		return a + b
 	case expr.Mul:

@@ -12,11 +12,7 @@ import (
 
 // reduceImage is the PTX of reduce.cu with the instructions of a reduction in the
 // place of its own. The code is written when a device needs it.
-type reduceImage struct {
-	operator expr.Op
-	f        expr.Func
-	name     string
-}
+type reduceImage struct{ Reduction }
 
 // The lines of reduce.cu's PTX that change: a step takes in an element, a join two
 // accumulators.
@@ -27,14 +23,14 @@ var (
 )
 
 // image returns the image of a reduction: reduce.cu says "a + b" itself.
-func (r *Reduction) image() Image {
-	if r.name != "a + b" {
-		return reduceImage{r.Operator, r.f, r.name}
+func (r Reduction) image() Image {
+	if r.String() == "a + b" {
+		return own.Image("reduce")
 	}
-	return own.Image("reduce")
+	return reduceImage{r}
 }
 
-func (i reduceImage) Name() string { return "stheno/reduce(" + i.name + ")" }
+func (i reduceImage) Name() string { return "stheno/reduce(" + i.String() + ")" }
 
 func (i reduceImage) source() string { return "reduce" }
 
@@ -86,7 +82,7 @@ func (i reduceImage) code() (Code, error) {
 //	out = identity op f(x[0]) op f(x[1]) op ... op f(x[n-1])
 //
 // in double precision, joined in the same order in every run.
-func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan {
+func Reduce(dev Device, dt Dtype, n int64, r Reduction, identity float64) *Plan {
 	image, in := r.image(), expr.NewInterpreter(r.f)
 	part := &Kernel{image, "reduce_part_" + dt.String(), reducePartBody[float32](r, in)}
 	join := &Kernel{image, "reduce_join_" + dt.String(), reduceJoinBody[float32](r)}
@@ -105,7 +101,7 @@ func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan
 	return p
 }
 
-func reducePartBody[T Float](r *Reduction, in *expr.Interpreter) func(Call) {
+func reducePartBody[T Float](r Reduction, in *expr.Interpreter) func(Call) {
 	return func(c Call) {
 		x, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
 		Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
@@ -131,7 +127,7 @@ func reducePartBody[T Float](r *Reduction, in *expr.Interpreter) func(Call) {
 	}
 }
 
-func reduceJoinBody[T Float](r *Reduction) func(Call) {
+func reduceJoinBody[T Float](r Reduction) func(Call) {
 	return func(c Call) {
 		parts, out := Slice[float64](c, 0), Slice[T](c, 1)
 		out[0] = T(r.join(c.Float(3), r.fold(parts[:c.Int(2)])))
