@@ -58,9 +58,12 @@ func TestMapOnGPU(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for i, got := range exprtest.Unpack(m.Func.Outputs()[0], out) {
-					if !exprtest.Same(got, want[i]) {
-						t.Fatalf("element %d is %v, want %v; %v", i, got, want[i], p)
+				offsets, _ := kernels.MapOutputs(m.Func, m.Shape)
+				for k, d := range m.Func.Outputs() {
+					for i, got := range exprtest.Unpack(d, out[offsets[k]:][:int64(len(want[k]))*d.Size()]) {
+						if !exprtest.Same(got, want[k][i]) {
+							t.Fatalf("element %d of output %d is %v, want %v; %v", i, k, got, want[k][i], p)
+						}
 					}
 				}
 			})

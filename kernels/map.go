@@ -1,9 +1,11 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -31,9 +33,10 @@ func rowMajor(shape []int) []int {
 }
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
-// row-major order, and operands that are views of the plan's inputs. f has one
-// output. The output may lie where an input does that has elements of that size, if
-// that input's view is dense and no other view is of the same memory.
+// row-major order, and operands that are views of the plan's inputs. Where f has
+// several outputs, they lie in the plan's one behind the other: see [MapOutputs]. A
+// single output may lie where an input does that has elements of that size, if that
+// input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are
 // loaded once, if functions and layouts are: extents and strides are arguments.
@@ -43,13 +46,14 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	if err := checkMap(f, shape, operands); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", name, err)
 	}
-	types, out, n := f.Operands(), f.Outputs()[0], Count(shape)
-	p := &Plan{Op: name, Out: n * out.Size(), Flops: n * int64(f.Operations())}
+	types, n := f.Operands(), Count(shape)
+	p := &Plan{Op: name, Flops: n * int64(f.Operations())}
+	_, p.Out = MapOutputs(f, shape)
 	for i, v := range operands {
 		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
 	}
 	if n > 0 {
-		m := newMapping(dev, f, types, out, shape, operands)
+		m := newMapping(dev, f, shape, operands)
 		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*m.layout.block))
 		if err := CheckGrid(blocks); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
@@ -59,10 +63,20 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	return p, nil
 }
 
+// MapOutputs returns where in its output a plan of Map has each output of f, in
+// bytes, and the bytes of all. They begin at multiples of 256.
+func MapOutputs(f expr.Func, shape []int) (offsets []int64, bytes int64) {
+	for _, d := range f.Outputs() {
+		offset := (bytes + 255) &^ 255
+		offsets, bytes = append(offsets, offset), offset+Count(shape)*d.Size()
+	}
+	return offsets, bytes
+}
+
 // checkMap reports what of Map's arguments does not fit.
 func checkMap(f expr.Func, shape []int, operands []View) error {
-	if n := len(f.Outputs()); n != 1 {
-		return fmt.Errorf("got a function with %d outputs, want 1", n)
+	if len(f.Outputs()) == 0 {
+		return errors.New("got a function without outputs, want at least one")
 	}
 	if n := len(f.Operands()); len(operands) != n {
 		return fmt.Errorf("got %d operands, want %d", len(operands), n)
@@ -130,7 +144,8 @@ type mapLayout struct {
 // mapping is a function on a merged shape.
 type mapping struct {
 	types   []expr.Dtype // of the operands
-	out     expr.Dtype
+	outputs []expr.Dtype
+	at      []int64 // where the outputs begin, in bytes
 	layout  mapLayout
 	n       int64
 	shape   []int64   // without axes of one element, neighbours joined
@@ -140,13 +155,15 @@ type mapping struct {
 	cost    int64 // operations on an element
 }
 
-func newMapping(dev Device, f expr.Func, types []expr.Dtype, out expr.Dtype, shape []int, operands []View) *mapping {
-	m := &mapping{types: types, out: out, n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
+	types := f.Operands()
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
 	for _, v := range operands {
 		m.offsets = append(m.offsets, v.Offset)
 	}
+	m.at, _ = MapOutputs(f, shape)
 	m.merge(shape, operands)
-	width, axes := vectorWidth(types, out), len(m.shape)
+	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
 	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0
 	pol, byIndex, accesses := streaming.on(dev), false, make([]byte, len(types))
 	for i := range types {
@@ -181,9 +198,9 @@ func (m *mapping) wide() bool {
 
 // vectorWidth returns the elements of a vector: those that have 16 bytes in the
 // narrowest type that counts. A Bool is computed of or selects among wider ones.
-func vectorWidth(types []expr.Dtype, out expr.Dtype) int {
+func vectorWidth(types []expr.Dtype) int {
 	narrow, wide := false, false
-	for _, d := range append([]expr.Dtype{out}, types...) {
+	for _, d := range types {
 		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
 	}
 	if wide && !narrow {
@@ -250,7 +267,10 @@ func (m *mapping) arguments() []any {
 	for i, d := range m.types {
 		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
 	}
-	args = append(args, Ref{Out, 0}, m.n)
+	for _, at := range m.at {
+		args = append(args, Ref{Out, at})
+	}
+	args = append(args, m.n)
 	index := func(v int64) any {
 		if m.layout.wide {
 			return v
