@@ -3,55 +3,65 @@ package kernels
 import (
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// longest is the most characters of an expression: it is read, and its code is
-// written, by recursion, which needs an end.
-const longest = 4096
-
-// A Reduction is a small expression of a, what has been reduced so far, and b, the
-// next element, that can be reduced in parallel: a operator f(b). See
-// [ParseReduction].
+// A Reduction can be made in parallel: a, what has been reduced so far, operator f of
+// the next element. It is made by [ParseReduction] or [NewReduction]; two that are
+// equal give equal results.
 type Reduction struct {
-	Operator string // "+", "*", "max" or "min"
-	f        *term  // of b alone
+	operator expr.Op   // Add, Mul, Max or Min
+	f        expr.Func // of one Float64, and one as well
 }
 
-// ParseReduction reads an expression of a and b: numbers, + - * /, parentheses,
-// and the functions max(x, y), min(x, y), abs(x), sqrt(x). Chunks of the input are
-// reduced side by side and their results joined, so that the expression must
-// say how: it must come down to one of
+// NewReduction returns the reduction by an operator, expr.Add, Mul, Max or Min, of
+// a function of one Float64 with one such output.
+func NewReduction(operator expr.Op, f expr.Func) (Reduction, error) {
+	switch operator {
+	case expr.Add, expr.Mul, expr.Max, expr.Min:
+	default:
+		return Reduction{}, fmt.Errorf("kernels: got a reduction by %v, want +, *, max or min", operator)
+	}
+	if double := []Dtype{Float64}; !slices.Equal(f.Operands(), double) || !slices.Equal(f.Outputs(), double) {
+		return Reduction{}, fmt.Errorf("kernels: got a reduction of %v, want a function of one f64 with one f64 as its output", f)
+	}
+	return Reduction{operator, f}, nil
+}
+
+// ParseReduction reads an expression of a, what has been reduced so far, and b, the
+// next element, in the language of [expr.Parse]. Chunks of the input are reduced side
+// by side and their results joined, so that the expression must say how: it must
+// come down to one of
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
 // with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other
 // expression, and one of more than 4096 characters, is an error that names the
 // position, in characters from 1.
-func ParseReduction(expression string) (*Reduction, error) {
-	if len(expression) > longest {
-		return nil, fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(expression), longest)
+func ParseReduction(expression string) (Reduction, error) {
+	op, f, err := expr.ParseReduction(expression)
+	if err != nil {
+		return Reduction{}, err
 	}
-	p := parser{text: expression}
-	p.next()
-	t := p.sum()
-	if p.err == nil && p.token != "" {
-		p.fail(p.at, "got %s after the expression, want its end", p.token)
-	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	return split(t)
+	return NewReduction(op, f)
 }
 
+// Operator returns expr.Add, Mul, Max or Min.
+func (r Reduction) Operator() expr.Op { return r.operator }
+
+// Function returns f, a function of a Float64.
+func (r Reduction) Function() expr.Func { return r.f }
+
 // Identity is the operator's neutral element: 0, 1, -Inf or +Inf.
-func (r *Reduction) Identity() float64 {
-	switch r.Operator {
-	case "+":
+func (r Reduction) Identity() float64 {
+	switch r.operator {
+	case expr.Add:
 		return 0
-	case "*":
+	case expr.Mul:
 		return 1
-	case "max":
+	case expr.Max:
 		return math.Inf(-1)
 	}
 	return math.Inf(1)
@@ -59,113 +69,36 @@ func (r *Reduction) Identity() float64 {
 
 // String is the reduction in a normal form, which is the same for expressions
 // that differ in spaces and parentheses alone.
-func (r *Reduction) String() string {
-	if r.Operator == "+" || r.Operator == "*" {
-		return "a " + r.Operator + " " + r.f.String()
+func (r Reduction) String() string {
+	b := expr.NewBuilder(Float64, Float64)
+	whole, err := b.Func(b.Apply(r.operator, append([]expr.Value{b.Operand(0)}, b.Inline(r.f, b.Operand(1))...)...))
+	if err != nil { // the zero Reduction
+		return fmt.Sprintf("%v, %v", r.operator, r.f)
 	}
-	return r.Operator + "(a, " + r.f.String() + ")"
+	return whole.Text("a", "b")
 }
 
-// A term is a node of an expression: a number, a name (a or b), or an operator or
-// function of one or two terms.
-type term struct {
-	name  string // "a", "b", "" for a number, or the operator: + - * / neg max min abs sqrt
-	value float64
-	x, y  *term
-	at    int // where it is in the text, from 1
+// fold joins values, halves first, so that the rounding errors of long sums stay
+// as small as those of the kernel's many accumulators.
+func (r Reduction) fold(values []float64) float64 {
+	if n := len(values); n > 16 {
+		return r.join(r.fold(values[:n/2]), r.fold(values[n/2:]))
+	}
+	a := values[0]
+	for _, b := range values[1:] {
+		a = r.join(a, b)
+	}
+	return a
 }
 
-func (t *term) String() string {
-	switch t.name {
-	case "":
-		return strconv.FormatFloat(t.value, 'g', -1, 64)
-	case "a", "b":
-		return t.name
-	case "neg":
-		return "(-" + t.x.String() + ")"
-	case "+", "-", "*", "/":
-		return "(" + t.x.String() + " " + t.name + " " + t.y.String() + ")"
-	case "abs", "sqrt":
-		return t.name + "(" + t.x.String() + ")"
+func (r Reduction) join(a, b float64) float64 {
+	switch r.operator {
+	case expr.Add:
+		return a + b
+	case expr.Mul:
+		return a * b
+	case expr.Max:
+		return max(a, b)
 	}
-	return t.name + "(" + t.x.String() + ", " + t.y.String() + ")"
-}
-
-// find gives the first a of a term, or nil.
-func (t *term) find() *term {
-	if t == nil || t.name == "a" {
-		return t
-	}
-	if a := t.x.find(); a != nil {
-		return a
-	}
-	return t.y.find()
-}
-
-// split takes an expression apart into operator and f.
-func split(t *term) (*Reduction, error) {
-	a := t.find()
-	if a == nil {
-		return nil, fmt.Errorf("at 1: got no a, want a, what has been reduced so far, and b, the next element, as in a + b")
-	}
-	operator := t.name
-	switch operator {
-	case "-":
-		operator = "+"
-	case "/":
-		operator = "*"
-	case "a":
-		return nil, fmt.Errorf("at %d: got a alone, want a and b, as in a + b", t.at)
-	case "+", "*", "max", "min":
-	default:
-		return nil, fmt.Errorf("at %d: got a within %s, want a + f(b), a * f(b), max(a, f(b)) or min(a, f(b))", a.at, describe(t))
-	}
-	f, err := without(t, operator)
-	if err != nil {
-		return nil, err
-	}
-	return &Reduction{operator, f}, nil
-}
-
-// inverses are the operators that go with an operator.
-var inverses = map[string]string{"+": "-", "*": "/"}
-
-// without gives what t is beside a: t = a operator without(t).
-func without(t *term, operator string) (*term, error) {
-	inverse := inverses[operator]
-	if t.name != operator && t.name != inverse || t.name == "" {
-		a := t.find()
-		return nil, fmt.Errorf("at %d: got a within %s, want it as an operand of %s and once, so that chunks can be joined", a.at, describe(t), operator)
-	}
-	x, y := t.x, t.y
-	if other := y.find(); other != nil && x.find() != nil {
-		return nil, fmt.Errorf("at %d: got a second a, want one, so that chunks can be joined", other.at)
-	} else if other != nil { // y holds a
-		if t.name == inverse {
-			return nil, fmt.Errorf("at %d: got a behind %s, want it before, so that chunks can be joined", other.at, t.name)
-		}
-		x, y = y, x
-	}
-	// x holds a, y does not: (a op f) op y, (a op f) inverse y
-	if x.name == "a" {
-		switch t.name {
-		case "-":
-			return &term{name: "neg", x: y, at: t.at}, nil
-		case "/":
-			return &term{name: "/", x: &term{value: 1, at: t.at}, y: y, at: t.at}, nil
-		}
-		return y, nil
-	}
-	f, err := without(x, operator)
-	if err != nil {
-		return nil, err
-	}
-	return &term{name: t.name, x: f, y: y, at: t.at}, nil
-}
-
-func describe(t *term) string {
-	if t.name == "neg" {
-		return "a minus sign"
-	}
-	return t.name
+	return min(a, b)
 }

@@ -1,9 +1,11 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -30,17 +32,11 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
-// streamBlock is the threads of a block of Map, as of the kernels that stream.
-const streamBlock = 256
-
-// mapPolicy is the launch policy of Map, as measured for Add and Scale: one vector a
-// thread where all are addressed alike, two where addresses are computed.
-var mapPolicy = struct{ dense, strided int }{dense: 1, strided: 2}
-
 // Map plans out = f(operands), element by element, for an output of the shape, in
-// row-major order, and operands that are views of the plan's inputs. f has one
-// output. The output may lie where an input does that has elements of that size, if
-// that input's view is dense and no other view is of the same memory.
+// row-major order, and operands that are views of the plan's inputs. Where f has
+// several outputs, they lie in the plan's one behind the other: see [MapOutputs]. A
+// single output may lie where an input does that has elements of that size, if that
+// input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are
 // loaded once, if functions and layouts are: extents and strides are arguments.
@@ -50,26 +46,37 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	if err := checkMap(f, shape, operands); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", name, err)
 	}
-	types, out, n := f.Operands(), f.Outputs()[0], Count(shape)
-	p := &Plan{Op: name, Out: n * out.Size(), Flops: n * int64(f.Operations())}
+	types, n := f.Operands(), Count(shape)
+	p := &Plan{Op: name, Flops: n * int64(f.Operations())}
+	_, p.Out = MapOutputs(f, shape)
 	for i, v := range operands {
 		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
 	}
 	if n > 0 {
-		m := newMapping(f, types, out, shape, operands)
-		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*streamBlock))
+		m := newMapping(dev, f, shape, operands)
+		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*m.layout.block))
 		if err := CheckGrid(blocks); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
 		}
-		p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), streamBlock, m.arguments()...)
+		p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
 	}
 	return p, nil
 }
 
+// MapOutputs returns where in its output a plan of Map has each output of f, in
+// bytes, and the bytes of all. They begin at multiples of 256.
+func MapOutputs(f expr.Func, shape []int) (offsets []int64, bytes int64) {
+	for _, d := range f.Outputs() {
+		offset := (bytes + 255) &^ 255
+		offsets, bytes = append(offsets, offset), offset+Count(shape)*d.Size()
+	}
+	return offsets, bytes
+}
+
 // checkMap reports what of Map's arguments does not fit.
 func checkMap(f expr.Func, shape []int, operands []View) error {
-	if n := len(f.Outputs()); n != 1 {
-		return fmt.Errorf("got a function with %d outputs, want 1", n)
+	if len(f.Outputs()) == 0 {
+		return errors.New("got a function without outputs, want at least one")
 	}
 	if n := len(f.Operands()); len(operands) != n {
 		return fmt.Errorf("got %d operands, want %d", len(operands), n)
@@ -130,13 +137,15 @@ type mapLayout struct {
 	inner    bool   // vectors lie within an innermost axis
 	width    int    // elements of a vector
 	vectors  int    // of a thread
+	block    int    // threads of a block
 	accesses string // an access for each operand
 }
 
 // mapping is a function on a merged shape.
 type mapping struct {
 	types   []expr.Dtype // of the operands
-	out     expr.Dtype
+	outputs []expr.Dtype
+	at      []int64 // where the outputs begin, in bytes
 	layout  mapLayout
 	n       int64
 	shape   []int64   // without axes of one element, neighbours joined
@@ -146,46 +155,52 @@ type mapping struct {
 	cost    int64 // operations on an element
 }
 
-func newMapping(f expr.Func, types []expr.Dtype, out expr.Dtype, shape []int, operands []View) *mapping {
-	m := &mapping{types: types, out: out, n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
+	types := f.Operands()
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
 	for _, v := range operands {
 		m.offsets = append(m.offsets, v.Offset)
 	}
+	m.at, _ = MapOutputs(f, shape)
 	m.merge(shape, operands)
-	axes := len(m.shape)
-	m.layout = mapLayout{axes: axes, width: vectorWidth(types, m.out), vectors: mapPolicy.dense}
-	width := int64(m.layout.width)
-	m.layout.inner = axes == 0 || m.shape[axes-1]%width == 0
-	accesses := make([]byte, len(types))
+	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
+	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0
+	pol, byIndex, accesses := streaming.on(dev), false, make([]byte, len(types))
 	for i := range types {
-		a := m.access(i, width)
+		a := m.access(i, int64(width), inner)
 		accesses[i] = byte(a)
-		if a.byIndex() {
-			m.layout.vectors = mapPolicy.strided
-		}
+		byIndex = byIndex || a.byIndex()
 	}
-	m.layout.accesses = string(accesses)
-	if m.layout.vectors == mapPolicy.dense { // no address is by index
-		m.layout.axes, m.layout.inner = 0, false
+	m.layout = mapLayout{width: width, accesses: string(accesses)}
+	if byIndex {
+		pol = scaling.on(dev)
+		m.layout.axes, m.layout.inner = axes, inner
 	}
-	// Threads of the last block compute indices beyond n, too.
-	const most = 1 << 31
-	m.layout.wide = m.n+int64(streamBlock*mapPolicy.strided)*width >= most
-	for _, strides := range m.strides {
-		reach := int64(0)
-		for a, s := range strides {
-			reach += s * m.shape[a]
-		}
-		m.layout.wide = m.layout.wide || reach >= most
-	}
+	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
+	m.layout.wide = m.wide()
 	return m
+}
+
+// wide reports whether indices take more than 31 bits. Threads of the last block
+// compute indices beyond the last element, too.
+func (m *mapping) wide() bool {
+	const most = 1 << 31
+	reach := m.n + int64(m.layout.width*m.layout.vectors*m.layout.block)
+	for _, strides := range m.strides {
+		last := int64(0)
+		for a, s := range strides {
+			last += s * m.shape[a]
+		}
+		reach = max(reach, last)
+	}
+	return reach >= most
 }
 
 // vectorWidth returns the elements of a vector: those that have 16 bytes in the
 // narrowest type that counts. A Bool is computed of or selects among wider ones.
-func vectorWidth(types []expr.Dtype, out expr.Dtype) int {
+func vectorWidth(types []expr.Dtype) int {
 	narrow, wide := false, false
-	for _, d := range append([]expr.Dtype{out}, types...) {
+	for _, d := range types {
 		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
 	}
 	if wide && !narrow {
@@ -218,13 +233,14 @@ func (m *mapping) merge(shape []int, operands []View) {
 	}
 }
 
-// access returns how operand i is read in vectors of that width.
-func (m *mapping) access(i int, width int64) access {
+// access returns how operand i is read in vectors of that width, which lie within
+// the innermost axis or not.
+func (m *mapping) access(i int, width int64, inner bool) access {
 	strides, axes := m.strides[i], len(m.shape)
-	dense1, repeated, aligned := true, true, m.offsets[i]%width == 0
+	inOrder, repeated, aligned := true, true, m.offsets[i]%width == 0
 	n := int64(1)
 	for a := axes - 1; a >= 0; a-- {
-		dense1, repeated = dense1 && strides[a] == n, repeated && strides[a] == 0
+		inOrder, repeated = inOrder && strides[a] == n, repeated && strides[a] == 0
 		if a < axes-1 {
 			aligned = aligned && strides[a]%width == 0
 		}
@@ -233,13 +249,13 @@ func (m *mapping) access(i int, width int64) access {
 	switch {
 	case repeated:
 		return scalar
-	case dense1 && m.offsets[i]%width == 0:
+	case inOrder && m.offsets[i]%width == 0:
 		return dense
-	case dense1:
+	case inOrder:
 		return unaligned
-	case m.layout.inner && strides[axes-1] == 1 && aligned:
+	case inner && strides[axes-1] == 1 && aligned:
 		return row
-	case m.layout.inner && strides[axes-1] == 0:
+	case inner && strides[axes-1] == 0:
 		return column
 	}
 	return strided
@@ -251,7 +267,10 @@ func (m *mapping) arguments() []any {
 	for i, d := range m.types {
 		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
 	}
-	args = append(args, Ref{Out, 0}, m.n)
+	for _, at := range m.at {
+		args = append(args, Ref{Out, at})
+	}
+	args = append(args, m.n)
 	index := func(v int64) any {
 		if m.layout.wide {
 			return v

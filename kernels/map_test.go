@@ -58,6 +58,16 @@ func TestMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i := range p.Launches {
+			l := &p.Launches[i]
+			entries, err := imageSignatures(l.Kernel.Image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := entries[l.Kernel.Entry].check(p, l); err != nil {
+				t.Fatalf("%v: %v", p, err)
+			}
+		}
 		const guard = 64
 		memory := exprtest.Memory(p.Out + 2*guard)
 		for i := range memory {
@@ -75,9 +85,18 @@ func TestMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range exprtest.Unpack(m.Func.Outputs()[0], out) {
-			if !exprtest.Same(got, want[i]) {
-				t.Fatalf("element %d is %v, want %v; %v", i, got, want[i], p)
+		offsets, _ := MapOutputs(m.Func, m.Shape)
+		for k, d := range m.Func.Outputs() {
+			for i, got := range exprtest.Unpack(d, out[offsets[k]:][:int64(len(want[k]))*d.Size()]) {
+				if !exprtest.Same(got, want[k][i]) {
+					t.Fatalf("element %d of output %d is %v, want %v; %v", i, k, got, want[k][i], p)
+				}
+			}
+			if k > 0 { // between them nothing is written
+				end := offsets[k-1] + int64(m.Elements())*m.Func.Outputs()[k-1].Size()
+				if gap := out[end:offsets[k]]; !bytes.Equal(gap, bytes.Repeat([]byte{0xff}, len(gap))) {
+					t.Fatalf("%v wrote between its outputs", p)
+				}
 			}
 		}
 	})
@@ -187,7 +206,7 @@ func TestMapErrors(t *testing.T) {
 		"of elements -1 to 18":        func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, -1, []int{5, 1}}) },
 		"got strides [-5 1]":          func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, 15, []int{-5, 1}}) },
 		"want no extent below 0":      func() (*Plan, error) { return Map(HostDevice(), f, []int{-1, 5}, d, d) },
-		"got a function with 0 outpu": func() (*Plan, error) { return Map(HostDevice(), expr.Func{}, shape) },
+		"got a function without outp": func() (*Plan, error) { return Map(HostDevice(), expr.Func{}, shape) },
 	} {
 		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want an error with %q", p, err, want)

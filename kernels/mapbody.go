@@ -13,13 +13,18 @@ func (m *mapping) body(c Call) {
 	for i := range operands {
 		operands[i] = Slice[byte](c, i)
 	}
-	out := Slice[byte](c, len(m.types))
+	outputs := make([][]byte, len(m.outputs))
+	for k := range outputs {
+		outputs[k] = Slice[byte](c, len(m.types)+k)
+	}
 	Parallel(m.n, Grain/m.cost, func(lo, hi int64) {
 		b := m.newBlock(operands, min(hi-lo, expr.BlockSize))
 		for at := lo; at < hi; at += expr.BlockSize {
 			n := int(min(expr.BlockSize, hi-at))
 			b.read(at, n)
-			b.out[0] = unsafe.Pointer(&out[at*m.out.Size()])
+			for k, d := range m.outputs {
+				b.out[k] = unsafe.Pointer(&outputs[k][at*d.Size()])
+			}
 			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
 		}
 	})
@@ -36,7 +41,7 @@ type block struct {
 }
 
 func (m *mapping) newBlock(operands [][]byte, size int64) *block {
-	b := &block{m, operands, make([]unsafe.Pointer, len(operands)), make([]unsafe.Pointer, 1), make([][]byte, len(operands)),
+	b := &block{m, operands, make([]unsafe.Pointer, len(operands)), make([]unsafe.Pointer, len(m.outputs)), make([][]byte, len(operands)),
 		make([]int64, len(m.shape)), make([]int64, len(m.shape))}
 	for i, d := range m.types {
 		a := access(m.layout.accesses[i])

@@ -23,17 +23,17 @@ func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 // source returns the stem of the source that the functions in the code come from.
 func (i mapImage) source() string { return "math" }
 
-// Code returns PTX for every device: 7.0, of CUDA 11.0.
+// Code returns PTX, for every device.
 func (i mapImage) Code(major, minor int) (Code, error) {
 	fs, err := mathFunctions()
 	if err != nil {
 		return Code{}, own.named(err)
 	}
-	w := mapWriter{Assembler: expr.NewAssembler(fs), mapLayout: i.layout, f: i.f, types: i.f.Operands(), out: i.f.Outputs()[0], index: "u32", kind: expr.B32}
+	w := mapWriter{Assembler: expr.NewAssembler(fs), mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs(), index: "u32", kind: expr.B32}
 	if w.wide {
 		w.index, w.kind = "u64", expr.B64
 	}
-	return Code{[]byte(w.kernel()), manifest.PTX, 11000}, nil
+	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
 }
 
 // mathFunctions reads the PTX of math.cu.
@@ -55,18 +55,17 @@ var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 type mapWriter struct {
 	*expr.Assembler
 	mapLayout
-	f     expr.Func
-	types []expr.Dtype
-	out   expr.Dtype
-	index string    // the type of indices
-	kind  expr.Kind // of register that they take
+	f              expr.Func
+	types, outputs []expr.Dtype
+	index          string    // the type of indices
+	kind           expr.Kind // of register that they take
 
 	params  []string
 	bases   []string // addresses of the operands
 	divide  [][3]string
 	strides [][]string // of operands addressed by index
 	n       string
-	to      string // address of the output
+	to      []string // addresses of the outputs
 }
 
 // parameter adds a parameter, in the order of [mapping.arguments], and returns a
@@ -89,7 +88,9 @@ func (w *mapWriter) parameters() {
 	for range w.types {
 		w.bases = append(w.bases, w.pointer())
 	}
-	w.to = w.pointer()
+	for range w.outputs {
+		w.to = append(w.to, w.pointer())
+	}
 	w.n = w.parameter("u64", expr.B64)
 	if !w.wide {
 		n := w.Register(w.kind)
@@ -115,8 +116,8 @@ type vector struct {
 	full      string     // predicate: all its elements exist
 	addresses [][]string // by operand: one, or one for each element
 	elements  [][]string // by operand, then element
-	to        string     // address of the results
-	results   []string
+	to        []string   // addresses of the results, by output
+	results   [][]string // by output, then element
 }
 
 // kernel writes the whole.
@@ -137,39 +138,45 @@ func (w *mapWriter) kernel() string {
 		w.load(v)
 	}
 	for _, v := range vectors {
+		v.results = make([][]string, len(w.outputs))
 		for k := range w.width {
 			operands := make([]string, len(w.types))
 			for i := range operands {
 				operands[i] = v.elements[i][k]
 			}
-			v.results = append(v.results, w.Apply(w.f, operands)[0])
+			for out, r := range w.Apply(w.f, operands) {
+				v.results[out] = append(v.results[out], r)
+			}
 		}
 	}
 	for _, v := range vectors {
 		w.store(v)
 	}
-	return w.Text(mapEntry, w.params, streamBlock)
+	return w.Text(mapEntry, w.params, w.block)
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
 // vectors together.
 func (w *mapWriter) locate(j int) *vector {
-	v := &vector{number: j, first: w.Register(w.kind), full: w.Register(expr.Pred), to: w.Register(expr.B64)}
+	v := &vector{number: j, first: w.Register(w.kind), full: w.Register(expr.Pred)}
 	block, thread := w.Register(expr.B32), w.Register(expr.B32)
 	w.Line("mov.u32 %s, %%ctaid.x", block)
 	w.Line("mov.u32 %s, %%tid.x", thread)
-	w.Line("add.u32 %s, %s, %d", thread, thread, j*streamBlock)
+	w.Line("add.u32 %s, %s, %d", thread, thread, j*w.block)
 	if w.wide {
 		w.Line("cvt.u64.u32 %s, %s", v.first, thread)
-		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, v.first)
+		w.Line("mad.wide.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, v.first)
 	} else {
-		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, streamBlock*w.vectors, thread)
+		w.Line("mad.lo.u32 %s, %s, %d, %s", v.first, block, w.block*w.vectors, thread)
 	}
 	w.Line("mul.lo.%s %s, %s, %d", w.index, v.first, v.first, w.width)
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
-	w.address(v.to, w.to, v.first, w.out.Size())
+	for out, d := range w.outputs {
+		v.to = append(v.to, w.Register(expr.B64))
+		w.address(v.to[out], w.to[out], v.first, d.Size())
+	}
 	indices := w.indices(v)
 	for i := range w.types {
 		v.addresses = append(v.addresses, w.addresses(v, i, indices))
@@ -312,8 +319,14 @@ func (w *mapWriter) load(v *vector) {
 
 // store stores the results of a vector.
 func (w *mapWriter) store(v *vector) {
-	w.branch(v, "store", func() { w.whole("st", w.out, v.to, v.results) }, func(k int, exists string) {
-		w.Line("@%s st.global.%s %s, %s", exists, memoryType(w.out), place([]string{v.to}, k, w.out.Size()), v.results[k])
+	w.branch(v, "store", func() {
+		for out, d := range w.outputs {
+			w.whole("st", d, v.to[out], v.results[out])
+		}
+	}, func(k int, exists string) {
+		for out, d := range w.outputs {
+			w.Line("@%s st.global.%s %s, %s", exists, memoryType(d), place(v.to[out:out+1], k, d.Size()), v.results[out][k])
+		}
 	})
 }
 

@@ -1,50 +1,80 @@
 package kernels
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
+	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// reduceImage is the PTX of reduce.cu with the instructions of an expression in
-// the place of its own. The code is written when a device needs it.
-type reduceImage struct {
-	expression string // in its normal form, so that equal reductions have equal images
-	step, join string // what replaces the lines that reduce.cu marks
-}
+// reduceImage is the PTX of reduce.cu with the instructions of a reduction in the
+// place of its own. The code is written when a device needs it.
+type reduceImage struct{ Reduction }
 
-// The lines that reduce.cu marks: a step takes in an element, a join two
+// The lines of reduce.cu's PTX that change: a step takes in an element, a join two
 // accumulators.
 var (
-	markedStep = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // STEP\n`)
-	markedJoin = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // JOIN\n`)
+	marked     = regexp.MustCompile(`(?m)^\tadd\.f64 \t?(%fd\d+), (%fd\d+), (%fd\d+); // (STEP|JOIN)\n`)
 	ptxVersion = regexp.MustCompile(`(?m)^\.version .*$`)
+	ptxHead    = regexp.MustCompile(`(?m)^\.address_size 64\n`)
 )
 
 // image returns the image of a reduction: reduce.cu says "a + b" itself.
-func (r *Reduction) image() Image {
-	if name := r.String(); name != "a + b" {
-		return reduceImage{name, r.lines("${1}", "${2}", "${3}", true), r.lines("${1}", "${2}", "${3}", false)}
+func (r Reduction) image() Image {
+	if r.String() == "a + b" {
+		return own.Image("reduce")
 	}
-	return own.Image("reduce")
+	return reduceImage{r}
 }
 
-func (i reduceImage) Name() string { return "stheno/reduce(" + i.expression + ")" }
+func (i reduceImage) Name() string { return "stheno/reduce(" + i.String() + ")" }
 
 func (i reduceImage) source() string { return "reduce" }
 
-// Code names the first version of PTX that has all that stands in it, 6.3 of CUDA
-// 10.0, so that drivers older than the compiler take it.
+// Code returns PTX of the version that the functions in it want, so that drivers
+// older than the compiler take it.
 func (i reduceImage) Code(major, minor int) (Code, error) {
+	code, err := i.code()
+	return code, own.named(err)
+}
+
+func (i reduceImage) code() (Code, error) {
 	text, err := own.readImage(manifest.ImageFile("reduce", manifest.PTX))
 	if err != nil {
-		return Code{}, own.named(err)
+		return Code{}, err
 	}
-	text = ptxVersion.ReplaceAll(text, []byte(".version 6.3"))
-	text = markedStep.ReplaceAll(text, []byte(i.step))
-	text = markedJoin.ReplaceAll(text, []byte(i.join))
-	return Code{text, manifest.PTX, 10000}, nil
+	fs, err := mathFunctions()
+	if err != nil {
+		return Code{}, err
+	}
+	b := expr.NewBuilder(Float64, Float64)
+	join, err := b.Func(b.Apply(i.operator, b.Operand(0), b.Operand(1)))
+	if err != nil {
+		return Code{}, err
+	}
+	globals := ""
+	text = marked.ReplaceAllFunc(text, func(line []byte) []byte {
+		m := marked.FindSubmatch(line)
+		w := expr.NewAssembler(fs)
+		x, y := w.Register(expr.F64), w.Register(expr.F64)
+		w.Line("mov.f64 %s, %s", x, m[2])
+		w.Line("mov.f64 %s, %s", y, m[3])
+		if string(m[4]) == "STEP" {
+			y = w.Apply(i.f, []string{y})[0]
+			globals = w.Globals()
+		}
+		w.Line("mov.f64 %s, %s", m[1], w.Apply(join, []string{x, y})[0])
+		return []byte(w.Block())
+	})
+	text = ptxVersion.ReplaceAll(text, []byte(expr.Version))
+	at := ptxHead.FindIndex(text)
+	if at == nil {
+		return Code{}, fmt.Errorf("the PTX of reduce.cu has no head")
+	}
+	return Code{bytes.Join([][]byte{text[:at[1]], []byte(globals), text[at[1]:]}, nil), manifest.PTX, expr.MinDriver}, nil
 }
 
 // Reduce plans, for n elements x and a reduction a op f(b),
@@ -52,14 +82,14 @@ func (i reduceImage) Code(major, minor int) (Code, error) {
 //	out = identity op f(x[0]) op f(x[1]) op ... op f(x[n-1])
 //
 // in double precision, joined in the same order in every run.
-func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan {
-	image := r.image()
-	part := &Kernel{image, "reduce_part_" + dt.String(), reducePartBody[float32](r)}
+func Reduce(dev Device, dt Dtype, n int64, r Reduction, identity float64) *Plan {
+	image, in := r.image(), expr.NewInterpreter(r.f)
+	part := &Kernel{image, "reduce_part_" + dt.String(), reducePartBody[float32](r, in)}
 	join := &Kernel{image, "reduce_join_" + dt.String(), reduceJoinBody[float32](r)}
 	if dt == Float64 {
-		part.Body, join.Body = reducePartBody[float64](r), reduceJoinBody[float64](r)
+		part.Body, join.Body = reducePartBody[float64](r, in), reduceJoinBody[float64](r)
 	}
-	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.operations()))}
+	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.Operations()))}
 	pol := reducePolicies.on(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
 	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
@@ -71,31 +101,22 @@ func Reduce(dev Device, dt Dtype, n int64, r *Reduction, identity float64) *Plan
 	return p
 }
 
-// operations counts those of a term.
-func (t *term) operations() int {
-	if t == nil || t.x == nil {
-		return 0
-	}
-	return 1 + t.x.operations() + t.y.operations()
-}
-
-func reducePartBody[T Float](r *Reduction) func(Call) {
+func reducePartBody[T Float](r Reduction, in *expr.Interpreter) func(Call) {
 	return func(c Call) {
-		in, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
+		x, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
 		Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
-			const piece = 512 // stays in the first-level cache
-			b, f, scratch := make([]float64, piece), make([]float64, piece), make([]float64, piece*r.f.operations())
-			pieces := make([]float64, 0, CeilDiv(chunk, piece))
+			b, f := make([]float64, expr.BlockSize), make([]float64, expr.BlockSize)
+			from, to := []unsafe.Pointer{unsafe.Pointer(&b[0])}, []unsafe.Pointer{unsafe.Pointer(&f[0])}
+			pieces := make([]float64, 0, CeilDiv(chunk, expr.BlockSize))
 			for block := lo; block < hi; block++ {
 				pieces = pieces[:0]
-				for at := block * chunk; at < min((block+1)*chunk, n); at += piece {
-					x := in[at:min(at+piece, (block+1)*chunk, n)]
-					b, f := b[:len(x)], f[:len(x)]
+				for at := block * chunk; at < min((block+1)*chunk, n); at += expr.BlockSize {
+					x := x[at:min(at+expr.BlockSize, (block+1)*chunk, n)]
 					for i, v := range x {
 						b[i] = float64(v)
 					}
-					r.f.values(b, f, scratch)
-					pieces = append(pieces, r.fold(f))
+					in.Run(len(x), from, to) // fails for other numbers of operands only
+					pieces = append(pieces, r.fold(f[:len(x)]))
 				}
 				out[block] = identity
 				if len(pieces) > 0 { // of no elements there are none
@@ -106,7 +127,7 @@ func reducePartBody[T Float](r *Reduction) func(Call) {
 	}
 }
 
-func reduceJoinBody[T Float](r *Reduction) func(Call) {
+func reduceJoinBody[T Float](r Reduction) func(Call) {
 	return func(c Call) {
 		parts, out := Slice[float64](c, 0), Slice[T](c, 1)
 		out[0] = T(r.join(c.Float(3), r.fold(parts[:c.Int(2)])))

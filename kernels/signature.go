@@ -28,8 +28,8 @@ var (
 	entryHead   = regexp.MustCompile(`^\s*(\w+)\s*\(([^)]*)\)`)
 	entryParam  = regexp.MustCompile(`\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)[^,]*?(\w+)(\[\d+\])?\s*(?:,|$)`)
 	entryLimit  = regexp.MustCompile(`(?m)^\.maxntid (\d+)(?:, (\d+))?(?:, (\d+))?`)
-	paramLoad   = regexp.MustCompile(`ld\.param\.[us]64\s+(%rd\d+), \[(\w+)\];`)
-	paramGlobal = regexp.MustCompile(`cvta\.to\.global\.u64\s+%rd\d+, (%rd\d+);`)
+	paramLoad   = regexp.MustCompile(`ld\.param\.[us]64\s+(%\w+), \[(\w+)\];`)
+	paramGlobal = regexp.MustCompile(`cvta\.to\.global\.u64\s+%\w+, (%\w+);`)
 )
 
 // paramKinds are the kinds by PTX type.

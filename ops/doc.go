@@ -2,7 +2,7 @@
 // Gorgonia nodes, like Gorgonia's own.
 //
 // Every op takes float32 and float64, [Histogram] bytes and integers too, and all
-// but Histogram and [Reduce] are differentiable, symbolically and by dual values.
+// but Histogram are differentiable, symbolically and by dual values.
 // They run on the host under any Gorgonia machine; under Stheno's machine
 // (stheno.NewVM, cudaops.NewVM) they run their CUDA kernels. Inputs are
 // checked once, in the constructor, which gives an error that names the op, the

@@ -71,3 +71,14 @@ func ExampleBroadcast() {
 	// ⎡5  7  9⎤
 	// ⎣5  7  9⎦
 }
+
+func ExampleMap() {
+	x := matrix()
+	run(ops.Map("select(a < 4, 0, square(a) + b)", x, x))
+	run(ops.Map("a + c", x, x))
+	// Output:
+	// ⎡ 0   0   0⎤
+	// ⎣20  30  42⎦
+	//
+	// ops: Map("a + c"): at 5: got c, want a number, a name of a, b, a function or (
+}

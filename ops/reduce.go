@@ -1,10 +1,13 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -16,10 +19,9 @@ import (
 //	ops.Reduce(x, "a + b*b", 0)           the sum of squares
 //	ops.Reduce(x, "max(a, abs(b))", 0)    the largest magnitude
 //
-// The expression takes numbers, + - * /, parentheses, and max(x, y), min(x, y), abs(x)
-// and sqrt(x). Chunks are reduced side by side and then joined, so that it must
-// come down to a + f(b), a * f(b), max(a, f(b)) or min(a, f(b)), f being any
-// expression of b:
+// The expression is in the language of [Map]. Chunks are reduced side by side and
+// then joined, so that it must come down to a + f(b), a * f(b), max(a, f(b)) or
+// min(a, f(b)), f being any expression of b:
 //
 //	out = identity op f(x[0]) op f(x[1]) op ...
 //
@@ -28,7 +30,9 @@ import (
 // kernel is made of the expression when it first runs there.
 //
 // An expression that cannot be read or joined, or has more than 4096 characters, is an
-// error with the position of what is wrong, counted from 1. Reduce has no gradient.
+// error with the position of what is wrong, counted from 1. The gradient is derived
+// from the expression; where several elements are the greatest or least, each gets
+// all of it.
 func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.Node, error) {
 	r, err := kernels.ParseReduction(expression)
 	if err != nil {
@@ -40,19 +44,17 @@ func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.No
 		if !math.IsInf(neutral, 0) {
 			want = fmt.Sprint(neutral)
 		}
-		return nil, fmt.Errorf("ops: Reduce(%q): got the identity %v, want %s for %s", expression, identity, want, r.Operator)
+		return nil, fmt.Errorf("ops: Reduce(%q): got the identity %v, want %s for %v", expression, identity, want, r.Operator())
 	}
-	return Apply(reduction{expression, r.String(), identity}, x)
+	return Apply(reduction{r, identity}, x)
 }
 
-// reduction is Reduce by an expression that kernels.ParseReduction takes.
 type reduction struct {
-	expression string // as given
-	normal     string // in the normal form
-	identity   float64
+	kernels.Reduction
+	identity float64
 }
 
-func (r reduction) String() string { return fmt.Sprintf("Reduce[%s, %v]", r.normal, r.identity) }
+func (r reduction) String() string { return fmt.Sprintf("Reduce[%v, %v]", r.Reduction, r.identity) }
 
 func (reduction) Infer(in ...Type) (Type, error) {
 	if err := CheckFloats(in, 1); err != nil {
@@ -62,13 +64,71 @@ func (reduction) Infer(in ...Type) (Type, error) {
 }
 
 func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	parsed, err := kernels.ParseReduction(r.expression)
-	if err != nil {
-		return nil, err
-	}
-	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), parsed, r.identity), nil
+	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), r.Reduction, r.identity), nil
 }
 
-func (reduction) Adjoints(b *Backward) []Term {
-	return b.None("its expression is not differentiated; Sum, Dot and Gorgonia's own ops have gradients")
+// Adjoints: with out = f(x[0]) op f(x[1]) op ..., the derivative by x[i] is that by
+// out times f'(x[i]), of a sum; the same where f(x[i]) is out, of max and min; the
+// same times the product of the other factors, of a product.
+func (r reduction) Adjoints(b *Backward) []Term {
+	operands := []Term{b.In(0), b.Grad()}
+	if op := r.Operator(); op == expr.Max || op == expr.Min {
+		operands = append(operands, b.Out())
+	} else if op == expr.Mul {
+		nonzero, zeros, err := r.factors()
+		if err != nil {
+			return []Term{b.fail("%w", err)}
+		}
+		operands = append(operands, b.Apply(nonzero, b.In(0)), b.Apply(zeros, b.In(0)))
+	}
+	f, err := r.gradient(b.In(0).Type().Dtype, len(operands))
+	if err != nil {
+		return []Term{b.fail("%w", err)}
+	}
+	return []Term{b.Apply(mapping{f}, operands...)}
+}
+
+// factors returns the reductions to the product of the factors that are not 0, and
+// to the number of those that are.
+func (r reduction) factors() (nonzero, zeros reduction, err error) {
+	make := func(op expr.Op, f func(b *expr.Builder, factor, zero, one expr.Value) expr.Value) reduction {
+		b := expr.NewBuilder(kernels.Float64)
+		factor, zero, one := b.Inline(r.Function(), b.Operand(0))[0], b.Constant(kernels.Float64, 0), b.Constant(kernels.Float64, 1)
+		of, e := b.Func(f(b, factor, zero, one))
+		reduced, e2 := kernels.NewReduction(op, of)
+		err = errors.Join(err, e, e2)
+		return reduction{reduced, reduced.Identity()}
+	}
+	nonzero = make(expr.Mul, func(b *expr.Builder, factor, zero, one expr.Value) expr.Value {
+		return b.Apply(expr.Select, b.Apply(expr.Eq, factor, zero), one, factor)
+	})
+	zeros = make(expr.Add, func(b *expr.Builder, factor, zero, _ expr.Value) expr.Value {
+		return b.Convert(b.Apply(expr.Eq, factor, zero), kernels.Float64)
+	})
+	return nonzero, zeros, err
+}
+
+// gradient returns the derivative by an element as a function of the element, the
+// derivative by the output and what else Adjoints gives, all of type dt. It computes
+// in double precision, as the reduction does.
+func (r reduction) gradient(dt kernels.Dtype, operands int) (expr.Func, error) {
+	derivative, err := r.Function().Gradient(0)
+	if err != nil {
+		return expr.Func{}, err
+	}
+	b := expr.NewBuilder(slices.Repeat([]kernels.Dtype{dt}, operands)...)
+	double := func(i int) expr.Value { return b.Convert(b.Operand(i), kernels.Float64) }
+	x, grad, zero, one := double(0), double(1), b.Constant(kernels.Float64, 0), b.Constant(kernels.Float64, 1)
+	f := b.Inline(r.Function(), x)[0]
+	switch r.Operator() {
+	case expr.Max, expr.Min:
+		chosen := b.Apply(expr.Eq, b.Convert(f, dt), b.Operand(2))
+		grad = b.Apply(expr.Select, chosen, grad, zero)
+	case expr.Mul: // the others: all but a zero, or none as there is another zero
+		nonzero, zeros := double(2), double(3)
+		others := b.Apply(expr.Select, b.Apply(expr.Eq, zeros, zero), b.Apply(expr.Div, nonzero, f), zero)
+		alone := b.Apply(expr.Select, b.Apply(expr.Eq, zeros, one), nonzero, zero)
+		grad = b.Apply(expr.Mul, grad, b.Apply(expr.Select, b.Apply(expr.Eq, f, zero), alone, others))
+	}
+	return b.Func(b.Convert(b.Inline(derivative, x, grad)[0], dt))
 }

@@ -77,21 +77,44 @@ func (a *Assembler) Line(format string, args ...any) {
 // Label adds a label.
 func (a *Assembler) Label(name string) { a.text.WriteString(name + ":\n") }
 
-// Text returns a module of the one entry point with those parameters, such as
-// ".u64 n", for blocks of at most that many threads. It suits every driver from CUDA
-// 11.0 on, and devices from compute capability 7.0.
-func (a *Assembler) Text(entry string, parameters []string, threads int) string {
+// Block returns the instructions as a block, which has registers of its own.
+func (a *Assembler) Block() string {
 	var w strings.Builder
-	w.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n\n")
-	body := a.text.String()
-	w.WriteString(a.functions.needed(body))
-	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
+	w.WriteString("\t{\n")
+	a.body(&w)
+	w.WriteString("\t}\n")
+	return w.String()
+}
+
+// Globals returns the tables and functions that the instructions name, for the head
+// of their module.
+func (a *Assembler) Globals() string { return a.functions.needed(a.text.String()) }
+
+// body writes the registers' declarations and the instructions.
+func (a *Assembler) body(w *strings.Builder) {
 	for k, n := range a.counts {
 		if n > 0 {
-			fmt.Fprintf(&w, "\t.reg .%s %s<%d>;\n", kinds[k].dtype, kinds[k].prefix, n)
+			fmt.Fprintf(w, "\t.reg .%s %s<%d>;\n", kinds[k].dtype, kinds[k].prefix, n)
 		}
 	}
-	w.WriteString(body)
+	w.WriteString(a.text.String())
+}
+
+// Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
+// version, as in 11000 for 11.0, that a driver must support for it.
+const (
+	Version   = ".version 7.0"
+	MinDriver = 11000
+)
+
+// Text returns a module of the one entry point with those parameters, such as
+// ".u64 n", for blocks of at most that many threads. It suits devices from compute
+// capability 7.0.
+func (a *Assembler) Text(entry string, parameters []string, threads int) string {
+	var w strings.Builder
+	w.WriteString(Version + "\n.target sm_70\n.address_size 64\n\n" + a.Globals())
+	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
+	a.body(&w)
 	w.WriteString("\tret;\n}\n")
 	return w.String()
 }

@@ -5,6 +5,10 @@
 // reads one from text. A Func has three readings: [Func.String], the Go body
 // ([Interpreter]) and PTX ([Assembler]).
 //
+// Operations are listed in op.go; a new one has its loop in block.go, its derivative in
+// gradient.go, its instructions in assembler.go or, if it takes many, its CUDA body
+// in kernels/math.cu.
+//
 // # Semantics
 //
 // Every operation rounds to its element type. Sums and products are never

@@ -117,6 +117,18 @@ func TestFuncIdentity(t *testing.T) {
 	}
 }
 
+// Operands that do nothing are taken out, the others keep their order.
+func TestTrim(t *testing.T) {
+	f := parse(t, "c * exp(a) + c", Float32, "a", "b", "c", "d")
+	g, kept := f.Trim()
+	if want := parse(t, "c * exp(a) + c", Float32, "a", "c"); g != want || len(kept) != 2 || kept[0] != 0 || kept[1] != 2 {
+		t.Errorf("got %v of %v, want %v", g, kept, want)
+	}
+	if g, kept := parse(t, "3", Float32, "a").Trim(); len(g.Operands()) != 0 || len(kept) != 0 {
+		t.Errorf("got %v of %v, want no operands", g, kept)
+	}
+}
+
 // A function inlined into another one gives the graph that is written at once.
 func TestInline(t *testing.T) {
 	f, g := parse(t, "tanh(a*b)", Float32, "a", "b"), parse(t, "c + exp(d)", Float32, "c", "d")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Func is an element-wise function of operands with one or more outputs: a graph in
@@ -121,6 +122,29 @@ func (f Func) Operations() int {
 		}
 	}
 	return n
+}
+
+// Trim returns the function without the operands that it does not depend on, and
+// the numbers of those that it keeps.
+func (f Func) Trim() (Func, []int) {
+	g := f.graph()
+	var kept []int
+	var types []Dtype
+	number := make([]uint64, len(g.operands))
+	for k, d := range g.operands {
+		used := func(n node) bool { return n.op == operand && n.bits == uint64(k) }
+		if slices.ContainsFunc(g.nodes, used) {
+			number[k] = uint64(len(kept))
+			kept, types = append(kept, k), append(types, d)
+		}
+	}
+	for i := range g.nodes {
+		if n := &g.nodes[i]; n.op == operand {
+			n.bits = number[n.bits]
+		}
+	}
+	g.operands = types
+	return g.encode(), kept
 }
 
 // Builder makes a [Func]. Values that are computed alike are one Value. The first

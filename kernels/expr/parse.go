@@ -26,19 +26,27 @@ const longest = 4096
 // An error, also that the text has more than 4096 characters, names the position,
 // in characters from 1.
 func Parse(text string, d Dtype, names ...string) (Func, error) {
-	if len(text) > longest {
-		return Func{}, fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(text), longest)
+	p, v := read(text, d, names...)
+	if p.err != nil {
+		return Func{}, p.err
 	}
-	p := parser{text: text, names: names, float: d, Builder: NewBuilder(slices.Repeat([]Dtype{d}, len(names))...)}
+	return p.Func(v)
+}
+
+// read returns the parser after it has read the text, with its error if there is
+// one, and the value of the expression.
+func read(text string, d Dtype, names ...string) (*parser, Value) {
+	p := &parser{text: text, names: names, float: d, Builder: NewBuilder(slices.Repeat([]Dtype{d}, len(names))...)}
+	if len(text) > longest {
+		p.err = fmt.Errorf("at %d: got %d characters, want at most %d", longest+1, len(text), longest)
+		return p, -1
+	}
 	p.next()
 	v := p.number(p.comparison())
 	if p.err == nil && p.token != "" {
 		p.unexpected("the end of the expression")
 	}
-	if p.err != nil {
-		return Func{}, p.err
-	}
-	return p.Func(v)
+	return p, v
 }
 
 // A parser reads an expression by recursive descent: comparison, sum, product,
@@ -51,6 +59,7 @@ type parser struct {
 	pos   int    // of what follows the token, from 0
 	token string // "" at the end
 	at    int    // of the token, from 1
+	first []int  // where the first name stands, from 1
 }
 
 // unexpected says that the token is not what stands there.
@@ -144,6 +153,9 @@ var functions = func() map[string]Op {
 
 func (p *parser) primary() Value {
 	if i := slices.Index(p.names, p.token); i >= 0 {
+		if i == 0 {
+			p.first = append(p.first, p.at)
+		}
 		p.next()
 		return p.Operand(i)
 	}

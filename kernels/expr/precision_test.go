@@ -75,9 +75,9 @@ func TestPrecision(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	n := 500
+	n := 250
 	if testing.Short() {
-		n = 100
+		n = 60
 	}
 	for _, name := range unaryFunctions {
 		xs := sweep(r, n, 1020)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,16 +16,24 @@ import (
 // Operands are x0, x1, ..., subexpressions that are used more than once t0, t1, ...
 // Functions that differ have different strings.
 func (f Func) String() string {
-	g := f.graph()
-	var w strings.Builder
-	for i, d := range g.operands {
-		if i > 0 {
-			w.WriteString(", ")
-		}
-		w.WriteString(d.String())
+	types := f.Operands()
+	names, list := make([]string, len(types)), make([]string, len(types))
+	for i, d := range types {
+		names[i], list[i] = "x"+strconv.Itoa(i), d.String()
 	}
-	w.WriteString(": ")
-	p := printer{graph: g, names: make([]string, len(g.nodes)), plain: g.plain()}
+	return strings.Join(list, ", ") + ": " + f.Text(names...)
+}
+
+// Text returns the function in terms of operands of those names, without their
+// types: String's normal form behind the colon. Operands beyond the names are
+// called x and their number.
+func (f Func) Text(names ...string) string {
+	g := f.graph()
+	for i := len(names); i < len(g.operands); i++ {
+		names = append(slices.Clip(names), "x"+strconv.Itoa(i))
+	}
+	var w strings.Builder
+	p := printer{graph: g, operands: names, names: make([]string, len(g.nodes)), plain: g.plain()}
 	uses := make([]int, len(g.nodes))
 	for _, n := range g.nodes {
 		for _, a := range n.inputs() {
@@ -71,8 +80,9 @@ func (g *graph) plain() Dtype {
 
 type printer struct {
 	*graph
-	names []string // of shared nodes that have been written
-	plain Dtype
+	operands []string
+	names    []string // of shared nodes that have been written
+	plain    Dtype
 }
 
 // tightest is the level of a minus sign.
@@ -89,7 +99,7 @@ func (p *printer) text(v Value, level int) string {
 	case p.names[v] != "":
 		return p.names[v]
 	case n.op == operand:
-		return "x" + strconv.FormatUint(n.bits, 10)
+		return p.operands[n.bits]
 	case n.op == constant && n.dtype == p.plain:
 		return strconv.FormatFloat(n.value(), 'g', -1, 64)
 	case n.op == constant:

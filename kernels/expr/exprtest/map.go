@@ -18,13 +18,13 @@ type Map struct {
 	Shape   []int
 	Views   []View
 	Buffers [][]float64 // elements of each operand's buffer
-	term    *Term
+	terms   []*Term
 }
 
 // MapTypes are the types of the operands that DrawMap takes from.
 var MapTypes = []expr.Dtype{expr.Float32, expr.Float64, expr.Float32, expr.Bool, expr.Float32, expr.Int32, expr.Uint8, expr.Int64, expr.Float64}
 
-// DrawMap draws a function of up to 4 operands of up to size operations, a shape of
+// DrawMap draws a function of up to 4 operands and of up to 3 outputs of up to size operations, a shape of
 // rank 0 to 6 and views of all sorts: dense, scalar, broadcast along any axes,
 // transposed, sliced.
 func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
@@ -53,13 +53,15 @@ func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
 		}
 		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
 	}
-	d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Bool}).Draw(t, "output")
-	if d == expr.Bool {
-		m.term = condition(t, types, ops, size)
-	} else {
-		m.term = Draw(t, types, d, ops, size)
+	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "outputs") {
+		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Bool}).Draw(t, "output")
+		if d == expr.Bool {
+			m.terms = append(m.terms, condition(t, types, ops, size))
+		} else {
+			m.terms = append(m.terms, Draw(t, types, d, ops, size))
+		}
 	}
-	f, err := Func(types, m.term)
+	f, err := Func(types, m.terms...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,9 +108,9 @@ func (m *Map) Elements() int {
 	return n
 }
 
-// Want returns the output's elements, each operation run on its own as by
+// Want returns the outputs' elements, each operation run on its own as by
 // [Term.Unfused].
-func (m *Map) Want(apply Apply) ([]float64, error) {
+func (m *Map) Want(apply Apply) ([][]float64, error) {
 	n := m.Elements()
 	operands := make([][]float64, len(m.Views))
 	for i, v := range m.Views {
@@ -122,7 +124,14 @@ func (m *Map) Want(apply Apply) ([]float64, error) {
 			operands[i][k] = m.Buffers[i][at]
 		}
 	}
-	return m.term.Unfused(n, operands, apply)
+	want := make([][]float64, len(m.terms))
+	for k, term := range m.terms {
+		var err error
+		if want[k], err = term.Unfused(n, operands, apply); err != nil {
+			return nil, err
+		}
+	}
+	return want, nil
 }
 
 // Inputs returns the operands' memory.

@@ -1,0 +1,322 @@
+package cudaops
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/internal/precise"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"pgregory.net/rapid"
+)
+
+// mapOnGPU runs a function on dense operands.
+func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64, error) {
+	shape := []int{len(operands[0])}
+	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	for i, d := range f.Operands() {
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+	}
+	p, err := kernels.Map(dev, f, shape, views...)
+	if err != nil {
+		return nil, err
+	}
+	out := exprtest.Memory(p.Out)
+	if err := RunPlan(0, p, inputs, out); err != nil {
+		return nil, err
+	}
+	return exprtest.Unpack(f.Outputs()[0], out), nil
+}
+
+// A fused kernel gives the bits of one kernel for each operation; where all
+// operations are exact, those of other code on the host.
+func TestMapOnGPU(t *testing.T) {
+	dev := device0(t)
+	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
+	for name, ops := range map[string][]expr.Op{"exact": exprtest.Exact, "all": all} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
+				views := make([]kernels.View, len(m.Views))
+				for i, v := range m.Views {
+					views[i] = kernels.View(v)
+				}
+				p, err := kernels.Map(dev, m.Func, m.Shape, views...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out := exprtest.Memory(p.Out)
+				if err := RunPlan(0, p, m.Inputs(), out); err != nil {
+					t.Fatalf("%v: %v", p, err)
+				}
+				want, err := m.Want(func(f expr.Func, operands ...[]float64) ([]float64, error) { return mapOnGPU(dev, f, operands...) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				offsets, _ := kernels.MapOutputs(m.Func, m.Shape)
+				for k, d := range m.Func.Outputs() {
+					for i, got := range exprtest.Unpack(d, out[offsets[k]:][:int64(len(want[k]))*d.Size()]) {
+						if !exprtest.Same(got, want[k][i]) {
+							t.Fatalf("element %d of output %d is %v, want %v; %v", i, k, got, want[k][i], p)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// Exact operations of two edges, such as NaN, infinities and zeros of both signs,
+// give the host's bits.
+func TestMapEdgesOnGPU(t *testing.T) {
+	dev := device0(t)
+	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+		var x, y []float64
+		for _, a := range exprtest.Edges {
+			for _, b := range exprtest.Edges {
+				if d == expr.Float32 {
+					a, b = float64(float32(a)), float64(float32(b))
+				}
+				x, y = append(x, a), append(y, b)
+			}
+		}
+		for _, op := range append(exprtest.Exact, expr.Eq, expr.Ne, expr.Lt, expr.Le, expr.Gt, expr.Ge) {
+			b := expr.NewBuilder(d, d)
+			args := []expr.Value{b.Operand(0), b.Operand(1)}
+			if op == expr.Select {
+				args = append([]expr.Value{b.Apply(expr.Lt, args...)}, args...)
+			}
+			f := ok[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
+			got := ok[[]float64](t)(mapOnGPU(dev, f, x, y))
+			for i, want := range mapOnHost(t, f, x, y) {
+				if !exprtest.Same(got[i], want) {
+					t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// mapOnHost runs a function on dense operands with its Go body.
+func mapOnHost(t *testing.T, f expr.Func, operands ...[]float64) []float64 {
+	t.Helper()
+	shape := []int{len(operands[0])}
+	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	for i, d := range f.Operands() {
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+	}
+	p := ok[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+	out := exprtest.Memory(p.Out)
+	must(t, p.Run(inputs, out, nil))
+	return exprtest.Unpack(f.Outputs()[0], out)
+}
+
+// mapBound is the allowed error of a function in units in the last place.
+func mapBound(op expr.Op) float64 {
+	for _, exact := range exprtest.Exact {
+		if op == exact {
+			return 0.5
+		}
+	}
+	if op == expr.Sigmoid || op == expr.Softplus {
+		return 4
+	}
+	return 2
+}
+
+// Every function of one argument, of all float32 there are, or of one in 1021 with
+// -short, is within its bound of the host's result in double precision. The log is
+// the table of errors.
+func TestMapFloat32OnGPU(t *testing.T) {
+	dev := device0(t)
+	step := uint64(1)
+	if testing.Short() {
+		step = 1021
+	}
+	const chunk = 1 << 25
+	s := ok[*Session](t)(Open(0))
+	defer s.Close()
+	in, out := ok[*Memory](t)(s.Alloc(4*chunk)), ok[*Memory](t)(s.Alloc(4*chunk))
+	x, y, truth := make([]float32, chunk), make([]float32, chunk), make([]float64, chunk)
+	var ops []expr.Op
+	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
+		if op.Arity() == 1 {
+			ops = append(ops, op)
+		}
+	}
+	worst := make([]ulps, len(ops))
+	for first := uint64(0); first < 1<<32; first += chunk * step {
+		n := 0
+		for bits := first; bits < 1<<32 && n < chunk; bits += step {
+			x[n] = math.Float32frombits(uint32(bits))
+			n++
+		}
+		must(t, s.CopyTo(in, kernels.Bytes(x[:n])))
+		for i, op := range ops {
+			f, double := unary(t, op)
+			p := ok[*kernels.Plan](t)(kernels.Map(dev, f, []int{n}, kernels.Dense([]int{n})))
+			l := p.Launches[0]
+			args := append([]any{in, out}, l.Args[2:]...)
+			must(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
+			must(t, s.CopyFrom(kernels.Bytes(y[:n]), out))
+			plan := ok[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), double, []int{n}, kernels.Dense([]int{n})))
+			must(t, plan.Run([][]byte{kernels.Bytes(x[:n])}, kernels.Bytes(truth[:n]), nil))
+			worst[i].compare(x[:n], y[:n], truth[:n])
+		}
+	}
+	for i, op := range ops {
+		t.Logf("| %s | float32 | %.3f | at %v |", op, worst[i].most, worst[i].at)
+		if worst[i].most > mapBound(op) {
+			t.Errorf("%s of %v is off by %g units in the last place, want at most %v", op, worst[i].at, worst[i].most, mapBound(op))
+		}
+	}
+}
+
+// unary returns an operation of float32, and the same in double.
+func unary(t *testing.T, op expr.Op) (single, double expr.Func) {
+	t.Helper()
+	b := expr.NewBuilder(expr.Float32)
+	single = ok[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
+	double = ok[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
+	return single, double
+}
+
+// ulps is the largest error so far, in units in the last place.
+type ulps struct {
+	mu   sync.Mutex
+	most float64
+	at   float32
+}
+
+// compare takes in results y of arguments x. What must be NaN or infinite has to be,
+// and zeros need their sign.
+func (u *ulps) compare(x, y []float32, truth []float64) {
+	kernels.Parallel(int64(len(x)), 1<<16, func(lo, hi int64) {
+		most, at := 0.0, float32(0)
+		for i := lo; i < hi; i++ {
+			if e := errorOf(float64(y[i]), truth[i]); e > most {
+				most, at = e, x[i]
+			}
+		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if most > u.most {
+			u.most, u.at = most, at
+		}
+	})
+}
+
+// errorOf is the error of a float32, given the true value.
+func errorOf(got, truth float64) float64 {
+	want := float64(float32(truth))
+	switch {
+	case exprtest.Same(got, want):
+		if e := math.Abs(got-truth) * math.Ldexp(1, 23-max(math.Ilogb(truth), -126)); e > 0 && e < 1 {
+			return e
+		}
+		return 0
+	case math.IsNaN(got) || math.IsNaN(want) || math.IsInf(truth, 0) || truth == 0:
+		return math.Inf(1)
+	case math.IsInf(got, 0): // the next number after the greatest
+		got = math.Copysign(0x1p128, got)
+	}
+	return math.Abs(got-truth) * math.Ldexp(1, 23-min(max(math.Ilogb(truth), -126), 127))
+}
+
+// Functions of float64, and Pow of both types, at random arguments, against
+// arithmetic of many more digits.
+func TestMapFloat64OnGPU(t *testing.T) {
+	dev := device0(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	n := 4000
+	if testing.Short() {
+		n = 500
+	}
+	for _, op := range exprtest.Inexact {
+		for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+			if op != expr.Pow && d == expr.Float32 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v %v", op, d), func(t *testing.T) {
+				b := expr.NewBuilder(d, d)
+				f := ok[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
+				x, y := arguments(r, op, d, n)
+				got := ok[[]float64](t)(mapOnGPU(dev, f, x, y))
+				truth, most, at, bits := precise.Function(op.String()), 0.0, 0, map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
+				for i := range got {
+					if e := precise.Error(got[i], truth(x[i], y[i]), bits); e > most {
+						most, at = e, i
+					}
+				}
+				t.Logf("| %s | %v | %.3f | at %v %v |", op, d, most, x[at], y[at])
+				if most > mapBound(op) {
+					t.Errorf("%s of %v, %v is %v, off by %g units in the last place, want at most %v", op, x[at], y[at], got[at], most, mapBound(op))
+				}
+			})
+		}
+	}
+}
+
+// arguments draws n arguments in the domain of an operation: of all magnitudes and
+// where functions change; y is for Pow, and mostly such that its value is a number.
+func arguments(r *rand.Rand, op expr.Op, d expr.Dtype, n int) (x, y []float64) {
+	for len(x) < n {
+		v := []float64{math.Ldexp(1+r.Float64(), r.IntN(2000)-1000), 40 * r.Float64(), 1500 * r.Float64(), 1 + (r.Float64()-0.5)/8,
+			float64(r.IntN(1e6)) * math.Pi / 2}[r.IntN(5)]
+		w := (r.Float64() - 0.5) * 1450 / math.Log(v)
+		switch op {
+		case expr.Log, expr.Log2, expr.Pow:
+		case expr.Log1p:
+			if r.IntN(2) == 0 && v < 1 {
+				v = -v
+			}
+		default:
+			if r.IntN(2) == 0 {
+				v = -v
+			}
+		}
+		if d == expr.Float32 {
+			v, w = float64(float32(v)), float64(float32(w/8))
+		}
+		if v != 0 && v != 1 && !math.IsInf(v, 0) {
+			x, y = append(x, v), append(y, w)
+		}
+	}
+	return x, y
+}
+
+// More than 2^31 elements take indices of 64 bits.
+func TestMapHugeOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 14 GB on the host")
+	}
+	dev := device0(t)
+	b := expr.NewBuilder(expr.Uint8, expr.Float32)
+	f := ok[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
+	shape := []int{65537, 32770}
+	p := ok[*kernels.Plan](t)(kernels.Map(dev, f, shape, kernels.Dense(shape), kernels.View{Elements: 65537, Strides: []int{1, 0}}))
+	x, limit, out := make([]byte, kernels.Count(shape)), make([]float32, 65537), make([]byte, kernels.Count(shape))
+	for i := range x {
+		x[i] = byte(i >> 3)
+	}
+	for i := range limit {
+		limit[i] = float32(i % 256)
+	}
+	must(t, RunPlan(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
+	for i, got := range out {
+		want := byte(0)
+		if float32(x[i]) < limit[i/32770] {
+			want = 1
+		}
+		if got != want {
+			t.Fatalf("element %d is %d, want %d", i, got, want)
+		}
+	}
+}

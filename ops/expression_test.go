@@ -1,0 +1,63 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// Gradients of reductions where elements are equal, and factors 0.
+func TestReduceGradients(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		expression string
+		identity   float64
+		x          []float64
+		want       string
+	}{
+		{"a + b*b", 0, []float64{1, 2, -3}, "[ 2   4  -6]"},
+		{"max(a, b)", -inf, []float64{1, 7, 7}, "[0  1  1]"},
+		{"min(a, 2*b)", inf, []float64{5, 1, 3}, "[0  2  0]"},
+		{"max(a, b)", 9, []float64{1, 7, 7}, "[0  0  0]"}, // the identity is greater
+		{"a * b", 1, []float64{2, 3, 4}, "[12   8   6]"},
+		{"a * b", 1, []float64{2, 0, 4}, "[0  8  0]"},
+		{"a * b", 1, []float64{0, 0, 4}, "[0  0  0]"},
+		{"a / b", 1, []float64{2, 4, 1}, "[ -0.0625  -0.03125    -0.125]"},
+	} {
+		r, err := kernels.ParseReduction(c.expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, errs := gradients(t, reduction{r, c.identity}, 1, c.x)
+		for way, name := range []string{"Grad", "LispMachine"} {
+			if got := fmt.Sprint(results[way]); errs[way] != nil || got != "["+c.want+"]" {
+				t.Errorf("%s of %v: %s gave %v, %v, want %s", c.expression, c.x, name, got, errs[way], c.want)
+			}
+		}
+	}
+}
+
+// A function that does not depend on an input has the gradient 0 by it, one that
+// steps too.
+func TestMapGradients(t *testing.T) {
+	for _, c := range []struct{ expression, want string }{
+		{"a * 3", "[[3  3  3] [0  0  0]]"},
+		{"sign(a) + (b > a) + ceil(b)", "[[0  0  0] [0  0  0]]"},
+		{"abs(a) * b", "[[-4   0   6] [1  0  2]]"},
+		{"max(a, b)", "[[0  0  0] [1  1  1]]"},
+	} {
+		f, err := expr.Parse(c.expression, kernels.Float64, "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, errs := gradients(t, mapping{f}, 2, []float64{-1, 0, 2}, []float64{4, 5, 6})
+		for way, name := range []string{"Grad", "LispMachine"} {
+			if got := fmt.Sprint(results[way]); errs[way] != nil || got != c.want {
+				t.Errorf("%s: %s gave %v, %v, want %s", c.expression, name, got, errs[way], c.want)
+			}
+		}
+	}
+}

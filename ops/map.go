@@ -1,0 +1,146 @@
+package ops
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Map is an expression of its inputs, element by element, as one op. The inputs are
+// named a, b, c, ... in order:
+//
+//	ops.Map("tanh(a*b) + c", a, b, c)
+//	ops.Map("select(a > 0, a, 0.01*a)", x)
+//	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
+//
+// The inputs are of one element type, float32 or float64, and of one shape; scalars
+// among them count for every element. The expression holds numbers, + - * /,
+// parentheses, comparisons, which give 1 or 0, and the functions
+//
+//	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
+//	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
+//	select(condition, x, y)
+//
+// Each operation is rounded to the element type, so the result has the bits that
+// an op for each operation would give. Package kernels/expr says what functions do
+// at their edges. The gradient is derived from the expression; sign, ceil, floor and
+// comparisons have the derivative 0. On a GPU the kernel is made of the expression
+// when it first runs there.
+//
+// An expression that cannot be read, or has more than 4096 characters, is an error
+// with the position of what is wrong, counted from 1.
+func Map(expression string, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	f, err := parseMap(expression, inputs)
+	if err != nil {
+		return nil, fmt.Errorf("ops: Map(%.80q): %w", expression, err)
+	}
+	return Apply(mapping{f}, inputs...)
+}
+
+// parseMap reads the expression for the first input's element type.
+func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	if len(inputs) == 0 || len(inputs) > len(letters) {
+		return expr.Func{}, fmt.Errorf("got %d inputs, want 1 to %d", len(inputs), len(letters))
+	}
+	t, err := typeOf(inputs[0])
+	if err == nil && !t.Dtype.IsFloat() {
+		err = fmt.Errorf("got %v, want float32 or float64", values.Tensor(t.Dtype))
+	}
+	if err != nil {
+		return expr.Func{}, fmt.Errorf("input 0: %w", err)
+	}
+	return expr.Parse(expression, t.Dtype, strings.Split(letters[:len(inputs)], "")...)
+}
+
+// mapping is Map by a function with one output.
+type mapping struct{ f expr.Func }
+
+func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
+
+func (m mapping) Infer(in ...Type) (Type, error) {
+	types := m.f.Operands()
+	if err := CheckFloats(in, len(types)); err != nil {
+		return Type{}, err
+	}
+	out := Type{m.f.Outputs()[0], tensor.ScalarShape()}
+	for i, t := range in {
+		switch {
+		case t.Dtype != types[i]:
+			return Type{}, fmt.Errorf("input %d: got %v, want %v", i, values.Tensor(t.Dtype), values.Tensor(types[i]))
+		case t.Shape.IsScalar() || sameShape(t.Shape, out.Shape):
+		case !out.Shape.IsScalar():
+			return Type{}, fmt.Errorf("input %d: got shape %v, want %v as of the inputs before, or a scalar", i, t.Shape, out.Shape)
+		default:
+			out.Shape = t.Shape
+		}
+	}
+	return out, nil
+}
+
+func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
+	out, err := m.Infer(in...)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]kernels.View, len(in))
+	for i, t := range in {
+		views[i] = kernels.Dense(out.Shape)
+		if t.Shape.IsScalar() {
+			views[i] = kernels.View{Elements: 1, Strides: make([]int, len(out.Shape))}
+		}
+	}
+	return kernels.Map(dev, m.f, out.Shape, views...)
+}
+
+func (m mapping) Adjoints(b *Backward) []Term {
+	if !m.f.Outputs()[0].IsFloat() {
+		return b.None("its output is no number")
+	}
+	var operands []Term
+	for i := range m.f.Operands() {
+		operands = append(operands, b.In(i))
+	}
+	terms := make([]Term, len(operands))
+	for i := range terms {
+		g, err := m.f.Gradient(i)
+		if err != nil {
+			return []Term{b.fail("%w", err)}
+		}
+		terms[i] = adjoint(b, g, append(operands, b.Grad()), b.In(i).Type())
+	}
+	return terms
+}
+
+// adjoint applies the derivative by an input to those of the operands, the last of
+// which is the derivative by the output, that it depends on; for an input that
+// counts for all elements, their sum is the derivative.
+func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
+	g, kept := g.Trim()
+	if len(kept) == 0 { // 0 everywhere, in the output's shape
+		kept = []int{len(operands) - 1}
+		zero := expr.NewBuilder(of.Dtype)
+		var err error
+		if g, err = zero.Func(zero.Constant(of.Dtype, 0)); err != nil {
+			return b.fail("%w", err)
+		}
+	}
+	used := make([]Term, len(kept))
+	for i, k := range kept {
+		used[i] = operands[k]
+	}
+	t := b.Apply(mapping{g}, used...)
+	if shape := t.Type().Shape; of.Shape.IsScalar() && !shape.IsScalar() {
+		var axes []int
+		for a := range shape {
+			axes = append(axes, a)
+		}
+		t = b.Apply(sum{axes: axes}, t)
+	}
+	return t
+}
