@@ -90,7 +90,7 @@ func TestRandomGraphs(t *testing.T) {
 				}
 			}
 			for n, v := range got {
-				equal(t, fmt.Sprintf("seed %d: %v", seed, n), v, plain[n], 1e-10)
+				equal(t, fmt.Sprintf("seed %d: %v", seed, n), v, plain[n], 1e-8) // Gorgonia cuts sigmoid off
 			}
 		}
 		t.Logf("worst ratio of arena to peak %.3f", worst)

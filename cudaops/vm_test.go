@@ -149,7 +149,7 @@ func TestStrict(t *testing.T) {
 		if err == nil {
 			t.Fatal("Strict takes a graph with Gorgonia's ops")
 		}
-		for _, word := range []string{"tanh", "Strict"} {
+		for _, word := range []string{"Softmax", "Strict"} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("error does not say %q: %v", word, err)
 			}

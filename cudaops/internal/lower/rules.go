@@ -13,7 +13,7 @@ import (
 type rule func(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, kernel, host}
+var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, unary, binary, between, multiply, reduce, kernel, host}
 
 func input(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
 	if n.Op() != nil {

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/precise"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -27,7 +28,7 @@ func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64
 		return nil, err
 	}
 	out := exprtest.Memory(p.Out)
-	if err := RunPlan(0, p, inputs, out); err != nil {
+	if err := Run(0, p, inputs, out); err != nil {
 		return nil, err
 	}
 	return exprtest.Unpack(f.Outputs()[0], out), nil
@@ -51,7 +52,7 @@ func TestMapOnGPU(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := exprtest.Memory(p.Out)
-				if err := RunPlan(0, p, m.Inputs(), out); err != nil {
+				if err := Run(0, p, m.Inputs(), out); err != nil {
 					t.Fatalf("%v: %v", p, err)
 				}
 				want, err := m.Want(func(f expr.Func, operands ...[]float64) ([]float64, error) { return mapOnGPU(dev, f, operands...) })
@@ -139,9 +140,9 @@ func TestMapFloat32OnGPU(t *testing.T) {
 		step = 1021
 	}
 	const chunk = 1 << 25
-	s := ok[*Session](t)(Open(0))
+	s := ok[*cudaops.Session](t)(cudaops.Open(0))
 	defer s.Close()
-	in, out := ok[*Memory](t)(s.Alloc(4*chunk)), ok[*Memory](t)(s.Alloc(4*chunk))
+	in, out := ok[*cudaops.Buffer](t)(s.Alloc(4*chunk)), ok[*cudaops.Buffer](t)(s.Alloc(4*chunk))
 	x, y, truth := make([]float32, chunk), make([]float32, chunk), make([]float64, chunk)
 	var ops []expr.Op
 	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
@@ -309,7 +310,7 @@ func TestMapHugeOnGPU(t *testing.T) {
 	for i := range limit {
 		limit[i] = float32(i % 256)
 	}
-	must(t, RunPlan(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
+	must(t, Run(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
 	for i, got := range out {
 		want := byte(0)
 		if float32(x[i]) < limit[i/32770] {

@@ -1,0 +1,62 @@
+package passes
+
+import (
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// layout copies what a kernel of its own cannot read as it lies: operands that are
+// not in row-major order, or that start where vector loads cannot. Maps read every
+// view.
+func layout(p *program.Program, _ Target) error {
+	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}}
+	instrs := p.Instrs
+	p.Instrs = make([]*program.Instr, 0, len(instrs))
+	for _, in := range instrs {
+		if _, kernel := in.Op.(program.Kernel); kernel {
+			for i, v := range in.In {
+				if v.Numeric && !readable(v) {
+					dense, err := l.dense(v)
+					if err != nil {
+						return nodeError(in, err)
+					}
+					in.In[i] = dense
+				}
+			}
+		}
+		p.Instrs = append(p.Instrs, in)
+	}
+	return nil
+}
+
+// readable reports whether kernels can read a value as it lies.
+func readable(v *program.Value) bool {
+	return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%program.Alignment == 0
+}
+
+type layouter struct {
+	p      *program.Program
+	copies map[*program.Value]*program.Value
+}
+
+// dense returns a copy of v in row-major order.
+func (l *layouter) dense(v *program.Value) (*program.Value, error) {
+	if c := l.copies[v]; c != nil {
+		return c, nil
+	}
+	f, err := identity(v.Dtype)
+	if err != nil {
+		return nil, err
+	}
+	def := &program.Instr{Op: program.Map{Func: f}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	l.p.Instrs = append(l.p.Instrs, def)
+	l.copies[v] = l.p.NewValue(def, v.Name, v.Type)
+	return l.copies[v], nil
+}
+
+// identity returns the function that gives its operand.
+func identity(dt kernels.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(dt)
+	return b.Func(b.Operand(0))
+}
