@@ -1,8 +1,9 @@
 // y = f(x), one element: the functions of element-wise expressions.
 //
 // No plan launches these kernels. A kernel that is generated from an expression
-// takes the PTX between the load of x and the store of y (expr/assembler.go), so
-// that its functions are compiled by a compiler, once. f has no effect but its value.
+// takes the PTX between the load of x and the store of y (expr/splice.go), so that
+// the functions in it are compiled by a compiler, once, at build time. It runs on
+// every device: the PTX is for the oldest one.
 //
 // Errors are those of CUDA's functions, at most 2 units in the last place, of
 // sigmoid and softplus at most 4. Denormal numbers are kept.
