@@ -155,6 +155,9 @@ func matmulBody[T Float](c Call) {
 	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
 	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
 	transA, transB := c.Int(12) == 1, c.Int(13) == 1
+	if transB {
+		b = aligned(b)
+	}
 	splits := max(CeilDiv(k, chunk), 1)
 	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
@@ -179,7 +182,8 @@ func matmulBody[T Float](c Call) {
 // gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
 // transposed skip the zeros of A, so that 0 x Inf would give 0, and the one with
 // both transposed is slow. The form A B^T does neither: those cases are
-// brought to it by copies, whose cost is small against the product's.
+// brought to it by copies, whose cost is small against the product's. It makes dot
+// products with rows of B, which the caller has aligned.
 func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
 	if k == 0 {
 		clear(c)
@@ -227,7 +231,7 @@ func finite[T Float](x []T, rows, cols, ld int64) bool {
 
 // transpose copies a rows x cols matrix to cols x rows.
 func transpose[T Float](x []T, rows, cols, ld int64) []T {
-	out := make([]T, rows*cols)
+	out := makeAligned[T](rows * cols)
 	const b = 32 // a block of both fits the first-level cache
 	for i0 := int64(0); i0 < rows; i0 += b {
 		for j0 := int64(0); j0 < cols; j0 += b {
@@ -245,7 +249,7 @@ func transpose[T Float](x []T, rows, cols, ld int64) []T {
 // four rows at a time, so a goroutine starts at a multiple of four in a matrix:
 // then the order of a sum does not depend on the goroutines.
 func matmulRowsBody[T Float](c Call) {
-	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	x, v, y := Slice[T](c, 0), aligned(Slice[T](c, 1)), Slice[T](c, 2)
 	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
 	splits := max(CeilDiv(k, chunk), 1)
 	const group = 4
