@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/tensor"
@@ -22,7 +22,7 @@ type runner func(p *kernels.Plan, inputs [][]byte, out []byte) error
 
 // onGPU runs a plan on CUDA device 0, operands guarded in its memory.
 func onGPU(p *kernels.Plan, inputs [][]byte, out []byte) error {
-	return cudaops.RunPlan(0, p, inputs, out)
+	return bench.Run(0, p, inputs, out)
 }
 
 // onHost runs a plan's Go bodies, with guards around the output and the

@@ -101,14 +101,14 @@ tests() {
     done < "$bin/tests.txt"
 }
 
-# control TOOL TEST FINDING NAME: the tool must find what a test of cudaops does
+# control TOOL TEST FINDING NAME: the tool must find what a test of cudaops/bench does
 # wrong on purpose, or its silence elsewhere proves nothing.
 control() {
     passed "$4" && return
     local start log=$bin/control-$1-$2.log status=1
     start=$(now)
-    (cd cudaops && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
-        "$bin/cudaops.test" -test.v -test.run "^$2\$") > "$log" 2>&1 < /dev/null
+    (cd cudaops/bench && STHENO_PLANT_FAULT=1 timeout -k 5 60 compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 3 \
+        "$bin/cudaops-bench.test" -test.v -test.run "^$2\$") > "$log" 2>&1 < /dev/null
     grep -q "$3" "$log" && status=0
     record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }

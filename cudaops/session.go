@@ -17,14 +17,14 @@ import (
 // Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
 // and Sync wait for all that was queued. A session is for one goroutine.
 type Session struct {
-	gpu    *exec.GPUBackend // nil for the host
-	memory map[*Memory]bool
-	bound  map[kernels.Image]*loader.Bound
-	closed bool
+	gpu     *exec.GPUBackend // nil for the host
+	buffers map[*Buffer]bool
+	bound   map[kernels.Image]*loader.Bound
+	closed  bool
 }
 
-// Memory is memory of a session's device, from [Session.Alloc].
-type Memory struct {
+// Buffer is memory of a session's device, from [Session.Alloc].
+type Buffer struct {
 	session *Session
 	size    int64
 	address driver.Ptr // of a GPU
@@ -32,7 +32,7 @@ type Memory struct {
 }
 
 // Size is the number of bytes.
-func (m *Memory) Size() int64 { return m.size }
+func (b *Buffer) Size() int64 { return b.size }
 
 // Open opens a session on CUDA device number i. The error wraps [ErrNoDevice]
 // if there is none.
@@ -41,23 +41,23 @@ func Open(device int) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{gpu: g, memory: map[*Memory]bool{}, bound: map[kernels.Image]*loader.Bound{}}, nil
+	return &Session{gpu: g, buffers: map[*Buffer]bool{}, bound: map[kernels.Image]*loader.Bound{}}, nil
 }
 
 // OpenHost opens a session on the host, where launches run the kernels' Go
 // bodies: the same program works without a GPU.
-func OpenHost() *Session { return &Session{memory: map[*Memory]bool{}} }
+func OpenHost() *Session { return &Session{buffers: map[*Buffer]bool{}} }
 
-// Alloc gives n bytes of device memory, 256-byte aligned. What it holds is
+// Alloc returns a buffer of n bytes on the device, 256-byte aligned. What it holds is
 // undefined.
-func (s *Session) Alloc(n int64) (*Memory, error) {
+func (s *Session) Alloc(n int64) (*Buffer, error) {
 	if s.closed {
 		return nil, errSessionClosed
 	}
 	if n < 0 {
 		return nil, fmt.Errorf("cudaops: cannot allocate %d bytes", n)
 	}
-	m := &Memory{session: s, size: n}
+	m := &Buffer{session: s, size: n}
 	if s.gpu != nil {
 		var err error
 		if m.address, err = s.gpu.Context().Alloc(n); err != nil {
@@ -70,12 +70,12 @@ func (s *Session) Alloc(n int64) (*Memory, error) {
 		}
 		m.bytes = h.Memory(exec.Span{Offset: 0, Size: n})
 	}
-	s.memory[m] = true
+	s.buffers[m] = true
 	return m, nil
 }
 
 // CopyTo copies src to the start of dst, once what was queued is done, and waits.
-func (s *Session) CopyTo(dst *Memory, src []byte) error {
+func (s *Session) CopyTo(dst *Buffer, src []byte) error {
 	if err := s.check(dst, int64(len(src))); err != nil {
 		return fmt.Errorf("cudaops: copy to the device: %w", err)
 	}
@@ -88,7 +88,7 @@ func (s *Session) CopyTo(dst *Memory, src []byte) error {
 
 // CopyFrom fills dst from the start of src, once what was queued is done, and
 // waits. Its error may be that of a kernel that was launched before.
-func (s *Session) CopyFrom(dst []byte, src *Memory) error {
+func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	if err := s.check(src, int64(len(dst))); err != nil {
 		return fmt.Errorf("cudaops: copy from the device: %w", err)
 	}
@@ -101,7 +101,7 @@ func (s *Session) CopyFrom(dst []byte, src *Memory) error {
 
 // Launch queues a kernel on a grid of blocks of threads with so many bytes of
 // dynamic shared memory. args are the kernel's parameters, all of them, in order
-// and of their types: *Memory, int32, int64, float32 or float64.
+// and of their types: *Buffer, int32, int64, float32 or float64.
 // What the kernel does with them is not checked: as in CUDA, an access outside
 // its memory is an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
@@ -117,14 +117,14 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 			return fmt.Errorf("cudaops: launch of %s: got grid %v, block %v, %d bytes shared, want extents of 1 or more", k.Entry, grid, block, shared)
 		}
 	}
-	// A plan whose inputs are the memories that the arguments name: kernels take
+	// A plan whose inputs are the buffers that the arguments name: kernels take
 	// operands by number.
 	plan := &kernels.Plan{Op: k.Entry}
 	var bytes [][]byte
 	var spans []exec.Span
 	for i, a := range args {
 		switch a := a.(type) {
-		case *Memory:
+		case *Buffer:
 			if err := s.check(a, 0); err != nil {
 				return fmt.Errorf("cudaops: launch of %s: argument %d: %w", k.Entry, i, err)
 			}
@@ -134,7 +134,7 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 		case int32, int64, float32, float64:
 			launch.Args[i] = a
 		default:
-			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Memory, int32, int64, float32 or float64", k.Entry, i, a)
+			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Buffer, int32, int64, float32 or float64", k.Entry, i, a)
 		}
 	}
 	plan.Launches = []kernels.Launch{launch}
@@ -171,13 +171,13 @@ func (s *Session) Sync() error {
 	return nil
 }
 
-// Free gives memory back, once what was queued is done. Freeing it again is an
+// Free gives a buffer back, once what was queued is done. Freeing it again is an
 // error.
-func (s *Session) Free(m *Memory) error {
+func (s *Session) Free(m *Buffer) error {
 	if err := s.check(m, 0); err != nil {
 		return fmt.Errorf("cudaops: free: %w", err)
 	}
-	delete(s.memory, m)
+	delete(s.buffers, m)
 	m.bytes = nil
 	if s.gpu != nil {
 		return errors.Join(s.gpu.Sync(), s.gpu.Context().Free(m.address))
@@ -192,7 +192,7 @@ func (s *Session) Close() error {
 		return nil
 	}
 	var errs []error
-	for m := range s.memory {
+	for m := range s.buffers {
 		errs = append(errs, s.Free(m))
 	}
 	s.closed = true
@@ -207,19 +207,19 @@ func (s *Session) Close() error {
 
 var errSessionClosed = errors.New("cudaops: the session is closed")
 
-// check says what is wrong with memory of which n bytes are wanted.
-func (s *Session) check(m *Memory, n int64) error {
+// check returns what is wrong with a buffer of which n bytes are wanted.
+func (s *Session) check(m *Buffer, n int64) error {
 	switch {
 	case s.closed:
 		return errSessionClosed
 	case m == nil:
-		return errors.New("got nil memory")
+		return errors.New("got a nil buffer")
 	case m.session != s:
-		return errors.New("got memory of another session")
-	case !s.memory[m]:
-		return errors.New("got memory that was freed")
+		return errors.New("got a buffer of another session")
+	case !s.buffers[m]:
+		return errors.New("got a buffer that was freed")
 	case n > m.size:
-		return fmt.Errorf("got %d bytes for memory of %d", n, m.size)
+		return fmt.Errorf("got %d bytes for a buffer of %d", n, m.size)
 	}
 	return nil
 }

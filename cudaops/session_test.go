@@ -42,7 +42,7 @@ func TestSession(t *testing.T) {
 			for i := range x {
 				x[i], y[i], z[i] = float32(i), float32(2*i+1), float32(math.NaN())
 			}
-			var m [3]*Memory
+			var m [3]*Buffer
 			for i := range m {
 				var err error
 				if m[i], err = s.Alloc(n * 4); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
 )
@@ -94,7 +95,7 @@ func (b *benchFlags) run(stdout io.Writer) error {
 		}
 	}
 	fmt.Fprintf(stdout, "%s, driver %s (CUDA %s), seed %d\n", r.GPU, r.Driver, r.CUDA, b.seed)
-	if r.Copy, err = cudaops.CopyBandwidth(device.Ordinal); err != nil {
+	if r.Copy, err = bench.CopyBandwidth(device.Ordinal); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "device copy %.0f GB/s, read and write counted\n\n", r.Copy)

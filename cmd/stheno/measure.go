@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
 	"gorgonia.org/tensor"
@@ -93,7 +94,7 @@ func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 		}
 		inputs[i] = block.fill(t.Dtype, n, i)
 	}
-	timing, err := cudaops.Time(device.Ordinal, plan, inputs, runs)
+	timing, err := bench.Time(device.Ordinal, plan, inputs, runs)
 	if err != nil {
 		return results.Row{}, err
 	}

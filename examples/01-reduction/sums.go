@@ -5,7 +5,7 @@ import (
 	"math"
 	"runtime"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -25,7 +25,7 @@ func sums(p *notebook.Page) error {
 	exact := total(x, func(v float64) float64 { return v })
 	p.Text(`The largest of the numbers is %.2g: a kernel that loses one is wrong by that at most. So all results below are held against the sum of
 		the rounded numbers in double precision, %.12f, and must agree with it to 12 digits, or, where a result is float32, to the last bit of that.`, float64(x[n-1]), exact)
-	copied, err := p.Measure("device copy", "GB/s", func() (float64, error) { return cudaops.CopyBandwidth(p.GPU().Ordinal) })
+	copied, err := p.Measure("device copy", "GB/s", func() (float64, error) { return bench.CopyBandwidth(p.GPU().Ordinal) })
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"image/color"
 	"math"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -70,7 +70,7 @@ func worst(p *notebook.Page, version, m, n, k int, a, b []float32) (float64, err
 		return 0, err
 	}
 	out := make([]float32, m*n)
-	if err := cudaops.RunPlan(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
+	if err := bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)); err != nil {
 		return 0, err
 	}
 	most := 0x1p-30 // an error of zero has no logarithm

@@ -20,24 +20,24 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 	note()
 
 	// Allocate: the device has memory of its own.
-	var memory [3]*cudaops.Memory
-	for i := range memory {
-		if memory[i], err = s.Alloc(int64(n) * 4); err != nil {
+	var buffers [3]*cudaops.Buffer
+	for i := range buffers {
+		if buffers[i], err = s.Alloc(int64(n) * 4); err != nil {
 			return nil, err
 		}
 		defer func() { // where a step below fails
 			if err != nil {
-				s.Free(memory[i])
+				s.Free(buffers[i])
 			}
 		}()
 	}
 	note()
 
 	// Copy what the kernel reads to the device.
-	if err = s.CopyTo(memory[0], kernels.Bytes(a)); err != nil {
+	if err = s.CopyTo(buffers[0], kernels.Bytes(a)); err != nil {
 		return nil, err
 	}
-	if err = s.CopyTo(memory[1], kernels.Bytes(b)); err != nil {
+	if err = s.CopyTo(buffers[1], kernels.Bytes(b)); err != nil {
 		return nil, err
 	}
 	note()
@@ -50,7 +50,7 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 	}
 	kernel := plan.Launches[0].Kernel
 	grid, block := [3]int{(n + 511) / 512, 1, 1}, [3]int{512, 1, 1}
-	if err = s.Launch(kernel, grid, block, 0, memory[0], memory[1], memory[2], int64(n)); err != nil {
+	if err = s.Launch(kernel, grid, block, 0, buffers[0], buffers[1], buffers[2], int64(n)); err != nil {
 		return nil, err
 	}
 	if err = s.Sync(); err != nil {
@@ -59,13 +59,13 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 	note()
 
 	// Copy the result back.
-	if err = s.CopyFrom(kernels.Bytes(out), memory[2]); err != nil {
+	if err = s.CopyFrom(kernels.Bytes(out), buffers[2]); err != nil {
 		return nil, err
 	}
 	note()
 
 	// Free.
-	for _, m := range memory {
+	for _, m := range buffers {
 		if err = s.Free(m); err != nil {
 			return nil, err
 		}

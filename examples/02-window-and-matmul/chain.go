@@ -29,14 +29,14 @@ func resident(s *cudaops.Session, out, a, b []float32, k int) (err error) {
 	if len(a) != n || len(b) != n {
 		return fmt.Errorf("got vectors of %d, %d and %d elements, want equal lengths", len(a), len(b), n)
 	}
-	var memory [3]*cudaops.Memory
-	for i := range memory {
-		if memory[i], err = s.Alloc(int64(n) * 4); err != nil {
+	var buffers [3]*cudaops.Buffer
+	for i := range buffers {
+		if buffers[i], err = s.Alloc(int64(n) * 4); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, s.Free(memory[i])) }()
+		defer func() { err = errors.Join(err, s.Free(buffers[i])) }()
 	}
-	sum, added, next := memory[0], memory[1], memory[2]
+	sum, added, next := buffers[0], buffers[1], buffers[2]
 	if err = errors.Join(s.CopyTo(sum, kernels.Bytes(a)), s.CopyTo(added, kernels.Bytes(b))); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -37,7 +37,7 @@ func launchAll(p *notebook.Page) error {
 		if err != nil {
 			return err
 		}
-		if err := cudaops.RunPlan(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(x), kernels.Bytes(x)}, kernels.Bytes(out)); err != nil {
+		if err := bench.Run(p.GPU().Ordinal, plan, [][]byte{kernels.Bytes(x), kernels.Bytes(x)}, kernels.Bytes(out)); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"flag"
 	"math"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -62,7 +62,7 @@ func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, e
 		if err != nil {
 			return 0, err
 		}
-		t, err := cudaops.Time(p.GPU().Ordinal, plan, inputs(), runs)
+		t, err := bench.Time(p.GPU().Ordinal, plan, inputs(), runs)
 		if err != nil {
 			return 0, err
 		}

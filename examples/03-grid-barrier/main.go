@@ -14,7 +14,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/gradcheck"
 	"github.com/stheno-ml/stheno/kernels"
@@ -160,7 +160,7 @@ func resident(p *lab) error {
 		it launches:`)
 	if gpu := p.GPU(); gpu != nil {
 		by := kernels.IterateBy{Barrier: kernels.BarrierAcquire, Blocks: 32*gpu.SMs + 1, Threads: 64}
-		err := cudaops.RunPlan(gpu.Ordinal, plan(gpu.Device, n, steps, by), inputs(), make([]byte, 4*n))
+		err := bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), inputs(), make([]byte, 4*n))
 		if err == nil {
 			return fmt.Errorf("%d blocks that wait for one another were launched, want an error", by.Blocks)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
@@ -83,7 +84,7 @@ func runOn(gpu *cudaops.Device, steps int, by kernels.IterateBy, in [][]byte) (o
 	if gpu == nil {
 		return out, plan(kernels.HostDevice(), n, steps, by).Run(in, out, nil)
 	}
-	return out, cudaops.RunPlan(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out)
+	return out, bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out)
 }
 
 // stale is what came out of a kernel without a barrier of the grid, in several runs
@@ -203,7 +204,7 @@ func (p *lab) time(size int, by kernels.IterateBy) (t timing, err error) {
 	var spread float64
 	t.mean, err = p.Measure(key+", mean", "us", func() (mean float64, err error) {
 		in := rotation.New(p.random, size, true)
-		timed, err := cudaops.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10)
+		timed, err := bench.Time(p.GPU().Ordinal, plan(p.GPU().Device, size, steps, by), in.Inputs(), 10)
 		if err != nil {
 			return 0, err
 		}

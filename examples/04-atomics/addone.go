@@ -5,7 +5,7 @@ import (
 	"image/color"
 	"strings"
 
-	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -50,7 +50,7 @@ func addOne(p *notebook.Page) error {
 			return err
 		}
 		onGPU, err := p.Measure("add one, "+variant+", count", "", func() (float64, error) {
-			n, err := result(plan, func(out []byte) error { return cudaops.RunPlan(p.GPU().Ordinal, plan, nil, out) })
+			n, err := result(plan, func(out []byte) error { return bench.Run(p.GPU().Ordinal, plan, nil, out) })
 			return float64(n), err
 		})
 		if err != nil {

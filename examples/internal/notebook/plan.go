@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -36,7 +37,7 @@ func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (r
 	var spread float64
 	var timed int
 	ran.Mean, err = p.Measure(key+", mean", "us", func() (float64, error) {
-		timing, err := cudaops.TimeWithin(p.gpu.Ordinal, plan, inputs, runs, time.Minute)
+		timing, err := bench.TimeWithin(p.gpu.Ordinal, plan, inputs, runs, time.Minute)
 		if err != nil {
 			return 0, err
 		}
@@ -67,7 +68,7 @@ func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (r
 func (p *Page) Output(plan *kernels.Plan, inputs [][]byte) ([]byte, error) {
 	out := aligned(plan.Out)
 	if p.gpu != nil {
-		return out, cudaops.RunPlan(p.gpu.Ordinal, plan, inputs, out)
+		return out, bench.Run(p.gpu.Ordinal, plan, inputs, out)
 	}
 	return out, plan.Run(inputs, out, nil)
 }
@@ -80,7 +81,7 @@ func (p *Page) MeanTime(plan *kernels.Plan, inputs [][]byte, runs int) (float64,
 	if p.gpu == nil {
 		return 0, cudaops.ErrNoDevice
 	}
-	timing, err := cudaops.Time(p.gpu.Ordinal, plan, inputs, runs)
+	timing, err := bench.Time(p.gpu.Ordinal, plan, inputs, runs)
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +108,7 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 	if len(inputs) != len(plan.Inputs) {
 		return 0, fmt.Errorf("%s: got %d inputs, want %d", plan.Op, len(inputs), len(plan.Inputs))
 	}
-	memory := map[kernels.Operand]*cudaops.Memory{}
+	memory := map[kernels.Operand]*cudaops.Buffer{}
 	take := func(o kernels.Operand, size int64) (err error) {
 		memory[o], err = s.Alloc(max(size, 1))
 		return err

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"math"
@@ -34,7 +34,7 @@ func TestRipple(t *testing.T) {
 	double := make([]float64, columns*rows*256)
 	for name, run := range map[string]func(p *kernels.Plan, out []byte) error{
 		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(new(exec.HostBackend), p, nil, out) },
-		"GPU":  func(p *kernels.Plan, out []byte) error { return RunPlan(0, p, nil, out) },
+		"GPU":  func(p *kernels.Plan, out []byte) error { return Run(0, p, nil, out) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "GPU" {
@@ -87,7 +87,7 @@ func TestRippleRacy(t *testing.T) {
 	device0(t)
 	const columns, rows = 64, 64
 	out := make([]float32, columns*rows*256)
-	if err := RunPlan(0, versions.RippleRacy(kernels.Float32, columns, rows), nil, kernels.Bytes(out)); err != nil {
+	if err := Run(0, versions.RippleRacy(kernels.Float32, columns, rows), nil, kernels.Bytes(out)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d of %d elements are wrong", checkRipple(out, columns*16, 0x1p-20), len(out))

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"bytes"
@@ -10,19 +10,19 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// RunPlan runs a plan once on a CUDA device: inputs and out are bytes of the
+// Run runs a plan once on a CUDA device: inputs and out are bytes of the
 // plan's sizes, and out gets the output. It is for tests of kernels and looks
 // after them: the output and the scratch memory hold NaN before the plan runs,
 // and a plan that writes its inputs or the memory around an operand is an error.
 //
-// The error wraps [ErrNoDevice] if there is no such device.
-func RunPlan(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
+// The error wraps cudaops.ErrNoDevice if there is no such device.
+func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	g, err := exec.OpenGPU(device)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(runGuarded(g, p, inputs, out), g.Close()); err != nil {
-		return fmt.Errorf("cudaops: %s: %w", p.Op, err)
+		return fmt.Errorf("bench: %s: %w", p.Op, err)
 	}
 	return nil
 }

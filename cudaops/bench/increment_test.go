@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 func TestIncrement(t *testing.T) {
 	runs := map[string]func(p *kernels.Plan, out []byte) error{
 		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(new(exec.HostBackend), p, nil, out) },
-		"GPU":  func(p *kernels.Plan, out []byte) error { return RunPlan(0, p, nil, out) },
+		"GPU":  func(p *kernels.Plan, out []byte) error { return Run(0, p, nil, out) },
 	}
 	for name, run := range runs {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestIncrementRacyShared(t *testing.T) {
 	device0(t)
 	p := ok[*kernels.Plan](t)(versions.Increment("racy_shared", 4, 256))
 	cell := make([]int32, 1)
-	must(t, RunPlan(0, p, nil, kernels.Bytes(cell)))
+	must(t, Run(0, p, nil, kernels.Bytes(cell)))
 	t.Logf("counted %d of %d", cell[0], 4*256)
 }
 

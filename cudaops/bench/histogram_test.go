@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestResident(t *testing.T) {
 	for _, b := range []kernels.Barrier{kernels.BarrierWrap, kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
 		const n = 128
 		by := kernels.IterateBy{Barrier: b, Blocks: 32*dev.SMs + 1, Threads: 64}
-		err := RunPlan(0, kernels.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
+		err := Run(0, kernels.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %d blocks", by.Blocks)) || !strings.Contains(err.Error(), "want at most") {
 			t.Errorf("%v: got %v, want an error with the number of blocks", b, err)
 		}
@@ -43,7 +43,7 @@ func TestCooperativeTogether(t *testing.T) {
 		wg.Go(func() {
 			for range 5 {
 				out := make([]float32, n)
-				if err := RunPlan(0, p, in.Inputs(), kernels.Bytes(out)); err != nil {
+				if err := Run(0, p, in.Inputs(), kernels.Bytes(out)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -86,7 +86,7 @@ func TestBarriers(t *testing.T) {
 	})
 	t.Run("GPU", func(t *testing.T) {
 		dev := device0(t)
-		run := func(p *kernels.Plan, in [][]byte, out []byte) error { return RunPlan(0, p, in, out) }
+		run := func(p *kernels.Plan, in [][]byte, out []byte) error { return Run(0, p, in, out) }
 		if testing.Short() {
 			testBarriers(t, dev, 128, []int{128}, 20, 1, run)
 			return

@@ -1,4 +1,6 @@
-package cudaops
+// Package bench runs and times launch plans on a CUDA device, one at a time: for
+// tests of kernels and for measurements. Graphs run on cudaops.VM.
+package bench
 
 import (
 	"fmt"
@@ -31,7 +33,7 @@ type Timing struct {
 // Operands that together are smaller than four times the level-2 cache are held
 // several times over, and runs take turns, so that every run reads memory.
 //
-// The error wraps [ErrNoDevice] if there is no such device.
+// The error wraps cudaops.ErrNoDevice if there is no such device.
 func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, error) {
 	return TimeWithin(device, p, inputs, runs, 3*time.Second)
 }
@@ -40,11 +42,11 @@ func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, erro
 // but five at least, only where that many take longer than the budget.
 func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
 	if len(inputs) != len(p.Inputs) {
-		return nil, fmt.Errorf("cudaops: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
+		return nil, fmt.Errorf("bench: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
 	}
 	for i, b := range inputs {
 		if int64(len(b)) != p.Inputs[i] {
-			return nil, fmt.Errorf("cudaops: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
+			return nil, fmt.Errorf("bench: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
 		}
 	}
 	g, err := exec.OpenGPU(device)
@@ -70,7 +72,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 	}
 	scratch := take(p.Scratch)
 	if err := g.Alloc(size); err != nil {
-		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 	}
 	if err := g.Context().Memset8(g.Address(0), poison, size); err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 			}
 		}
 		if turns[c], err = g.Bind(p, in[c], out[c], scratch); err != nil {
-			return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+			return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 		}
 	}
 	last := 0
@@ -97,7 +99,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 		return turns[last]()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cudaops: %s: %w", p.Op, err)
+		return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 	}
 	t := &Timing{times, kernels.Bytes(make([]float64, (p.Out+7)/8))[:p.Out]}
 	if err := g.Download(t.Out, out[last]); err != nil {
@@ -117,7 +119,7 @@ func CopyBandwidth(device int) (float64, error) {
 	defer g.Close()
 	size := min(2<<30, g.Device().Memory/16) &^ (program.Alignment - 1)
 	if err := g.Alloc(2 * size); err != nil {
-		return 0, fmt.Errorf("cudaops: copy: %w", err)
+		return 0, fmt.Errorf("bench: copy: %w", err)
 	}
 	block := make([]byte, min(64<<20, size))
 	rand.NewChaCha8([32]byte{}).Read(block) // reads always fill the slice
@@ -131,7 +133,7 @@ func CopyBandwidth(device int) (float64, error) {
 	}
 	times, err := repeat(g, 31, 3*time.Second, func(int) error { return g.Stream().Copy(g.Address(size), g.Address(0), size) })
 	if err != nil {
-		return 0, fmt.Errorf("cudaops: copy: %w", err)
+		return 0, fmt.Errorf("bench: copy: %w", err)
 	}
 	return float64(2*size) / float64(median(times)), nil // bytes a nanosecond
 }

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"errors"
@@ -6,39 +6,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
 func TestTimeChecksInputs(t *testing.T) {
 	p := kernels.Add(kernels.HostDevice(), kernels.Float32, 8)
 	for _, inputs := range [][][]byte{nil, {make([]byte, 32)}, {make([]byte, 32), make([]byte, 31)}} {
-		if _, err := Time(0, p, inputs, 1); err == nil || errors.Is(err, ErrNoDevice) {
+		if _, err := Time(0, p, inputs, 1); err == nil || errors.Is(err, cudaops.ErrNoDevice) {
 			t.Errorf("%d inputs: %v, want an error about them", len(inputs), err)
 		}
 	}
-	if _, err := Time(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1); !errors.Is(err, ErrNoDevice) {
-		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	if _, err := Time(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1); !errors.Is(err, cudaops.ErrNoDevice) {
+		t.Errorf("device 99: %v, want cudaops.ErrNoDevice", err)
 	}
-	if _, err := TimeWithin(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1, time.Second); !errors.Is(err, ErrNoDevice) {
-		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	if _, err := TimeWithin(99, p, [][]byte{make([]byte, 32), make([]byte, 32)}, 1, time.Second); !errors.Is(err, cudaops.ErrNoDevice) {
+		t.Errorf("device 99: %v, want cudaops.ErrNoDevice", err)
 	}
-	if _, err := CopyBandwidth(99); !errors.Is(err, ErrNoDevice) {
-		t.Errorf("device 99: %v, want ErrNoDevice", err)
+	if _, err := CopyBandwidth(99); !errors.Is(err, cudaops.ErrNoDevice) {
+		t.Errorf("device 99: %v, want cudaops.ErrNoDevice", err)
 	}
-}
-
-// device0 is the properties of device 0; without one the test is skipped, or
-// fails if STHENO_REQUIRE_GPU=1 says that there is one.
-func device0(t *testing.T) kernels.Device {
-	t.Helper()
-	devices, err := Devices()
-	if err != nil && os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
-	}
-	if err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: %v", err)
-	}
-	return devices[0].Device
 }
 
 func TestTime(t *testing.T) {
@@ -82,7 +69,7 @@ func TestPlantedFault(t *testing.T) {
 	p.Launches[0].Args[3] = int64(n + 1024)
 	p.Launches[0].Grid[0]++ // 256 threads of 4 elements
 	in := make([]byte, 4*n)
-	t.Logf("the plan says: %v", RunPlan(0, p, [][]byte{in, in}, make([]byte, 4*n)))
+	t.Logf("the plan says: %v", Run(0, p, [][]byte{in, in}, make([]byte, 4*n)))
 }
 
 // A budget that is too short for the runs leaves five, a long one leaves them all.

@@ -1,4 +1,4 @@
-package cudaops
+package bench
 
 import (
 	"math/rand/v2"
@@ -92,7 +92,7 @@ func compareWindowSum[T kernels.Float](t *testing.T, dev kernels.Device, r *rand
 	}
 	p := kernels.WindowSum(dev, dt, rows, n, radius, mode)
 	got, want := make([]T, rows*mode.Outputs(n, radius)), make([]T, rows*mode.Outputs(n, radius))
-	if err := RunPlan(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
+	if err := Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
 		t.Fatalf("%v: %v", p, err)
 	}
 	if err := kernels.WindowSum(kernels.HostDevice(), dt, rows, n, radius, mode).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
