@@ -140,7 +140,7 @@ func TestRegisterRefuses(t *testing.T) {
 		want   string
 	}{
 		"no device":    {nil, driver.ErrNoDevice, fits, "no CUDA device"},
-		"an old one":   {&driver.Device{Name: "a Tesla P100", Major: 6}, nil, fits, "a Tesla P100: compute capability 6.0 is too old"},
+		"an old one":   {&driver.Device{Name: "a Tesla P100", Major: 6}, nil, fits, "compute capability 6.0 is too old"},
 		"its driver":   {volta, nil, func(v int) error { return fmt.Errorf("want CUDA %d", v) }, "want CUDA 12000"},
 		"a new device": {&driver.Device{Name: "a device", Major: 99}, nil, func(v int) error { return fmt.Errorf("want CUDA %d", v) }, "want CUDA 12090"},
 	} {

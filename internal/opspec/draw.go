@@ -13,39 +13,41 @@ import (
 // Numbers is a kind of input.
 type Numbers struct {
 	Name string
+	// Denormal says that denormal numbers are among them.
+	Denormal bool
 	// draw returns element k of n for a type whose least positive number is tiny.
 	draw func(r *rand.Rand, k, n int, tiny float64) float64
 }
 
 var (
 	// Short are random numbers of 12 bits, whose products have 24.
-	Short = Numbers{"random, 12 bits", func(r *rand.Rand, _, _ int, _ float64) float64 { return float64(r.IntN(4095)-2047) / 1024 }}
+	Short = Numbers{Name: "random, 12 bits", draw: func(r *rand.Rand, _, _ int, _ float64) float64 { return float64(r.IntN(4095)-2047) / 1024 }}
 	// Normal are normally distributed random numbers.
-	Normal = Numbers{"random", func(r *rand.Rand, _, _ int, _ float64) float64 { return r.NormFloat64() }}
+	Normal = Numbers{Name: "random", draw: func(r *rand.Rand, _, _ int, _ float64) float64 { return r.NormFloat64() }}
 	// Special are the numbers that kernels get wrong.
 	Special = []Numbers{
-		{"all equal", func(*rand.Rand, int, int, float64) float64 { return 0.7001953125 /* 717 / 1024 */ }},
-		{"huge and small in turn", func(_ *rand.Rand, k, _ int, _ float64) float64 { return []float64{0x1p50, -0x1p-50}[k%2] }},
+		{Name: "all equal", draw: func(*rand.Rand, int, int, float64) float64 { return 0.7001953125 /* 717 / 1024 */ }},
+		{Name: "huge and small in turn", draw: func(_ *rand.Rand, k, _ int, _ float64) float64 { return []float64{0x1p50, -0x1p-50}[k%2] }},
 		// float32 cannot hold it with the others in one number, float64 can: errors
 		// of every addition to a number beyond that would not cancel.
-		{"one huge", spot(0x1p30)},
-		{"one NaN", spot(math.NaN())},
+		{Name: "one huge", draw: spot(0x1p30)},
+		{Name: "one NaN", draw: spot(math.NaN())},
 		// GPU arithmetic makes NaN of all ones. One bit less tells this one, negated
 		// too, from the memory that a test fills before a kernel writes it.
-		{"one NaN of nearly all ones", spot(math.Float64frombits(0x7ffffffee0000000))}, // 0x7ffffff7 in float32
-		{"one negative NaN", spot(math.Float64frombits(0xfffffe0000000000))},           // 0xfffff000 in float32
-		{"one Inf", spot(math.Inf(1))},
-		{"one -Inf", spot(math.Inf(-1))},
-		{"NaN, Inf and -Inf", func(r *rand.Rand, k, _ int, _ float64) float64 {
+		{Name: "one NaN of nearly all ones", draw: spot(math.Float64frombits(0x7ffffffee0000000))}, // 0x7ffffff7 in float32
+		{Name: "one negative NaN", draw: spot(math.Float64frombits(0xfffffe0000000000))},           // 0xfffff000 in float32
+		{Name: "one Inf", draw: spot(math.Inf(1))},
+		{Name: "one -Inf", draw: spot(math.Inf(-1))},
+		{Name: "NaN, Inf and -Inf", draw: func(r *rand.Rand, k, _ int, _ float64) float64 {
 			if r.IntN(7) > 0 {
 				return float64(k%5 - 2)
 			}
 			return []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
 		}},
-		{"-0", func(*rand.Rand, int, int, float64) float64 { return math.Copysign(0, -1) }},
-		{"0, -0 and one in turn", func(_ *rand.Rand, k, _ int, _ float64) float64 { return []float64{0, math.Copysign(0, -1), 1}[k%3] }},
-		{"denormals", func(r *rand.Rand, _, _ int, tiny float64) float64 { return tiny * float64(r.IntN(2001)-1000) }},
-		{"denormals and one", func(r *rand.Rand, k, n int, tiny float64) float64 {
+		{Name: "-0", draw: func(*rand.Rand, int, int, float64) float64 { return math.Copysign(0, -1) }},
+		{Name: "0, -0 and one in turn", draw: func(_ *rand.Rand, k, _ int, _ float64) float64 { return []float64{0, math.Copysign(0, -1), 1}[k%3] }},
+		{Name: "denormals", Denormal: true, draw: func(r *rand.Rand, _, _ int, tiny float64) float64 { return tiny * float64(r.IntN(2001)-1000) }},
+		{Name: "denormals and one", Denormal: true, draw: func(r *rand.Rand, k, n int, tiny float64) float64 {
 			if k == n/2 {
 				return 1
 			}

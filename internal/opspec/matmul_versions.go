@@ -17,6 +17,7 @@ func matMulVersionCases() (cases []Case) {
 			if name != "" {
 				c = timed(name, c)
 			}
+			c.Coarse = v == 7
 			cases = append(cases, versioned(v, c, func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 				return versions.Version(v).MatMul(in[0], in[1], o.options()...)
 			}))

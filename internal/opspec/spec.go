@@ -72,6 +72,9 @@ type Case struct {
 	Fill func(operand []byte)
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version int
+	// Coarse marks the versions whose float32 kernel keeps fewer bits of numbers near
+	// the least normal one, as their description says.
+	Coarse bool
 	// Atomic marks the versions that add up in the order in which atomic
 	// operations happen: within the tolerance, but not bit-equal over runs.
 	Atomic bool
