@@ -90,45 +90,6 @@ func (m *Mismatch) Error() string {
 		m.Mode, m.Index, m.Input, m.Got, m.Want, m.Difference, m.Tolerated, m.Bad, m.Checked, m.Seed)
 }
 
-type config struct {
-	machine  func(*gorgonia.ExprGraph) (gorgonia.VM, error)
-	step     float64
-	abs, rel float64
-	own      bool // abs and rel are the caller's
-	seed     uint64
-	modes    []Mode
-	max      int
-}
-
-// Option sets how gradients are checked.
-type Option func(*config)
-
-// Machine runs the graphs of mode SymDiff on the machine that f makes instead
-// of tape.NewMachine, Gorgonia's tape machine. Mode DoDiff always needs Gorgonia's LispMachine.
-func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
-	return func(c *config) { c.machine = f }
-}
-
-// Step sets h, which is multiplied by |x| where |x| > 1; the default is 6e-6.
-func Step(h float64) Option { return func(c *config) { c.step = h } }
-
-// Tolerance sets how far a gradient may lie from the difference want, for inputs
-// of any type: abs + rel * |want|.
-func Tolerance(abs, rel float64) Option {
-	return func(c *config) { c.abs, c.rel, c.own = abs, rel, true }
-}
-
-// Seed fixes the weights and the choice of elements, which are else new on
-// every call.
-func Seed(seed uint64) Option { return func(c *config) { c.seed = seed } }
-
-// Modes sets which ways are checked; the default is both.
-func Modes(modes ...Mode) Option { return func(c *config) { c.modes = modes } }
-
-// MaxElements checks at most n elements of each input, chosen at random: each
-// one costs two runs of the expression. The default is to check all.
-func MaxElements(n int) Option { return func(c *config) { c.max = n } }
-
 // Random gives one input of each shape for [Check]: elements between -1.5 and
 // 1.5, at least 0.1 from 0 and so from the kinks of common functions. A scalar
 // shape gives a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
@@ -190,30 +151,6 @@ func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []go
 		return err
 	}
 	return fmt.Errorf("gradcheck: %w", err)
-}
-
-func (c *config) validate() error {
-	if !(c.step > 0) || math.IsInf(c.step, 0) {
-		return fmt.Errorf("Step: got %v, want a positive number", c.step)
-	}
-	if c.own && !(c.abs >= 0 && c.rel >= 0) {
-		return fmt.Errorf("Tolerance: got %v and %v, want numbers of at least 0", c.abs, c.rel)
-	}
-	if c.max < 0 {
-		return fmt.Errorf("MaxElements: got %d, want at least 0", c.max)
-	}
-	if len(c.modes) == 0 {
-		return fmt.Errorf("Modes: got none, want SymDiff, DoDiff or both")
-	}
-	for _, m := range c.modes {
-		if m != SymDiff && m != DoDiff {
-			return fmt.Errorf("Modes: got %d, want SymDiff or DoDiff", int(m))
-		}
-	}
-	if c.machine == nil {
-		return fmt.Errorf("Machine: got nil")
-	}
-	return nil
 }
 
 // An input is the caller's, as float64 numbers in row-major order.
@@ -332,111 +269,6 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 		return nil
 	}
 	return m
-}
-
-// gradients gives the derivatives of the loss by all elements of the inputs,
-// as the graph computes them.
-func (c *config) gradients(mode Mode, build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, weights []float64) (grads [][]float64, err error) {
-	defer func() { // Gorgonia's compiler and machines panic on what they cannot do
-		if p := recover(); p != nil {
-			err = fmt.Errorf("Gorgonia panicked: %v", p)
-		}
-	}()
-	e, err := newExpression(build, in, false)
-	if err != nil {
-		return nil, err
-	}
-	grads = make([][]float64, len(in))
-	var used gorgonia.Nodes // the inputs that the output depends on; the others' gradients are 0
-	var which []int
-	for i, n := range e.in {
-		if grads[i] = make([]float64, len(in[i].x)); e.below[n] {
-			used, which = append(used, n), append(which, i)
-		}
-	}
-	if len(used) == 0 {
-		return grads, nil
-	}
-	loss, err := newLoss(e.out, weights)
-	if err != nil {
-		return nil, err
-	}
-	var gs []gorgonia.Value
-	if mode == SymDiff {
-		gs, err = c.symbolic(e, loss, used)
-	} else {
-		gs, err = dual(e, loss, used)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for k, i := range which {
-		g, err := read(gs[k])
-		if err != nil {
-			return nil, fmt.Errorf("gradient of input %d is %w", i, err)
-		}
-		if !g.shape.Eq(in[i].shape) && len(g.x) != len(in[i].x) {
-			return nil, fmt.Errorf("gradient of input %d has shape %v, want %v", i, g.shape, in[i].shape)
-		}
-		grads[i] = g.x
-	}
-	return grads, nil
-}
-
-func (c *config) symbolic(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Value, error) {
-	for _, n := range e.order {
-		if n.Deriv() != nil {
-			return nil, fmt.Errorf("node %v was differentiated before, in the function that builds the expression; gorgonia.Grad would pass over it: apply the op's SymDiff there instead", n)
-		}
-	}
-	nodes, err := gorgonia.Grad(loss, wrt...)
-	if err != nil {
-		return nil, err
-	}
-	gs := make([]gorgonia.Value, len(nodes))
-	roots := make(gorgonia.Nodes, len(nodes))
-	for i, n := range nodes {
-		roots[i] = gorgonia.Read(n, &gs[i])
-	}
-	// Nodes that build made and left are no part of the check.
-	vm, err := c.machine(e.out.Graph().SubgraphRoots(append(roots, loss)...))
-	if err != nil {
-		return nil, err
-	}
-	err = vm.RunAll()
-	return gs, errors.Join(err, vm.Close())
-}
-
-func dual(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes) ([]gorgonia.Value, error) {
-	depends := make(map[*gorgonia.Node]bool)
-	for _, n := range wrt {
-		depends[n] = true
-	}
-	for _, n := range e.order {
-		for _, child := range e.children[n] {
-			if depends[n] = depends[n] || depends[child]; !depends[n] {
-				continue
-			}
-			if _, ok := n.Op().(gorgonia.ADOp); !ok {
-				return nil, fmt.Errorf("op %v has no DoDiff (it is a %T): the LispMachine would leave it out", n.Op(), n.Op())
-			}
-		}
-	}
-	vm, err := tape.NewLispMachine(loss.Graph().ExactSubgraphRoots(loss))
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(vm.RunAll(), vm.Close()); err != nil {
-		return nil, err
-	}
-	gs := make([]gorgonia.Value, len(wrt))
-	for i, n := range wrt {
-		var err error
-		if gs[i], err = n.Grad(); err != nil {
-			return nil, err
-		}
-	}
-	return gs, nil
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

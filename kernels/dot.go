@@ -48,10 +48,11 @@ func dotRowsBody[In, To Float](c Call) {
 	a, b, out := Slice[In](c, 0), Slice[In](c, 1), Slice[To](c, 2)
 	n, chunk, splits, div := c.Int(3), c.Int(4), c.Int(5), c.Float(6)
 	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
+		var buffer []In
 		for k := lo; k < hi; k++ {
 			at, first := k/splits*n, k%splits*chunk
 			last := min(first+chunk, n)
-			out[k] = To(dotDouble(a[at+first:at+last], b[at+first:at+last]) / div)
+			out[k] = To(dotDouble(a[at+first:at+last], alignedPart(b, at+first, at+last, &buffer)) / div)
 		}
 	})
 }
@@ -60,13 +61,14 @@ func dotShortBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, n, div := c.Int(3), c.Int(4), c.Float(6)
 	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
+		var buffer []T
 		for i := lo; i < hi; i++ {
-			out[i] = T(dotDouble(a[i*n:(i+1)*n], b[i*n:(i+1)*n]) / div)
+			out[i] = T(dotDouble(a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)) / div)
 		}
 	})
 }
 
-// dotDouble sums products in double, by the BLAS that Gorgonia uses.
+// dotDouble sums products in double, by the BLAS that Gorgonia uses; y is aligned.
 func dotDouble[T Float](x, y []T) float64 {
 	if x, ok := any(x).([]float32); ok {
 		return gonum.Implementation{}.Dsdot(len(x), x, 1, any(y).([]float32), 1)

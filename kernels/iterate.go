@@ -114,10 +114,7 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 			by.Barrier = BarrierGraph
 		}
 	}
-	trans := int32(0)
-	if transposed {
-		trans = 1
-	}
+	trans := flag(transposed)
 	if by.Barrier == BarrierCluster {
 		kernel, rows := k.cluster16, 16
 		if n > clusterBlocks*16 {
@@ -132,30 +129,16 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 	if by.Blocks == 0 {
 		by.Blocks = int(min(CeilDiv(n, int64(by.Threads)), int64(dev.SMs)))
 	}
-	padded := n // of X and P in scratch memory
-	held, columns := k.held1, int64(1)
+	whole, padded := k.whole[by.Barrier], n // elements of X and P in scratch memory
 	if by.Barrier == BarrierHeld {
-		by.Blocks = int(CeilDiv(n, heldRows))
-		if by.Threads = 128; n > 128 {
-			by.Threads = 256
-		}
-		if columns = pow2(CeilDiv(n, 256)); columns == 2 {
-			held = k.held2
-		} else if columns == 4 {
-			held = k.held4
-		}
-		padded = int64(by.Threads) * columns
+		whole, by.Blocks, by.Threads, padded = k.heldGrid(n)
 	}
 	w := [2]Ref{{0, 0}, {1, 0}}
 	state := [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}
 	counters, out := p.Workspace(8), Ref{Out, 0}
 	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counters, n, padded)
 	if by.Barrier > BarrierGraph {
-		kernel := k.whole[by.Barrier]
-		if by.Barrier == BarrierHeld {
-			kernel = held
-		}
-		l := p.Launch(kernel, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
+		l := p.Launch(whole, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
 		l.CoResident = by.Barrier <= BarrierHeld
 		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
 		return p
@@ -167,13 +150,26 @@ func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by Itera
 		by.Blocks, by.Threads, trans = wideGrid(dev, n, transposed)
 	}
 	for i := range 2 * steps {
-		last := int32(0)
-		if i == 2*steps-1 {
-			last = 1
-		}
-		p.Launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, last, n, trans)
+		p.Launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, flag(i == 2*steps-1), n, trans)
 	}
 	return p
+}
+
+// heldGrid returns the kernel that holds the weights of n rows in registers, its grid,
+// and the length of the vectors that its threads read: a multiple of theirs.
+func (k *iterateKernels) heldGrid(n int64) (kernel *Kernel, blocks, threads int, padded int64) {
+	kernel, threads = k.held1, 128
+	if n > 128 {
+		threads = 256
+	}
+	columns := pow2(CeilDiv(n, 256)) // of a thread
+	switch columns {
+	case 2:
+		kernel = k.held2
+	case 4:
+		kernel = k.held4
+	}
+	return kernel, int(CeilDiv(n, heldRows)), threads, int64(threads) * columns
 }
 
 // wideGrid returns the grid of a half step by iterate_wide or iterate_chain, and the

@@ -8,23 +8,13 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// matmulTile is a variant of the tiled kernel: the tile of C that a block
-// computes, its threads, and the blocks that fit a multiprocessor.
-type matmulTile struct {
-	m, n    int64
-	threads int
-	blocks  int64
-	kernel  *Kernel
-}
-
-// matmulLarge takes aligned rows only, and float32; matmulSmall takes any. Of a
-// large tile for float64 (128 x 64, 8 x 4 a thread, 148 registers, one block a
-// multiprocessor) an H200 made 11.4 TFLOP/s at 4096, of the small one 16.7.
+// matmulLarge and matmulSmall compute tiles of C, of the sizes in matmulPolicies.
+// matmulLarge takes float32 alone, and operands whose rows are whole vectors.
 var (
-	matmulLarge = matmulTile{m: 128, n: 128, threads: 256, blocks: 2, kernel: own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])}
-	matmulSmall = [...]matmulTile{
-		Float32: {m: 64, n: 64, threads: 128, blocks: 4, kernel: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32])},
-		Float64: {m: 64, n: 64, threads: 128, blocks: 2, kernel: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64])},
+	matmulLarge = own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])
+	matmulSmall = [...]*Kernel{
+		Float32: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32]),
+		Float64: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64]),
 	}
 	matmulRows = [...]*Kernel{
 		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
@@ -96,16 +86,16 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 	}
 	// Large tiles do half the shared-memory reads for each multiply-add, so they
 	// win once there is one for every multiprocessor.
-	tile := matmulSmall[dt]
-	large := matmulLarge
+	pol := matmulPolicies.on(dev)
+	kernel, tile := matmulSmall[dt], pol.small[dt]
 	width := 16 / dt.Size()
-	aligned := lda%width == 0 && ldb%width == 0 && n%width == 0
-	if dt == Float32 && aligned && m > tile.m && n > tile.n && CeilDiv(m, large.m)*CeilDiv(n, large.n)*batch >= int64(dev.SMs) {
-		tile = large
+	vectors := lda%width == 0 && ldb%width == 0 && n%width == 0
+	if dt == Float32 && vectors && m > tile.m && n > tile.n && pol.large.count(batch, m, n) >= int64(dev.SMs) {
+		kernel, tile = matmulLarge, pol.large
 	}
-	tiles := CeilDiv(m, tile.m) * CeilDiv(n, tile.n) * batch
-	p.split(dev, dt, tiles, tile.blocks, 128, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(tile.kernel, int(tiles*splits), tile.threads,
+	tiles := tile.count(batch, m, n)
+	p.split(dev, dt, tiles, tile.split, batch*m*n, k, func(c Ref, splits, chunk int64) {
+		p.Launch(kernel, int(tiles*splits), tile.threads,
 			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flag(transA), flag(transB))
 	})
 }
@@ -114,29 +104,28 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 // n elements, each a sum of k terms. X is stored n x k, or k x n with trans.
 func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans bool) {
 	const block, warps = 256, 8
+	pol := matmulPolicies.on(dev)
 	if trans {
 		strips := CeilDiv(n, 32*16/dt.Size())
-		p.split(dev, dt, strips*batch, 8, 128, batch*n, k, func(y Ref, splits, chunk int64) {
+		p.split(dev, dt, strips*batch, pol.columns, batch*n, k, func(y Ref, splits, chunk int64) {
 			p.Launch(matmulColumns[dt], int(strips*batch*splits), block, x, v, y, n, k, batch, chunk)
 		})
 		return
 	}
-	p.split(dev, dt, CeilDiv(n*batch, warps), 8, 1024, batch*n, k, func(y Ref, splits, chunk int64) {
+	p.split(dev, dt, CeilDiv(n*batch, warps), pol.rows, batch*n, k, func(y Ref, splits, chunk int64) {
 		p.Launch(matmulRows[dt], int(CeilDiv(n*batch*splits, warps)), block, x, v, y, n, k, batch, chunk)
 	})
 }
 
 // split calls launch once, with where the sums of k terms go, in how many splits
-// k is cut and the terms of a split. There are as many splits as it takes to
-// give each multiprocessor of a GPU so many blocks, of at least so many terms
-// each (less would cost more in partial sums than it wins). count is the number
-// of sums; more than one split leave partial sums in scratch memory, [splits][count],
-// which are then added in order.
-func (p *Plan) split(dev Device, dt Dtype, blocks, wanted, least, count, k int64, launch func(c Ref, splits, chunk int64)) {
+// k is cut and the terms of a split. There are as many splits as pol wants on a GPU
+// for so many blocks. count is the number of sums; more than one split leave partial
+// sums in scratch memory, [splits][count], which are then added in order.
+func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count, k int64, launch func(c Ref, splits, chunk int64)) {
 	const most = 1 << 30 // terms of a split: the tiled kernel counts them in 32 bits
 	splits := int64(1)
 	if dev.Major > 0 && blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*wanted/blocks, k/least), 1)
+		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, k/pol.terms), 1)
 	}
 	splits = max(splits, CeilDiv(k, most))
 	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
@@ -155,6 +144,9 @@ func matmulBody[T Float](c Call) {
 	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
 	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
 	transA, transB := c.Int(12) == 1, c.Int(13) == 1
+	if transB {
+		b = aligned(b)
+	}
 	splits := max(CeilDiv(k, chunk), 1)
 	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
@@ -179,7 +171,8 @@ func matmulBody[T Float](c Call) {
 // gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
 // transposed skip the zeros of A, so that 0 x Inf would give 0, and the one with
 // both transposed is slow. The form A B^T does neither: those cases are
-// brought to it by copies, whose cost is small against the product's.
+// brought to it by copies, whose cost is small against the product's. It makes dot
+// products with rows of B, which the caller has aligned.
 func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
 	if k == 0 {
 		clear(c)
@@ -227,7 +220,7 @@ func finite[T Float](x []T, rows, cols, ld int64) bool {
 
 // transpose copies a rows x cols matrix to cols x rows.
 func transpose[T Float](x []T, rows, cols, ld int64) []T {
-	out := make([]T, rows*cols)
+	out := makeAligned[T](rows * cols)
 	const b = 32 // a block of both fits the first-level cache
 	for i0 := int64(0); i0 < rows; i0 += b {
 		for j0 := int64(0); j0 < cols; j0 += b {
@@ -245,7 +238,7 @@ func transpose[T Float](x []T, rows, cols, ld int64) []T {
 // four rows at a time, so a goroutine starts at a multiple of four in a matrix:
 // then the order of a sum does not depend on the goroutines.
 func matmulRowsBody[T Float](c Call) {
-	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	x, v, y := Slice[T](c, 0), aligned(Slice[T](c, 1)), Slice[T](c, 2)
 	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
 	splits := max(CeilDiv(k, chunk), 1)
 	const group = 4

@@ -80,7 +80,7 @@ func TiledMatMulBody[T Float](c Call) {
 		lda = m
 	}
 	if transB {
-		ldb = k
+		b, ldb = aligned(b), k
 	}
 	Parallel(batch, max(Grain/max(m*n*k, 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {

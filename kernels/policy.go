@@ -63,7 +63,8 @@ type rowPolicy struct {
 }
 
 var rowPolicies = measured[rowPolicy]{
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}}, // 1024 float32 are a 16-byte load for each of 256 threads; 32 blocks are four waves of the 8 that fit
+	// not measured alone: 1024 float32 are a 16-byte load for each of 256 threads; 32 blocks are four waves of the 8 that fit
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}},
 }
 
 // columnPolicy tunes reductions along columns.
@@ -75,7 +76,7 @@ type columnPolicy struct {
 }
 
 var columnPolicies = measured[columnPolicy]{
-	{90, columnPolicy{block: 256, rows: 4, chunk: 16, blocks: 32}}, // chosen as for rows
+	{90, columnPolicy{block: 256, rows: 4, chunk: 16, blocks: 32}}, // not measured alone
 }
 
 // reducePolicy tunes Reduce, which has the loop of the rows of Sum.
@@ -87,7 +88,7 @@ type reducePolicy struct {
 }
 
 var reducePolicies = measured[reducePolicy]{
-	{90, reducePolicy{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}}, // chosen as for rows
+	{90, reducePolicy{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}}, // not measured alone: as for rows
 }
 
 // windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
@@ -143,6 +144,48 @@ type widePolicy struct {
 var widePolicies = measured[widePolicy]{
 	// H200, a half step of 4096 float32: rows 18.8 us; transposed, 32 columns a block: 19.6, 256 threads 41.1
 	{90, widePolicy{rows: 256, columns: 1024}},
+}
+
+// splitPolicy tunes how sums of k terms are cut into splits where there are fewer blocks
+// than multiprocessors.
+type splitPolicy struct {
+	blocks int64 // wanted for each multiprocessor, about as many as fit
+	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
+}
+
+// matmulTile is the tile of C that a block of the tiled kernel computes.
+type matmulTile struct {
+	m, n    int64
+	threads int
+	split   splitPolicy
+}
+
+// count returns the number of tiles of a batch of products of m x n elements.
+func (t matmulTile) count(batch, m, n int64) int64 {
+	return CeilDiv(m, t.m) * CeilDiv(n, t.n) * batch
+}
+
+// matmulPolicy tunes products that are not run on the tensor cores. The sizes of tiles
+// are compiled into matmul.cu.
+type matmulPolicy struct {
+	large         matmulTile
+	small         [2]matmulTile // by type
+	rows, columns splitPolicy   // of a matrix, times a vector
+}
+
+var matmulPolicies = measured[matmulPolicy]{
+	// H200, float32 at 4096, large tiles: 3217 us; float64 there, small ones: 16.7 TFLOP/s, tiles of 128 x 64 with 8 x 4
+	// elements a thread (148 registers, one block a multiprocessor) 11.4; float32 at 512, k split: 25 us, on the tensor cores,
+	// k whole: 41. The limits of splits, rows and columns: not measured alone.
+	{90, matmulPolicy{
+		large: matmulTile{m: 128, n: 128, threads: 256, split: splitPolicy{blocks: 2, terms: 128}},
+		small: [2]matmulTile{
+			Float32: {m: 64, n: 64, threads: 128, split: splitPolicy{blocks: 4, terms: 128}},
+			Float64: {m: 64, n: 64, threads: 128, split: splitPolicy{blocks: 2, terms: 128}},
+		},
+		rows:    splitPolicy{blocks: 8, terms: 1024},
+		columns: splitPolicy{blocks: 8, terms: 128},
+	}},
 }
 
 // tensorProducts says where large products are fastest on the tensor cores.

@@ -6,65 +6,224 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// More graphs and ways to run them, for the programs of breakage_test.go.
+// This file has the machines of the programs of breakage_test.go, and ways to use them.
 
-func integers() model {
-	g := G.NewGraph()
-	a := G.NewScalar(g, tensor.Int, G.WithName("a"), G.WithValue(6))
-	b := G.NewScalar(g, tensor.Int, G.WithName("b"), G.WithValue(7))
-	return model{g: g, leaves: G.Nodes{a, b}, out: G.Nodes{ok(G.Mul(a, b))}}
+type newMachine func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error)
+
+func gorgonias(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+	return inStages(func() (G.VM, error) { return G.NewTapeMachine(g, opts...), nil })
 }
 
-// lessTensors has an op before the comparison and one beside it.
-func lessTensors() model {
-	g := G.NewGraph()
-	x, y := input(g, "x", 77), input(g, "y", 77)
-	h := ok(G.Tanh(x))
-	return model{g: g, leaves: G.Nodes{x, y}, out: G.Nodes{ok(G.Lt(h, y, false)), ok(G.Add(h, y))}}
+func stheno(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+	return inStages(func() (G.VM, error) { return tape.NewMachine(g, opts...) })
 }
 
-func lessScalars() model {
-	g := G.NewGraph()
-	s, r := scalarOf(g, tensor.Float64, "s", 0.25), scalarOf(g, tensor.Float64, "r", 0.75)
-	return model{g: g, out: G.Nodes{ok(G.Lt(s, r, false)), ok(G.Gt(s, r, false))}}
+// staged is a machine that prints what it begins and the errors of its runs, so
+// that a program that hangs has said where, and what came before.
+type staged struct{ G.VM }
+
+func inStages(make func() (G.VM, error)) (G.VM, error) {
+	fmt.Println("stage: New")
+	vm, err := make()
+	return staged{vm}, err
 }
 
-func gAdd() model {
-	g := G.NewGraph()
-	x, y := input(g, "x", 77), input(g, "y", 77)
-	return model{g: g, leaves: G.Nodes{x, y}, out: G.Nodes{ok(G.Add(x, y))}}
+func (s staged) RunAll() error {
+	fmt.Println("stage: RunAll")
+	err := s.VM.RunAll()
+	if err != nil {
+		fmt.Println("found:", err)
+	}
+	return err
 }
 
-// squares sums the squares of a product up.
-func squares(x, w, product *G.Node) model {
-	return model{g: x.Graph(), leaves: G.Nodes{x, w}, out: G.Nodes{product, ok(ops.Sum(ok(ops.Add(product, ok(G.Square(product))))))}, grads: true}
+func (s staged) Close() error {
+	fmt.Println("stage: Close")
+	return s.VM.Close()
 }
 
-func gMatVec() model {
-	g := G.NewGraph()
-	x, w := input(g, "x", 5, 7), input(g, "w", 7)
-	return squares(x, w, ok(G.Mul(x, w)))
+func loop(n int, f func() error) func() error {
+	return func() error {
+		for i := range n {
+			if err := f(); err != nil {
+				return fmt.Errorf("turn %d: %w", i+1, err)
+			}
+		}
+		return nil
+	}
 }
 
-// gOuter has no gradients: Gorgonia's own for it has a wrong shape on any machine.
-func gOuter() model {
-	g := G.NewGraph()
-	x, w := input(g, "x", 5), input(g, "w", 7)
-	return model{g: g, leaves: G.Nodes{x, w}, out: G.Nodes{ok(G.OuterProd(x, w))}}
+func on(build func() model, make newMachine, opts ...G.VMOpt) func() error {
+	return func() error { return compare(build, make, opts...) }
 }
 
-func gBatched() model {
-	g := G.NewGraph()
-	x, w := input(g, "x", 4, 5, 7), input(g, "w", 4, 7, 3)
-	return squares(x, w, ok(G.BatchedMatMul(x, w)))
+// held runs f with the goroutine bound to its thread.
+func held(f func() error) func() error {
+	return func() error {
+		runtime.LockOSThread()
+		return f()
+	}
+}
+
+// tooLarge is a graph that no device has the memory for.
+func tooLarge(make newMachine) func() error {
+	return func() error {
+		g := G.NewGraph()
+		x := G.NewTensor(g, tensor.Float64, 1, G.WithName("x"), G.WithShape(1<<40))
+		ok(ops.Add(x, x))
+		if _, err := make(g); err == nil || !strings.Contains(err.Error(), "bytes") {
+			return fmt.Errorf("2^40 elements give %v", err)
+		}
+		return nil
+	}
+}
+
+// watches has the machine watch for what the op makes of negative numbers.
+func watches(make newMachine, what string, f func(*G.Node) (*G.Node, error), option G.VMOpt) func() error {
+	return func() error {
+		g := G.NewGraph()
+		ok(f(ok(G.Neg(ok(G.Abs(input(g, "x", 5, 7)))))))
+		vm := ok(make(g, option))
+		if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), what) {
+			return fmt.Errorf("got error %v, want one about %s", err, what)
+		}
+		return vm.Close()
+	}
+}
+
+// infinity is x + Inf by an op of Stheno's.
+func infinity(x *G.Node) (*G.Node, error) {
+	inf := tensor.New(tensor.WithShape(x.Shape()...), tensor.Of(tensor.Float64))
+	must(inf.Memset(math.Inf(1)))
+	return ops.Add(x, G.NewTensor(x.Graph(), tensor.Float64, x.Dims(), G.WithName("inf"), G.WithShape(x.Shape()...), G.WithValue(inf)))
+}
+
+// several has several machines open at a time, used in turn.
+func several(make newMachine) func() error {
+	return func() error {
+		const n = 4
+		var ms []model
+		var vms []G.VM
+		for range n {
+			m := sthenoOnly()
+			ms, vms = append(ms, m), append(vms, ok(make(m.g)))
+		}
+		for range 3 {
+			for i := range n {
+				must(vms[i].RunAll())
+				if got, want := numbers(ms[i].out[0].Value()), numbers(ms[0].out[0].Value()); got[0] != want[0] {
+					return fmt.Errorf("machine %d gives %v, machine 0 %v", i, got, want)
+				}
+			}
+			for i := range n {
+				vms[i].Reset()
+			}
+		}
+		var errs []error
+		for i := range n {
+			errs = append(errs, vms[i].Close())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// leak runs a graph of the op again and again and watches the process grow, by
+// no more than a number of bytes for each launch. What a process has not given
+// back yet is tens of bytes for each.
+func leak(op func(a, b *G.Node) (*G.Node, error), make newMachine, most int) func() error {
+	return func() error {
+		g := G.NewGraph()
+		const launches = 16 // which the queue has room for
+		y := ok(op(input(g, "x", 10), input(g, "y", 10)))
+		for range launches - 1 {
+			y = ok(op(y, input(g, "z", 10)))
+		}
+		vm := ok(make(g))
+		runs := func(n int) {
+			for range n {
+				must(vm.RunAll())
+				vm.Reset()
+			}
+		}
+		runs(100)
+		before := resident()
+		const more = 2000
+		runs(more)
+		grown := max(resident()-before, 0) / (launches * more)
+		if grown > most {
+			return fmt.Errorf("grew %d bytes for each of %d launches, want %d at most", grown, launches*more, most)
+		}
+		fmt.Printf("grew %d bytes for each of %d launches\n", grown, launches*more)
+		return vm.Close()
+	}
+}
+
+func resident() int {
+	debug.FreeOSMemory()
+	text := ok(os.ReadFile("/proc/self/statm"))
+	return ok(strconv.Atoi(strings.Fields(string(text))[1])) * os.Getpagesize()
+}
+
+func outlives() error {
+	m := mixed()
+	vm := ok(stheno(m.g))
+	must(vm.RunAll())
+	before := numbers(m.out[len(m.out)-1].Value())
+	must(vm.Close())
+	if after := numbers(m.out[len(m.out)-1].Value()); after[0] != before[0] {
+		return fmt.Errorf("%v before Close, %v after", before, after)
+	}
+	return nil
+}
+
+func lisp(opts ...G.VMOpt) newMachine {
+	return func(g *G.ExprGraph, _ ...G.VMOpt) (G.VM, error) {
+		return inStages(func() (G.VM, error) { return G.NewLispMachine(g, opts...), nil })
+	}
+}
+
+// lispGradients holds DoDiff against SymDiff on the host.
+func lispGradients(build func() model, make newMachine) func() error {
+	return func() error {
+		a, b := build(), build()
+		ok(G.Grad(a.out[len(a.out)-1], a.leaves...))
+		host := ok(cudaops.NewVM(a.g, cudaops.OnHost()))
+		must(host.RunAll())
+		runtime.LockOSThread() // for Gorgonia's
+		vm := ok(make(b.g))
+		must(vm.RunAll())
+		for i := range a.leaves {
+			got, want := numbers(ok(b.leaves[i].Grad())), numbers(ok(a.leaves[i].Grad()))
+			for k := range want {
+				if !(math.Abs(got[k]-want[k]) <= 1e-12*(1+math.Abs(want[k]))) {
+					return fmt.Errorf("gradient %d, element %d: got %v, want %v", i, k, got[k], want[k])
+				}
+			}
+		}
+		return vm.Close()
+	}
+}
+
+func bound(build func() model, make newMachine) func() error {
+	return func() error {
+		m := build()
+		return compare(func() model { m = build(); return m }, func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
+			return make(g, G.BindDualValues(m.leaves...))
+		})
+	}
 }
 
 // bare makes Gorgonia's machine as it is in a program that registers no kernels.

@@ -38,13 +38,26 @@ func matrix(p *notebook.Page) error {
 	for _, v := range x {
 		want += float64(v)
 	}
-	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
-	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)
+	t := notebook.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
+	if err := hostMatrix(p, &t, x, side, want); err != nil {
+		return err
+	}
+	means, err := deviceMatrix(p, &t, x, side, of, want)
 	if err != nil {
 		return err
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
-	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, shape, []int{0, 1}, false)
+	p.Table(t)
+	if float64(side) != of {
+		p.Text("The CPU's rows are of the %d x %d numbers that were added up here, the GPU's recorded ones of %v x %v.", side, side, of, of)
+	}
+	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
+		notebook.Number(means[0]/means[1]))
+	return nil
+}
+
+// hostMatrix adds up a matrix on the CPU, a row of the table for each way.
+func hostMatrix(p *notebook.Page, t *notebook.Table, x []float32, side int, want float64) error {
+	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
 		sum  func() (float64, error)
@@ -59,7 +72,7 @@ func matrix(p *notebook.Page) error {
 		}},
 		{fmt.Sprintf("%d cores, the Go body", runtime.GOMAXPROCS(0)), func() (float64, error) {
 			var out [1]float32
-			err := all.Run(inputs, kernels.Bytes(out[:]), nil)
+			err := all.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(out[:]), nil)
 			return float64(out[0]), err
 		}},
 	} {
@@ -78,7 +91,17 @@ func matrix(p *notebook.Page) error {
 		t.Rows = append(t.Rows, []string{name, notebook.Micros(1000 * ms.Value).String(), "",
 			notebook.Measured{Value: 4 * float64(side) * float64(side) / ms.Value / 1e6, Unit: "GB/s"}.String()})
 	}
-	var means []float64
+	return nil
+}
+
+// deviceMatrix adds up a matrix on the GPU, a row of the table for each way, and returns
+// the times in microseconds.
+func deviceMatrix(p *notebook.Page, t *notebook.Table, x []float32, side int, of, want float64) (means []float64, err error) {
+	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
+	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)
+	if err != nil {
+		return nil, err
+	}
 	for _, way := range []struct {
 		name string
 		plan *kernels.Plan
@@ -90,7 +113,7 @@ func matrix(p *notebook.Page) error {
 	} {
 		ran, err := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		got, rounded := 0.0, 1.0
 		if way.plan == blocks {
@@ -104,17 +127,11 @@ func matrix(p *notebook.Page) error {
 			}
 		}
 		if d := got - want; !(max(d, -d) <= rounded*0x1p-24*want) {
-			return fmt.Errorf("%s: the elements add up to %v, want %v", way.name, got, want)
+			return nil, fmt.Errorf("%s: the elements add up to %v, want %v", way.name, got, want)
 		}
 		means = append(means, ran.Mean.Value)
 		t.Rows = append(t.Rows, []string{way.name, notebook.Micros(ran.Mean.Value).String(), ran.Spread.String(),
 			notebook.Measured{Value: 4 * of * of / ran.Mean.Value / 1e3, Unit: "GB/s"}.String()})
 	}
-	p.Table(t)
-	if float64(side) != of {
-		p.Text("The CPU's rows are of the %d x %d numbers that were added up here, the GPU's recorded ones of %v x %v.", side, side, of, of)
-	}
-	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
-		notebook.Number(means[0]/means[1]))
-	return nil
+	return means, nil
 }

@@ -35,10 +35,41 @@ func sums(p *notebook.Page) error {
 	p.Text(`That speed, measured by a copy within the GPU's memory, bytes read and bytes written counted: %v. Reading alone can be a little
 		faster than that.`, copied)
 
-	var rows []row
+	rows, err := hostSums(p, x)
+	if err != nil {
+		return err
+	}
+	blocks, err := blockSums(p, x)
+	if err != nil {
+		return err
+	}
+	fast, err := opSum(p, x, exact)
+	if err != nil {
+		return err
+	}
+	made, err := generated(p, x, fast)
+	if err != nil {
+		return err
+	}
+	for _, r := range append(blocks, fast, made) {
+		r.us, r.bytes = r.mean.Value, 4*of
+		rows = append(rows, r)
+	}
+	if err := compareSums(p, rows, exact, copied); err != nil {
+		return err
+	}
+	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
+		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
+		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
+		notebook.Number(100*(blocks[0].mean.Value/fast.mean.Value-1)), notebook.Number(of/(32*80*1024)))
+	return nil
+}
+
+// hostSums adds up on the CPU.
+func hostSums(p *notebook.Page, x []float32) (rows []row, err error) {
 	p.Heading("What a CPU does")
 	p.Text(`One core in a loop, and all cores, which is the Go body of our kernel.`)
-	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{n}, []int{0}, false)
+	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{len(x)}, []int{0}, false)
 	for _, way := range []struct {
 		name   string
 		sum    func() (float64, error)
@@ -49,7 +80,7 @@ func sums(p *notebook.Page) error {
 				sum += float64(v)
 			}
 			return sum, nil
-		}, 16 * 0x1p-53 * math.Sqrt(float64(n))}, // n roundings, up or down
+		}, 16 * 0x1p-53 * math.Sqrt(float64(len(x)))}, // a rounding for each, up or down
 		{fmt.Sprintf("CPU: %d cores, the Go body", runtime.GOMAXPROCS(0)), func() (float64, error) {
 			var out [1]float32
 			err := plan.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(out[:]), nil)
@@ -62,26 +93,30 @@ func sums(p *notebook.Page) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows = append(rows, row{name: way.name, us: 1000 * ms.Value, bytes: 4 * float64(n), sum: sum, within: way.within})
+		rows = append(rows, row{name: way.name, us: 1000 * ms.Value, bytes: 4 * float64(len(x)), sum: sum, within: way.within})
 	}
 	p.Text("They take %v and %v.", notebook.Micros(rows[0].us), notebook.Micros(rows[1].us))
+	return rows, nil
+}
 
+// blockSums adds up by blocks that share their threads' sums in three ways.
+func blockSums(p *notebook.Page, x []float32) ([]row, error) {
 	p.Heading("Thread 0 adds up")
 	p.Text(`32 x 80 blocks of 1024 threads go through the numbers in a loop whose stride is the whole grid: in each turn neighbouring threads
 		read neighbouring numbers, which the memory serves together. After it each thread has a sum. To add up the 1024 sums of a block, every
 		thread puts its own into shared memory, which all threads of a block see; after a barrier thread 0 goes over them. Each block leaves one
 		partial sum, 2560 in all, which come back to the host and are added there.`)
 	if err := p.Sources("versions/sum.cu", "thread_sum"); err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.Sources("versions/blocksum.cuh", "naive_sum"); err != nil {
-		return err
+		return nil, err
 	}
 	naive, err := partials(p, 6, "thread 0 adds", x)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Text("It takes %v, plus or minus %v over %v runs, the copy to the host not counted. In each block 1023 threads wait while one of them adds.", naive.mean, naive.spread, naive.runs)
 
@@ -91,11 +126,11 @@ func sums(p *notebook.Page) error {
 		wrote, hence a barrier in the loop. It stands outside of the ` + "`if`" + `: a barrier waits for all threads of the block, and inside
 		it would wait for those that never come. The block would hang.`)
 	if err := p.Sources("versions/blocksum.cuh", "tree_sum"); err != nil {
-		return err
+		return nil, err
 	}
 	tree, err := partials(p, 7, "tree in shared memory", x)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Text("It takes %v, plus or minus %v: %s times as fast.", tree.mean, tree.spread, ratio(naive, tree))
 
@@ -103,48 +138,33 @@ func sums(p *notebook.Page) error {
 	p.Text(`The 32 threads of a warp run together and can read each other's registers: five shuffles add up a warp, with neither shared memory nor a
 		barrier. The 32 sums of the warps go through shared memory once, and the first warp adds them likewise. One barrier is left of eleven.`)
 	if err := p.Sources("reduce.cuh", "warp_sum", "block_sum"); err != nil {
-		return err
+		return nil, err
 	}
 	shuffle, err := partials(p, 8, "shuffles", x)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Text("It takes %v, plus or minus %v: %s times as fast as the tree.", shuffle.mean, shuffle.spread, ratio(tree, shuffle))
+	return []row{naive, tree, shuffle}, nil
+}
 
+// opSum adds up by the op.
+func opSum(p *notebook.Page, x []float32, exact float64) (fast row, err error) {
 	p.Heading("The op")
 	p.Text(`What is left is the loop before the reduction. The op's kernel loads 16 bytes at a time, and each thread has four such loads under way before it
 		adds any of them, so that the memory has always something to do; its grid follows from the device and from n. Chunks
 		leave partial sums in double precision, and a second launch adds them in order: the result stays on the device, where the next op of a graph
 		finds it, and has the same bits in every run.`)
 	if err := p.Sources("reduce.cuh", "reduce_rows"); err != nil {
-		return err
+		return fast, err
 	}
-	op, err := p.Run("sum, version 0", kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)
+	op, err := p.Run("sum, version 0", kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)
 	if err != nil {
-		return err
+		return fast, err
 	}
-	fast := row{name: "0: the op", mean: op.Mean, spread: op.Spread, sum: float64(kernels.Elements[float32](op.Out)[0]), within: single}
+	fast = row{name: "0: the op", mean: op.Mean, spread: op.Spread, sum: float64(kernels.Elements[float32](op.Out)[0]), within: single}
 	p.Text("It takes %v, plus or minus %v.", fast.mean, fast.spread)
-	if err := endToEnd(p, x, exact); err != nil {
-		return err
-	}
-
-	made, err := generated(p, x, fast)
-	if err != nil {
-		return err
-	}
-	for _, r := range []*row{&naive, &tree, &shuffle, &fast, &made} {
-		r.us, r.bytes = r.mean.Value, 4*of
-		rows = append(rows, *r)
-	}
-	if err := compareSums(p, rows, exact, copied); err != nil {
-		return err
-	}
-	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
-		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
-		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
-		notebook.Number(100*(naive.us/fast.us-1)), notebook.Number(of/(32*80*1024)))
-	return nil
+	return fast, endToEnd(p, x, exact)
 }
 
 // A row is one way to add up.

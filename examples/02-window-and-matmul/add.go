@@ -52,17 +52,9 @@ func vectors(p *notebook.Page) (err error) {
 			return fmt.Errorf("element %d of the sum is %v, want %v", i, out[i], a[i]+b[i])
 		}
 	}
-	names := []string{"allocate", "copy to the device", "launch, wait", "copy back", "free"}
-	times, total := make([]float64, len(names)), 0.0
-	for i, name := range names {
-		m, err := p.Measure("vectors, "+name, "us", func() (float64, error) {
-			return max(float64(steps[i+1].Sub(steps[i]))/1e3, 0.01), nil
-		})
-		if err != nil {
-			return err
-		}
-		times[i] = m.Value
-		total += m.Value
+	total, err := fiveSteps(p, of, steps)
+	if err != nil {
+		return err
 	}
 	var kernel [2]notebook.Measured
 	for i := range kernel {
@@ -92,6 +84,29 @@ func vectors(p *notebook.Page) (err error) {
 	if err != nil {
 		return err
 	}
+	bytes := 12 * float64(of)
+	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. (A Go loop
+		on one core of this machine adds %d elements in %v.)`,
+		kernel[0], rate(bytes, kernel[0].Value, "GB/s"), kernel[1], rate(bytes, kernel[1].Value, "GB/s"),
+		notebook.Number(total/kernel[0].Value), n, host)
+	return chained(p, session, a, b, of)
+}
+
+// fiveSteps shows what the steps of addByHand took, from the times between them, and
+// returns their sum in microseconds.
+func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err error) {
+	names := []string{"allocate", "copy to the device", "launch, wait", "copy back", "free"}
+	times := make([]float64, len(names))
+	for i, name := range names {
+		m, err := p.Measure("vectors, "+name, "us", func() (float64, error) {
+			return max(float64(steps[i+1].Sub(steps[i]))/1e3, 0.01), nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		times[i] = m.Value
+		total += m.Value
+	}
 	t := notebook.Table{Caption: fmt.Sprintf("Sum of two vectors of %d float32, by hand", of), Header: []string{"step", "time", "share"}}
 	for i, name := range names {
 		t.Rows = append(t.Rows, []string{name, notebook.Measured{Value: times[i], Unit: "us"}.String(), notebook.Measured{Value: 100 * times[i] / total, Unit: "%"}.String()})
@@ -100,15 +115,7 @@ func vectors(p *notebook.Page) (err error) {
 	c := notebook.NewCanvas(1100, 340)
 	notebook.Bars{Title: "Where the time goes", Label: "us, logarithmic", Log: true, Names: names,
 		Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}}.Draw(c, 0, 0, 1100, 340)
-	if err := p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.", c); err != nil {
-		return err
-	}
-	bytes := 12 * float64(of)
-	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. (A Go loop
-		on one core of this machine adds %d elements in %v.)`,
-		kernel[0], rate(bytes, kernel[0].Value, "GB/s"), kernel[1], rate(bytes, kernel[1].Value, "GB/s"),
-		notebook.Number(total/kernel[0].Value), n, host)
-	return chained(p, session, a, b, of)
+	return total, p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.", c)
 }
 
 // showLast shows the last function of a file of this program, with its comment.

@@ -37,64 +37,14 @@ func windows(p *notebook.Page) error {
 	p.Text(`Version 3 is the op itself, %s. Narrow windows it sums straight from loads of 16 bytes, several outputs a thread. Wide ones it
 		makes of sums of chunks, which neighbours share, so that its time hardly grows with the radius.`, "`windowsum.cu`")
 
-	check := func(radius int, x []float32, out []byte) error {
-		got := kernels.Elements[float32](out)
-		if len(got) != len(x)-2*radius {
-			return fmt.Errorf("got %d outputs, want %d", len(got), len(x)-2*radius)
-		}
-		for k := range 1000 { // and the last ones
-			i := k * 2654435761 % len(got)
-			if k < 300 {
-				i = max(len(got)-1-k, 0)
-			}
-			want := 0.0
-			for _, v := range x[i : i+2*radius+1] {
-				want += float64(v)
-			}
-			if math.Abs(float64(got[i])-want) > 1e-6*float64(2*radius+1) {
-				return fmt.Errorf("output %d of radius %d is %v, want %v", i, radius, got[i], want)
-			}
-		}
-		return nil
-	}
-	var x []float32
-	input := func(n, radius int) []float32 {
-		if len(x) < n+2*radius {
-			x = fill[float32](n+2*radius, 3)
-		}
-		return x[:n+2*radius]
-	}
-	measure := func(version, radius, n, runs int) (float64, error) {
-		m, err := onGPU(p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), runs,
-			func() (*kernels.Plan, error) {
-				return versions.WindowSum(p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
-			},
-			func() [][]byte { return [][]byte{kernels.Bytes(input(n, radius))} },
-			func(out []byte) error { return check(radius, input(n, radius), out) })
-		return m.Value, err
-	}
+	run := windowRun{p: p}
 	const radius = 2
 	us := make([]float64, len(names))
 	for v := range names {
 		var err error
-		if us[v], err = measure(v+1, radius, of, 21); err != nil {
+		if us[v], err = run.time(v+1, radius, of, 21); err != nil {
 			return err
 		}
-	}
-	fewer := of / 4
-	ch := notebook.Chart{Title: fmt.Sprintf("Window sums of %d float32", fewer), XLabel: "2 radius + 1", YLabel: "us", Log: true, LogX: true}
-	at := map[[2]int]float64{}
-	for v := range names {
-		s := notebook.Series{Name: names[v], Colour: []color.RGBA{notebook.Red, notebook.Amber, notebook.Blue}[v]}
-		for _, radius := range []int{0, 1, 2, 4, 8, 32, 128, 512} {
-			t, err := measure(v+1, radius, fewer, 7)
-			if err != nil {
-				return err
-			}
-			s.X, s.Y = append(s.X, float64(2*radius+1)), append(s.Y, t)
-			at[[2]int{v, radius}] = t
-		}
-		ch.Series = append(ch.Series, s)
 	}
 	// On the host: the Go body of all versions.
 	hostPlan, err := versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, kernels.WindowValid)
@@ -102,11 +52,11 @@ func windows(p *notebook.Page) error {
 		return err
 	}
 	out := make([]byte, hostPlan.Out)
-	body, err := p.Time("window, host", func() error { return hostPlan.Run([][]byte{kernels.Bytes(input(n, radius))}, out, nil) })
+	body, err := p.Time("window, host", func() error { return hostPlan.Run([][]byte{kernels.Bytes(run.input(n, radius))}, out, nil) })
 	if err != nil {
 		return err
 	}
-	if err := check(radius, input(n, radius), out); err != nil {
+	if err := checkWindow(radius, run.input(n, radius), out); err != nil {
 		return err
 	}
 	t := notebook.Table{Caption: fmt.Sprintf("Windows of 5 (radius 2) over %d float32; the rate counts every input and output once", of),
@@ -116,6 +66,10 @@ func windows(p *notebook.Page) error {
 	}
 	t.Rows = append(t.Rows, []string{fmt.Sprintf("CPU: the Go body, on %d", n), body.String(), rate(8*float64(n), 1000*body.Value, "GB/s")})
 	p.Table(t)
+	ch, at, err := run.byRadius(names, of/4)
+	if err != nil {
+		return err
+	}
 	c := notebook.NewCanvas(1320, 640)
 	ch.Draw(c, 0, 0, 1320, 640)
 	if err := p.Figure("windows", "Time against the width of the window. The plain versions add up every window anew.", c); err != nil {
@@ -125,5 +79,72 @@ func windows(p *notebook.Page) error {
 		more trip and two barriers, with one load of a thread under way at a time: version 2 is %s as fast as version 1. What the
 		fast version gains, %s over the simple one, comes from fewer and wider loads. At radius 512 each output wants 1025 inputs, and not adding them anew is worth %s.`,
 		gain(us[0], us[1]), gain(us[0], us[2]), gain(at[[2]int{0, 512}], at[[2]int{2, 512}]))
+	return nil
+}
+
+// windowRun times the versions of WindowSum, on parts of one input.
+type windowRun struct {
+	p *notebook.Page
+	x []float32
+}
+
+// input returns what n outputs take.
+func (w *windowRun) input(n, radius int) []float32 {
+	if len(w.x) < n+2*radius {
+		w.x = fill[float32](n+2*radius, 3)
+	}
+	return w.x[:n+2*radius]
+}
+
+// time returns the microseconds that a version takes for n outputs.
+func (w *windowRun) time(version, radius, n, runs int) (float64, error) {
+	m, err := onGPU(w.p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), runs,
+		func() (*kernels.Plan, error) {
+			return versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
+		},
+		func() [][]byte { return [][]byte{kernels.Bytes(w.input(n, radius))} },
+		func(out []byte) error { return checkWindow(radius, w.input(n, radius), out) })
+	return m.Value, err
+}
+
+// byRadius draws the time of n outputs against the radius. at has the times, by the index
+// of the version and the radius.
+func (w *windowRun) byRadius(names []string, n int) (ch notebook.Chart, at map[[2]int]float64, err error) {
+	ch = notebook.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "us", Log: true, LogX: true}
+	at = map[[2]int]float64{}
+	for v := range names {
+		s := notebook.Series{Name: names[v], Colour: []color.RGBA{notebook.Red, notebook.Amber, notebook.Blue}[v]}
+		for _, radius := range []int{0, 1, 2, 4, 8, 32, 128, 512} {
+			t, err := w.time(v+1, radius, n, 7)
+			if err != nil {
+				return ch, nil, err
+			}
+			s.X, s.Y = append(s.X, float64(2*radius+1)), append(s.Y, t)
+			at[[2]int{v, radius}] = t
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	return ch, at, nil
+}
+
+// checkWindow holds 700 outputs here and there, and the last 300, against plain sums.
+func checkWindow(radius int, x []float32, out []byte) error {
+	got := kernels.Elements[float32](out)
+	if len(got) != len(x)-2*radius {
+		return fmt.Errorf("got %d outputs, want %d", len(got), len(x)-2*radius)
+	}
+	for k := range 1000 {
+		i := k * 2654435761 % len(got)
+		if k < 300 {
+			i = max(len(got)-1-k, 0)
+		}
+		want := 0.0
+		for _, v := range x[i : i+2*radius+1] {
+			want += float64(v)
+		}
+		if math.Abs(float64(got[i])-want) > 1e-6*float64(2*radius+1) {
+			return fmt.Errorf("output %d of radius %d is %v, want %v", i, radius, got[i], want)
+		}
+	}
 	return nil
 }

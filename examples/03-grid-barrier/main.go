@@ -141,7 +141,7 @@ func barriers(p *lab) error {
 	p.Text(`The end of a launch is a barrier that always works: one launch for each half step. To stay in one launch, blocks can count themselves in global
 		memory. One thread of each block adds one and waits until all have; before it the block's own barrier collects its threads, after it that
 		barrier lets them go.`)
-	if err := p.Source("iterate.cu", "grid_barrier"); err != nil {
+	if err := p.Source("grid_barrier.cuh", "grid_barrier"); err != nil {
 		return err
 	}
 	p.Text(`Three things must be right. What a block wrote must be visible before it is counted, and what others wrote must be read afresh after the wait: fences, or

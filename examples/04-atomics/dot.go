@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,66 +34,102 @@ func dot(p *notebook.Page) error {
 		return err
 	}
 
-	a, b := make([]float32, n), make([]float32, n)
-	for i := range n {
-		a[i], b[i] = 1, 1/float32(n)
-	}
-	exact := float64(n) * float64(b[0])
-	inputs := [][]byte{kernels.Bytes(a), kernels.Bytes(b)}
-	u, v := varied(n, 1), varied(n, 2)
-	exactVaried := loopDot(u, v)
 	p.Text(`Since constant vectors hide slips, each way is also tried on two vectors of random numbers from -1 to 1. They are multiples of 1/2048, so that double precision
 		adds their products without rounding, and the result must be right to the last bit, whatever the order: in double where the host adds up, in float32, the ops' own
 		type, elsewhere.`)
+	task := newDotTask(n)
+	if err := task.table(p); err != nil {
+		return err
+	}
+	us, err := task.endToEnd(p)
+	if err != nil {
+		return err
+	}
+	p.Text(`The table has the times of the launches. By the host's clock, from the launch until the host has the result, the vectors being on the device, it takes %v with 640
+		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
+		a launch.`, us[0], us[1])
+	p.Text(`The lock's price was seen above: a turn for each block, one after the
+		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
+		bits in each run.`)
+	return nil
+}
+
+// dotTask is two dot products: of the constant vectors a and b, and of u and v, random
+// numbers whose products add up without rounding.
+type dotTask struct {
+	a, b, u, v         []float32
+	exact, exactVaried float64
+}
+
+func newDotTask(n int) dotTask {
+	d := dotTask{a: make([]float32, n), b: make([]float32, n), u: varied(n, 1), v: varied(n, 2)}
+	for i := range n {
+		d.a[i], d.b[i] = 1, 1/float32(n)
+	}
+	d.exact, d.exactVaried = float64(n)*float64(d.b[0]), loopDot(d.u, d.v)
+	return d
+}
+
+// check holds a result of a and b against the exact one.
+func (d dotTask) check(name string, sum float64) error {
+	if !(math.Abs(sum-d.exact) <= 0x1p-24*d.exact) {
+		return fmt.Errorf("dot, %s: got %v, want %v", name, sum, d.exact)
+	}
+	return nil
+}
+
+// checkVaried holds a result of u and v against the exact one, to the last bit of double
+// precision or of float32.
+func (d dotTask) checkVaried(name string, sum float64) error {
+	if sum != d.exactVaried && sum != float64(float32(d.exactVaried)) {
+		return fmt.Errorf("dot of random numbers, %s: got %v, want %v", name, sum, d.exactVaried)
+	}
+	return nil
+}
+
+// table has a row for the host's loop and for each way of the GPU.
+func (d dotTask) table(p *notebook.Page) error {
+	n := int64(len(d.a))
 	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result", "of random numbers"}}
 	add := func(name string, mean, spread notebook.Measured, sum, random float64) error {
 		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)
 		t.Rows = append(t.Rows, []string{name, mean.String(), spread.String(), rate, fmt.Sprintf("%.9f", sum), fmt.Sprintf("%.6f", random)})
-		if !(math.Abs(sum-exact) <= 0x1p-24*exact) {
-			return fmt.Errorf("dot, %s: got %v, want %v", name, sum, exact)
-		}
-		if random != exactVaried && random != float64(float32(exactVaried)) {
-			return fmt.Errorf("dot of random numbers, %s: got %v, want %v", name, random, exactVaried)
-		}
-		return nil
+		return errors.Join(d.check(name, sum), d.checkVaried(name, random))
 	}
 	var loop float64
 	host, err := p.Time("dot, Go loop", func() error {
-		loop = loopDot(a, b)
+		loop = loopDot(d.a, d.b)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := add("this host: a Go loop", notebook.Measured{Value: 1000 * host.Value, Unit: "us"}, notebook.Measured{Value: math.NaN()}, loop, exactVaried); err != nil {
+	if err := add("this host: a Go loop", notebook.Measured{Value: 1000 * host.Value, Unit: "us"}, notebook.Measured{Value: math.NaN()}, loop, d.exactVaried); err != nil {
 		return err
 	}
 	known := false
+	version := func(v int) func() (*kernels.Plan, error) {
+		return func() (*kernels.Plan, error) { return versions.Dot(p.Target(), kernels.Float32, v, n) }
+	}
 	for _, way := range []struct {
 		name string
 		plan func() (*kernels.Plan, error)
 	}{
-		{"partial sums, added on the host", func() (*kernels.Plan, error) { return versions.DotPartials(kernels.Float32, int64(n)), nil }},
-		{"version 1: partial sums, a second launch", func() (*kernels.Plan, error) {
-			return versions.Dot(p.Target(), kernels.Float32, 1, int64(n))
-		}},
-		{"version 2: a mutex", func() (*kernels.Plan, error) {
-			return versions.Dot(p.Target(), kernels.Float32, 2, int64(n))
-		}},
-		{"version 3: an atomic", func() (*kernels.Plan, error) {
-			return versions.Dot(p.Target(), kernels.Float32, 3, int64(n))
-		}},
-		{"the op, ops.Dot", func() (*kernels.Plan, error) { return kernels.Dot(p.Target(), kernels.Float32, 1, int64(n)), nil }},
+		{"partial sums, added on the host", func() (*kernels.Plan, error) { return versions.DotPartials(kernels.Float32, n), nil }},
+		{"version 1: partial sums, a second launch", version(1)},
+		{"version 2: a mutex", version(2)},
+		{"version 3: an atomic", version(3)},
+		{"the op, ops.Dot", func() (*kernels.Plan, error) { return kernels.Dot(p.Target(), kernels.Float32, 1, n), nil }},
 	} {
 		plan, err := way.plan()
 		if err != nil {
 			return err
 		}
-		ran, err := p.Run("dot, "+way.name, plan, inputs, 50)
+		ran, err := p.Run("dot, "+way.name, plan, [][]byte{kernels.Bytes(d.a), kernels.Bytes(d.b)}, 50)
 		if err != nil {
 			return err
 		}
-		random, err := p.Output(plan, [][]byte{kernels.Bytes(u), kernels.Bytes(v)})
+		random, err := p.Output(plan, [][]byte{kernels.Bytes(d.u), kernels.Bytes(d.v)})
 		if err != nil {
 			return err
 		}
@@ -105,33 +142,29 @@ func dot(p *notebook.Page) error {
 	if !known {
 		p.Text("The GPU's times here are not recorded yet and print as -; the results are those of the kernels' Go bodies.")
 	}
-	var us [2]notebook.Measured
+	return nil
+}
+
+// endToEnd returns the time until the host has the result, by partial sums and by the op.
+func (d dotTask) endToEnd(p *notebook.Page) (us [2]notebook.Measured, err error) {
+	n := int64(len(d.a))
 	for i, way := range []struct {
 		name string
 		plan *kernels.Plan
 	}{
-		{"partial sums", versions.DotPartials(kernels.Float32, int64(n))},
-		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, int64(n))},
+		{"partial sums", versions.DotPartials(kernels.Float32, n)},
+		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, n)},
 	} {
 		us[i], err = p.Measure("dot, end to end, "+way.name, "us", func() (float64, error) {
-			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(u), kernels.Bytes(v)}, 50, func(out []byte) error {
-				if sum := addUp(out); sum != exactVaried && sum != float64(float32(exactVaried)) {
-					return fmt.Errorf("dot of random numbers, %s, end to end: got %v, want %v", way.name, sum, exactVaried)
-				}
-				return nil
+			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(d.u), kernels.Bytes(d.v)}, 50, func(out []byte) error {
+				return d.checkVaried(way.name+", end to end", addUp(out))
 			})
 		})
 		if err != nil {
-			return err
+			return us, err
 		}
 	}
-	p.Text(`The table has the times of the launches. By the host's clock, from the launch until the host has the result, the vectors being on the device, it takes %v with 640
-		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
-		a launch.`, us[0], us[1])
-	p.Text(`The lock's price was seen above: a turn for each block, one after the
-		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
-		bits in each run.`)
-	return nil
+	return us, nil
 }
 
 // loopDot is the dot product by the plainest loop.

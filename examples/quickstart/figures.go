@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
@@ -10,6 +11,21 @@ import (
 // history is what the training curve shows, one entry an epoch.
 type history struct {
 	train, held, accuracy []float64
+}
+
+// draw writes the figures to a folder, and their paths to w.
+func draw(w io.Writer, out string, h history, d digits, predicted []prediction) error {
+	for _, figure := range []func() (string, error){
+		func() (string, error) { return drawLoss(out, h) },
+		func() (string, error) { return drawDigits(out, d, predicted) },
+	} {
+		path, err := figure()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "wrote", path)
+	}
+	return nil
 }
 
 // drawLoss writes loss.png: the loss and the held-out accuracy by epoch.

@@ -61,23 +61,10 @@ func run(o options, w io.Writer) (float64, error) {
 	}
 	fmt.Fprintln(w, where)
 
-	// The data: four images in five to train on, one in five to test on.
-	all, err := loadDigits()
+	random := rand.New(rand.NewPCG(o.seed, 0))
+	train, held, err := prepare(w, o, random)
 	if err != nil {
 		return 0, err
-	}
-	random := rand.New(rand.NewPCG(o.seed, 0))
-	train, held := all.split(random)
-	fmt.Fprintf(w, "%d handwritten digits of %d x %d pixels: %d to train on, %d held out\n",
-		all.len(), side, side, train.len(), held.len())
-	if o.epochs < 1 {
-		return 0, fmt.Errorf("-epochs is %d, want at least 1", o.epochs)
-	}
-	if o.batch < 1 || o.batch > train.len() {
-		return 0, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.len())
-	}
-	if err := os.MkdirAll(o.out, 0o777); err != nil {
-		return 0, fmt.Errorf("-out: %w", err)
 	}
 
 	// The derivatives, before anything stands on them.
@@ -106,24 +93,15 @@ func run(o options, w io.Writer) (float64, error) {
 	}
 	defer testVM.Close()
 
-	// Training. An epoch is one pass over the shuffled images, in batches; what
-	// does not fill the last batch waits for another epoch.
+	// Training.
 	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", pixels, hidden, classes, o.batch)
 	solver := G.NewAdamSolver(G.WithLearnRate(0.003))
 	var h history
 	start := time.Now()
 	for epoch := range o.epochs {
-		order, steps, sum := random.Perm(train.len()), 0, 0.0
-		for ; len(order) >= o.batch; order = order[o.batch:] {
-			loss, err := model.run(vm, train.take(order[:o.batch]))
-			if err != nil {
-				return 0, err
-			}
-			if err := solver.Step(G.NodesToValueGrads(model.parameters)); err != nil {
-				return 0, err
-			}
-			sum += loss
-			steps++
+		trained, err := trainEpoch(model, vm, solver, train, random.Perm(train.len()), o.batch)
+		if err != nil {
+			return 0, err
 		}
 		if err := test.share(model); err != nil {
 			return 0, err
@@ -132,8 +110,7 @@ func run(o options, w io.Writer) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		h.train = append(h.train, sum/float64(steps))
-		h.held = append(h.held, loss)
+		h.train, h.held = append(h.train, trained), append(h.held, loss)
 		h.accuracy = append(h.accuracy, accuracy(test.predictions(), held))
 		fmt.Fprintf(w, "  epoch %2d of %d   loss %.4f   held out: loss %.4f, %.1f %% right   %.1f s\n", epoch+1, o.epochs,
 			h.train[epoch], loss, 100*h.accuracy[epoch], time.Since(start).Seconds())
@@ -144,15 +121,45 @@ func run(o options, w io.Writer) (float64, error) {
 	fmt.Fprint(w, vm.Report())
 	right := h.accuracy[o.epochs-1]
 	fmt.Fprintf(w, "\n%.1f %% of the %d held-out digits are right\n", 100*right, held.len())
-	for _, draw := range []func() (string, error){
-		func() (string, error) { return drawLoss(o.out, h) },
-		func() (string, error) { return drawDigits(o.out, held, test.predictions()) },
-	} {
-		path, err := draw()
+	return right, draw(w, o.out, h, held, test.predictions())
+}
+
+// prepare loads the images, four in five to train on and one in five held out, and
+// checks the flags against them.
+func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits, err error) {
+	all, err := loadDigits()
+	if err != nil {
+		return train, held, err
+	}
+	train, held = all.split(random)
+	fmt.Fprintf(w, "%d handwritten digits of %d x %d pixels: %d to train on, %d held out\n",
+		all.len(), side, side, train.len(), held.len())
+	if o.epochs < 1 {
+		return train, held, fmt.Errorf("-epochs is %d, want at least 1", o.epochs)
+	}
+	if o.batch < 1 || o.batch > train.len() {
+		return train, held, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.len())
+	}
+	if err := os.MkdirAll(o.out, 0o777); err != nil {
+		return train, held, fmt.Errorf("-out: %w", err)
+	}
+	return train, held, nil
+}
+
+// trainEpoch takes one pass over the images in the given order, in batches, and returns
+// the mean loss. What does not fill the last batch waits for another epoch.
+func trainEpoch(model *network, vm G.VM, solver G.Solver, train digits, order []int, batch int) (float64, error) {
+	steps, sum := 0, 0.0
+	for ; len(order) >= batch; order = order[batch:] {
+		loss, err := model.run(vm, train.take(order[:batch]))
 		if err != nil {
 			return 0, err
 		}
-		fmt.Fprintln(w, "wrote", path)
+		if err := solver.Step(G.NodesToValueGrads(model.parameters)); err != nil {
+			return 0, err
+		}
+		sum += loss
+		steps++
 	}
-	return right, nil
+	return sum / float64(steps), nil
 }

@@ -24,8 +24,8 @@ func graph() *G.ExprGraph {
 	one := g.AddNode(G.NewConstant(tensor.Ones(tensor.Float64, 6, 500)))
 	sum := G.Must(ops.Add(G.Must(ops.Add(x, y)), one))
 	flat := G.Must(G.Reshape(sum, tensor.Shape{3000}))
-	tanh := G.Must(G.Tanh(G.Must(G.Reshape(flat, tensor.Shape{3, 1000}))))
-	G.Must(ops.WindowSum(G.Must(G.Reshape(tanh, tensor.Shape{3000})), 700))
+	soft := G.Must(G.SoftMax(G.Must(G.Reshape(flat, tensor.Shape{3, 1000})))) // on the host
+	G.Must(ops.WindowSum(G.Must(G.Reshape(soft, tensor.Shape{3000})), 700))
 	G.Must(ops.Dot(flat, flat))
 	return g
 }
@@ -62,120 +62,122 @@ func isHost(in *Instr) bool   { _, ok := in.Op.(Host); return ok }
 func isCopy(in *Instr) bool   { _, ok := in.Op.(Copy); return ok }
 func isAlias(in *Instr) bool  { _, ok := in.Op.(Alias); return ok }
 
+// faults are what a pass could do wrong, with words of the error that must tell of it.
+var faults = map[string]struct {
+	want  string
+	plant func(t *testing.T, p *Program)
+}{
+	"use before definition": {"before it is defined", func(t *testing.T, p *Program) {
+		i, in := find(t, p, isKernel)
+		p.Instrs = slices.Insert(slices.Delete(p.Instrs, i, i+1), 0, in)
+	}},
+	"instruction lost": {"before it is defined", func(t *testing.T, p *Program) {
+		i, _ := find(t, p, isCopy)
+		p.Instrs = slices.Delete(p.Instrs, i, i+1)
+	}},
+	"defined twice": {"defined twice", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		p.Instrs = append(p.Instrs, in)
+	}},
+	"wrong definition": {"names another instruction", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Out[0].Def = p.Instrs[0]
+	}},
+	"kernel reads the host": {"is on the host, want the device", func(t *testing.T, p *Program) {
+		_, copied := find(t, p, isCopy)
+		_, in := find(t, p, isKernel)
+		in.In[0] = copied.In[0]
+	}},
+	"host reads the device": {"is on the device, want the host", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isHost)
+		_, k := find(t, p, isKernel)
+		in.In[0] = k.Out[0]
+	}},
+	"copy to nowhere": {"moves nothing", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isCopy)
+		in.Out[0].Space = OnHost
+	}},
+	"kernel without plan": {"has no plan", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Plan = nil
+	}},
+	"plan of another size": {"its plan wants", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Plan.Inputs[1] += 8
+	}},
+	"plan of another output": {"its plan", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Plan.Out -= 8
+	}},
+	"plan of another number of inputs": {"takes 1 inputs", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		plan := in.Plan
+		plan.Inputs = plan.Inputs[:1]
+	}},
+	"view outside its base": {"lies outside its base", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isAlias)
+		in.Out[0].View.Offset = 1
+	}},
+	"view backwards": {"lies outside its base", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isAlias)
+		in.Out[0].View.Strides[0] *= -1
+	}},
+	"view of another rank": {"strides", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isAlias)
+		in.Out[0].View.Strides = append(in.Out[0].View.Strides, 1)
+	}},
+	"alias of nothing": {"no alias", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isAlias)
+		in.Out[0].Base = in.Out[0]
+	}},
+	"strided operand of a plan": {"row-major", func(t *testing.T, p *Program) {
+		_, in := find(t, p, func(in *Instr) bool { return isKernel(in) && in.In[0].Base != in.In[0] })
+		in.In[0].View.Strides[0] = 0
+	}},
+	"output that nobody defines": {"defined nowhere", func(t *testing.T, p *Program) {
+		p.Outputs = append(p.Outputs, &Value{ID: 99})
+	}},
+	"output on the device": {"want the host", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		p.Outputs = append(p.Outputs, in.Out[0])
+	}},
+	"no buffer": {"has no buffer", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Out[0].Buffer = nil
+	}},
+	"buffer too small": {"its buffer has", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Out[0].Buffer.Size--
+	}},
+	"buffer dies early": {"is alive from", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Out[0].Buffer.Death = in.Out[0].Buffer.Birth
+	}},
+	"constant dies": {"is alive from", func(t *testing.T, p *Program) {
+		p.Setup[len(p.Setup)-1].Out[0].Buffer.Death = 0
+	}},
+	"buffers share memory": {"share memory", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isKernel)
+		in.Out[0].Buffer.Offset = in.In[0].Base.Buffer.Offset
+	}},
+	"buffer beyond the arena": {"in an arena of", func(t *testing.T, p *Program) { p.Arena -= Alignment }},
+	"no scratch memory": {"has no buffer", func(t *testing.T, p *Program) {
+		_, in := find(t, p, func(in *Instr) bool { return in.Scratch != nil })
+		in.Scratch = nil
+	}},
+	"scratch memory too small": {"bytes of scratch memory", func(t *testing.T, p *Program) {
+		_, in := find(t, p, func(in *Instr) bool { return in.Scratch != nil })
+		in.Scratch.Size = 1
+	}},
+	"no op": {"without op", func(t *testing.T, p *Program) { p.Instrs[0].Op = nil }},
+	"two outputs": {"2 outputs", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isHost)
+		p.NewValue(in, "second", in.Out[0].Type).Space = OnHost
+	}},
+}
+
 // Each fault that a pass could make is found, and named.
 func TestVerifyFindsFaults(t *testing.T) {
-	faults := map[string]struct {
-		want  string
-		plant func(t *testing.T, p *Program)
-	}{
-		"use before definition": {"before it is defined", func(t *testing.T, p *Program) {
-			i, in := find(t, p, isKernel)
-			p.Instrs = slices.Insert(slices.Delete(p.Instrs, i, i+1), 0, in)
-		}},
-		"instruction lost": {"before it is defined", func(t *testing.T, p *Program) {
-			i, _ := find(t, p, isCopy)
-			p.Instrs = slices.Delete(p.Instrs, i, i+1)
-		}},
-		"defined twice": {"defined twice", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			p.Instrs = append(p.Instrs, in)
-		}},
-		"wrong definition": {"names another instruction", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Out[0].Def = p.Instrs[0]
-		}},
-		"kernel reads the host": {"is on the host, want the device", func(t *testing.T, p *Program) {
-			_, copied := find(t, p, isCopy)
-			_, in := find(t, p, isKernel)
-			in.In[0] = copied.In[0]
-		}},
-		"host reads the device": {"is on the device, want the host", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isHost)
-			_, k := find(t, p, isKernel)
-			in.In[0] = k.Out[0]
-		}},
-		"copy to nowhere": {"moves nothing", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isCopy)
-			in.Out[0].Space = OnHost
-		}},
-		"kernel without plan": {"has no plan", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Plan = nil
-		}},
-		"plan of another size": {"its plan wants", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Plan.Inputs[1] += 8
-		}},
-		"plan of another output": {"its plan", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Plan.Out -= 8
-		}},
-		"plan of another number of inputs": {"takes 1 inputs", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			plan := in.Plan
-			plan.Inputs = plan.Inputs[:1]
-		}},
-		"view outside its base": {"lies outside its base", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isAlias)
-			in.Out[0].View.Offset = 1
-		}},
-		"view backwards": {"lies outside its base", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isAlias)
-			in.Out[0].View.Strides[0] *= -1
-		}},
-		"view of another rank": {"strides", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isAlias)
-			in.Out[0].View.Strides = append(in.Out[0].View.Strides, 1)
-		}},
-		"alias of nothing": {"no alias", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isAlias)
-			in.Out[0].Base = in.Out[0]
-		}},
-		"strided operand of a plan": {"row-major", func(t *testing.T, p *Program) {
-			_, in := find(t, p, func(in *Instr) bool { return isKernel(in) && in.In[0].Base != in.In[0] })
-			in.In[0].View.Strides[0] = 0
-		}},
-		"output that nobody defines": {"defined nowhere", func(t *testing.T, p *Program) {
-			p.Outputs = append(p.Outputs, &Value{ID: 99})
-		}},
-		"output on the device": {"want the host", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			p.Outputs = append(p.Outputs, in.Out[0])
-		}},
-		"no buffer": {"has no buffer", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Out[0].Buffer = nil
-		}},
-		"buffer too small": {"its buffer has", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Out[0].Buffer.Size--
-		}},
-		"buffer dies early": {"is alive from", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Out[0].Buffer.Death = in.Out[0].Buffer.Birth
-		}},
-		"constant dies": {"is alive from", func(t *testing.T, p *Program) {
-			p.Setup[len(p.Setup)-1].Out[0].Buffer.Death = 0
-		}},
-		"buffers share memory": {"share memory", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isKernel)
-			in.Out[0].Buffer.Offset = in.In[0].Base.Buffer.Offset
-		}},
-		"buffer beyond the arena": {"in an arena of", func(t *testing.T, p *Program) { p.Arena -= Alignment }},
-		"no scratch memory": {"has no buffer", func(t *testing.T, p *Program) {
-			_, in := find(t, p, func(in *Instr) bool { return in.Scratch != nil })
-			in.Scratch = nil
-		}},
-		"scratch memory too small": {"bytes of scratch memory", func(t *testing.T, p *Program) {
-			_, in := find(t, p, func(in *Instr) bool { return in.Scratch != nil })
-			in.Scratch.Size = 1
-		}},
-		"no op": {"without op", func(t *testing.T, p *Program) { p.Instrs[0].Op = nil }},
-		"two outputs": {"2 outputs", func(t *testing.T, p *Program) {
-			_, in := find(t, p, isHost)
-			p.NewValue(in, "second", in.Out[0].Type).Space = OnHost
-		}},
-	}
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			p, _ := placed(t)

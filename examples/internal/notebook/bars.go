@@ -44,20 +44,7 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 		wide -= TextWidth(b.Label, textSize) + 36
 	}
 	top += c.legend(x+24, y+60, wide, keys)
-	values := newAxis(b.Log)
-	if !b.Log {
-		values.include(0)
-	}
-	any, room := false, 0.0
-	for _, s := range b.Series {
-		for _, v := range s.Values {
-			values.include(v)
-			any = any || !math.IsNaN(v)
-		}
-	}
-	if b.Log && values.any { // a bar of the least value is to be seen
-		values.lo = math.Floor(values.lo - .3)
-	}
+	values, any := b.axis()
 	if !b.Standing {
 		left = x + 24
 		for _, n := range b.Names {
@@ -72,7 +59,8 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 	if b.Standing {
 		values.span(bottom, top, 0)
 	} else {
-		for _, s := range b.Series { // room for the values
+		room := 0.0 // for the values
+		for _, s := range b.Series {
 			for _, v := range s.Values {
 				room = max(room, TextWidth(Number(v), textSize)+10)
 			}
@@ -81,6 +69,33 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 		values.span(left, right, 0)
 	}
 	c.text += b.text(values) + "\n"
+	area := rectangle{left, top, right, bottom}
+	b.drawAxis(c, values, area, y+60)
+	b.drawBars(c, values, area)
+}
+
+// axis returns the axis of the values, and whether there are any.
+func (b Bars) axis() (values axis, any bool) {
+	values = newAxis(b.Log)
+	if !b.Log {
+		values.include(0)
+	}
+	for _, s := range b.Series {
+		for _, v := range s.Values {
+			values.include(v)
+			any = any || !math.IsNaN(v)
+		}
+	}
+	if b.Log && values.any { // a bar of the least value is to be seen
+		values.lo = math.Floor(values.lo - .3)
+	}
+	return values, any
+}
+
+// drawAxis draws the ticks of the axis and its label, which is at that height where the
+// bars stand.
+func (b Bars) drawAxis(c *Canvas, values axis, area rectangle, y float64) {
+	left, top, right, bottom := area.left, area.top, area.right, area.bottom
 	for _, t := range values.ticks(6) {
 		at := math.Round(values.at(t)) + .5
 		if b.Standing {
@@ -91,15 +106,19 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 		}
 	}
 	if b.Standing {
-		c.Text(right, y+60+textSize/2, textSize, Right, Muted, b.Label)
+		c.Text(right, y+textSize/2, textSize, Right, Muted, b.Label)
 	} else {
 		values.label(c, bottom)
 		c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, b.Label)
 	}
-	// Each name has a slot, four fifths of it for its bars.
-	from, to := top, bottom
+}
+
+// drawBars draws the bars, with their names and values. Each name has a slot, four fifths
+// of it for its bars.
+func (b Bars) drawBars(c *Canvas, values axis, area rectangle) {
+	from, to := area.top, area.bottom
 	if b.Standing {
-		from, to = left, right
+		from, to = area.left, area.right
 	}
 	slot := (to - from) / float64(max(len(b.Names), 1))
 	thick := slot * .8 / float64(max(len(b.Series), 1))
@@ -110,9 +129,9 @@ func (b Bars) Draw(c *Canvas, x, y, width, height float64) {
 	for i, name := range b.Names {
 		middle := from + (float64(i)+.5)*slot
 		if b.Standing && i%every == 0 {
-			c.Text(middle, bottom+12+textSize, textSize, Centre, Ink, name)
+			c.Text(middle, area.bottom+12+textSize, textSize, Centre, Ink, name)
 		} else if !b.Standing {
-			c.Text(left-12, middle+textSize/2, textSize, Right, Ink, name)
+			c.Text(area.left-12, middle+textSize/2, textSize, Right, Ink, name)
 		}
 		for k, s := range b.Series {
 			if i >= len(s.Values) || math.IsNaN(s.Values[i]) {

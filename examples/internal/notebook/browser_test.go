@@ -45,20 +45,7 @@ var probeText = regexp.MustCompile(`<pre id="probe">([^<]*)</pre>`)
 // phone, and dark mode is dark. The pages in docs/gallery are looked at too. Without
 // a browser it is skipped, or fails where STHENO_REQUIRE_BROWSER=1.
 func TestBrowser(t *testing.T) {
-	browser := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
-		}
-	}
-	if browser == "" {
-		const none = "no chromium on this machine (Debian: apt-get install chromium)"
-		if os.Getenv("STHENO_REQUIRE_BROWSER") == "1" {
-			t.Fatal("STHENO_REQUIRE_BROWSER=1, but there is " + none)
-		}
-		t.Skip("SKIPPED, NOT TESTED: " + none)
-	}
+	browser := findBrowser(t)
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.html")
 	if err := Run(Options{HTML: page, Device: "cpu", Small: true}, new(bytes.Buffer), "A <title>", []byte(record1), sample); err != nil {
@@ -106,9 +93,29 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 	}
+	checkColours(t, browser, page)
+}
 
-	// What it looks like: the colours of the charts are on the screen.
-	shot := filepath.Join(dir, "page.png")
+// findBrowser returns the path of a browser, or skips the test.
+func findBrowser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const none = "no chromium on this machine (Debian: apt-get install chromium)"
+	if os.Getenv("STHENO_REQUIRE_BROWSER") == "1" {
+		t.Fatal("STHENO_REQUIRE_BROWSER=1, but there is " + none)
+	}
+	t.Skip("SKIPPED, NOT TESTED: " + none)
+	return ""
+}
+
+// checkColours takes a picture of the screen, where the colours of the charts must be.
+func checkColours(t *testing.T, browser, page string) {
+	t.Helper()
+	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
 	f, err := os.Open(shot)
 	if err != nil {

@@ -188,39 +188,60 @@ func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
 	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
 	c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, ch.XLabel)
 
+	pl := plot{rectangle{left, top, right, bottom}, horizontal, vertical}
 	for _, s := range ch.Series {
-		v := vertical[side(s)]
-		var line []Point
-		flush := func() {
-			if !s.Dots && len(line) > 0 {
-				c.Line(line, 2.6, s.Colour)
-				c.Line(line[len(line)-1:], 8, s.Colour)
-			}
-			line = nil
-		}
-		for i := range s.Y {
-			p := Point{horizontal.at(s.X[i]), v.at(s.Y[i])}
-			switch {
-			case math.IsNaN(p.Y) || math.IsInf(p.Y, 0):
-				flush()
-				continue
-			case s.Dots:
-				c.Line([]Point{p}, 5, s.Colour)
-			}
-			line = append(line, p)
-		}
-		flush()
+		pl.line(c, s)
 		for _, m := range s.Marks {
-			if m.At < 0 || m.At >= len(s.Y) || math.IsNaN(s.Y[m.At]) {
-				continue
+			if m.At >= 0 && m.At < len(s.Y) && !math.IsNaN(s.Y[m.At]) {
+				ch.mark(c, pl, s, m)
 			}
-			p := Point{horizontal.at(s.X[m.At]), v.at(s.Y[m.At])}
-			c.ring(p, 9, s.Colour)
-			at := ch.free(p, TextWidth(m.Text, textSize), rectangle{left, top, right, bottom}, horizontal, vertical)
-			c.Rect(int(at.X)-4, int(at.Y)-textSize-3, int(TextWidth(m.Text, textSize))+8, textSize+6, Paper)
-			c.Text(at.X, at.Y, textSize, Left, s.Colour, m.Text)
 		}
 	}
+}
+
+// mark draws a mark of a series.
+func (ch Chart) mark(c *Canvas, pl plot, s Series, m Mark) {
+	p := pl.at(s, m.At)
+	c.ring(p, 9, s.Colour)
+	at := ch.free(p, TextWidth(m.Text, textSize), pl)
+	c.Rect(int(at.X)-4, int(at.Y)-textSize-3, int(TextWidth(m.Text, textSize))+8, textSize+6, Paper)
+	c.Text(at.X, at.Y, textSize, Left, s.Colour, m.Text)
+}
+
+// A plot is the area between the axes of a chart.
+type plot struct {
+	area       rectangle
+	horizontal axis
+	vertical   [2]axis // left, right
+}
+
+// at returns where point i of a series is.
+func (pl plot) at(s Series, i int) Point {
+	return Point{pl.horizontal.at(s.X[i]), pl.vertical[side(s)].at(s.Y[i])}
+}
+
+// line draws a series: its points, or lines between those that are numbers.
+func (pl plot) line(c *Canvas, s Series) {
+	var line []Point
+	flush := func() {
+		if !s.Dots && len(line) > 0 {
+			c.Line(line, 2.6, s.Colour)
+			c.Line(line[len(line)-1:], 8, s.Colour)
+		}
+		line = nil
+	}
+	for i := range s.Y {
+		p := pl.at(s, i)
+		switch {
+		case math.IsNaN(p.Y) || math.IsInf(p.Y, 0):
+			flush()
+			continue
+		case s.Dots:
+			c.Line([]Point{p}, 5, s.Colour)
+		}
+		line = append(line, p)
+	}
+	flush()
 }
 
 // A rectangle is an area of the canvas, in pixels.
@@ -229,23 +250,22 @@ type rectangle struct{ left, top, right, bottom float64 }
 // free is where the text of a mark at p starts, above or below the point and
 // within the area, with as little of the lines under it as may be: it stands on
 // white and hides them.
-func (ch Chart) free(p Point, wide float64, area rectangle, horizontal axis, vertical [2]axis) Point {
+func (ch Chart) free(p Point, wide float64, pl plot) Point {
 	best, least := Point{p.X, p.Y - 16}, math.MaxInt
 	for _, y := range []float64{p.Y - 16, p.Y + 18 + textSize, p.Y - 46, p.Y + 48 + textSize} {
-		if y-textSize < area.top || y+3 > area.bottom {
+		if y-textSize < pl.area.top || y+3 > pl.area.bottom {
 			continue
 		}
 		for _, x := range []float64{p.X, p.X - wide/2, p.X - wide} {
-			x = min(max(x, area.left+4), area.right-wide-4)
+			x = min(max(x, pl.area.left+4), pl.area.right-wide-4)
 			hidden := 0
 			for _, s := range ch.Series {
-				v := vertical[side(s)]
 				for i := 1; i < len(s.Y); i++ {
-					a0, b0 := horizontal.at(s.X[i-1]), v.at(s.Y[i-1])
-					da, db := horizontal.at(s.X[i])-a0, v.at(s.Y[i])-b0
+					from, to := pl.at(s, i-1), pl.at(s, i)
+					da, db := to.X-from.X, to.Y-from.Y
 					pieces := min(math.Ceil(max(math.Abs(da), math.Abs(db))/4), 4096) // a zero on a logarithmic axis is far away
 					for k := 1.; k <= pieces; k++ {                                   // of the line, by their ends
-						a, b := a0+da*k/pieces, b0+db*k/pieces
+						a, b := from.X+da*k/pieces, from.Y+db*k/pieces
 						if a > x-4 && a < x+wide+4 && b > y-textSize-3 && b < y+3 {
 							hidden++
 						}

@@ -65,16 +65,7 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 			}
 			x0, x1 := edge(left, right, k, columns), edge(left, right, k+1, columns)
 			y0, y1 := edge(bottom, top, r+1, rows), edge(bottom, top, r, rows)
-			col := colour(v)
-			c.Rect(x0, y0, x1-x0, y1-y0, col)
-			text := Number(v)
-			if TextWidth(text, 11)+8 <= float64(x1-x0) && y1-y0 >= 22 {
-				ink := Ink
-				if luminance(col) < .4 {
-					ink = Paper
-				}
-				c.Text(float64(x0+x1)/2, float64(y0+y1)/2+5.5, 11, Centre, ink, text)
-			}
+			drawCell(c, x0, y0, x1-x0, y1-y0, colour(v), Number(v))
 		}
 	}
 	// Names: every one that has room.
@@ -101,6 +92,19 @@ func (h HeatMap) Draw(c *Canvas, x, y, width, height float64) {
 		c.Line([]Point{{right + 46, at}, {right + 52, at}}, 1, Muted)
 		c.Text(right+58, at+textSize/2, textSize, Left, Muted, label(t))
 	}
+}
+
+// drawCell draws a cell with its value, if there is room for it.
+func drawCell(c *Canvas, x, y, width, height int, col color.RGBA, text string) {
+	c.Rect(x, y, width, height, col)
+	if TextWidth(text, 11)+8 > float64(width) || height < 22 {
+		return
+	}
+	ink := Ink
+	if luminance(col) < .4 {
+		ink = Paper
+	}
+	c.Text(float64(x)+float64(width)/2, float64(y)+float64(height)/2+5.5, 11, Centre, ink, text)
 }
 
 // Picture draws an image of the given row width, each value a square of the

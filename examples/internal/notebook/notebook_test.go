@@ -116,10 +116,10 @@ func TestMarkPlace(t *testing.T) {
 	horizontal.span(0, 1000, 0)
 	vertical[0].span(500, 0, 0)
 	p := Point{horizontal.at(1), vertical[0].at(2)} // (100, 375)
-	if got := ch.free(p, 200, rectangle{0, 0, 1000, 500}, horizontal, vertical); got.Y <= p.Y {
+	if got := ch.free(p, 200, plot{rectangle{0, 0, 1000, 500}, horizontal, vertical}); got.Y <= p.Y {
 		t.Errorf("the text is at %v, above the valley's floor at %v, where the line rises", got, p)
 	}
-	if got := ch.free(p, 2000, rectangle{0, 370, 1000, 380}, horizontal, vertical); got != (Point{100, 359}) {
+	if got := ch.free(p, 2000, plot{rectangle{0, 370, 1000, 380}, horizontal, vertical}); got != (Point{100, 359}) {
 		t.Errorf("with no room the text is at %v, want it just above the point", got)
 	}
 }

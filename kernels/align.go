@@ -1,0 +1,38 @@
+package kernels
+
+import "unsafe"
+
+// vectorBytes is the width of the vectors of gonum's dot products of float32. They
+// take elements one by one until the second operand is at a multiple of it, so the
+// order of additions depends on where that operand lies; those of float64 don't.
+const vectorBytes = 16
+
+// aligned returns x, or a copy where a dot product's result would depend on its address.
+func aligned[T Float](x []T) []T {
+	var buffer []T
+	return alignedPart(x, 0, int64(len(x)), &buffer)
+}
+
+// alignedPart returns elements lo to hi of x for a dot product: where x is not aligned, a
+// copy in buffer, which grows as needed, at the place that they would have if x was.
+func alignedPart[T Float](x []T, lo, hi int64, buffer *[]T) []T {
+	size := int64(unsafe.Sizeof(*new(T)))
+	if size == 8 || uintptr(unsafe.Pointer(unsafe.SliceData(x)))%vectorBytes == 0 {
+		return x[lo:hi]
+	}
+	first := lo % (vectorBytes / size)
+	last := first + hi - lo
+	if int64(len(*buffer)) < last {
+		*buffer = makeAligned[T](last + vectorBytes/size)
+	}
+	copy((*buffer)[first:last], x[lo:hi])
+	return (*buffer)[first:last]
+}
+
+// makeAligned returns n elements, the first at a multiple of vectorBytes.
+func makeAligned[T Float](n int64) []T {
+	size := int64(unsafe.Sizeof(*new(T)))
+	x := make([]T, n+vectorBytes/size)
+	skip := int64(-uintptr(unsafe.Pointer(unsafe.SliceData(x)))%vectorBytes) / size
+	return x[skip : skip+n : skip+n]
+}
