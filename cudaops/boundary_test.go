@@ -210,3 +210,21 @@ func TestRandomAndDropout(t *testing.T) {
 		equal(t, "dropout in evaluation", d.Value(), x.Value(), 0)
 	})
 }
+
+// The extent of an axis is known when the VM is made; its node gets a value all the
+// same, and so do views that nothing computes.
+func TestFoldedNodesHaveValues(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := ok[*G.Node](t)
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(2, 3), G.WithValue(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6}))))
+		size := node(G.SizeOf(1, x))
+		turned := node(G.Transpose(x))
+		row := node(G.Slice(x, G.S(1)))
+		vm := machine(t, g, on)
+		must(t, vm.RunAll())
+		equal(t, "size", size.Value(), vector(3), 0)
+		equal(t, "transposed", turned.Value(), vector(1, 4, 2, 5, 3, 6), 0)
+		equal(t, "row", row.Value(), vector(4, 5, 6), 0)
+	})
+}

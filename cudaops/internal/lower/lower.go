@@ -141,7 +141,7 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	if target != nil && len(children) == 1 {
 		c := children[0]
 		l.graph.Outputs = append(l.graph.Outputs, Output{l.output(c), c, target})
-		if !isLeaf(l.of[c]) {
+		if !isLeaf(c) {
 			l.bind(c)
 		}
 	}
@@ -163,21 +163,16 @@ func (l *lowerer) output(n *gorgonia.Node) int {
 // bind makes the value of n an output that is bound to n. Inputs and constants are
 // bound as they are.
 func (l *lowerer) bind(n *gorgonia.Node) {
-	if l.bound[n] || isLeaf(l.of[n]) {
+	if l.bound[n] || isLeaf(n) {
 		return
 	}
 	l.bound[n] = true
 	l.graph.Outputs = append(l.graph.Outputs, Output{l.output(n), n, nil})
 }
 
-// isLeaf reports whether a value is an input or a constant.
-func isLeaf(v *program.Value) bool {
-	switch v.Def.Op.(type) {
-	case program.Input, program.Constant:
-		return true
-	}
-	return false
-}
+// isLeaf reports whether a node is an input or a constant, which has its value
+// already.
+func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant(n.Op()) }
 
 // results makes outputs of what Gorgonia's machine leaves on the host: the roots
 // of the graph, the cost that Grad began at, and the derivatives of the inputs.

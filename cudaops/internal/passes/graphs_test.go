@@ -57,7 +57,8 @@ func (b *builder) grow(t *rapid.T) {
 	}
 	width := rapid.IntRange(1, 40)
 	var out *G.Node
-	switch rapid.SampledFrom([]string{"input", "constant", "tanh", "square", "add", "add", "hadamard", "mean", "reshape", "transpose", "matmul", "window"}).Draw(t, "op") {
+	switch rapid.SampledFrom([]string{"input", "constant", "tanh", "square", "add", "add", "hadamard", "mean", "reshape", "transpose", "matmul", "window",
+		"softmax", "sigmoid", "compare", "sum", "product", "broadcast", "slice"}).Draw(t, "op") {
 	case "input":
 		out = b.input(width.Draw(t, "columns"))
 	case "constant":
@@ -82,6 +83,21 @@ func (b *builder) grow(t *rapid.T) {
 		out = G.Must(G.Transpose(G.Must(G.Reshape(a, tensor.Shape{cols, rows}))))
 	case "matmul":
 		out = G.Must(ops.MatMul(G.Must(ops.MatMul(a, other(), ops.TransB())), a))
+	case "softmax": // on the host
+		out = G.Must(G.SoftMax(a))
+	case "sigmoid":
+		out = G.Must(G.Sigmoid(a))
+	case "compare":
+		out = G.Must(G.Gte(a, other(), true))
+	case "sum":
+		out = G.Must(ops.Broadcast(G.Must(G.Sum(a, 1)), width.Draw(t, "columns"), 1))
+	case "product":
+		out = G.Must(G.Mul(G.Must(G.Mul(a, G.Must(G.Transpose(other())))), a))
+	case "broadcast":
+		out = G.Must(G.BroadcastAdd(a, b.constant(), nil, []byte{1}))
+	case "slice":
+		first := rapid.IntRange(0, rows-1).Draw(t, "row")
+		out = G.Must(ops.Broadcast(G.Must(G.Slice(a, G.S(first))), rows, 0))
 	case "window":
 		out = G.Must(ops.WindowSum(a, rapid.IntRange(0, 50).Draw(t, "radius"), ops.Same()))
 	}
