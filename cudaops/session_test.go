@@ -107,7 +107,7 @@ func TestSessionErrors(t *testing.T) {
 				"4611686":         huge,
 				"17 bytes":        s.CopyTo(m, make([]byte, 17)),
 				"18 bytes":        s.CopyFrom(make([]byte, 18), m),
-				"a nil buffer":      s.CopyTo(nil, nil),
+				"a nil buffer":    s.CopyTo(nil, nil),
 				"another session": s.Launch(kernel, one, one, 0, foreign),
 				"argument 1":      s.Launch(kernel, one, one, 0, m, 5),
 				"nil kernel":      s.Launch(nil, one, one, 0),

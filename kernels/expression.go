@@ -57,7 +57,7 @@ func (r *Reduction) Identity() float64 {
 	return math.Inf(1)
 }
 
-// String is the reduction in a normal form, which is the same for expressions
+// String returns the reduction in a normal form, which is the same for expressions
 // that differ in spaces and parentheses alone.
 func (r *Reduction) String() string {
 	if r.Operator == "+" || r.Operator == "*" {
@@ -91,7 +91,7 @@ func (t *term) String() string {
 	return t.name + "(" + t.x.String() + ", " + t.y.String() + ")"
 }
 
-// find gives the first a of a term, or nil.
+// find returns the first a of a term, or nil.
 func (t *term) find() *term {
 	if t == nil || t.name == "a" {
 		return t
@@ -130,7 +130,7 @@ func split(t *term) (*Reduction, error) {
 // inverses are the operators that go with an operator.
 var inverses = map[string]string{"+": "-", "*": "/"}
 
-// without gives what t is beside a: t = a operator without(t).
+// without returns the rest of t beside a, so that t = a operator rest.
 func without(t *term, operator string) (*term, error) {
 	inverse := inverses[operator]
 	if t.name != operator && t.name != inverse || t.name == "" {

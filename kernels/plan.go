@@ -9,8 +9,8 @@ import (
 // Dtype is the element type of an operand.
 type Dtype uint8
 
-// The element types. Every kernel exists for the floating-point ones; the others
-// are what Histogram counts and counts in. Int is Go's int.
+// The element types. Every kernel exists for the floating-point ones; Histogram counts
+// elements of all types, in Int64. Int is Go's int.
 const (
 	Float32 Dtype = iota
 	Float64
@@ -25,13 +25,13 @@ var dtypes = [...]struct {
 	name string
 }{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}}
 
-// Size is the size of one element in bytes.
+// Size returns the size of one element in bytes.
 func (d Dtype) Size() int64 { return dtypes[d].size }
 
-// String is the suffix of kernel entry points, such as "f32".
+// String returns the suffix of kernel entry points, such as "f32".
 func (d Dtype) String() string { return dtypes[d].name }
 
-// IsFloat says that d is Float32 or Float64.
+// IsFloat reports whether d is Float32 or Float64.
 func (d Dtype) IsFloat() bool { return d <= Float64 }
 
 // Device holds the properties that a plan may depend on. The zero value is
@@ -132,7 +132,7 @@ type Plan struct {
 	Graph    bool  // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
-// Bytes is the least traffic of the op: every input read once, the output
+// Bytes returns the least traffic of the op: every input read once, the output
 // written once.
 func (p *Plan) Bytes() int64 {
 	n := p.Out
@@ -161,8 +161,8 @@ func (p *Plan) Workspace(bytes int64) Ref {
 }
 
 // Launch appends a launch of a kernel on a grid of blocks of threads, in one
-// dimension; args are as in [Launch]. What it returns, in which shared memory and
-// further dimensions can be set, is valid until the next launch is appended.
+// dimension; args are as in [Launch]. The caller may set shared memory and further
+// dimensions in the result, which is valid until the next launch is appended.
 // [CheckGrid] reports whether a grid is too large.
 func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
 	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})

@@ -22,7 +22,7 @@ var (
 	ptxVersion = regexp.MustCompile(`(?m)^\.version .*$`)
 )
 
-// image returns the image of a reduction: reduce.cu says "a + b" itself.
+// image returns the image of a reduction: for "a + b" that of reduce.cu itself.
 func (r *Reduction) image() Image {
 	if name := r.String(); name != "a + b" {
 		return reduceImage{name, r.lines("${1}", "${2}", "${3}", true), r.lines("${1}", "${2}", "${3}", false)}
@@ -32,8 +32,8 @@ func (r *Reduction) image() Image {
 
 func (i reduceImage) Name() string { return "stheno/reduce(" + i.expression + ")" }
 
-// Code names the first version of PTX that has all that stands in it, 6.3 of CUDA
-// 10.0, so that drivers older than the compiler take it.
+// Code returns PTX of version 6.3, of CUDA 10.0, the first that has all of its
+// instructions, so that drivers older than the compiler take it.
 func (i reduceImage) Code(major, minor int) (Code, error) {
 	text, err := own.readImage(manifest.ImageFile("reduce", manifest.PTX))
 	if err != nil {

@@ -89,7 +89,7 @@ func (r *Reduction) join(a, b float64) float64 {
 	return min(a, b)
 }
 
-// ptx writes instructions for t to w and gives the register or literal of its value. n
+// ptx writes instructions for t to w and returns the register or literal of its value. n
 // counts registers.
 func (t *term) ptx(w *strings.Builder, n *int, b string) string {
 	switch t.name {
@@ -134,7 +134,7 @@ func instruction(w *strings.Builder, name, r, x, y string) {
 	}
 }
 
-// lines gives PTX for r = a operator f(b), or for r = a operator b where b is an
+// lines returns the PTX of r = a operator f(b), or for r = a operator b where b is an
 // accumulator itself.
 func (r *Reduction) lines(to, a, b string, step bool) string {
 	var w strings.Builder
