@@ -156,7 +156,7 @@ func (f function) difference(i, k int, step float64, weights []float64) (float64
 	return sum / (above - below), nil // the step that was really taken
 }
 
-// read gives a value as float64 numbers.
+// read returns a value as float64 numbers.
 func read(v gorgonia.Value) (input, error) {
 	if v == nil {
 		return input{}, fmt.Errorf("no value")

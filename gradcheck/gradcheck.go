@@ -69,7 +69,7 @@ func (m Mode) String() string {
 	return "SymDiff"
 }
 
-// Mismatch is the error of gradients that differ. It tells of the worst
+// Mismatch is the error of gradients that differ. It describes the worst
 // element: the one furthest from its difference in units of what is tolerated.
 type Mismatch struct {
 	Mode       Mode

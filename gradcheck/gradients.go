@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// gradients gives the derivatives of the loss by all elements of the inputs,
+// gradients returns the derivatives of the loss by all elements of the inputs,
 // as the graph computes them.
 func (c *config) gradients(mode Mode, build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, weights []float64) (grads [][]float64, err error) {
 	defer func() { // Gorgonia's compiler and machines panic on what they cannot do

@@ -13,8 +13,9 @@ func aligned[T Float](x []T) []T {
 	return alignedPart(x, 0, int64(len(x)), &buffer)
 }
 
-// alignedPart returns elements lo to hi of x for a dot product: where x is not aligned, a
-// copy in buffer, which grows as needed, at the place that they would have if x was.
+// alignedPart returns x[lo:hi] for a dot product. Where x is not aligned it is a copy in
+// buffer, which grows as needed, at the address modulo vectorBytes that an aligned x would
+// give it.
 func alignedPart[T Float](x []T, lo, hi int64, buffer *[]T) []T {
 	size := int64(unsafe.Sizeof(*new(T)))
 	if size == 8 || uintptr(unsafe.Pointer(unsafe.SliceData(x)))%vectorBytes == 0 {

@@ -12,8 +12,8 @@ import (
 // digests of a source are equal run the same kernels of it.
 func Digests() map[string]string { return own.Digests() }
 
-// Digests is [Digests] of the library's sources. Those of another library than
-// Stheno's own are called by its name too, those of Stheno's versions "versions/sum".
+// Digests is [Digests] of the library's sources. Keys begin with the library's name,
+// as in "versions/sum", but for Stheno's own library.
 func (l *Library) Digests() map[string]string {
 	digests := map[string]string{}
 	for _, s := range l.sources() {

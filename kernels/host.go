@@ -28,7 +28,7 @@ type Call struct {
 	scratch []byte
 }
 
-// Int is argument i, an int32 or int64.
+// Int returns argument i, an int32 or int64.
 func (c Call) Int(i int) int64 {
 	if v, ok := c.Args[i].(int32); ok {
 		return int64(v)
@@ -36,7 +36,7 @@ func (c Call) Int(i int) int64 {
 	return c.Args[i].(int64)
 }
 
-// Float is argument i, a float32 or float64.
+// Float returns argument i, a float32 or float64.
 func (c Call) Float(i int) float64 {
 	if v, ok := c.Args[i].(float32); ok {
 		return float64(v)
@@ -44,7 +44,7 @@ func (c Call) Float(i int) float64 {
 	return c.Args[i].(float64)
 }
 
-// Slice is argument i, a Ref, as the elements from its offset to the end of
+// Slice returns argument i, a Ref, as the elements from its offset to the end of
 // its operand.
 func Slice[T Element](c Call, i int) []T {
 	r := c.Args[i].(Ref)

@@ -23,7 +23,7 @@ const (
 	BarrierBlock                   // WRONG: a barrier of each block's own threads
 )
 
-// String is the name in the kernel entry points.
+// String returns the name in the kernel entry points.
 func (b Barrier) String() string {
 	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
@@ -46,17 +46,17 @@ func iterateTuning(dev Device) iteratePolicy {
 		p.held = 0
 	}
 	switch dev.Major {
-	case 9, 10, 12: // later ones get PTX of a time before clusters
+	case 9, 10, 12: // later devices load the PTX, whose target has no clusters
 	default:
 		p.cluster = 0
 	}
 	return p
 }
 
-// clusterBlocks is the blocks of a cluster: the most that every device has.
+// clusterBlocks is the number of blocks of a cluster, the most that every device supports.
 const clusterBlocks = 8
 
-// heldRows is the rows of a block of the held kernel, and heldMost its largest n:
+// heldRows is the number of rows of a block of the held kernel, and heldMost its largest n:
 // 256 threads with four columns of eight rows of both matrices are 128 registers
 // of weights, which is all that fits.
 const (
@@ -356,7 +356,7 @@ func matVec[T Float](w []T, in, out []float64, transposed bool) {
 	})
 }
 
-// round gives numbers of double precision in the operands' type.
+// round returns numbers of double precision in the operands' type.
 func round[T Float](out []T, in []float64) {
 	for i, v := range in {
 		out[i] = T(v)

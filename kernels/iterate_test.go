@@ -72,11 +72,11 @@ func TestIterateCoResident(t *testing.T) {
 	small := dev
 	small.Cooperative, small.Major = false, 8
 	for _, c := range []struct {
-		dev                          Device
-		n                            int64
-		by                           IterateBy
-		resident, cooperative, graph bool
-		launches                     int
+		dev                            Device
+		n                              int64
+		by                             IterateBy
+		coResident, cooperative, graph bool
+		launches                       int
 	}{
 		{dev, 128, IterateBy{}, false, false, false, 1},
 		{dev, 256, IterateBy{Barrier: BarrierHeld}, true, true, false, 2},
@@ -94,9 +94,9 @@ func TestIterateCoResident(t *testing.T) {
 	} {
 		p := Iterate(c.dev, Float32, c.n, 10, false, c.by)
 		l := p.Launches[len(p.Launches)-1]
-		if l.CoResident != c.resident || l.Cooperative != c.cooperative || p.Graph != c.graph || len(p.Launches) != c.launches {
-			t.Errorf("n = %d, %v: resident %v, cooperative %v, graph %v, %d launches, want %v, %v, %v, %d",
-				c.n, c.by, l.CoResident, l.Cooperative, p.Graph, len(p.Launches), c.resident, c.cooperative, c.graph, c.launches)
+		if l.CoResident != c.coResident || l.Cooperative != c.cooperative || p.Graph != c.graph || len(p.Launches) != c.launches {
+			t.Errorf("n = %d, %v: co-resident %v, cooperative %v, graph %v, %d launches, want %v, %v, %v, %d",
+				c.n, c.by, l.CoResident, l.Cooperative, p.Graph, len(p.Launches), c.coResident, c.cooperative, c.graph, c.launches)
 		}
 		if l.CoResident && l.Grid[0] > c.dev.SMs {
 			t.Errorf("n = %d, %v: %d blocks that wait for one another on %d multiprocessors", c.n, c.by, l.Grid[0], c.dev.SMs)

@@ -94,8 +94,8 @@ func (l *Library) Kernel(stem, name string, body func(Call)) *Kernel {
 	return &Kernel{l.Image(stem), name, body}
 }
 
-// Image returns the compiled source stem.cu. That there is none is an error of its
-// Code.
+// Image returns the compiled source stem.cu. If there is none, the
+// image's Code returns an error.
 func (l *Library) Image(stem string) Image { return compiled{l, stem} }
 
 // Source returns the text of a CUDA source or header, such as "sum.cu".

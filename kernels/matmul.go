@@ -117,10 +117,10 @@ func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans b
 	})
 }
 
-// split calls launch once, with where the sums of k terms go, in how many splits
-// k is cut and the terms of a split. There are as many splits as pol wants on a GPU
-// for so many blocks. count is the number of sums; more than one split leave partial
-// sums in scratch memory, [splits][count], which are then added in order.
+// split cuts k into as many splits as pol wants on a GPU for so many blocks, and calls
+// launch once: c is where the sums go, chunk the terms of a split. count is the number of
+// sums. Several splits leave partial sums in scratch memory, [splits][count], which a
+// second launch adds in order.
 func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count, k int64, launch func(c Ref, splits, chunk int64)) {
 	const most = 1 << 30 // terms of a split: the tiled kernel counts them in 32 bits
 	splits := int64(1)

@@ -135,8 +135,8 @@ func (p *Plan) rowsShort(k *Kernel, pol rowPolicy, src []any, dst Ref, rows, n i
 	p.Launch(k, int(CeilDiv(rows*lanes, int64(pol.block))), pol.block, append(slices.Clone(src), dst, rows, int32(n), int32(lanes), div)...)
 }
 
-// split says into how many chunks of how many elements each of the rows is cut,
-// so that the device is full.
+// split returns the number of chunks that each row is cut into, so that the device is
+// full, and the elements of a chunk.
 func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
 	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
 	if splits <= 1 {
@@ -176,7 +176,7 @@ func merge(shape, axes []int) []group {
 	return groups
 }
 
-// around is the shape outer x r x inner seen from group k.
+// around returns the shape outer x r x inner seen from group k.
 func around(groups []group, k int) (outer, r, inner int64) {
 	outer, inner = 1, 1
 	for i, g := range groups {
@@ -200,7 +200,7 @@ func drop(groups []group, k int) []group {
 	return rest
 }
 
-// pow2 is the least power of two that is at least n.
+// pow2 returns the least power of two that is at least n.
 func pow2(n int64) int64 {
 	if n <= 1 {
 		return 1

@@ -15,10 +15,10 @@ const (
 	WindowFull                    // every window that meets the row: n + w - 1 outputs
 )
 
-// String is Valid, Same or Full.
+// String returns Valid, Same or Full.
 func (m WindowMode) String() string { return [...]string{"Valid", "Same", "Full"}[m] }
 
-// Outputs is the length of a row of n elements after a window sum. A Valid
+// Outputs returns the length of a row of n elements after a window sum. A Valid
 // window needs n > 2 radius; it is checked by the op.
 func (m WindowMode) Outputs(n, radius int64) int64 {
 	switch m {
@@ -30,7 +30,7 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 	return n
 }
 
-// What windowsum.cu is written for.
+// The sizes that windowsum.cu is compiled with.
 const (
 	windowDirect = 16   // windows shorter than this are summed directly
 	windowStream = 1025 // windows up to this are summed by stream
@@ -137,7 +137,7 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	}
 }
 
-// mod is a modulo n, 0 to n - 1.
+// mod returns a modulo n, 0 to n - 1.
 func mod(a, n int64) int64 { return (a%n + n) % n }
 
 // windowRows is the geometry of a window sum: rows of in elements to rows of

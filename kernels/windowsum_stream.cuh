@@ -1,4 +1,5 @@
-// Window sums of up to 1025 elements: a warp walks along a row.
+// Window sums of up to 1025 elements: a warp walks along a row. The function stream is long
+// because its steps share a dozen variables that must stay in registers.
 #pragma once
 #include "windowsum_rows.cuh"
 

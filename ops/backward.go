@@ -92,8 +92,8 @@ func (b *Backward) Apply(p Primitive, operands ...Term) Term {
 	return Term{&term{of: b, typ: op.out, op: op, operands: operands}}
 }
 
-// None says that the primitive has no gradient, and why, in a sentence that is
-// part of the error. Adjoints returns what it returns.
+// None declares that the primitive has no gradient. The error of a differentiation
+// includes the reason, a sentence. Adjoints returns what it returns.
 func (b *Backward) None(reason string) []Term {
 	b.reason = reason
 	if reason == "" {

@@ -41,7 +41,7 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return Apply(o, a, b)
 }
 
-// matMul is the product of two operands with what is stored transposed. outer is
+// matMul is the product of two operands, each stored as it is or transposed. outer is
 // the product of a column and a row, x[i] * y[j], out of two vectors: the
 // derivative of matrix x vector by the matrix.
 type matMul struct {

@@ -261,7 +261,7 @@ func (o *Op) accumulate(input *gorgonia.Node, i int, d gorgonia.Value) error {
 	return p.Run([][]byte{mem, add}, mem, nil) // element by element: in place is safe
 }
 
-// ReturnsPtr says that the output is memory that a machine may reuse.
+// ReturnsPtr is true: a machine may reuse the memory of the output.
 func (o *Op) ReturnsPtr() bool { return true }
 
 // CallsExtern is false: Do runs Go.

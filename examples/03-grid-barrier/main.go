@@ -38,7 +38,7 @@ func run(page *notebook.Page) error {
 	if err != nil {
 		return err
 	}
-	for _, section := range []func(*lab) error{question, wrong, barriers, resident, prices, sweeps, fast, gradients, learnt} {
+	for _, section := range []func(*lab) error{question, wrong, barriers, coResident, prices, sweeps, fast, gradients, learnt} {
 		if err := section(p); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func barriers(p *lab) error {
 	return nil
 }
 
-func resident(p *lab) error {
+func coResident(p *lab) error {
 	p.Heading("All blocks must be there")
 	p.Text(`A block that waits does not leave its multiprocessor. If a grid has more blocks than fit on the device at once, the blocks that are there wait for
 		blocks that can never start. The plan of such a kernel says that its blocks wait for one another, and the backend asks the driver how many fit before

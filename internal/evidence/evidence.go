@@ -103,7 +103,7 @@ func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
 	return errors.Join(old...), errors.Join(none...)
 }
 
-// again says what to run.
+// again returns one error of several, with the command that mends them, or nil.
 func again(f *results.File, errs []error) error {
 	if len(errs) == 0 {
 		return nil

@@ -110,7 +110,7 @@ func TagOutcome(suites []Suite, logs map[string]string, ops func(TagTest) []stri
 
 var passLine = regexp.MustCompile(`(?m)^ *--- PASS: (\S+) \(`)
 
-// passed gives the tests of a log that passed and have no tests inside, as paths.
+// passed returns the tests of a log that passed and have no tests inside, as paths.
 func passed(log string) (paths [][]string) {
 	matches := passLine.FindAllStringSubmatch(log, -1)
 	outer := map[string]bool{}
@@ -196,7 +196,7 @@ func ReadTag(dir string) ([]TagRecord, error) {
 // WriteTag writes a file of records, a suite a line.
 func WriteTag(path string, records []TagRecord) error { return jsonlines.Write(path, records, 3) }
 
-// UpdateTag gives a page's text with the table of records between the markers
+// UpdateTag returns a page's text with the table of records between the markers
 // <!-- tag:begin --> and <!-- tag:end -->.
 func UpdateTag(text string, records []TagRecord) (string, error) {
 	return splice(text, "tag", TagTable(records))
@@ -206,13 +206,13 @@ func UpdateTag(text string, records []TagRecord) (string, error) {
 // that its test writes with STHENO_RECORD.
 const ProgramsFile = "bench/results/tag/programs.md"
 
-// UpdatePrograms gives a page's text with that table between the markers
+// UpdatePrograms returns a page's text with that table between the markers
 // <!-- breakages:begin --> and <!-- breakages:end -->.
 func UpdatePrograms(text, table string) (string, error) {
 	return splice(text, "breakages", table)
 }
 
-// UpdateCases gives a page's text with the tables of the cases that passed between
+// UpdateCases returns a page's text with the tables of the cases that passed between
 // the markers <!-- cases:begin --> and <!-- cases:end -->.
 func UpdateCases(text string, records []TagRecord) (string, error) {
 	return splice(text, "cases", CasesTable(records))

@@ -31,7 +31,7 @@ func Dtype(t tensor.Dtype) (dt kernels.Dtype, ok bool) {
 // Tensor is dt as package tensor knows it.
 func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 
-// Bytes is the memory of a value of one of the kernels' types in row-major
+// Bytes returns the memory of a value of one of the kernels' types in row-major
 // order. A dense contiguous tensor and a scalar give their own memory, which
 // must not be written unless the caller owns the value; views, slices,
 // transposed and column-major tensors give a copy.
@@ -90,7 +90,7 @@ func elements[T kernels.Element](t *tensor.Dense, backing func(*tensor.Dense) []
 	return kernels.Bytes(backing(t)[:kernels.Count(t.Shape())])
 }
 
-// Compact gives a value with its elements in row-major order: v
+// Compact returns a value with its elements in row-major order: v
 // itself if it is so, else a copy. Other values, and masked tensors, it gives
 // back as they are.
 //

@@ -70,7 +70,7 @@ func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...ops.WindowOptio
 		func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.WindowSum(in[0], radius, opts...) }, x)
 }
 
-// planned is an op's primitive, of which a version has all but the plan.
+// planned is an op's primitive with the plan of a version in the place of its own.
 type planned struct {
 	ops.Primitive
 	version Version

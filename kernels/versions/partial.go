@@ -2,8 +2,8 @@ package versions
 
 import "github.com/stheno-ml/stheno/kernels"
 
-// A version of a sum or a dot product adds up in blocks, by kernel, in a first step;
-// end says how the blocks' sums become one.
+// A version of a sum or a dot product has a first step, in which each block of a grid
+// adds up its part of the terms, and an ending, which makes one result of the blocks' sums.
 type version struct {
 	kernel [2]*kernels.Kernel
 	grid   [3]int // at most; fewer blocks where there is less to do
@@ -11,7 +11,7 @@ type version struct {
 	end    ending
 }
 
-// ending says where the blocks leave their sums.
+// An ending is where the blocks leave their sums.
 type ending int
 
 const (

@@ -6,8 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// sumVersions have the grids of the texts that tell of them, so that times can be
-// set beside theirs: 2 to 5 those of examples/05-step-by-step, 6 to 9 those of
+// sumVersions have the grids of the notebooks that show them, so that times can be
+// compared: 2 to 5 those of examples/05-step-by-step, 6 to 9 those of
 // examples/01-reduction. On an H200, 10^9 float32 took 924 us by version 6, 888 by 7,
 // 881 by 8 and 874 by the op; 2^18 of them, launches included, 10699 us by 1, 117 by
 // 2, 19.5 by 3, 14 by 4, 13.5 by 5 and 9.54 by the op; a matrix of 20000 x 20000

@@ -88,19 +88,6 @@ func TestPassesKeepResults(t *testing.T) {
 	})
 }
 
-// planFor returns the passed program of a graph for a target.
-func planFor(t *testing.T, g *G.ExprGraph, dev kernels.Device) *program.Program {
-	t.Helper()
-	l, err := lower.New(g, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Run(l.Program, Target{Device: dev}, nil); err != nil {
-		t.Fatal(err)
-	}
-	return l.Program
-}
-
 // h200 is what plans see of an H200.
 var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
 
