@@ -77,6 +77,8 @@ var (
 	cuFuncGetAttribute  = cu("cuFuncGetAttribute")
 	cuOccupancy         = cu("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 
+	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")
+
 	cuEventCreate      = cu("cuEventCreate")
 	cuEventRecord      = cu("cuEventRecord")
 	cuEventSynchronize = cu("cuEventSynchronize")
