@@ -13,10 +13,6 @@
 // columns of B in the level-2 cache, and the producer fetches for the next tile
 // while consumers write the last one. With CLUSTER = 2 two blocks compute tiles one above the
 // other; each fetches half of their common piece of B, for both.
-#if __CUDA_ARCH_FEAT_SM90_ALL
-#define HOPPER 1
-#endif
-
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
@@ -37,18 +33,20 @@ __device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
 __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-// barrier_arrive arrives at the barrier at the same place in a block of the cluster.
+// barrier_arrive arrives at the barrier at the same place in a block of the cluster. It
+// orders nothing beyond the block, and need not: what consumers have read, wgmma's wait has
+// finished, and with cluster scope each arrival and wait costs a fence, 1 us a stage.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
     asm volatile(
         "{\n.reg .b32 there;\n"
         "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(bar), "r"(block) : "memory");
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(bar), "r"(block) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     asm volatile(
         "{\n.reg .pred done;\n"
         "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@done bra over;\n"
         "bra again;\n"
         "over:\n}" ::"r"(bar), "r"(parity) : "memory");
@@ -191,9 +189,12 @@ struct Tile {
     int m0, n0, matrix, split, steps;
 };
 
+#ifndef GROUP_ROWS
+#define GROUP_ROWS 16
+#endif
 // Tiles numbers the tiles of C, of CLUSTER * 128 rows each, down groups of rows of tiles.
 template <int BN, int STEP, int ROUND, int CLUSTER> struct Tiles {
-    static constexpr int GROUP = 16 / CLUSTER;
+    static constexpr int GROUP = GROUP_ROWS / CLUSTER;
     Shape s;
     int down, across, count;
     __device__ Tiles(const Shape& s) : s(s) {
@@ -326,13 +327,14 @@ template <int TA, int TB, int CLUSTER_, int ROUND_ = 1> struct Six {
             multiply(part, a, 1, b, 1, 1);
             multiply(part, a, 0, b, 2, 1);
             wgmma_commit();
-            wgmma_wait<0>(); // for low too, which the round before has started
-            pin(part);
-            pin(low);
             if (i > 0) {
+                wgmma_wait<1>(); // for low, which the round before has started
 #pragma unroll
                 for (int r = 0; r < ROUND; r++) s.release(last[r]);
             }
+            wgmma_wait<0>();
+            pin(part);
+            pin(low);
 #pragma unroll
             for (int e = 0; e < 64; e++) {
                 low[e] = fmaf(part[e], 1.0f / 256, low[e]);
@@ -453,13 +455,16 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
     if (CLUSTER > 1) cluster_sync<CLUSTER>(); // no block ends while another fills its memory or arrives at its barriers
 }
 
-#ifdef HOPPER
+// Other devices have other instructions: the entry points are empty there.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define BODY(...) __VA_ARGS__
+#define BLOCKS_OF_CLUSTER(n) __cluster_dims__(n, 1, 1)
 #else
 #define BODY(...)
+#define BLOCKS_OF_CLUSTER(n)
 #endif
 #define ENTRY(name, T, CLUSTER, ...)                                                                                           \
-    extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) matmul_hopper_##name(                                         \
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                    \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const int m, const int n, const int k, \
         const int batch, const int chunk, const i64 ld) {                                                                      \
         BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld});)                                               \
