@@ -183,6 +183,7 @@ struct Shape {
     int batch;
     int chunk; // terms of a split of k, a multiple of BK * ROUND
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
+    const int* exponents; // of 2, which the operands were multiplied by; or null
 };
 
 struct Tile {
@@ -232,7 +233,6 @@ template <typename K> struct Stages {
     u32 full, empty; // barriers, 8 bytes each
     u32 memory;      // of stage 0
     int line;        // of A, where this warpgroup's rows start
-    int never;       // 0, which the compiler must not know: else it keeps accumulators apart that can be one
 
     __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
     __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * K::STAGE, line); }
@@ -286,9 +286,10 @@ template <int SIZE_, int BN_, int TA, int TB, int CLUSTER_> struct Plain {
 //	a b  = high + low / 2^8
 //
 // The tensor cores cut off where FMA rounds. So they add up 32 terms of a0 b0 alone, whose
-// 16-bit products leave little to cut off, and an addition that rounds does the rest. low is so small
-// that its errors don't count. Where operands are not finite, high is what IEEE arithmetic gives and low
-// may be NaN: there it is left out.
+// 16-bit products leave little to cut off, and additions that round do the rest; what rounding costs
+// is added to low, so that long sums lose no more than short ones. low is so small that its own errors
+// don't count. Where operands are not finite, high is what IEEE arithmetic gives and low may be
+// NaN: there it is left out.
 template <int TA, int TB, int CLUSTER_, int ROUND_ = 1> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = ROUND_;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
@@ -308,7 +309,6 @@ template <int TA, int TB, int CLUSTER_, int ROUND_ = 1> struct Six {
     __device__ __forceinline__ void run(Stages<Six>& s, int steps) {
 #pragma unroll
         for (int i = 0; i < 64; i++) high[i] = low[i] = part[i] = 0;
-        int last[ROUND];
 #pragma unroll 1
         for (int i = 0; i < steps; i += ROUND) {
             u64 a[ROUND], b[ROUND];
@@ -326,39 +326,30 @@ template <int TA, int TB, int CLUSTER_, int ROUND_ = 1> struct Six {
             multiply(part, a, 2, b, 0, 0);
             multiply(part, a, 1, b, 1, 1);
             multiply(part, a, 0, b, 2, 1);
+            multiply(low, a, 0, b, 1, 1);
+            multiply(low, a, 1, b, 0, 1);
             wgmma_commit();
-            if (i > 0) {
-                wgmma_wait<1>(); // for low, which the round before has started
-#pragma unroll
-                for (int r = 0; r < ROUND; r++) s.release(last[r]);
-            }
             wgmma_wait<0>();
             pin(part);
             pin(low);
 #pragma unroll
-            for (int e = 0; e < 64; e++) {
-                low[e] = fmaf(part[e], 1.0f / 256, low[e]);
-                part[e] = low[e]; // of no use, but the compiler sees that the next product must wait, and spares registers
-            }
+            for (int e = 0; e < 64; e++) low[e] = fmaf(part[e], 1.0f / 256, low[e]);
             pin(part);
             pin(low);
             wgmma_fence();
-            multiply(part, a, 0, b, 0, s.never);
+            multiply(part, a, 0, b, 0, 0);
             wgmma_commit();
-            multiply(low, a, 0, b, 1, 1);
-            multiply(low, a, 1, b, 0, 1);
-            wgmma_commit();
-            wgmma_wait<1>();
+            wgmma_wait<0>();
             pin(part);
 #pragma unroll
-            for (int e = 0; e < 64; e++) high[e] += part[e];
+            for (int r = 0; r < ROUND; r++) s.release(stage[r]);
 #pragma unroll
-            for (int r = 0; r < ROUND; r++) last[r] = stage[r];
+            for (int e = 0; e < 64; e++) {
+                const float sum = high[e] + part[e];
+                low[e] = fmaf(part[e] - (sum - high[e]), 256, low[e]); // what rounding has cut off
+                high[e] = sum;
+            }
         }
-        wgmma_wait<0>();
-        pin(low);
-#pragma unroll
-        for (int r = 0; r < ROUND; r++) s.release(last[r]);
     }
     __device__ __forceinline__ float value(int i) const {
         return fabsf(high[i]) <= 3.4028234664e38f ? fmaf(low[i], 1.0f / 256, high[i]) : high[i];
@@ -377,18 +368,23 @@ __device__ __forceinline__ void put(float* c, float x) { *c = x; }
 __device__ __forceinline__ void put(u16* c, float x, float y) { *reinterpret_cast<u32*>(c) = bf16x2(x, y); }
 __device__ __forceinline__ void put(u16* c, float x) { *c = (u16)bf16x2(x, 0); }
 
+// power is 2^e, e in [-252, 127]; below 2^-126 it is 0 or nearly so.
+__device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max(e, -126) + 127) << 23); }
+
 // store writes the warpgroup's 64 rows of a tile.
 template <typename K, typename T> __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, T* c, int row0) {
     const int t = threadIdx.x % 128, row = row0 + t / 32 * 16 + t % 32 / 4, col = to.n0 + t % 4 * 2;
     c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row * s.ld + col;
     const bool pairs = s.ld % 2 == 0 && s.n % 2 == 0;
+    const int exponent = s.exponents ? -(s.exponents[0] + s.exponents[1]) : 0;
+    const float f = power(exponent / 2), g = power(exponent - exponent / 2);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         if (row + 8 * r >= s.m) continue;
 #pragma unroll
         for (int j = 0; j < K::BN / 8; j++) {
             T* q = c + 8 * r * s.ld + 8 * j;
-            const float x = sums.value(4 * j + 2 * r), y = sums.value(4 * j + 2 * r + 1);
+            const float x = sums.value(4 * j + 2 * r) * f * g, y = sums.value(4 * j + 2 * r + 1) * f * g;
             if (pairs) {
                 if (col + 8 * j < s.n) put(q, x, y);
             } else {
@@ -443,7 +439,7 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
         __syncwarp();
     } else {
         registers_up<240>();
-        Stages<K> stages{{}, full, empty, memory, (group - 1) * 64, s.m < 0};
+        Stages<K> stages{{}, full, empty, memory, (group - 1) * 64};
 #pragma unroll 1
         for (int i = first; i < tiles.count; i += step) {
             const Tile to = tiles[i];
@@ -465,9 +461,9 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
 #endif
 #define ENTRY(name, T, CLUSTER, ...)                                                                                           \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                    \
-        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const int m, const int n, const int k, \
+        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const int* exponents, const int m, const int n, const int k, \
         const int batch, const int chunk, const i64 ld) {                                                                      \
-        BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld});)                                               \
+        BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, exponents});)                                               \
     }
 #define TRANSPOSES(name, T, C, SIZE, BN)                        \
     ENTRY(name##_nn, T, C, Plain<SIZE, BN, 0, 1, C>)            \
@@ -520,11 +516,47 @@ struct Matrix {
     i64 ld, stride;
 };
 
-// split writes the planes of a matrix, 8 elements a thread.
-__device__ void split(const Matrix& a, i64 first, i64 step) {
+// Range is the largest and the least size of finite numbers other than 0, as bits.
+struct Range {
+    u32 most = 0, least = 0x7f800000;
+    __device__ __forceinline__ void add(float x) {
+        const u32 size = __float_as_uint(x) & 0x7fffffff;
+        if (size < 0x7f800000 && size > 0) {
+            most = max(most, size);
+            least = min(least, size);
+        }
+    }
+    // join is the range of all threads of the block.
+    __device__ void join() {
+        __shared__ u32 ends[2];
+        if (threadIdx.x == 0) ends[0] = 0, ends[1] = 0x7f800000;
+        __syncthreads();
+        atomicMax(&ends[0], most);
+        atomicMin(&ends[1], least);
+        __syncthreads();
+        most = ends[0];
+        least = ends[1];
+    }
+    // exponent is that of the power of 2 to multiply by, so that sums of products don't overflow
+    // and each plane but the first is small against the one before it: numbers from 2^-125 to
+    // 2^50. Numbers of all sizes that no power brings there stay as they are: their planes
+    // hold them too, and products by 0 and 1 are exact.
+    __device__ int exponent() const {
+        const int lo = (int)(least >> 23) - 127, hi = (int)(most >> 23) - 127; // -127 for denormal numbers
+        if (most == 0 || lo >= -125 && hi < 50) return 0;
+        const int e = 49 - (hi > -127 ? hi : -118 - __clz(most)); // __clz is 9 or more for them
+        return (lo > -127 ? lo : -118 - __clz(least)) + e >= -125 ? e : 0;
+    }
+};
+
+// split writes the planes of a matrix times 2^e, 8 elements a thread, and returns the range of
+// the elements that it has read.
+__device__ Range split(const Matrix& a, int e, i64 first, i64 step) {
+    const float f = power(e / 2), g = power(e - e / 2);
     const int vectors = a.pitch / 8;
     const i64 count = (i64)a.batch * a.rows * vectors, plane = (i64)a.rows * a.pitch;
     const bool wide = a.ld % 4 == 0 && a.stride % 4 == 0 && reinterpret_cast<u64>(a.x) % 16 == 0;
+    Range range;
     for (i64 i = first; i < count; i += step) {
         const int col = (int)(i % vectors) * 8;
         const i64 line = i / vectors, matrix = line / a.rows, row = line % a.rows;
@@ -535,26 +567,50 @@ __device__ void split(const Matrix& a, i64 first, i64 step) {
             *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
         } else {
 #pragma unroll
-            for (int e = 0; e < 8; e++) v[e] = col + e < a.cols ? x[e] : 0;
+            for (int j = 0; j < 8; j++) v[j] = col + j < a.cols ? x[j] : 0;
         }
         float p[8][3];
 #pragma unroll
-        for (int e = 0; e < 8; e++) planes(v[e], p[e]);
+        for (int j = 0; j < 8; j++) {
+            range.add(v[j]);
+            planes(v[j] * f * g, p[j]);
+        }
         u16* to = a.to + matrix * 3 * plane + row * a.pitch + col;
 #pragma unroll
         for (int q = 0; q < 3; q++) {
             u32 w[4];
 #pragma unroll
-            for (int e = 0; e < 4; e++) w[e] = __byte_perm(__float_as_uint(p[2 * e][q]), __float_as_uint(p[2 * e + 1][q]), 0x7632);
+            for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
             *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
         }
     }
+    return range;
 }
 
-// split writes the planes of both operands of a product: half of the blocks each.
-extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(
-    const float* a, u16* planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA,
-    const float* b, u16* planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch) {
-    const i64 step = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    split(blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA} : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB}, first, step);
+// split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
+// of the other, and to ranges what range of numbers each block has found. rescale, on an equal
+// grid, writes the planes again of an operand that is to be multiplied by a power of 2 first; the
+// exponents go to exponents.
+#define OPERANDS                                                                         \
+    const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
+    const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
+#define OPERAND                                                                         \
+    (blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA}     \
+                     : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB})
+extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(OPERANDS, uint2* ranges) {
+    Range range = split(OPERAND, 0, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
+    range.join();
+    if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = make_uint2(range.most, range.least);
+}
+extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, int* exponents) {
+    Range range;
+    for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+        const uint2 r = ranges[blockIdx.y * gridDim.x + i];
+        range.most = max(range.most, r.x);
+        range.least = min(range.least, r.y);
+    }
+    range.join();
+    const int e = range.exponent();
+    if (blockIdx.x == 0 && threadIdx.x == 0) exponents[blockIdx.y] = e;
+    if (e != 0) split(OPERAND, e, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
 }

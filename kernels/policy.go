@@ -144,3 +144,12 @@ var widePolicies = measured[widePolicy]{
 	// H200, a half step of 4096 float32: rows 18.8 us; transposed, 32 columns a block: 19.6, 256 threads 41.1
 	{90, widePolicy{rows: 256, columns: 1024}},
 }
+
+// hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.
+type hopperPolicy struct {
+	least int64 // terms of a split of k
+}
+
+var hopperPolicies = measured[hopperPolicy]{
+	{90, hopperPolicy{least: 128}},
+}

@@ -1,0 +1,55 @@
+package kernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Three planes of BF16 hold any finite float32 exactly: denormals, and those that
+// rounding to BF16 would make infinite. Inf and NaN are in the first plane alone.
+func TestBF16Planes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3fffffff, 0x00ff8000}
+	for i := range 1 << 20 {
+		bits := r.Uint32()
+		switch {
+		case i < len(special):
+			bits = special[i]
+		case i%4 == 0:
+			bits &= 0x80ffffff // denormal, or the smallest normal numbers
+		case i%4 == 1:
+			bits |= 0x7f000000 // the largest, infinities and NaN
+		}
+		x := math.Float32frombits(bits)
+		p := bf16Planes(x)
+		v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
+		if x-x != 0 {
+			if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
+				t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
+			}
+			continue
+		}
+		if got := v[0] + v[1]/(1<<8) + v[2]/(1<<16); got != float64(x) {
+			t.Fatalf("%#08x = %g has the planes %v, whose sum is %g", bits, x, v, got)
+		}
+	}
+}
+
+// A plan of the Hopper kernel computes products of any size, transposed or not.
+func TestMatMulHopper(t *testing.T) {
+	dev := matmulDevices[1]
+	r := rand.New(rand.NewPCG(2, 0))
+	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}} {
+		batch, m, n, k := s[0], s[1], s[2], s[3]
+		for i := range 4 {
+			transA, transB := i >= 2, i%2 == 1
+			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
+			p.matmulHopper(dev, batch, m, n, k, transA, transB)
+			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
+			if err := Check(own, p); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
