@@ -73,9 +73,10 @@ func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Pl
 	return p
 }
 
-// matmul appends the launches of the tiled kernel: on a device of compute capability
-// 9, where there is a tile for three in four multiprocessors, that of the tensor
-// cores, version 7 in matmul_versions.cu. On an H200, version 7 against the tiles
+// matmul appends the launches of a product of matrices: on a device of compute
+// capability 9.0, where float32 matrices are large enough, those of matmul_hopper.cu; on
+// one of 9, where there is a tile for three in four multiprocessors, version 7 in
+// matmul_versions.cu; else those of the tiled kernel. On an H200, version 7 against the tiles
 // below, float32, in us: 512: 41, 25 (whose sums are cut in parts); 1024: 64, 132;
 // 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716; 8192: 18067, 25456. float64, 4096:
 // 2834, 7781. Its float32 errors are smaller: see Version(7).MatMul. Elsewhere it has
@@ -83,6 +84,10 @@ func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Pl
 func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
+	}
+	if dt == Float32 && hopperFits(dev, batch, m, n, k) {
+		p.matmulHopper(dev, batch, m, n, k, transA, transB)
+		return
 	}
 	if v := matmulVersions[6][dt]; dev.Major == 9 && m > v.m/2 && n >= v.n && v.blocks(batch, m, n)*4 >= int64(dev.SMs)*3 && CheckGrid(v.blocks(batch, m, n)) == nil {
 		p.matmulVersion(v, batch, m, n, k, transA, transB)

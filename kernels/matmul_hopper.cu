@@ -190,12 +190,9 @@ struct Tile {
     int m0, n0, matrix, split, steps;
 };
 
-#ifndef GROUP_ROWS
-#define GROUP_ROWS 16
-#endif
 // Tiles numbers the tiles of C, of CLUSTER * 128 rows each, down groups of rows of tiles.
 template <int BN, int STEP, int ROUND, int CLUSTER> struct Tiles {
-    static constexpr int GROUP = GROUP_ROWS / CLUSTER;
+    static constexpr int GROUP = 16 / CLUSTER;
     Shape s;
     int down, across, count;
     __device__ Tiles(const Shape& s) : s(s) {
@@ -245,7 +242,7 @@ template <typename K> struct Stages {
 };
 
 // Plain is a b, added up by the tensor cores.
-template <int SIZE_, int BN_, int TA, int TB, int CLUSTER_> struct Plain {
+template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 1;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
@@ -290,7 +287,7 @@ template <int SIZE_, int BN_, int TA, int TB, int CLUSTER_> struct Plain {
 // is added to low, so that long sums lose no more than short ones. low is so small that its own errors
 // don't count. Where operands are not finite, high is what IEEE arithmetic gives and low may be
 // NaN: there it is left out.
-template <int TA, int TB, int CLUSTER_, int ROUND_ = 1> struct Six {
+template <int TA, int TB, int CLUSTER_, int ROUND_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = ROUND_;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
@@ -465,26 +462,14 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
         const int batch, const int chunk, const i64 ld) {                                                                      \
         BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, exponents});)                                               \
     }
-#define TRANSPOSES(name, T, C, SIZE, BN)                        \
-    ENTRY(name##_nn, T, C, Plain<SIZE, BN, 0, 1, C>)            \
-    ENTRY(name##_nt, T, C, Plain<SIZE, BN, 0, 0, C>)            \
-    ENTRY(name##_tn, T, C, Plain<SIZE, BN, 1, 1, C>)            \
-    ENTRY(name##_tt, T, C, Plain<SIZE, BN, 1, 0, C>)
-TRANSPOSES(bf16_c2, u16, 2, 2, 256)
-ENTRY(bf16f_nn_c2, float, 2, Plain<2, 256, 0, 1, 2>)
-ENTRY(bf16_nn_c1, u16, 1, Plain<2, 256, 0, 1, 1>)
-ENTRY(bf16_nn_n128, u16, 2, Plain<2, 128, 0, 1, 2>)
-ENTRY(tf32_nt_c2, float, 2, Plain<4, 256, 0, 0, 2>)
-ENTRY(tf32_nt_c1, float, 1, Plain<4, 256, 0, 0, 1>)
-#define SIXES(C)                                       \
-    ENTRY(f32_nn_c##C, float, C, Six<0, 1, C>)         \
-    ENTRY(f32_nt_c##C, float, C, Six<0, 0, C>)         \
-    ENTRY(f32_tn_c##C, float, C, Six<1, 1, C>)         \
-    ENTRY(f32_tt_c##C, float, C, Six<1, 0, C>)
-SIXES(1)
-SIXES(2)
-ENTRY(f32_nn_r2, float, 2, Six<0, 1, 2, 2>)
-ENTRY(f32_nt_r2, float, 2, Six<0, 0, 2, 2>)
+#define TRANSPOSES(name, T, CLUSTER, KIND, ...)               \
+    ENTRY(name##_nn, T, CLUSTER, KIND<0, 1, __VA_ARGS__>)      \
+    ENTRY(name##_nt, T, CLUSTER, KIND<0, 0, __VA_ARGS__>)      \
+    ENTRY(name##_tn, T, CLUSTER, KIND<1, 1, __VA_ARGS__>)      \
+    ENTRY(name##_tt, T, CLUSTER, KIND<1, 0, __VA_ARGS__>)
+TRANSPOSES(f32, float, 1, Six, 1, 2)
+TRANSPOSES(bf16, u16, 2, Plain, 2, 256, 2)
+ENTRY(tf32_nt, float, 2, Plain<0, 0, 4, 256, 2>)
 
 // ---- Operands
 

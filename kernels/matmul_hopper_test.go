@@ -40,6 +40,7 @@ func TestBF16Planes(t *testing.T) {
 func TestMatMulHopper(t *testing.T) {
 	dev := matmulDevices[1]
 	r := rand.New(rand.NewPCG(2, 0))
+	var plans []*Plan
 	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}} {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
@@ -47,8 +48,63 @@ func TestMatMulHopper(t *testing.T) {
 			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
 			p.matmulHopper(dev, batch, m, n, k, transA, transB)
 			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
-			if err := Check(own, p); err != nil {
-				t.Error(err)
+			plans = append(plans, p)
+		}
+	}
+	if err := Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+}
+
+// Operands are multiplied by powers of 2 where their planes would lose bits or their
+// products overflow, and only if that helps all of their numbers.
+func TestSizeRange(t *testing.T) {
+	for _, c := range []struct {
+		numbers []float32
+		want    int
+	}{
+		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0},
+		{[]float32{1, -3, 0x1p-125, 0x1.fp49}, 0},
+		{[]float32{1, 0x1p50}, -1},
+		{[]float32{-math.MaxFloat32, 1}, 49 - 127},
+		{[]float32{0x1p-126, 0x1p-120}, 49 + 120},
+		{[]float32{math.SmallestNonzeroFloat32}, 49 + 149},
+		{[]float32{math.SmallestNonzeroFloat32, 0x1p-149 * 3}, 49 + 148},
+		{[]float32{math.SmallestNonzeroFloat32, 1}, 49},
+		{[]float32{math.SmallestNonzeroFloat32, 0x1p24}, 49 - 24},
+		{[]float32{math.SmallestNonzeroFloat32, 0x1p26}, 0},
+	} {
+		r := emptyRange
+		for _, x := range c.numbers {
+			r.add(x)
+		}
+		if got := r.exponent(); got != c.want {
+			t.Errorf("%g are multiplied by 2^%d, want 2^%d", c.numbers, got, c.want)
+		}
+	}
+}
+
+// Products of tiny and of huge numbers are as good as those of others.
+func TestMatMulHopperRange(t *testing.T) {
+	const n = 40
+	r := rand.New(rand.NewPCG(3, 0))
+	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}} {
+		a, b, out := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
+		for i := range a {
+			a[i], b[i] = float32(math.Ldexp(1+r.Float64(), c[0])), float32(math.Ldexp(1+r.Float64(), c[1]))
+		}
+		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
+		p.matmulHopper(matmulDevices[1], 1, n, n, n, false, false)
+		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			var want float64
+			for l := range n {
+				want += float64(a[i/n*n+l]) * float64(b[l*n+i%n])
+			}
+			if got := float64(out[i]); !(math.Abs(got-want) <= n*0x1p-24*want) {
+				t.Fatalf("2^%d times 2^%d: got %g, want %g", c[0], c[1], got, want)
 			}
 		}
 	}

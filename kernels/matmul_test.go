@@ -122,10 +122,12 @@ func TestMatMulPlan(t *testing.T) {
 		batch, m, n, k int64
 		want           []string
 	}{
-		{hopper, 1, 4096, 4096, 4096, []string{"matmul_tensor_f32"}},
-		{hopper, 1, 1024, 1024, 1024, []string{"matmul_tensor_f32"}},
-		{hopper, 200, 128, 128, 64, []string{"matmul_tensor_f32"}},
-		{hopper, 1, 512, 512, 512, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{hopper, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 1, 2000, 2000, 2000, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 200, 128, 128, 64, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 200, 128, 128, 63, []string{"matmul_tensor_f32"}},
+		{hopper, 1, 512, 512, 512, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn", "matmul_combine_f32"}},
+		{hopper, 1, 400, 400, 400, []string{"matmul_small_f32", "matmul_combine_f32"}},
 		{hopper, 100000, 8, 8, 8, []string{"matmul_small_f32"}},
 		{ampere, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
 		{ampere, 1, 4097, 4097, 4097, []string{"matmul_small_f32"}},

@@ -147,9 +147,11 @@ var widePolicies = measured[widePolicy]{
 
 // hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.
 type hopperPolicy struct {
-	least int64 // terms of a split of k
+	products float64 // least batch * m * n * k
+	terms    int64   // least k
+	least    int64   // terms of a split of k
 }
 
 var hopperPolicies = measured[hopperPolicy]{
-	{90, hopperPolicy{least: 128}},
+	{90, hopperPolicy{products: 1 << 27, terms: 64, least: 128}},
 }
