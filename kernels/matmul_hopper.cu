@@ -177,13 +177,20 @@ template <int LINES, int BK, int SIZE, int PLANES, int T, int SHARE> struct Piec
 
 // ---- Tiles of C
 
+// Scaling is what was done to float32 operands for their range: each was multiplied by a power of 2,
+// and planes are scaled against one another.
+struct Scaling {
+    int exponents[2];
+    int scaled;
+};
+
 // Shape is what a product kernel is given beside its operands.
 struct Shape {
     int m, n, k;
     int batch;
     int chunk; // terms of a split of k, a multiple of BK * ROUND
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
-    const int* exponents; // of 2, which the operands were multiplied by; or null
+    const Scaling* range; // of float32 operands, or null
 };
 
 struct Tile {
@@ -249,7 +256,7 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[BN / 2];
 
-    __device__ __forceinline__ void run(Stages<Plain>& s, int steps) {
+    __device__ __forceinline__ void run(Stages<Plain>& s, int steps, bool) {
         int last = 0;
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
@@ -275,56 +282,105 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     __device__ __forceinline__ float value(int i) const { return sum[i]; }
 };
 
-// Six is a b for float32 in three planes: x = x0 + x1 / 2^8 + x2 / 2^16 (see split). Of the nine
-// products of planes the six largest count:
+// Six is a b for float32 in three planes, x = x0 + x1 + x2 (see split). Of the nine products of
+// planes the six largest count:
 //
 //	high = a0 b0
-//	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
-//	a b  = high + low / 2^8
+//	low  = a0 b1 + a1 b0 + a0 b2 + a1 b1 + a2 b0
 //
-// The tensor cores cut off where FMA rounds. So they add up 32 terms of a0 b0 alone, whose
-// 16-bit products leave little to cut off, and additions that round do the rest; what rounding costs
-// is added to low, so that long sums lose no more than short ones. low is so small that its own errors
-// don't count. Where operands are not finite, high is what IEEE arithmetic gives and low may be
-// NaN: there it is left out.
-template <int TA, int TB, int CLUSTER_, int ROUND_> struct Six {
-    static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = ROUND_;
+// The tensor cores cut off where FMA rounds. So they add up 64 terms of a0 b0 alone, whose
+// 16-bit products leave little to cut off, and additions that round do the rest. What rounding has
+// cut off joins the next 64 terms (Kahan's sum), so that long sums lose no more than short ones. low is so
+// small that its errors don't count. Where operands are not finite, high is what IEEE arithmetic
+// gives and low may be NaN: there it is left out.
+//
+// Where numbers are of all sizes, x1 and x2 would lose bits below the least denormal number of
+// BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
+//
+//	low = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
+//	a b = high + low / 2^8
+template <int TA, int TB, int CLUSTER_> struct Six {
+    static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 2;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float high[64], low[64], part[64];
+    float scale; // of low
 
     // multiply starts d += plane i of a * plane j of b, or = without add.
-    static __device__ __forceinline__ void multiply(float (&d)[64], const u64 (&a)[ROUND], int i, const u64 (&b)[ROUND], int j, int add) {
+    static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
 #pragma unroll
-        for (int r = 0; r < ROUND; r++)
-#pragma unroll
-            for (int l = 0; l < 2; l++)
-                wgmma<SIZE, TA, TB>(d, a[r] + i * A::plane + l * A::step, b[r] + j * B::plane + l * B::step, add || r > 0 || l > 0);
+        for (int l = 0; l < 2; l++)
+            wgmma<SIZE, TA, TB>(d, a + i * A::plane + l * A::step, b + j * B::plane + l * B::step, add || l > 0);
     }
-
-    __device__ __forceinline__ void run(Stages<Six>& s, int steps) {
-#pragma unroll
-        for (int i = 0; i < 64; i++) high[i] = low[i] = part[i] = 0;
+    // add is sum += x; x becomes what rounding has cut off. In this form the compiler takes element
+    // after element and needs fewer registers.
+    static __device__ __forceinline__ void add(float& sum, float& x) {
+        asm volatile("{\n.reg .f32 s, t;\nadd.rn.f32 s, %0, %1;\nsub.rn.f32 t, s, %0;\nsub.rn.f32 %1, %1, t;\nmov.f32 %0, s;\n}"
+                     : "+f"(sum), "+f"(x));
+    }
+    // stage starts the products of the next stage, high ones into part, in one group each, and
+    // returns which stage it is.
+    __device__ __forceinline__ int stage(Stages<Six>& s) {
+        const int now = s.at.stage;
+        s.wait();
+        const u64 a = s.a(), b = s.b();
+        s.at.next();
+        pin(part);
+        wgmma_fence();
+        multiply(part, a, 0, b, 0);
+        wgmma_commit();
+        multiply(low, a, 2, b, 0);
+        multiply(low, a, 1, b, 1);
+        multiply(low, a, 0, b, 2);
+        multiply(low, a, 1, b, 0);
+        multiply(low, a, 0, b, 1);
+        wgmma_commit();
+        return now;
+    }
+    __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
+        int last = 0;
 #pragma unroll 1
-        for (int i = 0; i < steps; i += ROUND) {
-            u64 a[ROUND], b[ROUND];
-            int stage[ROUND];
-#pragma unroll
-            for (int r = 0; r < ROUND; r++) {
-                s.wait();
-                a[r] = s.a();
-                b[r] = s.b();
-                stage[r] = s.at.stage;
-                s.at.next();
+        for (int i = 0; i < steps; i += 2) {
+            const int first = stage(s);
+            if (i > 0) {
+                wgmma_wait<2>();
+                s.release(last);
             }
+            last = stage(s);
+            wgmma_wait<1>();
+            pin(part);
+            s.release(first);
+            bool finite = true;
+#pragma unroll
+            for (int e = 0; e < 64; e++) {
+                add(high[e], part[e]);
+                finite &= part[e] == part[e];
+            }
+            if (!finite) {
+#pragma unroll
+                for (int e = 0; e < 64; e++) part[e] = part[e] == part[e] ? part[e] : 0;
+            }
+        }
+        wgmma_wait<0>();
+        pin(low);
+        s.release(last);
+#pragma unroll
+        for (int e = 0; e < 64; e++) low[e] += part[e];
+    }
+    // run_scaled is slower: low products of two scales take turns in part with the high ones.
+    __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
+#pragma unroll 1
+        for (int i = 0; i < steps; i++) {
+            s.wait();
+            const u64 a = s.a(), b = s.b();
             pin(part);
             wgmma_fence();
             multiply(part, a, 2, b, 0, 0);
-            multiply(part, a, 1, b, 1, 1);
-            multiply(part, a, 0, b, 2, 1);
-            multiply(low, a, 0, b, 1, 1);
-            multiply(low, a, 1, b, 0, 1);
+            multiply(part, a, 1, b, 1);
+            multiply(part, a, 0, b, 2);
+            multiply(low, a, 0, b, 1);
+            multiply(low, a, 1, b, 0);
             wgmma_commit();
             wgmma_wait<0>();
             pin(part);
@@ -338,18 +394,24 @@ template <int TA, int TB, int CLUSTER_, int ROUND_> struct Six {
             wgmma_commit();
             wgmma_wait<0>();
             pin(part);
-#pragma unroll
-            for (int r = 0; r < ROUND; r++) s.release(stage[r]);
+            s.release(s.at.stage);
+            s.at.next();
 #pragma unroll
             for (int e = 0; e < 64; e++) {
-                const float sum = high[e] + part[e];
-                low[e] = fmaf(part[e] - (sum - high[e]), 256, low[e]); // what rounding has cut off
-                high[e] = sum;
+                add(high[e], part[e]);
+                low[e] = fmaf(part[e], 256, low[e]);
             }
         }
     }
+    __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
+#pragma unroll
+        for (int i = 0; i < 64; i++) high[i] = low[i] = part[i] = 0;
+        scale = scaled ? 1.0f / 256 : 1;
+        if (scaled) run_scaled(s, steps);
+        else run_plain(s, steps);
+    }
     __device__ __forceinline__ float value(int i) const {
-        return fabsf(high[i]) <= 3.4028234664e38f ? fmaf(low[i], 1.0f / 256, high[i]) : high[i];
+        return fabsf(high[i]) <= 3.4028234664e38f ? fmaf(low[i], scale, high[i]) : high[i];
     }
 };
 
@@ -373,7 +435,7 @@ template <typename K, typename T> __device__ __forceinline__ void store(const K&
     const int t = threadIdx.x % 128, row = row0 + t / 32 * 16 + t % 32 / 4, col = to.n0 + t % 4 * 2;
     c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row * s.ld + col;
     const bool pairs = s.ld % 2 == 0 && s.n % 2 == 0;
-    const int exponent = s.exponents ? -(s.exponents[0] + s.exponents[1]) : 0;
+    const int exponent = s.range ? -(s.range->exponents[0] + s.range->exponents[1]) : 0;
     const float f = power(exponent / 2), g = power(exponent - exponent / 2);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -441,7 +503,7 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
         for (int i = first; i < tiles.count; i += step) {
             const Tile to = tiles[i];
             K sums;
-            sums.run(stages, to.steps);
+            sums.run(stages, to.steps, s.range && s.range->scaled);
             store(sums, s, to, c, to.m0 + rank * 128 + (group - 1) * 64);
         }
     }
@@ -458,16 +520,16 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
 #endif
 #define ENTRY(name, T, CLUSTER, ...)                                                                                           \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                    \
-        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const int* exponents, const int m, const int n, const int k, \
+        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const Scaling* range, const int m, const int n, const int k, \
         const int batch, const int chunk, const i64 ld) {                                                                      \
-        BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, exponents});)                                               \
+        BODY(product<__VA_ARGS__>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, range});)                                               \
     }
 #define TRANSPOSES(name, T, CLUSTER, KIND, ...)               \
     ENTRY(name##_nn, T, CLUSTER, KIND<0, 1, __VA_ARGS__>)      \
     ENTRY(name##_nt, T, CLUSTER, KIND<0, 0, __VA_ARGS__>)      \
     ENTRY(name##_tn, T, CLUSTER, KIND<1, 1, __VA_ARGS__>)      \
     ENTRY(name##_tt, T, CLUSTER, KIND<1, 0, __VA_ARGS__>)
-TRANSPOSES(f32, float, 1, Six, 1, 2)
+TRANSPOSES(f32, float, 1, Six, 1)
 TRANSPOSES(bf16, u16, 2, Plain, 2, 256, 2)
 ENTRY(tf32_nt, float, 2, Plain<0, 0, 4, 256, 2>)
 
@@ -481,15 +543,15 @@ __device__ __forceinline__ float bf16(float x) {
     return __uint_as_float(round);
 }
 
-// planes takes x apart: x = p[0] + p[1] / 2^8 + p[2] / 2^16, exactly, for any finite x,
-// denormal ones included, since each plane is scaled by 2^8 against the one before.
-__device__ __forceinline__ void planes(float x, float (&p)[3]) {
+// planes takes x apart: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for scale = 2^8 and any
+// finite x, for scale = 1 and |x| >= 2^-109.
+__device__ __forceinline__ void planes(float x, float scale, float (&p)[3]) {
     p[0] = bf16(x);
     p[1] = p[2] = 0;
     if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return;
-    const float r = (x - p[0]) * 256;
+    const float r = (x - p[0]) * scale;
     p[1] = bf16(r);
-    p[2] = bf16((r - p[1]) * 256);
+    p[2] = bf16((r - p[1]) * scale);
 }
 
 // Matrix is rows x cols float32 elements, ld apart, of each of a batch, and where its planes
@@ -521,22 +583,25 @@ struct Range {
         __syncthreads();
         most = ends[0];
         least = ends[1];
+        __syncthreads(); // for the next join
     }
-    // exponent is that of the power of 2 to multiply by, so that sums of products don't overflow
-    // and each plane but the first is small against the one before it: numbers from 2^-125 to
-    // 2^50. Numbers of all sizes that no power brings there stay as they are: their planes
-    // hold them too, and products by 0 and 1 are exact.
-    __device__ int exponent() const {
-        const int lo = (int)(least >> 23) - 127, hi = (int)(most >> 23) - 127; // -127 for denormal numbers
-        if (most == 0 || lo >= -125 && hi < 50) return 0;
-        const int e = 49 - (hi > -127 ? hi : -118 - __clz(most)); // __clz is 9 or more for them
-        return (lo > -127 ? lo : -118 - __clz(least)) + e >= -125 ? e : 0;
+    // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, so
+    // that sums of products don't overflow, and reports whether there is one; else it is 0.
+    __device__ bool exponent(int floor, int& e) const {
+        const int lo = log(least), hi = log(most);
+        e = 0;
+        if (most == 0 || lo >= floor && hi < 50) return true;
+        if (lo + 49 - hi < floor) return false;
+        e = 49 - hi;
+        return true;
     }
+    // log is the exponent of a number, denormal or not.
+    static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
 };
 
 // split writes the planes of a matrix times 2^e, 8 elements a thread, and returns the range of
 // the elements that it has read.
-__device__ Range split(const Matrix& a, int e, i64 first, i64 step) {
+__device__ Range split(const Matrix& a, int e, float scale, i64 first, i64 step) {
     const float f = power(e / 2), g = power(e - e / 2);
     const int vectors = a.pitch / 8;
     const i64 count = (i64)a.batch * a.rows * vectors, plane = (i64)a.rows * a.pitch;
@@ -558,7 +623,7 @@ __device__ Range split(const Matrix& a, int e, i64 first, i64 step) {
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             range.add(v[j]);
-            planes(v[j] * f * g, p[j]);
+            planes(v[j] * f * g, scale, p[j]);
         }
         u16* to = a.to + matrix * 3 * plane + row * a.pitch + col;
 #pragma unroll
@@ -574,8 +639,7 @@ __device__ Range split(const Matrix& a, int e, i64 first, i64 step) {
 
 // split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
 // of the other, and to ranges what range of numbers each block has found. rescale, on an equal
-// grid, writes the planes again of an operand that is to be multiplied by a power of 2 first; the
-// exponents go to exponents.
+// grid, writes the planes again if the ranges ask for it, and to scaling what it did.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
@@ -583,19 +647,24 @@ __device__ Range split(const Matrix& a, int e, i64 first, i64 step) {
     (blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA}     \
                      : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB})
 extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(OPERANDS, uint2* ranges) {
-    Range range = split(OPERAND, 0, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
+    Range range = split(OPERAND, 0, 1, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = make_uint2(range.most, range.least);
 }
-extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, int* exponents) {
-    Range range;
-    for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
-        const uint2 r = ranges[blockIdx.y * gridDim.x + i];
-        range.most = max(range.most, r.x);
-        range.least = min(range.least, r.y);
+extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, Scaling* scaling) {
+    Range range[2];
+    for (int y = 0; y < 2; y++) {
+        for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+            const uint2 r = ranges[y * gridDim.x + i];
+            range[y].most = max(range[y].most, r.x);
+            range[y].least = min(range[y].least, r.y);
+        }
+        range[y].join();
     }
-    range.join();
-    const int e = range.exponent();
-    if (blockIdx.x == 0 && threadIdx.x == 0) exponents[blockIdx.y] = e;
-    if (e != 0) split(OPERAND, e, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
+    int e[2];
+    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]);
+    if (!plain) range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1]);
+    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *scaling = Scaling{{e[0], e[1]}, !plain};
+    const int mine = blockIdx.y == 0 ? e[0] : e[1];
+    if (mine != 0 || !plain) split(OPERAND, mine, plain ? 1 : 256, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
 }

@@ -67,8 +67,8 @@ func (x planar) tensorMap(along bool) TensorMap {
 }
 
 // matmulHopper appends the launches of a float32 product on the tensor cores of
-// compute capability 9.0: the planes of both operands; again, where an operand's range
-// asks for a power of 2; then the six products of planes.
+// compute capability 9.0: the planes of both operands; again, if their ranges ask for
+// it; then the six products of planes.
 func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB bool) {
 	rowsA, colsA, rowsB, colsB := m, k, k, n
 	if transA {
@@ -80,18 +80,18 @@ func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB boo
 	a, b := p.planar(batch, rowsA, colsA), p.planar(batch, rowsB, colsB)
 	const block, each = 256, 8 // threads, elements of a thread at a time
 	blocks := int(min(CeilDiv(batch*max(rowsA*a.pitch, rowsB*b.pitch), block*each), 8*int64(dev.SMs)))
-	ranges, exponents := p.Workspace(2*8*int64(blocks)), p.Workspace(2*4)
+	ranges, scaling := p.Workspace(2*8*int64(blocks)), p.Workspace(3*4)
 	args := []any{
 		Ref{0, 0}, a.at, int32(rowsA), int32(colsA), int32(a.pitch), colsA, rowsA * colsA,
 		Ref{1, 0}, b.at, int32(rowsB), int32(colsB), int32(b.pitch), colsB, rowsB * colsB, int32(batch), ranges,
 	}
 	p.Launch(hopperSplit, blocks, block, args...).Grid[1] = 2
-	p.Launch(hopperRescale, blocks, block, append(slices.Clip(args), exponents)...).Grid[1] = 2
+	p.Launch(hopperRescale, blocks, block, append(slices.Clip(args), scaling)...).Grid[1] = 2
 	tiles := CeilDiv(m, hopperTile) * CeilDiv(n, hopperTile) * batch
 	kernel := hopperProducts[index(transA)][index(transB)]
 	p.split(dev, Float32, tiles, 1, hopperPolicies.on(dev).least, batch*m*n, k, func(c Ref, splits, chunk int64) {
 		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs))), hopperThreads,
-			a.tensorMap(!transA), b.tensorMap(transB), c, exponents, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
+			a.tensorMap(!transA), b.tensorMap(transB), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
 	})
 }
 
@@ -116,7 +116,7 @@ var firstArguments = [2]int{0, 7}
 func hopperSplitBody(c Call) {
 	ranges := Slice[uint32](c, 15)
 	for i, first := range firstArguments {
-		writePlanes(c, first, 0)
+		writePlanes(c, first, 0, 1)
 		x, _, planes, ld, stride := hopperOperand(c, first)
 		all := emptyRange
 		for line := range planes.batch * planes.rows {
@@ -136,24 +136,49 @@ func hopperSplitBody(c Call) {
 }
 
 // hopperRescaleBody writes the planes again of operands that are to be multiplied by a
-// power of 2, and the exponents.
+// power of 2, or of both if their planes are to be scaled against one another, and what
+// it did: two exponents, and 1 for scaled planes.
 func hopperRescaleBody(c Call) {
-	ranges, exponents := Slice[uint32](c, 15), Slice[int32](c, 16)
-	for i, first := range firstArguments {
-		r := emptyRange
+	ranges, scaling := Slice[uint32](c, 15), Slice[int32](c, 16)
+	var both [2]sizeRange
+	for i := range both {
+		both[i] = emptyRange
 		for block := range c.Grid[0] {
 			part := ranges[2*(i*c.Grid[0]+block):]
-			r = sizeRange{max(r.most, part[0]), min(r.least, part[1])}
+			both[i] = sizeRange{max(both[i].most, part[0]), min(both[i].least, part[1])}
 		}
-		exponents[i] = int32(r.exponent())
-		if exponents[i] != 0 {
-			writePlanes(c, first, int(exponents[i]))
+	}
+	e, scale := hopperScaling(both)
+	for i, first := range firstArguments {
+		scaling[i] = int32(e[i])
+		if e[i] != 0 || scale != 1 {
+			writePlanes(c, first, e[i], scale)
 		}
+	}
+	scaling[2] = 0
+	if scale != 1 {
+		scaling[2] = 1
 	}
 }
 
+// hopperScaling returns the exponents of the powers of 2 to multiply operands of these
+// ranges by, and the scale of each plane against the one before.
+func hopperScaling(operands [2]sizeRange) (e [2]int, scale float32) {
+	a, okA := operands[0].exponent(-109) // three planes of BF16 hold numbers from there on
+	b, okB := operands[1].exponent(-109)
+	if okA && okB {
+		return [2]int{a, b}, 1
+	}
+	a, _ = operands[0].exponent(-125) // from there on, a number's first plane has all of its bits
+	b, _ = operands[1].exponent(-125)
+	return [2]int{a, b}, planeScale
+}
+
+// planeScale is the scale of planes that hold any number.
+const planeScale = 1 << 8
+
 // writePlanes writes the planes of an operand times 2^e.
-func writePlanes(c Call, first, e int) {
+func writePlanes(c Call, first, e int, scale float32) {
 	x, to, planes, ld, stride := hopperOperand(c, first)
 	plane := planes.rows * planes.pitch
 	Parallel(planes.batch*planes.rows, max(Grain/planes.pitch, 1), func(lo, hi int64) {
@@ -163,7 +188,7 @@ func writePlanes(c Call, first, e int) {
 			for col := range planes.pitch {
 				var p [3]uint16
 				if col < planes.cols {
-					p = bf16Planes(float32(math.Ldexp(float64(x[col]), e)))
+					p = bf16Planes(float32(math.Ldexp(float64(x[col]), e)), scale)
 				}
 				for i, v := range p {
 					to[int64(i)*plane+col] = v
@@ -184,19 +209,22 @@ func (r *sizeRange) add(x float32) {
 	}
 }
 
-// exponent returns that of the power of 2 to multiply by, so that sums of products do not
-// overflow and planes of tiny numbers are as small against one another as those of others:
-// it brings all numbers between 2^-125 and 2^50. It is 0 where no power does.
-func (r sizeRange) exponent() int {
+// exponent returns that of a power of 2 to multiply by that brings all numbers from
+// 2^floor to 2^50, so that sums of products do not overflow, and reports whether there
+// is one; else it is 0.
+func (r sizeRange) exponent(floor int) (e int, ok bool) {
 	if r.most == 0 {
-		return 0
+		return 0, true
 	}
 	log := func(bits uint32) int { return math.Ilogb(float64(math.Float32frombits(bits))) }
 	lo, hi := log(r.least), log(r.most)
-	if lo >= -125 && hi < 50 || lo+49-hi < -125 {
-		return 0
+	switch {
+	case lo >= floor && hi < 50:
+		return 0, true
+	case lo+49-hi < floor:
+		return 0, false
 	}
-	return 49 - hi
+	return 49 - hi, true
 }
 
 // bf16 rounds x to BF16, its upper half; a finite x stays finite.
@@ -213,33 +241,29 @@ func bf16(x float32) uint16 {
 
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// bf16Planes takes x apart: x = p[0] + p[1] / 2^8 + p[2] / 2^16, exactly, for any finite
-// x; else p[0] is x and the others are 0.
-func bf16Planes(x float32) (p [3]uint16) {
+// bf16Planes takes x apart: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
+// planeScale and any finite x, for 1 and sizes from 2^-109 on. The planes of Inf and NaN
+// are x and zeros.
+func bf16Planes(x, scale float32) (p [3]uint16) {
 	p[0] = bf16(x)
 	if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
 		return p
 	}
-	rest := (x - fromBF16(p[0])) * 256
+	rest := (x - fromBF16(p[0])) * scale
 	p[1] = bf16(rest)
-	p[2] = bf16((rest - fromBF16(p[1])) * 256)
+	p[2] = bf16((rest - fromBF16(p[1])) * scale)
 	return p
 }
 
-// sum returns what bf16Planes took apart.
-func (x planar) sum(planes []uint16, i int64) float32 {
-	plane := x.rows * x.pitch
-	p := [3]float64{float64(fromBF16(planes[i])), float64(fromBF16(planes[plane+i])), float64(fromBF16(planes[2*plane+i]))}
-	return float32(p[0] + p[1]/(1<<8) + p[2]/(1<<16))
-}
-
 // matrix puts a matrix of the batch together again, rows of cols elements.
-func (x planar) matrix(planes []uint16, matrix int64) []float32 {
+func (x planar) matrix(planes []uint16, matrix int64, scale float64) []float32 {
 	out := make([]float32, x.rows*x.cols)
-	planes = planes[matrix*3*x.rows*x.pitch:]
+	plane := x.rows * x.pitch
+	planes = planes[matrix*3*plane:]
 	for row := range x.rows {
 		for col := range x.cols {
-			out[row*x.cols+col] = x.sum(planes, row*x.pitch+col)
+			i := row*x.pitch + col
+			out[row*x.cols+col] = float32(float64(fromBF16(planes[i])) + float64(fromBF16(planes[plane+i]))/scale + float64(fromBF16(planes[2*plane+i]))/(scale*scale))
 		}
 	}
 	return out
@@ -248,16 +272,19 @@ func (x planar) matrix(planes []uint16, matrix int64) []float32 {
 // hopperBody is the product of operands in planes, by the BLAS that Gorgonia uses.
 func hopperBody(transA, transB bool) func(Call) {
 	return func(c Call) {
-		out, exponents := Slice[float32](c, 2), Slice[int32](c, 3)
+		out, scaling := Slice[float32](c, 2), Slice[int32](c, 3)
 		m, n, k, batch, chunk, ld := c.Int(4), c.Int(5), c.Int(6), c.Int(7), c.Int(8), c.Int(9)
-		e := -int(exponents[0] + exponents[1])
+		e, scale := -int(scaling[0]+scaling[1]), 1.0
+		if scaling[2] != 0 {
+			scale = planeScale
+		}
 		operand := func(i int) planar {
 			t := c.Args[i].(TensorMap)
 			return planar{rows: t.Extents[1], cols: t.Extents[0], pitch: t.Strides[0] / 2, batch: batch}
 		}
 		mapA, mapB := operand(0), operand(1)
 		for matrix := range batch {
-			a, b := mapA.matrix(Slice[uint16](c, 0), matrix), mapB.matrix(Slice[uint16](c, 1), matrix)
+			a, b := mapA.matrix(Slice[uint16](c, 0), matrix, scale), mapB.matrix(Slice[uint16](c, 1), matrix, scale)
 			for split := range CeilDiv(k, chunk) {
 				k0 := split * chunk
 				a, b := a, b

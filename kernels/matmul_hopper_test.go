@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// Three planes of BF16 hold any finite float32 exactly: denormals, and those that
-// rounding to BF16 would make infinite. Inf and NaN are in the first plane alone.
+// Three planes of BF16 hold any finite float32 exactly if they are scaled: denormals, and
+// those that rounding to BF16 would make infinite; else numbers from 2^-109 on. Inf and
+// NaN are in the first plane alone.
 func TestBF16Planes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
-	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3fffffff, 0x00ff8000}
+	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3fffffff, 0x00ff8000, 0x09000001}
 	for i := range 1 << 20 {
 		bits := r.Uint32()
 		switch {
@@ -22,16 +23,19 @@ func TestBF16Planes(t *testing.T) {
 			bits |= 0x7f000000 // the largest, infinities and NaN
 		}
 		x := math.Float32frombits(bits)
-		p := bf16Planes(x)
-		v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
-		if x-x != 0 {
-			if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
-				t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
+		for _, scale := range []float64{1, planeScale} {
+			p := bf16Planes(x, float32(scale))
+			v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
+			if x-x != 0 {
+				if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
+					t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
+				}
+				continue
 			}
-			continue
-		}
-		if got := v[0] + v[1]/(1<<8) + v[2]/(1<<16); got != float64(x) {
-			t.Fatalf("%#08x = %g has the planes %v, whose sum is %g", bits, x, v, got)
+			got := v[0] + v[1]/scale + v[2]/(scale*scale)
+			if got != float64(x) && (scale != 1 || math.Abs(float64(x)) >= 0x1p-109) {
+				t.Fatalf("%#08x = %g has the planes %v of scale %g, whose sum is %g", bits, x, v, scale, got)
+			}
 		}
 	}
 }
@@ -57,29 +61,35 @@ func TestMatMulHopper(t *testing.T) {
 }
 
 // Operands are multiplied by powers of 2 where their planes would lose bits or their
-// products overflow, and only if that helps all of their numbers.
-func TestSizeRange(t *testing.T) {
+// products overflow; if that does not help all of their numbers, planes are scaled.
+func TestHopperScaling(t *testing.T) {
+	const least = math.SmallestNonzeroFloat32
 	for _, c := range []struct {
 		numbers []float32
-		want    int
+		e       int
+		scale   float32
 	}{
-		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0},
-		{[]float32{1, -3, 0x1p-125, 0x1.fp49}, 0},
-		{[]float32{1, 0x1p50}, -1},
-		{[]float32{-math.MaxFloat32, 1}, 49 - 127},
-		{[]float32{0x1p-126, 0x1p-120}, 49 + 120},
-		{[]float32{math.SmallestNonzeroFloat32}, 49 + 149},
-		{[]float32{math.SmallestNonzeroFloat32, 0x1p-149 * 3}, 49 + 148},
-		{[]float32{math.SmallestNonzeroFloat32, 1}, 49},
-		{[]float32{math.SmallestNonzeroFloat32, 0x1p24}, 49 - 24},
-		{[]float32{math.SmallestNonzeroFloat32, 0x1p26}, 0},
+		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0, 1},
+		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, 0, 1},
+		{[]float32{1, 0x1p50}, -1, 1},
+		{[]float32{-math.MaxFloat32, 1}, 49 - 127, 1},
+		{[]float32{0x1p-110, 0x1p-100}, 49 + 100, 1},
+		{[]float32{least}, 49 + 149, 1},
+		{[]float32{least, 3 * least}, 49 + 148, 1},
+		{[]float32{least, 0x1p9}, 49 - 9, 1},
+		{[]float32{least, 0x1p10}, 49 - 10, planeScale},
+		{[]float32{least, 0x1p25}, 49 - 25, planeScale},
+		{[]float32{least, 0x1p26}, 0, planeScale},
+		{[]float32{least, math.MaxFloat32}, 0, planeScale},
 	} {
-		r := emptyRange
+		r := [2]sizeRange{emptyRange, emptyRange}
 		for _, x := range c.numbers {
-			r.add(x)
+			r[0].add(x)
 		}
-		if got := r.exponent(); got != c.want {
-			t.Errorf("%g are multiplied by 2^%d, want 2^%d", c.numbers, got, c.want)
+		r[1].add(0x1p60)
+		e, scale := hopperScaling(r)
+		if e != [2]int{c.e, -11} || scale != c.scale {
+			t.Errorf("%g and 2^60 are multiplied by 2^%d, planes scaled by %g, want 2^%d, -11 and %g", c.numbers, e, scale, c.e, c.scale)
 		}
 	}
 }
@@ -92,6 +102,9 @@ func TestMatMulHopperRange(t *testing.T) {
 		a, b, out := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
 		for i := range a {
 			a[i], b[i] = float32(math.Ldexp(1+r.Float64(), c[0])), float32(math.Ldexp(1+r.Float64(), c[1]))
+		}
+		if c[0] == 0 { // numbers of all sizes
+			a[0], a[1] = math.SmallestNonzeroFloat32, 0x1p100
 		}
 		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
 		p.matmulHopper(matmulDevices[1], 1, n, n, n, false, false)
