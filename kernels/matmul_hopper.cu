@@ -530,6 +530,7 @@ template <typename K, typename T> __device__ __forceinline__ void product(const 
     ENTRY(name##_tn, T, CLUSTER, KIND<1, 1, __VA_ARGS__>)      \
     ENTRY(name##_tt, T, CLUSTER, KIND<1, 0, __VA_ARGS__>)
 TRANSPOSES(f32, float, 1, Six, 1)
+TRANSPOSES(f32_pair, float, 2, Six, 2)
 TRANSPOSES(bf16, u16, 2, Plain, 2, 256, 2)
 ENTRY(tf32_nt, float, 2, Plain<0, 0, 4, 256, 2>)
 
@@ -585,12 +586,13 @@ struct Range {
         least = ends[1];
         __syncthreads(); // for the next join
     }
-    // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, so
-    // that sums of products don't overflow, and reports whether there is one; else it is 0.
+    // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, the
+    // largest to 2^-30 at least, so that sums of products don't overflow or lose bits as denormal
+    // numbers, and reports whether there is one; else it is 0.
     __device__ bool exponent(int floor, int& e) const {
         const int lo = log(least), hi = log(most);
         e = 0;
-        if (most == 0 || lo >= floor && hi < 50) return true;
+        if (most == 0 || lo >= floor && hi >= -30 && hi < 50) return true;
         if (lo + 49 - hi < floor) return false;
         e = 49 - hi;
         return true;

@@ -17,12 +17,19 @@ const (
 var (
 	hopperSplit   = own.Kernel("matmul_hopper", "matmul_hopper_split", hopperSplitBody)
 	hopperRescale = own.Kernel("matmul_hopper", "matmul_hopper_rescale", hopperRescaleBody)
-	// hopperProducts are by transA and transB.
-	hopperProducts = [2][2]*Kernel{
-		{own.Kernel("matmul_hopper", "matmul_hopper_f32_nn", hopperBody(false, false)), own.Kernel("matmul_hopper", "matmul_hopper_f32_nt", hopperBody(false, true))},
-		{own.Kernel("matmul_hopper", "matmul_hopper_f32_tn", hopperBody(true, false)), own.Kernel("matmul_hopper", "matmul_hopper_f32_tt", hopperBody(true, true))},
-	}
+	// hopperProducts are by blocks in a cluster, less 1, by transA and by transB.
+	hopperProducts = [2][2][2]*Kernel{hopperKernels("matmul_hopper_f32_"), hopperKernels("matmul_hopper_f32_pair_")}
 )
+
+// hopperKernels returns the kernels of the entry points prefix + "nn" to "tt".
+func hopperKernels(prefix string) (k [2][2]*Kernel) {
+	for a, transA := range []string{"n", "t"} {
+		for b, transB := range []string{"n", "t"} {
+			k[a][b] = own.Kernel("matmul_hopper", prefix+transA+transB, hopperBody(a == 1, b == 1))
+		}
+	}
+	return k
+}
 
 // hopperFits reports whether a float32 product is large enough for matmul_hopper.cu, on a
 // device that it is compiled for, and not so large that its planes take more than a
@@ -49,12 +56,12 @@ func (p *Plan) planar(batch, rows, cols int64) planar {
 	return x
 }
 
-// tensorMap returns the map from which pieces of hopperTile lines by hopperStep terms
-// are copied. along says that rows run along k.
-func (x planar) tensorMap(along bool) TensorMap {
+// tensorMap returns the map from which a block copies pieces of that many lines, a
+// multiple of 64, by hopperStep terms. along says that rows run along k.
+func (x planar) tensorMap(along bool, lines int64) TensorMap {
 	box, swizzle := []int64{64, hopperStep, 1, 1}, int64(128)
 	if along {
-		box, swizzle = []int64{hopperStep, hopperTile, 1, 1}, 2*hopperStep
+		box, swizzle = []int64{hopperStep, lines, 1, 1}, 2*hopperStep
 	}
 	return TensorMap{
 		Ref:     x.at,
@@ -87,11 +94,16 @@ func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB boo
 	}
 	p.Launch(hopperSplit, blocks, block, args...).Grid[1] = 2
 	p.Launch(hopperRescale, blocks, block, append(slices.Clip(args), scaling)...).Grid[1] = 2
-	tiles := CeilDiv(m, hopperTile) * CeilDiv(n, hopperTile) * batch
-	kernel := hopperProducts[index(transA)][index(transB)]
-	p.split(dev, Float32, tiles, 1, hopperPolicies.on(dev).least, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs))), hopperThreads,
-			a.tensorMap(!transA), b.tensorMap(transB), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
+	pol := hopperPolicies.on(dev)
+	cluster := int64(1)
+	if CeilDiv(m, hopperTile)*CeilDiv(n, hopperTile)*batch >= pol.pairs*int64(dev.SMs) && m > hopperTile {
+		cluster = 2
+	}
+	tiles := CeilDiv(m, cluster*hopperTile) * cluster * CeilDiv(n, hopperTile) * batch
+	kernel := hopperProducts[cluster-1][index(transA)][index(transB)]
+	p.split(dev, Float32, tiles, 1, pol.least, batch*m*n, k, func(c Ref, splits, chunk int64) {
+		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads,
+			a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
 	})
 }
 
@@ -210,8 +222,9 @@ func (r *sizeRange) add(x float32) {
 }
 
 // exponent returns that of a power of 2 to multiply by that brings all numbers from
-// 2^floor to 2^50, so that sums of products do not overflow, and reports whether there
-// is one; else it is 0.
+// 2^floor to 2^50, the largest to 2^-30 at least, so that sums of products do not
+// overflow or lose bits as denormal numbers, and reports whether there is one; else it
+// is 0.
 func (r sizeRange) exponent(floor int) (e int, ok bool) {
 	if r.most == 0 {
 		return 0, true
@@ -219,7 +232,7 @@ func (r sizeRange) exponent(floor int) (e int, ok bool) {
 	log := func(bits uint32) int { return math.Ilogb(float64(math.Float32frombits(bits))) }
 	lo, hi := log(r.least), log(r.most)
 	switch {
-	case lo >= floor && hi < 50:
+	case lo >= floor && hi >= -30 && hi < 50:
 		return 0, true
 	case lo+49-hi < floor:
 		return 0, false

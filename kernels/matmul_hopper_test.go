@@ -45,7 +45,7 @@ func TestMatMulHopper(t *testing.T) {
 	dev := matmulDevices[1]
 	r := rand.New(rand.NewPCG(2, 0))
 	var plans []*Plan
-	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}} {
+	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}, {500, 129, 2, 3}} {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
@@ -72,6 +72,8 @@ func TestHopperScaling(t *testing.T) {
 		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0, 1},
 		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, 0, 1},
 		{[]float32{1, 0x1p50}, -1, 1},
+		{[]float32{0x1p-40, -0x1p-30}, 0, 1},
+		{[]float32{0x1p-40, -0x1p-31}, 49 + 31, 1},
 		{[]float32{-math.MaxFloat32, 1}, 49 - 127, 1},
 		{[]float32{0x1p-110, 0x1p-100}, 49 + 100, 1},
 		{[]float32{least}, 49 + 149, 1},

@@ -122,7 +122,7 @@ func TestMatMulPlan(t *testing.T) {
 		batch, m, n, k int64
 		want           []string
 	}{
-		{hopper, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
+		{hopper, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_pair_nn"}},
 		{hopper, 1, 2000, 2000, 2000, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
 		{hopper, 200, 128, 128, 64, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
 		{hopper, 200, 128, 128, 63, []string{"matmul_tensor_f32"}},
