@@ -12,7 +12,7 @@ type Float interface{ float32 | float64 }
 
 // Element is the constraint of what memory is viewed as.
 type Element interface {
-	Float | uint8 | int32 | int64 | int | uint32
+	Float | uint8 | uint16 | int32 | int64 | int | uint32
 }
 
 // HostDevice describes the machine that runs the Go bodies.
@@ -44,10 +44,13 @@ func (c Call) Float(i int) float64 {
 	return c.Args[i].(float64)
 }
 
-// Slice returns argument i, a Ref, as the elements from its offset to the end of
-// its operand.
+// Slice returns argument i, a Ref or a TensorMap, as the elements from its offset to
+// the end of its operand.
 func Slice[T Element](c Call, i int) []T {
-	r := c.Args[i].(Ref)
+	r, ok := c.Args[i].(Ref)
+	if !ok {
+		r = c.Args[i].(TensorMap).Ref
+	}
 	var mem []byte
 	switch r.Operand {
 	case Out:

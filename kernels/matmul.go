@@ -73,6 +73,10 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
+	if dt == Float32 && hopperFits(dev, batch, m, n, k) {
+		p.matmulHopper(dev, batch, m, n, k, transA, transB)
+		return
+	}
 	if onTensorCores(dev, dt, batch, m, n) {
 		p.tiledMatMul(matmulTensor[dt], batch, m, n, k, transA, transB)
 		return

@@ -10,10 +10,15 @@ import (
 // matmulDevices are the host and a large GPU, whose plans run on the host too.
 var matmulDevices = []Device{HostDevice(), {Name: "test", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20}}
 
-// matmulCheck runs the plan on random matrices against plain loops in float64.
+// matmulCheck runs the plan for a device on random matrices against plain loops in float64.
 func matmulCheck[T Float](t *testing.T, r *rand.Rand, dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
 	t.Helper()
-	p := MatMul(dev, dt, batch, m, n, k, transA, transB)
+	matmulRun[T](t, r, MatMul(dev, dt, batch, m, n, k, transA, transB), dt, batch, m, n, k, transA, transB)
+}
+
+// matmulRun runs a plan of a product.
+func matmulRun[T Float](t *testing.T, r *rand.Rand, p *Plan, dt Dtype, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
 	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
 	for i := range a {
 		a[i] = T(r.Float64()*2 - 1)
@@ -52,7 +57,7 @@ func matmulCheck[T Float](t *testing.T, r *rand.Rand, dev Device, dt Dtype, batc
 				}
 				// Two sums of k terms, each at most k/2 eps from exact.
 				if got := float64(out[(z*m+i)*n+j]); !(math.Abs(got-sum) <= eps*abs*float64(k)) {
-					t.Fatalf("%v%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", p, dev.Name, transA, transB, z, i, j, got, sum)
+					t.Fatalf("%v, transposed %v %v: c[%d][%d][%d] = %g, want %g", p, transA, transB, z, i, j, got, sum)
 				}
 			}
 		}

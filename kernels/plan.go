@@ -80,7 +80,7 @@ type Kernel struct {
 }
 
 // Launch is one kernel on a grid. Args holds, in the order of the kernel's
-// parameters, values of type Ref, int32, int64, float32 or float64.
+// parameters, values of type Ref, TensorMap, int32, int64, float32 or float64.
 type Launch struct {
 	Kernel *Kernel
 	Grid   [3]int

@@ -39,6 +39,9 @@ var paramKinds = map[string]string{
 	"f32": "float32", "f64": "float64",
 }
 
+// tensorMapKind is the kind of a parameter that is a [TensorMap].
+const tensorMapKind = "b8[128]"
+
 // signatures reads the entry points of PTX.
 func signatures(ptx string) map[string]signature {
 	entries := map[string]signature{}
@@ -116,6 +119,11 @@ func (s signature) check(p *Plan, l *Launch) error {
 			if err := p.checkRef(a); err != nil {
 				return fmt.Errorf("argument %d: %w", i, err)
 			}
+		case TensorMap:
+			kind = tensorMapKind
+			if err := p.checkTensorMap(a); err != nil {
+				return fmt.Errorf("argument %d: %w", i, err)
+			}
 		case int32:
 			kind = "32-bit integer"
 		case int64:
@@ -144,19 +152,37 @@ func (s signature) check(p *Plan, l *Launch) error {
 // checkRef returns an error unless r points into an operand of the plan, or to
 // its end.
 func (p *Plan) checkRef(r Ref) error {
-	size := p.Scratch
-	switch {
-	case r.Operand == Out:
-		size = p.Out
-	case r.Operand >= 0 && int(r.Operand) < len(p.Inputs):
-		size = p.Inputs[r.Operand]
-	case r.Operand != Scratch:
-		return fmt.Errorf("got operand %d of a plan of %d inputs", r.Operand, len(p.Inputs))
-	}
-	if r.Offset < 0 || r.Offset > size {
+	size, err := p.size(r.Operand)
+	if err == nil && (r.Offset < 0 || r.Offset > size) {
 		return fmt.Errorf("got offset %d of %v, which has %d bytes", r.Offset, r.Operand, size)
 	}
-	return nil
+	return err
+}
+
+// checkTensorMap returns an error unless t is a map that TMA takes, of memory inside
+// an operand of the plan.
+func (p *Plan) checkTensorMap(t TensorMap) error {
+	if err := cmp.Or(t.Check(), p.checkRef(t.Ref)); err != nil {
+		return err
+	}
+	size, err := p.size(t.Ref.Operand)
+	if err == nil && t.Bytes() > size-t.Ref.Offset {
+		return fmt.Errorf("got a tensor of %d bytes at %v, which has %d bytes", t.Bytes(), t.Ref, size)
+	}
+	return err
+}
+
+// size returns the bytes of an operand.
+func (p *Plan) size(o Operand) (int64, error) {
+	switch {
+	case o == Out:
+		return p.Out, nil
+	case o == Scratch:
+		return p.Scratch, nil
+	case o >= 0 && int(o) < len(p.Inputs):
+		return p.Inputs[o], nil
+	}
+	return 0, fmt.Errorf("got operand %d of a plan of %d inputs", o, len(p.Inputs))
 }
 
 // noEntry is the error of an entry point that does not exist, with the names that

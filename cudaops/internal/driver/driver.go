@@ -79,6 +79,8 @@ var (
 	cuFuncGetAttribute  = cu("cuFuncGetAttribute")
 	cuOccupancy         = cu("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 
+	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")
+
 	cuEventCreate      = cu("cuEventCreate")
 	cuEventRecord      = cu("cuEventRecord")
 	cuEventSynchronize = cu("cuEventSynchronize")

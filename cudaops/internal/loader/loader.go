@@ -120,6 +120,12 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 		case kernels.Ref:
 			at := address(a)
 			params[n] = unsafe.Pointer(&at)
+		case kernels.TensorMap:
+			m, err := tensorMap(a, address(a.Ref))
+			if err != nil {
+				return nil, fmt.Errorf("kernel %s: argument %d: %w", k.Kernel.Entry, n, err)
+			}
+			params[n] = m
 		case int32:
 			params[n] = unsafe.Pointer(&a)
 		case int64:
@@ -129,10 +135,25 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 		case float64:
 			params[n] = unsafe.Pointer(&a)
 		default:
-			return nil, fmt.Errorf("kernel %s: argument %d is a %T, want a Ref, int32, int64, float32 or float64", k.Kernel.Entry, n, a)
+			return nil, fmt.Errorf("kernel %s: argument %d is a %T, want a Ref, TensorMap, int32, int64, float32 or float64", k.Kernel.Entry, n, a)
 		}
 	}
 	return params, nil
+}
+
+// tensorMap returns the driver's form of a map of the tensor at that address.
+func tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	return driver.Tensor{
+		Address: at,
+		Type:    [...]driver.TensorType{kernels.TensorBF16: driver.BFloat16, kernels.TensorFloat32: driver.Float32, kernels.TensorTF32: driver.TFloat32}[t.Element],
+		Extents: t.Extents,
+		Strides: t.Strides,
+		Box:     t.Box,
+		Swizzle: t.Swizzle,
+	}.Encode()
 }
 
 // Run queues the launches on a stream.

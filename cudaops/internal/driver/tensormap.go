@@ -1,0 +1,53 @@
+package driver
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// TensorType is the type of a [Tensor]'s elements, a CUtensorMapDataType.
+type TensorType uint32
+
+// The types of elements. Copies round TFloat32, which is float32 in memory.
+const (
+	Float32  TensorType = 7
+	BFloat16 TensorType = 9
+	TFloat32 TensorType = 11
+)
+
+// Tensor describes a tensor in device memory, of which kernels copy boxes to shared
+// memory. The contiguous axis comes first; elements outside are copied as zeros.
+type Tensor struct {
+	Address Ptr
+	Type    TensorType
+	Extents []int64 // elements along each axis
+	Strides []int64 // bytes, of the axes after the first
+	Box     []int64 // elements of a copy along each axis
+	Swizzle int64   // bytes: 0 for none, 32, 64 or 128
+}
+
+// Encode returns the tensor's map, a CUtensorMap: 128 bytes, aligned to 64, for a
+// kernel to take by value. It needs the driver but no device.
+func (t Tensor) Encode() (unsafe.Pointer, error) {
+	const size, align = 128, 64
+	memory := make([]byte, size+align)
+	at := unsafe.Pointer(unsafe.SliceData(memory))
+	at = unsafe.Add(at, -uintptr(at)%align)
+	extents, strides := make([]uint64, len(t.Extents)), make([]uint64, len(t.Extents)) // one stride is not read
+	box, steps := make([]uint32, len(t.Extents)), make([]uint32, len(t.Extents))
+	for i := range t.Extents {
+		extents[i], box[i], steps[i] = uint64(t.Extents[i]), uint32(t.Box[i]), 1
+	}
+	for i, n := range t.Strides {
+		strides[i] = uint64(n)
+	}
+	const promoteTo128 = 2 // CUtensorMapL2promotion: what a copy reads from memory enters the level-2 cache in lines of 128 bytes
+	swizzle := max(bits.Len64(uint64(t.Swizzle))-5, 0)
+	err := cuTensorMapEncodeTiled.call(uintptr(at), uintptr(t.Type), uintptr(len(t.Extents)), uintptr(t.Address),
+		uintptr(unsafe.Pointer(&extents[0])), uintptr(unsafe.Pointer(&strides[0])), uintptr(unsafe.Pointer(&box[0])), uintptr(unsafe.Pointer(&steps[0])),
+		0, uintptr(swizzle), promoteTo128, 0)
+	if err != nil {
+		return nil, err
+	}
+	return at, nil
+}

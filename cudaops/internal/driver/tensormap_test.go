@@ -1,0 +1,67 @@
+//go:build linux && (amd64 || arm64)
+
+package driver
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// encoded is what the driver is asked to encode.
+type encoded struct {
+	kind, rank, address                    uint64
+	extents, strides                       []uint64
+	box, steps                             []uint32
+	interleave, swizzle, promote, fillKind uint64
+}
+
+// Encode hands the tensor to the driver as its header declares the function, with
+// 64-byte aligned memory for the map.
+func TestEncode(t *testing.T) {
+	defer func(addr uintptr) { cuTensorMapEncodeTiled.addr = addr }(cuTensorMapEncodeTiled.addr)
+	var got encoded
+	var to unsafe.Pointer
+	cuTensorMapEncodeTiled.addr = purego.NewCallback(func(m unsafe.Pointer, kind, rank, address uintptr, extents, strides *uint64, box, steps *uint32,
+		interleave, swizzle, promote, fill uintptr) uintptr {
+		to = m
+		got = encoded{uint64(uint32(kind)), uint64(uint32(rank)), uint64(address), unsafe.Slice(extents, 3), unsafe.Slice(strides, 2), unsafe.Slice(box, 3), unsafe.Slice(steps, 3),
+			uint64(uint32(interleave)), uint64(uint32(swizzle)), uint64(uint32(promote)), uint64(uint32(fill))}
+		*(*[16]uint64)(m) = [16]uint64{0: 1, 15: 16}
+		return 0
+	})
+	tensor := Tensor{Address: 0x7000, Type: BFloat16, Extents: []int64{70, 100, 3}, Strides: []int64{144, 14400}, Box: []int64{64, 32, 1}, Swizzle: 128}
+	m, err := tensor.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := encoded{9, 3, 0x7000, []uint64{70, 100, 3}, []uint64{144, 14400}, []uint32{64, 32, 1}, []uint32{1, 1, 1}, 0, 3, 2, 0}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the driver got %+v, want %+v", got, want)
+	}
+	if m != to || uintptr(m)%64 != 0 {
+		t.Errorf("the map is at %p, the driver wrote to %p; want the same, a multiple of 64", m, to)
+	}
+	if v := *(*[16]uint64)(m); v[0] != 1 || v[15] != 16 {
+		t.Errorf("the map is %v, not what the driver wrote", v)
+	}
+	for bytes, code := range map[int64]uint64{0: 0, 32: 1, 64: 2} {
+		tensor.Swizzle = bytes
+		if _, err := tensor.Encode(); err != nil || got.swizzle != code {
+			t.Errorf("a swizzle of %d bytes has code %d, %v, want %d", bytes, got.swizzle, err, code)
+		}
+	}
+}
+
+// What the driver refuses is an error that names the function.
+func TestEncodeError(t *testing.T) {
+	defer func(addr uintptr) { cuTensorMapEncodeTiled.addr = addr }(cuTensorMapEncodeTiled.addr)
+	cuTensorMapEncodeTiled.addr = 0
+	tensor := Tensor{Type: Float32, Extents: []int64{4}, Box: []int64{4}}
+	if _, err := tensor.Encode(); err == nil || !strings.Contains(err.Error(), "cuTensorMapEncodeTiled") {
+		t.Errorf("got error %v, want one that names cuTensorMapEncodeTiled", err)
+	}
+}

@@ -1,0 +1,126 @@
+package kernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Three planes of BF16 hold any finite float32 exactly if they are scaled: denormals, and
+// those that rounding to BF16 would make infinite; else numbers from 2^-109 on. Inf and
+// NaN are in the first plane alone.
+func TestBF16Planes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3fffffff, 0x00ff8000, 0x09000001}
+	for i := range 1 << 20 {
+		bits := r.Uint32()
+		switch {
+		case i < len(special):
+			bits = special[i]
+		case i%4 == 0:
+			bits &= 0x80ffffff // denormal, or the smallest normal numbers
+		case i%4 == 1:
+			bits |= 0x7f000000 // the largest, infinities and NaN
+		}
+		x := math.Float32frombits(bits)
+		for _, scale := range []float64{1, planeScale} {
+			p := bf16Planes(x, float32(scale))
+			v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
+			if x-x != 0 {
+				if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
+					t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
+				}
+				continue
+			}
+			got := v[0] + v[1]/scale + v[2]/(scale*scale)
+			if got != float64(x) && (scale != 1 || math.Abs(float64(x)) >= 0x1p-109) {
+				t.Fatalf("%#08x = %g has the planes %v of scale %g, whose sum is %g", bits, x, v, scale, got)
+			}
+		}
+	}
+}
+
+// A plan of the Hopper kernel computes products of any size, transposed or not.
+func TestMatMulHopper(t *testing.T) {
+	dev := matmulDevices[1]
+	r := rand.New(rand.NewPCG(2, 0))
+	var plans []*Plan
+	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}, {500, 129, 2, 3}} {
+		batch, m, n, k := s[0], s[1], s[2], s[3]
+		for i := range 4 {
+			transA, transB := i >= 2, i%2 == 1
+			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
+			p.matmulHopper(dev, batch, m, n, k, transA, transB)
+			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
+			plans = append(plans, p)
+		}
+	}
+	if err := Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+}
+
+// Operands are multiplied by powers of 2 where their planes would lose bits or their
+// products overflow; if that does not help all of their numbers, planes are scaled.
+func TestHopperScaling(t *testing.T) {
+	const least = math.SmallestNonzeroFloat32
+	for _, c := range []struct {
+		numbers []float32
+		e       int
+		scale   float32
+	}{
+		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0, 1},
+		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, 0, 1},
+		{[]float32{1, 0x1p50}, -1, 1},
+		{[]float32{0x1p-40, -0x1p-30}, 0, 1},
+		{[]float32{0x1p-40, -0x1p-31}, 49 + 31, 1},
+		{[]float32{-math.MaxFloat32, 1}, 49 - 127, 1},
+		{[]float32{0x1p-110, 0x1p-100}, 49 + 100, 1},
+		{[]float32{least}, 49 + 149, 1},
+		{[]float32{least, 3 * least}, 49 + 148, 1},
+		{[]float32{least, 0x1p9}, 49 - 9, 1},
+		{[]float32{least, 0x1p10}, 49 - 10, planeScale},
+		{[]float32{least, 0x1p25}, 49 - 25, planeScale},
+		{[]float32{least, 0x1p26}, 0, planeScale},
+		{[]float32{least, math.MaxFloat32}, 0, planeScale},
+	} {
+		r := [2]sizeRange{emptyRange, emptyRange}
+		for _, x := range c.numbers {
+			r[0].add(x)
+		}
+		r[1].add(0x1p60)
+		e, scale := hopperScaling(r)
+		if e != [2]int{c.e, -11} || scale != c.scale {
+			t.Errorf("%g and 2^60 are multiplied by 2^%d, planes scaled by %g, want 2^%d, -11 and %g", c.numbers, e, scale, c.e, c.scale)
+		}
+	}
+}
+
+// Products of tiny and of huge numbers are as good as those of others.
+func TestMatMulHopperRange(t *testing.T) {
+	const n = 40
+	r := rand.New(rand.NewPCG(3, 0))
+	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}} {
+		a, b, out := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
+		for i := range a {
+			a[i], b[i] = float32(math.Ldexp(1+r.Float64(), c[0])), float32(math.Ldexp(1+r.Float64(), c[1]))
+		}
+		if c[0] == 0 { // numbers of all sizes
+			a[0], a[1] = math.SmallestNonzeroFloat32, 0x1p100
+		}
+		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
+		p.matmulHopper(matmulDevices[1], 1, n, n, n, false, false)
+		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			var want float64
+			for l := range n {
+				want += float64(a[i/n*n+l]) * float64(b[l*n+i%n])
+			}
+			if got := float64(out[i]); !(math.Abs(got-want) <= n*0x1p-24*want) {
+				t.Fatalf("2^%d times 2^%d: got %g, want %g", c[0], c[1], got, want)
+			}
+		}
+	}
+}
