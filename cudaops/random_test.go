@@ -75,30 +75,24 @@ func TestRandomGraphs(t *testing.T) {
 					equal(t, fmt.Sprintf("seed %d: read of %v", seed, o.Node), *o.Read, o.Node.Value(), 0)
 				}
 			}
-			plain := plainly(t, vm)
+			// The plainest machine: every op's Do in order.
+			plain := map[*G.Node]G.Value{}
+			for _, n := range vm.graph.Nodes {
+				switch {
+				case n.Op() == nil:
+					plain[n.Node] = n.Node.Value()
+				case n.Value != nil:
+					var in []G.Value
+					for _, c := range ok[G.Nodes](t)(internal.Children(n.Node)) {
+						in = append(in, plain[c])
+					}
+					plain[n.Node] = ok[G.Value](t)(n.Op().Do(in...))
+				}
+			}
 			for n, v := range got {
 				equal(t, fmt.Sprintf("seed %d: %v", seed, n), v, plain[n], 1e-8) // Gorgonia cuts sigmoid off
 			}
 		}
 		t.Logf("worst ratio of arena to peak %.3f", worst)
 	})
-}
-
-// plainly returns the values of a graph by the plainest machine: every op's Do in order.
-func plainly(t *testing.T, vm *VM) map[*G.Node]G.Value {
-	t.Helper()
-	plain := map[*G.Node]G.Value{}
-	for _, n := range vm.graph.Nodes {
-		switch {
-		case n.Op() == nil:
-			plain[n.Node] = n.Node.Value()
-		case n.Value != nil:
-			var in []G.Value
-			for _, c := range ok[G.Nodes](t)(internal.Children(n.Node)) {
-				in = append(in, plain[c])
-			}
-			plain[n.Node] = ok[G.Value](t)(n.Op().Do(in...))
-		}
-	}
-	return plain
 }
