@@ -11,51 +11,58 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// randomGraph makes a graph of Stheno's and of Gorgonia's ops on matrices of three
+// rows, some of whose nodes are read.
+func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
+	node := ok[*G.Node](t)
+	r := rand.New(rand.NewPCG(seed, 5))
+	g := G.NewGraph()
+	const rows = 3
+	var pool G.Nodes
+	var reads [8]G.Value
+	cols := func() int { return 16 * (1 + r.IntN(40)) }
+	fresh := func(c int) *G.Node {
+		return G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("x", len(pool))), G.WithShape(rows, c), G.WithValue(draw(r, tensor.Float64, rows, c)))
+	}
+	pool = append(pool, fresh(cols()), fresh(cols()))
+	for i := range 10 + r.IntN(40) {
+		a := pool[r.IntN(len(pool))]
+		c := a.Shape()[1]
+		switch r.IntN(7) {
+		case 0:
+			a = fresh(cols())
+		case 1:
+			a = node(G.Tanh(a))
+		case 2:
+			a = node(ops.Broadcast(node(ops.Mean(a, 1)), cols(), 1))
+		case 3:
+			a = node(G.Reshape(node(G.Reshape(a, tensor.Shape{c * rows})), tensor.Shape{rows, c}))
+		case 4:
+			if i < len(reads) {
+				G.Read(a, &reads[i])
+			}
+			a = node(G.Sigmoid(node(ops.Add(a, a))))
+		default:
+			b := a
+			for _, p := range pool {
+				if p.Shape()[1] == c && r.IntN(2) == 0 {
+					b = p
+				}
+			}
+			a = node(ops.Add(a, b))
+		}
+		pool = append(pool, a)
+	}
+	return g
+}
+
 // Random graphs of Add, Sum, Broadcast and host ops: right values, no two live
 // values in one place, little waste.
 func TestRandomGraphs(t *testing.T) {
-	node := ok[*G.Node](t)
 	onBackends(t, func(t *testing.T, on Option) {
 		worst := 0.0
 		for seed := range uint64(25) {
-			r := rand.New(rand.NewPCG(seed, 5))
-			g := G.NewGraph()
-			const rows = 3
-			var pool G.Nodes
-			var reads [8]G.Value
-			cols := func() int { return 16 * (1 + r.IntN(40)) }
-			fresh := func(c int) *G.Node {
-				return G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("x", len(pool))), G.WithShape(rows, c), G.WithValue(draw(r, tensor.Float64, rows, c)))
-			}
-			pool = append(pool, fresh(cols()), fresh(cols()))
-			for i := range 10 + r.IntN(40) {
-				a := pool[r.IntN(len(pool))]
-				c := a.Shape()[1]
-				switch r.IntN(7) {
-				case 0:
-					a = fresh(cols())
-				case 1:
-					a = node(G.Tanh(a))
-				case 2:
-					a = node(ops.Broadcast(node(ops.Mean(a, 1)), cols(), 1))
-				case 3:
-					a = node(G.Reshape(node(G.Reshape(a, tensor.Shape{c * rows})), tensor.Shape{rows, c}))
-				case 4:
-					if i < len(reads) {
-						G.Read(a, &reads[i])
-					}
-					a = node(G.Sigmoid(node(ops.Add(a, a))))
-				default:
-					b := a
-					for _, p := range pool {
-						if p.Shape()[1] == c && r.IntN(2) == 0 {
-							b = p
-						}
-					}
-					a = node(ops.Add(a, b))
-				}
-				pool = append(pool, a)
-			}
+			g := randomGraph(t, seed)
 			vm := machine(t, g, on)
 			must(t, vm.RunAll())
 			if err := vm.graph.Program.Verify(); err != nil {
