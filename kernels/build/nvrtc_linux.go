@@ -32,7 +32,7 @@ func openCompiler(toolkit string) (compiler, error) {
 	}
 	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return nil, fmt.Errorf("no NVRTC in %s (run it through `make images`): %w", toolkit, err)
+		return nil, fmt.Errorf("no NVRTC in %s: `make toolkit` puts it there, in another module the pip command of docs/write-your-own-kernel.md: %w", toolkit, err)
 	}
 	c := new(nvrtc)
 	for name, fn := range map[string]any{
