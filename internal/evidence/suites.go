@@ -83,8 +83,8 @@ var packages = map[string][]string{
 // evidence is in bench/results/tag.
 var OnTag = []string{"elembinop", "elemunaryop"}
 
-// Waiting are the sources that no plan chooses until their suites have run on a GPU
-// and under the checkers.
+// Waiting are the sources that no plan chooses until their suites and times are in
+// bench/results.
 var Waiting = []string{"matmul_hopper"}
 
 // testsOfPart is how many tests of one op run in one go, by tool: racecheck
