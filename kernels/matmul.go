@@ -156,20 +156,19 @@ func matmulBody[T Float](c Call) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%batch, i/batch*chunk
 			terms := min(chunk, k-k0)
-			a, b := a[matrix*strideA:], b[matrix*strideB:]
-			if transA {
-				a = a[k0*lda:]
-			} else {
-				a = a[k0:]
-			}
-			if transB {
-				b = b[k0:]
-			} else {
-				b = b[k0*ldb:]
-			}
+			a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
 			gemm(transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
 		}
 	})
+}
+
+// fromTerm returns a matrix from term k0 on: its rows from there, if rows are terms, else
+// its columns.
+func fromTerm[T Float](x []T, k0, ld int64, rows bool) []T {
+	if rows {
+		return x[k0*ld:]
+	}
+	return x[k0:]
 }
 
 // gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not

@@ -100,18 +100,11 @@ func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB boo
 		cluster = 2
 	}
 	tiles := CeilDiv(m, cluster*hopperTile) * cluster * CeilDiv(n, hopperTile) * batch
-	kernel := hopperProducts[cluster-1][index(transA)][index(transB)]
+	kernel := hopperProducts[cluster-1][flag(transA)][flag(transB)]
 	p.split(dev, Float32, tiles, splitPolicy{blocks: 1, terms: pol.least}, batch*m*n, k, func(c Ref, splits, chunk int64) {
 		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads,
 			a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
 	})
-}
-
-func index(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // hopperOperand is an operand of hopperSplit, whose arguments start at first.
@@ -270,7 +263,7 @@ func bf16Planes(x, scale float32) (p [3]uint16) {
 
 // matrix puts a matrix of the batch together again, rows of cols elements.
 func (x planar) matrix(planes []uint16, matrix int64, scale float64) []float32 {
-	out := make([]float32, x.rows*x.cols)
+	out := makeAligned[float32](x.rows * x.cols)
 	plane := x.rows * x.pitch
 	planes = planes[matrix*3*plane:]
 	for row := range x.rows {
@@ -300,17 +293,7 @@ func hopperBody(transA, transB bool) func(Call) {
 			a, b := mapA.matrix(Slice[uint16](c, 0), matrix, scale), mapB.matrix(Slice[uint16](c, 1), matrix, scale)
 			for split := range CeilDiv(k, chunk) {
 				k0 := split * chunk
-				a, b := a, b
-				if transA {
-					a = a[k0*m:]
-				} else {
-					a = a[k0:]
-				}
-				if transB {
-					b = b[k0:]
-				} else {
-					b = b[k0*n:]
-				}
+				a, b := fromTerm(a, k0, mapA.cols, transA), fromTerm(b, k0, mapB.cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
 				gemm(transA, transB, m, n, min(chunk, k-k0), a, mapA.cols, b, mapB.cols, to)
 				if e != 0 {
