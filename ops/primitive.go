@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -125,13 +126,8 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 	if n.Graph() == nil {
 		return t, fmt.Errorf("node %v is in no graph", n)
 	}
-	var of tensor.Dtype
-	switch typ := n.Type().(type) {
-	case tensor.Dtype:
-		of = typ
-	case gorgonia.TensorType:
-		of, _ = typ.Of.(tensor.Dtype)
-	default:
+	of, ok := internal.ElementType(n)
+	if !ok {
 		return t, fmt.Errorf("node %v has no element type", n)
 	}
 	dt, ok := values.Dtype(of)

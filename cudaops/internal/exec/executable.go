@@ -77,10 +77,10 @@ func (e *Executable) runSetup() error {
 				err = e.backend.Upload(span(in.Out[0].Base.Buffer), m)
 			}
 			if err != nil {
-				return inNode(in, err)
+				return in.InNode(err)
 			}
 		default:
-			return inNode(in, fmt.Errorf("%v before the first run", in.Op))
+			return in.InNode(fmt.Errorf("%v before the first run", in.Op))
 		}
 	}
 	return e.backend.Sync()
@@ -182,12 +182,4 @@ func operands(in *program.Instr) []Span {
 		}
 	}
 	return list
-}
-
-// inNode says at which node of the graph an instruction failed.
-func inNode(in *program.Instr, err error) error {
-	if err == nil || len(in.Nodes) == 0 {
-		return err
-	}
-	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
 }

@@ -105,7 +105,7 @@ func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*progra
 		start := time.Now()
 		out, err := f()
 		e.frame[to], e.Times[i] = out, time.Since(start)
-		return inNode(in, err)
+		return in.InNode(err)
 	}}
 	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
 		clear(downloaded)
@@ -127,7 +127,7 @@ func (e *Executable) addDevice(instrs []int) error {
 		in := e.program.Instrs[i]
 		f, t, err := e.deviceInstr(i, in, capture)
 		if err != nil {
-			return inNode(in, err)
+			return in.InNode(err)
 		}
 		if t != nil && t.upload {
 			uploads = append(uploads, t)
@@ -147,17 +147,17 @@ func (e *Executable) addDevice(instrs []int) error {
 	if capture {
 		var err error
 		if launch, err = e.backend.Capture(launch); err != nil {
-			return inNode(first, err)
+			return first.InNode(err)
 		}
 	}
 	e.parts = append(e.parts, part{run: func() error {
 		for _, t := range uploads {
 			if err := t.fill(e); err != nil {
-				return inNode(t.instr, err)
+				return t.instr.InNode(err)
 			}
 		}
 		e.downloads = append(e.downloads, downloads...)
-		return inNode(first, launch())
+		return first.InNode(launch())
 	}})
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // Graph is a lowered graph: its program, and how the program's values go back to
@@ -120,13 +119,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 // typeOf returns the type of a node's value. Numeric says that kernels can take
 // it.
 func typeOf(n *gorgonia.Node) program.Type {
-	var of tensor.Dtype
-	switch t := n.Type().(type) {
-	case tensor.Dtype:
-		of = t
-	case gorgonia.TensorType:
-		of, _ = t.Of.(tensor.Dtype)
-	}
+	of, _ := internal.ElementType(n)
 	dt, numeric := values.Dtype(of)
 	shape := n.Shape()
 	return program.Type{Numeric: numeric && (n.IsScalar() || len(shape) > 0), Dtype: dt, Shape: shape}

@@ -19,7 +19,7 @@ func layout(p *program.Program, _ Target) error {
 				if v.Numeric && !readable(v) {
 					dense, err := l.dense(v)
 					if err != nil {
-						return nodeError(in, err)
+						return in.InNode(err)
 					}
 					in.In[i] = dense
 				}

@@ -3,8 +3,6 @@
 package passes
 
 import (
-	"fmt"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -47,12 +45,4 @@ func Run(p *program.Program, t Target, watch func(pass string, p *program.Progra
 		}
 	}
 	return nil
-}
-
-// nodeError says at which node of the graph an instruction failed.
-func nodeError(in *program.Instr, err error) error {
-	if len(in.Nodes) == 0 {
-		return err
-	}
-	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
 }

@@ -19,7 +19,7 @@ func plan(p *program.Program, t Target) error {
 			err = fits(in, plan)
 		}
 		if err != nil {
-			return nodeError(in, err)
+			return in.InNode(err)
 		}
 		in.Plan = plan
 	}

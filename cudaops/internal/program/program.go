@@ -151,6 +151,15 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
 
+// InNode returns err with the name of the graph's node that the instruction computes,
+// and nil for nil.
+func (in *Instr) InNode(err error) error {
+	if err == nil || len(in.Nodes) == 0 {
+		return err
+	}
+	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
+}
+
 // kernelView returns the value as an operand of a Map: a view of the whole buffer of
 // its base.
 func (v *Value) kernelView() kernels.View {
