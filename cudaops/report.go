@@ -58,7 +58,7 @@ func where(device string, v *program.Value) string {
 		return "statement"
 	}
 	switch v.Def.Op.(type) {
-	case program.Kernel, program.Map:
+	case program.Kernel, program.Map, program.Rows:
 		return device
 	case program.Host:
 		return "host"
@@ -82,7 +82,7 @@ func (r *Report) measured(g *lower.Graph, times []time.Duration, runs int, took 
 			} else {
 				n.Out += out.Bytes()
 			}
-		case program.Host, program.Kernel, program.Map:
+		case program.Host, program.Kernel, program.Map, program.Rows:
 			n.Time += times[i]
 		}
 	}

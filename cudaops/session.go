@@ -139,7 +139,7 @@ func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args
 	}
 	plan.Launches = []kernels.Launch{launch}
 	if s.gpu != nil { // its arena is at 0: offsets are addresses
-		bound, err := s.gpu.Load(plan, spans, exec.Span{}, exec.Span{})
+		bound, err := s.gpu.Load(plan, spans, nil, exec.Span{})
 		if err != nil {
 			return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
 		}

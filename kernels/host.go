@@ -23,8 +23,9 @@ func HostDevice() Device {
 // Call is a launch on the host: what a Go body sees.
 type Call struct {
 	*Launch
+	plan    *Plan
 	inputs  [][]byte
-	out     []byte
+	outputs [][]byte // by part
 	scratch []byte
 }
 
@@ -54,7 +55,9 @@ func Slice[T Element](c Call, i int) []T {
 	var mem []byte
 	switch r.Operand {
 	case Out:
-		mem = c.out
+		var part int
+		part, r.Offset = c.plan.Part(r.Offset)
+		mem = c.outputs[part]
 	case Scratch:
 		mem = c.scratch
 	default:
@@ -84,6 +87,20 @@ func Bytes[T Element](s []T) []byte {
 // Run runs the plan on the host with the Go bodies. The buffers' sizes must be
 // the plan's; scratch may be nil, then Run allocates it.
 func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
+	if int64(len(out)) != p.Out {
+		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
+	}
+	outputs := make([][]byte, max(len(p.Parts), 1))
+	outputs[0] = out
+	for k, at := range p.Parts {
+		outputs[k] = out[at : at+p.OutputBytes(k)]
+	}
+	return p.RunParts(inputs, outputs, scratch)
+}
+
+// RunParts is [Plan.Run] for a plan of several outputs that lie anywhere, each where a
+// slice of them begins.
+func (p *Plan) RunParts(inputs, outputs [][]byte, scratch []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("kernels: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
 	}
@@ -92,8 +109,8 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 			return fmt.Errorf("kernels: %s: input %d has %d bytes, want %d", p.Op, i, len(b), p.Inputs[i])
 		}
 	}
-	if int64(len(out)) != p.Out {
-		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
+	if want := max(len(p.Parts), 1); len(outputs) != want {
+		return fmt.Errorf("kernels: %s: got %d outputs, want %d", p.Op, len(outputs), want)
 	}
 	if scratch == nil && p.Scratch > 0 {
 		scratch = Bytes(make([]float64, CeilDiv(p.Scratch, 8)))
@@ -103,7 +120,7 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		l.Kernel.Body(Call{l, inputs, out, scratch})
+		l.Kernel.Body(Call{l, p, inputs, outputs, scratch})
 	}
 	return nil
 }

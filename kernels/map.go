@@ -33,8 +33,8 @@ func rowMajor(shape []int) []int {
 }
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
-// row-major order, and operands that are views of the plan's inputs. Where f has
-// several outputs, they lie in the plan's one behind the other: see [MapOutputs]. A
+// row-major order, and operands that are views of the plan's inputs. Several outputs
+// lie one behind the other as [Plan.Parts] says. A
 // single output may lie where an input does that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //
@@ -48,7 +48,7 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	}
 	types, n := f.Operands(), Count(shape)
 	p := &Plan{Op: name, Flops: n * int64(f.Operations())}
-	_, p.Out = MapOutputs(f, shape)
+	p.Parts, p.Out = mapParts(f, shape)
 	for i, v := range operands {
 		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
 	}
@@ -63,14 +63,13 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	return p, nil
 }
 
-// MapOutputs returns where in its output a plan of Map has each output of f, in
-// bytes, and the bytes of all. They begin at multiples of 256.
-func MapOutputs(f expr.Func, shape []int) (offsets []int64, bytes int64) {
-	for _, d := range f.Outputs() {
-		offset := (bytes + 255) &^ 255
-		offsets, bytes = append(offsets, offset), offset+Count(shape)*d.Size()
+// mapParts returns where the outputs of f begin, and the bytes of all.
+func mapParts(f expr.Func, shape []int) (parts []int64, bytes int64) {
+	sizes := make([]int64, len(f.Outputs()))
+	for k, d := range f.Outputs() {
+		sizes[k] = Count(shape) * d.Size()
 	}
-	return offsets, bytes
+	return layOut(sizes)
 }
 
 // checkMap reports what of Map's arguments does not fit.
@@ -145,7 +144,7 @@ type mapLayout struct {
 type mapping struct {
 	types   []expr.Dtype // of the operands
 	outputs []expr.Dtype
-	at      []int64 // where the outputs begin, in bytes
+	parts   []int64 // where the outputs begin, in bytes
 	layout  mapLayout
 	n       int64
 	shape   []int64   // without axes of one element, neighbours joined
@@ -161,7 +160,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping 
 	for _, v := range operands {
 		m.offsets = append(m.offsets, v.Offset)
 	}
-	m.at, _ = MapOutputs(f, shape)
+	m.parts, _ = mapParts(f, shape)
 	m.merge(shape, operands)
 	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
 	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0
@@ -267,7 +266,7 @@ func (m *mapping) arguments() []any {
 	for i, d := range m.types {
 		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
 	}
-	for _, at := range m.at {
+	for _, at := range m.parts {
 		args = append(args, Ref{Out, at})
 	}
 	args = append(args, m.n)

@@ -115,6 +115,7 @@ type Plan struct {
 	Op       string  // the op's name with its shapes, for reports
 	Inputs   []int64 // bytes of each input
 	Out      int64   // bytes of the output
+	Parts    []int64 // where in Out each of several outputs begins; nil for one
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
 	Flops    int64 // floating-point operations of the op (not of the plan)
@@ -139,6 +140,39 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "  %d. %v\n", i+1, l)
 	}
 	return b.String()
+}
+
+// layOut returns where outputs of those sizes begin, at multiples of 256, as
+// [Plan.Parts] has it, and the bytes of all.
+func layOut(sizes []int64) (parts []int64, bytes int64) {
+	for _, size := range sizes {
+		at := (bytes + 255) &^ 255
+		parts, bytes = append(parts, at), at+size
+	}
+	return parts, bytes
+}
+
+// Part returns the output that offset of Out lies in, and where in that output.
+func (p *Plan) Part(offset int64) (output int, rest int64) {
+	for output+1 < len(p.Parts) && p.Parts[output+1] <= offset {
+		output++
+	}
+	if len(p.Parts) > 0 {
+		offset -= p.Parts[output]
+	}
+	return output, offset
+}
+
+// OutputBytes returns the bytes that output k takes in Out: its own, and those that
+// bring the next one to a multiple of 256.
+func (p *Plan) OutputBytes(k int) int64 {
+	switch {
+	case len(p.Parts) == 0:
+		return p.Out
+	case k+1 < len(p.Parts):
+		return p.Parts[k+1] - p.Parts[k]
+	}
+	return p.Out - p.Parts[k]
 }
 
 // Workspace reserves that many bytes of scratch memory, 256-byte aligned, and

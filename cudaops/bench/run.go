@@ -67,7 +67,7 @@ func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) er
 	if err := b.Upload(arena, before); err != nil {
 		return err
 	}
-	run, err := b.Bind(p, in, result, scratch)
+	run, err := b.Bind(p, in, exec.Outputs(p, result), scratch)
 	if err != nil {
 		return err
 	}

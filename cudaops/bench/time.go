@@ -89,7 +89,7 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 				return nil, err
 			}
 		}
-		if turns[c], err = g.Bind(p, in[c], out[c], scratch); err != nil {
+		if turns[c], err = g.Bind(p, in[c], exec.Outputs(p, out[c]), scratch); err != nil {
 			return nil, fmt.Errorf("bench: %s: %w", p.Op, err)
 		}
 	}

@@ -24,6 +24,12 @@
 //     Gorgonia's give 0, 1 or x.
 //   - Convert from Bool gives 0 or 1.
 //
+// RowSum, RowMax and RowMin take their argument at every element of a row, and are one
+// number for all of it: a function that has them is computed row by row, in stages
+// ([Func.Stages]), by kernels.Rows. RowSum is the sum in double precision, rounded to
+// the element type; of no elements it is 0, RowMax -Inf and RowMin +Inf. Text cannot
+// name them, and they have no derivative here.
+//
 // Functions such as Exp are within 2 units in the last place of the true value on
 // every backend, Sigmoid and Softplus within 4. Backends may differ within that;
 // all other operations are exact to the bit everywhere, but for the sign and the

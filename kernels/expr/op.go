@@ -44,6 +44,10 @@ const (
 
 	Select // y if x, a Bool, is true, else z
 
+	RowSum // the sum of x over a row, rounded once
+	RowMax // the greatest x of a row
+	RowMin // the least x of a row
+
 	Square      // x * x
 	Cube        // x * x * x
 	Inverse     // 1 / x
@@ -64,6 +68,7 @@ var ops = [opCount]struct {
 	Add: {"+", 2}, Sub: {"-", 2}, Mul: {"*", 2}, Div: {"/", 2}, Pow: {"pow", 2}, Min: {"min", 2}, Max: {"max", 2},
 	Eq: {"==", 2}, Ne: {"!=", 2}, Lt: {"<", 2}, Le: {"<=", 2}, Gt: {">", 2}, Ge: {">=", 2},
 	Select: {"select", 3},
+	RowSum: {"rowsum", 1}, RowMax: {"rowmax", 1}, RowMin: {"rowmin", 1},
 	Square: {"square", 1}, Cube: {"cube", 1}, Inverse: {"inverse", 1}, InverseSqrt: {"inverseSqrt", 1},
 }
 
@@ -75,6 +80,9 @@ func (o Op) Arity() int { return ops[o].arity }
 
 // compares reports whether the operation gives a Bool.
 func (o Op) compares() bool { return o >= Eq && o <= Ge }
+
+// reduces reports whether the operation takes a whole row.
+func (o Op) reduces() bool { return o >= RowSum && o <= RowMin }
 
 // transcendental reports whether the operation is a function with a body of
 // kernels/math.cu.

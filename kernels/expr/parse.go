@@ -144,7 +144,7 @@ func (p *parser) unary() Value {
 var functions = func() map[string]Op {
 	m := map[string]Op{}
 	for op := Neg; op < opCount; op++ {
-		if isWord(op.String()[0]) {
+		if isWord(op.String()[0]) && !op.reduces() {
 			m[op.String()] = op
 		}
 	}

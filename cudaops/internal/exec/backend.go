@@ -11,6 +11,18 @@ import (
 // Span is a piece of a backend's arena, in bytes from its start.
 type Span struct{ Offset, Size int64 }
 
+// Outputs returns where the outputs of a plan lie in a span of all of them.
+func Outputs(p *kernels.Plan, all Span) []Span {
+	if len(p.Parts) == 0 {
+		return []Span{all}
+	}
+	list := make([]Span, len(p.Parts))
+	for k, at := range p.Parts {
+		list[k] = Span{all.Offset + at, p.OutputBytes(k)}
+	}
+	return list
+}
+
 // Backend runs plans on one arena of memory. Work is done in the order of the
 // calls; Sync waits for all of it. A Backend is for one goroutine at a time.
 type Backend interface {
@@ -20,8 +32,9 @@ type Backend interface {
 	Name() string
 	// Alloc reserves the arena; it is called once.
 	Alloc(bytes int64) error
-	// Bind makes a plan ready to run on spans of the arena.
-	Bind(p *kernels.Plan, in []Span, out, scratch Span) (run func() error, err error)
+	// Bind makes a plan ready to run on spans of the arena, one for each input and each
+	// output.
+	Bind(p *kernels.Plan, in, out []Span, scratch Span) (run func() error, err error)
 	// Upload fills a span; src must not change before Sync.
 	Upload(to Span, src []byte) error
 	// Download copies a span's contents into dst, which is filled after Sync.

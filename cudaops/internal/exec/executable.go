@@ -170,14 +170,22 @@ func span(b *program.Buffer) Span {
 	return Span{b.Offset, b.Size}
 }
 
-// operands returns where the inputs of an instruction lie: for a Map, whose plan
-// knows the views, the buffers of their bases.
+// results returns where the outputs of an instruction lie.
+func results(in *program.Instr) []Span {
+	list := make([]Span, len(in.Out))
+	for i, v := range in.Out {
+		list[i] = span(v.Base.Buffer)
+	}
+	return list
+}
+
+// operands returns where the inputs of an instruction lie: for a Map or Rows, whose
+// plans know the views, the buffers of their bases.
 func operands(in *program.Instr) []Span {
 	list := make([]Span, len(in.In))
-	_, mapped := in.Op.(program.Map)
 	for i, v := range in.In {
 		list[i] = span(v.Base.Buffer)
-		if !mapped {
+		if !program.Pointwise(in.Op) {
 			list[i] = Span{list[i].Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}
 		}
 	}

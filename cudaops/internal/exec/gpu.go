@@ -67,12 +67,14 @@ func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
 // Load loads a plan's kernels and fixes its addresses. The caller closes it.
-func (g *GPUBackend) Load(p *kernels.Plan, in []Span, out, scratch Span) (*loader.Bound, error) {
+func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loader.Bound, error) {
 	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
-		s := out
+		s := scratch
 		switch {
-		case r.Operand == kernels.Scratch:
-			s = scratch
+		case r.Operand == kernels.Out:
+			var k int
+			k, r.Offset = p.Part(r.Offset)
+			s = out[k]
 		case r.Operand >= 0:
 			s = in[r.Operand]
 		}
@@ -81,7 +83,7 @@ func (g *GPUBackend) Load(p *kernels.Plan, in []Span, out, scratch Span) (*loade
 }
 
 // Bind implements Backend: a run is nothing but launches.
-func (g *GPUBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
 		return nil, err

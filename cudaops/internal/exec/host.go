@@ -44,13 +44,17 @@ func (h *HostBackend) Memory(s Span) []byte {
 }
 
 // Bind implements Backend.
-func (h *HostBackend) Bind(p *kernels.Plan, in []Span, out, scratch Span) (func() error, error) {
+func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	inputs := make([][]byte, len(in))
 	for i, s := range in {
 		inputs[i] = h.Memory(s)
 	}
-	o, s := h.Memory(out), h.Memory(scratch)
-	return func() error { return p.Run(inputs, o, s) }, nil
+	outputs := make([][]byte, len(out))
+	for k, s := range out {
+		outputs[k] = h.Memory(s)
+	}
+	s := h.Memory(scratch)
+	return func() error { return p.RunParts(inputs, outputs, s) }, nil
 }
 
 // Upload implements Backend.

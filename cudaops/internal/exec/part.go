@@ -166,8 +166,8 @@ func (e *Executable) addDevice(instrs []int) error {
 // transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
 	switch in.Op.(type) {
-	case program.Kernel, program.Map:
-		run, err := e.backend.Bind(in.Plan, operands(in), span(in.Out[0].Base.Buffer), span(in.Scratch))
+	case program.Kernel, program.Map, program.Rows:
+		run, err := e.backend.Bind(in.Plan, operands(in), results(in), span(in.Scratch))
 		if err != nil || !e.timed {
 			return run, nil, err
 		}

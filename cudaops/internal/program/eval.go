@@ -96,7 +96,7 @@ func (e *interpreter) launch(in *Instr) error {
 	}
 	operands := make([][]byte, len(in.In))
 	for i, v := range in.In {
-		if _, mapped := in.Op.(Map); mapped {
+		if Pointwise(in.Op) {
 			v = v.Base // the plan knows the view
 		}
 		if b := e.buffer(v); b != nil {
@@ -115,13 +115,13 @@ func (e *interpreter) launch(in *Instr) error {
 	if s := in.Scratch; s != nil && e.arena != nil {
 		scratch = e.arena[s.Offset : s.Offset+s.Size]
 	}
-	v := in.Out[0]
-	if b := e.buffer(v); b != nil {
-		return plan.Run(operands, b, scratch)
+	outputs := make([][]byte, len(in.Out))
+	for k, v := range in.Out {
+		if outputs[k] = e.buffer(v); outputs[k] == nil {
+			e.held[v], outputs[k] = values.New(v.Dtype, v.Shape)
+		}
 	}
-	out, memory := values.New(v.Dtype, v.Shape)
-	e.held[v] = out
-	return plan.Run(operands, memory, scratch)
+	return plan.RunParts(operands, outputs, scratch)
 }
 
 // buffer returns the memory of the base of a value that is placed, and nil for any

@@ -9,7 +9,7 @@ import (
 )
 
 // Op is what an instruction does: one of [Input], [Constant], [Host], [Kernel],
-// [Map], [Alias] and [Copy].
+// [Map], [Rows], [Alias] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -29,10 +29,19 @@ type Host struct {
 // Kernel runs an op that has kernels of its own.
 type Kernel struct{ Planner kernels.Planner }
 
-// Map computes each element of its output by a function of the elements of its
+// Map computes each element of its outputs by a function of the elements of its
 // inputs at the same index. The inputs are views of any strides, all of the
-// output's shape.
+// outputs' shape.
 type Map struct{ Func expr.Func }
+
+// Rows computes a function with reductions along axes of its inputs, which are views
+// of any strides, all of one shape. An output has that shape or, where PerRow says so,
+// an element for each index along the other axes.
+type Rows struct {
+	Func   expr.Func
+	Axes   []int // rising
+	PerRow []bool
+}
 
 // Alias gives a value another shape or order, or a part of it, as the View of its
 // output says; no element moves.
@@ -47,14 +56,22 @@ func (Constant) String() string { return "constant" }
 func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
 func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
 func (m Map) String() string    { return fmt.Sprintf("map %v", m.Func) }
+func (r Rows) String() string   { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
 func (Alias) String() string    { return "alias" }
 func (Copy) String() string     { return "copy" }
 
 // Launches reports whether an op runs as launches on the device: whether it is a
-// Kernel or a Map.
+// Kernel, a Map or Rows.
 func Launches(op Op) bool {
+	_, kernel := op.(Kernel)
+	return kernel || Pointwise(op)
+}
+
+// Pointwise reports whether an op is a function of elements, which reads its inputs as
+// they lie: whether it is a Map or Rows.
+func Pointwise(op Op) bool {
 	switch op.(type) {
-	case Kernel, Map:
+	case Map, Rows:
 		return true
 	}
 	return false

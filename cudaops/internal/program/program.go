@@ -132,21 +132,26 @@ type Instr struct {
 	Op      Op
 	In, Out []*Value
 	Nodes   []*gorgonia.Node // the nodes that it computes or, for a Copy, whose value it copies
-	Plan    *kernels.Plan    // the launches of a Kernel or a Map, from Planned on
+	Plan    *kernels.Plan    // the launches of a Kernel, a Map or Rows, from Planned on
 	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
 }
 
-// PlanFor returns the launches of a Kernel or a Map on a device.
+// PlanFor returns the launches of a Kernel, a Map or Rows on a device.
 func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
+	views := make([]kernels.View, len(in.In))
 	switch op := in.Op.(type) {
 	case Kernel:
 		return op.Planner.Plan(dev)
 	case Map:
-		views := make([]kernels.View, len(in.In))
 		for i, v := range in.In {
 			views[i] = v.kernelView()
 		}
 		return kernels.Map(dev, op.Func, in.Out[0].Shape, views...)
+	case Rows:
+		for i, v := range in.In {
+			views[i] = v.kernelView()
+		}
+		return kernels.Rows(dev, op.Func, in.In[0].Shape, op.Axes, op.PerRow, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
@@ -160,7 +165,7 @@ func (in *Instr) InNode(err error) error {
 	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
 }
 
-// kernelView returns the value as an operand of a Map: a view of the whole buffer of
+// kernelView returns the value as an operand of a Map or Rows: a view of the whole buffer of
 // its base.
 func (v *Value) kernelView() kernels.View {
 	strides := make([]int, len(v.View.Strides))

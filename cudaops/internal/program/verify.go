@@ -77,7 +77,7 @@ func (c *checker) instr(in *Instr) {
 // if it does not matter.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map:
+	case Kernel, Map, Rows:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -114,12 +114,15 @@ func (c *checker) view(v *Value) {
 // shape checks an instruction's number of values and their sizes.
 func (c *checker) shape(in *Instr) {
 	inputs, outputs := -1, 1
+	if Pointwise(in.Op) {
+		outputs = max(len(in.Out), 1)
+	}
 	switch op := in.Op.(type) {
 	case Input, Constant:
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
-	case Kernel, Map:
+	case Kernel, Map, Rows:
 		if in.Plan != nil {
 			c.plan(in, in.Plan)
 		} else if c.p.Stage >= Planned {
@@ -153,18 +156,22 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(in.In))
 		return
 	}
-	_, mapped := in.Op.(Map)
+	pointwise := Pointwise(in.Op)
 	for i, v := range in.In {
 		switch {
-		case mapped && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.Out[0].Shape)):
-			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Out[0].Shape)
-		case !mapped && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
+		case pointwise && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.In[0].Shape)):
+			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.In[0].Shape)
+		case !pointwise && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}
 	}
-	for _, v := range in.Out {
-		if !v.Numeric || v.Bytes() != plan.Out {
-			c.fault("%v gives %s, its plan %d bytes", in.Op, v.describe(), plan.Out)
+	if want := max(len(plan.Parts), 1); len(in.Out) != want {
+		c.fault("%v has %d outputs, its plan %d", in.Op, len(in.Out), want)
+		return
+	}
+	for k, v := range in.Out {
+		if want := plan.OutputBytes(k); !v.Numeric || v.Bytes() > want || want-v.Bytes() >= Alignment {
+			c.fault("output %d of %v is %s, its plan gives %d bytes", k, in.Op, v.describe(), want)
 		}
 	}
 }
