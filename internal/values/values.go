@@ -183,6 +183,22 @@ func Number(dt kernels.Dtype, x float64) gorgonia.Value {
 	return v
 }
 
+// Float returns the number that a value of one float32 or float64 holds; ok is false
+// for any other value.
+func Float(v gorgonia.Value) (x float64, ok bool) {
+	m, err := Bytes(v)
+	if err != nil {
+		return 0, false
+	}
+	switch dt, _ := Dtype(v.Dtype()); {
+	case dt == kernels.Float32 && len(m) == 4:
+		return float64(kernels.Elements[float32](m)[0]), true
+	case dt == kernels.Float64 && len(m) == 8:
+		return kernels.Elements[float64](m)[0], true
+	}
+	return 0, false
+}
+
 // View returns the elements of v, a value in row-major order, that lie at offset +
 // sum of i[k] strides[k], all counted in elements, as a value of the given shape.
 // It shares the memory of v where the elements lie in row-major order there, and

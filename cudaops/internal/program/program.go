@@ -136,22 +136,29 @@ type Instr struct {
 	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
 }
 
+// Domain returns the shape that a Map or Rows goes over: that of its inputs, or of the
+// output of a Map without any.
+func (in *Instr) Domain() tensor.Shape {
+	if len(in.In) > 0 {
+		return in.In[0].Shape
+	}
+	return in.Out[0].Shape
+}
+
 // PlanFor returns the launches of a Kernel, a Map or Rows on a device.
 func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
-	views := make([]kernels.View, len(in.In))
-	switch op := in.Op.(type) {
-	case Kernel:
+	if op, kernel := in.Op.(Kernel); kernel {
 		return op.Planner.Plan(dev)
+	}
+	views := make([]kernels.View, len(in.In))
+	for i, v := range in.In {
+		views[i] = v.kernelView()
+	}
+	switch op := in.Op.(type) {
 	case Map:
-		for i, v := range in.In {
-			views[i] = v.kernelView()
-		}
-		return kernels.Map(dev, op.Func, in.Out[0].Shape, views...)
+		return kernels.Map(dev, op.Func, in.Domain(), views...)
 	case Rows:
-		for i, v := range in.In {
-			views[i] = v.kernelView()
-		}
-		return kernels.Rows(dev, op.Func, in.In[0].Shape, op.Axes, op.PerRow, views...)
+		return kernels.Rows(dev, op.Func, in.Domain(), op.Axes, op.PerRow, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }

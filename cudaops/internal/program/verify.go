@@ -159,8 +159,8 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 	pointwise := Pointwise(in.Op)
 	for i, v := range in.In {
 		switch {
-		case pointwise && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.In[0].Shape)):
-			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.In[0].Shape)
+		case pointwise && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.Domain())):
+			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Domain())
 		case !pointwise && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}

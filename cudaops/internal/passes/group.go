@@ -1,0 +1,176 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// group is a set of Maps and Rows that become one instruction. It goes over the
+// elements of a shape; with Rows in it, the elements that differ along axes alone
+// are a row, and members work on elements or on rows, an element for each.
+type group struct {
+	members []*program.Instr // in the order of the program
+	shape   []int            // without axes of extent 1
+	axes    []int            // of shape; nil without Rows
+	alone   bool             // joins no other
+}
+
+// newGroup returns the group of one instruction.
+func newGroup(in *program.Instr) *group {
+	g := &group{members: []*program.Instr{in}}
+	whole := in.Domain()
+	op, rows := in.Op.(program.Rows)
+	for a, d := range whole {
+		if rows && d != 1 && slices.Contains(op.Axes, a) {
+			g.axes = append(g.axes, len(g.shape))
+		}
+		if d != 1 {
+			g.shape = append(g.shape, d)
+		}
+		g.alone = g.alone || d == 0
+	}
+	g.alone = g.alone || rows && g.axes == nil // rows of one element look like elements
+	return g
+}
+
+// squeezed returns a shape without its axes of extent 1.
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
+}
+
+// inside returns the members as a set.
+func (g *group) inside() map[*program.Instr]bool {
+	set := make(map[*program.Instr]bool, len(g.members))
+	for _, m := range g.members {
+		set[m] = true
+	}
+	return set
+}
+
+// reads reports whether a member reads something that is neither made by a member nor
+// a number.
+func (g *group) reads() bool {
+	inside := g.inside()
+	for _, m := range g.members {
+		for _, v := range m.In {
+			if _, constant := number(v); !constant && !inside[v.Base.Def] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// consistent reports whether members find what other members compute where they would
+// look for it in memory.
+func (g *group) consistent() bool {
+	inside := g.inside()
+	for _, m := range g.members {
+		for _, v := range m.In {
+			if inside[v.Base.Def] && !g.finds(m, v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// merge returns the group of the members of a and b, nil if they do not go over the
+// same elements and rows.
+func merge(a, b *group) *group {
+	if a.alone || b.alone {
+		return nil
+	}
+	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes}
+	switch {
+	case a.axes == nil && b.axes == nil, a.axes != nil && b.axes != nil:
+		if !slices.Equal(a.shape, b.shape) || !slices.Equal(a.axes, b.axes) {
+			return nil
+		}
+		return g
+	case a.axes == nil:
+		g.shape, g.axes = b.shape, b.axes
+		a, b = b, a
+	}
+	if !slices.Equal(b.shape, a.shape) && !slices.Equal(b.shape, a.rowShape()) {
+		return nil
+	}
+	return g
+}
+
+// rowShape returns the shape without the axes.
+func (g *group) rowShape() []int {
+	var shape []int
+	for a, d := range g.shape {
+		if !slices.Contains(g.axes, a) {
+			shape = append(shape, d)
+		}
+	}
+	return shape
+}
+
+// onRows reports whether a member works on rows, an element for each.
+func (g *group) onRows(m *program.Instr) bool {
+	_, rows := m.Op.(program.Rows)
+	return !rows && !slices.Equal(squeezed(m.Domain()), g.shape)
+}
+
+// perRow reports whether a value that a member computes has an element for each row.
+func (g *group) perRow(v *program.Value) bool {
+	if op, rows := v.Def.Op.(program.Rows); rows {
+		return op.PerRow[slices.Index(v.Def.Out, v)]
+	}
+	return g.onRows(v.Def)
+}
+
+// finds reports whether input v of member m is, at each element, what the member that
+// computes v's base has at that element or at its row.
+func (g *group) finds(m *program.Instr, v *program.Value) bool {
+	strides, ok := g.strides(m, v)
+	if !ok || v.View.Offset != 0 {
+		return false
+	}
+	perRow := g.perRow(v.Base)
+	if g.onRows(m) && !perRow {
+		return false
+	}
+	n := int64(1)
+	for a, d := range slices.Backward(g.shape) {
+		want := n
+		if perRow && slices.Contains(g.axes, a) {
+			want = 0
+		} else {
+			n *= int64(d)
+		}
+		if strides[a] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// strides returns the strides of an input of a member along the axes of the group: 0
+// along those of a row for a member that works on rows.
+func (g *group) strides(m *program.Instr, v *program.Value) (strides []int64, ok bool) {
+	var own []int64
+	for a, d := range v.Shape {
+		if d != 1 {
+			own = append(own, v.View.Strides[a])
+		}
+	}
+	if !g.onRows(m) {
+		return own, len(own) == len(g.shape)
+	}
+	for a := range g.shape {
+		if slices.Contains(g.axes, a) {
+			strides = append(strides, 0)
+			continue
+		}
+		if len(own) == 0 {
+			return nil, false
+		}
+		strides, own = append(strides, own[0]), own[1:]
+	}
+	return strides, len(own) == 0
+}
