@@ -23,6 +23,12 @@ func fuse(p *program.Program, t Target) error {
 			f.add(at, in)
 		}
 	}
+	f.now = len(p.Instrs)
+	for _, in := range p.Instrs { // that nobody took in
+		if f.waiting[in] {
+			f.joinInputs(in)
+		}
+	}
 	return f.rewrite()
 }
 
@@ -41,12 +47,14 @@ type fuser struct {
 	groups map[*program.Instr]*group           // of the instructions seen so far
 	users  map[*program.Value][]*program.Instr // that read a base, through views too
 	wanted map[*program.Value]bool             // bases that outputs lie in
-	now    int                                 // place of the instruction that is being added
+	now    int                                 // instructions from here on are in no group but the one here
+
+	waiting map[*program.Instr]bool
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
 	f := &fuser{p: p, device: dev, at: make(map[*program.Instr]int, len(p.Instrs)), groups: map[*program.Instr]*group{},
-		users: map[*program.Value][]*program.Instr{}, wanted: map[*program.Value]bool{}}
+		users: map[*program.Value][]*program.Instr{}, wanted: map[*program.Value]bool{}, waiting: map[*program.Instr]bool{}}
 	for i, in := range p.Instrs {
 		f.at[in] = i
 		if _, alias := in.Op.(program.Alias); alias {
@@ -64,6 +72,11 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 
 // add puts an instruction into a group: of its own at first, then joined with those
 // of its inputs.
+//
+// An instruction that reads nothing but what is in memory anyhow, or what waits
+// itself, waits for one that uses its result, to join that one's group rather than
+// the group of its inputs: so the derivative of tanh takes tanh from the forward pass,
+// not 1 - tanh².
 func (f *fuser) add(at int, in *program.Instr) {
 	f.now = at
 	own := newGroup(in)
@@ -71,13 +84,41 @@ func (f *fuser) add(at int, in *program.Instr) {
 	if own.alone {
 		return
 	}
+	if f.waiting[in] = f.waits(in); !f.waiting[in] {
+		f.joinInputs(in)
+	}
+}
+
+// waits reports whether an instruction waits for its users.
+func (f *fuser) waits(in *program.Instr) bool {
+	needed := func(v *program.Value) bool { return !f.stored(v.Base) && !f.waiting[v.Base.Def] }
+	return !slices.ContainsFunc(in.Out, f.stored) && !slices.ContainsFunc(in.In, needed)
+}
+
+// stored reports whether a base is in memory however groups are made.
+func (f *fuser) stored(base *program.Value) bool {
+	other := func(in *program.Instr) bool { return !program.Pointwise(in.Op) }
+	return f.wanted[base] || !program.Pointwise(base.Def.Op) || slices.ContainsFunc(f.users[base], other)
+}
+
+// joinInputs joins the group of an instruction with those of its inputs, and then
+// those of the inputs of instructions that waited for it.
+func (f *fuser) joinInputs(in *program.Instr) {
 	for _, v := range in.In {
-		if from := f.groups[v.Base.Def]; from != nil && from != own {
-			if joint := f.join(from, own); joint != nil {
-				for _, m := range joint.members {
-					f.groups[m] = joint
-				}
-				own = joint
+		from, own := f.groups[v.Base.Def], f.groups[in]
+		if from == nil || from == own {
+			continue
+		}
+		joint := f.join(from, own)
+		if joint == nil {
+			continue
+		}
+		for _, m := range joint.members {
+			f.groups[m] = joint
+		}
+		for _, m := range from.members {
+			if f.waiting[m] {
+				f.joinInputs(m)
 			}
 		}
 	}

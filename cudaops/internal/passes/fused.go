@@ -107,8 +107,7 @@ func number(v *program.Value) (c float64, ok bool) {
 
 // operand returns an input of a member as a view of the group's shape.
 func (g *group) operand(m *program.Instr, v *program.Value) operand {
-	strides, _ := g.strides(m, v)
-	return operand{v.Base, v.View.Offset, strides}
+	return operand{v.Base, v.View.Offset, g.strides(m, v)}
 }
 
 func (f *fused) index(o operand) int {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // group is a set of Maps and Rows that become one instruction. It goes over the
@@ -76,6 +77,46 @@ func (g *group) consistent() bool {
 	return true
 }
 
+// flat reports whether a member's elements may be counted through, whatever its shape:
+// it reads values in row-major order, and numbers.
+func flat(m *program.Instr) bool {
+	if _, rows := m.Op.(program.Rows); rows {
+		return false
+	}
+	for _, v := range m.In {
+		if !v.IsContiguous() && !repeated(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// repeated reports whether a view is one element, again and again.
+func repeated(v *program.Value) bool {
+	for a, d := range v.Shape {
+		if d != 1 && v.View.Strides[a] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// goesOver reports whether a member can work on the elements of a shape.
+func goesOver(m *program.Instr, shape []int) bool {
+	return slices.Equal(squeezed(m.Domain()), shape) || flat(m) && kernels.Count(m.Domain()) == kernels.Count(shape)
+}
+
+// fits reports whether all members can work on the elements or the rows of the group.
+func (g *group) fits() bool {
+	for _, m := range g.members {
+		_, rows := m.Op.(program.Rows)
+		if !goesOver(m, g.shape) && (g.axes == nil || rows || !goesOver(m, g.rowShape())) {
+			return false
+		}
+	}
+	return true
+}
+
 // merge returns the group of the members of a and b, nil if they do not go over the
 // same elements and rows.
 func merge(a, b *group) *group {
@@ -84,16 +125,14 @@ func merge(a, b *group) *group {
 	}
 	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes}
 	switch {
-	case a.axes == nil && b.axes == nil, a.axes != nil && b.axes != nil:
-		if !slices.Equal(a.shape, b.shape) || !slices.Equal(a.axes, b.axes) {
-			return nil
-		}
-		return g
-	case a.axes == nil:
+	case a.axes == nil && b.axes != nil:
 		g.shape, g.axes = b.shape, b.axes
-		a, b = b, a
+	case a.axes != nil && b.axes != nil && !slices.Equal(a.axes, b.axes):
+		return nil
+	case a.axes == nil && !g.fits(): // a can be flat where b is not
+		g.shape = b.shape
 	}
-	if !slices.Equal(b.shape, a.shape) && !slices.Equal(b.shape, a.rowShape()) {
+	if !g.fits() {
 		return nil
 	}
 	return g
@@ -112,8 +151,7 @@ func (g *group) rowShape() []int {
 
 // onRows reports whether a member works on rows, an element for each.
 func (g *group) onRows(m *program.Instr) bool {
-	_, rows := m.Op.(program.Rows)
-	return !rows && !slices.Equal(squeezed(m.Domain()), g.shape)
+	return kernels.Count(m.Domain()) != kernels.Count(g.shape)
 }
 
 // perRow reports whether a value that a member computes has an element for each row.
@@ -127,10 +165,10 @@ func (g *group) perRow(v *program.Value) bool {
 // finds reports whether input v of member m is, at each element, what the member that
 // computes v's base has at that element or at its row.
 func (g *group) finds(m *program.Instr, v *program.Value) bool {
-	strides, ok := g.strides(m, v)
-	if !ok || v.View.Offset != 0 {
+	if v.View.Offset != 0 {
 		return false
 	}
+	strides := g.strides(m, v)
 	perRow := g.perRow(v.Base)
 	if g.onRows(m) && !perRow {
 		return false
@@ -152,25 +190,31 @@ func (g *group) finds(m *program.Instr, v *program.Value) bool {
 
 // strides returns the strides of an input of a member along the axes of the group: 0
 // along those of a row for a member that works on rows.
-func (g *group) strides(m *program.Instr, v *program.Value) (strides []int64, ok bool) {
+func (g *group) strides(m *program.Instr, v *program.Value) []int64 {
+	onRows := g.onRows(m)
 	var own []int64
 	for a, d := range v.Shape {
 		if d != 1 {
 			own = append(own, v.View.Strides[a])
 		}
 	}
-	if !g.onRows(m) {
-		return own, len(own) == len(g.shape)
+	over := g.shape
+	if onRows {
+		over = g.rowShape()
 	}
+	if !slices.Equal(squeezed(v.Shape), over) { // a flat member, counted through in another shape
+		if own = program.Contiguous(over).Strides; repeated(v) {
+			own = make([]int64, len(over))
+		}
+	}
+	if !onRows {
+		return own
+	}
+	strides := make([]int64, len(g.shape))
 	for a := range g.shape {
-		if slices.Contains(g.axes, a) {
-			strides = append(strides, 0)
-			continue
+		if !slices.Contains(g.axes, a) {
+			strides[a], own = own[0], own[1:]
 		}
-		if len(own) == 0 {
-			return nil, false
-		}
-		strides, own = append(strides, own[0]), own[1:]
 	}
-	return strides, len(own) == 0
+	return strides
 }
