@@ -12,7 +12,7 @@ import (
 func ExampleNewVM() {
 	g := G.NewGraph()
 	x := G.NewVector(g, G.Float32, G.WithShape(4), G.WithName("x"), G.WithInit(G.RangedFrom(1)))
-	y := G.Must(ops.Scale(x, G.Must(G.Max(x))))
+	y := G.Must(ops.Add(x, G.Must(G.Sparsemax(x))))
 
 	_, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Strict())
 	fmt.Println(err)
@@ -32,9 +32,9 @@ func ExampleNewVM() {
 		fmt.Printf("%s: %s, %d bytes in, %d out\n", n.Name, n.Where, n.In, n.Out)
 	}
 	// Output:
-	// cudaops: no kernel for 1 of the ops, and Strict is set: MaxAlong[0](%0)
-	// [ 4   8  12  16]
+	// cudaops: no kernel for 1 of the ops, and Strict is set: Sparsemax{}()(%0)
+	// [1  2  3  5]
 	// x: input, 16 bytes in, 0 out
-	// MaxAlong[0](%0): host, 4 bytes in, 0 out
-	// Scale(%0, %1): host backend, 0 bytes in, 16 out
+	// Sparsemax{}()(%0): host, 16 bytes in, 0 out
+	// Add(%0, %1): host backend, 0 bytes in, 16 out
 }

@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"hash"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -147,5 +148,20 @@ func sum2(t testing.TB, n int) (g *G.ExprGraph, a, b, z *G.Node) {
 	b = G.NewVector(g, tensor.Float64, G.WithName("b"), G.WithShape(n))
 	return g, a, b, ok[*G.Node](t)(ops.Add(a, b))
 }
+
+// foreign returns tanh(x) by an op that only the host has, of float64.
+func foreign(x *G.Node) (*G.Node, error) {
+	of, err := G.Tanh(G.NewTensor(G.NewGraph(), G.Float64, x.Dims(), G.WithName("x"), G.WithShape(x.Shape()...)))
+	if err != nil {
+		return nil, err
+	}
+	return G.ApplyOp(foreignOp{of.Op()}, x)
+}
+
+// foreignOp is an op of another module.
+type foreignOp struct{ G.Op }
+
+// WriteHash tells the op from the one that it wraps.
+func (f foreignOp) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
 
 func vector(x ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }

@@ -40,16 +40,28 @@ func newReport(device string, g *lower.Graph) Report {
 	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Peak: p.Peak, Arena: p.Arena}
 	for i, n := range g.Nodes {
 		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n.Value)}
-		if n.Value == nil {
+	}
+	of := r.byNode(g)
+	for _, in := range p.Instrs {
+		if in.Plan == nil {
 			continue
 		}
-		if plan := n.Value.Def.Plan; plan != nil {
-			for _, l := range plan.Launches {
-				r.Nodes[i].Kernels = append(r.Nodes[i].Kernels, l.Kernel.Entry)
+		for _, n := range in.Nodes {
+			for _, l := range in.Plan.Launches {
+				of[n].Kernels = append(of[n].Kernels, l.Kernel.Entry)
 			}
 		}
 	}
 	return r
+}
+
+// byNode returns the lines of the report by their nodes.
+func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
+	of := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
+	for i, n := range g.Nodes {
+		of[n.Node] = &r.Nodes[i]
+	}
+	return of
 }
 
 // where says where a value comes from; nil is that of a statement.
@@ -69,10 +81,7 @@ func where(device string, v *program.Value) string {
 // measured adds what a run copied and how long it took.
 func (r *Report) measured(g *lower.Graph, times []time.Duration, runs int, took time.Duration) {
 	r.Runs, r.Time = runs, took
-	of := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
-	for i, n := range g.Nodes {
-		of[n.Node] = &r.Nodes[i]
-	}
+	of := r.byNode(g)
 	for i, in := range g.Program.Instrs {
 		n := of[in.Nodes[0]]
 		switch in.Op.(type) {

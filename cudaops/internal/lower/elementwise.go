@@ -7,7 +7,6 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
-	"gorgonia.org/gorgonia"
 )
 
 // The rules of this file lower Gorgonia's element-wise ops to maps.
@@ -27,51 +26,61 @@ var binaries = map[string]expr.Op{
 }
 
 // unary lowers an element-wise op of one operand.
-func unary(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	name, ok := internal.Unary(n.Op())
+func unary(c *call) *program.Value {
+	name, ok := internal.Unary(c.node.Op())
 	op, known := unaries[name]
-	if !ok || !known {
+	if !ok || !known || !c.floats(1) {
 		return nil
 	}
-	return l.mapped(def, n, t, func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) })
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) })
 }
 
 // binary lowers an element-wise op of two operands, of one shape or one of them a
 // scalar. A comparison that gives bool stays on the host.
-func binary(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	name, same, ok := internal.Binary(n.Op())
+func binary(c *call) *program.Value {
+	name, same, ok := internal.Binary(c.node.Op())
 	op, known := binaries[name]
-	if !ok || !known {
+	if !ok || !known || !c.floats(2) {
 		return nil
 	}
-	return l.mapped(def, n, t, func(b *expr.Builder) expr.Value {
+	return c.pointwise(func(b *expr.Builder) expr.Value {
 		v := b.Apply(op, b.Operand(0), b.Operand(1))
 		if same {
-			v = b.Convert(v, t.Dtype) // 1 and 0 of the operands' type
+			v = b.Convert(v, c.Dtype) // 1 and 0 of the operands' type
 		}
 		return v
 	})
 }
 
 // between lowers MinBetween and MaxBetween.
-func between(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	name, ok := internal.Between(n.Op())
-	if !ok || len(def.In) != 2 {
+func between(c *call) *program.Value {
+	name, ok := internal.Between(c.node.Op())
+	if !ok || !c.floats(2) {
 		return nil
 	}
 	op := map[string]expr.Op{"min": expr.Min, "max": expr.Max}[name]
-	return l.mapped(def, n, t, func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
 }
 
-// mapped makes the value of n a map of its inputs, of which scalars are repeated to
-// the output's shape. It returns nil if an input is of another type or shape, or not
-// of floating-point numbers.
-func (l *lowerer) mapped(def *program.Instr, n *gorgonia.Node, t program.Type, f func(*expr.Builder) expr.Value) *program.Value {
-	types := make([]kernels.Dtype, len(def.In))
-	for i, v := range def.In {
-		if !t.Numeric || !t.Dtype.IsFloat() || !v.Numeric || v.Dtype != t.Dtype || len(v.Shape) > 0 && !slices.Equal(v.Shape, t.Shape) {
+// pointwise lowers the node to a map of its inputs, of which scalars are repeated to
+// the shape of its value. It returns nil if an input has another shape.
+func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
+	for _, v := range c.in {
+		if len(v.Shape) > 0 && !slices.Equal(v.Shape, c.Shape) {
 			return nil
 		}
+	}
+	in := make([]*program.Value, len(c.in))
+	for i, v := range c.in {
+		in[i] = c.repeated(v, c.Type)
+	}
+	return c.mapped(c.Type, f, in...)
+}
+
+// mapped emits a map of values that have the shape of t. It returns nil if f fails.
+func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+	types := make([]kernels.Dtype, len(in))
+	for i, v := range in {
 		types[i] = v.Dtype
 	}
 	b := expr.NewBuilder(types...)
@@ -79,21 +88,26 @@ func (l *lowerer) mapped(def *program.Instr, n *gorgonia.Node, t program.Type, f
 	if err != nil {
 		return nil
 	}
-	for i, v := range def.In {
-		def.In[i] = l.repeated(v, t)
-	}
-	def.Op = program.Map{Func: fn}
-	return l.graph.Program.NewValue(def, n.Name(), t)
+	return c.emit(program.Map{Func: fn}, t, in...)
+}
+
+// apply emits the map of one operation on values of one type.
+func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
+	return c.mapped(in[0].Type, func(b *expr.Builder) expr.Value {
+		args := make([]expr.Value, len(in))
+		for i := range in {
+			args[i] = b.Operand(i)
+		}
+		return b.Apply(op, args...)
+	}, in...)
 }
 
 // repeated returns a scalar as a view of the shape of t, and any other value as it
 // is.
-func (l *lowerer) repeated(v *program.Value, t program.Type) *program.Value {
+func (c *call) repeated(v *program.Value, t program.Type) *program.Value {
 	if len(v.Shape) == len(t.Shape) {
 		return v
 	}
-	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-	l.graph.Program.Instrs = append(l.graph.Program.Instrs, def)
-	view := program.View{Offset: v.View.Offset, Strides: make([]int64, len(t.Shape))}
-	return l.graph.Program.NewAlias(def, v.Name, t, v, view)
+	t.Dtype = v.Dtype
+	return c.alias(v, t, program.View{Offset: v.View.Offset, Strides: make([]int64, len(t.Shape))})
 }

@@ -1,16 +1,14 @@
 package lower
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
-	"gorgonia.org/gorgonia"
 )
 
-// The rules of this file lower Gorgonia's products and sums to Stheno's kernels.
+// The rules of this file lower Gorgonia's products to Stheno's kernels.
 
 // product is a batch of matrix products as a planner: batch times (m x k) times
 // (k x n), either operand stored transposed.
@@ -43,17 +41,16 @@ func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 
 // multiply lowers Gorgonia's products: of matrices, of matrix and vector, of vectors,
 // inner and outer, and of batches of matrices.
-func multiply(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	name, transA, transB, ok := internal.Product(n.Op())
-	if !ok || len(def.In) != 2 || !numbers(def, t) || !t.Dtype.IsFloat() || def.In[1].Dtype != t.Dtype {
+func multiply(c *call) *program.Value {
+	name, transA, transB, ok := internal.Product(c.node.Op())
+	if !ok || !c.floats(2) {
 		return nil
 	}
-	p, ok := newProduct(name, def.In[0].Shape, def.In[1].Shape, transA, transB)
-	if p.dtype = t.Dtype; !ok || p.batch*p.m*p.n != t.Elements() {
+	p, ok := newProduct(name, c.in[0].Shape, c.in[1].Shape, transA, transB)
+	if p.dtype = c.Dtype; !ok || p.batch*p.m*p.n != c.Elements() {
 		return nil
 	}
-	def.Op = program.Kernel{Planner: p}
-	return l.graph.Program.NewValue(def, n.Name(), t)
+	return c.emit(program.Kernel{Planner: p}, c.Type, c.in...)
 }
 
 // newProduct returns the product that an op of Gorgonia's does on operands of those
@@ -85,45 +82,4 @@ func newProduct(name string, a, b []int, transA, transB bool) (p product, ok boo
 	}
 	p.m, p.n, p.k = rows, columns, k
 	return p, k == kb
-}
-
-// sum is a sum over axes as a planner.
-type sum struct {
-	dtype       kernels.Dtype
-	shape, axes []int
-}
-
-// String names the sum with its axes.
-func (s sum) String() string { return fmt.Sprintf("sum%v", s.axes) }
-
-// Plan implements kernels.Planner.
-func (s sum) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	return kernels.Sum(dev, s.dtype, s.shape, s.axes, false), nil
-}
-
-// reduce lowers Gorgonia's Sum. The sum is made in double precision, whatever the
-// type.
-func reduce(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	name, along, ok := internal.Reduction(n.Op())
-	if !ok || name != "sum" || !numbers(def, t) || !t.Dtype.IsFloat() {
-		return nil
-	}
-	shape := def.In[0].Shape
-	axes := slices.Compact(slices.Sorted(slices.Values(along)))
-	if len(axes) == 0 {
-		for a := range shape {
-			axes = append(axes, a)
-		}
-	}
-	kept := int64(1)
-	for a, d := range shape {
-		if !slices.Contains(axes, a) {
-			kept *= int64(d)
-		}
-	}
-	if len(shape) == 0 || axes[0] < 0 || axes[len(axes)-1] >= len(shape) || kept != t.Elements() {
-		return nil
-	}
-	def.Op = program.Kernel{Planner: sum{t.Dtype, shape, axes}}
-	return l.graph.Program.NewValue(def, n.Name(), t)
 }

@@ -98,21 +98,13 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
-	def := &program.Instr{In: in, Nodes: []*gorgonia.Node{n}}
-	t := typeOf(n)
-	var v *program.Value
+	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
 	for _, rule := range rules {
-		if v = rule(l, def, n, t); v != nil {
+		if l.of[n] = rule(c); l.of[n] != nil {
 			break
 		}
 	}
-	if _, constant := def.Op.(program.Constant); constant {
-		l.graph.Program.Setup = append(l.graph.Program.Setup, def)
-	} else {
-		l.graph.Program.Instrs = append(l.graph.Program.Instrs, def)
-	}
-	l.of[n] = v
-	l.graph.Nodes = append(l.graph.Nodes, Node{n, v})
+	l.graph.Nodes = append(l.graph.Nodes, Node{n, l.of[n]})
 	return nil
 }
 

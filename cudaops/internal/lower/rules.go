@@ -8,45 +8,84 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A rule lowers the nodes of one kind: it sets the op of def, whose inputs are
-// there, and returns the node's value, or nil for a node of another kind.
-type rule func(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value
-
-// rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, unary, binary, between, multiply, reduce, kernel, host}
-
-func input(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	if n.Op() != nil {
-		return nil
-	}
-	l.graph.Inputs = append(l.graph.Inputs, n)
-	def.Op = program.Input{}
-	return l.graph.Program.NewValue(def, n.Name(), t)
+// call is a node to be lowered: an op on values of the program, and the type of its
+// value.
+type call struct {
+	*lowerer
+	node *gorgonia.Node
+	in   []*program.Value
+	program.Type
 }
 
-func constant(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	if !internal.IsConstant(n.Op()) {
+// A rule lowers the nodes of one kind: it emits the instructions that compute the
+// node's value and returns that, or returns nil, with nothing emitted, for a node of
+// another kind.
+type rule func(c *call) *program.Value
+
+// rules are tried in this order. The last one takes every node.
+var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, unary, binary, between, multiply, reduce, softMax, softMaxDiff, kernel, host}
+
+// emit adds an instruction with one output and returns that.
+func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
+	def := &program.Instr{Op: op, In: in, Nodes: []*gorgonia.Node{c.node}}
+	list := &c.graph.Program.Instrs
+	if _, constant := op.(program.Constant); constant {
+		list = &c.graph.Program.Setup
+	}
+	*list = append(*list, def)
+	return c.graph.Program.NewValue(def, c.node.Name(), t)
+}
+
+// alias adds a view of from's memory, whose offset and strides count the elements of
+// from's base.
+func (c *call) alias(from *program.Value, t program.Type, view program.View) *program.Value {
+	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{from}, Nodes: []*gorgonia.Node{c.node}}
+	c.graph.Program.Instrs = append(c.graph.Program.Instrs, def)
+	return c.graph.Program.NewAlias(def, c.node.Name(), t, from, view)
+}
+
+// floats reports whether the node has n inputs and they and its value are of one
+// floating-point type.
+func (c *call) floats(n int) bool {
+	if len(c.in) != n || !c.Numeric || !c.Dtype.IsFloat() {
+		return false
+	}
+	for _, v := range c.in {
+		if !v.Numeric || v.Dtype != c.Dtype {
+			return false
+		}
+	}
+	return true
+}
+
+func input(c *call) *program.Value {
+	if c.node.Op() != nil {
 		return nil
 	}
-	def.Op = program.Constant{Value: values.Compact(n.Value())}
-	return l.graph.Program.NewValue(def, n.Name(), t)
+	c.graph.Inputs = append(c.graph.Inputs, c.node)
+	return c.emit(program.Input{}, c.Type)
+}
+
+func constant(c *call) *program.Value {
+	if !internal.IsConstant(c.node.Op()) {
+		return nil
+	}
+	return c.emit(program.Constant{Value: values.Compact(c.node.Value())}, c.Type)
 }
 
 // kernel lowers an op that has kernels of its own.
-func kernel(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	planner, ok := n.Op().(kernels.Planner)
+func kernel(c *call) *program.Value {
+	planner, ok := c.node.Op().(kernels.Planner)
 	if !ok {
 		return nil
 	}
-	def.Op = program.Kernel{Planner: planner}
-	return l.graph.Program.NewValue(def, n.Name(), t)
+	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
 }
 
-func host(l *lowerer, def *program.Instr, n *gorgonia.Node, t program.Type) *program.Value {
-	op := program.Host{Op: n.Op()}
-	if len(def.In) > 0 {
+func host(c *call) *program.Value {
+	op := program.Host{Op: c.node.Op()}
+	if len(c.in) > 0 {
 		op.Reason = "no kernel"
 	}
-	def.Op = op
-	return l.graph.Program.NewValue(def, n.Name(), t)
+	return c.emit(op, c.Type, c.in...)
 }

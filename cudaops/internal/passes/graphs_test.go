@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"hash"
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/ops"
@@ -21,6 +22,12 @@ type builder struct {
 }
 
 const rows = 3
+
+// foreign is an op of another module, which only the host has.
+type foreign struct{ G.Op }
+
+// WriteHash tells the op from the one that it wraps.
+func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
 
 func (b *builder) input(cols int) *G.Node {
 	v := tensor.New(tensor.Of(b.dt), tensor.WithShape(rows, cols))
@@ -58,7 +65,7 @@ func (b *builder) grow(t *rapid.T) {
 	width := rapid.IntRange(1, 40)
 	var out *G.Node
 	switch rapid.SampledFrom([]string{"input", "constant", "tanh", "square", "add", "add", "hadamard", "mean", "reshape", "transpose", "matmul", "window",
-		"softmax", "sigmoid", "compare", "sum", "product", "broadcast", "slice"}).Draw(t, "op") {
+		"host", "softmax", "logsoftmax", "max", "sigmoid", "compare", "sum", "product", "broadcast", "slice"}).Draw(t, "op") {
 	case "input":
 		out = b.input(width.Draw(t, "columns"))
 	case "constant":
@@ -83,8 +90,14 @@ func (b *builder) grow(t *rapid.T) {
 		out = G.Must(G.Transpose(G.Must(G.Reshape(a, tensor.Shape{cols, rows}))))
 	case "matmul":
 		out = G.Must(ops.MatMul(G.Must(ops.MatMul(a, other(), ops.TransB())), a))
-	case "softmax": // on the host
-		out = G.Must(G.SoftMax(a))
+	case "host":
+		out = G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(a)).Op()}, a))
+	case "softmax":
+		out = G.Must(G.SoftMax(a, rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(t, "axis")...))
+	case "logsoftmax":
+		out = G.Must(G.LogSoftMax(a, rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(t, "axis")...))
+	case "max":
+		out = G.Must(ops.Broadcast(G.Must(G.Max(a, 1)), width.Draw(t, "columns"), 1))
 	case "sigmoid":
 		out = G.Must(G.Sigmoid(a))
 	case "compare":

@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"hash"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +25,18 @@ func graph() *G.ExprGraph {
 	one := g.AddNode(G.NewConstant(tensor.Ones(tensor.Float64, 6, 500)))
 	sum := G.Must(ops.Add(G.Must(ops.Add(x, y)), one))
 	flat := G.Must(G.Reshape(sum, tensor.Shape{3000}))
-	soft := G.Must(G.SoftMax(G.Must(G.Reshape(flat, tensor.Shape{3, 1000})))) // on the host
-	G.Must(ops.WindowSum(G.Must(G.Reshape(soft, tensor.Shape{3000})), 700))
+	tanh := G.Must(G.Tanh(G.Must(G.Reshape(flat, tensor.Shape{3, 1000}))))
+	hosted := G.Must(G.ApplyOp(foreign{tanh.Op()}, tanh))
+	G.Must(ops.WindowSum(G.Must(G.Reshape(hosted, tensor.Shape{3000})), 700))
 	G.Must(ops.Dot(flat, flat))
 	return g
 }
+
+// foreign is an op of another module, which only the host has.
+type foreign struct{ G.Op }
+
+// WriteHash tells the op from the one that it wraps.
+func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
 
 // placed returns the graph's program, placed, and the values of its inputs.
 func placed(t *testing.T) (*Program, []G.Value) {

@@ -1,0 +1,125 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
+)
+
+// The rules of this file lower Gorgonia's reductions, and what is computed along an
+// axis, to functions of rows and maps.
+
+// reduce lowers Gorgonia's Sum and Max.
+func reduce(c *call) *program.Value {
+	name, along, ok := internal.Reduction(c.node.Op())
+	if !ok || !c.floats(1) {
+		return nil
+	}
+	x := c.in[0]
+	axes := slices.Compact(slices.Sorted(slices.Values(along)))
+	if len(axes) == 0 {
+		for a := range x.Shape {
+			axes = append(axes, a)
+		}
+	}
+	if len(x.Shape) == 0 || axes[0] < 0 || axes[len(axes)-1] >= len(x.Shape) {
+		return nil
+	}
+	t := program.Type{Numeric: true, Dtype: x.Dtype, Shape: without(x.Shape, axes)}
+	if t.Elements() != c.Elements() {
+		return nil
+	}
+	return c.rows(map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name], x, axes, c.Type)
+}
+
+// without returns a shape without some of its axes.
+func without(shape tensor.Shape, axes []int) tensor.Shape {
+	var kept tensor.Shape
+	for a, d := range shape {
+		if !slices.Contains(axes, a) {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+// rows emits a reduction along axes, whose value is of type t.
+func (c *call) rows(op expr.Op, x *program.Value, axes []int, t program.Type) *program.Value {
+	b := expr.NewBuilder(x.Dtype)
+	f, err := b.Func(b.Apply(op, b.Operand(0)))
+	if err != nil {
+		return nil
+	}
+	return c.emit(program.Rows{Func: f, Axes: axes, PerRow: []bool{true}}, t, x)
+}
+
+// softMax lowers SoftMax and LogSoftMax. The greatest element of a row is taken off
+// first, so that no exponential overflows.
+func softMax(c *call) *program.Value {
+	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
+	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || len(c.Shape) == 0 {
+		return nil
+	}
+	r := c.row(axis)
+	shifted := c.apply(expr.Sub, c.in[0], r.spread(r.reduce(expr.RowMax, c.in[0])))
+	e := c.apply(expr.Exp, shifted)
+	sum := r.reduce(expr.RowSum, e)
+	if log {
+		return c.apply(expr.Sub, shifted, r.spread(c.apply(expr.Log, sum)))
+	}
+	return c.apply(expr.Div, e, r.spread(sum))
+}
+
+// softMaxDiff lowers the derivative of SoftMax and LogSoftMax, whose inputs are the
+// input and the output of these and the derivative by the output.
+//
+// Gorgonia takes it along the last axis where a column vector's SoftMax, made
+// without an axis, goes along the first; here it is along the same.
+func softMaxDiff(c *call) *program.Value {
+	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
+	if !ok || !derivative || !c.floats(3) || len(c.Shape) == 0 {
+		return nil
+	}
+	y, dy := c.in[1], c.in[2]
+	if !slices.Equal(y.Shape, c.Shape) || !slices.Equal(dy.Shape, c.Shape) {
+		return nil
+	}
+	r := c.row(axis)
+	if log {
+		sum := r.spread(r.reduce(expr.RowSum, dy))
+		return c.apply(expr.Sub, dy, c.apply(expr.Mul, c.apply(expr.Exp, y), sum))
+	}
+	sum := r.spread(r.reduce(expr.RowSum, c.apply(expr.Mul, y, dy)))
+	return c.apply(expr.Mul, y, c.apply(expr.Sub, dy, sum))
+}
+
+// row emits what is computed along one axis of the node's shape.
+type row struct {
+	*call
+	axis int
+}
+
+// row returns the axis of a SoftMax, which counts from the end where it is below 0.
+// Gorgonia takes -1, its default, for the first axis of a column vector.
+func (c *call) row(axis int) row {
+	dims := len(c.Shape)
+	if axis == -1 && c.Shape.IsColVec() {
+		axis = 0
+	}
+	return row{c, (axis%dims + dims) % dims}
+}
+
+// reduce returns a reduction of each row.
+func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
+	t := r.Type
+	t.Shape = without(t.Shape, []int{r.axis})
+	return r.rows(op, x, []int{r.axis}, t)
+}
+
+// spread returns a value that each row has one of at every element of the row.
+func (r row) spread(v *program.Value) *program.Value {
+	return r.alias(v, r.Type, program.View{Offset: v.View.Offset, Strides: slices.Insert(slices.Clone(v.View.Strides), r.axis, 0)})
+}

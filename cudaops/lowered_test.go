@@ -1,0 +1,190 @@
+package cudaops
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// lowered is a graph of Gorgonia's ops and the plainest computation of the same.
+type lowered struct {
+	name   string
+	shapes [][]int // of the inputs; nil for a scalar
+	// positive says that the inputs are drawn above 0.
+	positive bool
+	build    func(x ...*G.Node) (*G.Node, error)
+	ref      func(x ...array) array
+	// noGradient says that Gorgonia makes none; noTape why the tape machine is no
+	// reference, onHost why nodes of the graph stay on the host.
+	noGradient     bool
+	noTape, onHost string
+}
+
+// A loweredGraph is a case's graph: its output, read, and the sum of the output's
+// elements, each weighted, with the gradients of the inputs.
+type loweredGraph struct {
+	g         *G.ExprGraph
+	inputs    G.Nodes
+	out       *G.Node
+	read      G.Value
+	weights   []float64
+	gradients bool
+}
+
+// graph makes the case's graph. Equal seeds give equal numbers.
+func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph {
+	t.Helper()
+	node := ok[*G.Node](t)
+	r := rand.New(rand.NewPCG(seed, 3))
+	l := &loweredGraph{g: G.NewGraph()}
+	for i, shape := range c.shapes {
+		name := G.WithName(fmt.Sprint("x", i))
+		if shape == nil {
+			v := values.Number(ok[kernelsDtype](t)(dtypeOf(dt)), c.number(r))
+			l.inputs = append(l.inputs, G.NewScalar(l.g, dt, name, G.WithValue(v)))
+			continue
+		}
+		v := tensor.New(tensor.Of(dt), tensor.WithShape(shape...))
+		for k := range v.Size() {
+			setNumber(v, k, c.number(r))
+		}
+		l.inputs = append(l.inputs, G.NewTensor(l.g, dt, len(shape), name, G.WithShape(shape...), G.WithValue(v)))
+	}
+	l.out = node(c.build(l.inputs...))
+	G.Read(l.out, &l.read)
+	if c.noGradient {
+		return l
+	}
+	l.gradients = true
+	cost := l.out
+	if !l.out.IsScalar() {
+		w := tensor.New(tensor.Of(dt), tensor.WithShape(l.out.Shape().Clone()...))
+		for k := range w.Size() {
+			setNumber(w, k, r.NormFloat64())
+		}
+		l.weights = floats(t, w)
+		weights := G.NewTensor(l.g, dt, l.out.Dims(), G.WithName("weights"), G.WithShape(l.out.Shape().Clone()...), G.WithValue(w))
+		cost = node(G.Sum(node(G.HadamardProd(l.out, weights))))
+	}
+	ok[G.Nodes](t)(G.Grad(cost, l.inputs...))
+	return l
+}
+
+// number draws an element of an input, rounded so that float32 holds it.
+func (c lowered) number(r *rand.Rand) float64 {
+	x := float64(float32(r.NormFloat64()))
+	if c.positive {
+		return 0.25 + math.Abs(x)
+	}
+	return x
+}
+
+// check runs the case's graph and compares it with the reference, and with the tape
+// machine.
+func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
+	l := c.graph(t, dt, 1)
+	vm := machine(t, l.g, on)
+	must(t, vm.RunAll())
+	if got := onTheHost(vm.Report()); (len(got) > 0) != (c.onHost != "") {
+		t.Errorf("on the host: got %v, want %q", got, c.onHost)
+	}
+	x := make([]array, len(l.inputs))
+	for i, n := range l.inputs {
+		x[i] = array{c.shapes[i], floats(t, n.Value())}
+	}
+	within := 20 * tolerance(dt)
+	want := c.ref(x...)
+	closeTo(t, "value", l.read, want, within)
+	for i, n := range l.inputs {
+		if l.gradients {
+			closeTo(t, "gradient of "+n.Name(), ok[G.Value](t)(n.Grad()), c.slope(x, i, l.weights), within+1e-6)
+		}
+	}
+	if c.noTape != "" || G.CUDA {
+		return
+	}
+	tape := c.graph(t, dt, 1)
+	m := G.NewTapeMachine(tape.g)
+	defer m.Close()
+	must(t, m.RunAll())
+	equal(t, "value on the tape machine", l.read, tape.read, 20*within)
+	for i, n := range l.inputs {
+		if l.gradients {
+			equal(t, "gradient on the tape machine", ok[G.Value](t)(n.Grad()), ok[G.Value](t)(tape.inputs[i].Grad()), 20*within)
+		}
+	}
+}
+
+// slope returns the gradient of the weighted sum of the reference's elements by
+// input i, as a central difference.
+func (c lowered) slope(x []array, i int, weights []float64) array {
+	cost := func() (sum float64) {
+		for k, v := range c.ref(x...).v {
+			if weights != nil {
+				v *= weights[k]
+			}
+			sum += v
+		}
+		return sum
+	}
+	out := array{x[i].shape, make([]float64, len(x[i].v))}
+	x[i].v = slices.Clone(x[i].v)
+	for k, v := range x[i].v {
+		const h = 1e-5
+		x[i].v[k] = v + h
+		up := cost()
+		x[i].v[k] = v - h
+		out.v[k] = (up - cost()) / (2 * h)
+		x[i].v[k] = v
+	}
+	return out
+}
+
+// onTheHost returns the names of the nodes that ran there for want of a kernel.
+func onTheHost(r Report) (names []string) {
+	for _, n := range r.Nodes {
+		if n.Where == "host" {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// closeTo compares a value with its reference, shape and all.
+func closeTo(t *testing.T, what string, got G.Value, want array, within float64) {
+	t.Helper()
+	if got == nil {
+		t.Errorf("%s: got none", what)
+		return
+	}
+	if !slices.Equal([]int(got.Shape()), want.shape) {
+		t.Errorf("%s has shape %v, want %v", what, got.Shape(), want.shape)
+	}
+	v := floats(t, got)
+	if len(v) != len(want.v) {
+		t.Fatalf("%s: got %d elements, want %d", what, len(v), len(want.v))
+	}
+	for i := range v {
+		if !(math.Abs(v[i]-want.v[i]) <= within*(1+math.Abs(want.v[i]))) && !(math.IsNaN(v[i]) && math.IsNaN(want.v[i])) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, v[i], want.v[i])
+		}
+	}
+}
+
+// Every op of Gorgonia's that the VM lowers gives the right values and gradients, in
+// both types.
+func TestLowered(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		for _, c := range loweredCases() {
+			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+				t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t *testing.T) { c.check(t, dt, on) })
+			}
+		}
+	})
+}
