@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 		for _, n := range r.Nodes {
 			switch n.Name {
 			case z.Name():
-				if n.Where != r.Device || len(n.Kernels) != 1 || n.Kernels[0] != "add_f64" || n.Time <= 0 || n.Out != 16 {
+				if n.Where != r.Device || len(n.Kernels) != 1 || n.Kernels[0] != "map" || n.Time <= 0 || n.Out != 16 {
 					t.Errorf("z: %+v", n)
 				}
 			case h.Name():
@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("steps %+v", r.Steps)
 		}
 		text := r.String()
-		for _, word := range []string{"add_f64", r.Device, "1 on the host", "copied 32 B in, 16 B out", "768 B"} {
+		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "768 B"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("report does not say %q:\n%s", word, text)
 			}
@@ -57,7 +57,7 @@ func TestExplain(t *testing.T) {
 		var b strings.Builder
 		must(t, vm.Explain(&b))
 		text := b.String()
-		for _, word := range []string{"== lower", "== plan", "== transfer", "== place", "kernel Add", "host tanh", "no kernel", "tanh(x0)", "copy", "input", "alive at once"} {
+		for _, word := range []string{"== lower", "== plan", "== transfer", "== place", "kernel MatMul", "host tanh", "no kernel", "tanh(x0)", "copy", "input", "alive at once"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("Explain does not say %q:\n%s", word, text)
 			}

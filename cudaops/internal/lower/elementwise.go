@@ -62,6 +62,25 @@ func between(c *call) *program.Value {
 	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
 }
 
+// function lowers an op of another module that says which function of elements it is.
+func function(c *call) *program.Value {
+	op, ok := c.node.Op().(interface{ Pointwise() (expr.Func, bool) })
+	if !ok || !c.Numeric {
+		return nil
+	}
+	f, ok := op.Pointwise()
+	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
+		return nil
+	}
+	return c.pointwise(func(b *expr.Builder) expr.Value {
+		operands := make([]expr.Value, len(c.in))
+		for i := range operands {
+			operands[i] = b.Operand(i)
+		}
+		return b.Inline(f, operands...)[0]
+	})
+}
+
 // pointwise lowers the node to a map of its inputs, of which scalars are repeated to
 // the shape of its value. It returns nil if an input has another shape.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
