@@ -24,10 +24,10 @@ type builder struct {
 const rows = 3
 
 // foreign is an op of another module, which only the host has.
-type foreign struct{ G.Op }
+type foreign struct{ G.SDOp }
 
 // WriteHash tells the op from the one that it wraps.
-func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
+func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.SDOp.WriteHash(h) }
 
 func (b *builder) input(cols int) *G.Node {
 	v := tensor.New(tensor.Of(b.dt), tensor.WithShape(rows, cols))
@@ -91,7 +91,7 @@ func (b *builder) grow(t *rapid.T) {
 	case "matmul":
 		out = G.Must(ops.MatMul(G.Must(ops.MatMul(a, other(), ops.TransB())), a))
 	case "host":
-		out = G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(a)).Op()}, a))
+		out = G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(a)).Op().(G.SDOp)}, a))
 	case "softmax":
 		out = G.Must(G.SoftMax(a, rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(t, "axis")...))
 	case "logsoftmax":
