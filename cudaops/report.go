@@ -3,11 +3,11 @@ package cudaops
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +15,8 @@ import (
 // Report is what a VM did in its last run.
 type Report struct {
 	Device string        // the device that runs kernels, or "host backend"
-	Nodes  []NodeReport  // in the order of the run
+	Nodes  []NodeReport  // in the order of the graph
+	Steps  []Step        // what computes them, in the order of the run
 	Runs   int           // runs that ended without error
 	Time   time.Duration // wall time of the last of them
 	Peak   int64         // bytes: the most that values and scratch alive at once take, in units of 256
@@ -30,15 +31,17 @@ type NodeReport struct {
 	// "alias" (a reshape: nothing is done), "input", "constant", "statement", or
 	// "unneeded" for a node that nothing wanted after a run depends on.
 	Where   string
-	Kernels []string      // entry points in the order of their launches
-	In, Out int64         // bytes copied to and from the device
-	Time    time.Duration // on the device only under [Timed]
+	Kernels []string // entry points in the order of their launches, which may compute other nodes too
+	In, Out int64    // bytes copied to and from the device
+	// Time is that of the step that computes the node, on the device only under
+	// [Timed]. Of the nodes of one step the first has it.
+	Time time.Duration
 }
 
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
-	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Peak: p.Peak, Arena: p.Arena}
+	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(device, p), Peak: p.Peak, Arena: p.Arena}
 	needed := map[*program.Instr]bool{}
 	for in := range p.All() {
 		needed[in] = true
@@ -87,7 +90,8 @@ func where(device string, v *program.Value) string {
 }
 
 // measured adds what a run copied and how long it took.
-func (r *Report) measured(g *lower.Graph, times []time.Duration, runs int, took time.Duration) {
+func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Duration, runs int, took time.Duration) {
+	timed(r.Steps, g.Program, times, dev)
 	r.Runs, r.Time = runs, took
 	of := r.byNode(g)
 	for i, in := range g.Program.Instrs {
@@ -121,24 +125,19 @@ func (r Report) Out() (bytes int64) {
 	return bytes
 }
 
-// String prints a table, one node a line, and the totals.
+// String prints a table, one step a line, and the totals.
 func (r Report) String() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "node\tshape\twhere\tkernels\tin\tout\ttime")
+	printSteps(&b, r.Steps)
 	device, host := 0, 0
-	for _, n := range r.Nodes {
-		switch n.Where {
-		case r.Device:
-			device++
-		case "host":
+	for _, s := range r.Steps {
+		if s.Where == "host" {
 			host++
+		} else {
+			device++
 		}
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", shorten(n.Name, 40), n.Shape, n.Where,
-			shorten(strings.Join(n.Kernels, " "), 60), amount(n.In), amount(n.Out), duration(n.Time))
 	}
-	w.Flush()
-	fmt.Fprintf(&b, "%d ops on %s, %d on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
+	fmt.Fprintf(&b, "%d steps on %s, %d on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
 		device, r.Device, host, size(r.In()), size(r.Out()), r.Runs, r.Time.Round(time.Microsecond), size(r.Arena), size(r.Peak))
 	return b.String()
 }

@@ -35,6 +35,9 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
+		if len(r.Steps) != 2 || r.Steps[0].Where != r.Device || r.Steps[0].Bytes != 48 || r.Steps[1].Where != "host" || r.Steps[1].Reason == "" || r.Steps[0].Time <= 0 {
+			t.Errorf("steps %+v", r.Steps)
+		}
 		text := r.String()
 		for _, word := range []string{"add_f64", r.Device, "1 on the host", "copied 32 B in, 16 B out", "768 B"} {
 			if !strings.Contains(text, word) {

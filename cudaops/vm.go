@@ -242,7 +242,7 @@ func (vm *VM) Report() Report {
 	defer vm.mu.Unlock()
 	r := newReport(vm.device, vm.graph)
 	if vm.runs > 0 {
-		r.measured(vm.graph, vm.exec.Times, vm.runs, vm.took)
+		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
 	}
 	return r
 }

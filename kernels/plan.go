@@ -33,6 +33,9 @@ type Device struct {
 	L2           int64 // level-2 cache, bytes
 	Memory       int64 // total memory, bytes
 	Cooperative  bool  // has cooperative launches
+	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
+	// float32 a second, tensor cores left out; 0 if not known.
+	Bandwidth, FMAs float64
 }
 
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are

@@ -17,6 +17,8 @@ type Device struct {
 	Memory             int64
 	MaxThreadsPerBlock int
 	CooperativeLaunch  bool
+	Clock, MemoryClock int // kHz
+	BusWidth           int // of the memory, bits
 
 	handle uintptr
 }
@@ -67,7 +69,10 @@ func Get(i int) (*Device, error) {
 	}{
 		{1, &d.MaxThreadsPerBlock},
 		{8, &d.SharedPerBlock},
+		{13, &d.Clock},
 		{16, &d.SMs},
+		{36, &d.MemoryClock},
+		{37, &d.BusWidth},
 		{38, &d.L2},
 		{75, &d.Major},
 		{76, &d.Minor},

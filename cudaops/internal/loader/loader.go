@@ -63,8 +63,15 @@ func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
 // Properties returns the properties of a device that plans may depend on.
 func Properties(d *driver.Device) kernels.Device {
+	cores := 128 // of a multiprocessor
+	if d.Major == 7 || d.Major == 8 && d.Minor == 0 {
+		cores = 64
+	}
 	return kernels.Device{Name: d.Name, Major: d.Major, Minor: d.Minor, SMs: d.SMs, SharedOptin: d.SharedOptin, L2: int64(d.L2), Memory: d.Memory,
-		Cooperative: d.CooperativeLaunch}
+		Cooperative: d.CooperativeLaunch,
+		Bandwidth:   2 * 1000 * float64(d.MemoryClock) * float64(d.BusWidth) / 8, // two transfers a clock
+		FMAs:        1000 * float64(d.Clock) * float64(d.SMs*cores),
+	}
 }
 
 // Bound is a plan whose kernels are loaded and whose arguments are built, so that

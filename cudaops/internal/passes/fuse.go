@@ -80,10 +80,10 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 func (f *fuser) add(at int, in *program.Instr) {
 	f.now = at
 	own := newGroup(in)
-	f.groups[in] = own
-	if own.alone {
+	if own == nil {
 		return
 	}
+	f.groups[in] = own
 	if f.waiting[in] = f.waits(in); !f.waiting[in] {
 		f.joinInputs(in)
 	}
@@ -106,7 +106,7 @@ func (f *fuser) stored(base *program.Value) bool {
 func (f *fuser) joinInputs(in *program.Instr) {
 	for _, v := range in.In {
 		from, own := f.groups[v.Base.Def], f.groups[in]
-		if from == nil || from == own {
+		if from == nil || own == nil || from == own {
 			continue
 		}
 		joint := f.join(from, own)
@@ -184,6 +184,11 @@ func (f *fuser) around(a, b *group) bool {
 // member, or before if others need it there, and views where they are needed.
 func (f *fuser) rewrite() error {
 	w := &writer{fuser: f, done: map[*program.Instr]bool{}, instrs: make([]*program.Instr, 0, len(f.p.Instrs))}
+	for _, in := range f.p.Instrs { // whose order is that of the user's values
+		if _, input := in.Op.(program.Input); input {
+			w.done[in], w.instrs = true, append(w.instrs, in)
+		}
+	}
 	for i, in := range f.p.Instrs {
 		_, alias := in.Op.(program.Alias)
 		if g := f.groups[in]; alias || g != nil && f.at[g.members[len(g.members)-1]] > i {

@@ -14,24 +14,27 @@ type group struct {
 	members []*program.Instr // in the order of the program
 	shape   []int            // without axes of extent 1
 	axes    []int            // of shape; nil without Rows
-	alone   bool             // joins no other
 }
 
-// newGroup returns the group of one instruction.
+// newGroup returns the group of one instruction, nil for one that stays as it is:
+// without elements, or with rows of one element, which look like elements.
 func newGroup(in *program.Instr) *group {
 	g := &group{members: []*program.Instr{in}}
-	whole := in.Domain()
 	op, rows := in.Op.(program.Rows)
-	for a, d := range whole {
+	for a, d := range in.Domain() {
 		if rows && d != 1 && slices.Contains(op.Axes, a) {
 			g.axes = append(g.axes, len(g.shape))
+		}
+		if d == 0 {
+			return nil
 		}
 		if d != 1 {
 			g.shape = append(g.shape, d)
 		}
-		g.alone = g.alone || d == 0
 	}
-	g.alone = g.alone || rows && g.axes == nil // rows of one element look like elements
+	if rows && g.axes == nil {
+		return nil
+	}
 	return g
 }
 
@@ -120,9 +123,6 @@ func (g *group) fits() bool {
 // merge returns the group of the members of a and b, nil if they do not go over the
 // same elements and rows.
 func merge(a, b *group) *group {
-	if a.alone || b.alone {
-		return nil
-	}
 	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes}
 	switch {
 	case a.axes == nil && b.axes != nil:

@@ -1,0 +1,103 @@
+package cudaops
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Step is a piece of a run: the launches of one instruction of the compiled program,
+// which may compute many nodes, or an op's Do on the host.
+type Step struct {
+	Nodes   []string // names of the nodes that it computes
+	Where   string   // Report.Device or "host"
+	Kernels []string // entry points in the order of their launches
+	Reason  string   // why it runs on the host
+	// Bytes is the least traffic of the launches, each input read once and each output
+	// written once, and Flops the floating-point operations.
+	Bytes, Flops int64
+	Time         time.Duration // on the device only under [Timed]
+	// Roofline is the share of the device's limit that the launches reach: of the time
+	// that Bytes take at its memory's peak bandwidth or that Flops take by its ordinary
+	// multiply-adds in float32, whichever is longer. It is 0 unless the times are known.
+	Roofline float64
+}
+
+// steps returns those of a program, without times.
+func steps(device string, p *program.Program) []Step {
+	var list []Step
+	for _, in := range p.Instrs {
+		if !isStep(in) {
+			continue
+		}
+		s := Step{Where: "host"}
+		for _, n := range in.Nodes {
+			s.Nodes = append(s.Nodes, n.Name())
+		}
+		if h, host := in.Op.(program.Host); host {
+			s.Reason = h.Reason
+		}
+		if plan := in.Plan; plan != nil {
+			s.Where, s.Bytes, s.Flops = device, plan.Bytes(), plan.Flops
+			for _, l := range plan.Launches {
+				s.Kernels = append(s.Kernels, l.Kernel.Entry)
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// isStep reports whether an instruction is a step: neither a value that is there nor a
+// copy.
+func isStep(in *program.Instr) bool {
+	_, host := in.Op.(program.Host)
+	return host || program.Launches(in.Op)
+}
+
+// timed adds the times of a run.
+func timed(list []Step, p *program.Program, times []time.Duration, dev kernels.Device) {
+	at := 0
+	for i, in := range p.Instrs {
+		if !isStep(in) {
+			continue
+		}
+		s := &list[at]
+		at++
+		if s.Time = times[i]; s.Time > 0 && in.Plan != nil && dev.Bandwidth > 0 && dev.FMAs > 0 {
+			least := max(float64(s.Bytes)/dev.Bandwidth, float64(s.Flops)/2/dev.FMAs)
+			s.Roofline = least / s.Time.Seconds()
+		}
+	}
+}
+
+// printSteps writes a table, one step a line.
+func printSteps(out io.Writer, list []Step) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "step\tnodes\twhere\tkernels\tbytes\ttime\troofline")
+	for i, s := range list {
+		how := strings.Join(s.Kernels, " ")
+		if s.Reason != "" {
+			how = "(" + s.Reason + ")"
+		}
+		roofline := "-"
+		if s.Roofline > 0 {
+			roofline = fmt.Sprintf("%.0f %%", 100*s.Roofline)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, shorten(covered(s.Nodes), 60), s.Where, shorten(how, 60), amount(s.Bytes), duration(s.Time), roofline)
+	}
+	w.Flush()
+}
+
+// covered returns the names of nodes, their number first if there are several.
+func covered(nodes []string) string {
+	if len(nodes) < 2 {
+		return strings.Join(nodes, "")
+	}
+	return fmt.Sprintf("%d: %s", len(nodes), strings.Join(nodes, ", "))
+}
