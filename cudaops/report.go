@@ -28,7 +28,8 @@ type NodeReport struct {
 	Name  string
 	Shape tensor.Shape
 	// Where the node's value comes from: Report.Device, "host" (the op's Do),
-	// "alias" (a reshape: nothing is done), "input", "constant" or "statement".
+	// "alias" (a reshape: nothing is done), "input", "constant", "statement", or
+	// "unneeded" for a node that nothing wanted after a run depends on.
 	Where   string
 	Kernels []string // entry points in the order of their launches, which may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
@@ -41,8 +42,15 @@ type NodeReport struct {
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
 	r := Report{Device: device, Nodes: make([]NodeReport, len(g.Nodes)), Steps: steps(device, p), Peak: p.Peak, Arena: p.Arena}
+	needed := map[*program.Instr]bool{}
+	for in := range p.All() {
+		needed[in] = true
+	}
 	for i, n := range g.Nodes {
 		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n.Value)}
+		if n.Value != nil && !needed[n.Value.Base.Def] {
+			r.Nodes[i].Where = "unneeded"
+		}
 	}
 	of := r.byNode(g)
 	for _, in := range p.Instrs {

@@ -24,7 +24,9 @@ import (
 // run of Gorgonia's tape machine: the roots of the graph, the cost of
 // [gorgonia.Grad], the nodes of [gorgonia.Read] (also in their variables), the
 // gradients of inputs ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
-// those of an earlier run or nil. A value bound to a node is new in every run
+// those of an earlier run or nil. [gorgonia.Grad] makes derivatives by inputs that it was
+// not asked for, too: roots of the graph that are not computed unless they are read
+// or kept, or the graph has several costs. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
 // if it has a value already. Gradients are those of the last run: they are not
 // added to those of earlier ones. The gradient of an input, [gorgonia.Node.Grad], and the

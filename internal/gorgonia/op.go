@@ -49,6 +49,16 @@ func IsCost(n *gorgonia.Node) bool {
 	return n.Op() != nil && d != nil && (d.Op() == nil || n.IsScalar() && IsConstant(d.Op()))
 }
 
+// IsStray reports whether a node is a derivative by what nobody asked for: one of
+// those that gorgonia.Grad made and set as no node's derivative.
+func IsStray(n *gorgonia.Node) bool {
+	f := reflect.ValueOf(n).Elem().FieldByName("group")
+	if !f.IsValid() || f.Kind() != reflect.String || len(n.DerivOf()) > 0 {
+		return false
+	}
+	return f.String() == "gradients" || f.String() == "undifferentiated nodes"
+}
+
 // ReadTarget returns the variable that a Read statement fills, and nil for any
 // other op. Gorgonia keeps it in an unexported field.
 func ReadTarget(op gorgonia.Op) (*gorgonia.Value, error) {

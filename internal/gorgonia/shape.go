@@ -153,6 +153,16 @@ func SoftMax(op gorgonia.Op) (axis int, log, derivative, ok bool) {
 	return axis, log, derivative, !f.bad
 }
 
+// Tensordot returns the axes of either operand along which a Tensordot sums.
+func Tensordot(op gorgonia.Op) (axesA, axesB []int, ok bool) {
+	f, ok := fieldsOf(op, "tensordotOp")
+	if !ok {
+		return nil, nil, false
+	}
+	axesA, axesB = f.ints("aAxes"), f.ints("bAxes")
+	return axesA, axesB, !f.bad
+}
+
 // Between returns min or max for a MinBetween or MaxBetween.
 func Between(op gorgonia.Op) (name string, ok bool) {
 	for kind, name := range map[string]string{"minBetween": "min", "maxBetween": "max"} {

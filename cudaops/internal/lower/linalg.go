@@ -39,6 +39,15 @@ func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return kernels.MatMul(dev, p.dtype, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
 }
 
+// contraction is a product of tensors: sums of products of elements along some axes
+// of either, for each index along the others. The first axes of both can be those of a
+// batch.
+type contraction struct {
+	batch       int   // axes of the batch
+	freeA, sumA []int // axes of the first operand
+	freeB, sumB []int // axes of the second, those of the sum in the order of sumA
+}
+
 // multiply lowers Gorgonia's products: of matrices, of matrix and vector, of vectors,
 // inner and outer, and of batches of matrices.
 func multiply(c *call) *program.Value {
@@ -46,40 +55,108 @@ func multiply(c *call) *program.Value {
 	if !ok || !c.floats(2) {
 		return nil
 	}
-	p, ok := newProduct(name, c.in[0].Shape, c.in[1].Shape, transA, transB)
-	if p.dtype = c.Dtype; !ok || p.batch*p.m*p.n != c.Elements() {
+	a, b := c.in[0].Shape, c.in[1].Shape
+	allA, allB := upTo(len(a)), upTo(len(b))
+	p := contraction{}
+	switch {
+	case name == "outer":
+		p.freeA, p.freeB = allA, allB
+	case name == "dot":
+		p.sumA, p.sumB = allA, allB
+	case name == "matvec" && len(a) == 2:
+		p.freeA, p.sumA, p.sumB = allA[:1], allA[1:], allB
+	case len(a) == len(b) && (len(a) == 2 || name == "batchedmatmul" && len(a) > 2):
+		p.batch = len(a) - 2
+		p.freeA, p.sumA = allA[p.batch:p.batch+1], allA[p.batch+1:]
+		p.sumB, p.freeB = allB[p.batch:p.batch+1], allB[p.batch+1:]
+	default:
 		return nil
 	}
-	return c.emit(program.Kernel{Planner: p}, c.Type, c.in...)
+	if transA {
+		p.freeA, p.sumA = p.sumA, p.freeA
+	}
+	if transB {
+		p.freeB, p.sumB = p.sumB, p.freeB
+	}
+	return c.contract(p)
 }
 
-// newProduct returns the product that an op of Gorgonia's does on operands of those
-// shapes; ok is false if they do not fit, which is the op's to say.
-func newProduct(name string, a, b []int, transA, transB bool) (p product, ok bool) {
-	p = product{batch: 1, m: 1, n: 1, k: 1, transA: transA, transB: transB}
-	switch {
-	case name == "outer" && len(a) == 1 && len(b) == 1:
-		p.m, p.n = int64(a[0]), int64(b[0])
-		return p, true
-	case name == "dot" && len(a) == 1 && len(b) == 1 && a[0] == b[0]:
-		p.k = int64(a[0])
-		return p, true
-	case name == "matvec" && len(a) == 2 && len(b) == 1:
-		b = []int{b[0], 1}
-	case name == "matmul" && len(a) == 2 && len(b) == 2:
-	case name == "batchedmatmul" && len(a) == len(b) && len(a) > 2 && slices.Equal(a[:len(a)-2], b[:len(b)-2]):
-		p.batch = kernels.Count(a[:len(a)-2])
-	default:
-		return p, false
+// tensorDot lowers Tensordot.
+func tensorDot(c *call) *program.Value {
+	sumA, sumB, ok := internal.Tensordot(c.node.Op())
+	if !ok || !c.floats(2) || len(sumA) != len(sumB) {
+		return nil
 	}
-	rows, k := int64(a[len(a)-2]), int64(a[len(a)-1])
-	if transA {
-		rows, k = k, rows
+	allA, allB := upTo(len(c.in[0].Shape)), upTo(len(c.in[1].Shape))
+	p := contraction{freeA: without(allA, sumA), freeB: without(allB, sumB)}
+	for _, axis := range allA { // in the order in which the first operand lies
+		if i := slices.Index(sumA, axis); i >= 0 {
+			p.sumA, p.sumB = append(p.sumA, axis), append(p.sumB, sumB[i])
+		}
 	}
-	kb, columns := int64(b[len(b)-2]), int64(b[len(b)-1])
-	if transB {
-		kb, columns = columns, kb
+	if len(p.sumA) != len(sumA) || len(p.freeB)+len(p.sumB) != len(allB) {
+		return nil // axes given twice, or that are not there
 	}
-	p.m, p.n, p.k = rows, columns, k
-	return p, k == kb
+	return c.contract(p)
+}
+
+// upTo returns the numbers below n.
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// contract emits a product of the inputs. It returns nil if their shapes do not fit,
+// which is the op's to say.
+func (c *call) contract(p contraction) *program.Value {
+	a, b := c.in[0], c.in[1]
+	batch := upTo(p.batch)
+	extents := func(v *program.Value, axes []int) []int {
+		list := make([]int, len(axes))
+		for i, axis := range axes {
+			list[i] = v.Shape[axis]
+		}
+		return list
+	}
+	m, n := extents(a, p.freeA), extents(b, p.freeB)
+	shape := slices.Concat(extents(a, batch), m, n)
+	k := kernels.Count(extents(a, p.sumA))
+	if k != kernels.Count(extents(b, p.sumB)) || !slices.Equal(extents(a, batch), extents(b, batch)) ||
+		!slices.Equal(squeezed(shape), squeezed(c.Shape)) {
+		return nil
+	}
+	planner := product{dtype: c.Dtype, batch: kernels.Count(extents(a, batch)), m: kernels.Count(m), n: kernels.Count(n), k: k}
+	a, planner.transA = c.matrices(a, batch, p.freeA, p.sumA)
+	b, planner.transB = c.matrices(b, batch, p.sumB, p.freeB)
+	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)
+}
+
+// matrices returns a value as a batch of matrices in row-major order, whose rows and
+// columns are some of its axes: as it lies, transposed or not, where it can be so,
+// else a copy.
+func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *program.Value, transposed bool) {
+	for _, order := range [][]int{slices.Concat(batch, rows, columns), slices.Concat(batch, columns, rows)} {
+		if t, view := permuted(v, order); isContiguous(t.Shape, view.Strides) {
+			if v.IsContiguous() {
+				return v, transposed
+			}
+			return c.alias(v, t, view), transposed
+		}
+		transposed = true
+	}
+	t, view := permuted(v, slices.Concat(batch, rows, columns))
+	return c.dense(c.alias(v, t, view)), false
+}
+
+// permuted returns the type and the view of a value with its axes in another order.
+func permuted(v *program.Value, order []int) (program.Type, program.View) {
+	t, view := v.Type, program.View{Offset: v.View.Offset, Strides: make([]int64, len(order))}
+	t.Shape = make([]int, len(order))
+	for i, axis := range order {
+		t.Shape[i], view.Strides[i] = v.Shape[axis], v.View.Strides[axis]
+	}
+	return t, view
 }

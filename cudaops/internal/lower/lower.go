@@ -161,12 +161,23 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 
 // results makes outputs of what Gorgonia's machine leaves on the host: the roots
 // of the graph, the cost that Grad began at, and the derivatives of the inputs.
+//
+// Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
+// graph with several costs they stay, for what Grad returns at its second call is
+// not to be told from them.
 func (l *lowerer) results() {
+	costs := 0
+	for _, n := range l.graph.Nodes {
+		if internal.IsCost(n.Node) {
+			costs++
+		}
+	}
 	for _, n := range l.graph.Nodes {
 		if n.Value == nil {
 			continue
 		}
-		if !l.used[n.Node] || internal.IsCost(n.Node) {
+		unasked := costs < 2 && internal.IsStray(n.Node)
+		if !l.used[n.Node] && !unasked || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
 		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil {

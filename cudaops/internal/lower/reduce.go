@@ -6,7 +6,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels/expr"
-	"gorgonia.org/tensor"
 )
 
 // The rules of this file lower Gorgonia's reductions, and what is computed along an
@@ -28,26 +27,30 @@ func reduce(c *call) *program.Value {
 	if len(x.Shape) == 0 || axes[0] < 0 || axes[len(axes)-1] >= len(x.Shape) {
 		return nil
 	}
-	t := program.Type{Numeric: true, Dtype: x.Dtype, Shape: without(x.Shape, axes)}
-	if t.Elements() != c.Elements() {
+	if !slices.Equal(without(x.Shape, axes), c.Shape) {
 		return nil
 	}
-	return c.rows(map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name], x, axes, c.Type)
+	return c.rows(map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name], x, axes)
 }
 
-// without returns a shape without some of its axes.
-func without(shape tensor.Shape, axes []int) tensor.Shape {
-	var kept tensor.Shape
-	for a, d := range shape {
-		if !slices.Contains(axes, a) {
-			kept = append(kept, d)
+// without returns a list without the elements of some indices.
+func without[S ~[]T, T any](list S, indices []int) S {
+	var kept S
+	for i, v := range list {
+		if !slices.Contains(indices, i) {
+			kept = append(kept, v)
 		}
 	}
 	return kept
 }
 
-// rows emits a reduction along axes, whose value is of type t.
-func (c *call) rows(op expr.Op, x *program.Value, axes []int, t program.Type) *program.Value {
+// rows emits a reduction along axes: a view, where these have one element.
+func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
+	t := x.Type
+	t.Shape = without(x.Shape, axes)
+	if t.Elements() == x.Elements() {
+		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: without(x.View.Strides, axes)})
+	}
 	b := expr.NewBuilder(x.Dtype)
 	f, err := b.Func(b.Apply(op, b.Operand(0)))
 	if err != nil {
@@ -114,9 +117,7 @@ func (c *call) row(axis int) row {
 
 // reduce returns a reduction of each row.
 func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
-	t := r.Type
-	t.Shape = without(t.Shape, []int{r.axis})
-	return r.rows(op, x, []int{r.axis}, t)
+	return r.rows(op, x, []int{r.axis})
 }
 
 // spread returns a value that each row has one of at every element of the row.

@@ -6,6 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
 )
 
 // The rules of this file lower ops that move no element to views.
@@ -32,18 +34,83 @@ func size(c *call) *program.Value {
 	return c.emit(program.Constant{Value: values.Number(c.Dtype, float64(extent))}, c.Type)
 }
 
-// reshape lowers Gorgonia's Reshape of a value that lies in row-major order.
+// reshape lowers Gorgonia's Reshape.
 func reshape(c *call) *program.Value {
-	if !internal.IsReshape(c.node.Op()) || len(c.in) != 1 || !c.numbers() {
+	if !internal.IsReshape(c.node.Op()) || len(c.in) != 1 || !c.numbers() || c.Elements() != c.in[0].Elements() {
 		return nil
 	}
-	from := c.in[0]
-	if c.Elements() != from.Elements() || !from.IsContiguous() {
-		return nil
+	return c.reshaped(c.in[0], c.Shape)
+}
+
+// reshaped returns a value in another shape of as many elements: a view of it, or of
+// a copy where its elements do not lie so.
+func (c *call) reshaped(v *program.Value, shape tensor.Shape) *program.Value {
+	strides, ok := reshapedStrides(v.Shape, v.View.Strides, shape)
+	if !ok {
+		v = c.dense(v)
+		strides = program.Contiguous(shape).Strides
 	}
-	view := program.Contiguous(c.Shape)
-	view.Offset = from.View.Offset
-	return c.alias(from, c.Type, view)
+	t := v.Type
+	t.Shape = shape
+	return c.alias(v, t, program.View{Offset: v.View.Offset, Strides: strides})
+}
+
+// reshapedStrides returns the strides of a view of that shape and those strides in
+// another shape of as many elements; ok is false if there are none.
+func reshapedStrides(shape []int, strides []int64, to []int) (out []int64, ok bool) {
+	out = make([]int64, len(to))
+	from, k := 0, 0
+	for from < len(shape) || k < len(to) {
+		// The next axes of either shape that have as many elements together.
+		n, m, first, firstTo := 1, 1, from, k
+		for n != m || from == first && k == firstTo {
+			if n <= m && from < len(shape) {
+				n *= shape[from]
+				from++
+			} else if k < len(to) {
+				m *= to[k]
+				k++
+			} else {
+				return nil, false
+			}
+		}
+		stride, in := int64(0), false // of the last axis, and whether there is one
+		for a := from - 1; a >= first; a-- {
+			if shape[a] == 1 {
+				continue
+			}
+			if !in {
+				stride, in = strides[a], true
+				n = shape[a]
+			} else if strides[a] != stride*int64(n) {
+				return nil, false
+			} else {
+				n *= shape[a]
+			}
+		}
+		for a := k - 1; a >= firstTo; a-- {
+			out[a] = stride
+			stride *= int64(to[a])
+		}
+	}
+	return out, true
+}
+
+// dense returns a copy of a value in row-major order.
+func (c *call) dense(v *program.Value) *program.Value {
+	return c.mapped(v.Type, func(b *expr.Builder) expr.Value { return b.Operand(0) }, v)
+}
+
+// isContiguous reports whether a view's elements lie in row-major order, one after
+// the other.
+func isContiguous(shape tensor.Shape, strides []int64) bool {
+	v := program.Value{Type: program.Type{Shape: shape}, View: program.View{Strides: strides}}
+	return v.IsContiguous()
+}
+
+// squeezed returns a shape without its axes of one element.
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
 // transpose lowers a Transpose to a view whose axes have another order.

@@ -21,6 +21,7 @@ type Pass struct {
 // All are the passes in the order in which they run: from what is to be computed
 // to how, where, and at which address.
 var All = []Pass{
+	{"prune", prune},
 	{"fuse", fuse},
 	{"layout", layout},
 	{"plan", plan},

@@ -88,6 +88,36 @@ func TestPassesKeepResults(t *testing.T) {
 	})
 }
 
+// What no output needs goes, with what is needed for it alone; inputs stay.
+func TestPrune(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(4))
+	y := G.NewVector(g, tensor.Float64, G.WithName("y"), G.WithShape(4))
+	wanted := G.Must(G.Tanh(x))
+	G.Must(G.Exp(G.Must(G.Add(y, G.Must(G.Mul(x, G.NewConstant(2.0)))))))
+	lowered, err := lower.New(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := lowered.Program
+	if len(p.Outputs) != 2 || len(p.Instrs) != 7 || len(p.Setup) != 1 {
+		t.Fatalf("got %d outputs, %d instructions, %d constants, want 2, 7 and 1:\n%v", len(p.Outputs), len(p.Instrs), len(p.Setup), p)
+	}
+	p.Outputs = p.Outputs[:1]
+	if p.Outputs[0].Name != wanted.Name() {
+		t.Fatalf("the first output is that of %s, want %v", p.Outputs[0].Name, wanted)
+	}
+	if err := prune(p, Target{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Verify(); err != nil {
+		t.Error(err)
+	}
+	if len(p.Inputs()) != 2 || len(p.Instrs) != 3 || len(p.Setup) != 0 {
+		t.Errorf("got %d inputs, %d instructions, %d constants, want 2, 3 and 0:\n%v", len(p.Inputs()), len(p.Instrs), len(p.Setup), p)
+	}
+}
+
 // h200 is what plans see of an H200.
 var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
 

@@ -1,0 +1,33 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// prune drops the instructions whose values no output needs. Inputs stay: the user
+// sets them all.
+func prune(p *program.Program, _ Target) error {
+	needed := map[*program.Instr]bool{}
+	var need func(v *program.Value)
+	need = func(v *program.Value) {
+		if needed[v.Def] {
+			return
+		}
+		needed[v.Def] = true
+		for _, in := range v.Def.In {
+			need(in)
+		}
+	}
+	for _, v := range p.Outputs {
+		need(v)
+	}
+	unneeded := func(in *program.Instr) bool {
+		_, input := in.Op.(program.Input)
+		return !input && !needed[in]
+	}
+	p.Setup = slices.DeleteFunc(p.Setup, unneeded)
+	p.Instrs = slices.DeleteFunc(p.Instrs, unneeded)
+	return nil
+}
