@@ -60,8 +60,8 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
-		for _, barrier := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
-			plans = append(plans, kernels.Iterate(opspec.Devices()[2], dt, 64, 2, false, kernels.IterateBy{Barrier: barrier}))
+		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
+			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
 		}
 	}
 	return plans
