@@ -67,10 +67,6 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
-// unused is an entry point that no plan launches: bytes are counted by columns for
-// any number of bins. It goes when histogram.cu changes next.
-const unused = "stheno/histogram: histogram_global_u8"
-
 // Every launch of every case, on every kind of device, has the arguments that its
 // entry point takes, and every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
@@ -100,8 +96,8 @@ func TestLaunches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
-				if name := library.Image(source.Stem).Name() + ": " + e; launched[name] == (name == unused) {
-					t.Errorf("%s is launched by a case: %v", name, launched[name])
+				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] {
+					t.Errorf("%s is launched by no case", name)
 				}
 			}
 		}
