@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -104,7 +105,7 @@ func testBarriers(t *testing.T, dev kernels.Device, n int, sizes []int, steps, t
 		t.Helper()
 		in := rotation.New(r, n, transposed)
 		out := make([]float32, n)
-		must(t, run(versions.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
+		must.Do(t, run(versions.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
 		return unlike(out, in.After(steps))
 	}
 	right := func(n int, by versions.IterateBy) {
