@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -152,7 +153,8 @@ type mapping struct {
 	strides [][]int64 // by operand, then axis
 	offsets []int64
 	eval    *expr.Interpreter
-	cost    int64 // operations on an element
+	cost    int64     // operations on an element
+	blocks  sync.Pool // of *block, for the Go body
 }
 
 func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
@@ -161,6 +163,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping 
 	for _, v := range operands {
 		m.offsets = append(m.offsets, v.Offset)
 	}
+	m.blocks.New = m.newBlock
 	m.at, _ = MapOutputs(f, shape)
 	m.merge(shape, operands)
 	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
