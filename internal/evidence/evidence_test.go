@@ -2,12 +2,12 @@ package evidence
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 )
@@ -34,7 +34,7 @@ func TestEvidenceIsOfTheseKernels(t *testing.T) {
 	if stale != nil {
 		t.Error(stale)
 	}
-	switch required := os.Getenv("STHENO_REQUIRE_EVIDENCE") == "1"; {
+	switch required := must.Required("EVIDENCE"); {
 	case required && (unmeasured != nil || len(files) == 0):
 		t.Errorf("STHENO_REQUIRE_EVIDENCE=1, but of %d GPUs: %v", len(files), unmeasured)
 	case unmeasured != nil:
