@@ -3,7 +3,6 @@
 package tape_test
 
 import (
-	"github.com/stheno-ml/stheno/internal/must"
 	"fmt"
 	"math"
 	"reflect"
@@ -119,7 +118,7 @@ func panicOn(err error) {
 	}
 }
 
-func must.Get[T any](v T, err error) T {
+func ok[T any](v T, err error) T {
 	panicOn(err)
 	return v
 }
