@@ -3,6 +3,7 @@ package graphspec
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/stheno-ml/stheno/internal/values"
@@ -12,8 +13,8 @@ import (
 
 // Check compares the outputs of a run with the reference and returns the largest error
 // as a share of the tolerance. The error is the Euclidean norm of the differences over
-// that of the reference: in each row or, for a sum, in all of it, with the sum of the terms' absolute values
-// for the reference's norm.
+// that of the reference, row by row; for a sum, in all of it, over the norm of the sums
+// of absolute values.
 func (c Case) Check(in, out []gorgonia.Value) (worst float64, err error) {
 	inputs, err := elements(in)
 	if err != nil {
@@ -26,8 +27,6 @@ func (c Case) Check(in, out []gorgonia.Value) (worst float64, err error) {
 	if len(inputs) != len(c.Inputs) || len(got) != len(c.Outputs) {
 		return 0, fmt.Errorf("got %d inputs and %d outputs, want %d and %d", len(inputs), len(got), len(c.Inputs), len(c.Outputs))
 	}
-	total := newRowOutputs(c)
-	magnitude := newRowOutputs(c)
 	for i, o := range c.Outputs {
 		if len(got[i]) != c.length(o) {
 			return 0, fmt.Errorf("output %s has %d elements, want %d", o.Name, len(got[i]), c.length(o))
@@ -36,9 +35,11 @@ func (c Case) Check(in, out []gorgonia.Value) (worst float64, err error) {
 	whole := make([][]float64, len(inputs))
 	for i, in := range c.Inputs {
 		if in.Whole {
-			whole[i] = widen(inputs[i])
+			whole[i] = make([]float64, len(inputs[i]))
+			widen(whole[i], inputs[i])
 		}
 	}
+	total, magnitude := c.zeros(), c.zeros()
 	var mu sync.Mutex
 	kernels.Parallel(int64(c.Rows), 1, func(lo, hi int64) {
 		p := c.checkRows(int(lo), int(hi), inputs, whole, got)
@@ -64,13 +65,17 @@ type part struct {
 
 // checkRows compares rows, and adds up what they give to sums.
 func (c Case) checkRows(lo, hi int, inputs [][]float32, whole [][]float64, got [][]float32) part {
-	p := part{sum: newRowOutputs(c), magnitude: newRowOutputs(c)}
-	in, want := make([][]float64, len(inputs)), newRowOutputs(c)
+	p := part{sum: c.zeros(), magnitude: c.zeros()}
+	in, want := slices.Clone(whole), c.zeros()
+	for i, x := range inputs {
+		if !c.Inputs[i].Whole {
+			in[i] = make([]float64, len(x)/c.Rows)
+		}
+	}
 	for r := lo; r < hi; r++ {
 		for i, x := range inputs {
-			if in[i] = whole[i]; in[i] == nil {
-				n := len(x) / c.Rows
-				in[i] = widen(x[r*n : (r+1)*n])
+			if n := len(in[i]); !c.Inputs[i].Whole {
+				widen(in[i], x[r*n:(r+1)*n])
 			}
 		}
 		for _, o := range want {
@@ -91,8 +96,8 @@ func (c Case) checkRows(lo, hi int, inputs [][]float32, whole [][]float64, got [
 	return p
 }
 
-// newRowOutputs returns zeros for the part of a row in every output.
-func newRowOutputs(c Case) [][]float64 {
+// zeros returns an output of a row, or a sum, for every output.
+func (c Case) zeros() [][]float64 {
 	out := make([][]float64, len(c.Outputs))
 	for i, o := range c.Outputs {
 		out[i] = make([]float64, o.Elements)
@@ -126,12 +131,10 @@ func add(to, from [][]float64) {
 	}
 }
 
-func widen(x []float32) []float64 {
-	y := make([]float64, len(x))
-	for i, v := range x {
-		y[i] = float64(v)
+func widen(to []float64, from []float32) {
+	for i, v := range from {
+		to[i] = float64(v)
 	}
-	return y
 }
 
 // elements returns the elements of values, all of float32.

@@ -54,8 +54,8 @@ func mlpRow(in, out [][]float64, n float64) {
 	for i := 0; i < len(w); i += 2 {
 		x, y := values[i/2], append([]float64(nil), w[i+1]...)
 		for k, v := range x {
-			for j := range y {
-				y[j] += v * w[i][k*len(y)+j]
+			for j, weight := range w[i][k*len(y) : (k+1)*len(y)] {
+				y[j] += v * weight
 			}
 		}
 		for j := range y {
@@ -73,12 +73,12 @@ func mlpRow(in, out [][]float64, n float64) {
 		copy(gradients[i+1], d)
 		before := make([]float64, len(x))
 		for k, v := range x {
-			row := k * len(d)
+			row := gradients[i][k*len(d) : (k+1)*len(d)]
 			for j, g := range d {
-				gradients[i][row+j] = v * g
+				row[j] = v * g
 			}
 			if v > 0 {
-				before[k] = dot(w[i][row:row+len(d)], d)
+				before[k] = dot(w[i][k*len(d):(k+1)*len(d)], d)
 			}
 		}
 		d = before
