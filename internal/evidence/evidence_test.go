@@ -47,8 +47,23 @@ func TestReadmeSpeedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := results.CheckReadme(filepath.Join(root, "README.md"), files, Keys()); err != nil {
+	if err := results.CheckPage(filepath.Join(root, "README.md"), results.UpdateReadme, files, Keys()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestGraphTables(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results/graphs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.CheckPage(filepath.Join(root, "docs/graphs.md"), results.UpdateGraphs, files, GraphKeys()); err != nil {
+		t.Error(err)
+	}
+	for _, f := range files {
+		for _, p := range f.Unmatched() {
+			t.Errorf("bench/results/graphs/%s: %s times %v, which is no row", results.Name(f.GPU), p.By, p.Key)
+		}
 	}
 }
 

@@ -129,9 +129,12 @@ func (e *Executable) addDevice(instrs []int) error {
 		if err != nil {
 			return in.InNode(err)
 		}
-		if t != nil && t.upload {
+		switch {
+		case t == nil:
+			e.launches = append(e.launches, f)
+		case t.upload:
 			uploads = append(uploads, t)
-		} else if t != nil {
+		default:
 			downloads = append(downloads, t)
 		}
 		queue = append(queue, f)

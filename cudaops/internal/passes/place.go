@@ -10,7 +10,7 @@ import (
 
 // place gives every value on the device its buffer, alive from its definition to
 // its last use, and every buffer its place in the arena.
-func place(p *program.Program, _ Target) error {
+func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
 	buffer := func(size int64, birth, death int) *program.Buffer {
 		b := &program.Buffer{Size: size, Birth: birth, Death: death}
@@ -33,6 +33,9 @@ func place(p *program.Program, _ Target) error {
 		for _, v := range in.Out {
 			if v.Space == program.OnDevice && v.Base == v {
 				v.Buffer = buffer(v.Bytes(), at, at)
+				if _, copied := in.Op.(program.Copy); copied && t.Replay {
+					v.Buffer.Birth, v.Buffer.Death = 0, last
+				}
 			}
 		}
 		if in.Plan != nil && in.Plan.Scratch > 0 {
