@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"github.com/stheno-ml/stheno/internal/must"
 	"testing"
 	"time"
 
@@ -31,12 +32,12 @@ func counted(rows int) (*gorgonia.ExprGraph, *gorgonia.Node) {
 func TestTimeGraph(t *testing.T) {
 	backends := map[string]exec.Backend{"host": new(exec.HostBackend)}
 	if _, err := cudaops.Devices(); err == nil {
-		backends["GPU"] = ok[*exec.GPUBackend](t)(exec.OpenGPU(0))
+		backends["GPU"] = must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 	}
 	for name, b := range backends {
 		g, x := counted(30)
 		before := gorgonia.Value(x.Value())
-		timing := ok[*GraphTiming](t)(timeGraph(b, g, 7, time.Second))
+		timing := must.Get[*GraphTiming](t)(timeGraph(b, g, 7, time.Second))
 		if len(timing.Runs) != 7 {
 			t.Errorf("%s: got %d runs, want 7", name, len(timing.Runs))
 		}
@@ -51,7 +52,7 @@ func TestTimeGraph(t *testing.T) {
 		if x.Value() != before {
 			t.Errorf("%s: the input has another value", name)
 		}
-		must(t, b.Close())
+		must.Do(t, b.Close())
 	}
 }
 
@@ -61,7 +62,7 @@ func TestTimeGraphBad(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(3, 4), gorgonia.WithName("x"), gorgonia.WithInit(gorgonia.Ones()))
 	hidden(x)
-	timing := ok[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, 7, time.Second))
+	timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, 7, time.Second))
 	if timing.Runs != nil || timing.Launches != 0 || len(timing.Host) != 1 {
 		t.Errorf("got %+v, want no launches", timing)
 	}
