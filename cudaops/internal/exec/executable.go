@@ -27,7 +27,7 @@ type Executable struct {
 	outputs []int                  // slots
 	parts   []part
 	// launches queue the instructions of the device, copies left out.
-	launches []func() error
+	launches []queued
 	timed    bool
 	events   int
 	timings  []timing
@@ -150,19 +150,17 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	return outputs, nil
 }
 
-// Replay captures all launches of the program, in order and without the copies, as
+// Replay captures all launches of the program, without the copies, as
 // one piece of work, and returns what queues it. The launches then work on what the last
 // Run copied to the device, which is still there if the program was compiled for it:
 // see passes.Target. It is for measurements.
 func (e *Executable) Replay() (func() error, error) {
-	return e.backend.Capture(func() error {
-		for _, launch := range e.launches {
-			if err := launch(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	var o order
+	work := make([]Work, len(e.launches))
+	for i, l := range e.launches {
+		work[i] = Work{l.queue, o.add(i, l.instr)}
+	}
+	return e.backend.Capture(work)
 }
 
 // wait waits for all that was queued and takes the downloads over.

@@ -74,9 +74,17 @@ func (h *HostBackend) Download(dst []byte, from Span) error {
 	return nil
 }
 
-// Capture implements Backend. Work that is done at once is not recorded: record is
-// what does it.
-func (h *HostBackend) Capture(record func() error) (func() error, error) { return record, nil }
+// Capture implements Backend. Work that is done at once is not recorded.
+func (h *HostBackend) Capture(work []Work) (func() error, error) {
+	return func() error {
+		for _, w := range work {
+			if err := w.Queue(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
 
 // Stage implements Backend.
 func (h *HostBackend) Stage(int64) ([]byte, error) { return nil, nil }
