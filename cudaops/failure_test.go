@@ -150,7 +150,7 @@ func TestDeviceFailure(t *testing.T) {
 	must.Do(t, G.Let(b, vector(1, 2)))
 	closes := new(atomic.Int32)
 	f := &fake{closes: closes, outOfMemory: true}
-	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "768 bytes") {
+	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "512 bytes") {
 		t.Errorf("a full device gives %v", err)
 	}
 	f.outOfMemory = false

@@ -21,7 +21,7 @@ func TestReport(t *testing.T) {
 			must.Do(t, vm.RunAll())
 		}
 		r := vm.Report()
-		if r.In() != 32 || r.Out() != 16 || r.Runs != 2 || r.Time <= 0 || r.Peak != 768 || r.Arena != 768 {
+		if r.In() != 32 || r.Out() != 16 || r.Runs != 2 || r.Time <= 0 || r.Peak != 512 || r.Arena != 512 {
 			t.Errorf("in %d, out %d, runs %d, time %v, peak %d, arena %d", r.In(), r.Out(), r.Runs, r.Time, r.Peak, r.Arena)
 		}
 		for _, n := range r.Nodes {
@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("steps %+v", r.Steps)
 		}
 		text := r.String()
-		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "768 B"} {
+		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "512 B"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("report does not say %q:\n%s", word, text)
 			}
