@@ -60,16 +60,12 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
-		for _, barrier := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
-			plans = append(plans, kernels.Iterate(opspec.Devices()[2], dt, 64, 2, false, kernels.IterateBy{Barrier: barrier}))
+		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
+			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
 		}
 	}
 	return plans
 }
-
-// unused is an entry point that no plan launches: bytes are counted by columns for
-// any number of bins. It goes when histogram.cu changes next.
-const unused = "stheno/histogram: histogram_global_u8"
 
 // Every launch of every case, on every kind of device, has the arguments that its
 // entry point takes, and every entry point of the images is launched by a case or
@@ -100,8 +96,8 @@ func TestLaunches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
-				if name := library.Image(source.Stem).Name() + ": " + e; launched[name] == (name == unused) {
-					t.Errorf("%s is launched by a case: %v", name, launched[name])
+				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] {
+					t.Errorf("%s is launched by no case", name)
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/internal/compare"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -47,14 +48,8 @@ func random(t *testing.T) *rand.Rand {
 func gpu(t *testing.T) kernels.Device {
 	t.Helper()
 	devices, err := stheno.Devices()
-	if err == nil {
-		return devices[0].Device
-	}
-	if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-		t.Fatalf("STHENO_REQUIRE_GPU=1, but no GPU: %v", err)
-	}
-	t.Skipf("SKIPPED, NOT TESTED ON A GPU: %v", err)
-	panic("unreachable")
+	must.Have(t, "GPU", err)
+	return devices[0].Device
 }
 
 // parallelOnHost runs a test side by side with others where there is no GPU, which

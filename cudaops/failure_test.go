@@ -15,6 +15,7 @@ import (
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -58,19 +59,19 @@ func TestFailureInTheMiddle(t *testing.T) {
 		g, a, b, z := sum2(t, 2)
 		var fail error
 		var boom bool
-		out := ok[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, z))
-		same := ok[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, a))
+		out := must.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, z))
+		same := must.Get[*G.Node](t)(G.ApplyOp(mayFail{&fail, &boom}, a))
 		var into G.Value
 		G.Read(z, &into)
-		must(t, G.Let(a, vector(1, 2)))
-		must(t, G.Let(b, vector(3, 4)))
+		must.Do(t, G.Let(a, vector(1, 2)))
+		must.Do(t, G.Let(b, vector(3, 4)))
 		vm := machine(t, g, on)
-		must(t, vm.RunAll())
+		must.Do(t, vm.RunAll())
 		if same.Value() == a.Value() {
 			t.Error("a root shares an input's value")
 		}
 		before := z.Value()
-		must(t, G.Let(a, vector(0, 0)))
+		must.Do(t, G.Let(a, vector(0, 0)))
 		for _, c := range []struct {
 			err   error
 			panic bool
@@ -86,7 +87,7 @@ func TestFailureInTheMiddle(t *testing.T) {
 			}
 		}
 		fail, boom = nil, false
-		must(t, vm.RunAll())
+		must.Do(t, vm.RunAll())
 		equal(t, "out", out.Value(), vector(3, 4), 0)
 	})
 }
@@ -125,13 +126,13 @@ func (f *fake) Close() error {
 
 func TestDroppedVMGivesMemoryBack(t *testing.T) {
 	g, a, b, _ := sum2(t, 2)
-	must(t, G.Let(a, vector(1, 2)))
-	must(t, G.Let(b, vector(1, 2)))
+	must.Do(t, G.Let(a, vector(1, 2)))
+	must.Do(t, G.Let(b, vector(1, 2)))
 	closes := new(atomic.Int32)
 	func() {
 		vm, err := newVM(g, &config{}, &fake{closes: closes})
-		must(t, err)
-		must(t, vm.RunAll())
+		must.Do(t, err)
+		must.Do(t, vm.RunAll())
 	}()
 	for range 100 {
 		runtime.GC()
@@ -145,21 +146,21 @@ func TestDroppedVMGivesMemoryBack(t *testing.T) {
 
 func TestDeviceFailure(t *testing.T) {
 	g, a, b, z := sum2(t, 2)
-	must(t, G.Let(a, vector(1, 2)))
-	must(t, G.Let(b, vector(1, 2)))
+	must.Do(t, G.Let(a, vector(1, 2)))
+	must.Do(t, G.Let(b, vector(1, 2)))
 	closes := new(atomic.Int32)
 	f := &fake{closes: closes, outOfMemory: true}
-	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "768 bytes") {
+	if vm, err := newVM(g, &config{}, f); err == nil || vm != nil || !strings.Contains(err.Error(), "512 bytes") {
 		t.Errorf("a full device gives %v", err)
 	}
 	f.outOfMemory = false
 	vm, err := newVM(g, &config{}, f)
-	must(t, err)
+	must.Do(t, err)
 	f.broken = true
 	if err := vm.RunAll(); !errors.Is(err, errFake) || z.Value() != nil {
 		t.Errorf("a broken device gives %v and value %v", err, z.Value())
 	}
-	must(t, vm.Close())
+	must.Do(t, vm.Close())
 	if closes.Load() != 1 {
 		t.Errorf("Close closes %d times", closes.Load())
 	}
@@ -169,9 +170,9 @@ func TestDeviceFailure(t *testing.T) {
 func TestPoisonedArena(t *testing.T) {
 	m := newMLP(t, tensor.Float64, 5, 4, 6, 3)
 	b := &fake{closes: new(atomic.Int32)}
-	vm := ok[*VM](t)(newVM(m.g, &config{}, b))
-	must(t, vm.RunAll())
-	want := ok[G.Value](t)(m.weights[0].Grad())
+	vm := must.Get[*VM](t)(newVM(m.g, &config{}, b))
+	must.Do(t, vm.RunAll())
+	want := must.Get[G.Value](t)(m.weights[0].Grad())
 	kept := map[*program.Buffer][]byte{} // constants, which are uploaded once
 	for _, in := range vm.graph.Program.Setup {
 		if m := in.Out[0].Buffer; m != nil {
@@ -185,6 +186,6 @@ func TestPoisonedArena(t *testing.T) {
 	for m, bytes := range kept {
 		copy(b.Memory(exec.Span{Offset: m.Offset, Size: m.Size}), bytes)
 	}
-	must(t, vm.RunAll())
-	equal(t, "gradient", ok[G.Value](t)(m.weights[0].Grad()), want, 0)
+	must.Do(t, vm.RunAll())
+	equal(t, "gradient", must.Get[G.Value](t)(m.weights[0].Grad()), want, 0)
 }

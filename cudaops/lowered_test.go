@@ -2,6 +2,7 @@ package cudaops
 
 import (
 	"fmt"
+	"github.com/stheno-ml/stheno/internal/must"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -40,13 +41,13 @@ type loweredGraph struct {
 // graph makes the case's graph. Equal seeds give equal numbers.
 func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph {
 	t.Helper()
-	node := ok[*G.Node](t)
+	node := must.Get[*G.Node](t)
 	r := rand.New(rand.NewPCG(seed, 3))
 	l := &loweredGraph{g: G.NewGraph()}
 	for i, shape := range c.shapes {
 		name := G.WithName(fmt.Sprint("x", i))
 		if shape == nil {
-			v := values.Number(ok[kernelsDtype](t)(dtypeOf(dt)), c.number(r))
+			v := values.Number(must.Get[kernelsDtype](t)(dtypeOf(dt)), c.number(r))
 			l.inputs = append(l.inputs, G.NewScalar(l.g, dt, name, G.WithValue(v)))
 			continue
 		}
@@ -72,7 +73,7 @@ func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph
 		weights := G.NewTensor(l.g, dt, l.out.Dims(), G.WithName("weights"), G.WithShape(l.out.Shape().Clone()...), G.WithValue(w))
 		cost = node(G.Sum(node(G.HadamardProd(l.out, weights))))
 	}
-	ok[G.Nodes](t)(G.Grad(cost, l.inputs...))
+	must.Get[G.Nodes](t)(G.Grad(cost, l.inputs...))
 	return l
 }
 
@@ -90,7 +91,7 @@ func (c lowered) number(r *rand.Rand) float64 {
 func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	l := c.graph(t, dt, 1)
 	vm := machine(t, l.g, on)
-	must(t, vm.RunAll())
+	must.Do(t, vm.RunAll())
 	if got := onTheHost(vm.Report()); (len(got) > 0) != (c.onHost != "") {
 		t.Errorf("on the host: got %v, want %q", got, c.onHost)
 	}
@@ -103,7 +104,7 @@ func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	closeTo(t, "value", l.read, want, within)
 	for i, n := range l.inputs {
 		if l.gradients && c.wrongGradient == "" {
-			closeTo(t, "gradient of "+n.Name(), ok[G.Value](t)(n.Grad()), c.slope(x, i, l.weights), within+1e-6)
+			closeTo(t, "gradient of "+n.Name(), must.Get[G.Value](t)(n.Grad()), c.slope(x, i, l.weights), within+1e-6)
 		}
 	}
 	if c.noTape != "" || G.CUDA {
@@ -112,11 +113,11 @@ func (c lowered) check(t *testing.T, dt tensor.Dtype, on Option) {
 	tape := c.graph(t, dt, 1)
 	m := G.NewTapeMachine(tape.g)
 	defer m.Close()
-	must(t, m.RunAll())
+	must.Do(t, m.RunAll())
 	equal(t, "value on the tape machine", l.read, tape.read, 20*within)
 	for i, n := range l.inputs {
 		if l.gradients {
-			equal(t, "gradient on the tape machine", ok[G.Value](t)(n.Grad()), ok[G.Value](t)(tape.inputs[i].Grad()), 20*within)
+			equal(t, "gradient on the tape machine", must.Get[G.Value](t)(n.Grad()), must.Get[G.Value](t)(tape.inputs[i].Grad()), 20*within)
 		}
 	}
 }

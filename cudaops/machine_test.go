@@ -4,9 +4,9 @@ import (
 	"hash"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -19,36 +19,17 @@ import (
 func onBackends(t *testing.T, test func(t *testing.T, on Option)) {
 	t.Run("host", func(t *testing.T) { test(t, OnHost()) })
 	t.Run("gpu", func(t *testing.T) {
-		if _, err := Devices(); err != nil {
-			if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-				t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
-			}
-			t.Skipf("SKIPPED, NOT TESTED: %v", err)
-		}
+		_, err := Devices()
+		must.Have(t, "GPU", err)
 		test(t, OnDevice(0))
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func ok[T any](t testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		must(t, err)
-		return v
-	}
 }
 
 func machine(t testing.TB, g *G.ExprGraph, opts ...Option) *VM {
 	t.Helper()
 	vm, err := NewVM(g, opts...)
-	must(t, err)
-	t.Cleanup(func() { must(t, vm.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, vm.Close()) })
 	return vm
 }
 
@@ -72,7 +53,7 @@ func floats(t testing.TB, v G.Value) []float64 {
 		t.Fatal("no value")
 	}
 	b, err := values.Bytes(v)
-	must(t, err)
+	must.Do(t, err)
 	var out []float64
 	switch v.Dtype() {
 	case tensor.Float64:
@@ -121,7 +102,7 @@ type mlp struct {
 
 func newMLP(t testing.TB, dt tensor.Dtype, batch, in, hid, out int) *mlp {
 	r := rand.New(rand.NewPCG(11, 12))
-	node := ok[*G.Node](t)
+	node := must.Get[*G.Node](t)
 	m := &mlp{g: G.NewGraph()}
 	matrix := func(name string, rows, cols int) *G.Node {
 		return G.NewMatrix(m.g, dt, G.WithName(name), G.WithShape(rows, cols), G.WithValue(draw(r, dt, rows, cols)))
@@ -134,7 +115,7 @@ func newMLP(t testing.TB, dt tensor.Dtype, batch, in, hid, out int) *mlp {
 	p := node(G.SoftMax(node(ops.MatMul(m.hidden, w1))))
 	m.cost = node(G.Neg(node(ops.Mean(node(G.HadamardProd(m.y, p))))))
 	G.Read(m.cost, &m.costRead)
-	ok[G.Nodes](t)(G.Grad(m.cost, m.weights...))
+	must.Get[G.Nodes](t)(G.Grad(m.cost, m.weights...))
 	return m
 }
 
@@ -152,7 +133,7 @@ func sum2(t testing.TB, n int) (g *G.ExprGraph, a, b, z *G.Node) {
 	g = G.NewGraph()
 	a = G.NewVector(g, tensor.Float64, G.WithName("a"), G.WithShape(n))
 	b = G.NewVector(g, tensor.Float64, G.WithName("b"), G.WithShape(n))
-	return g, a, b, ok[*G.Node](t)(ops.Add(a, b))
+	return g, a, b, must.Get[*G.Node](t)(ops.Add(a, b))
 }
 
 // foreign returns tanh(x) by an op that only the host has, of float64.

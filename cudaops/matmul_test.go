@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -114,8 +115,8 @@ func TestMatMulKeepsNaN(t *testing.T) {
 					if transB {
 						opts = append(opts, ops.TransB())
 					}
-					out := ok[*G.Node](t)(ops.MatMul(matrix("a", pa, m, k, transA), matrix("b", pb, k, n, transB), opts...))
-					must(t, machine(t, g, on).RunAll())
+					out := must.Get[*G.Node](t)(ops.MatMul(matrix("a", pa, m, k, transA), matrix("b", pb, k, n, transB), opts...))
+					must.Do(t, machine(t, g, on).RunAll())
 					wantNaN(t, floats(t, out.Value()), a, b, m, n, k, all)
 				})
 			}
@@ -147,10 +148,10 @@ func TestMatMulKeepsNaNOfDevice(t *testing.T) {
 				parts[i] = G.NewMatrix(g, tensor.Float32, G.WithName(fmt.Sprint(name, i)), G.WithShape(rows, cols),
 					G.WithValue(tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(half))))
 			}
-			return ok[*G.Node](t)(ops.Add(parts[0], parts[1]))
+			return must.Get[*G.Node](t)(ops.Add(parts[0], parts[1]))
 		}
-		out := ok[*G.Node](t)(ops.MatMul(sum("a", a, m, k, false), sum("b", b, k, n, true)))
-		must(t, machine(t, g, on).RunAll())
+		out := must.Get[*G.Node](t)(ops.MatMul(sum("a", a, m, k, false), sum("b", b, k, n, true)))
+		must.Do(t, machine(t, g, on).RunAll())
 		wantNaN(t, floats(t, out.Value()), a, b, m, n, k, all)
 	})
 }
@@ -166,8 +167,8 @@ func TestMatMulKeepsInf(t *testing.T) {
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float32, G.WithName("a"), G.WithShape(m, k), G.WithValue(a))
 		y := G.NewMatrix(g, tensor.Float32, G.WithName("b"), G.WithShape(k, n), G.WithValue(b))
-		out := ok[*G.Node](t)(ops.MatMul(x, y))
-		must(t, machine(t, g, on).RunAll())
+		out := must.Get[*G.Node](t)(ops.MatMul(x, y))
+		must.Do(t, machine(t, g, on).RunAll())
 		for e, got := range floats(t, out.Value()) {
 			i, j := e/n, e%n
 			want := math.Inf(-1) * float64(b.Float32s()[(k-1)*n+j])

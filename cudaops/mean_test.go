@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -16,14 +17,14 @@ func TestMeanGradientDivides(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			for _, s := range sizes {
-				node, r := ok[*G.Node](t), rand.New(rand.NewPCG(17, uint64(s[0])))
+				node, r := must.Get[*G.Node](t), rand.New(rand.NewPCG(17, uint64(s[0])))
 				n, k := s[0], s[1]
 				g := G.NewGraph()
 				x := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(n, k), G.WithValue(tensor.New(tensor.Of(dt), tensor.WithShape(n, k))))
 				v := G.NewVector(g, dt, G.WithName("v"), G.WithShape(k), G.WithValue(draw(r, dt, k)))
-				ok[G.Nodes](t)(G.Grad(node(ops.Dot(node(ops.Mean(x, 0)), v)), x))
-				must(t, machine(t, g, on).RunAll())
-				grad, by := floats(t, ok[G.Value](t)(x.Grad())), floats(t, v.Value())
+				must.Get[G.Nodes](t)(G.Grad(node(ops.Dot(node(ops.Mean(x, 0)), v)), x))
+				must.Do(t, machine(t, g, on).RunAll())
+				grad, by := floats(t, must.Get[G.Value](t)(x.Grad())), floats(t, v.Value())
 				for i, got := range grad {
 					want := by[i%k] / float64(n)
 					if dt == tensor.Float32 {

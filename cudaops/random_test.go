@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -14,7 +15,7 @@ import (
 // randomGraph makes a graph of Stheno's and of Gorgonia's ops on matrices of three
 // rows, some of whose nodes are read.
 func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
-	node := ok[*G.Node](t)
+	node := must.Get[*G.Node](t)
 	r := rand.New(rand.NewPCG(seed, 5))
 	g := G.NewGraph()
 	const rows = 3
@@ -64,7 +65,7 @@ func TestRandomGraphs(t *testing.T) {
 		for seed := range uint64(25) {
 			g := randomGraph(t, seed)
 			vm := machine(t, g, on)
-			must(t, vm.RunAll())
+			must.Do(t, vm.RunAll())
 			if err := vm.graph.Program.Verify(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -90,10 +91,10 @@ func TestRandomGraphs(t *testing.T) {
 					plain[n.Node] = n.Node.Value()
 				case n.Value != nil:
 					var in []G.Value
-					for _, c := range ok[G.Nodes](t)(internal.Children(n.Node)) {
+					for _, c := range must.Get[G.Nodes](t)(internal.Children(n.Node)) {
 						in = append(in, plain[c])
 					}
-					plain[n.Node] = ok[G.Value](t)(n.Op().Do(in...))
+					plain[n.Node] = must.Get[G.Value](t)(n.Op().Do(in...))
 				}
 			}
 			for n, v := range got {

@@ -58,17 +58,14 @@ func (s *Session) Alloc(n int64) (*Buffer, error) {
 		return nil, fmt.Errorf("cudaops: cannot allocate %d bytes", n)
 	}
 	m := &Buffer{session: s, size: n}
+	var err error
 	if s.gpu != nil {
-		var err error
-		if m.address, err = s.gpu.Context().Alloc(n); err != nil {
-			return nil, fmt.Errorf("cudaops: %w", err)
-		}
+		m.address, err = s.gpu.Context().Alloc(n)
 	} else {
-		h := new(exec.HostBackend)
-		if err := h.Alloc(n); err != nil {
-			return nil, fmt.Errorf("cudaops: %w", err)
-		}
-		m.bytes = h.Memory(exec.Span{Offset: 0, Size: n})
+		m.bytes, err = exec.HostMemory(n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: %w", err)
 	}
 	s.buffers[m] = true
 	return m, nil

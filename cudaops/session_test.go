@@ -3,10 +3,10 @@ package cudaops
 import (
 	"errors"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -17,7 +17,7 @@ func sessions(t *testing.T) map[string]*Session {
 	switch {
 	case err == nil:
 		all["GPU"] = s
-	case os.Getenv("STHENO_REQUIRE_GPU") == "1":
+	case must.Required("GPU"):
 		t.Fatal(err)
 	case !errors.Is(err, ErrNoDevice):
 		t.Errorf("Open gives %v, want ErrNoDevice in its chain", err)

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 // With the tag cuda Gorgonia's own ops run on a GPU alone, and so do these
 // tests of graphs that have some.
 func TestMain(m *testing.M) {
-	if _, err := cudaops.Devices(); err != nil && os.Getenv("STHENO_REQUIRE_GPU") != "1" {
+	if _, err := cudaops.Devices(); err != nil && !must.Required("GPU") {
 		fmt.Println("SKIP: Gorgonia's machine with the tag cuda needs a GPU:", err)
 		return
 	}

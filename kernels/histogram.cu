@@ -113,14 +113,16 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
 }
 
 #define HISTOGRAM(NAME, T)                                                                                          \
-    extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
-                                                       double lo, double hi, double scale) {                        \
-        histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
-    }                                                                                                               \
     extern "C" __global__ void __launch_bounds__(1024)                                                              \
         histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \
                                  double scale, int shift) {                                                         \
         histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift);                                         \
+    }
+
+#define HISTOGRAM_GLOBAL(NAME, T)                                                                                   \
+    extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
+                                                       double lo, double hi, double scale) {                        \
+        histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
     }
 
 HISTOGRAM(u8, unsigned char)
@@ -128,3 +130,7 @@ HISTOGRAM(i32, int)
 HISTOGRAM(i64, long long)
 HISTOGRAM(f32, float)
 HISTOGRAM(f64, double)
+HISTOGRAM_GLOBAL(i32, int)
+HISTOGRAM_GLOBAL(i64, long long)
+HISTOGRAM_GLOBAL(f32, float)
+HISTOGRAM_GLOBAL(f64, double)

@@ -10,12 +10,13 @@ var (
 	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
 	// histogramColumns are the kernels by type, and histogramGlobal those for more
-	// bins than shared memory holds.
-	histogramColumns, histogramGlobal = histogramKernels("columns"), histogramKernels("global")
+	// bins than shared memory holds, which bytes do not have.
+	histogramColumns = histogramKernels("columns", Float32, Float64, Uint8, Int32, Int64)
+	histogramGlobal  = histogramKernels("global", Float32, Float64, Int32, Int64)
 )
 
-func histogramKernels(name string) (ks [Int + 1]*Kernel) {
-	for _, dt := range []Dtype{Float32, Float64, Uint8, Int32, Int64} {
+func histogramKernels(name string, types ...Dtype) (ks [Int + 1]*Kernel) {
+	for _, dt := range types {
 		ks[dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), HistogramBody(dt))
 	}
 	ks[Int] = ks[Int64]

@@ -130,13 +130,16 @@ func (p *Plan) RunParts(inputs, outputs [][]byte, scratch []byte) error {
 // goroutines to start. The pieces are disjoint, so results do not depend on the
 // number of cores.
 func Parallel(n, Grain int64, f func(lo, hi int64)) {
-	workers := min(int64(runtime.GOMAXPROCS(0)), CeilDiv(n, max(Grain, 1)))
-	if workers <= 1 {
+	pieces := CeilDiv(n, max(Grain, 1))
+	if pieces > 1 { // GOMAXPROCS waits for a lock
+		pieces = min(pieces, int64(runtime.GOMAXPROCS(0)))
+	}
+	if pieces <= 1 {
 		f(0, n)
 		return
 	}
 	var wg sync.WaitGroup
-	step := CeilDiv(n, workers)
+	step := CeilDiv(n, pieces)
 	for lo := int64(0); lo < n; lo += step {
 		wg.Go(func() { f(lo, min(lo+step, n)) })
 	}

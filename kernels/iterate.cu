@@ -1,20 +1,15 @@
 // steps times: P = A X, X = B P, from X = x;  out = X.   A, B: n x n, the weights w1 and w2 or, with `transposed`, their transposes.
 //
 // Every P[j] needs all of X, and every X[j] all of P: between two half steps the whole grid must wait. The kernels are the ways to
-// do that. X and P are double in scratch memory, so a float32 result is rounded once.
+// do that; more of them are in versions/iterate.cu. X and P are double in scratch memory, so a float32 result is rounded once.
 //
-//   iterate_begin    X = x, P = 0, both counters = 0: scratch memory holds anything before.
-//   iterate_half     one half step, a thread per row; the end of the launch is the barrier.
-//   iterate_wrap, iterate_volatile, iterate_acquire, iterate_flip
-//                    all steps in one launch, a thread per row, with grid barriers that differ in how they wait (grid_barrier).
-//                    All blocks must be on the device at once, or those that are there wait for ever for the others.
-//   iterate_none, iterate_block
-//                    WRONG on purpose: no barrier, and one that only the threads of a block share.
+//   iterate_begin    X = x, P = 0, the counter = 0: scratch memory holds anything before.
 //   iterate_heldK    all steps in one launch, each block with eight rows of A and B in registers as double, K columns a thread. For
 //                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
-//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory.
+//   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory. The end
+//                    of the launch is the barrier.
 //   iterate_chain    the half step of the gradient: out = A in + u, all of the operands' type.
 //   iterate_rows     rows taken out of a matrix, or put into one of zeros: the gradient's book-keeping.
 #include "grid_barrier.cuh"
@@ -32,48 +27,7 @@ __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long 
         X[j] = j < n ? (double)x[j] : 0.0;
         P[j] = 0.0;
     }
-    if (first == 0) counter[0] = counter[1] = 0;
-}
-
-// half_step is out = A in by a thread per row; where `last`, y = out too.
-template <typename T>
-__device__ void half_step(const T* __restrict__ w, const double* in, double* out, T* y, int last, long long n, int transposed) {
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    const long long step = transposed ? n : 1;
-#pragma unroll 1
-    for (long long j = (long long)blockIdx.x * blockDim.x + threadIdx.x; j < n; j += stride) {
-        const T* a = w + (transposed ? j : j * n);
-        double acc[4] = {};
-        long long k = 0;
-#pragma unroll 1
-        for (; k + FLIGHT <= n; k += FLIGHT) {
-            T x[FLIGHT];
-            double v[FLIGHT];
-#pragma unroll
-            for (int f = 0; f < FLIGHT; f++) x[f] = a[(k + f) * step], v[f] = in[k + f];
-#pragma unroll
-            for (int f = 0; f < FLIGHT; f++) acc[f % 4] += (double)x[f] * v[f];
-        }
-#pragma unroll 1
-        for (; k < n; k++) acc[0] += (double)a[k * step] * in[k];
-        const double sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-        out[j] = sum;
-        if (last) y[j] = (T)sum;
-    }
-}
-
-// whole is all steps in one launch. The last half step needs no barrier after it.
-template <Wait W, typename T>
-__device__ void whole(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps, int transposed) {
-#pragma unroll 1
-    for (int i = 1; i <= 2 * steps; i++) {
-        half_step(w1, X, P, y, i == 2 * steps, n, transposed);
-        if (i < 2 * steps) grid_barrier<W>(counter, i);
-        const T* w = w1;
-        w1 = w2, w2 = w;
-        double* p = X;
-        X = P, P = p;
-    }
+    if (first == 0) *counter = 0;
 }
 
 // ROWS rows a block: a thread keeps K columns of each, of both matrices.
@@ -141,9 +95,9 @@ __device__ void held(const T* w1, const T* w2, double* X, double* P, unsigned* c
     for (int i = 0; i < steps; i++) {
         const int last = i == steps - 1;
         held_half<K>(a, X, P, y, 0, n);
-        grid_barrier<ACQUIRE>(counter, 2 * i + 1);
+        grid_barrier(counter, 2 * i + 1);
         held_half<K>(b, P, X, y, last, n);
-        if (!last) grid_barrier<ACQUIRE>(counter, 2 * i + 2);
+        if (!last) grid_barrier(counter, 2 * i + 2);
     }
 }
 
@@ -290,13 +244,6 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
     }
 }
 
-#define WHOLE(NAME, WAIT, T, SUFFIX)                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                               \
-        iterate_##NAME##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,      \
-                                  int transposed) {                                                                                     \
-        whole<WAIT>(w1, w2, X, P, counter, y, n, steps, transposed);                                                                    \
-    }
-
 #define HELD(K, T, SUFFIX)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                                   \
         iterate_held##K##_##SUFFIX(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps,     \
@@ -315,16 +262,6 @@ __device__ void wide(const T* __restrict__ w, const In* __restrict__ in, long lo
                                                       long long padded) {                                                               \
         begin(x, X, P, counter, n, padded);                                                                                             \
     }                                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(1024, 1)                                                                               \
-        iterate_half_##SUFFIX(const T* w, const double* in, double* out, T* y, int last, long long n, int transposed) {                 \
-        half_step(w, in, out, y, last, n, transposed);                                                                                  \
-    }                                                                                                                                   \
-    WHOLE(none, NONE, T, SUFFIX)                                                                                                        \
-    WHOLE(block, BLOCK, T, SUFFIX)                                                                                                      \
-    WHOLE(wrap, WRAP, T, SUFFIX)                                                                                                        \
-    WHOLE(volatile, VOLATILE, T, SUFFIX)                                                                                                \
-    WHOLE(acquire, ACQUIRE, T, SUFFIX)                                                                                                  \
-    WHOLE(flip, FLIP, T, SUFFIX)                                                                                                        \
     HELD(1, T, SUFFIX)                                                                                                                  \
     HELD(2, T, SUFFIX)                                                                                                                  \
     CLUSTERED(16, T, SUFFIX)                                                                                                            \

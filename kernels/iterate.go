@@ -2,42 +2,6 @@ package kernels
 
 import "fmt"
 
-// Barrier is how all blocks of a grid wait for one another between the half
-// steps of [Iterate].
-type Barrier uint8
-
-// The barriers. Those from BarrierWrap to BarrierHeld are one launch whose
-// blocks must all be on the device at once; those after BarrierCluster are wrong
-// on purpose.
-const (
-	BarrierFastest  Barrier = iota // chosen by size and device
-	BarrierLaunches                // one launch for each half step: the end of a launch is the barrier
-	BarrierGraph                   // the same launches as one CUDA graph
-	BarrierWrap                    // two counters in global memory by turns, each back to 0 when all blocks are there, waited for by volatile reads
-	BarrierVolatile                // one counter that only grows, waited for likewise
-	BarrierAcquire                 // the same by PTX: red.release and ld.acquire
-	BarrierGrid                    // a cooperative launch and grid.sync's algorithm: a counter whose top bit flips
-	BarrierHeld                    // a cooperative launch with the weights in registers; n up to 1024, else as BarrierFastest
-	BarrierCluster                 // one cluster of blocks and its barrier; n up to 256 from compute capability 9 on, else as BarrierFastest
-	BarrierNone                    // WRONG: no barrier
-	BarrierBlock                   // WRONG: a barrier of each block's own threads
-)
-
-// String returns the name in the kernel entry points.
-func (b Barrier) String() string {
-	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
-}
-
-// IterateBy says how [Iterate] runs. The zero value is the fastest way.
-type IterateBy struct {
-	Barrier Barrier
-	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread
-	// takes row t, t + Blocks * Threads, ... More blocks than fit on the device
-	// at once are an error of the launch, where they wait for one another.
-	// BarrierFastest, BarrierHeld and BarrierCluster choose their own.
-	Blocks, Threads int
-}
-
 // iterateTuning returns the policy with what the device has.
 func iterateTuning(dev Device) iteratePolicy {
 	p := iteratePolicies.on(dev)
@@ -65,10 +29,9 @@ const (
 )
 
 type iterateKernels struct {
-	begin, half, wide, chain, rows *Kernel
-	held1, held2, held4            *Kernel
-	cluster16, cluster32           *Kernel
-	whole                          [BarrierBlock + 1]*Kernel
+	begin, wide, chain, rows *Kernel
+	held1, held2, held4      *Kernel
+	cluster16, cluster32     *Kernel
 }
 
 var iterateKernel = [...]iterateKernels{Float32: iterateOf[float32](Float32), Float64: iterateOf[float64](Float64)}
@@ -77,82 +40,65 @@ func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	kernel := func(name string, body func(Call)) *Kernel {
 		return own.Kernel("iterate", fmt.Sprintf("iterate_%s_%v", name, dt), body)
 	}
-	k.begin, k.half, k.wide = kernel("begin", iterateBegin[T]), kernel("half", iterateHalf[T]), kernel("wide", iterateHalf[T])
-	k.chain, k.rows = kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
-	k.held1, k.held2, k.held4 = kernel("held1", iterateWhole[T]), kernel("held2", iterateWhole[T]), kernel("held4", iterateWhole[T])
+	k.begin, k.wide, k.chain, k.rows = kernel("begin", iterateBegin[T]), kernel("wide", iterateWide[T]), kernel("chain", iterateChain[T]), kernel("rows", iterateRows[T])
+	k.held1, k.held2, k.held4 = kernel("held1", iterateHeld[T]), kernel("held2", iterateHeld[T]), kernel("held4", iterateHeld[T])
 	k.cluster16, k.cluster32 = kernel("cluster16", iterateCluster[T]), kernel("cluster32", iterateCluster[T])
-	k.whole[BarrierWrap] = kernel("wrap", iterateWhole[T])
-	k.whole[BarrierVolatile] = kernel("volatile", iterateWhole[T])
-	k.whole[BarrierAcquire] = kernel("acquire", iterateWhole[T])
-	k.whole[BarrierGrid] = kernel("flip", iterateWhole[T])
-	k.whole[BarrierNone] = kernel("none", iterateStale[T](func(*Launch) int64 { return 32 }))
-	k.whole[BarrierBlock] = kernel("block", iterateStale[T](func(l *Launch) int64 { return int64(l.Block[0]) }))
 	return k
 }
 
 // Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n
 // matrices and vectors of n; transposed uses both matrices' transposes. Inputs
-// are w1, w2, x.
-func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool, by IterateBy) *Plan {
+// are w1, w2, x. It is one cluster of blocks, one cooperative launch with the weights
+// in registers, or a graph of launches, whichever is the first that n and dev allow.
+func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool) *Plan {
+	return newIterate(dev, dt, n, steps, transposed, iterateTuning(dev))
+}
+
+// IterateHeld is [Iterate] with the weights in registers, where n and dev allow it,
+// also for an n that one cluster could do.
+func IterateHeld(dev Device, dt Dtype, n int64, steps int, transposed bool) *Plan {
+	pol := iterateTuning(dev)
+	if n <= pol.held {
+		pol.cluster = 0
+	}
+	return newIterate(dev, dt, n, steps, transposed, pol)
+}
+
+func newIterate(dev Device, dt Dtype, n int64, steps int, transposed bool, pol iteratePolicy) *Plan {
 	matrix, vector := n*n*dt.Size(), n*dt.Size()
 	p := &Plan{Op: fmt.Sprintf("iterate_%v(%d, %d steps)", dt, n, steps), Inputs: []int64{matrix, matrix, vector}, Out: vector, Flops: 4 * n * n * int64(steps)}
-	if n == 0 {
-		return p
-	}
-	k, pol := &iterateKernel[dt], iterateTuning(dev)
-	if by.Barrier == BarrierHeld && n > pol.held || by.Barrier == BarrierCluster && n > pol.cluster {
-		by.Barrier = BarrierFastest
-	}
-	wide := false
-	if by.Barrier == BarrierFastest {
-		switch wide = n > pol.held && n > pol.cluster; {
-		case n <= pol.cluster:
-			by.Barrier = BarrierCluster
-		case n <= pol.held:
-			by.Barrier = BarrierHeld
-		default:
-			by.Barrier = BarrierGraph
-		}
-	}
-	trans := flag(transposed)
-	if by.Barrier == BarrierCluster {
+	k := &iterateKernel[dt]
+	w, out, trans := [2]Ref{{0, 0}, {1, 0}}, Ref{Out, 0}, flag(transposed)
+	switch {
+	case n == 0:
+	case n <= pol.cluster:
 		kernel, rows := k.cluster16, 16
 		if n > clusterBlocks*16 {
 			kernel, rows = k.cluster32, 32
 		}
-		p.Launch(kernel, clusterBlocks, clusterBlocks*rows, Ref{0, 0}, Ref{1, 0}, Ref{2, 0}, Ref{Out, 0}, int32(n), int32(steps), trans)
-		return p
-	}
-	if by.Threads == 0 {
-		by.Threads = pol.threads
-	}
-	if by.Blocks == 0 {
-		by.Blocks = int(min(CeilDiv(n, int64(by.Threads)), int64(dev.SMs)))
-	}
-	whole, padded := k.whole[by.Barrier], n // elements of X and P in scratch memory
-	if by.Barrier == BarrierHeld {
-		whole, by.Blocks, by.Threads, padded = k.heldGrid(n)
-	}
-	w := [2]Ref{{0, 0}, {1, 0}}
-	state := [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}
-	counters, out := p.Workspace(8), Ref{Out, 0}
-	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counters, n, padded)
-	if by.Barrier > BarrierGraph {
-		l := p.Launch(whole, by.Blocks, by.Threads, w[0], w[1], state[0], state[1], counters, out, n, int32(steps), trans)
-		l.CoResident = by.Barrier <= BarrierHeld
-		l.Cooperative = by.Barrier == BarrierGrid || by.Barrier == BarrierHeld
-		return p
-	}
-	p.Graph = by.Barrier == BarrierGraph
-	half := k.half
-	if wide {
-		half = k.wide
-		by.Blocks, by.Threads, trans = wideGrid(dev, n, transposed)
-	}
-	for i := range 2 * steps {
-		p.Launch(half, by.Blocks, by.Threads, w[i%2], state[i%2], state[1-i%2], out, flag(i == 2*steps-1), n, trans)
+		p.Launch(kernel, clusterBlocks, clusterBlocks*rows, w[0], w[1], Ref{2, 0}, out, int32(n), int32(steps), trans)
+	case n <= pol.held:
+		kernel, blocks, threads, padded := k.heldGrid(n)
+		state, counter := p.beginIterate(k, n, padded)
+		l := p.Launch(kernel, blocks, threads, w[0], w[1], state[0], state[1], counter, out, n, int32(steps), trans)
+		l.CoResident, l.Cooperative = true, true
+	default:
+		p.Graph = true
+		state, _ := p.beginIterate(k, n, n)
+		blocks, threads, columns := wideGrid(dev, n, transposed)
+		for i := range 2 * steps {
+			p.Launch(k.wide, blocks, threads, w[i%2], state[i%2], state[1-i%2], out, flag(i == 2*steps-1), n, columns)
+		}
 	}
 	return p
+}
+
+// beginIterate appends the launch that sets X and P, of padded elements in scratch
+// memory, and the counter of the barrier.
+func (p *Plan) beginIterate(k *iterateKernels, n, padded int64) (state [2]Ref, counter Ref) {
+	state, counter = [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
+	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counter, n, padded)
+	return state, counter
 }
 
 // heldGrid returns the kernel that holds the weights of n rows in registers, its grid,
@@ -239,7 +185,7 @@ func iterateBegin[T Float](c Call) {
 	}
 }
 
-func iterateHalf[T Float](c Call) {
+func iterateWide[T Float](c Call) {
 	w, in, out := Slice[T](c, 0), Slice[float64](c, 1), Slice[float64](c, 2)
 	last, n, transposed := c.Int(4), c.Int(5), c.Int(6) != 0
 	matVec(w, in[:n], out[:n], transposed)
@@ -248,7 +194,7 @@ func iterateHalf[T Float](c Call) {
 	}
 }
 
-func iterateWhole[T Float](c Call) {
+func iterateHeld[T Float](c Call) {
 	n := c.Int(6)
 	iterate(c, [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}, Slice[T](c, 5)[:n], c.Int(7), c.Int(8) != 0)
 }
@@ -269,29 +215,6 @@ func iterate[T Float](c Call, state [2][]float64, out []T, steps int64, transpos
 		matVec(w[i%2], state[i%2], state[1-i%2], transposed)
 	}
 	round(out, state[0])
-}
-
-// iterateStale is what a kernel whose groups of threads (warps or blocks) do not
-// wait for one another may do: each group goes through all steps before the next
-// one starts.
-func iterateStale[T Float](group func(*Launch) int64) func(Call) {
-	return func(c Call) {
-		w := [2][]T{Slice[T](c, 0), Slice[T](c, 1)}
-		n, steps, transposed := c.Int(6), c.Int(7), c.Int(8) != 0
-		state := [2][]float64{Slice[float64](c, 2)[:n], Slice[float64](c, 3)[:n]}
-		size, threads := group(c.Launch), int64(c.Grid[0]*c.Block[0])
-		for first := int64(0); first < min(n, threads); first += size {
-			for i := range 2 * steps {
-				fresh := make([]float64, n)
-				matVec(w[i%2], state[i%2], fresh, transposed)
-				for j := first; j < n; j += threads {
-					end := min(j+size, n)
-					copy(state[1-i%2][j:end], fresh[j:end])
-				}
-			}
-		}
-		round(Slice[T](c, 5), state[0])
-	}
 }
 
 func iterateChain[T Float](c Call) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -151,7 +152,8 @@ type mapping struct {
 	strides [][]int64 // by operand, then axis
 	offsets []int64
 	eval    *expr.Interpreter
-	cost    int64 // operations on an element
+	cost    int64     // operations on an element
+	blocks  sync.Pool // of *block, for the Go body
 }
 
 func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
@@ -161,6 +163,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping 
 		m.offsets = append(m.offsets, v.Offset)
 	}
 	m.parts, _ = mapParts(f, shape)
+	m.blocks.New = m.newBlock
 	m.merge(shape, operands)
 	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
 	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0

@@ -9,54 +9,57 @@ import (
 // body is the Go body: blocks of elements, gathered where they do not lie one
 // behind the other, in parallel.
 func (m *mapping) body(c Call) {
-	operands := make([][]byte, len(m.types))
-	for i := range operands {
-		operands[i] = Slice[byte](c, i)
-	}
-	outputs := make([][]byte, len(m.outputs))
-	for k := range outputs {
-		outputs[k] = Slice[byte](c, len(m.types)+k)
-	}
 	Parallel(m.n, Grain/m.cost, func(lo, hi int64) {
-		b := m.newBlock(operands, min(hi-lo, expr.BlockSize))
+		b := m.blocks.Get().(*block)
+		defer m.blocks.Put(b)
+		b.bind(c, min(hi-lo, expr.BlockSize))
 		for at := lo; at < hi; at += expr.BlockSize {
 			n := int(min(expr.BlockSize, hi-at))
 			b.read(at, n)
 			for k, d := range m.outputs {
-				b.out[k] = unsafe.Pointer(&outputs[k][at*d.Size()])
+				b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
 			}
 			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
 		}
 	})
 }
 
-// block holds where the elements of a block are.
+// block holds where the elements of a block are, for one goroutine at a time.
 type block struct {
 	*mapping
-	operands [][]byte
-	in, out  []unsafe.Pointer
-	gathered [][]byte
-	index    []int64 // of a block's first element
-	walk     []int64 // of the element that is gathered
+	operands, outputs [][]byte // of a launch
+	in, out           []unsafe.Pointer
+	gathered          [][]byte
+	index             []int64 // of a block's first element
+	walk              []int64 // of the element that is gathered
 }
 
-func (m *mapping) newBlock(operands [][]byte, size int64) *block {
-	b := &block{m, operands, make([]unsafe.Pointer, len(operands)), make([]unsafe.Pointer, len(m.outputs)), make([][]byte, len(operands)),
+func (m *mapping) newBlock() any {
+	in, out := len(m.types), len(m.outputs)
+	b := &block{m, make([][]byte, in), make([][]byte, out), make([]unsafe.Pointer, in), make([]unsafe.Pointer, out), make([][]byte, in),
 		make([]int64, len(m.shape)), make([]int64, len(m.shape))}
 	for i, d := range m.types {
-		a := access(m.layout.accesses[i])
-		if a == dense || a == unaligned {
-			continue
-		}
-		memory := Bytes(make([]int64, CeilDiv(size*d.Size(), 8)))
-		b.gathered[i], b.in[i] = memory, unsafe.Pointer(unsafe.SliceData(memory))
-		if a == scalar {
-			for k := range size {
-				copy(memory[k*d.Size():], operands[i][:d.Size()])
-			}
+		if a := access(m.layout.accesses[i]); a != dense && a != unaligned {
+			memory := Bytes(make([]int64, CeilDiv(expr.BlockSize*d.Size(), 8)))
+			b.gathered[i], b.in[i] = memory, unsafe.Pointer(unsafe.SliceData(memory))
 		}
 	}
 	return b
+}
+
+// bind takes the operands of a launch whose blocks have up to size elements.
+func (b *block) bind(c Call, size int64) {
+	for i, d := range b.types {
+		b.operands[i] = Slice[byte](c, i)
+		if access(b.layout.accesses[i]) == scalar {
+			for k := range size {
+				copy(b.gathered[i][k*d.Size():], b.operands[i][:d.Size()])
+			}
+		}
+	}
+	for k := range b.outputs {
+		b.outputs[k] = Slice[byte](c, len(b.operands)+k)
+	}
 }
 
 // read finds n elements from at on of each operand.

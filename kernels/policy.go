@@ -125,14 +125,13 @@ var (
 
 // iteratePolicy tunes Iterate.
 type iteratePolicy struct {
-	threads int   // of a block, where a thread has a row
 	held    int64 // largest n for weights held in registers
 	cluster int64 // largest n for one cluster
 }
 
 var iteratePolicies = measured[iteratePolicy]{
 	// H200, a half step of 128 float32: cluster 0.46 to 0.49 us, held 1.4, graph of launches 4.7; of 1024: held 1.72, graph 31
-	{90, iteratePolicy{threads: 128, held: heldMost, cluster: clusterBlocks * 32}},
+	{90, iteratePolicy{held: heldMost, cluster: clusterBlocks * 32}},
 }
 
 // widePolicy tunes half steps of Iterate that are bound by memory.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
@@ -29,6 +30,11 @@ func (add) Infer(in ...Type) (Type, error) {
 
 func (add) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return kernels.Add(dev, in[0].Dtype, in[0].Elements()), nil
+}
+
+func (add) Func(in ...Type) (expr.Func, error) {
+	b := expr.NewBuilder(in[0].Dtype, in[1].Dtype)
+	return b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1)))
 }
 
 func (add) Adjoints(b *Backward) []Term { return []Term{b.Grad(), b.Grad()} }

@@ -65,7 +65,7 @@ func checkWeights(in []Type, n int) error {
 }
 
 func (o iterate) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed, kernels.IterateBy{}), nil
+	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed), nil
 }
 
 // Adjoints: out is the last row of the chain over rows u that are zero but for the

@@ -98,6 +98,8 @@ func (m mapping) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return kernels.Map(dev, m.f, out.Shape, views...)
 }
 
+func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
+
 func (m mapping) Adjoints(b *Backward) []Term {
 	if !m.f.Outputs()[0].IsFloat() {
 		return b.None("its output is no number")

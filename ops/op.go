@@ -10,6 +10,7 @@ import (
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -93,6 +94,17 @@ func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
 	}
 	return p, nil
+}
+
+// Pointwise returns the function of elements that the op is, if its primitive is
+// [Pointwise]; ok is false for any other.
+func (o *Op) Pointwise() (f expr.Func, ok bool) {
+	p, ok := o.primitive.(Pointwise)
+	if !ok {
+		return f, false
+	}
+	err := guard("Func", func() (err error) { f, err = p.Func(o.in...); return err })
+	return f, err == nil
 }
 
 // Arity returns the number of inputs.

@@ -3,10 +3,10 @@
 package ops
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -30,12 +30,7 @@ func (o orphan) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 
 // Without an image an op runs on the host in the middle of a graph on a device.
 func TestNoImage(t *testing.T) {
-	if err := tape.Available(); err != nil {
-		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED, NOT TESTED: %v", err)
-	}
+	must.Have(t, "GPU", tape.Available())
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(3),
 		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, 3}))))

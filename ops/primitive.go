@@ -8,6 +8,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -33,6 +34,16 @@ type Primitive interface {
 	// the zero Term where the output does not depend on it smoothly. A primitive
 	// that has no gradient at all returns b.None("why").
 	Adjoints(b *Backward) []Term
+}
+
+// Pointwise is a primitive whose output has, at each index, a function of the inputs'
+// elements at that index; scalars among the inputs count for every index. A machine
+// that compiles graphs takes the function instead of the plan and makes one kernel of
+// it and its neighbours.
+type Pointwise interface {
+	Primitive
+	// Func returns the function, of an operand for each input, for inputs that Infer took.
+	Func(in ...Type) (expr.Func, error)
 }
 
 // Type is the element type and the shape of an operand.

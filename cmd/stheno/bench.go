@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,8 @@ type benchFlags struct {
 	selected                  *regexp.Regexp
 	json, peers, suites, text string
 	recorded                  string
-	versions, missing         bool
+	versions, missing, graphs bool
+	most                      int64
 }
 
 func benchCommand(args []string, stdout, stderr io.Writer) error {
@@ -41,11 +43,13 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&b.suites, "suites", "", "add the outcomes of test suites that bench/gpu-run.sh wrote to this file")
 	f.StringVar(&b.text, "text", "", "time the histogram of this text too, repeated to 5.8 MB")
 	f.BoolVar(&b.versions, "versions", false, "time the numbered versions of the ops too")
-	f.StringVar(&b.recorded, "recorded", filepath.Join("bench", "results"), "folder of the recorded results")
+	f.BoolVar(&b.graphs, "graphs", false, "time whole graphs of Gorgonia's ops instead: the launches of each, captured, and a run with its copies")
+	f.Int64Var(&b.most, "most", math.MaxInt64, "with -graphs, leave out those that move more bytes than this")
+	f.StringVar(&b.recorded, "recorded", "", "folder of the recorded results (default bench/results, with -graphs bench/results/graphs)")
 	f.BoolVar(&b.missing, "missing", false, "time only the cases that -recorded has no row of, or one of other kernels")
 	list := f.Bool("list", false, "time nothing: list the cases with the recorded times; with -missing, those that would be timed here")
 	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
-	readme := f.Bool("readme", false, "time nothing: rewrite the speed table of README.md, in this folder, from bench/results")
+	readme := f.Bool("readme", false, "time nothing: rewrite the tables of README.md and docs/graphs.md, in this folder, from bench/results")
 	if err := parse(f, args, stderr); err != nil {
 		return err
 	}
@@ -56,11 +60,19 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	if b.runs < 1 {
 		return fmt.Errorf("-runs: got %d, want at least 1", b.runs)
 	}
+	if b.recorded == "" {
+		b.recorded = recordedOps
+		if b.graphs {
+			b.recorded = recordedGraphs
+		}
+	}
 	switch {
 	case *list:
 		return b.list(stdout)
 	case *readme:
-		return rewriteReadme()
+		return rewriteTables()
+	case *host && b.graphs:
+		return errors.New("bench: -host times ops, not graphs: give one of -host and -graphs")
 	case *host:
 		return benchHost(stdout, b.selected, b.runs)
 	}
@@ -89,7 +101,7 @@ func (b *benchFlags) run(stdout io.Writer) error {
 			return err
 		}
 		for _, p := range peers {
-			if !b.missing || slices.ContainsFunc(cases, func(c timedCase) bool { return c.Key() == p.Key }) {
+			if !b.missing || slices.ContainsFunc(cases, func(c benchCase) bool { return c.Key() == p.Key }) {
 				r.Peers = append(r.Peers, p)
 			}
 		}
@@ -140,9 +152,14 @@ func describe(d cudaops.Device) *results.File {
 	}
 }
 
-// cases are those that the flags select for a GPU.
-func (b *benchFlags) cases(gpu string) ([]timedCase, error) {
-	cases := timedCases(b.selected, b.versions)
+// all are the cases that the flags select.
+func (b *benchFlags) all() (cases []benchCase, err error) {
+	if b.graphs {
+		return timedGraphs(b.selected, b.most), nil
+	}
+	for _, c := range timedCases(b.selected, b.versions) {
+		cases = append(cases, c)
+	}
 	if b.text != "" {
 		c, err := textCase(b.text)
 		if err != nil {
@@ -152,8 +169,14 @@ func (b *benchFlags) cases(gpu string) ([]timedCase, error) {
 			cases = append(cases, c)
 		}
 	}
-	if !b.missing {
-		return cases, nil
+	return cases, nil
+}
+
+// cases are those that the flags select for a GPU.
+func (b *benchFlags) cases(gpu string) ([]benchCase, error) {
+	cases, err := b.all()
+	if err != nil || !b.missing {
+		return cases, err
 	}
 	file, err := evidence.Recorded(b.recorded, gpu)
 	if err != nil {
@@ -163,7 +186,7 @@ func (b *benchFlags) cases(gpu string) ([]timedCase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(cases, func(c timedCase) bool { return evidence.RowState(file, c.Key(), tree) == evidence.Current }), nil
+	return slices.DeleteFunc(cases, func(c benchCase) bool { return evidence.RowState(file, c.Key(), tree) == evidence.Current }), nil
 }
 
 // list prints the selected cases with the times that are recorded for each GPU.
@@ -179,6 +202,10 @@ func (b *benchFlags) list(stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cases, err := b.all()
+	if err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	fmt.Fprint(t, "case")
@@ -186,7 +213,7 @@ func (b *benchFlags) list(stdout io.Writer) error {
 		fmt.Fprintf(t, "\t%s", f.GPU)
 	}
 	fmt.Fprintln(t)
-	for _, c := range timedCases(b.selected, b.versions) {
+	for _, c := range cases {
 		fmt.Fprint(t, c.Key())
 		for _, f := range files {
 			state := evidence.RowState(f, c.Key(), tree)
@@ -218,19 +245,32 @@ func (b *benchFlags) listMissing(stdout io.Writer) error {
 	return err
 }
 
-// rewriteReadme rewrites the speed table of README.md.
-func rewriteReadme() error {
-	files, err := results.ReadDir(filepath.Join("bench", "results"))
+// Folders of the recorded results.
+var (
+	recordedOps    = filepath.Join("bench", "results")
+	recordedGraphs = filepath.Join(recordedOps, "graphs")
+)
+
+// rewriteTables rewrites the tables of times in README.md and docs/graphs.md.
+func rewriteTables() error {
+	return errors.Join(
+		rewrite("README.md", results.UpdateReadme, recordedOps, evidence.Keys()),
+		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()))
+}
+
+// rewrite updates a page from a folder of results.
+func rewrite(page string, update results.Update, recorded string, cases []results.Key) error {
+	files, err := results.ReadDir(recorded)
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile("README.md")
+	old, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("%w (bench -readme runs in the repository's root)", err)
 	}
-	text, err := results.UpdateReadme(string(old), files, evidence.Keys())
+	text, err := update(string(old), files, cases)
 	if err != nil {
-		return fmt.Errorf("README.md: %w", err)
+		return fmt.Errorf("%s: %w", page, err)
 	}
-	return os.WriteFile("README.md", []byte(text), 0o644)
+	return os.WriteFile(page, []byte(text), 0o644)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/toolkit"
 )
 
@@ -100,8 +101,8 @@ func TestReplacedCU(t *testing.T) {
 		t.Skip("no go command")
 	}
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n\nrequire gorgonia.org/cu v0.9.4\n\nreplace gorgonia.org/cu => ./mine\n")
-	write(t, filepath.Join(dir, "mine", "go.mod"), "module gorgonia.org/cu\n\ngo 1.26\n")
+	must.Write(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n\nrequire gorgonia.org/cu v0.9.4\n\nreplace gorgonia.org/cu => ./mine\n")
+	must.Write(t, filepath.Join(dir, "mine", "go.mod"), "module gorgonia.org/cu\n\ngo 1.26\n")
 	t.Setenv("CC", "go") // any program that is there
 	tools, err := findTools(dir)
 	if err != nil {
@@ -109,16 +110,6 @@ func TestReplacedCU(t *testing.T) {
 	}
 	if got, want := tools.CU.String(), "replaced by the folder ./mine, want v0.9.6 or later there"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -132,7 +123,7 @@ func smallToolkit(t *testing.T, cc string) string {
 		"cudnn.h":         "#include \"cudnn_version.h\"\n",
 		"cudnn_version.h": "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n",
 	} {
-		write(t, filepath.Join(dir, "include", name), text)
+		must.Write(t, filepath.Join(dir, "include", name), text)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "lib64"), 0o777); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// benchCase is what is timed on a device as one row.
+type benchCase interface {
+	Key() results.Key
+	// measure times the case on the device and checks what it computes.
+	measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error)
+}
+
 // timedCase is a case of an op in one element type.
 type timedCase struct{ evidence.Timed }
 
@@ -53,15 +60,19 @@ func textCase(path string) (timedCase, error) {
 
 // benchDevice times the selected cases, adds them to r and prints them, saving r
 // after each, for a run that is cut off. It goes on after a failure.
-func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []timedCase, runs int, seed uint64, save func() error) (failures []error) {
-	const format = "%-32s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
-	fmt.Fprintf(w, format, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
+func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []benchCase, runs int, seed uint64, save func() error) (failures []error) {
+	const format = "%-*s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
+	width := 0
+	for _, c := range cases {
+		width = max(width, len(c.Key().String()))
+	}
+	fmt.Fprintf(w, format, width, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
 	block := newRandomBlock(seed)
 	for _, c := range cases {
 		row, err := c.measure(device, block, runs)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
-			fmt.Fprintf(w, "%-32s failed: %v\n", c.Key(), err)
+			fmt.Fprintf(w, "%-*s failed: %v\n", width, c.Key(), err)
 			failures = append(failures, fmt.Errorf("%v: %w", c.Key(), err))
 			continue
 		}
@@ -69,7 +80,11 @@ func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []ti
 		if err := save(); err != nil {
 			return append(failures, err)
 		}
-		fmt.Fprintf(w, format, row.Key, results.Micros(row.Micros), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, fmt.Sprintf("%.2g", row.Error))
+		notes := fmt.Sprintf("%.2g", row.Error)
+		if row.Graph != nil {
+			notes = fmt.Sprintf("%-7s %v", notes, row.Graph)
+		}
+		fmt.Fprintf(w, format, width, row.Key, results.Micros(row.Micros), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, notes)
 	}
 	return failures
 }

@@ -8,18 +8,20 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // A grid that waits for blocks which cannot be on the device is refused before it
 // is launched, and in words that say what fits.
 func TestResident(t *testing.T) {
 	dev, r := device0(t), random(t)
-	for _, b := range []kernels.Barrier{kernels.BarrierWrap, kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
+	for _, b := range []versions.Barrier{versions.BarrierWrap, versions.BarrierVolatile, versions.BarrierAcquire, versions.BarrierGrid} {
 		const n = 128
-		by := kernels.IterateBy{Barrier: b, Blocks: 32*dev.SMs + 1, Threads: 64}
-		err := Run(0, kernels.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
+		by := versions.IterateBy{Barrier: b, Blocks: 32*dev.SMs + 1, Threads: 64}
+		err := Run(0, versions.Iterate(dev, kernels.Float32, n, 3, false, by), rotation.New(r, n, false).Inputs(), make([]byte, 4*n))
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %d blocks", by.Blocks)) || !strings.Contains(err.Error(), "want at most") {
 			t.Errorf("%v: got %v, want an error with the number of blocks", b, err)
 		}
@@ -36,7 +38,7 @@ func TestCooperativeTogether(t *testing.T) {
 	const steps = 200
 	n := min(1024, 8*dev.SMs)
 	in := rotation.New(random(t), n, false)
-	p := kernels.Iterate(dev, kernels.Float32, int64(n), steps, false, kernels.IterateBy{Barrier: kernels.BarrierHeld})
+	p := versions.Iterate(dev, kernels.Float32, int64(n), steps, false, versions.IterateBy{Barrier: versions.BarrierHeld})
 	want := in.After(steps)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -99,14 +101,14 @@ func TestBarriers(t *testing.T) {
 // choose their grids on each of the sizes.
 func testBarriers(t *testing.T, dev kernels.Device, n int, sizes []int, steps, tries int, run func(*kernels.Plan, [][]byte, []byte) error) {
 	r := random(t)
-	once := func(t *testing.T, n, steps int, transposed bool, by kernels.IterateBy) (wrong int) {
+	once := func(t *testing.T, n, steps int, transposed bool, by versions.IterateBy) (wrong int) {
 		t.Helper()
 		in := rotation.New(r, n, transposed)
 		out := make([]float32, n)
-		must(t, run(kernels.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
+		must.Do(t, run(versions.Iterate(dev, kernels.Float32, int64(n), steps, transposed, by), in.Inputs(), kernels.Bytes(out)))
 		return unlike(out, in.After(steps))
 	}
-	right := func(n int, by kernels.IterateBy) {
+	right := func(n int, by versions.IterateBy) {
 		t.Run(fmt.Sprintf("%v %d by %dx%d", by.Barrier, n, by.Blocks, by.Threads), func(t *testing.T) {
 			for i := range 2 * tries {
 				if wrong := once(t, n, steps, i%2 == 1, by); wrong > 0 {
@@ -115,21 +117,21 @@ func testBarriers(t *testing.T, dev kernels.Device, n int, sizes []int, steps, t
 			}
 		})
 	}
-	for _, b := range []kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierGraph, kernels.BarrierWrap, kernels.BarrierVolatile, kernels.BarrierAcquire, kernels.BarrierGrid} {
+	for _, b := range []versions.Barrier{versions.BarrierLaunches, versions.BarrierGraph, versions.BarrierWrap, versions.BarrierVolatile, versions.BarrierAcquire, versions.BarrierGrid} {
 		for _, blocks := range []int{2, 32, dev.SMs, 2 * dev.SMs} {
-			right(n, kernels.IterateBy{Barrier: b, Blocks: blocks, Threads: max(n/blocks, 1)})
+			right(n, versions.IterateBy{Barrier: b, Blocks: blocks, Threads: max(n/blocks, 1)})
 		}
 	}
-	for _, b := range []kernels.Barrier{kernels.BarrierHeld, kernels.BarrierCluster, kernels.BarrierFastest} {
+	for _, b := range []versions.Barrier{versions.BarrierHeld, versions.BarrierCluster, versions.BarrierFastest} {
 		for _, n := range sizes {
-			right(n, kernels.IterateBy{Barrier: b})
+			right(n, versions.IterateBy{Barrier: b})
 		}
 	}
-	for _, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
+	for _, b := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
 		t.Run(b.String(), func(t *testing.T) {
 			const tries = 100 // the first will do, but under a checker, which makes blocks wait, one in five was wrong
 			for i := range tries {
-				if wrong := once(t, 128, 100, i%2 == 1, kernels.IterateBy{Barrier: b, Blocks: 2, Threads: 64}); wrong > 0 {
+				if wrong := once(t, 128, 100, i%2 == 1, versions.IterateBy{Barrier: b, Blocks: 2, Threads: 64}); wrong > 0 {
 					t.Logf("%d of 128 elements are wrong at try %d", wrong, i+1)
 					return
 				}

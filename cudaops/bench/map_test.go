@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/precise"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -93,8 +94,8 @@ func TestMapEdgesOnGPU(t *testing.T) {
 			if op == expr.Select {
 				args = append([]expr.Value{b.Apply(expr.Lt, args...)}, args...)
 			}
-			f := ok[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
-			got := ok[[]float64](t)(mapOnGPU(dev, f, x, y))
+			f := must.Get[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
+			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
 			for i, want := range mapOnHost(t, f, x, y) {
 				if !exprtest.Same(got[i], want) {
 					t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
@@ -112,9 +113,9 @@ func mapOnHost(t *testing.T, f expr.Func, operands ...[]float64) []float64 {
 	for i, d := range f.Operands() {
 		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
 	}
-	p := ok[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+	p := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
 	out := exprtest.Memory(p.Out)
-	must(t, p.Run(inputs, out, nil))
+	must.Do(t, p.Run(inputs, out, nil))
 	return exprtest.Unpack(f.Outputs()[0], out)
 }
 
@@ -144,9 +145,9 @@ func TestMapFloat32OnGPU(t *testing.T) {
 		step = 4099
 	}
 	const chunk = 1 << 25
-	s := ok[*cudaops.Session](t)(cudaops.Open(0))
+	s := must.Get[*cudaops.Session](t)(cudaops.Open(0))
 	defer s.Close()
-	in, out := ok[*cudaops.Buffer](t)(s.Alloc(4*chunk)), ok[*cudaops.Buffer](t)(s.Alloc(4*chunk))
+	in, out := must.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk)), must.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk))
 	x, y, truth := make([]float32, chunk), make([]float32, chunk), make([]float64, chunk)
 	var ops []expr.Op
 	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
@@ -161,16 +162,16 @@ func TestMapFloat32OnGPU(t *testing.T) {
 			x[n] = math.Float32frombits(uint32(bits))
 			n++
 		}
-		must(t, s.CopyTo(in, kernels.Bytes(x[:n])))
+		must.Do(t, s.CopyTo(in, kernels.Bytes(x[:n])))
 		for i, op := range ops {
 			f, double := unary(t, op)
-			p := ok[*kernels.Plan](t)(kernels.Map(dev, f, []int{n}, kernels.Dense([]int{n})))
+			p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, []int{n}, kernels.Dense([]int{n})))
 			l := p.Launches[0]
 			args := append([]any{in, out}, l.Args[2:]...)
-			must(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
-			must(t, s.CopyFrom(kernels.Bytes(y[:n]), out))
-			plan := ok[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), double, []int{n}, kernels.Dense([]int{n})))
-			must(t, plan.Run([][]byte{kernels.Bytes(x[:n])}, kernels.Bytes(truth[:n]), nil))
+			must.Do(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
+			must.Do(t, s.CopyFrom(kernels.Bytes(y[:n]), out))
+			plan := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), double, []int{n}, kernels.Dense([]int{n})))
+			must.Do(t, plan.Run([][]byte{kernels.Bytes(x[:n])}, kernels.Bytes(truth[:n]), nil))
 			worst[i].compare(x[:n], y[:n], truth[:n])
 		}
 	}
@@ -186,8 +187,8 @@ func TestMapFloat32OnGPU(t *testing.T) {
 func unary(t *testing.T, op expr.Op) (single, double expr.Func) {
 	t.Helper()
 	b := expr.NewBuilder(expr.Float32)
-	single = ok[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
-	double = ok[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
+	single = must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
+	double = must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
 	return single, double
 }
 
@@ -251,9 +252,9 @@ func TestMapFloat64OnGPU(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v %v", op, d), func(t *testing.T) {
 				b := expr.NewBuilder(d, d)
-				f := ok[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
+				f := must.Get[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
 				x, y := arguments(r, op, d, n)
-				got := ok[[]float64](t)(mapOnGPU(dev, f, x, y))
+				got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
 				truth, most, at, bits := precise.Function(op.String()), 0.0, 0, map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
 				for i := range got {
 					if e := precise.Error(got[i], truth(x[i], y[i]), bits); e > most {
@@ -304,9 +305,9 @@ func TestMapHugeOnGPU(t *testing.T) {
 		t.Skip("SKIPPED, NOT TESTED: 14 GB of the host's memory, without STHENO_LARGE=1")
 	}
 	b := expr.NewBuilder(expr.Uint8, expr.Float32)
-	f := ok[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
+	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
 	shape := []int{65537, 32770}
-	p := ok[*kernels.Plan](t)(kernels.Map(dev, f, shape, kernels.Dense(shape), kernels.View{Elements: 65537, Strides: []int{1, 0}}))
+	p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, kernels.Dense(shape), kernels.View{Elements: 65537, Strides: []int{1, 0}}))
 	x, limit, out := make([]byte, kernels.Count(shape)), make([]float32, 65537), make([]byte, kernels.Count(shape))
 	for i := range x {
 		x[i] = byte(i >> 3)
@@ -314,7 +315,7 @@ func TestMapHugeOnGPU(t *testing.T) {
 	for i := range limit {
 		limit[i] = float32(i % 256)
 	}
-	must(t, Run(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
+	must.Do(t, Run(0, p, [][]byte{x, unsafe.Slice((*byte)(unsafe.Pointer(&limit[0])), 4*65537)}, out))
 	for i, got := range out {
 		want := byte(0)
 		if float32(x[i]) < limit[i/32770] {

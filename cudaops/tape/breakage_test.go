@@ -18,6 +18,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -144,12 +145,7 @@ var programs = []struct {
 // TestPrograms runs the programs. With STHENO_RECORD=file it also writes their
 // outcomes as the table of docs/cuda-tag.md.
 func TestPrograms(t *testing.T) {
-	if err := tape.Available(); err != nil {
-		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-			t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
-		}
-		t.Skipf("SKIPPED, NOT TESTED: %v", err)
-	}
+	must.Have(t, "GPU", tape.Available())
 	outcomes := make([]string, len(programs))
 	t.Cleanup(func() { record(t, outcomes) })
 	for i, p := range programs {
@@ -196,7 +192,7 @@ func TestNoDevice(t *testing.T) {
 		if sum[999] != x[999]+y[999] {
 			t.Errorf("%s: got %v last, want %v", name, sum[999], x[999]+y[999])
 		}
-		must(vm.Close())
+		panicOn(vm.Close())
 	}
 }
 

@@ -29,9 +29,9 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 		}
 		reads := makeReads(m.out)
 		vm := ok(make(m.g, opts...))
-		defer func() { must(vm.Close()) }()
+		defer func() { panicOn(vm.Close()) }()
 		for range 2 {
-			must(vm.RunAll())
+			panicOn(vm.RunAll())
 			vs = nil
 			for _, v := range reads {
 				vs = append(vs, result{(*v).Dtype(), numbers(*v)})
@@ -40,7 +40,7 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 				for _, n := range m.leaves {
 					g := ok(n.Grad())
 					vs = append(vs, result{g.Dtype(), numbers(g)})
-					must(g.(*tensor.Dense).Memset(0.0)) // as solvers do: bound gradients add up
+					panicOn(g.(*tensor.Dense).Memset(0.0)) // as solvers do: bound gradients add up
 				}
 			}
 			vm.Reset()
@@ -111,13 +111,14 @@ func numbers(v G.Value) []float64 {
 	return x
 }
 
-func must(err error) {
+// panicOn and ok are for programs, which run in a process of their own and panic where they fail.
+func panicOn(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
 func ok[T any](v T, err error) T {
-	must(err)
+	panicOn(err)
 	return v
 }

@@ -191,7 +191,7 @@ func strided() model {
 		return x
 	}
 	transposed := tensor.New(tensor.WithShape(7, 5), tensor.WithBacking(count(35)))
-	must(transposed.T())
+	panicOn(transposed.T())
 	sliced := ok(tensor.New(tensor.WithShape(9, 8), tensor.WithBacking(count(72))).Slice(tensor.S(2, 7), tensor.S(1, 8))).(*tensor.Dense)
 	columns := tensor.New(tensor.WithShape(5, 7), tensor.AsFortran(count(35)))
 	var in G.Nodes

@@ -107,7 +107,7 @@ func watches(make newMachine, what string, f func(*G.Node) (*G.Node, error), opt
 // infinity is x + Inf by an op of Stheno's.
 func infinity(x *G.Node) (*G.Node, error) {
 	inf := tensor.New(tensor.WithShape(x.Shape()...), tensor.Of(tensor.Float64))
-	must(inf.Memset(math.Inf(1)))
+	panicOn(inf.Memset(math.Inf(1)))
 	return ops.Add(x, G.NewTensor(x.Graph(), tensor.Float64, x.Dims(), G.WithName("inf"), G.WithShape(x.Shape()...), G.WithValue(inf)))
 }
 
@@ -123,7 +123,7 @@ func several(make newMachine) func() error {
 		}
 		for range 3 {
 			for i := range n {
-				must(vms[i].RunAll())
+				panicOn(vms[i].RunAll())
 				if got, want := numbers(ms[i].out[0].Value()), numbers(ms[0].out[0].Value()); got[0] != want[0] {
 					return fmt.Errorf("machine %d gives %v, machine 0 %v", i, got, want)
 				}
@@ -154,7 +154,7 @@ func leak(op func(a, b *G.Node) (*G.Node, error), make newMachine, most int) fun
 		vm := ok(make(g))
 		runs := func(n int) {
 			for range n {
-				must(vm.RunAll())
+				panicOn(vm.RunAll())
 				vm.Reset()
 			}
 		}
@@ -180,9 +180,9 @@ func resident() int {
 func outlives() error {
 	m := mixed()
 	vm := ok(stheno(m.g))
-	must(vm.RunAll())
+	panicOn(vm.RunAll())
 	before := numbers(m.out[len(m.out)-1].Value())
-	must(vm.Close())
+	panicOn(vm.Close())
 	if after := numbers(m.out[len(m.out)-1].Value()); after[0] != before[0] {
 		return fmt.Errorf("%v before Close, %v after", before, after)
 	}
@@ -201,10 +201,10 @@ func lispGradients(build func() model, make newMachine) func() error {
 		a, b := build(), build()
 		ok(G.Grad(a.out[len(a.out)-1], a.leaves...))
 		host := ok(cudaops.NewVM(a.g, cudaops.OnHost()))
-		must(host.RunAll())
+		panicOn(host.RunAll())
 		runtime.LockOSThread() // for Gorgonia's
 		vm := ok(make(b.g))
-		must(vm.RunAll())
+		panicOn(vm.RunAll())
 		for i := range a.leaves {
 			got, want := numbers(ok(b.leaves[i].Grad())), numbers(ok(a.leaves[i].Grad()))
 			for k := range want {
@@ -302,9 +302,9 @@ func together(open newMachine) func() error {
 		const n = 4
 		host := sthenoLoss()
 		vm := ok(cudaops.NewVM(host.g, cudaops.OnHost()))
-		must(vm.RunAll())
+		panicOn(vm.RunAll())
 		want := numbers(host.out[0].Value())[0]
-		must(vm.Close())
+		panicOn(vm.Close())
 		results := make(chan error, n)
 		for i := range n {
 			m := sthenoLoss()

@@ -17,7 +17,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/gradcheck"
-	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -53,13 +52,13 @@ func question(p *lab) error {
 		needs the results of all the others, those of the other block too, before it can go on: %d times the whole grid must wait for its last
 		thread. `+"`__syncthreads()`"+` makes the threads of one block wait. What makes all blocks wait, and what does it cost?`, steps, 2*steps-1)
 	p.Text("One half step is the same in all that follows. The matrices' transposes are used, so that neighbouring threads read neighbouring weights:")
-	return p.Source("iterate.cu", "half_step")
+	return p.Source("versions/iterate.cu", "half_step")
 }
 
 func wrong(p *lab) error {
 	p.Heading("Without a barrier, and with too small a one")
 	p.Text("The whole iteration in one launch is a loop of half steps. What stands between two of them is a parameter:")
-	if err := p.Source("iterate.cu", "whole"); err != nil {
+	if err := p.Source("versions/iterate.cu", "whole"); err != nil {
 		return err
 	}
 	p.Text(`With all weights 1/128, every element of the result is the mean of the X that we started with, so wrong elements are easily told. First no
@@ -70,7 +69,7 @@ func wrong(p *lab) error {
 	var pictures [2]picture
 	whole := [2]float64{100, 100} // the least share of whole warps without a barrier, and of whole blocks with one for each
 	together := 100.0             // the least share of whole blocks without a barrier
-	for i, b := range []kernels.Barrier{kernels.BarrierNone, kernels.BarrierBlock} {
+	for i, b := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
 		name := [...]string{"no barrier", "a barrier per block"}[i]
 		by := on(b, 2, 64)
 		pictures[i].name = name
@@ -94,7 +93,7 @@ func wrong(p *lab) error {
 			}
 			pictures[i].gpu, pictures[i].host = append(pictures[i].gpu, onGPU.off[:]), append(pictures[i].host, onHost.off[:])
 			whole[i] = min(whole[i], [2]float64{onGPU.warps, onGPU.blocks}[i])
-			if b == kernels.BarrierNone {
+			if b == versions.BarrierNone {
 				together = min(together, onGPU.blocks)
 			}
 			row := []string{name, fmt.Sprint(steps)}
@@ -141,6 +140,10 @@ func barriers(p *lab) error {
 	p.Text(`The end of a launch is a barrier that always works: one launch for each half step. To stay in one launch, blocks can count themselves in global
 		memory. One thread of each block adds one and waits until all have; before it the block's own barrier collects its threads, after it that
 		barrier lets them go.`)
+	if err := p.Source("versions/barriers.cuh", "barrier"); err != nil {
+		return err
+	}
+	p.Text("The one by release and acquire is the op's own:")
 	if err := p.Source("grid_barrier.cuh", "grid_barrier"); err != nil {
 		return err
 	}
@@ -159,7 +162,7 @@ func coResident(p *lab) error {
 		blocks that can never start. The plan of such a kernel says that its blocks wait for one another, and the backend asks the driver how many fit before
 		it launches:`)
 	if gpu := p.GPU(); gpu != nil {
-		by := kernels.IterateBy{Barrier: kernels.BarrierAcquire, Blocks: 32*gpu.SMs + 1, Threads: 64}
+		by := versions.IterateBy{Barrier: versions.BarrierAcquire, Blocks: 32*gpu.SMs + 1, Threads: 64}
 		err := bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), inputs(), make([]byte, 4*n))
 		if err == nil {
 			return fmt.Errorf("%d blocks that wait for one another were launched, want an error", by.Blocks)
@@ -179,12 +182,12 @@ func coResident(p *lab) error {
 
 func prices(p *lab) error {
 	p.Heading("What each costs")
-	base, err := p.time(n, on(kernels.BarrierLaunches, 2, 64))
+	base, err := p.time(n, on(versions.BarrierLaunches, 2, 64))
 	if err != nil {
 		return err
 	}
 	rows := [][]string{}
-	gains := map[kernels.Barrier]float64{}
+	gains := map[versions.Barrier]float64{}
 	for _, m := range methods {
 		t, err := p.time(n, on(m.barrier, 2, 64))
 		if err != nil {
@@ -193,7 +196,7 @@ func prices(p *lab) error {
 		gains[m.barrier] = gain(base, t)
 		rows = append(rows, []string{m.name, t.mean.String(), t.spread.String(), notebook.Number(t.half()), percent(gains[m.barrier])})
 	}
-	host, err := p.Time("host", func() error { _, err := runOn(nil, steps, kernels.IterateBy{}, inputs()); return err })
+	host, err := p.Time("host", func() error { _, err := runOn(nil, steps, versions.IterateBy{}, inputs()); return err })
 	if err != nil {
 		return err
 	}
@@ -204,11 +207,11 @@ func prices(p *lab) error {
 		Rows:    rows,
 	})
 	p.Text("Gain is how much faster than a launch per half step.")
-	if d := gains[kernels.BarrierAcquire] - gains[kernels.BarrierVolatile]; !math.IsNaN(d) {
+	if d := gains[versions.BarrierAcquire] - gains[versions.BarrierVolatile]; !math.IsNaN(d) {
 		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", notebook.Number(math.Abs(d)))
 	}
 	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, 2026-11-21, " +
-		"128 values on 132 blocks with a thread for each row, it took 5.93 us a half step, and its algorithm written out 4.75; `iteratePolicy` in `kernels/iterate.go` keeps these figures.")
+		"128 values on 132 blocks with a thread for each row, it took 5.93 us a half step, and its algorithm written out 4.75.")
 	return nil
 }
 
@@ -224,7 +227,7 @@ func sweeps(p *lab) error {
 	}
 	p.Text(`Now as many values as threads, up to %d: on larger grids the threads beyond only wait. The more values, the longer a half step takes beside the barrier, and the less a
 		better barrier gains.`, most)
-	planes, err := p.planes(blocks, threads, []kernels.Barrier{kernels.BarrierAcquire, kernels.BarrierGrid, kernels.BarrierGraph, kernels.BarrierVolatile})
+	planes, err := p.planes(blocks, threads, []versions.Barrier{versions.BarrierAcquire, versions.BarrierGrid, versions.BarrierGraph, versions.BarrierVolatile})
 	if err != nil {
 		return err
 	}
@@ -283,15 +286,15 @@ func fast(p *lab) error {
 	if p.Tiny() {
 		sizes = sizes[:2]
 	}
-	columns := []kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierGraph, kernels.BarrierGrid, kernels.BarrierHeld, kernels.BarrierFastest}
+	columns := []versions.Barrier{versions.BarrierLaunches, versions.BarrierGraph, versions.BarrierGrid, versions.BarrierHeld, versions.BarrierFastest}
 	for _, size := range sizes {
 		row := []string{fmt.Sprint(size)}
 		for _, b := range columns {
-			if b == kernels.BarrierHeld && size > 1024 {
+			if b == versions.BarrierHeld && size > 1024 {
 				row = append(row, "-")
 				continue
 			}
-			t, err := p.time(size, kernels.IterateBy{Barrier: b})
+			t, err := p.time(size, versions.IterateBy{Barrier: b})
 			if err != nil {
 				return err
 			}
@@ -337,11 +340,11 @@ func learnt(p *lab) error {
 	p.Text(`The end of a launch is a barrier for the whole grid, and the only one that needs no care. Recorded as a graph it costs about what a barrier in global memory does,
 		on any number of blocks. A barrier inside of a launch asks for fences, for a counter that survives its own use, for blocks that are all on the device, and for a
 		cooperative launch where others use the device too.`)
-	base, err := p.time(n, on(kernels.BarrierLaunches, 2, 64))
+	base, err := p.time(n, on(versions.BarrierLaunches, 2, 64))
 	if err != nil {
 		return err
 	}
-	best, err := p.time(n, on(kernels.BarrierCluster, 0, 0))
+	best, err := p.time(n, on(versions.BarrierCluster, 0, 0))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // The whole program, small, where the tests run.
@@ -36,14 +36,14 @@ func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run
 // blocks.
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {
-		barrier kernels.Barrier
+		barrier versions.Barrier
 		wrong   bool
-	}{{kernels.BarrierNone, true}, {kernels.BarrierBlock, true}, {kernels.BarrierWrap, false}, {kernels.BarrierGraph, false}} {
+	}{{versions.BarrierNone, true}, {versions.BarrierBlock, true}, {versions.BarrierWrap, false}, {versions.BarrierGraph, false}} {
 		s, err := observe(nil, steps, on(c.barrier, 2, 64), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.wrong > 0; wrong != c.wrong || s.warps != 100 || c.barrier != kernels.BarrierNone && s.blocks != 100 {
+		if wrong := s.wrong > 0; wrong != c.wrong || s.warps != 100 || c.barrier != versions.BarrierNone && s.blocks != 100 {
 			t.Errorf("%v: %v %% of the elements are wrong, %v %% of the warps and %v %% of the blocks whole, want some wrong: %v", c.barrier, s.wrong, s.warps, s.blocks, c.wrong)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // n is the number of values of the first experiments, and most that of the sweeps.
@@ -21,31 +22,31 @@ const (
 
 // methods are the ways to wait, the first to be beaten.
 var methods = []struct {
-	barrier     kernels.Barrier
+	barrier     versions.Barrier
 	short, name string
 }{
-	{kernels.BarrierLaunches, "launches", "a launch per half step"},
-	{kernels.BarrierGraph, "graph", "a CUDA graph of those"},
-	{kernels.BarrierWrap, "wrap", "one launch, counters that wrap"},
-	{kernels.BarrierVolatile, "volatile", "one launch, volatile"},
-	{kernels.BarrierAcquire, "acquire", "one launch, release and acquire"},
-	{kernels.BarrierGrid, "grid.sync's algorithm", "cooperative launch, grid.sync's algorithm"},
-	{kernels.BarrierHeld, "registers", "weights in registers"},
-	{kernels.BarrierCluster, "cluster", "one cluster of blocks"},
+	{versions.BarrierLaunches, "launches", "a launch per half step"},
+	{versions.BarrierGraph, "graph", "a CUDA graph of those"},
+	{versions.BarrierWrap, "wrap", "one launch, counters that wrap"},
+	{versions.BarrierVolatile, "volatile", "one launch, volatile"},
+	{versions.BarrierAcquire, "acquire", "one launch, release and acquire"},
+	{versions.BarrierGrid, "grid.sync's algorithm", "cooperative launch, grid.sync's algorithm"},
+	{versions.BarrierHeld, "registers", "weights in registers"},
+	{versions.BarrierCluster, "cluster", "one cluster of blocks"},
 }
 
 // on is a barrier with a grid, where it does not choose its own.
-func on(b kernels.Barrier, blocks, threads int) kernels.IterateBy {
-	if b > kernels.BarrierGrid && b <= kernels.BarrierCluster {
-		return kernels.IterateBy{Barrier: b}
+func on(b versions.Barrier, blocks, threads int) versions.IterateBy {
+	if b > versions.BarrierGrid && b <= versions.BarrierCluster {
+		return versions.IterateBy{Barrier: b}
 	}
-	return kernels.IterateBy{Barrier: b, Blocks: blocks, Threads: threads}
+	return versions.IterateBy{Barrier: b, Blocks: blocks, Threads: threads}
 }
 
 // plan is the iteration of size values, transposed so that a warp's threads read
 // neighbouring weights.
-func plan(dev kernels.Device, size, steps int, by kernels.IterateBy) *kernels.Plan {
-	return kernels.Iterate(dev, kernels.Float32, int64(size), steps, true, by)
+func plan(dev kernels.Device, size, steps int, by versions.IterateBy) *kernels.Plan {
+	return versions.Iterate(dev, kernels.Float32, int64(size), steps, true, by)
 }
 
 // inputs are weights of 1/n, twice, and n new values.
@@ -79,7 +80,7 @@ func ratios(in [][]byte, out []byte) []float64 {
 func isWrong(ratio float64) bool { return !(math.Abs(ratio-1) < 1e-6) }
 
 // runOn runs the iteration of n values once, on the host if there is no gpu.
-func runOn(gpu *cudaops.Device, steps int, by kernels.IterateBy, in [][]byte) (out []byte, err error) {
+func runOn(gpu *cudaops.Device, steps int, by versions.IterateBy, in [][]byte) (out []byte, err error) {
 	out = kernels.Bytes(make([]float32, n))
 	if gpu == nil {
 		return out, plan(kernels.HostDevice(), n, steps, by).Run(in, out, nil)
@@ -106,7 +107,7 @@ func (s *stale) figures() map[string]*float64 {
 	return f
 }
 
-func observe(gpu *cudaops.Device, steps int, by kernels.IterateBy, runs int) (s stale, err error) {
+func observe(gpu *cudaops.Device, steps int, by versions.IterateBy, runs int) (s stale, err error) {
 	for range runs {
 		in := inputs()
 		out, err := runOn(gpu, steps, by, in)
@@ -193,7 +194,7 @@ func (p *lab) upTo(blocks ...int) []int {
 
 // time is that of all steps on the GPU, over 10 runs, of results that are right to
 // the bit: the weights let nothing late get lost. Each setting is timed once.
-func (p *lab) time(size int, by kernels.IterateBy) (t timing, err error) {
+func (p *lab) time(size int, by versions.IterateBy) (t timing, err error) {
 	key := fmt.Sprintf("%d values, %v", size, by.Barrier)
 	if by.Blocks > 0 {
 		key += fmt.Sprintf(" on %dx%d", by.Blocks, by.Threads)
@@ -239,7 +240,7 @@ type plane [][]float64
 
 // planes are the gains of barriers over a launch per half step, of as many values as
 // there are threads, up to most.
-func (p *lab) planes(blocks, threads []int, barriers []kernels.Barrier) ([]plane, error) {
+func (p *lab) planes(blocks, threads []int, barriers []versions.Barrier) ([]plane, error) {
 	planes := make([]plane, len(barriers))
 	for i := range planes {
 		planes[i] = make(plane, len(blocks))
@@ -247,7 +248,7 @@ func (p *lab) planes(blocks, threads []int, barriers []kernels.Barrier) ([]plane
 	for row, b := range blocks {
 		for _, t := range threads {
 			size := min(b*t, most)
-			base, err := p.time(size, on(kernels.BarrierLaunches, b, t))
+			base, err := p.time(size, on(versions.BarrierLaunches, b, t))
 			if err != nil {
 				return nil, err
 			}
@@ -289,7 +290,7 @@ type times struct {
 // sweep times all methods with a grid of their own over the number of blocks.
 func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all []times, err error) {
 	for _, m := range methods {
-		if m.barrier > kernels.BarrierGrid {
+		if m.barrier > versions.BarrierGrid {
 			continue
 		}
 		s := times{name: m.short}

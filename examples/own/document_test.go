@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 const root = "../.."
@@ -127,7 +129,7 @@ func TestDocumentAsModule(t *testing.T) {
 			t.Error("images is not what swish.cu gives: run `make images`")
 		}
 	} else {
-		if os.Getenv("STHENO_REQUIRE_TOOLKIT") == "1" {
+		if must.Required("TOOLKIT") {
 			t.Fatalf("STHENO_REQUIRE_TOOLKIT=1, but there is no %s/.toolkit (make toolkit): %v", root, err)
 		}
 		t.Logf("NOT TESTED: compiling, since there is no %s/.toolkit (make toolkit)", root)

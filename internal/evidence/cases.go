@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels"
@@ -37,6 +38,30 @@ func Keys() (keys []results.Key) {
 		if c.Case.Version == 0 {
 			keys = append(keys, c.Key())
 		}
+	}
+	return keys
+}
+
+// A TimedGraph is a whole graph that is timed.
+type TimedGraph struct{ graphspec.Case }
+
+// Key names the graph in the results.
+func (g TimedGraph) Key() results.Key {
+	return results.Key{Op: g.Name, Case: g.Size, Dtype: kernels.Float32.String()}
+}
+
+// Graphs are all that are timed.
+func Graphs() (graphs []TimedGraph) {
+	for _, c := range graphspec.All() {
+		graphs = append(graphs, TimedGraph{c})
+	}
+	return graphs
+}
+
+// GraphKeys are those of [Graphs].
+func GraphKeys() (keys []results.Key) {
+	for _, g := range Graphs() {
+		keys = append(keys, g.Key())
 	}
 	return keys
 }

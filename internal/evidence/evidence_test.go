@@ -2,12 +2,12 @@ package evidence
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 )
@@ -34,7 +34,7 @@ func TestEvidenceIsOfTheseKernels(t *testing.T) {
 	if stale != nil {
 		t.Error(stale)
 	}
-	switch required := os.Getenv("STHENO_REQUIRE_EVIDENCE") == "1"; {
+	switch required := must.Required("EVIDENCE"); {
 	case required && (unmeasured != nil || len(files) == 0):
 		t.Errorf("STHENO_REQUIRE_EVIDENCE=1, but of %d GPUs: %v", len(files), unmeasured)
 	case unmeasured != nil:
@@ -47,8 +47,23 @@ func TestReadmeSpeedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := results.CheckReadme(filepath.Join(root, "README.md"), files, Keys()); err != nil {
+	if err := results.CheckPage(filepath.Join(root, "README.md"), results.UpdateReadme, files, Keys()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestGraphTables(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results/graphs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.CheckPage(filepath.Join(root, "docs/graphs.md"), results.UpdateGraphs, files, GraphKeys()); err != nil {
+		t.Error(err)
+	}
+	for _, f := range files {
+		for _, p := range f.Unmatched() {
+			t.Errorf("bench/results/graphs/%s: %s times %v, which is no row", results.Name(f.GPU), p.By, p.Key)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ func crossEntropy(t *testing.T) (g *G.ExprGraph, p, loss, product *G.Node) {
 	return g, p, loss, product
 }
 
+// Gorgonia's index of a graph loses the children of a node when it removes another
+// one, as it does for log(1 - p); the node keeps them.
 func TestChildren(t *testing.T) {
 	g, p, loss, product := crossEntropy(t)
 	for _, c := range []struct {

@@ -50,29 +50,6 @@ func TestOpNames(t *testing.T) {
 
 type otherOp struct{ G.Op }
 
-// Gorgonia's index of a graph loses the children of a node when it removes another
-// one, as it does for log(1 - p).
-func TestChildrenOutliveTheIndex(t *testing.T) {
-	g := G.NewGraph()
-	p := G.NewVector(g, tensor.Float64, G.WithName("p"), G.WithShape(3))
-	y := G.NewVector(g, tensor.Float64, G.WithName("y"), G.WithShape(3))
-	if _, err := G.BinaryXent(p, y); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range g.AllNodes() {
-		if n.Op() == nil || IsConstant(n.Op()) {
-			continue
-		}
-		children, err := Children(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(children) != n.Op().Arity() {
-			t.Errorf("%v has %d children, want %d", n, len(children), n.Op().Arity())
-		}
-	}
-}
-
 func TestSetOp(t *testing.T) {
 	g := G.NewGraph()
 	n := G.Must(G.Tanh(G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3))))

@@ -14,14 +14,17 @@ func UpdateReadme(text string, files []*File, cases []Key) (string, error) {
 	return splice(text, "speed", SpeedTable(files, cases))
 }
 
-// CheckReadme is an error that says what to run if README.md is not what
-// UpdateReadme makes of it.
-func CheckReadme(path string, files []*File, cases []Key) error {
+// Update rewrites a table in the text of a page: [UpdateReadme] or [UpdateGraphs].
+type Update func(text string, files []*File, cases []Key) (string, error)
+
+// CheckPage is an error that says what to run if a page is not what update makes of
+// it.
+func CheckPage(path string, update Update, files []*File, cases []Key) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	want, err := UpdateReadme(string(text), files, cases)
+	want, err := update(string(text), files, cases)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -63,7 +66,7 @@ func (f *File) speedTable(cases []Key) string {
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s. Device copy: %.0f GB/s. Medians by CUDA events,\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
 	b.WriteString("operands on the device, random values; peers measured on the same machine.\n\n")
 	b.WriteString("| Op | Case | Type | Time | Rate | Of copy | Fastest peer | Speed of peer's |\n|---|---|---|--:|--:|--:|---|--:|\n")
-	var later []string
+	var later []Row
 	for _, key := range f.keys(cases) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | ", key.Op, cell(key.Case), long(key.Dtype))
 		r, ok := f.Row(key)
@@ -73,14 +76,24 @@ func (f *File) speedTable(cases []Key) string {
 		}
 		fmt.Fprintf(&b, "%s | %s | %s | %s | %s |\n", Micros(r.Micros), r.Rate(), f.OfCopy(r), f.peer(r), f.OfPeer(r))
 		if r.Run != nil {
-			later = append(later, fmt.Sprintf("`%s` %s %s (%s, driver %s)", key.Op, cell(key.Case), long(key.Dtype), r.Run.Date, r.Run.Driver))
+			later = append(later, r)
 		}
 	}
-	if len(later) > 0 {
-		fmt.Fprintf(&b, "\nMeasured in other runs: %s.\n", strings.Join(later, ", "))
-	}
+	b.WriteString(otherRuns(later))
 	fmt.Fprintf(&b, "\nTests and sanitizers: %s.\n", f.outcome())
 	return b.String()
+}
+
+// otherRuns names the rows that were measured in other runs than the file's.
+func otherRuns(rows []Row) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	list := make([]string, len(rows))
+	for i, r := range rows {
+		list[i] = fmt.Sprintf("`%s` %s %s (%s, driver %s)", r.Op, cell(r.Case), long(r.Dtype), r.Run.Date, r.Run.Driver)
+	}
+	return fmt.Sprintf("\nMeasured in other runs: %s.\n", strings.Join(list, ", "))
 }
 
 // keys are the given cases and then those of the file's other rows, without
@@ -103,23 +116,23 @@ func (f *File) keys(cases []Key) []Key {
 }
 
 // OfCopy prints a row's share of device copy's bandwidth; "" for a row that
-// the arithmetic bounds.
+// the arithmetic bounds or that is not complete.
 func (f *File) OfCopy(r Row) string {
 	bandwidth := f.Copy
 	if r.Run != nil {
 		bandwidth = r.Run.Copy
 	}
-	if r.Arithmetic() || bandwidth == 0 {
+	if r.Arithmetic() || bandwidth == 0 || !r.Complete() {
 		return ""
 	}
 	return fmt.Sprintf("%.0f %%", 100*r.GBs()/bandwidth)
 }
 
 // OfPeer prints a row's speed as a share of the fastest peer's; "" without
-// one.
+// one, and for a row that is not complete.
 func (f *File) OfPeer(r Row) string {
 	p, ok := f.Best(r.Key)
-	if !ok {
+	if !ok || !r.Complete() {
 		return ""
 	}
 	return fmt.Sprintf("%.0f %%", 100*p.Micros/r.Micros)

@@ -74,7 +74,9 @@ type Row struct {
 	Error float64 `json:"error"`
 	// Kernels are those that were launched.
 	Kernels Digests `json:"kernels"`
-	Run     *Run    `json:"run,omitempty"` // nil for the file's
+	// Graph is what a row of a whole graph has more, nil for one of an op.
+	Graph *Graph `json:"graph,omitempty"`
+	Run   *Run   `json:"run,omitempty"` // nil for the file's
 }
 
 // GBs is the rate of a row's least traffic in GB/s.
@@ -88,8 +90,15 @@ func (r Row) TFLOPs() float64 { return float64(r.Flops) / r.Micros / 1e6 }
 // between the balance points of GPUs in float32 and in float64.
 func (r Row) Arithmetic() bool { return r.Flops >= 8*r.Bytes }
 
-// Rate prints the rate that the row is judged by.
+// Complete reports whether the row's time is that of all its work: not where a part of
+// a graph runs on the host.
+func (r Row) Complete() bool { return r.Micros > 0 && (r.Graph == nil || r.Graph.Host == 0) }
+
+// Rate prints the rate that the row is judged by, "" for one that is not complete.
 func (r Row) Rate() string {
+	if !r.Complete() {
+		return ""
+	}
 	if r.Arithmetic() {
 		return fmt.Sprintf("%.1f TFLOP/s", r.TFLOPs())
 	}

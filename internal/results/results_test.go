@@ -97,9 +97,9 @@ func TestUpdateReadme(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		err := CheckReadme(path, nil, nil)
+		err := CheckPage(path, UpdateReadme, nil, nil)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("CheckReadme of %q: %v, want %q in it", c.text, err, c.want)
+			t.Errorf("CheckPage of %q: %v, want %q in it", c.text, err, c.want)
 		}
 	}
 }

@@ -2,10 +2,11 @@ package toolkit
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 // The fake headers have what package compat's headers use of the real ones, in
@@ -80,20 +81,10 @@ var (
 // major version.
 func fake(t *testing.T, root string, l layout, cuda, cudnn int) {
 	t.Helper()
-	write(t, filepath.Join(root, l.cuda, "cuda.h"), fmt.Sprintf(fakeCUDA, cuda))
-	write(t, filepath.Join(root, l.cublas, "cublas_v2.h"), "")
-	write(t, filepath.Join(root, l.dnn, "cudnn.h"), fakeCUDNN)
-	write(t, filepath.Join(root, l.dnn, "cudnn_version.h"), fmt.Sprintf("#define CUDNN_MAJOR %d\n#define CUDNN_MINOR 5\n#define CUDNN_PATCHLEVEL 1\n", cudnn))
-	write(t, filepath.Join(root, l.cublasLib), "")
-	write(t, filepath.Join(root, l.dnnLib), "")
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, filepath.Join(root, l.cuda, "cuda.h"), fmt.Sprintf(fakeCUDA, cuda))
+	must.Write(t, filepath.Join(root, l.cublas, "cublas_v2.h"), "")
+	must.Write(t, filepath.Join(root, l.dnn, "cudnn.h"), fakeCUDNN)
+	must.Write(t, filepath.Join(root, l.dnn, "cudnn_version.h"), fmt.Sprintf("#define CUDNN_MAJOR %d\n#define CUDNN_MINOR 5\n#define CUDNN_PATCHLEVEL 1\n", cudnn))
+	must.Write(t, filepath.Join(root, l.cublasLib), "")
+	must.Write(t, filepath.Join(root, l.dnnLib), "")
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 func compiler(t *testing.T) string {
@@ -109,7 +111,7 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	cc := compiler(t)
 	root := t.TempDir()
 	fake(t, root, wheels12, 12090, 9)
-	write(t, filepath.Join(root, wheels12.cublas, "cublas_v2.h"), "#include <nv/target>\n")
+	must.Write(t, filepath.Join(root, wheels12.cublas, "cublas_v2.h"), "#include <nv/target>\n")
 	tk, err := Find([]string{root}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +124,8 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 	if err := tk.Check(s, cc); !errors.As(err, &missing) || !strings.Contains(err.Error(), "nv/target") {
 		t.Errorf("got %v, want that nv/target is missing", err)
 	}
-	write(t, filepath.Join(root, "nvidia/cuda_cccl/include/nv/target"), "")
-	write(t, filepath.Join(root, wheels12.cublasLib), "not a library")
+	must.Write(t, filepath.Join(root, "nvidia/cuda_cccl/include/nv/target"), "")
+	must.Write(t, filepath.Join(root, wheels12.cublasLib), "not a library")
 	if tk, err = Find([]string{root}, nil); err != nil {
 		t.Fatal(err)
 	}

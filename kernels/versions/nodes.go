@@ -156,12 +156,8 @@ type iterate struct {
 	steps int
 }
 
-// barriers are those of the versions of Iterate.
-var barriers = [...]kernels.Barrier{kernels.BarrierLaunches, kernels.BarrierGraph, kernels.BarrierWrap, kernels.BarrierVolatile,
-	kernels.BarrierAcquire, kernels.BarrierGrid, kernels.BarrierHeld, kernels.BarrierCluster}
-
 func (p iterate) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
-	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), p.steps, false, kernels.IterateBy{Barrier: barriers[p.version-1]}), nil
+	return Iterate(dev, in[0].Dtype, in[2].Elements(), p.steps, false, IterateBy{Barrier: Barrier(p.version)}), nil
 }
 
 type matMul struct {

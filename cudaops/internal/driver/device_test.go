@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 // openDevice opens device 0. With no device the test is skipped, or fails if
@@ -16,23 +17,11 @@ import (
 func openDevice(t testing.TB) *Context {
 	t.Helper()
 	d, err := Get(0)
-	if err != nil {
-		if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
-			t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
-		}
-		t.Skipf("SKIPPED, NOT TESTED: %v", err)
-	}
+	must.Have(t, "GPU", err)
 	c, err := d.Open()
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, c.Close()) })
 	return c
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // scale multiplies n 32-bit integers by k.
@@ -65,13 +54,13 @@ const scale = `.version 6.0
 func openScale(t testing.TB, c *Context) (*Function, *Stream) {
 	t.Helper()
 	m, err := c.Load([]byte(scale))
-	must(t, err)
-	t.Cleanup(func() { must(t, m.Unload()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, m.Unload()) })
 	f, err := m.Function("scale")
-	must(t, err)
+	must.Do(t, err)
 	s, err := c.NewStream()
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, s.Close()) })
 	return f, s
 }
 
@@ -83,9 +72,9 @@ func TestDevice(t *testing.T) {
 		t.Errorf("device properties make no sense: %+v", *d)
 	}
 	v, err := Version()
-	must(t, err)
+	must.Do(t, err)
 	free, total, err := c.MemInfo()
-	must(t, err)
+	must.Do(t, err)
 	if free <= 0 || free > total {
 		t.Errorf("%d bytes free of %d", free, total)
 	}
@@ -96,19 +85,19 @@ func TestMemory(t *testing.T) {
 	c := openDevice(t)
 	for _, n := range []int64{0, 1, 7, 1 << 20} {
 		p, err := c.Alloc(n)
-		must(t, err)
+		must.Do(t, err)
 		want, got := bytes.Repeat([]byte{3, 1, 4}, int(n))[:n], make([]byte, n)
-		must(t, c.Upload(p, want))
-		must(t, c.Download(got, p))
+		must.Do(t, c.Upload(p, want))
+		must.Do(t, c.Download(got, p))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d bytes came back changed", n)
 		}
-		must(t, c.Memset8(p, 0xa5, n))
-		must(t, c.Download(got, p))
+		must.Do(t, c.Memset8(p, 0xa5, n))
+		must.Do(t, c.Download(got, p))
 		if bytes.Count(got, []byte{0xa5}) != int(n) {
 			t.Errorf("memset of %d bytes missed some", n)
 		}
-		must(t, c.Free(p))
+		must.Do(t, c.Free(p))
 	}
 	if _, err := c.Alloc(1 << 50); !IsOutOfMemory(err) {
 		t.Errorf("allocating 2^50 bytes gives %v", err)
@@ -121,36 +110,36 @@ func TestMemory(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	c := openDevice(t)
 	p, err := c.Alloc(8)
-	must(t, err)
+	must.Do(t, err)
 	a := c.Device.Adopt(c.handle)
-	must(t, a.Memset8(p, 1, 8))
-	must(t, a.DefaultStream().Sync())
+	must.Do(t, a.Memset8(p, 1, 8))
+	must.Do(t, a.DefaultStream().Sync())
 	host := make([]byte, 8)
-	must(t, a.Download(host, p))
+	must.Do(t, a.Download(host, p))
 	if host[7] != 1 {
 		t.Errorf("got %v", host)
 	}
 	if !a.OnDevice(p) || a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))) {
 		t.Errorf("memory of the device is on it: %v, of the host: %v", a.OnDevice(p), a.OnDevice(Ptr(uintptr(unsafe.Pointer(&host[0])))))
 	}
-	must(t, a.Close())
+	must.Do(t, a.Close())
 	if err := a.Memset8(p, 1, 8); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	must(t, c.Free(p)) // its own context is still there
+	must.Do(t, c.Free(p)) // its own context is still there
 }
 
 func TestLaunch(t *testing.T) {
 	c := openDevice(t)
 	m, err := LoadImage(c, []byte(scale), 9000)
-	must(t, err)
+	must.Do(t, err)
 	f, err := m.Function("scale")
-	must(t, err)
-	must(t, f.SetMaxShared(c.Device.SharedOptin))
+	must.Do(t, err)
+	must.Do(t, f.SetMaxShared(c.Device.SharedOptin))
 	a, err := f.Attributes()
-	must(t, err)
+	must.Do(t, err)
 	blocks, err := f.MaxActiveBlocks(256, 0)
-	must(t, err)
+	must.Do(t, err)
 	if a.Registers < 1 || a.Local != 0 || a.Shared != 0 || blocks < 1 {
 		t.Errorf("attributes %+v, %d blocks", a, blocks)
 	}
@@ -168,8 +157,8 @@ func TestLaunch(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	must(t, m.Unload())
-	must(t, m.Unload())
+	must.Do(t, m.Unload())
+	must.Do(t, m.Unload())
 
 	if _, err := c.Load([]byte(strings.Replace(scale, "mul.lo", "mul.up", 1))); err == nil || !strings.Contains(err.Error(), "line") {
 		t.Errorf("broken PTX gives an error without the compiler's words: %v", err)
@@ -246,13 +235,13 @@ func TestGraph(t *testing.T) {
 	f, s := openScale(t, c)
 	const n = 1000
 	p, err := c.Alloc(4 * n)
-	must(t, err)
-	defer func() { must(t, c.Free(p)) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, c.Free(p)) }()
 	values := make([]uint32, n)
 	for i := range values {
 		values[i] = uint32(i)
 	}
-	must(t, c.Upload(p, raw(values)))
+	must.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(n), uint32(3)
 	g, err := c.Capture(func(s *Stream) error {
 		for range 2 {
@@ -264,21 +253,21 @@ func TestGraph(t *testing.T) {
 		k = 5 // arguments are copied while recording
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	for launches, want := range []uint32{1, 9, 81} {
 		if launches > 0 {
-			must(t, s.LaunchGraph(g))
+			must.Do(t, s.LaunchGraph(g))
 		}
-		must(t, s.Sync())
-		must(t, c.Download(raw(values), p))
+		must.Do(t, s.Sync())
+		must.Do(t, c.Download(raw(values), p))
 		for i, v := range values {
 			if v != uint32(i)*want {
 				t.Fatalf("after %d launches element %d is %d, want %d", launches, i, v, uint32(i)*want)
 			}
 		}
 	}
-	must(t, g.Close())
-	must(t, g.Close())
+	must.Do(t, g.Close())
+	must.Do(t, g.Close())
 	failure := errors.New("no")
 	if _, err := c.Capture(func(*Stream) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("a recording that fails gives %v", err)
@@ -286,7 +275,7 @@ func TestGraph(t *testing.T) {
 	if _, err := c.Capture(func(s *Stream) error { return s.Sync() }); err == nil {
 		t.Error("a sync was recorded")
 	}
-	must(t, s.Sync())
+	must.Do(t, s.Sync())
 }
 
 // Cooperative launches run as others do, and a grid that cannot be on the device
@@ -298,24 +287,24 @@ func TestLaunchCooperative(t *testing.T) {
 	}
 	f, s := openScale(t, c)
 	each, err := f.MaxActiveBlocks(256, 0)
-	must(t, err)
+	must.Do(t, err)
 	most := uint32(each * c.Device.SMs)
 	values := make([]uint32, 256*most)
 	for i := range values {
 		values[i] = uint32(i)
 	}
 	p, err := c.Alloc(int64(4 * len(values)))
-	must(t, err)
-	defer func() { must(t, c.Free(p)) }()
-	must(t, c.Upload(p, raw(values)))
+	must.Do(t, err)
+	defer func() { must.Do(t, c.Free(p)) }()
+	must.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(len(values)), uint32(7)
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}
-	must(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
+	must.Do(t, s.LaunchCooperative(f, [3]uint32{most, 1, 1}, [3]uint32{256, 1, 1}, 0, params))
 	if err := s.LaunchCooperative(f, [3]uint32{most + 1, 1, 1}, [3]uint32{256, 1, 1}, 0, params); err == nil {
 		t.Errorf("%d blocks were launched where %d fit", most+1, most)
 	}
-	must(t, s.Sync())
-	must(t, c.Download(raw(values), p))
+	must.Do(t, s.Sync())
+	must.Do(t, c.Download(raw(values), p))
 	for i, v := range values {
 		if v != uint32(i)*k {
 			t.Fatalf("element %d is %d, want %d", i, v, uint32(i)*k)
@@ -326,7 +315,7 @@ func TestLaunchCooperative(t *testing.T) {
 func TestClose(t *testing.T) {
 	shared := openDevice(t)
 	c, err := shared.Device.Open()
-	must(t, err)
+	must.Do(t, err)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -340,8 +329,8 @@ func TestClose(t *testing.T) {
 		t.Errorf("Alloc on a closed context gives %v", err)
 	}
 	p, err := shared.Alloc(1)
-	must(t, err)
-	must(t, shared.Free(p))
+	must.Do(t, err)
+	must.Do(t, shared.Free(p))
 }
 
 func BenchmarkLaunchSync(b *testing.B) {
@@ -352,7 +341,7 @@ func BenchmarkLaunchSync(b *testing.B) {
 	params := []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&n), unsafe.Pointer(&k)}
 	b.ReportAllocs()
 	for b.Loop() {
-		must(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
-		must(b, s.Sync())
+		must.Do(b, s.Launch(f, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0, params))
+		must.Do(b, s.Sync())
 	}
 }

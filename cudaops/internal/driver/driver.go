@@ -67,6 +67,8 @@ var (
 
 	cuStreamBeginCapture = cu("cuStreamBeginCapture_v2")
 	cuStreamEndCapture   = cu("cuStreamEndCapture")
+	cuStreamCaptureInfo  = cu("cuStreamGetCaptureInfo_v2")
+	cuStreamFollow       = cu("cuStreamUpdateCaptureDependencies")
 	cuGraphInstantiate   = cu("cuGraphInstantiateWithFlags")
 	cuGraphDestroy       = cu("cuGraphDestroy")
 	cuGraphLaunch        = cu("cuGraphLaunch")

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 )
 
@@ -41,6 +42,32 @@ func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// A GraphNode is a piece of work in a graph that is being captured.
+type GraphNode uintptr
+
+// Tail returns what the next work that is queued on a capturing stream will wait for:
+// what was queued last.
+func (s *Stream) Tail() ([]GraphNode, error) {
+	var status uint32
+	var id uint64
+	var graph uintptr
+	var nodes *GraphNode // memory of the driver's, until the next call
+	var n uintptr
+	err := s.ctx.call(cuStreamCaptureInfo, s.handle, uintptr(unsafe.Pointer(&status)), uintptr(unsafe.Pointer(&id)),
+		uintptr(unsafe.Pointer(&graph)), uintptr(unsafe.Pointer(&nodes)), uintptr(unsafe.Pointer(&n)))
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return slices.Clone(unsafe.Slice(nodes, n)), nil
+}
+
+// Follow makes the next work that is queued on a capturing stream wait for those nodes
+// alone.
+func (s *Stream) Follow(nodes []GraphNode) error {
+	const set = 1
+	return s.ctx.call(cuStreamFollow, s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), set)
 }
 
 // LaunchGraph queues the work of g; it waits for earlier work of g as well.

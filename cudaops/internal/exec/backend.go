@@ -39,10 +39,10 @@ type Backend interface {
 	Upload(to Span, src []byte) error
 	// Download copies a span's contents into dst, which is filled after Sync.
 	Download(dst []byte, from Span) error
-	// Capture records the work that record queues, which is not done, and returns
-	// what queues all of it at once. Its copies must be between the arena and memory
-	// from Stage.
-	Capture(record func() error) (launch func() error, err error)
+	// Capture records pieces of work, which are not done, and returns what queues all
+	// of them at once. Those that do not wait for each other may run side by side.
+	// Copies among them must be between the arena and memory from Stage.
+	Capture(work []Work) (launch func() error, err error)
 	// Stage returns n bytes of host memory for copies in work that is captured, nil
 	// if copies may take any memory.
 	Stage(n int64) ([]byte, error)

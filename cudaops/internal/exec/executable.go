@@ -26,9 +26,11 @@ type Executable struct {
 	inputs  []int                  // slots
 	outputs []int                  // slots
 	parts   []part
-	timed   bool
-	events  int
-	timings []timing
+	// launches queue the instructions of the device, copies left out.
+	launches []queued
+	timed    bool
+	events   int
+	timings  []timing
 	// downloads are those queued in this run that nobody has taken over yet.
 	downloads []*transfer
 }
@@ -146,6 +148,19 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 		outputs[i] = e.frame[slot]
 	}
 	return outputs, nil
+}
+
+// Replay captures all launches of the program, without the copies, as
+// one piece of work, and returns what queues it. The launches then work on what the last
+// Run copied to the device, which is still there if the program was compiled for it:
+// see passes.Target. It is for measurements.
+func (e *Executable) Replay() (func() error, error) {
+	var o order
+	work := make([]Work, len(e.launches))
+	for i, l := range e.launches {
+		work[i] = Work{l.queue, o.add(i, l.instr)}
+	}
+	return e.backend.Capture(work)
 }
 
 // wait waits for all that was queued and takes the downloads over.

@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,7 +94,7 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 	if !p.Graph {
 		return launch, nil
 	}
-	graph, err := g.Capture(launch)
+	graph, err := g.Capture([]Work{{Queue: launch}})
 	if err != nil {
 		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
@@ -106,18 +107,41 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 }
 
 // Capture implements Backend: the work becomes a CUDA graph.
-func (g *GPUBackend) Capture(record func() error) (func() error, error) {
+func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	graph, err := g.ctx.Capture(func(s *driver.Stream) error {
 		own := g.stream
 		g.stream, g.record = s, true
 		defer func() { g.stream, g.record = own, false }()
-		return record()
+		return record(s, work)
 	})
 	if err != nil {
 		return nil, err
 	}
 	g.graphs = append(g.graphs, graph)
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
+}
+
+// record queues work on a capturing stream, each piece behind those that it waits for.
+func record(s *driver.Stream, work []Work) error {
+	tails := make([][]driver.GraphNode, len(work)) // of each piece, what waits for it waits for
+	for i, w := range work {
+		var follow []driver.GraphNode
+		for _, j := range w.After {
+			follow = append(follow, tails[j]...)
+		}
+		slices.Sort(follow)
+		err := s.Follow(slices.Compact(follow))
+		if err == nil {
+			err = w.Queue()
+		}
+		if err == nil {
+			tails[i], err = s.Tail()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Stage implements Backend: the memory is pinned.

@@ -26,16 +26,21 @@ func (h *HostBackend) Name() string { return "host backend" }
 
 // Alloc implements Backend.
 func (h *HostBackend) Alloc(bytes int64) (err error) {
+	h.arena, err = HostMemory(bytes)
+	return err
+}
+
+// HostMemory returns memory that is aligned as every buffer is.
+func HostMemory(bytes int64) (memory []byte, err error) {
 	defer func() { // make panics where it can tell that there is no such memory
 		if r := recover(); r != nil {
 			err = fmt.Errorf("cannot allocate %d bytes: %v", bytes, r)
 		}
 	}()
 	const words = program.Alignment / 8
-	memory := kernels.Bytes(make([]float64, bytes/8+words))
-	skip := -uintptr(unsafe.Pointer(&memory[0])) & (program.Alignment - 1)
-	h.arena = memory[skip : int64(skip)+bytes]
-	return nil
+	memory = kernels.Bytes(make([]float64, bytes/8+words))
+	skip := int64(-uintptr(unsafe.Pointer(&memory[0])) & (program.Alignment - 1))
+	return memory[skip : skip+bytes : skip+bytes], nil
 }
 
 // Memory returns the bytes of a span.
@@ -69,9 +74,17 @@ func (h *HostBackend) Download(dst []byte, from Span) error {
 	return nil
 }
 
-// Capture implements Backend. Work that is done at once is not recorded: record is
-// what does it.
-func (h *HostBackend) Capture(record func() error) (func() error, error) { return record, nil }
+// Capture implements Backend. Work that is done at once is not recorded.
+func (h *HostBackend) Capture(work []Work) (func() error, error) {
+	return func() error {
+		for _, w := range work {
+			if err := w.Queue(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
 
 // Stage implements Backend.
 func (h *HostBackend) Stage(int64) ([]byte, error) { return nil, nil }

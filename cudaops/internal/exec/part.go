@@ -113,8 +113,9 @@ func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*progra
 	e.parts = append(e.parts, p)
 }
 
-// addDevice adds a part of instructions of the device, in order. More than one are
-// captured, and go to the device as one launch.
+// addDevice adds a part of instructions of the device. More than one are captured, and
+// go to the device as one launch, in which those that do not wait for each other may
+// run side by side.
 func (e *Executable) addDevice(instrs []int) error {
 	if len(instrs) == 0 {
 		return nil
@@ -122,31 +123,28 @@ func (e *Executable) addDevice(instrs []int) error {
 	first := e.program.Instrs[instrs[0]]
 	capture := len(instrs) > 1
 	var uploads, downloads []*transfer
-	var queue []func() error
-	for _, i := range instrs {
+	var o order
+	work := make([]Work, len(instrs))
+	for k, i := range instrs {
 		in := e.program.Instrs[i]
 		f, t, err := e.deviceInstr(i, in, capture)
 		if err != nil {
 			return in.InNode(err)
 		}
-		if t != nil && t.upload {
+		switch {
+		case t == nil:
+			e.launches = append(e.launches, queued{in, f})
+		case t.upload:
 			uploads = append(uploads, t)
-		} else if t != nil {
+		default:
 			downloads = append(downloads, t)
 		}
-		queue = append(queue, f)
+		work[k] = Work{f, o.add(k, in)}
 	}
-	launch := func() error {
-		for _, f := range queue {
-			if err := f(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	launch := work[0].Queue
 	if capture {
 		var err error
-		if launch, err = e.backend.Capture(launch); err != nil {
+		if launch, err = e.backend.Capture(work); err != nil {
 			return first.InNode(err)
 		}
 	}
@@ -160,6 +158,12 @@ func (e *Executable) addDevice(instrs []int) error {
 		return first.InNode(launch())
 	}})
 	return nil
+}
+
+// queued is an instruction with what queues it.
+type queued struct {
+	instr *program.Instr
+	queue func() error
 }
 
 // deviceInstr returns what queues an instruction of the device, and for a copy its

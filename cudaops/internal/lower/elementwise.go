@@ -81,6 +81,25 @@ func between(c *call) *program.Value {
 	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
 }
 
+// function lowers an op of another module that says which function of elements it is.
+func function(c *call) *program.Value {
+	op, ok := c.node.Op().(interface{ Pointwise() (expr.Func, bool) })
+	if !ok || !c.Numeric {
+		return nil
+	}
+	f, ok := op.Pointwise()
+	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
+		return nil
+	}
+	return c.pointwise(func(b *expr.Builder) expr.Value {
+		operands := make([]expr.Value, len(c.in))
+		for i := range operands {
+			operands[i] = b.Operand(i)
+		}
+		return b.Inline(f, operands...)[0]
+	})
+}
+
 // pointwise lowers the node to a map of its inputs, fitted to the shape of its value.
 // It returns nil if an input does not fit, or the function's element type is another
 // than the value's.
@@ -92,7 +111,7 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 			return nil
 		}
 	}
-	fn, err := function(f, c.in...)
+	fn, err := written(f, c.in...)
 	if err != nil || fn.Outputs()[0] != c.Dtype {
 		return nil
 	}
@@ -105,8 +124,8 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	return c.emit(program.Map{Func: fn}, c.Type, in...)
 }
 
-// function returns a function of values, written by f.
-func function(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
+// written returns a function of values, written by f.
+func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
 	types := make([]kernels.Dtype, len(in))
 	for i, v := range in {
 		types[i] = v.Dtype
@@ -128,7 +147,7 @@ func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
 
 // mapped emits the map of a function of values that have the shape of t.
 func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
-	fn, err := function(f, in...)
+	fn, err := written(f, in...)
 	if err != nil {
 		c.err = err
 	}

@@ -51,7 +51,7 @@ func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	if t.Elements() == x.Elements() {
 		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: without(x.View.Strides, axes)})
 	}
-	f, err := function(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
+	f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
 	if err != nil {
 		c.err = err
 	}

@@ -26,7 +26,8 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, at, unary, binary, between, convert, multiply, tensorDot, reduce, softMax, softMaxDiff, kernel, host}
+var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, at, unary, binary, between, convert, function, multiply, tensorDot,
+	reduce, softMax, softMaxDiff, kernel, host}
 
 // emit adds an instruction with one output and returns that.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {

@@ -10,6 +10,9 @@ import (
 // Target is what a program is compiled for.
 type Target struct {
 	Device kernels.Device
+	// Replay leaves what is copied to the device in its place until the end of the
+	// run, so that the launches may be repeated without the copies.
+	Replay bool
 }
 
 // Pass is one rewriting of a program.

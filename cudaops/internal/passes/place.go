@@ -9,8 +9,9 @@ import (
 )
 
 // place gives every value on the device its buffer, alive from its definition to
-// its last use, and every buffer its place in the arena.
-func place(p *program.Program, _ Target) error {
+// its last use, and every buffer its place in the arena. A map of values that nobody
+// uses afterwards writes its result over one of them.
+func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
 	buffer := func(size int64, birth, death int) *program.Buffer {
 		b := &program.Buffer{Size: size, Birth: birth, Death: death}
@@ -24,15 +25,22 @@ func place(p *program.Program, _ Target) error {
 			}
 		}
 	}
+	uses := lastUses(p)
 	for at, in := range p.Instrs {
+		if v := overwrites(in, at, uses); v != nil && !(t.Replay && isCopy(v.Def)) {
+			in.Out[0].Buffer = v.Buffer
+		}
 		for _, v := range in.In {
 			if b := v.Base.Buffer; b != nil {
 				b.Death = max(b.Death, at)
 			}
 		}
 		for _, v := range in.Out {
-			if v.Space == program.OnDevice && v.Base == v {
+			if v.Space == program.OnDevice && v.Base == v && v.Buffer == nil {
 				v.Buffer = buffer(v.Bytes(), at, at)
+				if isCopy(in) && t.Replay {
+					v.Buffer.Birth, v.Buffer.Death = 0, last
+				}
 			}
 		}
 		if in.Plan != nil && in.Plan.Scratch > 0 {
@@ -42,6 +50,46 @@ func place(p *program.Program, _ Target) error {
 	p.Peak = livePeak(p.Buffers)
 	p.Arena = pack(p.Buffers)
 	p.Stage = program.Placed
+	return nil
+}
+
+func isCopy(in *program.Instr) bool {
+	_, copied := in.Op.(program.Copy)
+	return copied
+}
+
+// lastUses returns the last instruction that uses each base; those made before the
+// first run are used by the next run too.
+func lastUses(p *program.Program) map[*program.Value]int {
+	last := map[*program.Value]int{}
+	for at, in := range p.Instrs {
+		for _, v := range in.In {
+			last[v.Base] = at
+		}
+	}
+	for _, in := range p.Setup {
+		for _, v := range in.Out {
+			last[v] = len(p.Instrs)
+		}
+	}
+	return last
+}
+
+// overwrites returns the input that an instruction's output may take the place of: one
+// that it reads element by element in the order of the output, as the last to use it.
+// It returns nil if there is none.
+func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
+	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
+		return nil
+	}
+	for i, v := range in.In {
+		base := v.Base
+		again := func(o *program.Value) bool { return o.Base == base }
+		if uses[base] == at && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
+			v.Elements() == base.Elements() && v.IsContiguous() && !slices.ContainsFunc(slices.Delete(slices.Clone(in.In), i, i+1), again) {
+			return base
+		}
+	}
 	return nil
 }
 

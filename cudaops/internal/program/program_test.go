@@ -65,7 +65,7 @@ func find(t *testing.T, p *Program, f func(*Instr) bool) (int, *Instr) {
 	return i, p.Instrs[i]
 }
 
-func isKernel(in *Instr) bool { _, ok := in.Op.(Kernel); return ok }
+func isKernel(in *Instr) bool { return Launches(in.Op) }
 func isHost(in *Instr) bool   { _, ok := in.Op.(Host); return ok }
 func isCopy(in *Instr) bool   { _, ok := in.Op.(Copy); return ok }
 func isAlias(in *Instr) bool  { _, ok := in.Op.(Alias); return ok }

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"gorgonia.org/gorgonia"
+)
+
+// GraphTiming is what [TimeGraph] measured.
+type GraphTiming struct {
+	// Runs are the times of the graph's launches on the device, all of them as one CUDA
+	// graph and without copies from and to the host, each the mean over as many back to
+	// back as take a millisecond; nil if there are no launches.
+	Runs     []time.Duration
+	Launches int
+	// Host are the ops that run on the host for want of a kernel, which Runs leave out.
+	Host []string
+	// Kernels are the digests of the kernels that are launched, by source.
+	Kernels map[string]string
+}
+
+// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does, and then its
+// launches again and again, on the same inputs, timed by the device's clock, warm-up
+// left out. Inputs have their values; nothing is bound to other nodes. runs, at least 1,
+// is how many times are wanted; where that many take longer than the budget there are
+// fewer, but five at least.
+//
+// The inputs stay where they are: what fits into the level-2 cache is read from there.
+//
+// The error wraps cudaops.ErrNoDevice if there is no such device.
+func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
+	b, err := exec.OpenGPU(device)
+	if err != nil {
+		return nil, err
+	}
+	t, err := timeGraph(b, g, runs, budget)
+	if err = errors.Join(err, b.Close()); err != nil {
+		return nil, fmt.Errorf("bench: graph: %w", err)
+	}
+	return t, nil
+}
+
+func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
+	graph, err := lower.New(g, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := passes.Run(graph.Program, passes.Target{Device: b.Device(), Replay: true}, nil); err != nil {
+		return nil, err
+	}
+	t := &GraphTiming{Kernels: map[string]string{}}
+	for _, in := range graph.Program.Instrs {
+		if err := t.add(in); err != nil {
+			return nil, in.InNode(err)
+		}
+	}
+	e, err := exec.New(graph.Program, b, false)
+	if err != nil {
+		return nil, err
+	}
+	inputs := make([]gorgonia.Value, len(graph.Inputs))
+	for i, n := range graph.Inputs {
+		if inputs[i] = n.Value(); inputs[i] == nil {
+			return nil, fmt.Errorf("input %s has no value", n.Name())
+		}
+	}
+	if _, err := e.Run(inputs); err != nil {
+		return nil, err
+	}
+	if t.Launches == 0 {
+		return t, nil
+	}
+	replay, err := e.Replay()
+	if err != nil {
+		return nil, err
+	}
+	t.Runs, err = repeat(b, runs, budget, func(int) error { return replay() })
+	return t, err
+}
+
+// add takes note of an instruction.
+func (t *GraphTiming) add(in *program.Instr) error {
+	if host, ok := in.Op.(program.Host); ok && host.Reason != "" {
+		t.Host = append(t.Host, in.Nodes[0].Name())
+	}
+	if in.Plan == nil {
+		return nil
+	}
+	t.Launches += len(in.Plan.Launches)
+	digests, err := in.Plan.Digests()
+	maps.Copy(t.Kernels, digests)
+	return err
+}

@@ -1,0 +1,101 @@
+package exec
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// Work is a piece of work to be captured.
+type Work struct {
+	Queue func() error
+	// After are the indices of the pieces before it that must be done before it
+	// begins; those that another one of them waits for may be left out.
+	After []int
+}
+
+// An order finds out what an instruction must wait for, from the memory that it reads
+// and writes: buffers share memory, so that one that writes waits for those that read
+// what was there before.
+type order struct {
+	segments []segment // of the arena, disjoint, by offset
+}
+
+// segment is a piece of the arena with those who use it.
+type segment struct {
+	from, to int64
+	writer   int   // the last, -1 for none
+	readers  []int // since then
+}
+
+// add adds instruction i and returns those before it that it waits for.
+func (o *order) add(i int, in *program.Instr) []int {
+	var after []int
+	for _, v := range in.In {
+		if b := v.Base.Buffer; b != nil && b.Size > 0 {
+			for k := range o.within(b) {
+				s := &o.segments[k]
+				after = append(after, s.writer)
+				s.readers = append(s.readers[:len(s.readers):len(s.readers)], i)
+			}
+		}
+	}
+	write := func(b *program.Buffer) {
+		if b == nil || b.Size == 0 {
+			return
+		}
+		for k := range o.within(b) {
+			s := &o.segments[k]
+			after = append(append(after, s.writer), s.readers...)
+			s.writer, s.readers = i, nil
+		}
+	}
+	for _, v := range in.Out {
+		write(v.Base.Buffer)
+	}
+	write(in.Scratch)
+	slices.Sort(after)
+	return slices.DeleteFunc(slices.Compact(after), func(j int) bool { return j < 0 || j == i })
+}
+
+// within yields the segments of a buffer, which are split and made so that they cover
+// it and nothing else.
+func (o *order) within(b *program.Buffer) func(yield func(k int) bool) {
+	from, to := b.Offset, b.Offset+b.Size
+	o.split(from)
+	o.split(to)
+	k := o.search(from)
+	for at := from; at < to; k++ {
+		if k == len(o.segments) || o.segments[k].from > at { // nobody was here
+			end := to
+			if k < len(o.segments) {
+				end = min(end, o.segments[k].from)
+			}
+			o.segments = slices.Insert(o.segments, k, segment{at, end, -1, nil})
+		}
+		at = o.segments[k].to
+	}
+	first := o.search(from)
+	return func(yield func(k int) bool) {
+		for i := first; i < k && yield(i); i++ {
+		}
+	}
+}
+
+// search returns the first segment that does not end before or at an offset.
+func (o *order) search(at int64) int {
+	return sort.Search(len(o.segments), func(k int) bool { return o.segments[k].to > at })
+}
+
+// split makes two segments of one that an offset lies within.
+func (o *order) split(at int64) {
+	k := o.search(at)
+	if k == len(o.segments) || o.segments[k].from >= at {
+		return
+	}
+	right := o.segments[k]
+	right.from = at
+	o.segments[k].to = at
+	o.segments = slices.Insert(o.segments, k+1, right)
+}

@@ -1,0 +1,71 @@
+package exec
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+)
+
+// Of any two instructions of which one writes what the other uses, the later waits for
+// the earlier, by way of others perhaps; and none waits for one that it shares nothing
+// with.
+func TestOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		buffer := func(what string) *program.Buffer {
+			return &program.Buffer{Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size")}
+		}
+		value := func(b *program.Buffer) *program.Value {
+			v := &program.Value{Type: program.Type{Numeric: true, Shape: tensor.Shape{1}}, Buffer: b}
+			v.Base = v
+			return v
+		}
+		type use struct{ reads, writes []*program.Buffer }
+		var uses []use
+		var o order
+		waits := map[[2]int]bool{} // closed under "waits for what those wait for"
+		for i := range rapid.IntRange(1, 15).Draw(t, "instructions") {
+			in, u := &program.Instr{}, use{}
+			for range rapid.IntRange(0, 3).Draw(t, "inputs") {
+				b := buffer("input")
+				u.reads, in.In = append(u.reads, b), append(in.In, value(b))
+			}
+			for range rapid.IntRange(1, 2).Draw(t, "outputs") {
+				b := buffer("output")
+				u.writes, in.Out = append(u.writes, b), append(in.Out, value(b))
+			}
+			if rapid.Bool().Draw(t, "scratch") {
+				in.Scratch = buffer("scratch")
+				u.writes = append(u.writes, in.Scratch)
+			}
+			uses = append(uses, u)
+			for _, j := range o.add(i, in) {
+				if !share(uses[j].writes, slices.Concat(u.reads, u.writes)) && !share(uses[j].reads, u.writes) {
+					t.Fatalf("%d waits for %d, with which it shares nothing", i, j)
+				}
+				waits[[2]int{i, j}] = true
+				for k := range j {
+					waits[[2]int{i, k}] = waits[[2]int{i, k}] || waits[[2]int{j, k}]
+				}
+			}
+			for j := range i {
+				if (share(uses[j].writes, slices.Concat(u.reads, u.writes)) || share(uses[j].reads, u.writes)) && !waits[[2]int{i, j}] {
+					t.Fatalf("%d does not wait for %d", i, j)
+				}
+			}
+		}
+	})
+}
+
+func share(a, b []*program.Buffer) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if max(x.Offset, y.Offset) < min(x.Offset+x.Size, y.Offset+y.Size) {
+				return true
+			}
+		}
+	}
+	return false
+}

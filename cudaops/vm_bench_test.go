@@ -1,0 +1,44 @@
+package cudaops
+
+import (
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// chain returns a graph of so many nodes, one after the other, on vectors of 8
+// elements: ops of Stheno and of Gorgonia by turns.
+func chain(t testing.TB, nodes int) *G.ExprGraph {
+	node, g := must.Get[*G.Node](t), G.NewGraph()
+	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(8), G.WithValue(tensor.New(tensor.WithBacking(make([]float64, 8)))))
+	for y := x; len(g.AllNodes()) < nodes; {
+		if y = node(ops.Add(y, x)); len(g.AllNodes()) < nodes {
+			y = node(G.Tanh(y))
+		}
+	}
+	return g
+}
+
+// A graph of 16 000 nodes is to be compiled within half a second.
+func BenchmarkNewVM(b *testing.B) {
+	g := chain(b, 16000)
+	for b.Loop() {
+		vm, err := NewVM(g, OnHost())
+		must.Do(b, err)
+		must.Do(b, vm.Close())
+	}
+}
+
+// A run of 50 tiny nodes is to take 15 us: the price of the machine, beside that of the bodies.
+func BenchmarkRunTinyNodes(b *testing.B) {
+	vm, err := NewVM(chain(b, 50), OnHost())
+	must.Do(b, err)
+	defer vm.Close()
+	for b.Loop() {
+		must.Do(b, vm.RunAll())
+		vm.Reset()
+	}
+}

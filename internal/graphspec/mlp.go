@@ -1,0 +1,86 @@
+package graphspec
+
+import (
+	"fmt"
+	"strings"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// MLP is a perceptron with layers of the given widths, the input's first, on a batch of
+// samples: rectifiers between the layers, softmax behind them, the cross-entropy as
+// loss, and the gradients by all weights and biases.
+func MLP(batch int, widths ...int) Case {
+	layers := len(widths) - 1
+	c := Case{
+		Name: "MLP " + strings.Trim(strings.ReplaceAll(fmt.Sprint(widths), " ", "-"), "[]") + ", gradient", Size: fmt.Sprintf("batch %d", batch), Rows: batch,
+		// The input's gradient, which nobody asks for, is not computed.
+		Flops: -2 * int64(batch*widths[0]*widths[1]), Tolerance: 1e-4,
+		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{batch, widths[0]}}, {Name: "classes", Shape: tensor.Shape{batch, widths[layers]}, Fill: oneHot}},
+		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
+		Build:   func(in G.Nodes) G.Nodes { return gradients(mlpLoss(in[0], in[1], in[2:]), in[2:]...) },
+		Row:     func(in, out [][]float64) { mlpRow(in, out, float64(batch)) },
+	}
+	for i := range layers {
+		from, to := widths[i], widths[i+1]
+		c.Inputs = append(c.Inputs,
+			Input{Name: fmt.Sprintf("w%d", i), Shape: tensor.Shape{from, to}, Whole: true, Fill: weights},
+			Input{Name: fmt.Sprintf("b%d", i), Shape: tensor.Shape{to}, Whole: true, Fill: weights})
+		c.Outputs = append(c.Outputs,
+			Output{Name: fmt.Sprintf("dw%d", i), Elements: from * to, Sum: true},
+			Output{Name: fmt.Sprintf("db%d", i), Elements: to, Sum: true})
+		c.Flops += 3 * 2 * int64(batch*from*to)
+	}
+	return c
+}
+
+// mlpLoss is the loss; w has the weights and biases of the layers by turns.
+func mlpLoss(x, classes *G.Node, w G.Nodes) *G.Node {
+	for i := 0; i < len(w); i += 2 {
+		if i > 0 {
+			x = G.Must(G.Rectify(x))
+		}
+		x = G.Must(G.BroadcastAdd(G.Must(G.Mul(x, w[i])), w[i+1], nil, []byte{0}))
+	}
+	likelihood := G.Must(G.HadamardProd(G.Must(G.Log(G.Must(G.SoftMax(x)))), classes))
+	return G.Must(G.Neg(G.Must(G.Mean(G.Must(G.Sum(likelihood, 1))))))
+}
+
+// mlpRow is the part of a sample, one of n, in the loss and the gradients.
+func mlpRow(in, out [][]float64, n float64) {
+	w, gradients := in[2:], out[1:]
+	values := [][]float64{in[0]} // before each layer
+	for i := 0; i < len(w); i += 2 {
+		x, y := values[i/2], append([]float64(nil), w[i+1]...)
+		for k, v := range x {
+			for j, weight := range w[i][k*len(y) : (k+1)*len(y)] {
+				y[j] += v * weight
+			}
+		}
+		for j := range y {
+			if i+2 < len(w) {
+				y[j] = max(y[j], 0)
+			}
+		}
+		values = append(values, y)
+	}
+	last := values[len(values)-1]
+	d := make([]float64, len(last))
+	out[0][0] = crossEntropy(last, in[1], n, d)
+	for i := len(w) - 2; i >= 0; i -= 2 {
+		x := values[i/2]
+		copy(gradients[i+1], d)
+		before := make([]float64, len(x))
+		for k, v := range x {
+			row := gradients[i][k*len(d) : (k+1)*len(d)]
+			for j, g := range d {
+				row[j] = v * g
+			}
+			if v > 0 {
+				before[k] = dot(w[i][k*len(d):(k+1)*len(d)], d)
+			}
+		}
+		d = before
+	}
+}

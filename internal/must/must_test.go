@@ -1,0 +1,61 @@
+package must
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// spy is a test that notes what is done to it.
+type spy struct {
+	testing.TB
+	did string
+}
+
+func (s *spy) Helper()                           {}
+func (s *spy) Fatal(args ...any)                 { s.did = "failed: " + fmt.Sprint(args...) }
+func (s *spy) Fatalf(format string, args ...any) { s.did = "failed: " + fmt.Sprintf(format, args...) }
+func (s *spy) Skipf(format string, args ...any)  { s.did = "skipped: " + fmt.Sprintf(format, args...) }
+
+func TestHave(t *testing.T) {
+	none := errors.New("no driver")
+	for _, c := range []struct {
+		required string
+		err      error
+		want     string
+	}{
+		{"", nil, ""},
+		{"1", nil, ""},
+		{"", none, "skipped: SKIPPED, NOT TESTED: no driver"},
+		{"0", none, "skipped: SKIPPED, NOT TESTED: no driver"},
+		{"1", none, "failed: STHENO_REQUIRE_GPU=1, but: no driver"},
+	} {
+		t.Setenv("STHENO_REQUIRE_GPU", c.required)
+		var s spy
+		if Have(&s, "GPU", c.err); s.did != c.want {
+			t.Errorf("STHENO_REQUIRE_GPU=%s and error %v: got %q, want %q", c.required, c.err, s.did, c.want)
+		}
+	}
+}
+
+func TestGet(t *testing.T) {
+	var s spy
+	if got := Get[int](&s)(strconv.Atoi("12")); got != 12 || s.did != "" {
+		t.Errorf("got %d and %q, want 12", got, s.did)
+	}
+	const want = `failed: strconv.Atoi: parsing "x": invalid syntax`
+	if Get[int](&s)(strconv.Atoi("x")); s.did != want {
+		t.Errorf("got %q, want %q", s.did, want)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b")
+	Write(t, path, "text")
+	if got, err := os.ReadFile(path); err != nil || string(got) != "text" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -1,0 +1,98 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Graph is what is measured of a whole graph beside the time of its launches.
+type Graph struct {
+	// Run is the median time of RunAll in microseconds, inputs copied to the device
+	// and outputs from it.
+	Run      float64 `json:"run_us"`
+	Launches int     `json:"launches"`
+	// Host is the number of ops that ran on the host, which the time of the launches
+	// leaves out.
+	Host int `json:"host_ops"`
+}
+
+// String prints the launches and the time of a run.
+func (g *Graph) String() string { return fmt.Sprintf("%s, run %s", g.launches(), Micros(g.Run)) }
+
+func (g *Graph) launches() string {
+	text := fmt.Sprintf("%d launches", g.Launches)
+	if g.Launches == 1 {
+		text = "1 launch"
+	}
+	if g.Host > 0 {
+		text += fmt.Sprintf(", %d on the host", g.Host)
+	}
+	return text
+}
+
+// UpdateGraphs returns the text of docs/graphs.md with the tables of the given files and
+// cases between the markers <!-- graphs:begin --> and <!-- graphs:end -->.
+func UpdateGraphs(text string, files []*File, cases []Key) (string, error) {
+	tables := make([]string, len(files))
+	for i, f := range files {
+		tables[i] = f.graphTable(cases)
+	}
+	return splice(text, "graphs", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
+}
+
+// graphTable is a table of the given cases and of the file's other rows, with a column
+// for each peer.
+func (f *File) graphTable(cases []Key) string {
+	var peers []string
+	for _, p := range f.Peers {
+		if !slices.Contains(peers, p.By) {
+			peers = append(peers, p.By)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32. Device copy: %.0f GB/s.\n\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
+	b.WriteString("| Graph | Size | Launches | Device | Rate | Of copy |")
+	for _, p := range peers {
+		fmt.Fprintf(&b, " %s |", cell(p))
+	}
+	b.WriteString(" Of the fastest | Run |\n|---|---|---|--:|--:|--:|" + strings.Repeat("--:|", len(peers)) + "--:|--:|\n")
+	var later []Row
+	for _, key := range f.keys(cases) {
+		fmt.Fprintf(&b, "| %s | %s | ", cell(key.Op), cell(key.Case))
+		r, ok := f.Row(key)
+		if !ok || r.Graph == nil {
+			b.WriteString("not measured | | | |")
+		} else {
+			device := "-"
+			if r.Micros > 0 {
+				device = Micros(r.Micros)
+			}
+			fmt.Fprintf(&b, "%s | %s | %s | %s |", r.Graph.launches(), device, r.Rate(), f.OfCopy(r))
+		}
+		for _, by := range peers {
+			fmt.Fprintf(&b, " %s |", f.time(key, by))
+		}
+		if !ok || r.Graph == nil {
+			b.WriteString(" | |\n")
+			continue
+		}
+		fmt.Fprintf(&b, " %s | %s |\n", f.OfPeer(r), Micros(r.Graph.Run))
+		if r.Run != nil {
+			later = append(later, r)
+		}
+	}
+	b.WriteString(otherRuns(later))
+	return b.String()
+}
+
+// time prints a peer's time of a case, "" if there is none.
+func (f *File) time(k Key, by string) string {
+	for _, p := range f.Peers {
+		if p.Key == k && p.By == by {
+			return Micros(p.Micros)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,41 @@
+package results
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestUpdateGraphs(t *testing.T) {
+	softmax, mlp, norm := Key{"softmax", "16x8", "f32"}, Key{"MLP", "batch 4", "f32"}, Key{"norm", "1x1", "f32"}
+	file := &File{
+		GPU: "NVIDIA T1", Run: Run{Driver: "1.2", CUDA: "12.0", Date: "2026-01-02", Copy: 1000},
+		Rows: []Row{
+			{Key: softmax, Bytes: 9e8, Micros: 1000, Graph: &Graph{Run: 2500, Launches: 1}, Run: &Run{Date: "2026-02-03", Driver: "1.3", Copy: 2000}},
+			{Key: mlp, Bytes: 100, Flops: 1e9, Micros: 50, Graph: &Graph{Run: 20000, Launches: 12, Host: 3}},
+		},
+		Peers: []Peer{{softmax, "eager", 900, nil}, {softmax, "compiled", 1500, nil}, {mlp, "compiled", 40, nil}},
+	}
+	const page = "a\n<!-- graphs:begin -->\nold\n<!-- graphs:end -->\nb\n"
+	got, err := UpdateGraphs(page, []*File{file}, []Key{norm, softmax})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"a\n<!-- graphs:begin -->\n**NVIDIA T1**, driver 1.2 (CUDA 12.0), 2026-01-02, float32. Device copy: 1000 GB/s.\n\n",
+		"| Graph | Size | Launches | Device | Rate | Of copy | eager | compiled | Of the fastest | Run |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+		"| norm | 1x1 | not measured | | | |  |  | | |\n",
+		"| softmax | 16x8 | 1 launch | 1.00 ms | 900 GB/s | 45 % | 900 us | 1.50 ms | 90 % | 2.50 ms |\n",
+		"| MLP | batch 4 | 12 launches, 3 on the host | 50.0 us |  |  |  | 40.0 us |  | 20.0 ms |\n",
+		"\nMeasured in other runs: `softmax` 16x8 float32 (2026-02-03, driver 1.3).\n<!-- graphs:end -->\nb\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got, err := UpdateGraphs(page, nil, nil); err != nil || !strings.Contains(got, "begin -->\nNot measured yet.\n<!--") {
+		t.Errorf("without files: %q, %v", got, err)
+	}
+	if _, err := UpdateGraphs("no markers", nil, nil); err == nil {
+		t.Error("no error for a page without markers")
+	}
+}
