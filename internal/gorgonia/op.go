@@ -34,6 +34,9 @@ func IsStatement(op gorgonia.Op) bool {
 // IsReshape reports whether op is Gorgonia's Reshape.
 func IsReshape(op gorgonia.Op) bool { return OpName(op) == "reshapeOp" }
 
+// IsConversion reports whether op is that of gorgonia.ConvType.
+func IsConversion(op gorgonia.Op) bool { return isPointerTo(op, "dtConvOp") }
+
 // IsConstant reports whether op is that of a constant node. (constantTensor says
 // that its arity is 1.)
 func IsConstant(op gorgonia.Op) bool {

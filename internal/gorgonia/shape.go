@@ -91,6 +91,16 @@ func Size(op gorgonia.Op) (axis int, ok bool) {
 	return axis, !f.bad
 }
 
+// At returns the index of the element that an atOp gives.
+func At(op gorgonia.Op) (index []int, ok bool) {
+	f, ok := fieldsOf(op, "atOp")
+	if !ok {
+		return nil, false
+	}
+	index = f.ints("coordinates")
+	return index, !f.bad
+}
+
 // Reduction returns the name, sum or max, and the axes of a reduction.
 func Reduction(op gorgonia.Op) (name string, axes []int, ok bool) {
 	for kind, name := range map[string]string{"sumOp": "sum", "maxOp": "max"} {

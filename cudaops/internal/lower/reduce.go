@@ -51,10 +51,9 @@ func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	if t.Elements() == x.Elements() {
 		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: without(x.View.Strides, axes)})
 	}
-	b := expr.NewBuilder(x.Dtype)
-	f, err := b.Func(b.Apply(op, b.Operand(0)))
+	f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
 	if err != nil {
-		return nil
+		c.err = err
 	}
 	return c.emit(program.Rows{Func: f, Axes: axes, PerRow: []bool{true}}, t, x)
 }
