@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"github.com/stheno-ml/stheno/internal/must"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -112,10 +113,10 @@ func TestRowsReduceOnGPU(t *testing.T) {
 					continue
 				}
 				x := rowValues(r, c.Elements(), d, edges)
-				f := ok[expr.Func](t)(exprtest.Reductions(d))
-				p := ok[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
+				f := must.Get[expr.Func](t)(exprtest.Reductions(d))
+				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
 				out := exprtest.Memory(p.Out)
-				must(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
+				must.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
 				if err := c.CheckReductions(d, x, unpack(p, out, d)); err != nil {
 					t.Error(err)
 				}
@@ -139,9 +140,9 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 11))
-	double := ok[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
+	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
-		for i, f := range ok[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
+		for i, f := range must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
 			for k, s := range exprtest.RowShapes {
 				if testing.Short() && (i+k)%5 > 0 {
 					continue
@@ -154,12 +155,12 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 					}
 					inputs, wide = append(inputs, exprtest.Pack(d, x)), append(wide, exprtest.Pack(expr.Float64, x))
 				}
-				p := ok[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				out := exprtest.Memory(p.Out)
-				must(t, Run(0, p, inputs, out))
-				host := ok[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				must.Do(t, Run(0, p, inputs, out))
+				host := must.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				truth := exprtest.Memory(host.Out)
-				must(t, host.Run(wide, truth, nil))
+				must.Do(t, host.Run(wide, truth, nil))
 				want := unpack(host, truth, expr.Float64)
 				for o, part := range unpack(p, out, d) {
 					if err := near(part, want[o][:], d); err != nil {
@@ -192,7 +193,7 @@ func TestRowsHugeOnGPU(t *testing.T) {
 		t.Skip("SKIPPED, NOT TESTED: 9 GB of the host's memory, without STHENO_LARGE=1")
 	}
 	b := expr.NewBuilder(expr.Bool)
-	f := ok[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Convert(b.Operand(0), expr.Float32))))
+	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Convert(b.Operand(0), expr.Float32))))
 	shape := []int{65537, 32770}
 	x := make([]byte, kernels.Count(shape))
 	var rows, columns [65537]float32
@@ -204,9 +205,9 @@ func TestRowsHugeOnGPU(t *testing.T) {
 		}
 	}
 	for axis, want := range [][]float32{columns[:shape[1]], rows[:]} {
-		p := ok[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{axis}, []bool{true}, kernels.Dense(shape)))
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{axis}, []bool{true}, kernels.Dense(shape)))
 		out := make([]float32, len(want))
-		must(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
+		must.Do(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
 		for i, got := range out {
 			if got != want[i] {
 				t.Fatalf("over axis %d: element %d is %v, want %v", axis, i, got, want[i])

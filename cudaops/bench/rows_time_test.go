@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"github.com/stheno-ml/stheno/internal/must"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -21,24 +22,24 @@ func TestRowsTimes(t *testing.T) {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
 	dev := device0(t)
-	copied := ok[float64](t)(CopyBandwidth(0))
+	copied := must.Get[float64](t)(CopyBandwidth(0))
 	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
 	shapes := []exprtest.RowShape{
 		{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}}, {Shape: []int{16384, 32768}, Axes: []int{1}},
 	}
-	functions := ok[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
+	functions := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
 	sum := functions[5]
 	times := func(f exprtest.RowFunction, s exprtest.RowShape) {
 		name := fmt.Sprintf("%s over %v of %v", f.Name, s.Axes, s.Shape)
 		if !chosenName(chosen, name) {
 			return
 		}
-		p := ok[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 		var inputs [][]byte
 		for i, bytes := range p.Inputs {
 			inputs = append(inputs, uniform(bytes, i))
 		}
-		timing := ok[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
+		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
 		d := median(timing.Runs)
 		rate := float64(p.Bytes()) / float64(d.Nanoseconds())
 		t.Logf("%-40s %9.2f us %6.0f GB/s %4.0f %% of copy", name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
