@@ -190,9 +190,9 @@ graphs() {
     local peers=()
     enough 120 || return
     mkdir -p "$OUT/graphs"
-    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -graphs "$OUT/graphs/peers" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/graphs.log"
+    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/graphs.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    [[ -s $OUT/graphs/peers ]] && peers=(-peers "$OUT/graphs/peers")
+    [[ -s $OUT/graphs/peers ]] && peers=(-peers "$OUT/graph-peers.json")
     timeout $(($(left) - 5)) "$bin/stheno" bench -graphs -run "${BENCH_RUN:-}" ${MOST:+-most "$MOST"} "${peers[@]}" -json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }

@@ -233,13 +233,18 @@ def run_jax(path, pattern):
     jax.config.update("jax_default_matmul_precision", "highest")
     todo = selected(pattern)
     start = time.perf_counter()
-    with ThreadPoolExecutor(8) as pool:
-        programs = [pool.submit(compile_jax, c) for c in todo]
+    programs = {}
+    # XLA chooses among kernels for products by timing them: those programs come first, alone.
+    for workers, products in ((1, True), (8, False)):
+        with ThreadPoolExecutor(workers) as pool:
+            for case in todo:
+                if (case[3] is perceptron) == products:
+                    programs[case[:2]] = pool.submit(compile_jax, case)
     print(f"JAX {jax.__version__} compiled {len(todo)} programs in {time.perf_counter() - start:.1f} s")
     log = Log(path)
-    for case, program in zip(todo, programs):
+    for case in todo:
         try:
-            log.add(case, f"JAX {jax.__version__} jit", jax_us(program.result(), jax_operands(case[2])))
+            log.add(case, f"JAX {jax.__version__} jit", jax_us(programs[case[:2]].result(), jax_operands(case[2])))
         except Exception as e:
             log.failed(case, "JAX", e)
 
@@ -248,10 +253,11 @@ def run_jax(path, pattern):
 
 
 class Log:
-    """The rows of a run, printed and written as they come."""
+    """The rows of a run, printed and written as they come, for a run that is cut off."""
 
-    def __init__(self, path, rows=()):
-        self.path, self.rows = path, list(rows)
+    def __init__(self, path):
+        self.path = path
+        self.rows = json.load(open(path)) if os.path.exists(path) else []
 
     def add(self, case, by, us):
         name, size = case[:2]
@@ -273,10 +279,10 @@ def main(path, pattern, median_us):
     """JAX in a process of its own, whose libraries and memory do not meet PyTorch's; then PyTorch."""
     import torch
 
-    part = path + ".jax"
-    subprocess.run([sys.executable, __file__, "jax", part, pattern])
-    rows = json.load(open(part)) if os.path.exists(part) else []
-    log = Log(path, rows)
+    if os.path.exists(path):
+        os.remove(path)
+    subprocess.run([sys.executable, __file__, "jax", path, pattern])
+    log = Log(path)
     start = time.perf_counter()
     compile_ahead(pattern)
     print(f"PyTorch {torch.__version__} compiled ahead in {time.perf_counter() - start:.1f} s")
