@@ -5,6 +5,7 @@ import (
 	"math"
 
 	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // unaryCases are the element-wise ops of one operand.
@@ -133,6 +134,22 @@ func betweenCases() (list []lowered) {
 // activationCases are what Gorgonia composes of several ops.
 func activationCases() []lowered {
 	return []lowered{{
+		name: "global average pool", shapes: [][]int{{2, 3, 4, 5}}, noGradient: true,
+		build: func(x ...*G.Node) (*G.Node, error) { return G.GlobalAveragePool2D(x[0]) },
+		ref: func(x ...array) array {
+			return x[0].sum(2, 3).apply(func(v float64) float64 { return v / 20 }).as([]int{2, 3, 1, 1})
+		},
+	}, {
+		name: "conversion", shapes: [][]int{{3, 4}}, noGradient: true,
+		build: func(x ...*G.Node) (*G.Node, error) {
+			n := G.NewMatrix(x[0].Graph(), tensor.Int, G.WithName("n"), G.WithShape(3, 4), G.WithValue(tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(tensor.Range(tensor.Int, 0, 12)))))
+			return G.Add(x[0], G.Must(G.ConvType(n, tensor.Int, x[0].Dtype())))
+		},
+		ref: func(x ...array) array {
+			k := -1.0
+			return x[0].apply(func(v float64) float64 { k++; return v + k })
+		},
+	}, {
 		name: "binary cross-entropy", shapes: [][]int{{4, 3}, {4, 3}},
 		build: func(x ...*G.Node) (*G.Node, error) { return G.BinaryXent(G.Must(G.Sigmoid(x[0])), x[1]) },
 		ref: func(x ...array) array {

@@ -2,7 +2,13 @@ package lower
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -112,5 +118,57 @@ func TestReshapedStrides(t *testing.T) {
 		if ok != (c.want != nil) || ok && fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%v by %v as %v: got %v, %v, want %v", c.shape, c.strides, c.to, got, ok, c.want)
 		}
+	}
+}
+
+// loweredOps are the types of Gorgonia's ops that rules take, at least on some operands.
+var loweredOps = []string{
+	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
+	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
+}
+
+// Every op of Gorgonia's is lowered, or known to be left to the host.
+func TestEveryOpIsKnown(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of Gorgonia, %v", len(files), err)
+	}
+	methods := map[string][]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				receiver := f.Recv.List[0].Type
+				if star, pointer := receiver.(*ast.StarExpr); pointer {
+					receiver = star.X
+				}
+				name := receiver.(*ast.Ident).Name
+				methods[name] = append(methods[name], f.Name.Name)
+			}
+		}
+	}
+	var found []string
+	for name, has := range methods {
+		missing := func(method string) bool { return !slices.Contains(has, method) }
+		if !slices.ContainsFunc([]string{"Arity", "Do"}, missing) {
+			found = append(found, name)
+		}
+	}
+	want := slices.Concat(loweredOps, unlowered, []string{"letOp", "readOp"}, // statements
+		[]string{"Iop", "devTrans", "scalarBinOp", "tBinOp"}) // in no graph, or inside another op
+	slices.Sort(found)
+	slices.Sort(want)
+	if !slices.Equal(found, want) {
+		t.Errorf("Gorgonia's ops are\n%v, want\n%v", found, want)
 	}
 }

@@ -58,6 +58,18 @@ func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	return c.emit(program.Rows{Func: f, Axes: axes, PerRow: []bool{true}}, t, x)
 }
 
+// average lowers GlobalAveragePool2D: the mean of each channel of each image.
+func average(c *call) *program.Value {
+	if !internal.IsGlobalAverage(c.node.Op()) || !c.floats(1) || len(c.in[0].Shape) != 4 {
+		return nil
+	}
+	sum := c.rows(expr.RowSum, c.in[0], []int{2, 3})
+	mean := c.mapped(sum.Type, func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.Div, b.Operand(0), b.Constant(c.Dtype, float64(c.in[0].Elements()/sum.Elements())))
+	}, sum)
+	return c.reshaped(mean, c.Shape)
+}
+
 // softMax lowers SoftMax and LogSoftMax. The greatest element of a row is taken off
 // first, so that no exponential overflows.
 func softMax(c *call) *program.Value {

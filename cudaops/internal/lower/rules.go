@@ -1,9 +1,6 @@
 package lower
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -27,7 +24,7 @@ type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
 var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, at, unary, binary, between, convert, function, multiply, tensorDot,
-	reduce, softMax, softMaxDiff, kernel, host}
+	reduce, softMax, softMaxDiff, average, kernel, host}
 
 // emit adds an instruction with one output and returns that.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
@@ -84,32 +81,4 @@ func kernel(c *call) *program.Value {
 		return nil
 	}
 	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
-}
-
-// host leaves the node to its op's Do.
-func host(c *call) *program.Value {
-	op := program.Host{Op: c.node.Op()}
-	if len(c.in) > 0 {
-		op.Reason = c.reason()
-	}
-	return c.emit(op, c.Type, c.in...)
-}
-
-// reason says why a node stays on the host.
-func (c *call) reason() string {
-	if internal.OpName(c.node.Op()) == "" {
-		return "no kernel: an op of another module"
-	}
-	if err := internal.Learnt(); err != nil {
-		return "no kernel: " + err.Error()
-	}
-	for _, v := range append(slices.Clone(c.in), &program.Value{Type: c.Type}) {
-		if !v.Numeric {
-			return "no kernel for a value of its type or without a shape"
-		}
-		if !v.Dtype.IsFloat() && v.Dtype != kernels.Bool {
-			return fmt.Sprintf("no kernel for elements of %v", values.Tensor(v.Dtype))
-		}
-	}
-	return "no kernel for this op"
 }
