@@ -23,8 +23,7 @@ import (
 // not 1 - tanh².
 func fuse(p *program.Program, t Target) error {
 	f := newFuser(p, t.Device)
-	for at, v := range f.vertices {
-		f.now = at
+	for _, v := range f.vertices {
 		if v.group == nil {
 			continue
 		}
@@ -32,7 +31,6 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	f.now = len(f.vertices)
 	for _, v := range f.vertices { // that nobody took in
 		if v.waiting {
 			f.joinInputs(v)
@@ -76,12 +74,13 @@ type fuser struct {
 	device   kernels.Device
 	vertices []*vertex
 	of       map[*program.Instr]*vertex
-	now      int // instructions behind this one are in no group with others
+	reach    prefixMax // by the place of a group's first member, that of its last
 	searches int
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
-	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs))}
+	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs)),
+		reach: make(prefixMax, len(p.Instrs)+1)}
 	for i, in := range p.Instrs {
 		v := &vertex{Instr: in, at: i, kept: !program.Pointwise(in.Op)}
 		f.vertices[i], f.of[in] = v, v
@@ -128,6 +127,7 @@ func (f *fuser) joinInputs(v *vertex) {
 		for _, m := range joint.members {
 			m.group = joint
 		}
+		f.reach.raise(joint.members[0].at, joint.last())
 		for _, m := range from.members {
 			if m.waiting {
 				f.joinInputs(m)
@@ -179,39 +179,69 @@ func (f *fuser) oneStage(g, a, b *group) bool {
 
 // around reports whether there is a way from a to b by instructions outside of both,
 // or so many ways out of a that looking at them would take too long.
+//
+// Ways lead from an instruction to later ones, and from one member of a group to the
+// others. So none leads to b from behind all members of all groups that begin before
+// b ends.
 func (f *fuser) around(a, b *group) bool {
 	f.searches++
-	search, left := f.searches, mostVisited
-	var leave func(members []*vertex, outside bool) bool
-	leave = func(members []*vertex, outside bool) bool {
-		for _, m := range members {
-			for _, r := range m.readers {
-				switch {
-				case r.group == b && b != nil:
-					if outside {
-						return true
-					}
-					continue
-				case r.group == a || r.visited == search || r.at > f.now:
-					continue // what comes later leads to nothing that is in a group yet
-				}
-				if left--; left < 0 {
-					return true
-				}
-				r.visited = search
-				next := []*vertex{r}
-				if r.group != nil {
-					next = r.group.members
-					for _, m := range next {
-						m.visited = search
-					}
-				}
-				if leave(next, true) {
-					return true
-				}
-			}
-		}
+	s := search{a: a, b: b, number: f.searches, left: mostVisited, last: max(b.last(), f.reach.until(b.last()))}
+	return s.leave(a.members, false)
+}
+
+// search is a search for a way from a to b.
+type search struct {
+	a, b         *group
+	number, left int
+	last         int // the last place on such a way
+}
+
+// leave reports whether a way leads from members of a group to b; outside says that
+// they are not a's.
+func (s *search) leave(members []*vertex, outside bool) bool {
+	return slices.ContainsFunc(members, func(m *vertex) bool {
+		return slices.ContainsFunc(m.readers, func(r *vertex) bool { return s.visit(r, outside) })
+	})
+}
+
+func (s *search) visit(v *vertex, outside bool) bool {
+	if v.group == s.b {
+		return outside
+	}
+	if v.group == s.a || v.visited == s.number || v.at > s.last {
 		return false
 	}
-	return leave(a.members, false)
+	if s.left--; s.left < 0 {
+		return true
+	}
+	v.visited = s.number
+	if v.group == nil {
+		return slices.ContainsFunc(v.readers, func(r *vertex) bool { return s.visit(r, true) })
+	}
+	for _, m := range v.group.members {
+		m.visited = s.number
+	}
+	return s.leave(v.group.members, true)
+}
+
+// last returns the place of the last member.
+func (g *group) last() int { return g.members[len(g.members)-1].at }
+
+// prefixMax holds a number for each place, 0 at first, and tells the greatest of those
+// up to a place (Fenwick, 1994).
+type prefixMax []int
+
+// raise makes the number of a place at least n.
+func (m prefixMax) raise(at, n int) {
+	for i := at + 1; i < len(m); i += i & -i {
+		m[i] = max(m[i], n)
+	}
+}
+
+// until returns the greatest number of the places up to one.
+func (m prefixMax) until(at int) (most int) {
+	for i := at + 1; i > 0; i -= i & -i {
+		most = max(most, m[i])
+	}
+	return most
 }
