@@ -96,6 +96,9 @@ func flat(m *program.Instr) bool {
 
 // repeated reports whether a view is one element, again and again.
 func repeated(v *program.Value) bool {
+	if v.IsBounded() {
+		return false
+	}
 	for a, d := range v.Shape {
 		if d != 1 && v.View.Strides[a] != 0 {
 			return false
@@ -132,10 +135,15 @@ func merge(a, b *group) *group {
 	case a.axes == nil && !g.fits(): // a can be flat where b is not
 		g.shape = b.shape
 	}
-	if !g.fits() {
+	if !g.fits() || g.axes != nil && slices.ContainsFunc(g.members, readsBounded) {
 		return nil
 	}
 	return g
+}
+
+// readsBounded reports whether an instruction reads a view with bounds, as Rows cannot.
+func readsBounded(in *program.Instr) bool {
+	return slices.ContainsFunc(in.In, (*program.Value).IsBounded)
 }
 
 // rowShape returns the shape without the axes.
@@ -165,7 +173,7 @@ func (g *group) perRow(v *program.Value) bool {
 // finds reports whether input v of member m is, at each element, what the member that
 // computes v's base has at that element or at its row.
 func (g *group) finds(m *program.Instr, v *program.Value) bool {
-	if v.View.Offset != 0 {
+	if v.View.Offset != 0 || v.IsBounded() {
 		return false
 	}
 	strides := g.strides(m, v)
