@@ -85,7 +85,7 @@ func sliceCases() (list []lowered) {
 		{[]int{3, 4, 5}, []tensor.Slice{G.S(2), nil, G.S(0, 4)}, []int{4, 4}, []int{2, 0, 0}, []int{1, 1, 1}, []int{1, 2}},
 	} {
 		list = append(list, lowered{
-			name: fmt.Sprintf("slice %v of %v", c.slices, c.shape), shapes: [][]int{c.shape}, onHost: "its derivative",
+			name: fmt.Sprintf("slice %v of %v", c.slices, c.shape), shapes: [][]int{c.shape},
 			build: func(x ...*G.Node) (*G.Node, error) { return G.Slice(x[0], c.slices...) },
 			ref: func(x ...array) array {
 				return generate(c.to, func(i []int) float64 {

@@ -17,10 +17,24 @@ type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
 	Strides  []int // elements from an index to the next by axis; 0 repeats elements
+	// Bounds leave out what is not From <= i < To along Axis: it is not in the buffer
+	// and reads as 0. Offset is that of index From. To = 0 is for no bounds.
+	Bounds Bounds
+}
+
+// Bounds are part of an axis.
+type Bounds = struct{ Axis, From, To int }
+
+// bounded reports whether the view leaves out a part of the shape.
+func (v View) bounded(shape []int) bool {
+	b := v.Bounds
+	return b.To != 0 && (b.From != 0 || b.To != shape[b.Axis])
 }
 
 // Dense returns the view of a buffer that holds a shape in row-major order.
-func Dense(shape []int) View { return View{Count(shape), 0, rowMajor(shape)} }
+func Dense(shape []int) View {
+	return View{Elements: Count(shape), Strides: rowMajor(shape)}
+}
 
 // rowMajor returns the strides of a dense shape.
 func rowMajor(shape []int) []int {
@@ -102,12 +116,19 @@ func (v View) check(shape []int) error {
 	if v.Elements < 0 || v.Elements > math.MaxInt64/16 {
 		return fmt.Errorf("got %d elements", v.Elements)
 	}
+	if b := v.Bounds; b.To != 0 && (b.Axis < 0 || b.Axis >= len(shape) || b.From < 0 || b.From >= b.To || b.To > shape[b.Axis]) {
+		return fmt.Errorf("got bounds %+v of shape %v", b, shape)
+	}
 	last := v.Offset
 	for a, s := range v.Strides {
 		if s < 0 {
 			return fmt.Errorf("got strides %v, want none below 0", v.Strides)
 		}
-		last += int64(s) * int64(max(shape[a]-1, 0))
+		extent := shape[a]
+		if b := v.Bounds; b.To != 0 && b.Axis == a {
+			extent = b.To - b.From
+		}
+		last += int64(s) * int64(max(extent-1, 0))
 	}
 	if Count(shape) > 0 && (v.Offset < 0 || last >= v.Elements) {
 		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
@@ -125,10 +146,11 @@ const (
 	row       access = 'r' // by vectors, from where the vector's first index is
 	column    access = 'c' // one element for a vector, where its first index is
 	strided   access = 'g' // by elements, each where its index is
+	padded    access = 'p' // the same, where they are not zeros
 )
 
 // byIndex reports whether the address follows from the index along each axis.
-func (a access) byIndex() bool { return a == row || a == column || a == strided }
+func (a access) byIndex() bool { return a == row || a == column || a == strided || a == padded }
 
 // mapLayout is what a kernel is generated for, beside the function.
 type mapLayout struct {
@@ -139,6 +161,7 @@ type mapLayout struct {
 	vectors  int    // of a thread
 	block    int    // threads of a block
 	accesses string // an access for each operand
+	bounded  string // the axis of each operand's bounds, as a byte, if any has some
 }
 
 // mapping is a function on a merged shape.
@@ -151,6 +174,7 @@ type mapping struct {
 	shape   []int64   // without axes of one element, neighbours joined
 	strides [][]int64 // by operand, then axis
 	offsets []int64
+	bounds  []bound // by operand
 	eval    *expr.Interpreter
 	cost    int64     // operations on an element
 	blocks  sync.Pool // of *block, for the Go body
@@ -158,7 +182,8 @@ type mapping struct {
 
 func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
 	types := f.Operands()
-	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), bounds: make([]bound, len(operands)),
+		eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
 	for _, v := range operands {
 		m.offsets = append(m.offsets, v.Offset)
 	}
@@ -178,6 +203,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping 
 		pol = scaling.on(dev)
 		m.layout.axes, m.layout.inner = axes, inner
 	}
+	m.layout.bounded = m.bounded()
 	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
 	m.layout.wide = m.wide()
 	return m
@@ -221,7 +247,7 @@ func (m *mapping) merge(shape []int, operands []View) {
 		last := len(m.shape) - 1
 		joined := last >= 0
 		for i, v := range operands {
-			joined = joined && m.strides[i][last] == int64(v.Strides[a])*int64(extent)
+			joined = joined && m.strides[i][last] == int64(v.Strides[a])*int64(extent) && !(v.bounded(shape) && v.Bounds.Axis == a)
 		}
 		if joined {
 			m.shape[last] *= int64(extent)
@@ -229,6 +255,7 @@ func (m *mapping) merge(shape []int, operands []View) {
 			m.shape = append(m.shape, int64(extent))
 			last++
 		}
+		m.bound(shape, operands, a, last, joined)
 		for i, v := range operands {
 			m.strides[i] = append(m.strides[i][:last], int64(v.Strides[a]))
 		}
@@ -238,6 +265,9 @@ func (m *mapping) merge(shape []int, operands []View) {
 // access returns how operand i is read in vectors of that width, which lie within
 // the innermost axis or not.
 func (m *mapping) access(i int, width int64, inner bool) access {
+	if m.bounds[i].extent > 0 {
+		return padded
+	}
 	strides, axes := m.strides[i], len(m.shape)
 	inOrder, repeated, aligned := true, true, m.offsets[i]%width == 0
 	n := int64(1)
@@ -279,6 +309,9 @@ func (m *mapping) arguments() []any {
 			for _, s := range m.strides[i] {
 				args = append(args, indexArgument(s, m.layout.wide))
 			}
+		}
+		if access(a) == padded {
+			args = append(args, indexArgument(m.bounds[i].from, m.layout.wide), indexArgument(m.bounds[i].extent, m.layout.wide))
 		}
 	}
 	return args

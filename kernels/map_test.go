@@ -115,7 +115,7 @@ func TestMapLarge(t *testing.T) {
 	for i := range b {
 		b[i] = float32(i % 7)
 	}
-	p, err := Map(HostDevice(), f, shape, Dense(shape), View{333, 0, []int{0, 1}})
+	p, err := Map(HostDevice(), f, shape, Dense(shape), viewAt(333, 0, 0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +138,17 @@ func parseMap(t testing.TB, text string, names ...string) expr.Func {
 	return f
 }
 
+// viewAt returns a view without bounds.
+func viewAt(elements, offset int64, strides ...int) View {
+	return View{Elements: elements, Offset: offset, Strides: strides}
+}
+
+// within returns a view with bounds.
+func within(v View, axis, from, to int) View {
+	v.Bounds = Bounds{Axis: axis, From: from, To: to}
+	return v
+}
+
 // How operands are read: the letters of [access].
 func TestMapLayout(t *testing.T) {
 	for _, c := range []struct {
@@ -148,14 +159,16 @@ func TestMapLayout(t *testing.T) {
 		inner  bool
 		launch string // grid
 	}{
-		{[]int{7, 9}, []View{Dense([]int{7, 9}), {1, 0, []int{0, 0}}, {70, 3, []int{9, 1}}}, "dsu", 0, false, "[1 1 1]"},
-		{[]int{64, 1, 512}, []View{Dense([]int{64, 1, 512}), {512, 0, []int{0, 0, 1}}, {64, 0, []int{1, 5, 0}}}, "drc", 2, true, "[16 1 1]"},
-		{[]int{64, 10}, []View{Dense([]int{64, 10}), {10, 0, []int{0, 1}}, {64, 0, []int{1, 0}}}, "dgg", 2, false, "[1 1 1]"},
-		{[]int{3, 5, 8}, []View{{40, 0, []int{0, 8, 1}}, {15, 0, []int{5, 1, 0}}, {3, 0, []int{1, 0, 0}}}, "rcc", 3, true, "[1 1 1]"},
-		{[]int{8, 16}, []View{{128, 0, []int{1, 8}}, {200, 0, []int{20, 1}}, {200, 2, []int{20, 1}}}, "grg", 2, true, "[1 1 1]"},
-		{[]int{1 << 20}, []View{Dense([]int{1 << 20}), {2 << 20, 0, []int{2}}, {1, 0, []int{0}}}, "dgs", 1, true, "[512 1 1]"},
-		{[]int{}, []View{{1, 0, nil}, {5, 4, nil}, {1, 0, nil}}, "sss", 0, false, "[1 1 1]"},
-		{[]int{2, 3, 4, 5, 6, 4}, []View{Dense([]int{2, 3, 4, 5, 6, 4}), Dense([]int{2, 3, 4, 5, 6, 4}), {24, 0, []int{12, 4, 1, 0, 0, 0}}}, "ddc", 2, true, "[2 1 1]"},
+		{[]int{7, 9}, []View{Dense([]int{7, 9}), viewAt(1, 0, 0, 0), viewAt(70, 3, 9, 1)}, "dsu", 0, false, "[1 1 1]"},
+		{[]int{64, 1, 512}, []View{Dense([]int{64, 1, 512}), viewAt(512, 0, 0, 0, 1), viewAt(64, 0, 1, 5, 0)}, "drc", 2, true, "[16 1 1]"},
+		{[]int{64, 10}, []View{Dense([]int{64, 10}), viewAt(10, 0, 0, 1), viewAt(64, 0, 1, 0)}, "dgg", 2, false, "[1 1 1]"},
+		{[]int{3, 5, 8}, []View{viewAt(40, 0, 0, 8, 1), viewAt(15, 0, 5, 1, 0), viewAt(3, 0, 1, 0, 0)}, "rcc", 3, true, "[1 1 1]"},
+		{[]int{8, 16}, []View{viewAt(128, 0, 1, 8), viewAt(200, 0, 20, 1), viewAt(200, 2, 20, 1)}, "grg", 2, true, "[1 1 1]"},
+		{[]int{1 << 20}, []View{Dense([]int{1 << 20}), viewAt(2<<20, 0, 2), viewAt(1, 0, 0)}, "dgs", 1, true, "[512 1 1]"},
+		{[]int{}, []View{viewAt(1, 0), viewAt(5, 4), viewAt(1, 0)}, "sss", 0, false, "[1 1 1]"},
+		{[]int{2, 3, 4, 5, 6, 4}, []View{Dense([]int{2, 3, 4, 5, 6, 4}), Dense([]int{2, 3, 4, 5, 6, 4}), viewAt(24, 0, 12, 4, 1, 0, 0, 0)}, "ddc", 2, true, "[2 1 1]"},
+		{[]int{6, 8}, []View{Dense([]int{6, 8}), within(viewAt(16, 0, 8, 1), 0, 2, 4), within(viewAt(18, 0, 3, 1), 1, 4, 7)}, "dpp", 2, true, "[1 1 1]"},
+		{[]int{6, 8}, []View{Dense([]int{6, 8}), within(viewAt(16, 0, 8, 1), 0, 2, 4), within(viewAt(48, 0, 8, 1), 1, 0, 8)}, "dpd", 1, true, "[1 1 1]"},
 	} {
 		p, err := Map(HostDevice(), parseMap(t, "a + b + c", "a", "b", "c"), c.shape, c.views...)
 		if err != nil {
@@ -168,7 +181,7 @@ func TestMapLayout(t *testing.T) {
 		}
 	}
 	big := []int{1 << 16, 1 << 15}
-	p, err := Map(HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), View{1 << 16, 0, []int{1, 0}})
+	p, err := Map(HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), viewAt(1<<16, 0, 1, 0))
 	if err != nil || !p.Launches[0].Kernel.Image.(mapImage).layout.wide {
 		t.Errorf("2^31 elements: got %v, %v, want indices of 64 bits", p, err)
 	}
@@ -178,7 +191,7 @@ func TestMapLayout(t *testing.T) {
 func TestMapImages(t *testing.T) {
 	image := func(text string, rows, cols int) Image {
 		shape := []int{rows, cols}
-		p, err := Map(HostDevice(), parseMap(t, text, "a", "b"), shape, Dense(shape), View{int64(cols), 0, []int{0, 1}})
+		p, err := Map(HostDevice(), parseMap(t, text, "a", "b"), shape, Dense(shape), viewAt(int64(cols), 0, 0, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,19 +214,25 @@ func TestMapErrors(t *testing.T) {
 	shape := []int{4, 5}
 	d := Dense(shape)
 	for want, plan := range map[string]func() (*Plan, error){
-		"got 1 operands, want 2":      func() (*Plan, error) { return Map(HostDevice(), f, shape, d) },
-		"operand 1: got 1 strides":    func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, 0, []int{1}}) },
-		"of elements 0 to 19, want":   func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{19, 0, []int{5, 1}}) },
-		"of elements -1 to 18":        func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, -1, []int{5, 1}}) },
-		"got strides [-5 1]":          func() (*Plan, error) { return Map(HostDevice(), f, shape, d, View{20, 15, []int{-5, 1}}) },
-		"want no extent below 0":      func() (*Plan, error) { return Map(HostDevice(), f, []int{-1, 5}, d, d) },
+		"got 1 operands, want 2":    func() (*Plan, error) { return Map(HostDevice(), f, shape, d) },
+		"operand 1: got 1 strides":  func() (*Plan, error) { return Map(HostDevice(), f, shape, d, viewAt(20, 0, 1)) },
+		"of elements 0 to 19, want": func() (*Plan, error) { return Map(HostDevice(), f, shape, d, viewAt(19, 0, 5, 1)) },
+		"of elements -1 to 18":      func() (*Plan, error) { return Map(HostDevice(), f, shape, d, viewAt(20, -1, 5, 1)) },
+		"got strides [-5 1]":        func() (*Plan, error) { return Map(HostDevice(), f, shape, d, viewAt(20, 15, -5, 1)) },
+		"want no extent below 0":    func() (*Plan, error) { return Map(HostDevice(), f, []int{-1, 5}, d, d) },
+		"operand 0: got bounds": func() (*Plan, error) {
+			return Map(HostDevice(), f, shape, View{Elements: 20, Strides: []int{5, 1}, Bounds: Bounds{Axis: 1, From: 2, To: 6}}, d)
+		},
+		"of elements 0 to 12, want": func() (*Plan, error) {
+			return Map(HostDevice(), f, shape, d, View{Elements: 12, Strides: []int{3, 1}, Bounds: Bounds{Axis: 1, From: 1, To: 5}})
+		},
 		"got a function without outp": func() (*Plan, error) { return Map(HostDevice(), expr.Func{}, shape) },
 	} {
 		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want an error with %q", p, err, want)
 		}
 	}
-	p, err := Map(HostDevice(), f, []int{0, 5}, Dense([]int{0, 5}), View{5, 0, []int{0, 1}})
+	p, err := Map(HostDevice(), f, []int{0, 5}, Dense([]int{0, 5}), viewAt(5, 0, 0, 1))
 	if err != nil || len(p.Launches) != 0 || p.Run([][]byte{nil, make([]byte, 20)}, nil, nil) != nil {
 		t.Errorf("no elements: got %v, %v, want a plan of no launches", p, err)
 	}
@@ -325,7 +344,7 @@ func TestMapAssembles(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	views := []View{Dense(shape), {1, 0, []int{0, 0}}, {100, 1, []int{8, 1}}, {8, 0, []int{0, 1}}, {6, 0, []int{1, 0}}, {48, 0, []int{1, 6}}}
+	views := []View{Dense(shape), viewAt(1, 0, 0, 0), viewAt(100, 1, 8, 1), viewAt(8, 0, 0, 1), viewAt(6, 0, 1, 0), viewAt(48, 0, 1, 6), within(viewAt(16, 0, 8, 1), 0, 2, 4), within(viewAt(30, 0, 5, 1), 1, 1, 6)}
 	for k, v := range views {
 		for j, d := range []expr.Dtype{Float32, Float64, Bool, Uint8, Int32, Int64} {
 			b := expr.NewBuilder(d, Float32)
@@ -338,17 +357,18 @@ func TestMapAssembles(t *testing.T) {
 		}
 	}
 	shape = []int{7, 9}
-	check(0, parseMap(t, "a + b", "a", "b"), View{9, 0, []int{0, 1}}, View{63, 0, []int{1, 7}})
+	check(0, parseMap(t, "a + b", "a", "b"), viewAt(9, 0, 0, 1), viewAt(63, 0, 1, 7))
 	shape = []int{1 << 16, 1 << 16}
-	check(1, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), View{1 << 16, 0, []int{0, 1}}, View{1 << 32, 0, []int{1, 1 << 16}})
+	check(1, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), viewAt(1<<16, 0, 0, 1), viewAt(1<<32, 0, 1, 1<<16))
 	shape = []int{1 << 16, 1<<16 - 1}
-	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), View{1 << 16, 0, []int{0, 1}})
+	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), viewAt(1<<16, 0, 0, 1))
+	check(0, parseMap(t, "a + b", "a", "b"), Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
 }
 
 // Text is written in well under the time that the driver needs to compile it.
 func BenchmarkMapCode(b *testing.B) {
 	shape := []int{128, 512}
-	p, err := Map(HostDevice(), parseMap(b, "tanh(a*b) + c", "a", "b", "c"), shape, Dense(shape), View{512, 0, []int{0, 1}}, View{128, 0, []int{1, 0}})
+	p, err := Map(HostDevice(), parseMap(b, "tanh(a*b) + c", "a", "b", "c"), shape, Dense(shape), viewAt(512, 0, 0, 1), viewAt(128, 0, 1, 0))
 	if err != nil {
 		b.Fatal(err)
 	}

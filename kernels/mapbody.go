@@ -73,6 +73,12 @@ func (b *block) read(at int64, n int) {
 		switch a := access(b.layout.accesses[i]); {
 		case a == dense || a == unaligned:
 			b.in[i] = unsafe.Pointer(&b.operands[i][at*d.Size()])
+		case a == padded && d.Size() == 1:
+			pad(b, i, Elements[uint8](b.gathered[i]), n)
+		case a == padded && d.Size() == 4:
+			pad(b, i, Elements[uint32](b.gathered[i]), n)
+		case a == padded:
+			pad(b, i, Elements[int64](b.gathered[i]), n)
 		case a.byIndex() && d.Size() == 1:
 			gather(b, i, Elements[uint8](b.gathered[i]), n)
 		case a.byIndex() && d.Size() == 4:

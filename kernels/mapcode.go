@@ -46,7 +46,8 @@ type mapWriter struct {
 
 	bases   []string // addresses of the operands
 	divide  []divide
-	strides [][]string // of operands addressed by index
+	strides [][]string  // of operands addressed by index
+	bounds  [][2]string // of padded operands: from where on, how many
 	n       string
 	to      []string // addresses of the outputs
 }
@@ -65,10 +66,13 @@ func (w *mapWriter) parameters() {
 		w.n = n
 	}
 	w.divide = w.divides(w.axes)
-	w.strides = make([][]string, len(w.types))
+	w.strides, w.bounds = make([][]string, len(w.types)), make([][2]string, len(w.types))
 	for i := range w.types {
 		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
 			w.strides[i] = append(w.strides[i], w.parameter(w.index, w.kind))
+		}
+		if access(w.accesses[i]) == padded {
+			w.bounds[i][0], w.bounds[i][1] = w.boundParameters()
 		}
 	}
 }
@@ -79,6 +83,7 @@ type vector struct {
 	first     string     // index of its first element
 	full      string     // predicate: all its elements exist
 	addresses [][]string // by operand: one, or one for each element
+	inside    [][]string // predicates of padded operands: an element is in the buffer
 	elements  [][]string // by operand, then element
 	to        []string   // addresses of the results, by output
 	results   [][]string // by output, then element
@@ -143,7 +148,13 @@ func (w *mapWriter) locate(j int) *vector {
 	}
 	indices := w.indices(v)
 	for i := range w.types {
-		v.addresses = append(v.addresses, w.addresses(v, i, indices))
+		var addresses, inside []string
+		if access(w.accesses[i]) == padded {
+			addresses, inside = w.padded(i, indices)
+		} else {
+			addresses = w.addresses(v, i, indices)
+		}
+		v.addresses, v.inside = append(v.addresses, addresses), append(v.inside, inside)
 	}
 	return v
 }
@@ -224,6 +235,10 @@ func (w *mapWriter) load(v *vector) {
 				w.whole("ld", d, location{v.addresses[i][0], 0}, regs)
 			case column:
 				w.Line("ld.global.%s %s, [%s]", memoryType(d), regs[0], v.addresses[i][0])
+			case padded:
+				for k := range regs {
+					w.loadPadded(v, i, k, "")
+				}
 			case unaligned, strided:
 				for k, r := range regs {
 					w.Line("ld.global.%s %s, %s", memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
@@ -234,6 +249,10 @@ func (w *mapWriter) load(v *vector) {
 		for i, d := range w.types {
 			a, r := access(w.accesses[i]), v.elements[i][k]
 			if a == scalar || a == column && k > 0 {
+				continue
+			}
+			if a == padded {
+				w.loadPadded(v, i, k, exists)
 				continue
 			}
 			w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)

@@ -100,6 +100,11 @@ func (c rowCall) check() error {
 	if err := checkMap(c.f, c.shape, c.operands); err != nil {
 		return err
 	}
+	for i, v := range c.operands {
+		if v.bounded(c.shape) {
+			return fmt.Errorf("operand %d: got bounds %+v, want none", i, v.Bounds)
+		}
+	}
 	if len(c.perRow) != len(c.f.Outputs()) {
 		return fmt.Errorf("got %d flags for %d outputs", len(c.perRow), len(c.f.Outputs()))
 	}

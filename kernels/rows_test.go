@@ -223,7 +223,12 @@ func TestRowsErrors(t *testing.T) {
 		"got 2 flags for 3 outputs":     func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1}, all[:2], Dense(shape)) },
 		"got axes [1 0] of shape [4 5]": func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1, 0}, all, Dense(shape)) },
 		"got axes [2] of shape [4 5]":   func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{2}, all, Dense(shape)) },
-		"of elements 0 to 19, want":     func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1}, all, View{19, 0, []int{5, 1}}) },
+		"of elements 0 to 19, want":     func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1}, all, viewAt(19, 0, 5, 1)) },
+		"operand 0: got bounds": func() (*Plan, error) {
+			v := Dense(shape)
+			v.Bounds = Bounds{Axis: 0, From: 1, To: 3}
+			return Rows(HostDevice(), f, shape, []int{1}, all, v)
+		},
 		"depends on operand 1, of strides [5 1]": func() (*Plan, error) {
 			return Rows(HostDevice(), varying, shape, []int{1}, all[:1], Dense(shape), Dense(shape))
 		},

@@ -220,10 +220,11 @@ func Float(v gorgonia.Value) (x float64, ok bool) {
 }
 
 // View returns the elements of v, a value in row-major order, that lie at offset +
-// sum of i[k] strides[k], all counted in elements, as a value of the given shape.
+// sum of i[k] strides[k], all counted in elements, as a value of the given shape. What
+// is outside of bounds is 0, as in [kernels.View].
 // It shares the memory of v where the elements lie in row-major order there, and
 // is a copy otherwise.
-func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64) (gorgonia.Value, error) {
+func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds kernels.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
 	if !ok {
 		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)
@@ -232,12 +233,12 @@ func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64) (
 	if err != nil {
 		return nil, err
 	}
-	if !shape.IsScalar() && inOrder(shape, strides) {
+	if !shape.IsScalar() && bounds.To == 0 && inOrder(shape, strides) {
 		n := kernels.Count(shape)
 		return wrap(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
 	}
 	out, to := New(dt, shape)
-	Gather(to, m, dt.Size(), shape, offset, strides)
+	Gather(to, m, dt.Size(), shape, offset, strides, bounds)
 	return out, nil
 }
 
@@ -275,19 +276,29 @@ func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing))
 }
 
-// Gather copies elements of size bytes out of a view of base into row-major order.
-func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64) {
-	var walk func(axis int, at int64)
-	walk = func(axis int, at int64) {
+// Gather copies elements of size bytes out of a view of base into row-major order, and
+// zeros for those outside of the bounds.
+func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds kernels.Bounds) {
+	var walk func(axis int, at int64, outside bool)
+	walk = func(axis int, at int64, outside bool) {
 		if axis == len(shape) {
-			to = to[copy(to[:size], base[at*size:]):]
+			if outside {
+				clear(to[:size])
+			} else {
+				copy(to[:size], base[at*size:])
+			}
+			to = to[size:]
 			return
 		}
-		for i := range int64(shape[axis]) {
-			walk(axis+1, at+i*strides[axis])
+		from, end := 0, shape[axis]
+		if bounds.To != 0 && bounds.Axis == axis {
+			from, end = bounds.From, bounds.To
+		}
+		for i := range shape[axis] {
+			walk(axis+1, at+int64(i-from)*strides[axis], outside || i < from || i >= end)
 		}
 	}
-	walk(0, offset)
+	walk(0, offset, false)
 }
 
 // New is a new zero value of the given shape and its memory. A scalar shape

@@ -92,7 +92,7 @@ func (e *Executable) addAlias(i int, downloaded map[*program.Value]bool) {
 	v := e.program.Instrs[i].Out[0]
 	base := e.slot(v.Base)
 	e.onHost(i, []*program.Value{v.Base}, downloaded, func() (gorgonia.Value, error) {
-		return values.View(e.frame[base], v.Shape, v.View.Offset, v.View.Strides)
+		return values.View(e.frame[base], v.Shape, v.View.Offset, v.View.Strides, v.View.Bounds)
 	})
 }
 

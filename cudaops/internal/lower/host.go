@@ -14,7 +14,7 @@ import (
 var unlowered = []string{
 	"im2colOp", "col2imOp", "maxPoolOp", "maxPoolDiffOp", "avgPoolOp", "avgPoolDiffOp", "upsampleOp", "upsampleDiffOp",
 	"BatchNormOp", "batchnormDiffOp", "GroupNormOp", "groupNormDiffOp", "dropoutOp", "dropoutDiffOp", "randomOp",
-	"concatOp", "sliceIncrOp", "byIndicesOp", "byIndicesOpDiffOp", "diagFlatOp", "clampOp",
+	"concatOp", "byIndicesOp", "byIndicesOpDiffOp", "diagFlatOp", "clampOp",
 	"sparsemaxOp", "sparsemaxDiffOp", "ctcLossOp", "ctcLossDiffOp", "yoloOp",
 }
 

@@ -123,7 +123,7 @@ func TestReshapedStrides(t *testing.T) {
 
 // loweredOps are the types of Gorgonia's ops that rules take, at least on some operands.
 var loweredOps = []string{
-	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
+	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "sliceIncrOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
 	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/tensor"
 )
@@ -169,6 +170,49 @@ func slice(c *call) *program.Value {
 		return nil // a shape that Gorgonia infers otherwise
 	}
 	return c.alias(from, t, view)
+}
+
+// sliceDiff lowers the derivative of a Slice: the second input among zeros, in the shape
+// of the first.
+func sliceDiff(c *call) *program.Value {
+	s, increment, ok := internal.Slice(c.node.Op())
+	if !ok || !increment || !c.floats(2) || s.Axis >= len(c.Shape) {
+		return nil
+	}
+	t := c.Type
+	t.Shape = slices.Clone(c.Shape)
+	if s.All {
+		s.Step, s.End = 1, t.Shape[s.Axis]
+	}
+	if s.End > t.Shape[s.Axis] {
+		return nil
+	}
+	n := max((s.End-s.Start)/s.Step, 1)
+	t.Shape[s.Axis] = n
+	if !slices.Equal(squeezed(t.Shape), squeezed(c.in[1].Shape)) {
+		return nil
+	}
+	part := c.in[1]
+	if !slices.Equal(part.Shape, t.Shape) {
+		part = c.reshaped(part, t.Shape)
+	}
+	if s.Step > 1 && n > 1 { // zeros behind each element, up to the next
+		wide := t
+		wide.Shape = slices.Insert(slices.Clone(t.Shape), s.Axis+1, s.Step)
+		view := program.View{Offset: part.View.Offset, Strides: slices.Insert(slices.Clone(part.View.Strides), s.Axis+1, 0)}
+		t.Shape[s.Axis] = n * s.Step
+		part = c.reshaped(c.padded(part, wide, view, kernels.Bounds{Axis: s.Axis + 1, To: 1}), t.Shape)
+	}
+	return c.padded(part, c.Type, part.View, kernels.Bounds{Axis: s.Axis, From: s.Start, To: s.Start + t.Shape[s.Axis]})
+}
+
+// padded returns a view of a value with zeros around it, as the bounds say.
+func (c *call) padded(v *program.Value, t program.Type, view program.View, b kernels.Bounds) *program.Value {
+	if b.From == 0 && b.To == t.Shape[b.Axis] {
+		return c.alias(v, t, view)
+	}
+	view.Bounds = b
+	return c.dense(c.alias(v, t, view))
 }
 
 // at lowers At, which gives one element.

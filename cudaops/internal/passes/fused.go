@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -23,6 +24,7 @@ type operand struct {
 	base    *program.Value
 	offset  int64
 	strides []int64
+	bounds  kernels.Bounds
 }
 
 // build writes the members' functions as one.
@@ -107,7 +109,7 @@ func function(in *program.Instr) expr.Func {
 // number returns the value of a floating-point constant of one element.
 func number(v *program.Value) (c float64, ok bool) {
 	op, ok := v.Base.Def.Op.(program.Constant)
-	if !ok || !v.Dtype.IsFloat() || v.Base.Elements() != 1 {
+	if !ok || v.IsBounded() || !v.Dtype.IsFloat() || v.Base.Elements() != 1 {
 		return 0, false
 	}
 	return values.Float(op.Value)
@@ -115,12 +117,21 @@ func number(v *program.Value) (c float64, ok bool) {
 
 // operand returns an input of a member as a view of the group's shape.
 func (g *group) operand(m *vertex, v *program.Value) operand {
-	return operand{v.Base, v.View.Offset, g.strides(m, v)}
+	return operand{v.Base, v.View.Offset, g.strides(m, v), bounds(v)}
+}
+
+// bounds returns those of a view along the axis of its shape without axes of extent 1.
+func bounds(v *program.Value) kernels.Bounds {
+	b := v.View.Bounds
+	if v.IsBounded() {
+		b.Axis = len(squeezed(v.Shape[:b.Axis]))
+	}
+	return b
 }
 
 // equal reports whether two operands are the same elements in the same order.
 func (o operand) equal(p operand) bool {
-	return p.base == o.base && p.offset == o.offset && slices.Equal(p.strides, o.strides)
+	return p.base == o.base && p.offset == o.offset && p.bounds == o.bounds && slices.Equal(p.strides, o.strides)
 }
 
 // instrs returns the instruction of the group, behind the views that it reads.
@@ -146,10 +157,15 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 // view returns the operand as a value of a shape, with the instruction that makes it
 // unless it is there.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
-	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && slices.Equal(o.strides, o.base.View.Strides) {
+	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil
 	}
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{o.base}, Nodes: nodes[:1]}
 	t := program.Type{Numeric: true, Dtype: o.base.Dtype, Shape: tensor.Shape(shape)}
-	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides}), def
+	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds}), def
+}
+
+// squeezed returns a shape without its axes of extent 1.
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }

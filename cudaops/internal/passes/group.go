@@ -47,6 +47,9 @@ func flat(in []*program.Value) bool {
 
 // repeated reports whether a view is one element, again and again.
 func repeated(v *program.Value) bool {
+	if v.IsBounded() {
+		return false
+	}
 	for a, d := range v.Shape {
 		if d != 1 && v.View.Strides[a] != 0 {
 			return false
@@ -89,7 +92,7 @@ func merge(a, b *group) *group {
 	case a.axes == nil && !g.fits(): // a can be flat where b is not
 		g.shape, g.count = b.shape, b.count
 	}
-	if !g.fits() {
+	if !g.fits() || g.axes != nil && slices.ContainsFunc(g.members, readsBounded) {
 		return nil
 	}
 	return g
@@ -132,6 +135,11 @@ func (g *group) arguments(a, b *group) (operands, outputs int, perRow bool) {
 	return len(list), outputs, perRow
 }
 
+// readsBounded reports whether a member reads a view with bounds, as Rows cannot.
+func readsBounded(m *vertex) bool {
+	return slices.ContainsFunc(m.In, (*program.Value).IsBounded)
+}
+
 // rowShape returns the shape without the axes.
 func (g *group) rowShape() []int {
 	var shape []int
@@ -158,7 +166,7 @@ func (g *group) perRow(m *vertex) bool {
 // member too, has at that element or at its row.
 func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	perRow := g.perRow(source)
-	if v.View.Offset != 0 || g.onRows(m) && !perRow {
+	if v.View.Offset != 0 || v.IsBounded() || g.onRows(m) && !perRow {
 		return false
 	}
 	strides, n := g.strides(m, v), int64(1)

@@ -138,7 +138,7 @@ func (e *interpreter) buffer(v *Value) []byte {
 func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
 	if b := e.buffer(v); b != nil {
 		out, memory := values.New(v.Dtype, v.Shape)
-		values.Gather(memory, b, v.Dtype.Size(), v.Shape, v.View.Offset, v.View.Strides)
+		values.Gather(memory, b, v.Dtype.Size(), v.Shape, v.View.Offset, v.View.Strides, v.View.Bounds)
 		return out, nil
 	}
 	if held := e.held[v]; held != nil {
@@ -171,7 +171,7 @@ func (e *interpreter) alias(v *Value) error {
 	if err != nil {
 		return err
 	}
-	e.held[v], err = values.View(base, v.Shape, v.View.Offset, v.View.Strides)
+	e.held[v], err = values.View(base, v.Shape, v.View.Offset, v.View.Strides, v.View.Bounds)
 	return err
 }
 

@@ -79,6 +79,9 @@ func (v *Value) describe() string {
 	if v.Base != v {
 		s += fmt.Sprintf(" in %v", v.Base)
 	}
+	if b := v.View.Bounds; v.IsBounded() {
+		s += fmt.Sprintf(" [%d:%d] along %d", b.From, b.To, b.Axis)
+	}
 	if b := v.Base.Buffer; b != nil {
 		s += fmt.Sprintf(" @%d", b.Offset+v.View.Offset*v.Dtype.Size())
 	}

@@ -84,10 +84,13 @@ func (t Type) Elements() int64 {
 func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 
 // View says where the elements of a value lie in the memory of its base: the
-// element of index i at Offset + sum of i[k] Strides[k], all in elements.
+// element of index i at Offset + sum of i[k] Strides[k], all in elements. Outside of
+// Bounds, if there are any, there are zeros, and indices along that axis count from
+// Bounds.From.
 type View struct {
 	Offset  int64
 	Strides []int64
+	Bounds  kernels.Bounds // To = 0 for none
 }
 
 // Contiguous returns the view of a whole base in row-major order.
@@ -98,7 +101,7 @@ func Contiguous(shape tensor.Shape) View {
 		strides[i] = n
 		n *= int64(shape[i])
 	}
-	return View{0, strides}
+	return View{Strides: strides}
 }
 
 // Value is one result of an instruction.
@@ -115,9 +118,15 @@ type Value struct {
 	Buffer *Buffer // of a base on the device, from Placed on
 }
 
+// IsBounded reports whether there are zeros around what lies in the memory.
+func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
+
 // IsContiguous reports whether the elements lie in row-major order, one after the
 // other.
 func (v *Value) IsContiguous() bool {
+	if v.IsBounded() {
+		return false
+	}
 	whole := Contiguous(v.Shape)
 	for i, d := range v.Shape {
 		if d > 1 && v.View.Strides[i] != whole.Strides[i] {
@@ -179,7 +188,7 @@ func (v *Value) kernelView() kernels.View {
 	for i, s := range v.View.Strides {
 		strides[i] = int(s)
 	}
-	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides}
+	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds}
 }
 
 // Buffer is a piece of the arena that is alive from instruction Birth to

@@ -94,11 +94,16 @@ func (c *checker) view(v *Value) {
 		c.fault("%v shares the memory of %v, which is not defined yet", v, b)
 	case b.Space != v.Space:
 		c.fault("%v is on the %v, its base %v on the %v", v, v.Space, b, b.Space)
+	case v.IsBounded() && (v.View.Bounds.Axis >= len(v.Shape) || v.View.Bounds.From >= v.View.Bounds.To || v.View.Bounds.To > v.Shape[v.View.Bounds.Axis]):
+		c.fault("%v has shape %v and bounds %+v", v, v.Shape, v.View.Bounds)
 	case len(v.View.Strides) != len(v.Shape):
 		c.fault("%v has shape %v and strides %v", v, v.Shape, v.View.Strides)
 	case v.Numeric:
 		first, last := v.View.Offset, v.View.Offset
 		for i, d := range v.Shape {
+			if b := v.View.Bounds; v.IsBounded() && b.Axis == i {
+				d = b.To - b.From
+			}
 			if reach := int64(d-1) * v.View.Strides[i]; reach < 0 {
 				first += reach
 			} else {

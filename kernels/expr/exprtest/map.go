@@ -10,6 +10,7 @@ type View struct {
 	Elements int64
 	Offset   int64
 	Strides  []int
+	Bounds   struct{ Axis, From, To int }
 }
 
 // Map is a function applied to views.
@@ -45,7 +46,7 @@ func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
 		if uniform {
 			types[i] = expr.Float32
 		}
-		v := drawView(t, m.Shape)
+		v := drawView(t, m.Shape, true)
 		few := Values(t, types[i], 11)
 		buffer := make([]float64, v.Elements)
 		for k := range buffer {
@@ -69,7 +70,8 @@ func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
 	return m
 }
 
-func drawView(t *rapid.T, shape []int) View {
+// drawView draws a view, with bounds if it may be bounded.
+func drawView(t *rapid.T, shape []int, bounded bool) View {
 	v := View{Strides: make([]int, len(shape))}
 	sort := rapid.SampledFrom([]string{"dense", "dense", "scalar", "broadcast", "transposed", "sliced", "any"}).Draw(t, "view")
 	axes := make([]int, len(shape)) // from the outermost in memory
@@ -78,6 +80,11 @@ func drawView(t *rapid.T, shape []int) View {
 	}
 	if sort == "transposed" || sort == "any" {
 		axes = rapid.Permutation(axes).Draw(t, "axes")
+	}
+	if rank := len(shape); bounded && rank > 0 && rapid.IntRange(0, 3).Draw(t, "bounded") == 0 {
+		v.Bounds.Axis = rapid.IntRange(0, rank-1).Draw(t, "bounded axis")
+		v.Bounds.From = rapid.IntRange(0, shape[v.Bounds.Axis]-1).Draw(t, "from")
+		v.Bounds.To = rapid.IntRange(v.Bounds.From+1, shape[v.Bounds.Axis]).Draw(t, "to")
 	}
 	n, last := 1, 0
 	for i := len(axes) - 1; i >= 0; i-- {
@@ -89,8 +96,12 @@ func drawView(t *rapid.T, shape []int) View {
 			step, pad = rapid.IntRange(1, 2).Draw(t, "step"), rapid.IntRange(0, 4).Draw(t, "pad")
 		}
 		v.Strides[a] = n * step
-		last += v.Strides[a] * (shape[a] - 1)
-		n *= shape[a]*step + pad
+		extent := shape[a]
+		if v.Bounds.To > 0 && v.Bounds.Axis == a {
+			extent = v.Bounds.To - v.Bounds.From
+		}
+		last += v.Strides[a] * (extent - 1)
+		n *= extent*step + pad
 	}
 	if sort != "dense" || rapid.IntRange(0, 3).Draw(t, "offset at all") == 0 {
 		v.Offset = int64(rapid.IntRange(0, 9).Draw(t, "offset"))
@@ -116,12 +127,19 @@ func (m *Map) Want(apply Apply) ([][]float64, error) {
 	for i, v := range m.Views {
 		operands[i] = make([]float64, n)
 		for k := range n {
-			at, rest := v.Offset, k
+			at, rest, outside := v.Offset, k, false
 			for a := len(m.Shape) - 1; a >= 0; a-- {
-				at += int64(rest % m.Shape[a] * v.Strides[a])
+				index := rest % m.Shape[a]
 				rest /= m.Shape[a]
+				if v.Bounds.To > 0 && v.Bounds.Axis == a {
+					outside = index < v.Bounds.From || index >= v.Bounds.To
+					index -= v.Bounds.From
+				}
+				at += int64(index * v.Strides[a])
 			}
-			operands[i][k] = m.Buffers[i][at]
+			if !outside {
+				operands[i][k] = m.Buffers[i][at]
+			}
 		}
 	}
 	want := make([][]float64, len(m.terms))

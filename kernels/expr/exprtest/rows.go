@@ -45,7 +45,7 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 		if uniform {
 			types[i] = expr.Float32
 		}
-		v := drawView(t, m.Shape)
+		v := drawView(t, m.Shape, false)
 		if rapid.IntRange(0, 3).Draw(t, "same along a row") == 0 {
 			ofRow = append(ofRow, i)
 			for _, a := range m.Axes {
