@@ -3,6 +3,7 @@ package cudaops
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,26 @@ func TestReport(t *testing.T) {
 		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "512 B"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("report does not say %q:\n%s", word, text)
+			}
+		}
+	})
+}
+
+// A node that is lowered to several instructions, such as a softmax, is once in the step
+// that all of them are fused into.
+func TestReportOfSoftmax(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("x"))
+		softmax := must.Get[*G.Node](t)(G.SoftMax(x))
+		out := must.Get[*G.Node](t)(G.Tanh(softmax))
+		r := machine(t, g, on).Report()
+		if len(r.Steps) != 1 || !slices.Equal(r.Steps[0].Nodes, []string{softmax.Name(), out.Name()}) {
+			t.Errorf("got steps %+v, want one of two nodes", r.Steps)
+		}
+		for _, n := range r.Nodes {
+			if n.Where == r.Device && len(n.Kernels) != 1 {
+				t.Errorf("node %s: kernels %q, want one", n.Name, n.Kernels)
 			}
 		}
 	})
