@@ -8,17 +8,23 @@
 #
 #   stheno evidence -merge bench/out/<gpu>.json && make readme
 #
-# takes them over. Goes on after a failure and ends with status 1 if there was one.
+# takes them over, and for the part graphs
+#
+#   stheno evidence -recorded bench/results/graphs -merge bench/out/graphs/<gpu>.json && make readme
+#
+# Goes on after a failure and ends with status 1 if there was one.
 #
 #   PARTS        which parts to run: "tests kernels bench" if unset; gallery runs the
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
-#                TAG=1, whose records belong into bench/results/tag
+#                TAG=1, whose records belong into bench/results/tag; graphs times whole
+#                graphs, here and in other libraries
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
+#   MOST         of graphs, time those that move at most so many bytes
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -179,6 +185,18 @@ bench() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# graphs: whole graphs, in other libraries and here, all that are selected.
+graphs() {
+    local peers=()
+    enough 120 || return
+    mkdir -p "$OUT/graphs"
+    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/graphs.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+    [[ -s $OUT/graphs/peers ]] && peers=(-peers "$OUT/graph-peers.json")
+    timeout $(($(left) - 5)) "$bin/stheno" bench -graphs -run "${BENCH_RUN:-}" ${MOST:+-most "$MOST"} "${peers[@]}" -json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+}
+
 # tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
 tag_suite() {
     local start log=$OUT/tag/$1.log
@@ -247,8 +265,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | graphs | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

@@ -2,6 +2,7 @@
 """Times other libraries on the cases of `stheno bench`, on this machine's GPU.
 
     python3 bench/peers.py peers.json [text]
+    python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
@@ -211,6 +212,11 @@ def main(path, text=None):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["-graphs"] and len(sys.argv) in (3, 4):
+        import graph_peers
+
+        print(torch.cuda.get_device_name(), TORCH)
+        sys.exit(graph_peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) == 3 else None)

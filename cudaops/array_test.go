@@ -124,3 +124,14 @@ func setNumber(v *tensor.Dense, k int, x float64) {
 		s[k] = float32(x)
 	}
 }
+
+// layerNorm is (x - mean) / sqrt(variance + 0.01) by rows, scaled and shifted.
+func layerNorm(x ...array) array {
+	n := float64(x[0].shape[1])
+	by := func(v float64) float64 { return v / n }
+	centred := minus(x[0], x[0].sum(1).apply(by).keep(1))
+	deviation := centred.apply(func(v float64) float64 { return v * v }).sum(1).apply(by).keep(1).apply(func(v float64) float64 { return math.Sqrt(v + 0.01) })
+	scaled := combine(func(x, y float64) float64 { return x / y }, centred, deviation)
+	scaled = combine(func(x, y float64) float64 { return x * y }, scaled, x[1])
+	return combine(func(x, y float64) float64 { return x + y }, scaled, x[2])
+}

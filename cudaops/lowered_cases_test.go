@@ -9,7 +9,7 @@ import (
 )
 
 func loweredCases() []lowered {
-	return slices.Concat(softMaxCases(), reductionCases())
+	return slices.Concat(softMaxCases(), reductionCases(), unaryCases(), binaryCases(), activationCases(), productCases(), contractionCases(), shapeCases())
 }
 
 // softMaxCases are SoftMax and LogSoftMax along every axis.

@@ -55,8 +55,14 @@ func floats(t testing.TB, v G.Value) []float64 {
 	b, err := values.Bytes(v)
 	must.Do(t, err)
 	var out []float64
-	if v.Dtype() == tensor.Float64 {
+	switch v.Dtype() {
+	case tensor.Float64:
 		return append(out, kernels.Elements[float64](b)...)
+	case tensor.Bool:
+		for _, x := range b {
+			out = append(out, float64(x))
+		}
+		return out
 	}
 	for _, x := range kernels.Elements[float32](b) {
 		out = append(out, float64(x))

@@ -16,11 +16,12 @@ type config struct {
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).
 func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host = i, false, false } }
 
-// OnHost runs the Go bodies of the kernels instead of a GPU.
+// OnHost runs the Go bodies of the kernels instead of a GPU. Products are made by the
+// BLAS that gorgonia.Use was given when the machine is made, gonum's if none was.
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
 // OnAny runs kernels on CUDA device 0 if there is one that can be used, else as
-// [OnHost].
+// [OnHost]: [VM.Device] and the first line of the report say why.
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and

@@ -29,7 +29,7 @@ func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
 	for i := range 10 + r.IntN(40) {
 		a := pool[r.IntN(len(pool))]
 		c := a.Shape()[1]
-		switch r.IntN(7) {
+		switch r.IntN(11) {
 		case 0:
 			a = fresh(cols())
 		case 1:
@@ -43,6 +43,14 @@ func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
 				G.Read(a, &reads[i])
 			}
 			a = node(G.Sigmoid(node(ops.Add(a, a))))
+		case 5:
+			a = node(G.SoftMax(a, r.IntN(2)))
+		case 6:
+			a = node(G.LogSoftMax(a))
+		case 7:
+			a = node(ops.Broadcast(node(G.Max(a, 1)), cols(), 1))
+		case 8:
+			a = node(G.BroadcastHadamardProd(a, node(G.Mean(a, 1)), nil, []byte{1}))
 		default:
 			b := a
 			for _, p := range pool {
@@ -57,7 +65,7 @@ func randomGraph(t *testing.T, seed uint64) *G.ExprGraph {
 	return g
 }
 
-// Random graphs of Add, Sum, Broadcast and host ops: right values, no two live
+// Random graphs of ops of Stheno and of Gorgonia: right values, no two live
 // values in one place, little waste.
 func TestRandomGraphs(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

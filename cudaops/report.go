@@ -15,6 +15,7 @@ import (
 // Report is what a VM did in its last run.
 type Report struct {
 	Device string        // the device that runs kernels, or "host backend"
+	Why    string        // under OnAny, why it is the host; "" otherwise
 	Nodes  []NodeReport  // in the order of the graph
 	Steps  []Step        // what computes them, in the order of the run
 	Runs   int           // runs that ended without error
@@ -128,6 +129,9 @@ func (r Report) Out() (bytes int64) {
 // String prints a table, one step a line, and the totals.
 func (r Report) String() string {
 	var b strings.Builder
+	if r.Why != "" {
+		fmt.Fprintf(&b, "%s: %s\n", r.Device, r.Why)
+	}
 	printSteps(&b, r.Steps)
 	device, host := 0, 0
 	for _, s := range r.Steps {

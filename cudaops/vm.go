@@ -44,6 +44,7 @@ type VM struct {
 	keep     []*gorgonia.Node
 	target   passes.Target
 	device   string // the backend's name
+	why      string // it is the host under OnAny
 	graph    *lower.Graph
 	boundary *boundary
 	exec     *exec.Executable
@@ -72,7 +73,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
 	}
-	b, err := open(c)
+	b, why, err := open(c)
 	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
@@ -80,22 +81,37 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cudaops: %w", err), b.Close())
 	}
+	vm.why = why
 	return vm, nil
 }
 
-// open returns the backend that the options ask for.
-func open(c *config) (exec.Backend, error) {
+// open returns the backend that the options ask for and, where it is the host for want
+// of a device, why.
+func open(c *config) (b exec.Backend, why string, err error) {
+	host := func() exec.Backend { return &exec.HostBackend{BLAS: gorgonia.WhichBLAS()} }
 	if c.host {
-		return new(exec.HostBackend), nil
+		return host(), "", nil
 	}
 	g, err := exec.OpenGPU(c.device)
 	if c.auto && errors.Is(err, driver.ErrNoDevice) {
-		return new(exec.HostBackend), nil
+		return host(), err.Error(), nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return g, nil
+	return g, "", nil
+}
+
+// Device returns the name of the device that runs kernels; "host backend" if the host
+// does, and then, under [OnAny], why.
+func (vm *VM) Device() string {
+	if vm == nil || vm.exec == nil {
+		return ""
+	}
+	if vm.why == "" {
+		return vm.device
+	}
+	return vm.device + ": " + vm.why
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
@@ -241,6 +257,7 @@ func (vm *VM) Report() Report {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	r := newReport(vm.device, vm.graph)
+	r.Why = vm.why
 	if vm.runs > 0 {
 		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
 	}

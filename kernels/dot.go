@@ -2,8 +2,6 @@ package kernels
 
 import (
 	"fmt"
-
-	"gonum.org/v1/gonum/blas/gonum"
 )
 
 var (
@@ -52,7 +50,7 @@ func dotRowsBody[In, To Float](c Call) {
 		for k := lo; k < hi; k++ {
 			at, first := k/splits*n, k%splits*chunk
 			last := min(first+chunk, n)
-			out[k] = To(dotDouble(a[at+first:at+last], alignedPart(b, at+first, at+last, &buffer)) / div)
+			out[k] = To(dotDouble(c.blas, a[at+first:at+last], alignedPart(b, at+first, at+last, &buffer)) / div)
 		}
 	})
 }
@@ -63,15 +61,15 @@ func dotShortBody[T Float](c Call) {
 	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
 		var buffer []T
 		for i := lo; i < hi; i++ {
-			out[i] = T(dotDouble(a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)) / div)
+			out[i] = T(dotDouble(c.blas, a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)) / div)
 		}
 	})
 }
 
-// dotDouble sums products in double, by the BLAS that Gorgonia uses; y is aligned.
-func dotDouble[T Float](x, y []T) float64 {
+// dotDouble sums products in double; y is aligned.
+func dotDouble[T Float](by BLAS, x, y []T) float64 {
 	if x, ok := any(x).([]float32); ok {
-		return gonum.Implementation{}.Dsdot(len(x), x, 1, any(y).([]float32), 1)
+		return by.Dsdot(len(x), x, 1, any(y).([]float32), 1)
 	}
-	return gonum.Implementation{}.Ddot(len(x), any(x).([]float64), 1, any(y).([]float64), 1)
+	return by.Ddot(len(x), any(x).([]float64), 1, any(y).([]float64), 1)
 }

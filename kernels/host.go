@@ -5,6 +5,9 @@ import (
 	"runtime"
 	"sync"
 	"unsafe"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 )
 
 // Float is the constraint of most Go bodies.
@@ -27,7 +30,18 @@ type Call struct {
 	inputs  [][]byte
 	outputs [][]byte // by part
 	scratch []byte
+	blas    BLAS
 }
+
+// BLAS is what products on the host are made by. Its matrices are row-major, as those of
+// gonum.org/v1/gonum/blas are.
+type BLAS interface {
+	blas.Float32
+	blas.Float64
+}
+
+// Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
+type Host struct{ BLAS BLAS }
 
 // Int returns argument i, an int32 or int64.
 func (c Call) Int(i int) int64 {
@@ -95,12 +109,12 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	for k, at := range p.Parts {
 		outputs[k] = out[at : at+p.OutputBytes(k)]
 	}
-	return p.RunParts(inputs, outputs, scratch)
+	return Host{}.Run(p, inputs, outputs, scratch)
 }
 
-// RunParts is [Plan.Run] for a plan of several outputs that lie anywhere, each where a
-// slice of them begins.
-func (p *Plan) RunParts(inputs, outputs [][]byte, scratch []byte) error {
+// Run runs a plan with the Go bodies. Its outputs lie anywhere, each where a slice of
+// them begins.
+func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("kernels: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
 	}
@@ -118,9 +132,13 @@ func (p *Plan) RunParts(inputs, outputs [][]byte, scratch []byte) error {
 	if int64(len(scratch)) < p.Scratch {
 		return fmt.Errorf("kernels: %s: scratch has %d bytes, want %d", p.Op, len(scratch), p.Scratch)
 	}
+	by := h.BLAS
+	if by == nil {
+		by = gonum.Implementation{}
+	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		l.Kernel.Body(Call{l, p, inputs, outputs, scratch})
+		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by})
 	}
 	return nil
 }

@@ -273,20 +273,11 @@ func (m *mapping) arguments() []any {
 		args = append(args, Ref{Out, at})
 	}
 	args = append(args, m.n)
-	index := func(v int64) any {
-		if m.layout.wide {
-			return v
-		}
-		return int32(v)
-	}
-	for a := 1; a < m.layout.axes; a++ {
-		magic, shift := divisor(m.shape[a], m.layout.wide)
-		args = append(args, index(m.shape[a]), index(int64(magic)), int32(shift))
-	}
+	args = append(args, divisions(m.shape[:m.layout.axes], m.layout.wide)...)
 	for i, a := range m.layout.accesses {
 		if access(a).byIndex() {
 			for _, s := range m.strides[i] {
-				args = append(args, index(s))
+				args = append(args, indexArgument(s, m.layout.wide))
 			}
 		}
 	}

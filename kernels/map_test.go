@@ -265,7 +265,7 @@ func ptxas(t *testing.T) string {
 // spills.
 func assemble(t *testing.T, image Image, target string) (registers, spills int) {
 	t.Helper()
-	code, err := image.Code(9, 0)
+	code, err := image.Code(int(target[3]-'0'), int(target[4]-'0')) // of sm_70
 	if err != nil {
 		t.Fatal(err)
 	}

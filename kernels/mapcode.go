@@ -2,8 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"strings"
-	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -25,25 +23,13 @@ func (i mapImage) source() string { return "math" }
 
 // Code returns PTX, for every device.
 func (i mapImage) Code(major, minor int) (Code, error) {
-	fs, err := mathFunctions()
+	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
-		return Code{}, own.named(err)
+		return Code{}, err
 	}
-	w := mapWriter{Assembler: expr.NewAssembler(fs), mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs(), index: "u32", kind: expr.B32}
-	if w.wide {
-		w.index, w.kind = "u64", expr.B64
-	}
+	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
 	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
 }
-
-// mathFunctions reads the PTX of math.cu.
-var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
-	text, err := own.readImage(manifest.ImageFile("math", manifest.PTX))
-	if err != nil {
-		return nil, err
-	}
-	return expr.ReadFunctions(string(text))
-})
 
 // mapWriter writes a kernel:
 //
@@ -53,35 +39,16 @@ var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 //
 // A vector that reaches beyond the end is loaded and stored by elements.
 type mapWriter struct {
-	*expr.Assembler
+	codeWriter
 	mapLayout
 	f              expr.Func
 	types, outputs []expr.Dtype
-	index          string    // the type of indices
-	kind           expr.Kind // of register that they take
 
-	params  []string
 	bases   []string // addresses of the operands
-	divide  [][3]string
+	divide  []divide
 	strides [][]string // of operands addressed by index
 	n       string
 	to      []string // addresses of the outputs
-}
-
-// parameter adds a parameter, in the order of [mapping.arguments], and returns a
-// register with its value.
-func (w *mapWriter) parameter(dtype string, k expr.Kind) string {
-	name := fmt.Sprintf("p%d", len(w.params))
-	w.params = append(w.params, "."+dtype+" "+name)
-	r := w.Register(k)
-	w.Line("ld.param.%s %s, [%s]", dtype, r, name)
-	return r
-}
-
-func (w *mapWriter) pointer() string {
-	r := w.parameter("u64", expr.B64)
-	w.Line("cvta.to.global.u64 %s, %s", r, r)
-	return r
 }
 
 func (w *mapWriter) parameters() {
@@ -97,10 +64,7 @@ func (w *mapWriter) parameters() {
 		w.Line("cvt.u32.u64 %s, %s", n, w.n)
 		w.n = n
 	}
-	w.divide = make([][3]string, max(w.axes, 1))
-	for a := 1; a < w.axes; a++ {
-		w.divide[a] = [3]string{w.parameter(w.index, w.kind), w.parameter(w.index, w.kind), w.parameter("u32", expr.B32)}
-	}
+	w.divide = w.divides(w.axes)
 	w.strides = make([][]string, len(w.types))
 	for i := range w.types {
 		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
@@ -152,7 +116,7 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
-	return w.Text(mapEntry, w.params, w.block)
+	return w.Text("sm_70", mapEntry, w.params, w.block)
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -184,15 +148,6 @@ func (w *mapWriter) locate(j int) *vector {
 	return v
 }
 
-// address sets to = base + index * size.
-func (w *mapWriter) address(to, base, index string, size int64) {
-	if w.wide {
-		w.Line("mad.lo.u64 %s, %s, %d, %s", to, index, size, base)
-	} else {
-		w.Line("mad.wide.u32 %s, %s, %d, %s", to, index, size, base)
-	}
-}
-
 // indices returns the indices along each axis of a vector's first element, or of
 // all elements if they may lie in several rows.
 func (w *mapWriter) indices(v *vector) [][]string {
@@ -206,17 +161,7 @@ func (w *mapWriter) indices(v *vector) [][]string {
 	for k := range list {
 		rest := w.Register(w.kind)
 		w.Line("add.%s %s, %s, %d", w.index, rest, v.first, k)
-		list[k] = make([]string, w.axes)
-		for a := w.axes - 1; a > 0; a-- {
-			q, t, at := w.Register(w.kind), w.Register(w.kind), w.Register(w.kind)
-			extent, magic, shift := w.divide[a][0], w.divide[a][1], w.divide[a][2]
-			w.Line("mul.hi.%s %s, %s, %s", w.index, q, rest, magic)
-			w.Line("shr.%s %s, %s, %s", w.index, q, q, shift)
-			w.Line("mul.lo.%s %s, %s, %s", w.index, t, q, extent)
-			w.Line("sub.%s %s, %s, %s", w.index, at, rest, t)
-			list[k][a], rest = at, q
-		}
-		list[k][0] = rest
+		list[k] = w.indicesOf(rest, w.divide)
 	}
 	return list
 }
@@ -256,26 +201,6 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 	return list
 }
 
-// memoryType returns the type of loads and stores of elements.
-func memoryType(d expr.Dtype) string {
-	switch {
-	case d.IsFloat():
-		return d.String()
-	case d.Size() == 1:
-		return "u8"
-	}
-	return fmt.Sprintf("u%d", 8*d.Size())
-}
-
-// place returns where element k of a vector is, given the address of the first or
-// those of all.
-func place(addresses []string, k int, size int64) string {
-	if len(addresses) > 1 {
-		return "[" + addresses[k] + "]"
-	}
-	return fmt.Sprintf("[%s+%d]", addresses[0], int64(k)*size)
-}
-
 // load loads the elements of a vector.
 func (w *mapWriter) load(v *vector) {
 	for i, d := range w.types {
@@ -296,12 +221,12 @@ func (w *mapWriter) load(v *vector) {
 		for i, d := range w.types {
 			switch regs := v.elements[i]; access(w.accesses[i]) {
 			case dense, row:
-				w.whole("ld", d, v.addresses[i][0], regs)
+				w.whole("ld", d, location{v.addresses[i][0], 0}, regs)
 			case column:
 				w.Line("ld.global.%s %s, [%s]", memoryType(d), regs[0], v.addresses[i][0])
 			case unaligned, strided:
 				for k, r := range regs {
-					w.Line("ld.global.%s %s, %s", memoryType(d), r, place(v.addresses[i], k, d.Size()))
+					w.Line("ld.global.%s %s, %s", memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
 				}
 			}
 		}
@@ -312,7 +237,7 @@ func (w *mapWriter) load(v *vector) {
 				continue
 			}
 			w.Line("mov.b%d %s, 0", 8*max(d.Size(), 4), r)
-			w.Line("@%s ld.global.%s %s, %s", exists, memoryType(d), r, place(v.addresses[i], k, d.Size()))
+			w.Line("@%s ld.global.%s %s, %s", exists, memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
 		}
 	})
 }
@@ -321,11 +246,11 @@ func (w *mapWriter) load(v *vector) {
 func (w *mapWriter) store(v *vector) {
 	w.branch(v, "store", func() {
 		for out, d := range w.outputs {
-			w.whole("st", d, v.to[out], v.results[out])
+			w.whole("st", d, location{v.to[out], 0}, v.results[out])
 		}
 	}, func(k int, exists string) {
 		for out, d := range w.outputs {
-			w.Line("@%s st.global.%s %s, %s", exists, memoryType(d), place(v.to[out:out+1], k, d.Size()), v.results[out][k])
+			w.Line("@%s st.global.%s %s, %s", exists, memoryType(d), elementAt(v.to[out:out+1], k, d.Size()), v.results[out][k])
 		}
 	})
 }
@@ -345,16 +270,4 @@ func (w *mapWriter) branch(v *vector, what string, full func(), element func(k i
 		element(k, exists)
 	}
 	w.Label(name("done"))
-}
-
-// whole loads or stores the elements of a vector, 16 bytes at a time.
-func (w *mapWriter) whole(op string, d expr.Dtype, address string, regs []string) {
-	each := min(len(regs), int(16/d.Size()))
-	for k := 0; k < len(regs); k += each {
-		at, list := place([]string{address}, k, d.Size()), "{"+strings.Join(regs[k:k+each], ", ")+"}"
-		if op == "st" {
-			at, list = list, at
-		}
-		w.Line("%s.global.v%d.%s %s, %s", op, each, memoryType(d), list, at)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/gonum"
 )
 
 // matmulLarge and matmulSmall compute tiles of C, of the sizes in matmulPolicies.
@@ -142,7 +141,7 @@ func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count,
 	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
 }
 
-// matmulBody is the tiled kernel, by the BLAS that Gorgonia uses.
+// matmulBody is the tiled kernel, by the BLAS.
 func matmulBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
@@ -157,7 +156,7 @@ func matmulBody[T Float](c Call) {
 			matrix, k0 := i%batch, i/batch*chunk
 			terms := min(chunk, k-k0)
 			a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
-			gemm(transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
+			gemm(c.blas, transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
 		}
 	})
 }
@@ -176,7 +175,7 @@ func fromTerm[T Float](x []T, k0, ld int64, rows bool) []T {
 // both transposed is slow. The form A B^T does neither: those cases are
 // brought to it by copies, whose cost is small against the product's. It makes dot
 // products with rows of B, which the caller has aligned.
-func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
+func gemm[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
 	if k == 0 {
 		clear(c)
 		return
@@ -194,9 +193,9 @@ func gemm[T Float](transA, transB bool, m, n, k int64, a []T, lda int64, b []T, 
 	flag := map[bool]blas.Transpose{false: blas.NoTrans, true: blas.Trans}
 	switch a := any(a).(type) {
 	case []float32:
-		gonum.Implementation{}.Sgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float32), int(ldb), 0, any(c).([]float32), int(n))
+		by.Sgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float32), int(ldb), 0, any(c).([]float32), int(n))
 	case []float64:
-		gonum.Implementation{}.Dgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float64), int(ldb), 0, any(c).([]float64), int(n))
+		by.Dgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float64), int(ldb), 0, any(c).([]float64), int(n))
 	}
 }
 
@@ -256,21 +255,21 @@ func matmulRowsBody[T Float](c Call) {
 				clear(y[part*rows+first : part*rows+last])
 				continue
 			}
-			rowsTimes(last-first, min(chunk, k-k0), x[(matrix*rows+first)*k+k0:], k, v[matrix*k+k0:], y[part*rows+first:])
+			rowsTimes(c.blas, last-first, min(chunk, k-k0), x[(matrix*rows+first)*k+k0:], k, v[matrix*k+k0:], y[part*rows+first:])
 		}
 	})
 }
 
 // rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms.
-func rowsTimes[T Float](rows, terms int64, x []T, ld int64, v, y []T) {
+func rowsTimes[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
 	switch x := any(x).(type) {
 	case []float32:
 		v, y := any(v).([]float32), any(y).([]float32)
 		for r := range rows {
-			y[r] = gonum.Implementation{}.Sdot(int(terms), x[r*ld:], 1, v, 1)
+			y[r] = by.Sdot(int(terms), x[r*ld:], 1, v, 1)
 		}
 	case []float64:
-		gonum.Implementation{}.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
+		by.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
 	}
 }
 
@@ -286,14 +285,14 @@ func matmulColumnsBody[T Float](c Call) {
 			y := y[lo:hi]
 			clear(y)
 			for l := k0; l < min(k0+chunk, k); l++ {
-				axpy(v[l], x[l*n+lo:l*n+hi], y)
+				axpy(c.blas, v[l], x[l*n+lo:l*n+hi], y)
 			}
 		})
 	}
 }
 
 // axpy is y += f * x. The BLAS does nothing where f is 0, but 0 x Inf is NaN.
-func axpy[T Float](f T, x, y []T) {
+func axpy[T Float](by BLAS, f T, x, y []T) {
 	if f == 0 {
 		for i, v := range x {
 			y[i] += f * v
@@ -302,9 +301,9 @@ func axpy[T Float](f T, x, y []T) {
 	}
 	switch y := any(y).(type) {
 	case []float32:
-		gonum.Implementation{}.Saxpy(len(y), float32(f), any(x).([]float32), 1, y, 1)
+		by.Saxpy(len(y), float32(f), any(x).([]float32), 1, y, 1)
 	case []float64:
-		gonum.Implementation{}.Daxpy(len(y), float64(f), any(x).([]float64), 1, y, 1)
+		by.Daxpy(len(y), float64(f), any(x).([]float64), 1, y, 1)
 	}
 }
 

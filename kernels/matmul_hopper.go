@@ -295,7 +295,7 @@ func hopperBody(transA, transB bool) func(Call) {
 				k0 := split * chunk
 				a, b := fromTerm(a, k0, mapA.cols, transA), fromTerm(b, k0, mapB.cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
-				gemm(transA, transB, m, n, min(chunk, k-k0), a, mapA.cols, b, mapB.cols, to)
+				gemm(c.blas, transA, transB, m, n, min(chunk, k-k0), a, mapA.cols, b, mapB.cols, to)
 				if e != 0 {
 					for i, v := range to {
 						to[i] = float32(math.Ldexp(float64(v), e))

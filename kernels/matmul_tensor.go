@@ -84,7 +84,7 @@ func TiledMatMulBody[T Float](c Call) {
 	}
 	Parallel(batch, max(Grain/max(m*n*k, 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			gemm(transA, transB, m, n, k, a[i*m*k:], lda, b[i*k*n:], ldb, out[i*m*n:(i+1)*m*n])
+			gemm(c.blas, transA, transB, m, n, k, a[i*m*k:], lda, b[i*k*n:], ldb, out[i*m*n:(i+1)*m*n])
 		}
 	})
 }

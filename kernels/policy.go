@@ -54,6 +54,25 @@ func (p *Plan) elements(k *Kernel, n int64, args ...any) {
 	p.Launch(k, int(max(CeilDiv(n, elementBlock), 1)), elementBlock, args...)
 }
 
+// rowsPolicy tunes Rows.
+type rowsPolicy struct {
+	elements int64 // of a row that a thread takes, where the device has enough threads
+	threads  int64 // that are enough, for each multiprocessor
+	block    int64 // threads of a block that takes several rows, or a split of one
+	most     int64 // threads of a block
+	resident int64 // bytes of operands that a thread holds in registers
+	turn     int64 // bytes that a thread reads in a turn of a loop
+	long     int64 // columns from which few rows are split
+	deep     int64 // likewise across rows
+	chunk    int64 // least columns of a split
+	least    int64 // least columns of a thread in a split across rows
+	blocks   int64 // blocks wanted for each multiprocessor where rows are split
+}
+
+var rowsPolicies = measured[rowsPolicy]{
+	{90, rowsPolicy{elements: 16, threads: 1024, block: 256, most: 1024, resident: 128, turn: 64, long: 1 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
+}
+
 // rowPolicy tunes reductions along rows.
 type rowPolicy struct {
 	short  int64 // rows up to this length take a group of lanes each

@@ -3,6 +3,7 @@ package kernels
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -14,26 +15,21 @@ import (
 // whether a row has one element of it. Outputs are in row-major order: those of an
 // element for each index in the whole shape, those of one a row in the shape
 // without the axes. Several outputs lie one behind the other as [Plan.Parts] says.
+// A single output of an element for each index may lie where an input does that has
+// elements of that size, if that input's view is dense and no other view is of the
+// same memory.
 //
-// How a sum is ordered follows from the shape, the axes and the element type alone,
-// not from the rest of the function: a function that is split at its reductions, so
-// that each is made by a plan of its own, gives the same bits, if [RowsWhole] reports
-// true or the function has one stage of reductions and no output but theirs.
+// How a sum is ordered follows from the shape, the axes and the device alone, not from
+// the rest of the function: a function that is split at its reductions, so that each
+// is made by a plan of its own, gives the same bits, if [RowsWhole] reports true or
+// the function has one stage of reductions and no output but theirs.
 //
-// An error says which argument does not fit.
+// The kernel is generated when a device needs it, as that of [Map] is. An error says
+// which argument does not fit.
 func Rows(dev Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*Plan, error) {
-	name := fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)
-	m, err := newRowMapping(f, shape, axes, perRow, operands)
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", name, err)
-	}
-	p := &Plan{Op: name, Flops: Count(shape) * int64(f.Operations())}
-	for i, v := range operands {
-		p.Inputs = append(p.Inputs, v.Elements*m.types[i].Size())
-	}
-	p.Parts, p.Out = m.parts()
-	if m.rows > 0 {
-		p.Launch(&Kernel{rowsImage{}, rowsEntry, m.body}, 1, 1, m.arguments(p.Parts)...)
+	p := &Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
+	if err := p.rows(dev, rowCall{f, shape, axes, perRow, operands}); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	return p, nil
 }
@@ -42,130 +38,237 @@ func Rows(dev Device, f expr.Func, shape, axes []int, perRow []bool, operands ..
 // what comes after a reduction belongs in the same plan. Few long rows are split
 // among blocks instead.
 func RowsWhole(dev Device, shape, axes []int) bool {
-	return true
+	return Count(shape) == 0 || newRowGrid(dev, shape, axes).splits == 1
 }
 
-// rowMapping is a function with reductions on a merged shape.
-type rowMapping struct {
-	types   []expr.Dtype // of the operands
-	outputs []expr.Dtype
-	perRow  []bool
-	staged  expr.Staged
-	scalars []expr.Dtype // results of the reductions, in order
-
-	rows, columns       int64
-	rowShape, colShape  []int64   // merged
-	rowStrides, colStrs [][]int64 // of the operands, then of the outputs
-	offsets             []int64   // of the operands
-
-	eval []*expr.Interpreter // of the stages, then Elements and Row; nil for no outputs
-	cost int64
+// rowCall is the arguments of [Rows].
+type rowCall struct {
+	f           expr.Func
+	shape, axes []int
+	perRow      []bool
+	operands    []View
 }
 
-// newRowMapping checks the arguments of [Rows] and merges axes.
-func newRowMapping(f expr.Func, shape, axes []int, perRow []bool, operands []View) (*rowMapping, error) {
-	if err := checkMap(f, shape, operands); err != nil {
-		return nil, err
+// rows makes the plan of a call.
+func (p *Plan) rows(dev Device, c rowCall) error {
+	if err := c.check(); err != nil {
+		return err
 	}
-	if len(perRow) != len(f.Outputs()) {
-		return nil, fmt.Errorf("got %d flags for %d outputs", len(perRow), len(f.Outputs()))
+	staged, err := c.f.Stages(c.perRow)
+	if err != nil {
+		return err
 	}
-	for i, a := range axes {
-		if a < 0 || a >= len(shape) || i > 0 && a <= axes[i-1] {
-			return nil, fmt.Errorf("got axes %v of shape %v, want rising axes of it", axes, shape)
+	var from, to []Ref
+	for i, d := range c.f.Operands() {
+		p.Inputs = append(p.Inputs, c.operands[i].Elements*d.Size())
+		from = append(from, Ref{Operand(i), 0})
+	}
+	p.Parts, p.Out = layOut(c.sizes())
+	for _, at := range p.Parts {
+		to = append(to, Ref{Out, at})
+	}
+	p.Flops = Count(c.shape) * int64(c.f.Operations())
+	switch g := newRowGrid(dev, c.shape, c.axes); {
+	case c.rows() == 0:
+		return nil
+	case Count(c.shape) == 0:
+		return p.emptyRows(dev, c, staged, to)
+	case g.splits > 1 && len(staged.Stages) == 1 && !slices.Contains(c.perRow, false):
+		return p.splitRows(dev, c, staged, g, from, to)
+	default:
+		return p.launchRows(dev, c, g.whole(), from, to)
+	}
+}
+
+// launchRows appends the launch of a call whose operands and outputs are there.
+func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) error {
+	m, err := newRowMapping(dev, c, g)
+	if err != nil {
+		return err
+	}
+	blocks := CeilDiv(m.rows, g.rowsOfBlock())
+	if err := CheckGrid(blocks); err != nil {
+		return err
+	}
+	kernel := &Kernel{rowsImage{c.f, m.flags(), m.layout}, rowsEntry, m.body}
+	p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...).Grid[1] = int(g.splits)
+	return nil
+}
+
+// check reports what does not fit.
+func (c rowCall) check() error {
+	if err := checkMap(c.f, c.shape, c.operands); err != nil {
+		return err
+	}
+	if len(c.perRow) != len(c.f.Outputs()) {
+		return fmt.Errorf("got %d flags for %d outputs", len(c.perRow), len(c.f.Outputs()))
+	}
+	for i, a := range c.axes {
+		if a < 0 || a >= len(c.shape) || i > 0 && a <= c.axes[i-1] {
+			return fmt.Errorf("got axes %v of shape %v, want rising axes of it", c.axes, c.shape)
 		}
 	}
-	for _, d := range slices.Concat(f.Operands(), f.Outputs()) {
+	for _, d := range slices.Concat(c.f.Operands(), c.f.Outputs()) {
 		if !d.IsFloat() && d != expr.Bool {
-			return nil, errors.New("got integers, want float32, float64 or bool")
+			return errors.New("got integers, want float32, float64 or bool")
 		}
 	}
-	m := &rowMapping{types: f.Operands(), outputs: f.Outputs(), perRow: perRow, cost: int64(max(f.Operations(), 1))}
-	var err error
-	if m.staged, err = f.Stages(perRow); err != nil {
-		return nil, err
-	}
-	for _, s := range m.staged.Stages {
-		m.scalars = append(m.scalars, s.Func.Outputs()...)
-	}
-	m.merge(shape, axes, operands)
-	for _, s := range m.staged.Stages {
-		m.eval = append(m.eval, expr.NewInterpreter(s.Func))
-	}
-	m.eval = append(m.eval, expr.NewInterpreter(m.staged.Elements), expr.NewInterpreter(m.staged.Row))
-	return m, nil
+	return nil
 }
 
-// merge splits the shape into rows and columns, and joins neighbouring axes that every
-// operand and output goes through in one stride.
-func (m *rowMapping) merge(shape, axes []int, operands []View) {
-	var rowAxes []int
-	for a := range shape {
-		if !slices.Contains(axes, a) {
-			rowAxes = append(rowAxes, a)
+// kept returns the axes that are not reduced.
+func (c rowCall) kept() (axes []int) {
+	for a := range c.shape {
+		if !slices.Contains(c.axes, a) {
+			axes = append(axes, a)
 		}
 	}
-	strides := make([][]int, 0, len(operands)+len(m.outputs))
-	for _, v := range operands {
-		m.offsets = append(m.offsets, v.Offset)
-		strides = append(strides, v.Strides)
-	}
-	for k := range m.outputs {
-		strides = append(strides, outputStrides(shape, rowAxes, m.perRow[k]))
-	}
-	m.rows, m.rowShape, m.rowStrides = mergeAxes(shape, rowAxes, strides)
-	m.columns, m.colShape, m.colStrs = mergeAxes(shape, axes, strides)
+	return axes
 }
 
-// outputStrides returns the strides along all axes of an output in row-major order,
-// with an element for each index or one for each row.
-func outputStrides(shape, rowAxes []int, perRow bool) []int {
-	if !perRow {
-		return rowMajor(shape)
+// rows returns the number of rows.
+func (c rowCall) rows() int64 { return Count(pick(c.shape, c.kept())) }
+
+// pick returns the elements of a list at some places.
+func pick(list, at []int) []int {
+	picked := make([]int, len(at))
+	for i, a := range at {
+		picked[i] = list[a]
 	}
-	strides, n := make([]int, len(shape)), 1
-	for _, a := range slices.Backward(rowAxes) {
-		strides[a] = n
-		n *= shape[a]
-	}
-	return strides
+	return picked
 }
 
-// mergeAxes returns the extent of some axes together, and their shape and strides with
-// axes of one element left out and neighbours joined where all strides allow it.
-func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out [][]int64) {
-	n, out = 1, make([][]int64, len(strides))
-	for _, a := range axes {
-		extent := int64(shape[a])
-		if n *= extent; extent == 1 {
-			continue
+// sizes returns the bytes of each output.
+func (c rowCall) sizes() []int64 {
+	sizes := make([]int64, len(c.perRow))
+	for k, d := range c.f.Outputs() {
+		sizes[k] = c.rows() * d.Size()
+		if !c.perRow[k] {
+			sizes[k] = Count(c.shape) * d.Size()
 		}
-		last := len(merged) - 1
-		joined := last >= 0
-		for i, s := range strides {
-			joined = joined && out[i][last] == int64(s[a])*extent
+	}
+	return sizes
+}
+
+// rowwise returns f as a function of a shape without the axes, for operands that don't
+// differ along a row: those operands and f without what it does not depend on. shape
+// and strides get axes at their ends.
+func (c rowCall) rowwise(f expr.Func, shape ...int) (rest rowCall, kept []int) {
+	rest.f, kept = f.Trim()
+	axes := c.kept()
+	rest.shape = append(pick(c.shape, axes), shape...)
+	for _, i := range kept {
+		if i < len(c.operands) {
+			v := c.operands[i]
+			v.Strides = append(pick(v.Strides, axes), make([]int, len(shape))...)
+			rest.operands = append(rest.operands, v)
 		}
-		if joined {
-			merged[last] *= extent
+	}
+	return rest, kept
+}
+
+// emptyRows appends the launch for rows without elements: the reductions are what
+// they start from.
+func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) error {
+	if !slices.Contains(c.perRow, true) {
+		return nil
+	}
+	b := expr.NewBuilder(c.f.Operands()...)
+	values := make([]expr.Value, len(c.operands))
+	for i := range values {
+		values[i] = b.Operand(i)
+	}
+	for _, s := range staged.Stages {
+		for k, op := range s.Reductions {
+			values = append(values, b.Constant(s.Func.Outputs()[k], identityOf(op)))
+		}
+	}
+	f, err := b.Func(b.Inline(staged.Row, values...)...)
+	if err != nil {
+		return err
+	}
+	rest, kept := c.rowwise(f)
+	if err := checkMap(rest.f, rest.shape, rest.operands); err != nil {
+		return err
+	}
+	m := newMapping(dev, rest.f, rest.shape, rest.operands)
+	m.parts = m.parts[:0]
+	for k, at := range to {
+		if c.perRow[k] {
+			m.parts = append(m.parts, at.Offset)
+		}
+	}
+	args := m.arguments()
+	for i, k := range kept {
+		args[i] = Ref{Operand(k), args[i].(Ref).Offset}
+	}
+	blocks := CeilDiv(m.n, int64(m.layout.width*m.layout.vectors*m.layout.block))
+	if err := CheckGrid(blocks); err != nil {
+		return err
+	}
+	p.Launch(&Kernel{mapImage{rest.f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, args...)
+	return nil
+}
+
+// identityOf returns what a reduction starts from.
+func identityOf(op expr.Op) float64 {
+	switch op {
+	case expr.RowMax:
+		return math.Inf(-1)
+	case expr.RowMin:
+		return math.Inf(1)
+	}
+	return 0
+}
+
+// splitRows appends the launches of a call with one stage of reductions and no output
+// but theirs: the first reduces each split of a row in double precision, the second
+// joins the splits of a row.
+func (p *Plan) splitRows(dev Device, c rowCall, staged expr.Staged, g rowGrid, from, to []Ref) error {
+	stage, n := staged.Stages[0], len(staged.Stages[0].Reductions)
+	types := c.f.Operands()
+	b := expr.NewBuilder(types...)
+	values := make([]expr.Value, len(types))
+	for i := range values {
+		values[i] = b.Operand(i)
+	}
+	parts := b.Inline(stage.Func, values...)
+	for k, op := range stage.Reductions {
+		parts[k] = b.Apply(op, b.Convert(parts[k], Float64))
+	}
+	part, err := b.Func(parts...)
+	if err != nil {
+		return err
+	}
+	b = expr.NewBuilder(append(slices.Clone(types), slices.Repeat([]Dtype{Float64}, n)...)...)
+	for k, op := range stage.Reductions {
+		values = append(values, b.Convert(b.Apply(op, b.Operand(len(types)+k)), stage.Func.Outputs()[k]))
+	}
+	for i := range types {
+		values[i] = b.Operand(i)
+	}
+	join, err := b.Func(b.Inline(staged.Row, values...)...)
+	if err != nil {
+		return err
+	}
+	partials := make([]Ref, n)
+	for k := range partials {
+		partials[k] = p.Workspace(c.rows() * g.splits * Float64.Size())
+	}
+	first := rowCall{part, c.shape, c.axes, slices.Repeat([]bool{true}, n), c.operands}
+	if err := p.launchRows(dev, first, g, from, partials); err != nil {
+		return err
+	}
+	second, kept := c.rowwise(join, int(g.splits))
+	second.axes, second.perRow = []int{len(second.shape) - 1}, c.perRow
+	var refs []Ref
+	for _, i := range kept {
+		if i < len(from) {
+			refs = append(refs, from[i])
 		} else {
-			merged = append(merged, extent)
-			last++
-		}
-		for i, s := range strides {
-			out[i] = append(out[i][:last], int64(s[a]))
+			refs = append(refs, partials[i-len(from)])
+			second.operands = append(second.operands, Dense(second.shape))
 		}
 	}
-	return n, merged, out
-}
-
-// parts returns where the outputs begin, and the bytes of all.
-func (m *rowMapping) parts() (parts []int64, bytes int64) {
-	sizes := make([]int64, len(m.outputs))
-	for k, d := range m.outputs {
-		sizes[k] = m.rows * d.Size()
-		if !m.perRow[k] {
-			sizes[k] *= m.columns
-		}
-	}
-	return layOut(sizes)
+	return p.launchRows(dev, second, newRowGrid(dev, second.shape, second.axes).whole(), refs, to)
 }

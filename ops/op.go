@@ -185,7 +185,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := guard("its kernel", func() error { return p.Run(mem, out, nil) }); err != nil {
+	if err := guard("its kernel", func() error { return kernels.Host{BLAS: gorgonia.WhichBLAS()}.Run(p, mem, [][]byte{out}, nil) }); err != nil {
 		return fmt.Errorf("ops: %v: %w", o, err)
 	}
 	return nil

@@ -142,7 +142,7 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 		return t, fmt.Errorf("node %v has no element type", n)
 	}
 	dt, ok := values.Dtype(of)
-	if !ok {
+	if !ok || dt == kernels.Bool {
 		return t, fmt.Errorf("got %v, which no op takes", of)
 	}
 	if n.Shape().Dims() != n.Dims() {

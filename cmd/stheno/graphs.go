@@ -16,7 +16,7 @@ import (
 
 // graphBudget is how long the timed runs of a graph take at most, on the device and
 // with copies.
-const graphBudget = time.Second
+const graphBudget = time.Second / 2
 
 // graphCase is a whole graph of Gorgonia's ops.
 type graphCase struct{ evidence.TimedGraph }

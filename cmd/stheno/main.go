@@ -17,7 +17,7 @@ import (
 const usage = `usage: stheno <command> [flags]
 
   doctor   says what this machine has for Stheno, and what is missing
-  bench    times every op on a GPU (stheno bench -h lists the flags)
+  bench    times every op, or whole graphs, on a GPU (stheno bench -h lists the flags)
   evidence compares what has run on GPUs with these kernels (stheno evidence -h)
   env      prints cgo's settings for a build with the tag cuda (stheno env -h)
 `

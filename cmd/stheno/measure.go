@@ -84,7 +84,7 @@ func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []be
 		if row.Graph != nil {
 			notes = fmt.Sprintf("%-7s %v", notes, row.Graph)
 		}
-		fmt.Fprintf(w, format, width, row.Key, results.Micros(row.Micros), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, notes)
+		fmt.Fprintf(w, format, width, row.Key, row.Time(), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, notes)
 	}
 	return failures
 }

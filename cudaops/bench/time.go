@@ -1,5 +1,6 @@
-// Package bench runs and times launch plans on a CUDA device, one at a time: for
-// tests of kernels and for measurements. Graphs run on cudaops.VM.
+// Package bench runs and times launch plans on a CUDA device, one at a time, and times
+// the launches of graphs: for tests of kernels and for measurements. Graphs run on
+// cudaops.VM.
 package bench
 
 import (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // launched maps each op to the kernels that any case of it launches on any device.
@@ -44,7 +45,7 @@ func Tree() (results.Digests, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := sources()
+	all := results.Digests(versions.Digests())
 	for _, digests := range byOp {
 		maps.Copy(all, digests)
 	}
@@ -94,7 +95,7 @@ var testsOfPart = map[string]int{"racecheck": 60, "initcheck": 200}
 // Suites are all that must have run, the slowest tool first. An op of many tests
 // runs in parts.
 func Suites() (suites []Suite, err error) {
-	all := sources()
+	all := results.Digests(versions.Digests())
 	byOp, err := launched()
 	if err != nil {
 		return nil, err

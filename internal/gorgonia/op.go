@@ -15,9 +15,12 @@ import (
 )
 
 // OpName returns the type name of one of Gorgonia's own ops, such as
-// "reshapeOp", and "" for the op of any other module.
+// "reshapeOp", also where the op is a pointer, and "" for the op of any other module.
 func OpName(op gorgonia.Op) string {
 	t := reflect.TypeOf(op)
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if t == nil || t.PkgPath() != reflect.TypeFor[gorgonia.Node]().PkgPath() {
 		return ""
 	}
@@ -33,6 +36,12 @@ func IsStatement(op gorgonia.Op) bool {
 
 // IsReshape reports whether op is Gorgonia's Reshape.
 func IsReshape(op gorgonia.Op) bool { return OpName(op) == "reshapeOp" }
+
+// IsConversion reports whether op is that of gorgonia.ConvType.
+func IsConversion(op gorgonia.Op) bool { return OpName(op) == "dtConvOp" }
+
+// IsGlobalAverage reports whether op is that of gorgonia.GlobalAveragePool2D.
+func IsGlobalAverage(op gorgonia.Op) bool { return OpName(op) == "globalAveragePoolOp" }
 
 // IsConstant reports whether op is that of a constant node. (constantTensor says
 // that its arity is 1.)

@@ -15,17 +15,10 @@ type fields struct {
 }
 
 func fieldsOf(op gorgonia.Op, name string) (f fields, ok bool) {
-	if OpName(op) != name && !isPointerTo(op, name) {
+	if OpName(op) != name {
 		return f, false
 	}
 	return fields{v: reflect.Indirect(reflect.ValueOf(op))}, true
-}
-
-// isPointerTo reports whether op is a pointer to the type of Gorgonia's with that
-// name.
-func isPointerTo(op gorgonia.Op, name string) bool {
-	t := reflect.TypeOf(op)
-	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[gorgonia.Node]().PkgPath() && t.Elem().Name() == name
 }
 
 func (f *fields) int(name string) int {
@@ -89,6 +82,16 @@ func Size(op gorgonia.Op) (axis int, ok bool) {
 	}
 	axis = f.int("axis")
 	return axis, !f.bad
+}
+
+// At returns the index of the element that an atOp gives.
+func At(op gorgonia.Op) (index []int, ok bool) {
+	f, ok := fieldsOf(op, "atOp")
+	if !ok {
+		return nil, false
+	}
+	index = f.ints("coordinates")
+	return index, !f.bad
 }
 
 // Reduction returns the name, sum or max, and the axes of a reduction.

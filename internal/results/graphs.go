@@ -65,11 +65,7 @@ func (f *File) graphTable(cases []Key) string {
 		if !ok || r.Graph == nil {
 			b.WriteString("not measured | | | |")
 		} else {
-			device := "-"
-			if r.Micros > 0 {
-				device = Micros(r.Micros)
-			}
-			fmt.Fprintf(&b, "%s | %s | %s | %s |", r.Graph.launches(), device, r.Rate(), f.OfCopy(r))
+			fmt.Fprintf(&b, "%s | %s | %s | %s |", r.Graph.launches(), r.Time(), r.Rate(), f.OfCopy(r))
 		}
 		for _, by := range peers {
 			fmt.Fprintf(&b, " %s |", f.time(key, by))

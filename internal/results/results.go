@@ -94,6 +94,14 @@ func (r Row) Arithmetic() bool { return r.Flops >= 8*r.Bytes }
 // a graph runs on the host.
 func (r Row) Complete() bool { return r.Micros > 0 && (r.Graph == nil || r.Graph.Host == 0) }
 
+// Time prints the row's time, "-" for a graph that has no launches.
+func (r Row) Time() string {
+	if r.Micros == 0 {
+		return "-"
+	}
+	return Micros(r.Micros)
+}
+
 // Rate prints the rate that the row is judged by, "" for one that is not complete.
 func (r Row) Rate() string {
 	if !r.Complete() {

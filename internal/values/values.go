@@ -19,6 +19,7 @@ var types = [...]tensor.Dtype{
 	kernels.Int32:   tensor.Int32,
 	kernels.Int64:   tensor.Int64,
 	kernels.Int:     tensor.Int,
+	kernels.Bool:    tensor.Bool,
 }
 
 // Dtype is Gorgonia's element type as the kernels know it; ok is false for
@@ -49,6 +50,8 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 		return scalar(v), nil
 	case *gorgonia.I:
 		return scalar(v), nil
+	case *gorgonia.B:
+		return scalar(v), nil
 	case *tensor.Dense:
 		if kernels.Count(v.Shape()) == 0 {
 			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
@@ -69,6 +72,8 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 			return elements(v, (*tensor.Dense).Int64s), nil
 		case tensor.Int:
 			return elements(v, (*tensor.Dense).Ints), nil
+		case tensor.Bool:
+			return elements(v, (*tensor.Dense).Bools), nil
 		}
 		return nil, fmt.Errorf("a tensor of %v: want one of %v", v.Dtype(), types)
 	case nil:
@@ -82,12 +87,25 @@ func scalar[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
+// element is the constraint of the elements of tensors. A bool is a byte of 0 or 1.
+type element interface{ kernels.Element | bool }
+
+// memory returns the memory of a slice.
+func memory[T element](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
+}
+
+// bools returns memory as a slice of bools.
+func bools(m []byte) []bool {
+	return unsafe.Slice((*bool)(unsafe.Pointer(unsafe.SliceData(m))), len(m))
+}
+
 // elements are those of a tensor in row-major order; backing gives its memory.
-func elements[T kernels.Element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
+func elements[T element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
 	if !Contiguous(t) {
 		return gather(backing(t), t.Shape(), t.Strides())
 	}
-	return kernels.Bytes(backing(t)[:kernels.Count(t.Shape())])
+	return memory(backing(t)[:kernels.Count(t.Shape())])
 }
 
 // Compact returns a value with its elements in row-major order: v
@@ -135,7 +153,7 @@ func Contiguous(t *tensor.Dense) bool {
 }
 
 // gather copies the elements of any strides into row-major order.
-func gather[T kernels.Element](src []T, shape, strides []int) []byte {
+func gather[T element](src []T, shape, strides []int) []byte {
 	// A view of package tensor may have dropped the strides of axes of extent 1.
 	if len(strides) != len(shape) {
 		all := make([]int, len(shape))
@@ -160,7 +178,7 @@ func gather[T kernels.Element](src []T, shape, strides []int) []byte {
 		}
 	}
 	walk(0, 0)
-	return kernels.Bytes(dst)
+	return memory(dst)
 }
 
 // Number returns a scalar of the given type.
@@ -177,6 +195,8 @@ func Number(dt kernels.Dtype, x float64) gorgonia.Value {
 		kernels.Elements[int64](m)[0] = int64(x)
 	case kernels.Int:
 		kernels.Elements[int](m)[0] = int(x)
+	case kernels.Bool:
+		bools(m)[0] = x != 0
 	default:
 		kernels.Elements[float32](m)[0] = float32(x)
 	}
@@ -247,6 +267,8 @@ func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 		backing = kernels.Elements[int64](m)
 	case kernels.Int:
 		backing = kernels.Elements[int](m)
+	case kernels.Bool:
+		backing = bools(m)
 	default:
 		backing = kernels.Elements[float32](m)
 	}
@@ -282,12 +304,14 @@ func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
 		return fresh[int64](gorgonia.NewI64(0), shape)
 	case kernels.Int:
 		return fresh[int](gorgonia.NewI(0), shape)
+	case kernels.Bool:
+		return fresh[bool](gorgonia.NewB(false), shape)
 	}
 	return fresh[float32](gorgonia.NewF32(0), shape)
 }
 
 // fresh is a new tensor, or for a scalar shape the scalar given.
-func fresh[T kernels.Element, S any, P interface {
+func fresh[T element, S any, P interface {
 	*S
 	gorgonia.Value
 }](one P, shape tensor.Shape) (gorgonia.Value, []byte) {
@@ -295,7 +319,7 @@ func fresh[T kernels.Element, S any, P interface {
 		return one, scalar((*S)(one))
 	}
 	s := make([]T, kernels.Count(shape))
-	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), kernels.Bytes(s)
+	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), memory(s)
 }
 
 // Own is the memory of a value that may be written in place: a scalar or a

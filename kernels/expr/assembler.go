@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -108,11 +109,11 @@ const (
 )
 
 // Text returns a module of the one entry point with those parameters, such as
-// ".u64 n", for blocks of at most that many threads. It suits devices from compute
-// capability 7.0.
-func (a *Assembler) Text(entry string, parameters []string, threads int) string {
+// ".u64 n", for blocks of at most that many threads and devices from a compute
+// capability on, as in "sm_70".
+func (a *Assembler) Text(target, entry string, parameters []string, threads int) string {
 	var w strings.Builder
-	w.WriteString(Version + "\n.target sm_70\n.address_size 64\n\n" + a.Globals())
+	w.WriteString(Version + "\n.target " + target + "\n.address_size 64\n\n" + a.Globals())
 	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
 	a.body(&w)
 	w.WriteString("\tret;\n}\n")
@@ -124,26 +125,7 @@ func (a *Assembler) Text(entry string, parameters []string, threads int) string 
 // not computed again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
 	g := f.graph()
-	values := make([]string, len(g.nodes))
-	for i := range g.nodes {
-		n := &g.nodes[i]
-		switch n.op {
-		case operand:
-			values[i] = operands[n.bits]
-			if n.dtype == Bool {
-				values[i] = a.value(instruction{op: operand, to: Bool, x: values[i]})
-			}
-		case constant:
-			values[i] = literal(n.dtype, n.value())
-		default:
-			in := instruction{op: n.op, to: n.dtype}
-			text := []*string{&in.x, &in.y, &in.z}
-			for k, v := range n.inputs() {
-				*text[k], in.from = values[v], g.nodes[v].dtype
-			}
-			values[i] = a.value(in)
-		}
-	}
+	values := a.values(g, operands)
 	outputs := make([]string, len(g.outputs))
 	for k, v := range g.outputs {
 		d := g.nodes[v].dtype
@@ -155,6 +137,47 @@ func (a *Assembler) Apply(f Func, operands []string) []string {
 		}
 	}
 	return outputs
+}
+
+// Prepare adds the instructions of f that need no more than the operands given, so
+// that [Assembler.Apply] finds their results: an operand that is not known yet is "".
+func (a *Assembler) Prepare(f Func, operands []string) { a.values(f.graph(), operands) }
+
+// Scope adds the instructions that body adds. What they compute is computed again
+// after it: body is a loop's, or may be jumped over.
+func (a *Assembler) Scope(body func()) {
+	before := maps.Clone(a.known)
+	body()
+	a.known = before
+}
+
+// values returns the registers of a graph's nodes, adding the instructions of new
+// ones; those that depend on operands not given are "".
+func (a *Assembler) values(g *graph, operands []string) []string {
+	values := make([]string, len(g.nodes))
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		switch n.op {
+		case operand:
+			values[i] = operands[n.bits]
+			if n.dtype == Bool && values[i] != "" {
+				values[i] = a.value(instruction{op: operand, to: Bool, x: values[i]})
+			}
+		case constant:
+			values[i] = literal(n.dtype, n.value())
+		default:
+			in, ready := instruction{op: n.op, to: n.dtype}, true
+			text := []*string{&in.x, &in.y, &in.z}
+			for k, v := range n.inputs() {
+				*text[k], in.from = values[v], g.nodes[v].dtype
+				ready = ready && values[v] != ""
+			}
+			if ready {
+				values[i] = a.value(in)
+			}
+		}
+	}
+	return values
 }
 
 // literal returns a number of a floating-point type, all its bits.

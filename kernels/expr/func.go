@@ -282,6 +282,16 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 		if x := &b.nodes[args[0]]; x.op == constant {
 			return b.Constant(d, -x.value())
 		}
+	case Mul:
+		for i, a := range args {
+			if b.isOne(a) {
+				return args[1-i]
+			}
+		}
+	case Div:
+		if b.isOne(args[1]) {
+			return args[0]
+		}
 	case Gt:
 		op, args = Lt, []Value{args[1], args[0]}
 	case Ge:
@@ -301,6 +311,12 @@ func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 	n := node{op: op, dtype: d}
 	copy(n.args[:], args)
 	return b.add(n)
+}
+
+// isOne reports whether a value is the constant 1.
+func (b *Builder) isOne(v Value) bool {
+	n := &b.nodes[v]
+	return n.op == constant && n.value() == 1
 }
 
 // Inline returns the outputs of f for the given operands, which have the types of

@@ -11,6 +11,7 @@ package versions
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -23,6 +24,13 @@ var library = kernels.NewLibrary("stheno/versions", folder{files})
 
 // Library returns the library of the versions' sources and images.
 func Library() *kernels.Library { return library }
+
+// Digests returns those of the versions and of all other sources of Stheno.
+func Digests() map[string]string {
+	all := kernels.Digests()
+	maps.Copy(all, library.Digests())
+	return all
+}
 
 // folder is this folder with the headers of package kernels, which sources
 // include as ../x.cuh.

@@ -12,6 +12,8 @@ import (
 // HostBackend runs the Go bodies of the kernels. Its work is done when a call
 // returns. The zero value is ready for Alloc.
 type HostBackend struct {
+	BLAS kernels.BLAS // nil for gonum's
+
 	arena  []byte
 	events []time.Time
 }
@@ -59,7 +61,7 @@ func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func(
 		outputs[k] = h.Memory(s)
 	}
 	s := h.Memory(scratch)
-	return func() error { return p.RunParts(inputs, outputs, s) }, nil
+	return func() error { return kernels.Host{BLAS: h.BLAS}.Run(p, inputs, outputs, s) }, nil
 }
 
 // Upload implements Backend.

@@ -36,20 +36,39 @@ func unary(c *call) *program.Value {
 }
 
 // binary lowers an element-wise op of two operands, of one shape or one of them a
-// scalar. A comparison that gives bool stays on the host.
+// scalar. Comparisons give 1 and 0 of the operands' type, or bool.
 func binary(c *call) *program.Value {
 	name, same, ok := internal.Binary(c.node.Op())
 	op, known := binaries[name]
-	if !ok || !known || !c.floats(2) {
+	if !ok || !known || len(c.in) != 2 || !c.Numeric {
 		return nil
 	}
+	equality := op == expr.Eq || op == expr.Ne
+	of := c.in[0].Dtype
+	for _, v := range c.in {
+		if !v.Numeric || v.Dtype != of || !of.IsFloat() && !(of == kernels.Bool && equality) {
+			return nil
+		}
+	}
 	return c.pointwise(func(b *expr.Builder) expr.Value {
-		v := b.Apply(op, b.Operand(0), b.Operand(1))
-		if same {
-			v = b.Convert(v, c.Dtype) // 1 and 0 of the operands' type
+		x, y := b.Operand(0), b.Operand(1)
+		if of == kernels.Bool {
+			x, y = b.Convert(x, kernels.Float32), b.Convert(y, kernels.Float32)
+		}
+		v := b.Apply(op, x, y)
+		if same && of != kernels.Bool {
+			v = b.Convert(v, of)
 		}
 		return v
 	})
+}
+
+// convert lowers ConvType to float32 or float64.
+func convert(c *call) *program.Value {
+	if !internal.IsConversion(c.node.Op()) || !c.Numeric || !c.Dtype.IsFloat() || len(c.in) != 1 || !c.in[0].Numeric {
+		return nil
+	}
+	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), c.Dtype) })
 }
 
 // between lowers MinBetween and MaxBetween.
@@ -81,36 +100,41 @@ func function(c *call) *program.Value {
 	})
 }
 
-// pointwise lowers the node to a map of its inputs, of which scalars are repeated to
-// the shape of its value. It returns nil if an input has another shape.
+// pointwise lowers the node to a map of its inputs, fitted to the shape of its value.
+// It returns nil if an input does not fit, or the function's element type is another
+// than the value's.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
-	for _, v := range c.in {
-		if len(v.Shape) > 0 && !slices.Equal(v.Shape, c.Shape) {
+	views := make([]program.View, len(c.in))
+	for i, v := range c.in {
+		var ok bool
+		if views[i], ok = fitting(v, c.Type); !ok {
 			return nil
 		}
 	}
-	in := make([]*program.Value, len(c.in))
-	for i, v := range c.in {
-		in[i] = c.repeated(v, c.Type)
+	fn, err := written(f, c.in...)
+	if err != nil || fn.Outputs()[0] != c.Dtype {
+		return nil
 	}
-	return c.mapped(c.Type, f, in...)
+	in := slices.Clone(c.in)
+	for i, v := range in {
+		if !slices.Equal(v.Shape, c.Shape) {
+			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: c.Shape}, views[i])
+		}
+	}
+	return c.emit(program.Map{Func: fn}, c.Type, in...)
 }
 
-// mapped emits a map of values that have the shape of t. It returns nil if f fails.
-func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+// written returns a function of values, written by f.
+func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
 	types := make([]kernels.Dtype, len(in))
 	for i, v := range in {
 		types[i] = v.Dtype
 	}
 	b := expr.NewBuilder(types...)
-	fn, err := b.Func(f(b))
-	if err != nil {
-		return nil
-	}
-	return c.emit(program.Map{Func: fn}, t, in...)
+	return b.Func(f(b))
 }
 
-// apply emits the map of one operation on values of one type.
+// apply emits the map of one operation on values of one type and shape.
 func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
 	return c.mapped(in[0].Type, func(b *expr.Builder) expr.Value {
 		args := make([]expr.Value, len(in))
@@ -121,12 +145,11 @@ func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
 	}, in...)
 }
 
-// repeated returns a scalar as a view of the shape of t, and any other value as it
-// is.
-func (c *call) repeated(v *program.Value, t program.Type) *program.Value {
-	if len(v.Shape) == len(t.Shape) {
-		return v
+// mapped emits the map of a function of values that have the shape of t.
+func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+	fn, err := written(f, in...)
+	if err != nil {
+		c.err = err
 	}
-	t.Dtype = v.Dtype
-	return c.alias(v, t, program.View{Offset: v.View.Offset, Strides: make([]int64, len(t.Shape))})
+	return c.emit(program.Map{Func: fn}, t, in...)
 }

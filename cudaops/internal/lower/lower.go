@@ -78,6 +78,7 @@ type lowerer struct {
 	used  map[*gorgonia.Node]bool // by another node than a statement
 	index map[*program.Value]int  // of Program.Outputs
 	bound map[*gorgonia.Node]bool // outputs bound to their nodes
+	err   error                   // of a function that a rule wrote wrongly
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -98,11 +99,18 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
+	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
 	for _, rule := range rules {
 		if l.of[n] = rule(c); l.of[n] != nil {
 			break
 		}
+	}
+	if l.err != nil {
+		return l.err
+	}
+	if l.of[n], err = c.fold(l.of[n], start); err != nil {
+		return err
 	}
 	l.graph.Nodes = append(l.graph.Nodes, Node{n, l.of[n]})
 	return nil

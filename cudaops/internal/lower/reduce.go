@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -30,7 +31,57 @@ func reduce(c *call) *program.Value {
 	if !slices.Equal(without(x.Shape, axes), c.Shape) {
 		return nil
 	}
-	return c.rows(map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name], x, axes)
+	op := map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name]
+	if last := rowAxes(x.Shape); op == expr.RowSum && len(axes) == len(x.Shape) && last != nil {
+		return c.total(x, last)
+	}
+	return c.rows(op, x, axes)
+}
+
+// rowAxes returns the last axes of a shape that make rows of moderate length, of which
+// there are many, nil if none do.
+func rowAxes(shape []int) []int {
+	const (
+		shortest, longest = 32, 1 << 16 // a block takes one or more
+		fewest            = 1 << 10     // that keep a device busy
+	)
+	for a := len(shape) - 1; a > 0; a-- {
+		columns, rows := kernels.Count(shape[a:]), kernels.Count(shape[:a])
+		if columns >= shortest && columns <= longest && rows >= fewest {
+			axes := make([]int, len(shape)-a)
+			for i := range axes {
+				axes[i] = a + i
+			}
+			return axes
+		}
+	}
+	return nil
+}
+
+// total emits the sum of all elements as that of the rows' sums, which are in double
+// precision: a loss that is summed up this way belongs into the kernel that computes
+// rows for it.
+func (c *call) total(x *program.Value, last []int) *program.Value {
+	f, err := written(func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.RowSum, b.Convert(b.Operand(0), kernels.Float64))
+	}, x)
+	if err != nil {
+		c.err = err
+	}
+	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, last)}
+	rows := c.emit(program.Rows{Func: f, Axes: last, PerRow: []bool{true}}, t, x)
+	f, err = written(func(b *expr.Builder) expr.Value {
+		return b.Convert(b.Apply(expr.RowSum, b.Operand(0)), x.Dtype)
+	}, rows)
+	if err != nil {
+		c.err = err
+	}
+	all := make([]int, len(t.Shape))
+	for a := range all {
+		all[a] = a
+	}
+	t.Dtype, t.Shape = x.Dtype, nil
+	return c.emit(program.Rows{Func: f, Axes: all, PerRow: []bool{true}}, t, rows)
 }
 
 // without returns a list without the elements of some indices.
@@ -51,12 +102,23 @@ func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	if t.Elements() == x.Elements() {
 		return c.alias(x, t, program.View{Offset: x.View.Offset, Strides: without(x.View.Strides, axes)})
 	}
-	b := expr.NewBuilder(x.Dtype)
-	f, err := b.Func(b.Apply(op, b.Operand(0)))
+	f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0)) }, x)
 	if err != nil {
-		return nil
+		c.err = err
 	}
 	return c.emit(program.Rows{Func: f, Axes: axes, PerRow: []bool{true}}, t, x)
+}
+
+// average lowers GlobalAveragePool2D: the mean of each channel of each image.
+func average(c *call) *program.Value {
+	if !internal.IsGlobalAverage(c.node.Op()) || !c.floats(1) || len(c.in[0].Shape) != 4 {
+		return nil
+	}
+	sum := c.rows(expr.RowSum, c.in[0], []int{2, 3})
+	mean := c.mapped(sum.Type, func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.Div, b.Operand(0), b.Constant(c.Dtype, float64(c.in[0].Elements()/sum.Elements())))
+	}, sum)
+	return c.reshaped(mean, c.Shape)
 }
 
 // softMax lowers SoftMax and LogSoftMax. The greatest element of a row is taken off

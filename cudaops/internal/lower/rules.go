@@ -23,8 +23,8 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, unary, binary, between, function, multiply, tensorDot, reduce,
-	softMax, softMaxDiff, kernel, host}
+var rules = []rule{input, constant, size, reshape, transpose, slice, repeat, at, unary, binary, between, convert, function, multiply, tensorDot,
+	reduce, softMax, softMaxDiff, average, kernel, host}
 
 // emit adds an instruction with one output and returns that.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
@@ -81,12 +81,4 @@ func kernel(c *call) *program.Value {
 		return nil
 	}
 	return c.emit(program.Kernel{Planner: planner}, c.Type, c.in...)
-}
-
-func host(c *call) *program.Value {
-	op := program.Host{Op: c.node.Op()}
-	if len(c.in) > 0 {
-		op.Reason = "no kernel"
-	}
-	return c.emit(op, c.Type, c.in...)
 }

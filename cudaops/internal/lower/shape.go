@@ -59,41 +59,53 @@ func (c *call) reshaped(v *program.Value, shape tensor.Shape) *program.Value {
 // another shape of as many elements; ok is false if there are none.
 func reshapedStrides(shape []int, strides []int64, to []int) (out []int64, ok bool) {
 	out = make([]int64, len(to))
-	from, k := 0, 0
-	for from < len(shape) || k < len(to) {
-		// The next axes of either shape that have as many elements together.
-		n, m, first, firstTo := 1, 1, from, k
-		for n != m || from == first && k == firstTo {
-			if n <= m && from < len(shape) {
-				n *= shape[from]
-				from++
-			} else if k < len(to) {
-				m *= to[k]
-				k++
-			} else {
-				return nil, false
-			}
+	for a, b := 0, 0; a < len(shape) || b < len(to); {
+		n, m := sameExtent(shape[a:], to[b:])
+		stride, ok := oneStride(shape[a:a+n], strides[a:a+n])
+		if !ok {
+			return nil, false
 		}
-		stride, in := int64(0), false // of the last axis, and whether there is one
-		for a := from - 1; a >= first; a-- {
-			if shape[a] == 1 {
-				continue
-			}
-			if !in {
-				stride, in = strides[a], true
-				n = shape[a]
-			} else if strides[a] != stride*int64(n) {
-				return nil, false
-			} else {
-				n *= shape[a]
-			}
+		for i := b + m - 1; i >= b; i-- {
+			out[i] = stride
+			stride *= int64(to[i])
 		}
-		for a := k - 1; a >= firstTo; a-- {
-			out[a] = stride
-			stride *= int64(to[a])
-		}
+		a, b = a+n, b+m
 	}
 	return out, true
+}
+
+// sameExtent returns how many of the first axes of two shapes have as many elements
+// together: as few as possible, but one axis at least.
+func sameExtent(a, b []int) (n, m int) {
+	left, right := 1, 1
+	for n+m == 0 || left != right {
+		if m == len(b) || n < len(a) && left <= right {
+			left *= a[n]
+			n++
+		} else {
+			right *= b[m]
+			m++
+		}
+	}
+	return n, m
+}
+
+// oneStride returns the stride in which a view goes through all its elements; ok is
+// false if there is none.
+func oneStride(shape []int, strides []int64) (stride int64, ok bool) {
+	n := 0 // elements of the inner axes so far, 0 before the first that counts
+	for a, d := range slices.Backward(shape) {
+		switch {
+		case d == 1:
+		case n == 0:
+			stride, n = strides[a], d
+		case strides[a] != stride*int64(n):
+			return 0, false
+		default:
+			n *= d
+		}
+	}
+	return stride, true
 }
 
 // dense returns a copy of a value in row-major order.
@@ -141,43 +153,81 @@ func slice(c *call) *program.Value {
 		return nil
 	}
 	from := c.in[0]
-	view := program.View{Offset: from.View.Offset, Strides: slices.Clone(from.View.Strides)}
-	shape := slices.Clone([]int(from.Shape))
+	t, view := from.Type, program.View{Offset: from.View.Offset, Strides: slices.Clone(from.View.Strides)}
+	t.Shape = slices.Clone(t.Shape)
 	if !s.All {
-		if s.Axis >= len(shape) || s.End > shape[s.Axis] || s.Step != 1 {
+		if s.Axis >= len(t.Shape) || s.End > t.Shape[s.Axis] {
 			return nil
 		}
 		view.Offset += int64(s.Start) * view.Strides[s.Axis]
-		if shape[s.Axis] = s.End - s.Start; shape[s.Axis] == 1 && len(c.Shape) < len(shape) {
-			shape = slices.Delete(shape, s.Axis, s.Axis+1)
-			view.Strides = slices.Delete(view.Strides, s.Axis, s.Axis+1)
+		view.Strides[s.Axis] *= int64(s.Step)
+		if t.Shape[s.Axis] = max((s.End-s.Start)/s.Step, 1); t.Shape[s.Axis] == 1 {
+			t.Shape, view.Strides = without(t.Shape, []int{s.Axis}), without(view.Strides, []int{s.Axis})
 		}
 	}
-	if !slices.Equal(shape, c.Shape) {
+	if !slices.Equal(t.Shape, c.Shape) {
 		return nil // a shape that Gorgonia infers otherwise
 	}
-	return c.alias(from, c.Type, view)
+	return c.alias(from, t, view)
 }
 
-// repeat lowers the repetition of an axis of one element, which all broadcasts of
-// Gorgonia's come down to.
+// at lowers At, which gives one element.
+func at(c *call) *program.Value {
+	index, ok := internal.At(c.node.Op())
+	if !ok || !c.numbers() || len(c.Shape) > 0 || len(index) != len(c.in[0].Shape) {
+		return nil
+	}
+	view := program.View{Offset: c.in[0].View.Offset}
+	for a, i := range index {
+		if i < 0 || i >= c.in[0].Shape[a] {
+			return nil
+		}
+		view.Offset += int64(i) * c.in[0].View.Strides[a]
+	}
+	return c.alias(c.in[0], c.Type, view)
+}
+
+// repeat lowers the repetition of the elements along an axis, which all broadcasts of
+// Gorgonia's come down to: a view of an axis of one element, and of any other a copy.
 func repeat(c *call) *program.Value {
 	axis, ok := internal.Repeat(c.node.Op())
 	if !ok || !c.numbers() {
 		return nil
 	}
 	from := c.in[0]
-	view := program.View{Offset: from.View.Offset, Strides: slices.Clone(from.View.Strides)}
-	shape := slices.Clone([]int(from.Shape))
-	for len(shape) <= axis { // a vector repeated along its second axis, a scalar along its first
-		shape, view.Strides = append(shape, 1), append(view.Strides, 0)
+	t, view := from.Type, program.View{Offset: from.View.Offset, Strides: slices.Clone(from.View.Strides)}
+	t.Shape = slices.Clone(t.Shape)
+	for len(t.Shape) <= axis { // a vector repeated along its second axis, a scalar along its first
+		t.Shape, view.Strides = append(t.Shape, 1), append(view.Strides, 0)
 	}
-	if len(c.Shape) != len(shape) || shape[axis] != 1 {
+	if len(c.Shape) != len(t.Shape) || t.Shape[axis] == 0 || c.Shape[axis]%t.Shape[axis] != 0 {
 		return nil
 	}
-	shape[axis], view.Strides[axis] = c.Shape[axis], 0
-	if !slices.Equal(shape, c.Shape) {
+	times := c.Shape[axis] / t.Shape[axis]
+	if want := slices.Clone(t.Shape); !slices.Equal(slices.Replace(want, axis, axis+1, c.Shape[axis]), c.Shape) {
 		return nil
 	}
-	return c.alias(from, c.Type, view)
+	if t.Shape[axis] == 1 {
+		t.Shape[axis], view.Strides[axis] = times, 0
+		return c.alias(from, t, view)
+	}
+	t.Shape = slices.Insert(t.Shape, axis+1, times)
+	view.Strides = slices.Insert(view.Strides, axis+1, 0)
+	return c.reshaped(c.alias(from, t, view), c.Shape)
+}
+
+// fitting returns how a value is read as one of the type's shape: one element at every
+// index, or its elements in order where the shapes differ in axes of one element. ok is
+// false where the shapes do not fit. The element type is the value's.
+func fitting(v *program.Value, t program.Type) (view program.View, ok bool) {
+	view = program.View{Offset: v.View.Offset}
+	if v.Elements() == 1 {
+		view.Strides = make([]int64, len(t.Shape))
+		return view, true
+	}
+	if !slices.Equal(squeezed(v.Shape), squeezed(t.Shape)) {
+		return view, false
+	}
+	view.Strides, ok = reshapedStrides(v.Shape, v.View.Strides, t.Shape)
+	return view, ok
 }

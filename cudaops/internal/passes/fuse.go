@@ -29,6 +29,9 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(in)
 		}
 	}
+	for _, in := range p.Instrs { // what did not fit one of those may fit all
+		f.joinInputs(in)
+	}
 	return f.rewrite()
 }
 

@@ -3,7 +3,9 @@ package passes
 import (
 	"fmt"
 	"hash"
+	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -48,72 +50,108 @@ func (b *builder) constant() *G.Node {
 	return b.g.AddNode(G.NewConstant(tensor.New(tensor.WithShape(rows), tensor.WithBacking(tensor.Range(b.dt, 1, rows+1)))))
 }
 
+// draw is what a node is made of: the graph so far, and one of its matrices.
+type draw struct {
+	*builder
+	t *rapid.T
+	a *G.Node
+}
+
+func (d draw) cols() int { return d.a.Shape()[1] }
+
+// width draws a number of columns.
+func (d draw) width() int { return rapid.IntRange(1, 40).Draw(d.t, "columns") }
+
+// other draws a matrix of the same shape, often the same one.
+func (d draw) other() *G.Node {
+	var same G.Nodes
+	for _, n := range d.pool {
+		if n.Shape()[1] == d.cols() {
+			same = append(same, n)
+		}
+	}
+	return rapid.SampledFrom(same).Draw(d.t, "second operand")
+}
+
+// axes draws an axis, or none.
+func (d draw) axes() []int {
+	return rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(d.t, "axis")
+}
+
+// wide repeats a value of a row.
+func (d draw) wide(n *G.Node) *G.Node { return G.Must(ops.Broadcast(n, d.width(), 1)) }
+
+// turned returns the transpose of a matrix.
+func turned(n *G.Node) *G.Node { return G.Must(G.Transpose(n)) }
+
+// nodes are what a graph is grown of.
+var nodes = map[string]func(d draw) *G.Node{
+	"input":    func(d draw) *G.Node { return d.input(d.width()) },
+	"constant": func(d draw) *G.Node { return G.Must(ops.Add(d.a, G.Must(ops.Broadcast(d.constant(), d.cols(), 1)))) },
+	"tanh":     func(d draw) *G.Node { return G.Must(G.Tanh(d.a)) },
+	"square":   func(d draw) *G.Node { return G.Must(G.Square(d.a)) },
+	"sigmoid":  func(d draw) *G.Node { return G.Must(G.Sigmoid(d.a)) },
+	"softplus": func(d draw) *G.Node { return G.Must(G.Mish(d.a)) },
+	"add":      func(d draw) *G.Node { return G.Must(ops.Add(d.a, d.other())) },
+	"sum of":   func(d draw) *G.Node { return G.Must(G.Add(d.a, d.other())) },
+	"hadamard": func(d draw) *G.Node { return G.Must(G.HadamardProd(d.a, d.other())) },
+	"scalar":   func(d draw) *G.Node { return G.Must(G.HadamardProd(d.a, G.Must(G.Mean(d.a)))) },
+	"between":  func(d draw) *G.Node { return G.Must(G.MaxBetween(d.a, d.other())) },
+	"compare":  func(d draw) *G.Node { return G.Must(G.Gte(d.a, d.other(), true)) },
+	"bool": func(d draw) *G.Node {
+		d.keep = append(d.keep, G.Must(G.Lt(d.a, d.other(), false)))
+		return G.Must(G.Rectify(d.a))
+	},
+	"host": func(d draw) *G.Node { return G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(d.a)).Op().(G.SDOp)}, d.a)) },
+	"mean": func(d draw) *G.Node { return d.wide(G.Must(ops.Mean(d.a, 1))) },
+	"sum":  func(d draw) *G.Node { return d.wide(G.Must(G.Sum(d.a, 1))) },
+	"max":  func(d draw) *G.Node { return d.wide(G.Must(G.Max(d.a, 1))) },
+	"norm": func(d draw) *G.Node {
+		return G.Must(G.BroadcastHadamardDiv(d.a, G.Must(G.Norm(d.a, 1, 2)), nil, []byte{1}))
+	},
+	"centred": func(d draw) *G.Node { return G.Must(G.BroadcastSub(d.a, G.Must(G.Mean(d.a, 0)), nil, []byte{0})) },
+	"softmax": func(d draw) *G.Node { return G.Must(G.SoftMax(d.a, d.axes()...)) },
+	"log softmax": func(d draw) *G.Node {
+		return G.Must(G.LogSoftMax(d.a, d.axes()...))
+	},
+	"reshape": func(d draw) *G.Node {
+		flat := G.Must(G.Reshape(d.a, tensor.Shape{rows * d.cols()}))
+		if rapid.Bool().Draw(d.t, "through an op") {
+			flat = G.Must(ops.Add(flat, flat))
+		}
+		return G.Must(G.Reshape(flat, tensor.Shape{rows, d.cols()}))
+	},
+	"transpose": func(d draw) *G.Node { return turned(G.Must(G.Reshape(d.a, tensor.Shape{d.cols(), rows}))) },
+	"ravel": func(d draw) *G.Node {
+		return G.Must(G.Reshape(G.Must(G.Ravel(turned(d.a))), tensor.Shape{rows, d.cols()}))
+	},
+	"matmul":  func(d draw) *G.Node { return G.Must(ops.MatMul(G.Must(ops.MatMul(d.a, d.other(), ops.TransB())), d.a)) },
+	"product": func(d draw) *G.Node { return G.Must(G.Mul(G.Must(G.Mul(d.a, turned(d.other()))), d.a)) },
+	"tensordot": func(d draw) *G.Node {
+		return G.Must(G.Mul(d.a, G.Must(G.Tensordot([]int{0}, []int{0}, d.a, d.other()))))
+	},
+	"broadcast": func(d draw) *G.Node { return G.Must(G.BroadcastAdd(d.a, d.constant(), nil, []byte{1})) },
+	"slice": func(d draw) *G.Node {
+		first := rapid.IntRange(0, rows-1).Draw(d.t, "row")
+		return G.Must(ops.Broadcast(G.Must(G.Slice(d.a, G.S(first))), rows, 0))
+	},
+	"columns": func(d draw) *G.Node {
+		if d.cols() < 3 {
+			return d.a
+		}
+		return G.Must(G.Slice(d.a, nil, G.S(1, rapid.IntRange(3, d.cols()).Draw(d.t, "end"))))
+	},
+	"window": func(d draw) *G.Node {
+		return G.Must(ops.WindowSum(d.a, rapid.IntRange(0, 50).Draw(d.t, "radius"), ops.Same()))
+	},
+}
+
 // grow adds a node: an input, a constant, or an op of Stheno's or Gorgonia's on
 // nodes that are there.
 func (b *builder) grow(t *rapid.T) {
 	a := rapid.SampledFrom(b.pool).Draw(t, "operand")
-	cols := a.Shape()[1]
-	other := func() *G.Node { // of the same shape, often a itself
-		var same G.Nodes
-		for _, n := range b.pool {
-			if n.Shape()[1] == cols {
-				same = append(same, n)
-			}
-		}
-		return rapid.SampledFrom(same).Draw(t, "second operand")
-	}
-	width := rapid.IntRange(1, 40)
-	var out *G.Node
-	switch rapid.SampledFrom([]string{"input", "constant", "tanh", "square", "add", "add", "hadamard", "mean", "reshape", "transpose", "matmul", "window",
-		"host", "softmax", "logsoftmax", "max", "sigmoid", "compare", "sum", "product", "broadcast", "slice"}).Draw(t, "op") {
-	case "input":
-		out = b.input(width.Draw(t, "columns"))
-	case "constant":
-		out = G.Must(ops.Add(a, G.Must(ops.Broadcast(b.constant(), cols, 1))))
-	case "tanh":
-		out = G.Must(G.Tanh(a))
-	case "square":
-		out = G.Must(G.Square(a))
-	case "add":
-		out = G.Must(ops.Add(a, other()))
-	case "hadamard":
-		out = G.Must(G.HadamardProd(a, other()))
-	case "mean":
-		out = G.Must(ops.Broadcast(G.Must(ops.Mean(a, 1)), width.Draw(t, "columns"), 1))
-	case "reshape":
-		flat := G.Must(G.Reshape(a, tensor.Shape{rows * cols}))
-		if rapid.Bool().Draw(t, "through an op") {
-			flat = G.Must(ops.Add(flat, flat))
-		}
-		out = G.Must(G.Reshape(flat, tensor.Shape{rows, cols}))
-	case "transpose":
-		out = G.Must(G.Transpose(G.Must(G.Reshape(a, tensor.Shape{cols, rows}))))
-	case "matmul":
-		out = G.Must(ops.MatMul(G.Must(ops.MatMul(a, other(), ops.TransB())), a))
-	case "host":
-		out = G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(a)).Op().(G.SDOp)}, a))
-	case "softmax":
-		out = G.Must(G.SoftMax(a, rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(t, "axis")...))
-	case "logsoftmax":
-		out = G.Must(G.LogSoftMax(a, rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(t, "axis")...))
-	case "max":
-		out = G.Must(ops.Broadcast(G.Must(G.Max(a, 1)), width.Draw(t, "columns"), 1))
-	case "sigmoid":
-		out = G.Must(G.Sigmoid(a))
-	case "compare":
-		out = G.Must(G.Gte(a, other(), true))
-	case "sum":
-		out = G.Must(ops.Broadcast(G.Must(G.Sum(a, 1)), width.Draw(t, "columns"), 1))
-	case "product":
-		out = G.Must(G.Mul(G.Must(G.Mul(a, G.Must(G.Transpose(other())))), a))
-	case "broadcast":
-		out = G.Must(G.BroadcastAdd(a, b.constant(), nil, []byte{1}))
-	case "slice":
-		first := rapid.IntRange(0, rows-1).Draw(t, "row")
-		out = G.Must(ops.Broadcast(G.Must(G.Slice(a, G.S(first))), rows, 0))
-	case "window":
-		out = G.Must(ops.WindowSum(a, rapid.IntRange(0, 50).Draw(t, "radius"), ops.Same()))
-	}
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(nodes))).Draw(t, "op")
+	out := nodes[name](draw{b, t, a})
 	b.pool = append(b.pool, out)
 	switch rapid.IntRange(0, 9).Draw(t, "wanted") {
 	case 0:

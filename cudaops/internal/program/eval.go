@@ -121,7 +121,7 @@ func (e *interpreter) launch(in *Instr) error {
 			e.held[v], outputs[k] = values.New(v.Dtype, v.Shape)
 		}
 	}
-	return plan.RunParts(operands, outputs, scratch)
+	return kernels.Host{}.Run(plan, operands, outputs, scratch)
 }
 
 // buffer returns the memory of the base of a value that is placed, and nil for any

@@ -63,8 +63,8 @@ const (
 // String returns the space's name.
 func (s Space) String() string { return [...]string{"anywhere", "host", "device"}[s] }
 
-// Type is the element type and the shape of a value. Values of other types, such
-// as bool, and of unknown shape live on the host alone: Numeric is false.
+// Type is the element type and the shape of a value. Values of other types than the
+// kernels' and of unknown shape live on the host alone: Numeric is false.
 type Type struct {
 	Numeric bool
 	Dtype   kernels.Dtype

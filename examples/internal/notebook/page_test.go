@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +162,17 @@ func TestMeasure(t *testing.T) {
 		return err
 	}); err == nil || !strings.Contains(err.Error(), `"us"`) {
 		t.Errorf("another unit than the recorded: got error %v", err)
+	}
+	log.Reset()
+	other := regexp.MustCompile(`("versions/sum": ")\w+`).ReplaceAll(text, []byte("${1}other"))
+	if err := Run(Options{Device: "cpu"}, &log, "Title", other, func(p *Page) error {
+		_, err := p.Measure("a", "us", nil)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "this build has other kernels of versions/sum."; !strings.Contains(strings.Join(strings.Fields(log.String()), " "), want) {
+		t.Errorf("with another digest the text is %q, want %q", log.String(), want)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/jsonlines"
-	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // record is what -record writes and a program embeds: the GPU's figures and
@@ -21,7 +21,7 @@ type record struct {
 	Driver  string            `json:"driver"`
 	CUDA    string            `json:"cuda"`
 	Date    string            `json:"date"`    // YYYY-MM-DD
-	Kernels map[string]string `json:"kernels"` // [kernels.Digests] of the build that measured
+	Kernels map[string]string `json:"kernels"` // [versions.Digests] of the build that measured
 	Figures map[string]figure `json:"figures"`
 	// Data are the values of [Keep].
 	Data map[string]json.RawMessage `json:"data,omitempty"`
@@ -38,7 +38,7 @@ func newRecord(gpu *cudaops.Device) *record {
 	r := &record{Figures: map[string]figure{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
 	if gpu != nil {
 		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
-		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), kernels.Digests()
+		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), versions.Digests()
 	}
 	return r
 }
@@ -77,7 +77,7 @@ func (r *record) String() string {
 	}
 	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s", r.Device, r.Driver, r.Date)
 	var changed []string
-	now := kernels.Digests()
+	now := versions.Digests()
 	for source, digest := range r.Kernels {
 		if now[source] != digest {
 			changed = append(changed, source)

@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"fmt"
+	"github.com/stheno-ml/stheno/internal/must"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"pgregory.net/rapid"
+)
+
+// viewsOf returns views as plans take them.
+func viewsOf(list []exprtest.View) []kernels.View {
+	views := make([]kernels.View, len(list))
+	for i, v := range list {
+		views[i] = kernels.View(v)
+	}
+	return views
+}
+
+// rowsOnGPU runs functions on dense operands of a shape: of one reduction on rows, and
+// element by element.
+func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
+	return func(f expr.Func, operands ...[]float64) ([]float64, error) {
+		if f.Reductions() == 0 {
+			return mapOnGPU(dev, f, operands...)
+		}
+		p, err := kernels.Rows(dev, f, s.Shape, s.Axes, []bool{true}, kernels.Dense(s.Shape))
+		if err != nil {
+			return nil, err
+		}
+		out := exprtest.Memory(p.Out)
+		if err := Run(0, p, [][]byte{exprtest.Pack(f.Operands()[0], operands[0])}, out); err != nil {
+			return nil, err
+		}
+		rows, all := exprtest.Unpack(f.Outputs()[0], out), make([]float64, len(operands[0]))
+		for i := range all {
+			row, _ := exprtest.RowOf(s.Shape, s.Axes, i)
+			all[i] = rows[row]
+		}
+		return all, nil
+	}
+}
+
+// A fused kernel gives the bits of one kernel for each operation and reduction.
+func TestRowsOnGPU(t *testing.T) {
+	dev := device0(t)
+	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
+	rapid.Check(t, func(t *rapid.T) {
+		m := exprtest.DrawRows(t, all, rapid.IntRange(0, 10).Draw(t, "size"))
+		p, err := kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := exprtest.Memory(p.Out)
+		if err := Run(0, p, m.Inputs(), out); err != nil {
+			t.Fatalf("%v: %v", p, err)
+		}
+		if staged, err := m.Func.Stages(m.PerRow); err != nil || !kernels.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
+			return // sums have another order
+		}
+		want, err := m.Want(rowsOnGPU(dev, exprtest.RowShape{Shape: m.Shape, Axes: m.Axes}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, d := range m.Func.Outputs() {
+			for i, got := range exprtest.Unpack(d, out[p.Parts[k]:][:int64(len(want[k]))*d.Size()]) {
+				if !exprtest.Same(got, want[k][i]) {
+					t.Fatalf("element %d of output %d is %v, want %v; %v", i, k, got, want[k][i], p)
+				}
+			}
+		}
+	})
+}
+
+// rowValues returns elements of a shape: numbers, or edges among them, such as NaN and -0.
+func rowValues(r *rand.Rand, n int, d expr.Dtype, edges bool) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		if x[i] = r.NormFloat64(); edges && r.IntN(4) == 0 {
+			x[i] = exprtest.Edges[r.IntN(len(exprtest.Edges))]
+			if math.Abs(x[i]) > 1e300 || math.IsNaN(x[i]) && r.IntN(20) > 0 { // what overflows depends on the order
+				x[i] = math.Copysign(0, -1)
+			}
+		}
+		if d == expr.Float32 {
+			x[i] = float64(float32(x[i]))
+		}
+	}
+	return x
+}
+
+// Sums, maxima and minima of rows of all kinds are what a plain loop gives.
+func TestRowsReduceOnGPU(t *testing.T) {
+	dev := device0(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 7))
+	shapes := append([]exprtest.RowShape{{Shape: []int{1 << 26}, Axes: []int{0}}, {Shape: []int{1 << 17, 64}, Axes: []int{0}}}, exprtest.RowShapes...)
+	if testing.Short() {
+		shapes = shapes[2:]
+	}
+	for _, c := range shapes {
+		for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+			for _, edges := range []bool{false, true} {
+				if c.Elements() > 1<<24 && (edges || d == expr.Float64) {
+					continue
+				}
+				x := rowValues(r, c.Elements(), d, edges)
+				f := must.Get[expr.Func](t)(exprtest.Reductions(d))
+				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
+				out := exprtest.Memory(p.Out)
+				must.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
+				if err := c.CheckReductions(d, x, unpack(p, out, d)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// unpack returns the elements of a plan's outputs of one type.
+func unpack(p *kernels.Plan, out []byte, d expr.Dtype) (list [][]float64) {
+	for k, at := range p.Parts {
+		list = append(list, exprtest.Unpack(d, out[at:at+p.OutputBytes(k)]))
+	}
+	return list
+}
+
+// Functions that graphs have much of are, on rows of all kinds, what the host gives in
+// double precision.
+func TestRowsFunctionsOnGPU(t *testing.T) {
+	dev := device0(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 11))
+	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
+	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+		for i, f := range must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
+			for k, s := range exprtest.RowShapes {
+				if testing.Short() && (i+k)%5 > 0 {
+					continue
+				}
+				var inputs, wide [][]byte
+				for _, v := range f.Views(s) {
+					x := rowValues(r, int(v.Elements), d, false)
+					if v.Elements == 1 { // layer norm's
+						x[0] = float64(float32(1 / float64(s.Elements())))
+					}
+					inputs, wide = append(inputs, exprtest.Pack(d, x)), append(wide, exprtest.Pack(expr.Float64, x))
+				}
+				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				out := exprtest.Memory(p.Out)
+				must.Do(t, Run(0, p, inputs, out))
+				host := must.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				truth := exprtest.Memory(host.Out)
+				must.Do(t, host.Run(wide, truth, nil))
+				want := unpack(host, truth, expr.Float64)
+				for o, part := range unpack(p, out, d) {
+					if err := near(part, want[o][:], d); err != nil {
+						t.Errorf("%s %v over %v of %v: output %d: %v", f.Name, d, s.Axes, s.Shape, o, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// near compares results of a few hundred operations that lose no digits.
+func near(got, want []float64, d expr.Dtype) error {
+	allowed := map[expr.Dtype]float64{expr.Float32: 1e-4, expr.Float64: 1e-12}[d]
+	for i, g := range got {
+		if i >= len(want) { // what brings the next output to a multiple of 256
+			break
+		}
+		if w := want[i]; !exprtest.Same(g, w) && !(math.Abs(g-w) <= allowed*max(math.Abs(w), 1)) {
+			return fmt.Errorf("element %d is %v, want %v", i, g, w)
+		}
+	}
+	return nil
+}
+
+// More than 2^31 elements take indices of 64 bits.
+func TestRowsHugeOnGPU(t *testing.T) {
+	dev := device0(t)
+	if os.Getenv("STHENO_LARGE") != "1" {
+		t.Skip("SKIPPED, NOT TESTED: 9 GB of the host's memory, without STHENO_LARGE=1")
+	}
+	b := expr.NewBuilder(expr.Bool)
+	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Convert(b.Operand(0), expr.Float32))))
+	shape := []int{65537, 32770}
+	x := make([]byte, kernels.Count(shape))
+	var rows, columns [65537]float32
+	for i := range x {
+		if i%7 < 3 {
+			x[i] = 1
+			rows[i/shape[1]]++
+			columns[i%shape[1]]++
+		}
+	}
+	for axis, want := range [][]float32{columns[:shape[1]], rows[:]} {
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{axis}, []bool{true}, kernels.Dense(shape)))
+		out := make([]float32, len(want))
+		must.Do(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
+		for i, got := range out {
+			if got != want[i] {
+				t.Fatalf("over axis %d: element %d is %v, want %v", axis, i, got, want[i])
+			}
+		}
+	}
+}

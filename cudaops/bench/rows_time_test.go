@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"fmt"
+	"github.com/stheno-ml/stheno/internal/must"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+)
+
+// The times of functions of rows, and the bandwidth that they reach, a line each, where
+// STHENO_TIMES says which: words of names, separated by commas, or all.
+func TestRowsTimes(t *testing.T) {
+	chosen := os.Getenv("STHENO_TIMES")
+	if chosen == "" {
+		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
+	}
+	dev := device0(t)
+	copied := must.Get[float64](t)(CopyBandwidth(0))
+	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	shapes := []exprtest.RowShape{
+		{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}}, {Shape: []int{16384, 32768}, Axes: []int{1}},
+	}
+	functions := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
+	sum := functions[5]
+	times := func(f exprtest.RowFunction, s exprtest.RowShape) {
+		name := fmt.Sprintf("%s over %v of %v", f.Name, s.Axes, s.Shape)
+		if !chosenName(chosen, name) {
+			return
+		}
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+		var inputs [][]byte
+		for i, bytes := range p.Inputs {
+			inputs = append(inputs, uniform(bytes, i))
+		}
+		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
+		d := median(timing.Runs)
+		rate := float64(p.Bytes()) / float64(d.Nanoseconds())
+		t.Logf("%-40s %9.2f us %6.0f GB/s %4.0f %% of copy", name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
+	}
+	for _, s := range shapes {
+		for _, f := range functions {
+			times(f, s)
+		}
+	}
+	for _, s := range []exprtest.RowShape{
+		{Shape: []int{16384, 10}, Axes: []int{1}}, {Shape: []int{128, 10}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{0}}, {Shape: []int{4096, 512}, Axes: []int{0}},
+		{Shape: []int{1 << 20, 64}, Axes: []int{0}}, {Shape: []int{1 << 28}, Axes: []int{0}}, {Shape: []int{64, 256, 56, 56}, Axes: []int{0, 2, 3}}, {Shape: []int{64, 1000, 49}, Axes: []int{1}},
+	} {
+		times(sum, s)
+	}
+	for _, s := range []exprtest.RowShape{{Shape: []int{16384, 10}, Axes: []int{1}}, {Shape: []int{128, 10}, Axes: []int{1}}, {Shape: []int{64, 1000, 49}, Axes: []int{1}}, {Shape: []int{16384, 1001}, Axes: []int{1}}} {
+		times(functions[0], s)
+	}
+}
+
+// chosenName reports whether a name has one of the words.
+func chosenName(words, name string) bool {
+	for _, word := range strings.Split(words, ",") {
+		if word == "all" || strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+var numbers []float32 // random ones
+
+// uniform returns bytes of random float32 between 0 and 1.
+func uniform(bytes int64, seed int) []byte {
+	n := int(bytes/4) + 4*seed
+	if len(numbers) < n {
+		r := rand.New(rand.NewPCG(1, 2))
+		few := make([]float32, 1<<20+7)
+		for i := range few {
+			few[i] = r.Float32()
+		}
+		numbers = make([]float32, n)
+		for at := 0; at < n; at += len(few) {
+			copy(numbers[at:], few)
+		}
+	}
+	return kernels.Bytes(numbers[4*seed : n])
+}

@@ -1,0 +1,50 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// fold evaluates the value of a node that depends on constants alone and makes it one;
+// start is the first of the instructions that compute it. Views stay as they are, and
+// so do values larger than what they are computed from, and what the host computes,
+// which may be something else each time.
+func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
+	p := c.graph.Program
+	emitted := p.Instrs[start:]
+	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Launches(in.Op) }) {
+		return v, nil
+	}
+	elements := int64(0)
+	var part program.Program
+	for _, in := range c.in {
+		if _, constant := in.Base.Def.Op.(program.Constant); !constant {
+			return v, nil
+		}
+		elements += in.Base.Elements()
+		addWithInputs(&part, in.Def)
+	}
+	if v.Elements() > elements {
+		return v, nil
+	}
+	part.Instrs = append(part.Instrs, emitted...)
+	part.Outputs = []*program.Value{v}
+	out, err := part.Eval(nil)
+	if err != nil {
+		return nil, err
+	}
+	p.Instrs = p.Instrs[:start]
+	return c.emit(program.Constant{Value: out[0]}, c.Type), nil
+}
+
+// addWithInputs adds an instruction to a program, behind those that it depends on.
+func addWithInputs(p *program.Program, in *program.Instr) {
+	if slices.Contains(p.Instrs, in) {
+		return
+	}
+	for _, v := range in.In {
+		addWithInputs(p, v.Def)
+	}
+	p.Instrs = append(p.Instrs, in)
+}

@@ -1,0 +1,174 @@
+package lower
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/values"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// lowered returns the program of a graph.
+func lowered(t *testing.T, g *G.ExprGraph) *program.Program {
+	t.Helper()
+	l, err := New(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Program.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Program
+}
+
+// ops returns the ops of a program that compute something.
+func ops(p *program.Program) (list []string) {
+	for _, in := range p.Instrs {
+		switch in.Op.(type) {
+		case program.Input, program.Alias:
+		default:
+			list = append(list, in.Op.String())
+		}
+	}
+	return list
+}
+
+func matrix(g *G.ExprGraph, name string, rows, columns int) *G.Node {
+	return G.NewMatrix(g, tensor.Float64, G.WithName(name), G.WithShape(rows, columns))
+}
+
+// Transposes are no copies: products take their operands transposed.
+func TestTransposedProducts(t *testing.T) {
+	transposed := func(n *G.Node) *G.Node { return G.Must(G.Transpose(n)) }
+	for _, c := range []struct {
+		build func(g *G.ExprGraph) *G.Node
+		want  []string
+	}{
+		{func(g *G.ExprGraph) *G.Node {
+			return G.Must(G.Mul(transposed(matrix(g, "a", 4, 3)), matrix(g, "b", 4, 5)))
+		}, []string{"kernel product[TransA]"}},
+		{func(g *G.ExprGraph) *G.Node {
+			return G.Must(G.Mul(matrix(g, "a", 3, 4), transposed(matrix(g, "b", 5, 4))))
+		}, []string{"kernel product[TransB]"}},
+		{func(g *G.ExprGraph) *G.Node {
+			return G.Must(G.Mul(transposed(matrix(g, "a", 4, 3)), transposed(matrix(g, "b", 5, 4))))
+		}, []string{"kernel product[TransA TransB]"}},
+		{func(g *G.ExprGraph) *G.Node {
+			return G.Must(G.Tensordot([]int{0}, []int{1}, matrix(g, "a", 4, 3), matrix(g, "b", 5, 4)))
+		}, []string{"kernel product[TransA TransB]"}},
+		{func(g *G.ExprGraph) *G.Node { // columns of another matrix: a copy
+			return G.Must(G.Mul(G.Must(G.Slice(matrix(g, "a", 3, 9), nil, G.S(2, 6))), matrix(g, "b", 4, 5)))
+		}, []string{"map f64: x0", "kernel product"}},
+	} {
+		g := G.NewGraph()
+		n := c.build(g)
+		if got := ops(lowered(t, g)); !slices.Equal(got, c.want) {
+			t.Errorf("%v: got %q, want %q", n, got, c.want)
+		}
+	}
+}
+
+// What depends on constants alone is one.
+func TestFold(t *testing.T) {
+	g := G.NewGraph()
+	x := matrix(g, "x", 2, 3)
+	G.Must(G.Mean(x)) // by 2 times 3
+	p := lowered(t, g)
+	if got, want := ops(p), []string{"rows f64: rowsum(x0) over [0 1]", "map f64, f64: x0 / x1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	six := p.Instrs[len(p.Instrs)-1].In[1]
+	c, ok := six.Def.Op.(program.Constant)
+	if !ok {
+		t.Fatalf("the divisor is %v, want a constant", six.Def)
+	}
+	if got, _ := values.Float(c.Value); got != 6 {
+		t.Errorf("got %v, want 6", got)
+	}
+}
+
+func TestReshapedStrides(t *testing.T) {
+	for _, c := range []struct {
+		shape   []int
+		strides []int64
+		to      []int
+		want    []int64 // nil: none
+	}{
+		{[]int{2, 6}, []int64{6, 1}, []int{3, 4}, []int64{4, 1}},
+		{[]int{2, 6}, []int64{6, 1}, []int{12}, []int64{1}},
+		{[]int{2, 6}, []int64{12, 2}, []int{12}, []int64{2}},
+		{[]int{2, 6}, []int64{10, 1}, []int{12}, nil},
+		{[]int{2, 6}, []int64{10, 1}, []int{2, 1, 2, 3}, []int64{10, 6, 3, 1}},
+		{[]int{2, 6}, []int64{1, 2}, []int{12}, nil},
+		{[]int{2, 6}, []int64{0, 0}, []int{4, 3}, []int64{0, 0}},
+		{[]int{2, 1, 6}, []int64{1, 77, 2}, []int{2, 6, 1}, []int64{1, 2, 0}},
+		{nil, nil, []int{1, 1}, []int64{0, 0}},
+		{[]int{1}, []int64{1}, nil, []int64{}},
+	} {
+		got, ok := reshapedStrides(c.shape, c.strides, c.to)
+		if ok != (c.want != nil) || ok && fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%v by %v as %v: got %v, %v, want %v", c.shape, c.strides, c.to, got, ok, c.want)
+		}
+	}
+}
+
+// loweredOps are the types of Gorgonia's ops that rules take, at least on some operands.
+var loweredOps = []string{
+	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
+	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
+}
+
+// Every op of Gorgonia's is lowered, or known to be left to the host.
+func TestEveryOpIsKnown(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of Gorgonia, %v", len(files), err)
+	}
+	methods := map[string][]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				receiver := f.Recv.List[0].Type
+				if star, pointer := receiver.(*ast.StarExpr); pointer {
+					receiver = star.X
+				}
+				name := receiver.(*ast.Ident).Name
+				methods[name] = append(methods[name], f.Name.Name)
+			}
+		}
+	}
+	var found []string
+	for name, has := range methods {
+		missing := func(method string) bool { return !slices.Contains(has, method) }
+		if !slices.ContainsFunc([]string{"Arity", "Do"}, missing) {
+			found = append(found, name)
+		}
+	}
+	want := slices.Concat(loweredOps, unlowered, []string{"letOp", "readOp"}, // statements
+		[]string{"Iop", "devTrans", "scalarBinOp", "tBinOp"}) // in no graph, or inside another op
+	slices.Sort(found)
+	slices.Sort(want)
+	if !slices.Equal(found, want) {
+		t.Errorf("Gorgonia's ops are\n%v, want\n%v", found, want)
+	}
+}

@@ -1,0 +1,169 @@
+package cudaops
+
+import (
+	"fmt"
+	"math"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// unaryCases are the element-wise ops of one operand.
+func unaryCases() (list []lowered) {
+	sigmoid := func(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
+	for _, c := range []struct {
+		name     string
+		op       func(*G.Node) (*G.Node, error)
+		ref      func(float64) float64
+		positive bool
+		constant bool   // Gorgonia makes no derivative
+		wrong    string // what its derivative is
+	}{
+		{"abs", G.Abs, math.Abs, false, false, ""},
+		{"sign", G.Sign, func(v float64) float64 { return math.Copysign(1, v) }, false, true, ""},
+		{"ceil", G.Ceil, math.Ceil, false, true, ""},
+		{"floor", G.Floor, math.Floor, false, true, ""},
+		{"sin", G.Sin, math.Sin, false, false, ""},
+		{"cos", G.Cos, math.Cos, false, false, ""},
+		{"exp", G.Exp, math.Exp, false, false, ""},
+		{"log", G.Log, math.Log, true, false, ""},
+		{"log2", G.Log2, math.Log2, true, false, "ln 2 / x for 1 / (x ln 2)"},
+		{"neg", G.Neg, func(v float64) float64 { return -v }, false, false, ""},
+		{"square", G.Square, func(v float64) float64 { return v * v }, false, false, ""},
+		{"sqrt", G.Sqrt, math.Sqrt, true, false, ""},
+		{"inverse", G.Inverse, func(v float64) float64 { return 1 / v }, true, false, ""},
+		{"inversesqrt", G.InverseSqrt, func(v float64) float64 { return 1 / math.Sqrt(v) }, true, false, "-x√x / 2 for -1 / (2x√x)"},
+		{"cube", G.Cube, func(v float64) float64 { return v * v * v }, false, false, ""},
+		{"tanh", G.Tanh, math.Tanh, false, false, ""},
+		{"sigmoid", G.Sigmoid, sigmoid, false, false, ""},
+		{"log1p", G.Log1p, math.Log1p, true, false, ""},
+		{"expm1", G.Expm1, math.Expm1, false, false, ""},
+		{"softplus", G.Softplus, func(v float64) float64 { return math.Log1p(math.Exp(v)) }, false, false, ""},
+		{"mish", G.Mish, func(v float64) float64 { return v * math.Tanh(math.Log1p(math.Exp(v))) }, false, false, ""},
+		{"rectify", G.Rectify, func(v float64) float64 { return max(v, 0) }, false, false, ""},
+		{"leakyrelu", func(x *G.Node) (*G.Node, error) { return G.LeakyRelu(x, 0.125) }, func(v float64) float64 { return max(v, 0.125*v) }, false, false, ""},
+		{"log of a softmax", func(x *G.Node) (*G.Node, error) { return G.Log(G.Must(G.Sigmoid(x))) }, func(v float64) float64 { return math.Log(sigmoid(v)) }, false, false, ""},
+	} {
+		for _, shape := range [][]int{nil, {1}, {7}, {1, 1}, {3, 5}, {5, 1}, {2, 3, 4}} {
+			list = append(list, lowered{
+				name: fmt.Sprintf("%s of %v", c.name, shape), shapes: [][]int{shape}, positive: c.positive, noGradient: c.constant, wrongGradient: c.wrong,
+				build: func(x ...*G.Node) (*G.Node, error) { return c.op(x[0]) },
+				ref:   func(x ...array) array { return x[0].apply(c.ref) },
+			})
+		}
+	}
+	return list
+}
+
+// binaryCases are the element-wise ops of two operands.
+func binaryCases() (list []lowered) {
+	truth := func(f func(x, y float64) bool) func(x, y float64) float64 {
+		return func(x, y float64) float64 {
+			if f(x, y) {
+				return 1
+			}
+			return 0
+		}
+	}
+	boolean := func(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
+		return func(a, b *G.Node) (*G.Node, error) { return f(a, b, false) }
+	}
+	same := func(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
+		return func(a, b *G.Node) (*G.Node, error) { return f(a, b, true) }
+	}
+	for _, c := range []struct {
+		name     string
+		op       func(a, b *G.Node) (*G.Node, error)
+		ref      func(x, y float64) float64
+		positive bool
+		constant bool // Gorgonia makes no derivative
+	}{
+		{"add", G.Add, func(x, y float64) float64 { return x + y }, false, false},
+		{"sub", G.Sub, func(x, y float64) float64 { return x - y }, false, false},
+		{"mul", G.HadamardProd, func(x, y float64) float64 { return x * y }, false, false},
+		{"div", G.HadamardDiv, func(x, y float64) float64 { return x / y }, true, false},
+		{"pow", G.Pow, math.Pow, true, false},
+		{"lt", same(G.Lt), truth(func(x, y float64) bool { return x < y }), false, true},
+		{"gt", same(G.Gt), truth(func(x, y float64) bool { return x > y }), false, true},
+		{"lte", same(G.Lte), truth(func(x, y float64) bool { return x <= y }), false, true},
+		{"gte", same(G.Gte), truth(func(x, y float64) bool { return x >= y }), false, true},
+		{"eq", same(G.Eq), truth(func(x, y float64) bool { return x == y }), false, true},
+		{"ne", same(G.Ne), truth(func(x, y float64) bool { return x != y }), false, true},
+		{"bool lt", boolean(G.Lt), truth(func(x, y float64) bool { return x < y }), false, true},
+		{"bool gt", boolean(G.Gt), truth(func(x, y float64) bool { return x > y }), false, true},
+		{"bool lte", boolean(G.Lte), truth(func(x, y float64) bool { return x <= y }), false, true},
+		{"bool gte", boolean(G.Gte), truth(func(x, y float64) bool { return x >= y }), false, true},
+		{"bool eq", boolean(G.Eq), truth(func(x, y float64) bool { return x == y }), false, true},
+		{"bool ne", boolean(G.Ne), truth(func(x, y float64) bool { return x != y }), false, true},
+		{"equal bools", func(a, b *G.Node) (*G.Node, error) {
+			return G.Eq(G.Must(G.Lt(a, b, false)), G.Must(G.Lte(a, b, false)), false)
+		}, truth(func(x, y float64) bool { return x != y }), false, true},
+	} {
+		for _, shapes := range [][][]int{{nil, nil}, {{7}, {7}}, {{7}, nil}, {nil, {7}}, {{3, 5}, {3, 5}}, {{3, 5}, nil}, {nil, {3, 5}}, {{2, 3, 4}, {2, 3, 4}}, {{1}, {1}}, {{1, 1}, nil}, {nil, {1}}} {
+			list = append(list, lowered{
+				name: fmt.Sprintf("%s of %v and %v", c.name, shapes[0], shapes[1]), shapes: shapes, positive: c.positive, noGradient: c.constant,
+				build: func(x ...*G.Node) (*G.Node, error) { return c.op(x[0], x[1]) },
+				ref: func(x ...array) array {
+					if len(x[0].shape) < len(x[1].shape) {
+						return combine(func(x, y float64) float64 { return c.ref(y, x) }, x[1], x[0])
+					}
+					return combine(c.ref, x[0], x[1])
+				},
+			})
+		}
+	}
+	return append(list, betweenCases()...)
+}
+
+// betweenCases are MinBetween and MaxBetween.
+func betweenCases() (list []lowered) {
+	for _, shape := range [][]int{{7}, {3, 5}, {2, 3, 4}} {
+		list = append(list, lowered{
+			name: fmt.Sprintf("min between %v", shape), shapes: [][]int{shape, shape},
+			build: func(x ...*G.Node) (*G.Node, error) { return G.MinBetween(x[0], x[1]) },
+			ref:   func(x ...array) array { return combine(math.Min, x[0], x[1]) },
+		}, lowered{
+			name: fmt.Sprintf("max between %v", shape), shapes: [][]int{shape, shape},
+			build: func(x ...*G.Node) (*G.Node, error) { return G.MaxBetween(x[0], x[1]) },
+			ref:   func(x ...array) array { return combine(math.Max, x[0], x[1]) },
+		})
+	}
+	return list
+}
+
+// activationCases are what Gorgonia composes of several ops.
+func activationCases() []lowered {
+	return []lowered{{
+		name: "global average pool", shapes: [][]int{{2, 3, 4, 5}}, noGradient: true,
+		build: func(x ...*G.Node) (*G.Node, error) { return G.GlobalAveragePool2D(x[0]) },
+		ref: func(x ...array) array {
+			return x[0].sum(2, 3).apply(func(v float64) float64 { return v / 20 }).as([]int{2, 3, 1, 1})
+		},
+	}, {
+		name: "conversion", shapes: [][]int{{3, 4}}, noGradient: true,
+		build: func(x ...*G.Node) (*G.Node, error) {
+			n := G.NewMatrix(x[0].Graph(), tensor.Int, G.WithName("n"), G.WithShape(3, 4), G.WithValue(tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(tensor.Range(tensor.Int, 0, 12)))))
+			return G.Add(x[0], G.Must(G.ConvType(n, tensor.Int, x[0].Dtype())))
+		},
+		ref: func(x ...array) array {
+			k := -1.0
+			return x[0].apply(func(v float64) float64 { k++; return v + k })
+		},
+	}, {
+		name: "binary cross-entropy", shapes: [][]int{{4, 3}, {4, 3}},
+		build: func(x ...*G.Node) (*G.Node, error) { return G.BinaryXent(G.Must(G.Sigmoid(x[0])), x[1]) },
+		ref: func(x ...array) array {
+			return combine(func(x, y float64) float64 {
+				p := 1 / (1 + math.Exp(-x))
+				return -(y*math.Log(p) + (1-y)*math.Log(1-p))
+			}, x[0], x[1])
+		},
+	}, {
+		name: "log-sum-exp of a vector, as Gorgonia has it", shapes: [][]int{{6}}, positive: true,
+		build: func(x ...*G.Node) (*G.Node, error) { return G.LogSumExp(x[0], 0) },
+		ref: func(x ...array) array {
+			m := x[0].max()
+			return combine(func(sum, m float64) float64 { return math.Log(sum + m) }, combine(func(v, m float64) float64 { return math.Exp(v - m) }, x[0], m).sum(), m)
+		},
+	}}
+}

@@ -1,0 +1,180 @@
+package exprtest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// RowShape is a shape and axes along which its rows lie.
+type RowShape struct{ Shape, Axes []int }
+
+// RowShapes are of all kinds: short and long rows along and across the innermost axis,
+// extents that vectors divide and that they don't, and rows that are split.
+var RowShapes = []RowShape{
+	{[]int{1}, []int{0}}, {[]int{7}, nil}, {[]int{1, 1}, []int{0, 1}}, {[]int{3, 1}, []int{1}}, {[]int{1, 3}, []int{0}},
+	{[]int{5, 10}, []int{1}}, {[]int{301, 4}, []int{1}}, {[]int{33, 128}, []int{1}}, {[]int{17, 1000}, []int{1}}, {[]int{3, 1009}, []int{1}},
+	{[]int{1201, 1000}, []int{1}}, {[]int{2, 4096}, []int{1}}, {[]int{2, 20000}, []int{1}}, {[]int{2, 32768}, []int{1}}, {[]int{1, 100_003}, []int{1}}, {[]int{2, 200_000}, []int{1}},
+	{[]int{10, 5}, []int{0}}, {[]int{4, 301}, []int{0}}, {[]int{128, 33}, []int{0}}, {[]int{1000, 64}, []int{0}}, {[]int{100_003, 3}, []int{0}}, {[]int{5000, 12}, []int{0}},
+	{[]int{12, 100_000}, []int{0}}, {[]int{5, 7, 12}, []int{1}}, {[]int{5, 7, 12}, []int{0, 2}}, {[]int{8, 16, 7, 4}, []int{0, 2, 3}}, {[]int{6, 5, 4, 3}, []int{1, 3}},
+	{[]int{2, 300, 8, 100}, []int{1, 3}}, {[]int{2, 2, 2, 2, 2, 2}, []int{0, 2, 4}},
+}
+
+// Elements returns the number of elements of the shape.
+func (s RowShape) Elements() int {
+	n := 1
+	for _, d := range s.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Reductions is the function of the sum, the maximum and the minimum of a row.
+func Reductions(d expr.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(d)
+	return b.Func(b.Apply(expr.RowSum, b.Operand(0)), b.Apply(expr.RowMax, b.Operand(0)), b.Apply(expr.RowMin, b.Operand(0)))
+}
+
+// reduced is a row's reductions, made one element after the other.
+type reduced struct{ sum, most, least, magnitude float64 }
+
+// CheckReductions compares the outputs of [Reductions] of elements x with those of a plain
+// loop, sums within what the order of additions can make of them.
+func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64) error {
+	var rows []reduced
+	for i, v := range x {
+		row, _ := RowOf(s.Shape, s.Axes, i)
+		for len(rows) <= row {
+			rows = append(rows, reduced{0, math.Inf(-1), math.Inf(1), 0})
+		}
+		r := &rows[row]
+		r.sum, r.magnitude = r.sum+v, r.magnitude+math.Abs(v)
+		r.most, r.least = greater(r.most, v), -greater(-r.least, -v)
+	}
+	for i, r := range rows {
+		want, allowed := r.sum, r.magnitude*float64(len(x)/len(rows))*0x1p-53
+		if d == expr.Float32 {
+			want, allowed = float64(float32(want)), allowed+math.Abs(want)*0x1p-23+0x1p-149
+		}
+		if got := outputs[0][i]; !Same(got, want) && !(math.Abs(got-want) <= allowed) || got == 0 && math.Signbit(got) {
+			return fmt.Errorf("%v over %v of %v: the sum of row %d is %v, want %v", d, s.Axes, s.Shape, i, got, want)
+		}
+		if most, least := outputs[1][i], outputs[2][i]; !Same(most, r.most) || !Same(least, r.least) {
+			return fmt.Errorf("%v over %v of %v: the extremes of row %d are %v and %v, want %v and %v", d, s.Axes, s.Shape, i, most, least, r.most, r.least)
+		}
+	}
+	return nil
+}
+
+// greater returns the greater of two numbers, of which -0 is less than 0, or NaN.
+func greater(x, y float64) float64 {
+	switch {
+	case math.IsNaN(x) || math.IsNaN(y):
+		return math.NaN()
+	case y > x || y == x && math.Signbit(x):
+		return y
+	}
+	return x
+}
+
+// RowFunction is a function with reductions that graphs have much of. Operands has a
+// letter for each: e if it has an element for each of the shape, c one a column, 1 one
+// in all.
+type RowFunction struct {
+	Name     string
+	Func     expr.Func
+	Operands string
+	PerRow   []bool
+}
+
+// Views returns the operands' views of a shape.
+func (f RowFunction) Views(s RowShape) (views []View) {
+	for _, o := range f.Operands {
+		v := View{Elements: 1, Strides: make([]int, len(s.Shape))}
+		for a := len(s.Shape) - 1; a >= 0 && o != '1'; a-- {
+			if o == 'e' || slices.Contains(s.Axes, a) {
+				v.Strides[a] = int(v.Elements)
+				v.Elements *= int64(s.Shape[a])
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// rowBuilder builds a function of one element type.
+type rowBuilder struct {
+	*expr.Builder
+	d expr.Dtype
+}
+
+func (b rowBuilder) number(v float64) expr.Value { return b.Constant(b.d, v) }
+
+// RowFunctions returns functions of an element type.
+func RowFunctions(d expr.Dtype) (list []RowFunction, err error) {
+	for _, c := range []struct {
+		name, operands string
+		perRow         []bool
+		outputs        func(b rowBuilder, x []expr.Value) []expr.Value
+	}{
+		{"softmax", "e", []bool{false}, softmax},
+		{"log-softmax", "e", []bool{false}, logSoftmax},
+		{"softmax backward", "ee", []bool{false}, softmaxBackward},
+		{"layer norm", "ecc1", []bool{false}, layerNorm},
+		{"cross-entropy", "ee", []bool{true, false}, crossEntropy},
+		{"sum", "e", []bool{true}, func(b rowBuilder, x []expr.Value) []expr.Value { return []expr.Value{b.Apply(expr.RowSum, x[0])} }},
+		{"distance", "ee", []bool{true}, distance},
+	} {
+		b := rowBuilder{expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, len(c.operands))...), d}
+		var x []expr.Value
+		for i := range c.operands {
+			x = append(x, b.Operand(i))
+		}
+		f, err := b.Func(c.outputs(b, x)...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, RowFunction{c.name, f, c.operands, c.perRow})
+	}
+	return list, nil
+}
+
+func softmax(b rowBuilder, x []expr.Value) []expr.Value {
+	e := b.Apply(expr.Exp, b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0])))
+	return []expr.Value{b.Apply(expr.Div, e, b.Apply(expr.RowSum, e))}
+}
+
+func logSoftmax(b rowBuilder, x []expr.Value) []expr.Value {
+	c := b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0]))
+	return []expr.Value{b.Apply(expr.Sub, c, b.Apply(expr.Log, b.Apply(expr.RowSum, b.Apply(expr.Exp, c))))}
+}
+
+// softmaxBackward is of the softmax and of the loss's derivative by it.
+func softmaxBackward(b rowBuilder, x []expr.Value) []expr.Value {
+	sum := b.Apply(expr.RowSum, b.Apply(expr.Mul, x[0], x[1]))
+	return []expr.Value{b.Apply(expr.Mul, x[0], b.Apply(expr.Sub, x[1], sum))}
+}
+
+// layerNorm is of elements, weights and biases by column, and the inverse of the columns.
+func layerNorm(b rowBuilder, x []expr.Value) []expr.Value {
+	center := b.Apply(expr.Sub, x[0], b.Apply(expr.Mul, b.Apply(expr.RowSum, x[0]), x[3]))
+	variance := b.Apply(expr.Mul, b.Apply(expr.RowSum, b.Apply(expr.Mul, center, center)), x[3])
+	scale := b.Apply(expr.Div, b.number(1), b.Apply(expr.Sqrt, b.Apply(expr.Add, variance, b.number(1e-5))))
+	return []expr.Value{b.Apply(expr.Add, b.Apply(expr.Mul, b.Apply(expr.Mul, center, scale), x[1]), x[2])}
+}
+
+// crossEntropy is of logits and the probabilities wanted: a row's loss, and its derivative.
+func crossEntropy(b rowBuilder, x []expr.Value) []expr.Value {
+	c := b.Apply(expr.Sub, x[0], b.Apply(expr.RowMax, x[0]))
+	e := b.Apply(expr.Exp, c)
+	sum := b.Apply(expr.RowSum, e)
+	loss := b.Apply(expr.Sub, b.Apply(expr.Log, sum), b.Apply(expr.RowSum, b.Apply(expr.Mul, x[1], c)))
+	return []expr.Value{loss, b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), x[1])}
+}
+
+func distance(b rowBuilder, x []expr.Value) []expr.Value {
+	c := b.Apply(expr.Sub, x[0], x[1])
+	return []expr.Value{b.Apply(expr.Sqrt, b.Apply(expr.RowSum, b.Apply(expr.Mul, c, c)))}
+}

@@ -1,0 +1,127 @@
+package kernels
+
+import "math"
+
+// rowGrid says which thread takes which elements of which rows. It follows from shape,
+// axes and device alone, so that a sum has one order whatever else is computed beside
+// it and however the operands lie.
+//
+// Neighbouring threads take neighbouring elements of the innermost axis. If that is a
+// reduced one, they are threads of one row, along it; else each has rows of its own,
+// across, and the threads that share a row join through shared memory. A thread
+// takes vectors of neighbours: of columns along rows, of rows across them.
+type rowGrid struct {
+	across  bool
+	width   int64 // elements of a vector
+	threads int64 // that share a row
+	beside  int64 // rows of a block; where across, vectors of rows
+	splits  int64 // parts of a row, each in a block of its own
+	chunk   int64 // columns of a split
+}
+
+// newRowGrid returns the grid for a shape that has elements.
+func newRowGrid(dev Device, shape, axes []int) rowGrid {
+	pol := rowsPolicies.on(dev)
+	sms := int64(dev.SMs)
+	if dev.Major == 0 { // results don't depend on the number of cores
+		sms = hostSplits
+	}
+	rows, columns := int64(1), int64(1)
+	groups := merge(shape, axes)
+	for _, g := range groups {
+		if g.chosen {
+			columns *= g.n
+		} else {
+			rows *= g.n
+		}
+	}
+	last := groups[len(groups)-1]
+	if last.n == 1 && len(groups) > 1 { // an axis of one element stands for none
+		last = groups[len(groups)-2]
+	}
+	g := rowGrid{across: !last.chosen, width: 1, splits: 1, chunk: columns}
+	if last.n%4 == 0 {
+		g.width = 4
+	}
+	if g.across {
+		pol.across(&g, sms, rows, columns, last.n)
+	} else {
+		pol.along(&g, sms, rows, columns)
+	}
+	return g
+}
+
+// hostSplits is the number of multiprocessors that the host counts as.
+const hostSplits = 32
+
+// columnsOfThread returns how many columns a thread takes: from most down to least, so
+// many that the device's threads have work. lines is the number of rows, or of vectors
+// of them.
+func (pol rowsPolicy) columnsOfThread(sms, lines, columns, most, least int64) int64 {
+	for most > least && lines*CeilDiv(columns, most) < sms*pol.threads {
+		most /= 2
+	}
+	return most
+}
+
+// along lays out threads along rows.
+func (pol rowsPolicy) along(g *rowGrid, sms, rows, columns int64) {
+	g.threads, g.beside = CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, pol.elements, g.width)), 1
+	if g.threads <= 32 {
+		g.threads = pow2(g.threads)
+		g.beside = pol.block / g.threads
+	} else {
+		g.threads = min(CeilDiv(g.threads, 32)*32, pol.most)
+	}
+	if blocks := CeilDiv(rows, g.beside); 2*blocks < sms && columns > pol.long {
+		g.threads, g.beside = pol.block, 1
+		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
+	}
+}
+
+// across lays out threads across rows, of which run lie one behind the other.
+func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
+	x, block := min(pow2(CeilDiv(run, g.width)), 32), pol.block
+	tiles := CeilDiv(rows, g.width*x)
+	split := 2*tiles < sms && columns > pol.deep
+	if tiles < sms && !split {
+		block = pol.most
+	}
+	per := pol.columnsOfThread(sms, CeilDiv(rows, g.width), columns, pol.elements/g.width, 1)
+	g.threads = min(pow2(CeilDiv(columns, per)), block/x)
+	g.beside = max(pol.block/g.threads, x)
+	if split {
+		tiles = CeilDiv(rows, g.width*g.beside)
+		g.split(min(sms*pol.blocks/tiles, columns/(g.threads*pol.least)), columns, g.threads)
+	}
+}
+
+// split cuts rows into about as many splits, of a multiple of that many columns.
+func (g *rowGrid) split(splits, columns, multiple int64) {
+	const most = 1<<16 - 1 // blocks of a grid in its second dimension
+	splits = max(min(splits, most), 1)
+	g.chunk = CeilDiv(CeilDiv(columns, splits), multiple) * multiple
+	g.splits = CeilDiv(columns, g.chunk)
+}
+
+// whole returns the grid without splits.
+func (g rowGrid) whole() rowGrid {
+	g.splits, g.chunk = 1, math.MaxInt64
+	return g
+}
+
+// rowsOfBlock returns the rows that a block takes.
+func (g rowGrid) rowsOfBlock() int64 {
+	if g.across {
+		return g.beside * g.width
+	}
+	return g.beside
+}
+
+// columnsBetween is the number of columns from a vector of a thread to its next.
+func (g rowGrid) columnsBetween() int64 {
+	if g.across {
+		return g.threads
+	}
+	return g.threads * g.width
+}

@@ -1,0 +1,322 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// rowMapping is a function with reductions on a merged shape.
+type rowMapping struct {
+	types   []expr.Dtype // of the operands
+	outputs []expr.Dtype
+	perRow  []bool
+	staged  expr.Staged
+	scalars []expr.Dtype // results of the reductions, in order
+	used    []int        // operands that the function depends on
+
+	grid                rowGrid
+	layout              rowsLayout
+	rows, columns       int64
+	rowShape, colShape  []int64   // merged
+	rowStrides, colStrs [][]int64 // of the operands, then of the outputs
+	offsets             []int64   // likewise
+
+	steps []rowStep // of the Go body: the stages, then the outputs of each element and those of each row
+	cost  int64     // operations on an element
+}
+
+// rowsLayout is what a kernel is generated for, beside the function.
+type rowsLayout struct {
+	across   bool // as in rowGrid, like the next three
+	width    int
+	threads  int
+	beside   int
+	split    bool   // blocks take a chunk of a row each
+	wide     bool   // indices take 64 bits
+	inner    bool   // vectors lie within an innermost axis
+	vectors  int    // of a thread, which it holds in registers; 0: each step reads them again
+	full     bool   // all of them exist
+	turn     int    // else, bytes that a thread reads in a turn
+	rowAxes  int    // of the merged shape, for addresses by index
+	colAxes  int    // likewise
+	accesses string // three letters for each operand, then each output: of reach, reach and spread
+}
+
+// reach is how an address follows from the number of a row, or of a column.
+type reach byte
+
+const (
+	fixed   reach = 'f' // it does not
+	next    reach = 'n' // an element on for each column
+	linear  reach = 'l' // in one stride
+	indexed reach = 'i' // from the index along each axis
+)
+
+// spread is how the elements of a vector lie.
+type spread byte
+
+const (
+	single    spread = '1' // one element for all
+	together  spread = 't' // one behind the other, aligned for vectors
+	adjoining spread = 'a' // one behind the other
+	spaced    spread = 's' // in one stride
+	scattered spread = 'x' // each where its index is
+)
+
+// newRowMapping merges axes and finds the layout of a call that was checked.
+func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
+	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1))}
+	var err error
+	if m.staged, err = c.f.Stages(c.perRow); err != nil {
+		return nil, err
+	}
+	for _, s := range m.staged.Stages {
+		if n := len(s.Reductions); n > mostReductions {
+			return nil, fmt.Errorf("got %d reductions side by side, want at most %d", n, mostReductions)
+		}
+		m.scalars = append(m.scalars, s.Func.Outputs()...)
+	}
+	_, m.used = c.f.Trim()
+	m.merge(c)
+	_, ofRow := m.staged.Row.Trim()
+	for _, i := range ofRow {
+		if i < len(m.types) && slices.Max(append(m.colStrs[i], 0)) > 0 {
+			return nil, fmt.Errorf("got an output with one element a row that depends on operand %d, of strides %v, want it the same along axes %v", i, c.operands[i].Strides, c.axes)
+		}
+	}
+	for _, s := range m.staged.Stages {
+		m.steps = append(m.steps, newRowStep(s.Func, nil))
+	}
+	var to [2][]int // outputs of each element, of each row
+	for k, one := range m.perRow {
+		if one {
+			to[1] = append(to[1], k)
+		} else {
+			to[0] = append(to[0], k)
+		}
+	}
+	m.steps = append(m.steps, newRowStep(m.staged.Elements, to[0]), newRowStep(m.staged.Row, to[1]))
+	m.layOut(rowsPolicies.on(dev))
+	return m, nil
+}
+
+// merge splits the shape into rows and columns, and joins neighbouring axes that every
+// operand and output goes through in one stride.
+func (m *rowMapping) merge(c rowCall) {
+	strides := make([][]int, 0, len(c.operands)+len(m.outputs))
+	for _, v := range c.operands {
+		m.offsets, strides = append(m.offsets, v.Offset), append(strides, v.Strides)
+	}
+	for k := range m.outputs {
+		m.offsets, strides = append(m.offsets, 0), append(strides, outputStrides(c.shape, c.kept(), m.perRow[k], int(m.grid.splits)))
+	}
+	m.rows, m.rowShape, m.rowStrides = mergeAxes(c.shape, c.kept(), strides)
+	m.columns, m.colShape, m.colStrs = mergeAxes(c.shape, c.axes, strides)
+}
+
+// outputStrides returns the strides along all axes of an output in row-major order,
+// with an element for each index, or one for each split of each row.
+func outputStrides(shape, kept []int, perRow bool, splits int) []int {
+	if !perRow {
+		return rowMajor(shape)
+	}
+	strides, n := make([]int, len(shape)), splits
+	for _, a := range slices.Backward(kept) {
+		strides[a] = n
+		n *= shape[a]
+	}
+	return strides
+}
+
+// mergeAxes returns the extent of some axes together, and their shape and strides with
+// axes of one element left out and neighbours joined where all strides allow it.
+func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out [][]int64) {
+	n, out = 1, make([][]int64, len(strides))
+	for _, a := range axes {
+		extent := int64(shape[a])
+		if n *= extent; extent == 1 {
+			continue
+		}
+		last := len(merged) - 1
+		joined := last >= 0
+		for i, s := range strides {
+			joined = joined && out[i][last] == int64(s[a])*extent
+		}
+		if joined {
+			merged[last] *= extent
+		} else {
+			merged = append(merged, extent)
+			last++
+		}
+		for i, s := range strides {
+			out[i] = append(out[i][:last], int64(s[a]))
+		}
+	}
+	return n, merged, out
+}
+
+// layOut finds the layout.
+func (m *rowMapping) layOut(pol rowsPolicy) {
+	g := m.grid
+	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, wide: m.wide()}
+	if inner := m.innerShape(); len(inner) > 0 {
+		l.inner = inner[len(inner)-1]%g.width == 0
+	}
+	for i := range m.offsets {
+		r, c := reachOf(m.rowShape, m.rowStrides[i]), reachOf(m.colShape, m.colStrs[i])
+		if c == linear && m.colStrs[i][len(m.colShape)-1] == 1 {
+			c = next
+		}
+		if r == indexed {
+			l.rowAxes = len(m.rowShape)
+		}
+		if c == indexed {
+			l.colAxes = len(m.colShape)
+		}
+		l.accesses += string([]byte{byte(r), byte(c), byte(m.spread(i, r, c, l.inner))})
+	}
+	between := g.columnsBetween()
+	vectors := CeilDiv(m.columns, between)
+	if !l.split && vectors*g.width*m.held(l.accesses) <= pol.resident {
+		l.vectors, l.full = int(vectors), m.columns%between == 0
+	} else {
+		l.turn = int(pol.turn)
+	}
+	m.layout = l
+}
+
+// held returns the bytes of an element of each operand that differs along a row, at
+// least 4. Those that are the same for all rows are read late, from a cache.
+func (m *rowMapping) held(accesses string) (bytes int64) {
+	for _, i := range m.used {
+		if (reach(accesses[3*i]) != fixed || m.rows == 1) && reach(accesses[3*i+1]) != fixed {
+			bytes += m.types[i].Size()
+		}
+	}
+	return max(bytes, 4)
+}
+
+// innerShape returns the axes that vectors lie along.
+func (m *rowMapping) innerShape() []int64 {
+	if m.grid.across {
+		return m.rowShape
+	}
+	return m.colShape
+}
+
+// wide reports whether indices take more than 31 bits. Threads compute indices beyond
+// the last row and column, too, but use no address there.
+func (m *rowMapping) wide() bool {
+	const most, beyond = 1 << 31, 1 << 18
+	reach := max(m.rows, m.columns) + beyond
+	for i := range m.offsets {
+		last := int64(0)
+		for a, s := range m.rowStrides[i] {
+			last += s * m.rowShape[a]
+		}
+		for a, s := range m.colStrs[i] {
+			last += s * m.colShape[a]
+		}
+		reach = max(reach, last)
+	}
+	return reach >= most
+}
+
+// reachOf returns how addresses follow from numbers in row-major order of a shape.
+func reachOf(shape, strides []int64) reach {
+	if len(shape) == 0 || slices.Max(strides) == 0 {
+		return fixed
+	}
+	n := strides[len(strides)-1]
+	for a := len(shape) - 1; a >= 0; a-- {
+		if strides[a] != n {
+			return indexed
+		}
+		n *= shape[a]
+	}
+	return linear
+}
+
+// spread returns how the elements of a vector of operand or output i lie. inner says
+// that a vector lies within the innermost axis.
+func (m *rowMapping) spread(i int, rows, columns reach, inner bool) spread {
+	of, strides, others := columns, m.colStrs[i], slices.Clone(m.rowStrides[i])
+	if m.grid.across {
+		of, strides, others = rows, m.rowStrides[i], slices.Clone(m.colStrs[i])
+	}
+	switch {
+	case m.grid.width == 1 || of == fixed:
+		return single
+	case of == indexed && !inner:
+		return scattered
+	}
+	last := len(strides) - 1
+	if of == indexed {
+		others = append(others, strides[:last]...)
+	}
+	switch {
+	case strides[last] == 0:
+		return single
+	case strides[last] > 1:
+		return spaced
+	}
+	size := m.dtype(i).Size()
+	aligned := m.offsets[i]*size%min(16, m.grid.width*size) == 0
+	for _, s := range others {
+		aligned = aligned && s*size%min(16, m.grid.width*size) == 0
+	}
+	if aligned {
+		return together
+	}
+	return adjoining
+}
+
+// dtype returns the element type of operand or output i.
+func (m *rowMapping) dtype(i int) expr.Dtype {
+	if i < len(m.types) {
+		return m.types[i]
+	}
+	return m.outputs[i-len(m.types)]
+}
+
+// flags returns perRow as text.
+func (m *rowMapping) flags() string {
+	text := make([]byte, len(m.perRow))
+	for k, one := range m.perRow {
+		text[k] = 'e'
+		if one {
+			text[k] = 'r'
+		}
+	}
+	return string(text)
+}
+
+// arguments returns those of a launch, in the order of [rowsWriter.parameters].
+func (m *rowMapping) arguments(from, to []Ref) []any {
+	l := m.layout
+	var args []any
+	for i, r := range slices.Concat(from, to) {
+		args = append(args, Ref{r.Operand, r.Offset + m.offsets[i]*m.dtype(i).Size()})
+	}
+	args = append(args, indexArgument(m.rows, l.wide), indexArgument(m.columns, l.wide))
+	if l.split {
+		args = append(args, indexArgument(m.grid.chunk, l.wide))
+	}
+	args = append(args, divisions(m.rowShape[:l.rowAxes], l.wide)...)
+	args = append(args, divisions(m.colShape[:l.colAxes], l.wide)...)
+	for i := range m.offsets {
+		for k, strides := range [][]int64{m.rowStrides[i], m.colStrs[i]} {
+			switch reach(l.accesses[3*i+k]) {
+			case linear:
+				args = append(args, indexArgument(strides[len(strides)-1], l.wide))
+			case indexed:
+				for _, s := range strides {
+					args = append(args, indexArgument(s, l.wide))
+				}
+			}
+		}
+	}
+	return args
+}

@@ -1,0 +1,235 @@
+package kernels
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+	"pgregory.net/rapid"
+)
+
+// planRows plans a case.
+func planRows(dev Device, m *exprtest.Rows) (*Plan, error) {
+	views := make([]View, len(m.Views))
+	for i, v := range m.Views {
+		views[i] = View(v)
+	}
+	return Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
+}
+
+// checkLaunches compares a plan's launches with their entry points.
+func checkLaunches(p *Plan) error {
+	for i := range p.Launches {
+		if err := p.checkLaunch(&p.Launches[i], map[Image]map[string]signature{}); err != nil {
+			return fmt.Errorf("%v: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// rowsApply runs functions on dense operands of a shape: of one reduction on rows, and
+// element by element.
+func rowsApply(shape, axes []int) exprtest.Apply {
+	return func(f expr.Func, operands ...[]float64) ([]float64, error) {
+		if f.Reductions() == 0 {
+			return hostApply(f, operands...)
+		}
+		p, err := Rows(HostDevice(), f, shape, axes, []bool{true}, Dense(shape))
+		if err != nil {
+			return nil, err
+		}
+		out := exprtest.Memory(p.Out)
+		if err := p.Run([][]byte{exprtest.Pack(f.Operands()[0], operands[0])}, out, nil); err != nil {
+			return nil, err
+		}
+		rows, all := exprtest.Unpack(f.Outputs()[0], out), make([]float64, len(operands[0]))
+		for i := range all {
+			row, _ := exprtest.RowOf(shape, axes, i)
+			all[i] = rows[row]
+		}
+		return all, nil
+	}
+}
+
+// Random functions with reductions of views of random shapes give, to the bit, what
+// their operations and reductions give one by one, and write nothing but the outputs.
+func TestRows(t *testing.T) {
+	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
+	rapid.Check(t, func(t *rapid.T) {
+		m := exprtest.DrawRows(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
+		p, err := planRows(HostDevice(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkLaunches(p); err != nil {
+			t.Fatal(err)
+		}
+		const guard = 64
+		memory := exprtest.Memory(p.Out + 2*guard)
+		for i := range memory {
+			memory[i] = 0xff
+		}
+		poison := bytes.Clone(memory[:guard])
+		out := memory[guard : guard+p.Out]
+		if err := p.Run(m.Inputs(), out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(memory[:guard], poison) || !bytes.Equal(memory[guard+p.Out:], poison) {
+			t.Fatalf("%v wrote around the output", p)
+		}
+		if staged, err := m.Func.Stages(m.PerRow); err != nil || !RowsWhole(HostDevice(), m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
+			return // sums have another order
+		}
+		want, err := m.Want(rowsApply(m.Shape, m.Axes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, d := range m.Func.Outputs() {
+			for i, got := range exprtest.Unpack(d, out[p.Parts[k]:][:int64(len(want[k]))*d.Size()]) {
+				if !exprtest.Same(got, want[k][i]) {
+					t.Fatalf("element %d of output %d is %v, want %v; %v", i, k, got, want[k][i], p)
+				}
+			}
+			if k > 0 { // between them nothing is written
+				end := p.Parts[k-1] + int64(len(want[k-1]))*m.Func.Outputs()[k-1].Size()
+				if gap := out[end:p.Parts[k]]; !bytes.Equal(gap, bytes.Repeat([]byte{0xff}, len(gap))) {
+					t.Fatalf("%v wrote between its outputs", p)
+				}
+			}
+		}
+	})
+}
+
+// reductions is the function of the sum, the maximum and the minimum of a row.
+func reductions(t testing.TB, d expr.Dtype) exprtest.RowFunction {
+	t.Helper()
+	f, err := exprtest.Reductions(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exprtest.RowFunction{Name: "reductions", Func: f, Operands: "e", PerRow: []bool{true, true, true}}
+}
+
+// Sums, maxima and minima of rows of all kinds, of numbers, and of edges such as NaN
+// and -0, are what a plain loop gives.
+func TestRowsReduce(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 5))
+	for _, c := range exprtest.RowShapes {
+		for _, d := range []expr.Dtype{Float32, Float64} {
+			for _, edges := range []bool{false, true} {
+				x := make([]float64, Count(c.Shape))
+				for i := range x {
+					if x[i] = r.NormFloat64(); edges && r.IntN(4) == 0 {
+						x[i] = exprtest.Edges[r.IntN(len(exprtest.Edges))]
+						if math.Abs(x[i]) > 1e300 || math.IsNaN(x[i]) && r.IntN(20) > 0 { // what overflows depends on the order
+							x[i] = math.Copysign(0, -1)
+						}
+					}
+					if d == Float32 {
+						x[i] = float64(float32(x[i]))
+					}
+				}
+				p, err := rowsOf(HostDevice(), reductions(t, d), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := checkLaunches(p); err != nil {
+					t.Error(err)
+				}
+				out := bytes.Repeat([]byte{0xff}, int(p.Out))
+				if err := p.Run([][]byte{exprtest.Pack(d, x)}, out, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.CheckReductions(d, x, unpack(p, out, d)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// unpack returns the elements of a plan's outputs of one type.
+func unpack(p *Plan, out []byte, d expr.Dtype) (list [][]float64) {
+	for k, at := range p.Parts {
+		list = append(list, exprtest.Unpack(d, out[at:at+p.OutputBytes(k)]))
+	}
+	return list
+}
+
+// rowsOf plans a function with reductions of a shape.
+func rowsOf(dev Device, f exprtest.RowFunction, s exprtest.RowShape) (*Plan, error) {
+	var views []View
+	for _, v := range f.Views(s) {
+		views = append(views, View(v))
+	}
+	return Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, views...)
+}
+
+// NVIDIA's assembler takes the code of functions of all layouts, and spills next to
+// nothing.
+func TestRowsAssembles(t *testing.T) {
+	ptxas(t)
+	targets := []string{"sm_70", "sm_80", "sm_90"}
+	i := 0
+	dev := Device{Major: 9, SMs: 132}
+	large := []exprtest.RowShape{{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}},
+		{Shape: []int{16384, 32768}, Axes: []int{1}}, {Shape: []int{1 << 16, 1 << 16}, Axes: []int{0}}}
+	for _, c := range slices.Concat(exprtest.RowShapes, large) {
+		for _, d := range []expr.Dtype{Float32, Float64} {
+			functions, err := exprtest.RowFunctions(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range functions {
+				if i++; testing.Short() && i%11 > 0 {
+					continue
+				}
+				p, err := rowsOf(dev, f, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range p.Launches {
+					target := targets[i%len(targets)]
+					registers, spills := assemble(t, l.Kernel.Image, target)
+					t.Logf("%s %v over %v of %v: %d registers on %s, %+v", f.Name, d, c.Axes, c.Shape, registers, target, l.Kernel.Image.(rowsImage).layout)
+					if spills > 40 {
+						t.Errorf("%s %v over %v of %v spills %d bytes on %s", f.Name, d, c.Axes, c.Shape, spills, target)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What does not fit is an error that says so.
+func TestRowsErrors(t *testing.T) {
+	f := reductions(t, Float32).Func
+	shape := []int{4, 5}
+	all := []bool{true, true, true}
+	b := expr.NewBuilder(Float32, Float32)
+	varying, err := b.Func(b.Apply(expr.Add, b.Apply(expr.RowSum, b.Operand(0)), b.Operand(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, plan := range map[string]func() (*Plan, error){
+		"got 2 flags for 3 outputs":     func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1}, all[:2], Dense(shape)) },
+		"got axes [1 0] of shape [4 5]": func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1, 0}, all, Dense(shape)) },
+		"got axes [2] of shape [4 5]":   func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{2}, all, Dense(shape)) },
+		"of elements 0 to 19, want":     func() (*Plan, error) { return Rows(HostDevice(), f, shape, []int{1}, all, View{19, 0, []int{5, 1}}) },
+		"depends on operand 1, of strides [5 1]": func() (*Plan, error) {
+			return Rows(HostDevice(), varying, shape, []int{1}, all[:1], Dense(shape), Dense(shape))
+		},
+	} {
+		if p, err := plan(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want an error with %q", p, err, want)
+		}
+	}
+}

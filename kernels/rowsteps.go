@@ -1,0 +1,441 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// mostReductions is the most reductions of a stage: each takes shared memory.
+const mostReductions = 64
+
+// step evaluates a function at all elements, and calls use for each vector with the
+// results by output and lane.
+func (w *rowsWriter) step(f expr.Func, use func(b *batch, j int, results [][]string)) {
+	if b := w.held; b != nil {
+		early, late := w.varying(f)
+		for j := range b.columns {
+			w.read(b, early, j)
+		}
+		w.read(b, late, 0)
+		for j := range b.columns {
+			w.read(b, late, j+1) // while j is at work
+			use(b, j, w.apply(f, b, j))
+		}
+		for _, i := range late {
+			delete(b.elements, i)
+		}
+		return
+	}
+	for k := range w.rowsOfThread() {
+		w.Prepare(f, w.operands(k, nil))
+	}
+	w.steps++
+	again, done := fmt.Sprintf("again%d", w.steps), fmt.Sprintf("done%d", w.steps)
+	column, turn := w.Register(w.kind), w.vectorsOfTurn(f)
+	w.Line("mov.%s %s, %s", w.index, column, w.first)
+	w.Label(again)
+	w.Line("@%s bra %s", w.predicate("ge", column, w.end), done)
+	w.Scope(func() {
+		b := w.newBatch(column, turn)
+		for j := 1; j < turn; j++ {
+			b.exists[j] = w.before(b, j)
+		}
+		early, late := w.varying(f)
+		for j := range turn {
+			w.read(b, early, j)
+			w.read(b, late, j)
+		}
+		for j := range turn {
+			use(b, j, w.apply(f, b, j))
+		}
+	})
+	w.Line("add.%s %s, %s, %d", w.index, column, column, turn*w.between())
+	w.Line("bra %s", again)
+	w.Label(done)
+}
+
+// vectorsOfTurn returns the vectors of a turn of a loop.
+func (w *rowsWriter) vectorsOfTurn(f expr.Func) int {
+	bytes := int64(0)
+	early, late := w.varying(f)
+	for _, i := range append(early, late...) {
+		bytes += w.types[i].Size()
+	}
+	return int(min(max(int64(w.turn)/max(bytes*int64(w.width), 4), 1), 8))
+}
+
+// varying returns the operands of a function that differ along a row: those to read
+// early, and those that are the same for all rows, which a cache holds.
+func (w *rowsWriter) varying(f expr.Func) (early, late []int) {
+	_, kept := f.Trim()
+	for _, i := range kept {
+		switch {
+		case i >= len(w.types) || w.places[i].columns == fixed:
+		case w.places[i].rows == fixed && w.severalRows():
+			late = append(late, i)
+		default:
+			early = append(early, i)
+		}
+	}
+	return early, late
+}
+
+// severalRows reports whether anything differs from row to row.
+func (w *rowsWriter) severalRows() bool {
+	return slices.ContainsFunc(w.places, func(p *place) bool { return p.rows != fixed })
+}
+
+// read loads vector j of operands, if there is one and it is not there.
+func (w *rowsWriter) read(b *batch, operands []int, j int) {
+	for _, i := range operands {
+		if p := w.places[i]; len(b.elements[i]) == j && j < len(b.columns) {
+			b.elements[i] = append(b.elements[i], w.load(p, w.locate(p, b, j), w.width, b.exists[j]))
+		}
+	}
+}
+
+// operands returns the registers of a function's operands: those of row k of the
+// thread that don't differ along it, and the elements given of the others.
+func (w *rowsWriter) operands(k int, element func(operand int) string) []string {
+	list := make([]string, len(w.types), len(w.types)+len(w.scalars))
+	for i := range w.types {
+		if w.uniform[i] != nil {
+			list[i] = w.uniform[i][k]
+		} else if element != nil {
+			list[i] = element(i)
+		}
+	}
+	for _, s := range w.scalars {
+		list = append(list, s[k])
+	}
+	return list
+}
+
+// rowsOfThread returns the number of rows that a thread has, a lane each.
+func (w *rowsWriter) rowsOfThread() int {
+	if w.across {
+		return w.width
+	}
+	return 1
+}
+
+// apply evaluates a function at the elements of a vector.
+func (w *rowsWriter) apply(f expr.Func, b *batch, j int) [][]string {
+	results := make([][]string, len(f.Outputs()))
+	for lane := range w.width {
+		operands := w.operands(lane%w.rowsOfThread(), func(i int) string {
+			if b.elements[i] == nil { // f does not depend on it
+				return ""
+			}
+			return b.elements[i][j][lane]
+		})
+		for out, r := range w.Apply(f, operands) {
+			results[out] = append(results[out], r)
+		}
+	}
+	return results
+}
+
+// accumulator is what a thread has reduced so far, in lanes: RowSum in double.
+type accumulator struct {
+	op    expr.Op
+	dtype expr.Dtype // of the result
+	lanes []string
+	nan   []string // predicates that there was a NaN, for each row; none where instructions see to it
+}
+
+// wide is the type that is reduced in.
+func (a *accumulator) wide() expr.Dtype {
+	if a.op == expr.RowSum {
+		return Float64
+	}
+	return a.dtype
+}
+
+// reduce evaluates a stage.
+func (w *rowsWriter) reduce(s expr.Stage) {
+	list := make([]*accumulator, len(s.Reductions))
+	for k, op := range s.Reductions {
+		a := &accumulator{op: op, dtype: s.Func.Outputs()[k]}
+		for range w.width {
+			r := w.Register(a.wide().Kind())
+			w.Line("mov.%v %s, %s", a.wide(), r, number(a.wide(), identityOf(op)))
+			a.lanes = append(a.lanes, r)
+		}
+		for range w.rowsOfThread() {
+			if op != expr.RowSum && !w.native(a) {
+				p := w.Register(expr.Pred)
+				w.Line("mov.pred %s, 0", p)
+				a.nan = append(a.nan, p)
+			}
+		}
+		list[k] = a
+	}
+	w.step(s.Func, func(b *batch, j int, results [][]string) {
+		for k, a := range list {
+			w.accumulate(a, results[k], b.exists[j])
+		}
+	})
+	w.scalars = append(w.scalars, w.join(list)...)
+}
+
+// number returns a number as PTX has it.
+func number(d expr.Dtype, v float64) string {
+	if d == Float32 {
+		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
+	}
+	return fmt.Sprintf("0d%016X", math.Float64bits(v))
+}
+
+// native reports whether one instruction gives the greater of two numbers or NaN.
+func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == Float32 }
+
+// instruction returns that of a maximum or minimum.
+func (w *rowsWriter) instruction(a *accumulator) string {
+	name := map[expr.Op]string{expr.RowMax: "max", expr.RowMin: "min"}[a.op]
+	if w.native(a) {
+		name += ".NaN"
+	}
+	return name + "." + a.dtype.String()
+}
+
+// accumulate takes in the lanes of a vector that exists.
+func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
+	for k, v := range values {
+		if a.op == expr.RowSum {
+			if a.dtype == Float32 {
+				wide := w.Register(expr.F64)
+				w.Line("cvt.f64.f32 %s, %s", wide, v)
+				v = wide
+			}
+			w.Line("%sadd.rn.f64 %s, %s, %s", guard(exists), a.lanes[k], a.lanes[k], v)
+			continue
+		}
+		w.Line("%s%s %s, %s, %s", guard(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)
+		switch n := len(a.nan); {
+		case n == 1 && w.width > 1 && k%2 == 0: // with the next
+		case n > 0:
+			p, with := a.nan[k%n], v
+			if n == 1 && w.width > 1 {
+				with = values[k-1]
+			}
+			w.Line("%ssetp.nan.or.%v %s, %s, %s, %s", guard(exists), a.dtype, p, v, with, p)
+		}
+	}
+}
+
+// combine returns the reduction of two.
+func (w *rowsWriter) combine(a *accumulator, x, y string) string {
+	r := w.Register(a.wide().Kind())
+	switch {
+	case a.op == expr.RowSum:
+		w.Line("add.rn.f64 %s, %s, %s", r, x, y)
+	case w.native(a):
+		w.Line("%s %s, %s, %s", w.instruction(a), r, x, y)
+	default:
+		p, t := w.Register(expr.Pred), w.Register(a.dtype.Kind())
+		w.Line("setp.nan.%v %s, %s, %s", a.dtype, p, x, y)
+		w.Line("%s %s, %s, %s", w.instruction(a), t, x, y)
+		w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), t, p)
+	}
+	return r
+}
+
+// join returns the results of the threads of a row together, of each row of the
+// thread.
+func (w *rowsWriter) join(list []*accumulator) [][]string {
+	for _, a := range list {
+		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
+			for k := range n / 2 {
+				a.lanes[k] = w.combine(a, a.lanes[2*k], a.lanes[2*k+1])
+			}
+			a.lanes = a.lanes[:n/2]
+		}
+		for k, p := range a.nan {
+			r := w.Register(a.dtype.Kind())
+			w.Line("selp.%v %s, %s, %s, %s", a.dtype, r, number(a.dtype, math.NaN()), a.lanes[k], p)
+			a.lanes[k] = r
+		}
+	}
+	switch {
+	case w.threads == 1:
+	case w.across:
+		w.joinAcross(list)
+	default:
+		w.joinAlong(list)
+	}
+	results := make([][]string, len(list))
+	for i, a := range list {
+		for _, v := range a.lanes {
+			if a.op == expr.RowSum && a.dtype == Float32 {
+				r := w.Register(expr.F32)
+				w.Line("cvt.rn.f32.f64 %s, %s", r, v)
+				v = r
+			}
+			results[i] = append(results[i], v)
+		}
+	}
+	return results
+}
+
+// shuffle combines a thread's value with those of threads 1, 2, 4, ... away within a group of
+// lanes of a warp.
+func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
+	const swap = "shfl.sync.bfly.b32 %s, %s, %d, 31, 0xffffffff"
+	for away := 1; away < lanes; away *= 2 {
+		other := w.Register(a.wide().Kind())
+		if a.wide() == Float32 {
+			w.Line(swap, other, v, away)
+		} else {
+			low, high := w.Register(expr.B32), w.Register(expr.B32)
+			w.Line("mov.b64 {%s, %s}, %s", low, high, v)
+			w.Line(swap, low, low, away)
+			w.Line(swap, high, high, away)
+			w.Line("mov.b64 %s, {%s, %s}", other, low, high)
+		}
+		v = w.combine(a, v, other)
+	}
+	return v
+}
+
+// shared returns the bytes of shared memory through which threads join: along rows an
+// element for each warp and reduction of a stage, of two stages in turns; across rows
+// one for each lane of a block.
+func (w *rowsWriter) shared() int {
+	switch {
+	case w.across && w.threads > 1:
+		return 8 * w.threads * w.beside * w.width
+	case !w.across && w.threads > 32:
+		most := 0
+		for _, s := range w.staged.Stages {
+			most = max(most, len(s.Reductions))
+		}
+		return 2 * most * 32 * 8
+	}
+	return 0
+}
+
+// sharedAddress returns the address in shared memory of a number of 8 bytes.
+func (w *rowsWriter) sharedAddress(number string) string {
+	base := w.Register(expr.B32)
+	w.Line("mov.u32 %s, joined", base)
+	w.Line("mad.lo.u32 %s, %s, 8, %s", base, number, base)
+	return base
+}
+
+// joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
+// shared memory.
+func (w *rowsWriter) joinAlong(list []*accumulator) {
+	for _, a := range list {
+		a.lanes[0] = w.shuffle(a, a.lanes[0], min(w.threads, 32))
+	}
+	if w.threads <= 32 {
+		return
+	}
+	warps := w.threads / 32
+	number, lane, warp, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
+	w.Line("mov.u32 %s, %%tid.x", number)
+	w.Line("and.b32 %s, %s, 31", lane, number)
+	w.Line("shr.u32 %s, %s, 5", warp, number)
+	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
+	begin, to := w.stage%2*(w.shared()/2), w.sharedAddress(warp)
+	for i, a := range list {
+		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, begin+i*32*8, a.lanes[0])
+	}
+	w.Line("bar.sync 0")
+	lanes := int(pow2(int64(warps)))
+	exists := w.Register(expr.Pred)
+	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
+	w.Line("setp.lt.u32 %s, %s, %d", exists, lane, warps)
+	from := w.sharedAddress(lane)
+	for i, a := range list {
+		r := w.Register(a.wide().Kind())
+		w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
+		w.Line("@%s ld.shared.%v %s, [%s+%d]", exists, a.wide(), r, from, begin+i*32*8)
+		a.lanes[0] = w.shuffle(a, r, lanes)
+	}
+	w.stage++
+}
+
+func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }
+
+// joinAcross joins the threads of each row, which are not neighbours, in order.
+func (w *rowsWriter) joinAcross(list []*accumulator) {
+	number, x, y := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32)
+	w.Line("mov.u32 %s, %%tid.x", number)
+	w.Line("and.b32 %s, %s, %d", x, number, w.beside-1)
+	w.Line("shr.u32 %s, %s, %s", y, number, shift(w.beside))
+	w.Line("mad.lo.u32 %s, %s, %d, %s", y, y, w.beside*w.width, x)
+	to, from := w.sharedAddress(y), w.sharedAddress(x)
+	for _, a := range list {
+		w.Line("bar.sync 0") // what was joined before has been read
+		for k, v := range a.lanes {
+			w.Line("st.shared.%v [%s+%d], %s", a.wide(), to, 8*k*w.beside, v)
+		}
+		w.Line("bar.sync 0")
+		for k := range a.lanes {
+			for t := range w.threads {
+				r := w.Register(a.wide().Kind())
+				w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), r, from, 8*(t*w.width+k)*w.beside)
+				if t > 0 {
+					r = w.combine(a, a.lanes[k], r)
+				}
+				a.lanes[k] = r
+			}
+		}
+	}
+}
+
+// storeElements evaluates and stores the outputs that differ along a row.
+func (w *rowsWriter) storeElements() {
+	if len(w.staged.Elements.Outputs()) == 0 {
+		return
+	}
+	w.step(w.staged.Elements, func(b *batch, j int, results [][]string) {
+		exists := w.exists
+		switch {
+		case exists == "":
+			exists = b.exists[j]
+		case b.exists[j] != "":
+			exists = w.Register(expr.Pred)
+			w.Line("and.pred %s, %s, %s", exists, w.exists, b.exists[j])
+		}
+		for i, p := range w.outputsOf(false) {
+			w.store(p, w.locate(p, b, j), results[i], exists)
+		}
+	})
+}
+
+// outputsOf returns the places of the outputs with one element a row, or of the others.
+func (w *rowsWriter) outputsOf(perRow bool) (list []*place) {
+	for k, one := range w.perRow {
+		if one == perRow {
+			list = append(list, w.places[len(w.types)+k])
+		}
+	}
+	return list
+}
+
+// storeRow evaluates the outputs of which a row has one; its first thread stores them.
+func (w *rowsWriter) storeRow() {
+	places := w.outputsOf(true)
+	if len(places) == 0 {
+		return
+	}
+	results := make([][]string, len(places))
+	for k := range w.rowsOfThread() {
+		for out, r := range w.Apply(w.staged.Row, w.operands(k, nil)) {
+			results[out] = append(results[out], r)
+		}
+	}
+	exists := w.predicate("eq", w.thread, "0")
+	if w.exists != "" {
+		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
+	}
+	for i, p := range places {
+		w.store(p, w.spreadOut(p, p.address, 0), results[i], exists)
+	}
+}
