@@ -195,7 +195,9 @@ func (s *story) drawRoofline(profiles ...profile) error {
 	s.Text(`A dot far below the roof is a step that is too small for the device: it is over before all of the device is at work. A dot above the slope has inputs in the level-2 cache, where the step before left them. A dot
 		above the ceiling is a product on tensor cores, which are faster than ordinary multiply-adds.`)
 	for _, pr := range profiles {
-		s.Text("All steps together take %s times as long with the batch of %d images as the roof allows.", notebook.Number(pr.overRoof()), pr.images)
+		if over := pr.overRoof(); !math.IsNaN(over) {
+			s.Text("With the batch of %d images all steps together take %s times as long as the roof allows.", pr.images, notebook.Number(over))
+		}
 	}
 	return nil
 }

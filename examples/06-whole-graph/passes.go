@@ -203,9 +203,10 @@ func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	s.Text(`One launch, with %d inputs and %d outputs, has taken in the bias, the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike. Here it is with what its inputs are:`,
 		len(softmax.operands()), len(softmax.values()))
 	s.Listing("", layOut(slices.Concat(definitions(list["fuse"], softmax.operands()), []instr{softmax})))
-	s.Text("%s", `The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 + x1 is the last product and its bias; a row is what one image has, a value for each
-		digit; `+"`rowmax` and `rowsum`"+` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and the last line has the two results: the image's
-		part in the loss, and, behind the comma, the gradient, which needs the softmax again and has it at hand: it is `+"`exp(t2)`"+`. A kernel loads the row once, does all of this in registers, and writes both.`)
+	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 + x1 is the last product and its bias; a row is what one image has, a value for each
+		digit; `+"`rowmax` and `rowsum`"+` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and t3, the labels
+		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0 + x1. That needs the softmax
+		again, which is at hand: it is `+"`exp(t2)`"+`. The kernel loads a row once, does all of this in registers, and writes both results.`)
 	s.Text(`Where %d launches stood between the two products, %d are left. Among them are the mean over all images and the gradient by the bias, which cannot be in the launch of the rows: they need what all
 		of its blocks have computed.`, len(steps)-1, len(after))
 	return nil
@@ -288,7 +289,7 @@ func compared(s *story, passes []cudaops.PassReport) error {
 		return err
 	}
 	first, last := passes[0], passes[len(passes)-1]
-	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it is the products', which read and write as much as before, and
-		large batches shift it towards the rest.`, first.Steps, last.Steps, size(first.Traffic), size(last.Traffic))
+	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it are the matrices of the products,
+		which are read and written as before.`, first.Steps, last.Steps, size(first.Traffic), size(last.Traffic))
 	return nil
 }
