@@ -147,6 +147,9 @@ func TestListing(t *testing.T) {
 	if got := layOut([]instr{in}); strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") || len(strings.Split(got, "\n")) != 5 {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
+	if got := brief([]instr{in})[0].does; got != "map f32, f32: ... %1 %2" {
+		t.Errorf("in brief %q", got)
+	}
 	if _, err := (listing{"fuse": {in}}).loss("fuse"); err == nil || !strings.Contains(err.Error(), "fuse") {
 		t.Errorf("no softmax: %v", err)
 	}

@@ -140,6 +140,17 @@ func parts(does string) []string {
 	return strings.Split(strings.ReplaceAll(does, "; ", ";"+indent), "\n")
 }
 
+// brief returns instructions without the long ones of their functions.
+func brief(list []instr) []instr {
+	list = slices.Clone(list)
+	for i, in := range list {
+		if p := parts(in.does); len(p) > 1 {
+			list[i].does = p[0] + " ... " + strings.TrimSpace(p[len(p)-1])
+		}
+	}
+	return list
+}
+
 // function prints what a step does, a definition a line.
 func function(op string) string { return strings.Join(parts(op), "\n") }
 
@@ -174,7 +185,12 @@ func lowered(s *story, list listing, by map[string]cudaops.PassReport) error {
 		an axis. A reshape or a repeated bias becomes an alias: another way to look at a value that is there. Nothing else is left of Gorgonia's many ops, and a softmax
 		is taken to pieces: %d instructions, %d of which compute. These are the pieces from the last product of the forward pass to the first of the backward pass, with the loss and its gradient:`,
 		by["lower"].Instructions, by["lower"].Steps)
-	return s.excerpt(list, "lower")
+	part, err := list.loss("lower")
+	if err != nil {
+		return err
+	}
+	s.Listing("after lower", layOut(part))
+	return nil
 }
 
 func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
@@ -188,25 +204,26 @@ func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
 
 func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	s.Text("`fuse`"+` joins maps and rows that work on the same elements or rows, as with the chain above. It is where most is gained: %d instructions that compute become %d. The excerpt from
-		before is now this:`, by["prune"].Steps, by["fuse"].Steps)
-	if err := s.excerpt(list, "fuse"); err != nil {
-		return err
-	}
-	at := slices.IndexFunc(list["fuse"], func(in instr) bool { return strings.Contains(in.does, "rowmax(") })
-	softmax := list["fuse"][at] // there, or excerpt had failed
+		before is now this, behind the labels:`, by["prune"].Steps, by["fuse"].Steps)
 	before, err := list.loss("prune")
 	if err != nil {
 		return err
 	}
+	part, err := list.loss("fuse")
+	if err != nil {
+		return err
+	}
+	softmax := part[slices.IndexFunc(part, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })]
+	inputs := without(definitions(list["fuse"], softmax.operands()), part)
+	s.Listing("after fuse", layOut(slices.Concat(inputs, part)))
 	steps := slices.DeleteFunc(slices.Clone(before), func(in instr) bool { return !in.launches() })
 	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
-	s.Text(`One launch, with %d inputs and %d outputs, has taken in the bias, the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike. Here it is with what its inputs are:`,
+	s.Text(`One launch, with %d inputs and %d outputs, has taken in the bias, the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
 		len(softmax.operands()), len(softmax.values()))
-	s.Listing("", layOut(slices.Concat(definitions(list["fuse"], softmax.operands()), []instr{softmax})))
 	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 + x1 is the last product and its bias; a row is what one image has, a value for each
-		digit; `+"`rowmax` and `rowsum`"+` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and t3, the labels
+		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and t3, the labels
 		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0 + x1. That needs the softmax
-		again, which is at hand: it is `+"`exp(t2)`"+`. The kernel loads a row once, does all of this in registers, and writes both results.`)
+		again, which is at hand: it is ` + "`exp(t2)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
 	s.Text(`Where %d launches stood between the two products, %d are left. Among them are the mean over all images and the gradient by the bias, which cannot be in the launch of the rows: they need what all
 		of its blocks have computed.`, len(steps)-1, len(after))
 	return nil
@@ -247,23 +264,18 @@ func planned(s *story, list listing, by map[string]cudaops.PassReport) error {
 	}
 	s.Text("`layout` adds copies of what a kernel cannot read as it lies in memory. %s `plan` then chooses the kernels for this device, with grids and blocks. Products have kernels that were compiled beforehand; maps and rows get theirs from their functions.", text)
 	kernels := slices.DeleteFunc(slices.Clone(list["plan"]), func(in instr) bool { return !in.launches() })
-	s.Listing("after plan: the instructions that compute, and their kernels", layOut(kernels[:min(6, len(kernels))])+"...")
+	s.Listing("after plan: the instructions that compute, and their kernels", layOut(brief(kernels)))
 	return nil
 }
 
 func placed(s *story, list listing, by map[string]cudaops.PassReport) error {
 	s.Text("`transfer`"+` makes the copies between host and device instructions of their own, %d of them: images, labels and parameters go in, the loss and the gradients come out, and nothing in between
 		leaves the device. `+"`place`"+` at last gives every value its address in one piece of memory, behind the @, where values that are never needed at the same time share a place:`, by["transfer"].Copies)
-	return s.excerpt(list, "place")
-}
-
-// excerpt shows the part of a program with the softmax and the loss.
-func (s *story) excerpt(list listing, pass string) error {
-	part, err := list.loss(pass)
+	part, err := list.loss("place")
 	if err != nil {
 		return err
 	}
-	s.Listing("after "+pass, layOut(part))
+	s.Listing("after place", layOut(brief(part)))
 	return nil
 }
 
