@@ -16,21 +16,32 @@ import (
 // where the joint group still is one iteration space and nothing outside would have
 // to run both before and after it. No value is computed twice and no sum reordered,
 // so fusing changes no bit.
+//
+// An instruction that reads nothing but what is in memory anyhow, or what waits
+// itself, waits for one that uses its result, to join that one's group rather than
+// the group of its inputs: so the derivative of tanh takes tanh from the forward pass,
+// not 1 - tanh².
 func fuse(p *program.Program, t Target) error {
 	f := newFuser(p, t.Device)
-	for at, in := range p.Instrs {
-		if program.Pointwise(in.Op) {
-			f.add(at, in)
+	for at, v := range f.vertices {
+		f.now = at
+		if v.group == nil {
+			continue
+		}
+		if v.waiting = v.waits(); !v.waiting {
+			f.joinInputs(v)
 		}
 	}
-	f.now = len(p.Instrs)
-	for _, in := range p.Instrs { // that nobody took in
-		if f.waiting[in] {
-			f.joinInputs(in)
+	f.now = len(f.vertices)
+	for _, v := range f.vertices { // that nobody took in
+		if v.waiting {
+			f.joinInputs(v)
 		}
 	}
-	for _, in := range p.Instrs { // what did not fit one of those may fit all
-		f.joinInputs(in)
+	for _, v := range f.vertices { // what did not fit one of those may fit all
+		if v.group != nil {
+			f.joinInputs(v)
+		}
 	}
 	return f.rewrite()
 }
@@ -39,88 +50,86 @@ func fuse(p *program.Program, t Target) error {
 const (
 	mostOperands   = 16
 	mostOutputs    = 8
-	mostOperations = 400
-	mostVisited    = 2000 // instructions looked at to find a way around a group
+	mostOperations = 128
+	mostVisited    = 1000 // instructions looked at to find a way around a group
 )
 
-type fuser struct {
-	p      *program.Program
-	device kernels.Device
-	at     map[*program.Instr]int              // place in Instrs
-	groups map[*program.Instr]*group           // of the instructions seen so far
-	users  map[*program.Value][]*program.Instr // that read a base, through views too
-	wanted map[*program.Value]bool             // bases that outputs lie in
-	now    int                                 // instructions from here on are in no group but the one here
+// vertex is an instruction of the program with what fusion wants to know of it.
+type vertex struct {
+	*program.Instr
+	at      int       // place in Instrs
+	group   *group    // nil for an instruction that stays as it is
+	sources []*vertex // that compute the bases of In; nil for those of Setup
+	readers []*vertex // instructions that read what it computes, through views too
+	kept    bool      // what it computes is in memory however groups are made
+	wanted  bool      // it computes a base that an output lies in
+	waiting bool
+	visited int // the last search that came here
 
-	waiting map[*program.Instr]bool
+	domain []int // that a Map or Rows goes over, without axes of extent 1
+	count  int64 // elements of the domain
+	flat   bool  // they may be counted through in any other shape
+}
+
+type fuser struct {
+	p        *program.Program
+	device   kernels.Device
+	vertices []*vertex
+	of       map[*program.Instr]*vertex
+	now      int // instructions behind this one are in no group with others
+	searches int
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
-	f := &fuser{p: p, device: dev, at: make(map[*program.Instr]int, len(p.Instrs)), groups: map[*program.Instr]*group{},
-		users: map[*program.Value][]*program.Instr{}, wanted: map[*program.Value]bool{}, waiting: map[*program.Instr]bool{}}
+	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs))}
 	for i, in := range p.Instrs {
-		f.at[in] = i
+		v := &vertex{Instr: in, at: i, kept: !program.Pointwise(in.Op)}
+		f.vertices[i], f.of[in] = v, v
+		if !v.kept {
+			v.group = newGroup(v)
+		}
 		if _, alias := in.Op.(program.Alias); alias {
 			continue
 		}
-		for _, v := range in.In {
-			f.users[v.Base] = append(f.users[v.Base], in)
+		for _, from := range in.In {
+			source := f.of[from.Base.Def]
+			if v.sources = append(v.sources, source); source != nil {
+				source.readers = append(source.readers, v)
+				source.kept = source.kept || v.group == nil
+			}
 		}
 	}
-	for _, v := range p.Outputs {
-		f.wanted[v.Base] = true
+	for _, out := range p.Outputs {
+		if v := f.of[out.Base.Def]; v != nil {
+			v.kept, v.wanted = true, true
+		}
 	}
 	return f
 }
 
-// add puts an instruction into a group: of its own at first, then joined with those
-// of its inputs.
-//
-// An instruction that reads nothing but what is in memory anyhow, or what waits
-// itself, waits for one that uses its result, to join that one's group rather than
-// the group of its inputs: so the derivative of tanh takes tanh from the forward pass,
-// not 1 - tanh².
-func (f *fuser) add(at int, in *program.Instr) {
-	f.now = at
-	own := newGroup(in)
-	if own == nil {
-		return
-	}
-	f.groups[in] = own
-	if f.waiting[in] = f.waits(in); !f.waiting[in] {
-		f.joinInputs(in)
-	}
-}
-
 // waits reports whether an instruction waits for its users.
-func (f *fuser) waits(in *program.Instr) bool {
-	needed := func(v *program.Value) bool { return !f.stored(v.Base) && !f.waiting[v.Base.Def] }
-	return !slices.ContainsFunc(in.Out, f.stored) && !slices.ContainsFunc(in.In, needed)
-}
-
-// stored reports whether a base is in memory however groups are made.
-func (f *fuser) stored(base *program.Value) bool {
-	other := func(in *program.Instr) bool { return !program.Pointwise(in.Op) }
-	return f.wanted[base] || !program.Pointwise(base.Def.Op) || slices.ContainsFunc(f.users[base], other)
+func (v *vertex) waits() bool {
+	needed := func(s *vertex) bool { return s != nil && !s.kept && !s.waiting }
+	return !v.kept && !slices.ContainsFunc(v.sources, needed)
 }
 
 // joinInputs joins the group of an instruction with those of its inputs, and then
 // those of the inputs of instructions that waited for it.
-func (f *fuser) joinInputs(in *program.Instr) {
-	for _, v := range in.In {
-		from, own := f.groups[v.Base.Def], f.groups[in]
-		if from == nil || own == nil || from == own {
+func (f *fuser) joinInputs(v *vertex) {
+	for _, s := range v.sources {
+		if s == nil || s.group == nil || s.group == v.group {
 			continue
 		}
-		joint := f.join(from, own)
+		from := s.group
+		joint := f.join(from, v.group)
 		if joint == nil {
 			continue
 		}
 		for _, m := range joint.members {
-			f.groups[m] = joint
+			m.group = joint
 		}
 		for _, m := range from.members {
-			if f.waiting[m] {
+			if m.waiting {
 				f.joinInputs(m)
 			}
 		}
@@ -129,130 +138,80 @@ func (f *fuser) joinInputs(in *program.Instr) {
 
 // join returns the group of the members of both, nil if they cannot be one.
 func (f *fuser) join(a, b *group) *group {
+	if a.operations+b.operations > mostOperations {
+		return nil
+	}
 	g := merge(a, b)
-	if g == nil || !g.consistent() || f.around(a, b) || f.around(b, a) {
+	if g == nil || !g.consistent(a, b) || f.around(a, b) || f.around(b, a) {
 		return nil
 	}
-	slices.SortFunc(g.members, func(x, y *program.Instr) int { return f.at[x] - f.at[y] })
-	fused, err := f.build(g)
-	if err != nil || len(fused.operands) > mostOperands || len(fused.outputs) > mostOutputs || fused.f.Operations() > mostOperations {
+	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
+	operands, outputs, perRow := g.arguments(a, b)
+	if operands > mostOperands || outputs > mostOutputs {
 		return nil
 	}
-	if g.axes != nil && !kernels.RowsWhole(f.device, g.shape, g.axes) && !fused.splits() {
+	if g.axes != nil && !kernels.RowsWhole(f.device, g.shape, g.axes) && (!perRow || !f.oneStage(g, a, b)) {
 		return nil
 	}
 	return g
 }
 
+// oneStage reports whether no reduction of the group depends on another.
+func (f *fuser) oneStage(g, a, b *group) bool {
+	for _, m := range g.members { // build looks at the members' groups
+		m.group = g
+	}
+	defer func() {
+		for _, m := range a.members {
+			m.group = a
+		}
+		for _, m := range b.members {
+			m.group = b
+		}
+	}()
+	fused, err := g.build()
+	if err != nil || len(fused.outputs) == 0 {
+		return err == nil
+	}
+	s, err := fused.f.Stages(fused.perRow)
+	return err == nil && len(s.Stages) <= 1
+}
+
 // around reports whether there is a way from a to b by instructions outside of both,
 // or so many ways out of a that looking at them would take too long.
 func (f *fuser) around(a, b *group) bool {
-	visited := map[*program.Instr]bool{}
-	var visit func(in *program.Instr) bool
-	users := func(in *program.Instr) bool {
-		for _, v := range in.Out {
-			if slices.ContainsFunc(f.users[v], visit) {
-				return true
+	f.searches++
+	search, left := f.searches, mostVisited
+	var leave func(members []*vertex, outside bool) bool
+	leave = func(members []*vertex, outside bool) bool {
+		for _, m := range members {
+			for _, r := range m.readers {
+				switch {
+				case r.group == b && b != nil:
+					if outside {
+						return true
+					}
+					continue
+				case r.group == a || r.visited == search || r.at > f.now:
+					continue // what comes later leads to nothing that is in a group yet
+				}
+				if left--; left < 0 {
+					return true
+				}
+				r.visited = search
+				next := []*vertex{r}
+				if r.group != nil {
+					next = r.group.members
+					for _, m := range next {
+						m.visited = search
+					}
+				}
+				if leave(next, true) {
+					return true
+				}
 			}
 		}
 		return false
 	}
-	outside := false
-	visit = func(in *program.Instr) bool {
-		g := f.groups[in]
-		switch {
-		case g != nil && g == b:
-			return outside
-		case g != nil && g == a || visited[in] || f.at[in] > f.now:
-			return false // what comes later leads to nothing that is in a group yet
-		case len(visited) == mostVisited:
-			return true
-		}
-		visited[in] = true
-		before := outside
-		outside = true
-		defer func() { outside = before }()
-		if g == nil {
-			return users(in)
-		}
-		for _, m := range g.members {
-			visited[m] = true
-		}
-		return slices.ContainsFunc(g.members, users)
-	}
-	return slices.ContainsFunc(a.members, users)
-}
-
-// rewrite puts the fused instructions into the program, each at the place of its last
-// member, or before if others need it there, and views where they are needed.
-func (f *fuser) rewrite() error {
-	w := &writer{fuser: f, done: map[*program.Instr]bool{}, instrs: make([]*program.Instr, 0, len(f.p.Instrs))}
-	for _, in := range f.p.Instrs { // whose order is that of the user's values
-		if _, input := in.Op.(program.Input); input {
-			w.done[in], w.instrs = true, append(w.instrs, in)
-		}
-	}
-	for i, in := range f.p.Instrs {
-		_, alias := in.Op.(program.Alias)
-		if g := f.groups[in]; alias || g != nil && f.at[g.members[len(g.members)-1]] > i {
-			continue
-		}
-		if err := w.emit(in); err != nil {
-			return in.InNode(err)
-		}
-	}
-	for _, v := range f.p.Outputs {
-		if err := w.emit(v.Def); err != nil {
-			return v.Def.InNode(err)
-		}
-	}
-	f.p.Instrs = w.instrs
-	return nil
-}
-
-// writer writes the instructions of the fused program.
-type writer struct {
-	*fuser
-	done   map[*program.Instr]bool
-	instrs []*program.Instr
-}
-
-// emit writes an instruction, or the group that it is in, behind what it needs. Those
-// of Setup are there already.
-func (w *writer) emit(in *program.Instr) error {
-	if _, here := w.at[in]; !here || w.done[in] {
-		return nil
-	}
-	g := w.groups[in]
-	if g != nil {
-		return w.emitGroup(g)
-	}
-	w.done[in] = true
-	for _, v := range in.In {
-		if err := w.emit(v.Def); err != nil {
-			return err
-		}
-	}
-	w.instrs = append(w.instrs, in)
-	return nil
-}
-
-// emitGroup writes the instruction of a group.
-func (w *writer) emitGroup(g *group) error {
-	for _, m := range g.members {
-		w.done[m] = true
-	}
-	for _, m := range g.members {
-		for _, v := range m.In {
-			if err := w.emit(v.Base.Def); err != nil {
-				return err
-			}
-		}
-	}
-	fused, err := w.build(g)
-	if err != nil || len(fused.outputs) == 0 {
-		return err
-	}
-	w.instrs = append(w.instrs, fused.instrs(w.p, g)...)
-	return nil
+	return leave(a.members, false)
 }

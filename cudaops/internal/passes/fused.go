@@ -26,49 +26,44 @@ type operand struct {
 }
 
 // build writes the members' functions as one.
-func (f *fuser) build(g *group) (*fused, error) {
-	inside := g.inside()
+func (g *group) build() (*fused, error) {
 	out := &fused{}
+	inside := func(v *vertex) bool { return v != nil && v.group == g }
 	number := number
 	if !g.reads() { // an instruction has an input to say what it goes over
 		number = func(*program.Value) (float64, bool) { return 0, false }
 	}
 	var types []expr.Dtype
 	for _, m := range g.members {
-		for _, v := range m.In {
-			if _, constant := number(v); inside[v.Base.Def] || constant {
+		for i, v := range m.In {
+			if _, constant := number(v); constant || inside(m.sources[i]) {
 				continue
 			}
-			if o := g.operand(m, v); out.index(o) < 0 {
+			if o := g.operand(m, v); !slices.ContainsFunc(out.operands, o.equal) {
 				out.operands, types = append(out.operands, o), append(types, v.Dtype)
 			}
 		}
 	}
 	b := expr.NewBuilder(types...)
-	of := map[*program.Value]expr.Value{}
+	of := map[*vertex]expr.Value{}
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
 			if c, constant := number(v); constant {
 				args[i] = b.Constant(v.Dtype, c)
-			} else if inside[v.Base.Def] {
-				args[i] = of[v.Base]
+			} else if inside(m.sources[i]) {
+				args[i] = of[m.sources[i]]
 			} else {
-				args[i] = b.Operand(out.index(g.operand(m, v)))
+				args[i] = b.Operand(slices.IndexFunc(out.operands, g.operand(m, v).equal))
 			}
 		}
-		for k, r := range b.Inline(function(m), args...) {
-			of[m.Out[k]] = r
-		}
+		of[m] = b.Inline(function(m.Instr), args...)[0]
 	}
 	var results []expr.Value
 	for _, m := range g.members {
-		for _, v := range m.Out {
-			outsider := func(in *program.Instr) bool { return !inside[in] }
-			if f.wanted[v] || slices.ContainsFunc(f.users[v], outsider) {
-				out.outputs, out.perRow = append(out.outputs, v), append(out.perRow, g.axes != nil && g.perRow(v))
-				results = append(results, of[v])
-			}
+		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !inside(r) }) {
+			out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
+			results = append(results, of[m])
 		}
 	}
 	if len(results) == 0 { // nobody needs the group
@@ -86,6 +81,19 @@ func (f *fuser) build(g *group) (*fused, error) {
 		out.operands = append(out.operands, operands[k])
 	}
 	return out, nil
+}
+
+// reads reports whether a member reads something that is neither made by a member nor
+// a number.
+func (g *group) reads() bool {
+	for _, m := range g.members {
+		for i, v := range m.In {
+			if _, constant := number(v); !constant && (m.sources[i] == nil || m.sources[i].group != g) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // function returns the function of a Map or Rows.
@@ -106,24 +114,13 @@ func number(v *program.Value) (c float64, ok bool) {
 }
 
 // operand returns an input of a member as a view of the group's shape.
-func (g *group) operand(m *program.Instr, v *program.Value) operand {
+func (g *group) operand(m *vertex, v *program.Value) operand {
 	return operand{v.Base, v.View.Offset, g.strides(m, v)}
 }
 
-func (f *fused) index(o operand) int {
-	return slices.IndexFunc(f.operands, func(p operand) bool {
-		return p.base == o.base && p.offset == o.offset && slices.Equal(p.strides, o.strides)
-	})
-}
-
-// splits reports whether rows may be split among blocks: every output is a function of
-// a row's first reductions.
-func (f *fused) splits() bool {
-	if slices.Contains(f.perRow, false) {
-		return false
-	}
-	s, err := f.f.Stages(f.perRow)
-	return err == nil && len(s.Stages) <= 1
+// equal reports whether two operands are the same elements in the same order.
+func (o operand) equal(p operand) bool {
+	return p.base == o.base && p.offset == o.offset && slices.Equal(p.strides, o.strides)
 }
 
 // instrs returns the instruction of the group, behind the views that it reads.
@@ -138,9 +135,7 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 				in.Nodes = append(in.Nodes, n)
 			}
 		}
-		for _, v := range m.Out {
-			v.Def = in
-		}
+		m.Out[0].Def = in
 	}
 	var list []*program.Instr
 	for _, o := range f.operands {

@@ -11,87 +11,38 @@ import (
 // elements of a shape; with Rows in it, the elements that differ along axes alone
 // are a row, and members work on elements or on rows, an element for each.
 type group struct {
-	members []*program.Instr // in the order of the program
-	shape   []int            // without axes of extent 1
-	axes    []int            // of shape; nil without Rows
+	members    []*vertex // in the order of the program
+	shape      []int     // without axes of extent 1
+	axes       []int     // of shape; nil without Rows
+	count      int64     // elements of shape
+	operations int       // of all members
 }
 
-// newGroup returns the group of one instruction, nil for one that stays as it is:
-// without elements, or with rows of one element, which look like elements.
-func newGroup(in *program.Instr) *group {
-	g := &group{members: []*program.Instr{in}}
-	op, rows := in.Op.(program.Rows)
-	for a, d := range in.Domain() {
+// newGroup returns the group of one Map or Rows, nil for one that stays as it is:
+// without elements, with rows of one element, which look like elements, or of several
+// outputs, fused already.
+func newGroup(v *vertex) *group {
+	op, rows := v.Op.(program.Rows)
+	g := &group{members: []*vertex{v}, count: kernels.Count(v.Domain()), operations: max(function(v.Instr).Operations(), 1)}
+	for a, d := range v.Domain() {
 		if rows && d != 1 && slices.Contains(op.Axes, a) {
 			g.axes = append(g.axes, len(g.shape))
-		}
-		if d == 0 {
-			return nil
 		}
 		if d != 1 {
 			g.shape = append(g.shape, d)
 		}
 	}
-	if rows && g.axes == nil {
+	if g.count == 0 || rows && g.axes == nil || len(v.Out) != 1 {
 		return nil
 	}
+	v.domain, v.count, v.flat = g.shape, g.count, !rows && flat(v.In)
 	return g
 }
 
-// squeezed returns a shape without its axes of extent 1.
-func squeezed(shape []int) []int {
-	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
-}
-
-// inside returns the members as a set.
-func (g *group) inside() map[*program.Instr]bool {
-	set := make(map[*program.Instr]bool, len(g.members))
-	for _, m := range g.members {
-		set[m] = true
-	}
-	return set
-}
-
-// reads reports whether a member reads something that is neither made by a member nor
-// a number.
-func (g *group) reads() bool {
-	inside := g.inside()
-	for _, m := range g.members {
-		for _, v := range m.In {
-			if _, constant := number(v); !constant && !inside[v.Base.Def] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// consistent reports whether members find what other members compute where they would
-// look for it in memory.
-func (g *group) consistent() bool {
-	inside := g.inside()
-	for _, m := range g.members {
-		for _, v := range m.In {
-			if inside[v.Base.Def] && !g.finds(m, v) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// flat reports whether a member's elements may be counted through, whatever its shape:
-// it reads values in row-major order, and numbers.
-func flat(m *program.Instr) bool {
-	if _, rows := m.Op.(program.Rows); rows {
-		return false
-	}
-	for _, v := range m.In {
-		if !v.IsContiguous() && !repeated(v) {
-			return false
-		}
-	}
-	return true
+// flat reports whether the elements of views may be counted through, whatever their
+// shape: they lie in row-major order, or are numbers.
+func flat(in []*program.Value) bool {
+	return !slices.ContainsFunc(in, func(v *program.Value) bool { return !v.IsContiguous() && !repeated(v) })
 }
 
 // repeated reports whether a view is one element, again and again.
@@ -104,38 +55,81 @@ func repeated(v *program.Value) bool {
 	return true
 }
 
-// goesOver reports whether a member can work on the elements of a shape.
-func goesOver(m *program.Instr, shape []int) bool {
-	return slices.Equal(squeezed(m.Domain()), shape) || flat(m) && kernels.Count(m.Domain()) == kernels.Count(shape)
+// goesOver reports whether a member can work on so many elements of a shape.
+func (v *vertex) goesOver(shape []int, count int64) bool {
+	return v.count == count && (v.flat || slices.Equal(v.domain, shape))
 }
 
 // fits reports whether all members can work on the elements or the rows of the group.
 func (g *group) fits() bool {
+	rows := g.rowShape()
+	count := kernels.Count(rows)
 	for _, m := range g.members {
-		_, rows := m.Op.(program.Rows)
-		if !goesOver(m, g.shape) && (g.axes == nil || rows || !goesOver(m, g.rowShape())) {
+		if !m.goesOver(g.shape, g.count) && (g.axes == nil || m.isRows() || !m.goesOver(rows, count)) {
 			return false
 		}
 	}
 	return true
 }
 
+func (v *vertex) isRows() bool {
+	_, rows := v.Op.(program.Rows)
+	return rows
+}
+
 // merge returns the group of the members of a and b, nil if they do not go over the
 // same elements and rows.
 func merge(a, b *group) *group {
-	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes}
+	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes, count: a.count, operations: a.operations + b.operations}
 	switch {
 	case a.axes == nil && b.axes != nil:
-		g.shape, g.axes = b.shape, b.axes
+		g.shape, g.axes, g.count = b.shape, b.axes, b.count
 	case a.axes != nil && b.axes != nil && !slices.Equal(a.axes, b.axes):
 		return nil
 	case a.axes == nil && !g.fits(): // a can be flat where b is not
-		g.shape = b.shape
+		g.shape, g.count = b.shape, b.count
 	}
 	if !g.fits() {
 		return nil
 	}
 	return g
+}
+
+// consistent reports whether members of one part find what members of the other compute
+// where they would look for it in memory.
+func (g *group) consistent(a, b *group) bool {
+	for _, m := range g.members {
+		for i, s := range m.sources {
+			if s != nil && s.group != m.group && (s.group == a || s.group == b) && !g.finds(m, s, m.In[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// arguments returns how many operands and outputs the group has, and whether all
+// outputs have an element for each row. a and b are its parts, to which the members still
+// belong.
+func (g *group) arguments(a, b *group) (operands, outputs int, perRow bool) {
+	inside := func(v *vertex) bool { return v != nil && (v.group == a || v.group == b) }
+	var list []operand
+	perRow = true
+	for _, m := range g.members {
+		for i, v := range m.In {
+			if _, constant := number(v); constant || inside(m.sources[i]) {
+				continue
+			}
+			if o := g.operand(m, v); !slices.ContainsFunc(list, o.equal) {
+				list = append(list, o)
+			}
+		}
+		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !inside(r) }) {
+			outputs++
+			perRow = perRow && g.axes != nil && g.perRow(m)
+		}
+	}
+	return len(list), outputs, perRow
 }
 
 // rowShape returns the shape without the axes.
@@ -150,30 +144,24 @@ func (g *group) rowShape() []int {
 }
 
 // onRows reports whether a member works on rows, an element for each.
-func (g *group) onRows(m *program.Instr) bool {
-	return kernels.Count(m.Domain()) != kernels.Count(g.shape)
+func (g *group) onRows(m *vertex) bool { return m.count != g.count }
+
+// perRow reports whether what a member computes has an element for each row.
+func (g *group) perRow(m *vertex) bool {
+	if op, rows := m.Op.(program.Rows); rows {
+		return op.PerRow[0]
+	}
+	return g.onRows(m)
 }
 
-// perRow reports whether a value that a member computes has an element for each row.
-func (g *group) perRow(v *program.Value) bool {
-	if op, rows := v.Def.Op.(program.Rows); rows {
-		return op.PerRow[slices.Index(v.Def.Out, v)]
-	}
-	return g.onRows(v.Def)
-}
-
-// finds reports whether input v of member m is, at each element, what the member that
-// computes v's base has at that element or at its row.
-func (g *group) finds(m *program.Instr, v *program.Value) bool {
-	if v.View.Offset != 0 {
+// finds reports whether an input of member m is, at each element, what its source, a
+// member too, has at that element or at its row.
+func (g *group) finds(m, source *vertex, v *program.Value) bool {
+	perRow := g.perRow(source)
+	if v.View.Offset != 0 || g.onRows(m) && !perRow {
 		return false
 	}
-	strides := g.strides(m, v)
-	perRow := g.perRow(v.Base)
-	if g.onRows(m) && !perRow {
-		return false
-	}
-	n := int64(1)
+	strides, n := g.strides(m, v), int64(1)
 	for a, d := range slices.Backward(g.shape) {
 		want := n
 		if perRow && slices.Contains(g.axes, a) {
@@ -190,7 +178,7 @@ func (g *group) finds(m *program.Instr, v *program.Value) bool {
 
 // strides returns the strides of an input of a member along the axes of the group: 0
 // along those of a row for a member that works on rows.
-func (g *group) strides(m *program.Instr, v *program.Value) []int64 {
+func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	onRows := g.onRows(m)
 	var own []int64
 	for a, d := range v.Shape {
@@ -202,7 +190,7 @@ func (g *group) strides(m *program.Instr, v *program.Value) []int64 {
 	if onRows {
 		over = g.rowShape()
 	}
-	if !slices.Equal(squeezed(v.Shape), over) { // a flat member, counted through in another shape
+	if !slices.Equal(m.domain, over) { // a flat member, counted through in another shape
 		if own = program.Contiguous(over).Strides; repeated(v) {
 			own = make([]int64, len(over))
 		}

@@ -1,0 +1,78 @@
+package passes
+
+import (
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// rewrite puts the fused instructions into the program, each at the place of its last
+// member, or before if others need it there, and views where they are needed.
+func (f *fuser) rewrite() error {
+	w := &writer{fuser: f, done: make([]bool, len(f.vertices)), instrs: make([]*program.Instr, 0, len(f.vertices))}
+	for i, v := range f.vertices { // inputs, whose order is that of the user's values
+		if _, input := v.Op.(program.Input); input {
+			w.done[i], w.instrs = true, append(w.instrs, v.Instr)
+		}
+	}
+	for i, v := range f.vertices {
+		_, alias := v.Op.(program.Alias)
+		if g := v.group; alias || g != nil && g.members[len(g.members)-1].at > i {
+			continue
+		}
+		if err := w.emit(v); err != nil {
+			return v.InNode(err)
+		}
+	}
+	for _, out := range f.p.Outputs {
+		if err := w.emit(f.of[out.Def]); err != nil {
+			return out.Def.InNode(err)
+		}
+	}
+	f.p.Instrs = w.instrs
+	return nil
+}
+
+// writer writes the instructions of the fused program.
+type writer struct {
+	*fuser
+	done   []bool
+	instrs []*program.Instr
+}
+
+// emit writes an instruction, or the group that it is in, behind what it needs. Those
+// of Setup are there already.
+func (w *writer) emit(v *vertex) error {
+	if v == nil || w.done[v.at] {
+		return nil
+	}
+	if v.group != nil {
+		return w.emitGroup(v.group)
+	}
+	w.done[v.at] = true
+	for _, from := range v.In {
+		if err := w.emit(w.of[from.Def]); err != nil {
+			return err
+		}
+	}
+	w.instrs = append(w.instrs, v.Instr)
+	return nil
+}
+
+// emitGroup writes the instruction of a group.
+func (w *writer) emitGroup(g *group) error {
+	for _, m := range g.members {
+		w.done[m.at] = true
+	}
+	for _, m := range g.members {
+		for _, s := range m.sources {
+			if err := w.emit(s); err != nil {
+				return err
+			}
+		}
+	}
+	fused, err := g.build()
+	if err != nil || len(fused.outputs) == 0 {
+		return err
+	}
+	w.instrs = append(w.instrs, fused.instrs(w.p, g)...)
+	return nil
+}
