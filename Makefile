@@ -10,6 +10,7 @@ test: # every test of every package
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
+	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 -run RecordIsComplete ./examples/...
 
 toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
 

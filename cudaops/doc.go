@@ -7,7 +7,8 @@
 // Stheno's ops and the Gorgonia ops that have kernels run on the device, all
 // others on the host by their Do. Where each node runs, what is copied when, and
 // where in device memory every value lies is decided once: [VM.Report] tells it,
-// and [VM.Explain] shows the program after every pass of the compiler.
+// [VM.Explain] shows the program after every pass of the compiler, and [VM.Passes] its
+// size in numbers.
 //
 // The two backends differ in what runs a launch plan, nothing else, so the whole
 // machine can be used and tested where there is no GPU.

@@ -1,7 +1,9 @@
 package cudaops
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,13 +38,33 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
-		if len(r.Steps) != 2 || r.Steps[0].Where != r.Device || r.Steps[0].Bytes != 48 || r.Steps[1].Where != "host" || r.Steps[1].Reason == "" || r.Steps[0].Time <= 0 {
+		if len(r.Steps) != 2 || r.Steps[0].Where != r.Device || r.Steps[0].Bytes != 48 || r.Steps[1].Where != "host" || r.Steps[1].Reason == "" || r.Steps[0].Time <= 0 || r.Steps[0].Op != "map f64, f64: x0 + x1" {
 			t.Errorf("steps %+v", r.Steps)
 		}
 		text := r.String()
 		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "512 B"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("report does not say %q:\n%s", word, text)
+			}
+		}
+	})
+}
+
+// A node that is lowered to several instructions, such as a softmax, is once in the step
+// that all of them are fused into.
+func TestReportOfSoftmax(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("x"))
+		softmax := must.Get[*G.Node](t)(G.SoftMax(x))
+		out := must.Get[*G.Node](t)(G.Tanh(softmax))
+		r := machine(t, g, on).Report()
+		if len(r.Steps) != 1 || !slices.Equal(r.Steps[0].Nodes, []string{softmax.Name(), out.Name()}) {
+			t.Errorf("got steps %+v, want one of two nodes", r.Steps)
+		}
+		for _, n := range r.Nodes {
+			if n.Where == r.Device && len(n.Kernels) != 1 {
+				t.Errorf("node %s: kernels %q, want one", n.Name, n.Kernels)
 			}
 		}
 	})
@@ -72,5 +94,68 @@ func TestExplain(t *testing.T) {
 	})
 	if err := (*VM)(nil).Explain(io.Discard); err == nil {
 		t.Error("Explain of no VM gives no error")
+	}
+}
+
+// Passes of a sum of two vectors of two float64, counted by hand.
+func TestPassesOfSum(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g, _, _, _ := sum2(t, 2)
+		passes := must.Get[[]PassReport](t)(machine(t, g, on).Passes())
+		first, last := passes[0], passes[len(passes)-1]
+		if want := (PassReport{Pass: "lower", Instructions: 3, Steps: 1, Traffic: 48, Values: 48}); first != want {
+			t.Errorf("got %+v first, want %+v", first, want)
+		}
+		if want := (PassReport{Pass: "place", Instructions: 6, Steps: 1, Copies: 3, Traffic: 48, Values: 48}); last != want {
+			t.Errorf("got %+v at last, want %+v", last, want)
+		}
+	})
+}
+
+// Passes counts what Explain shows and, after the last pass, what Report says: here on a
+// chain, which becomes one step, beside a derivative that nobody asked for and an op of
+// the host.
+func TestPasses(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g := G.NewGraph()
+		const n = 64
+		a := G.NewVector(g, tensor.Float32, G.WithShape(n), G.WithName("a"))
+		b := G.NewVector(g, tensor.Float32, G.WithShape(n), G.WithName("b"))
+		must.Get[*G.Node](t)(foreign(a))
+		cost := must.Get[*G.Node](t)(G.Sum(G.Must(G.Sigmoid(G.Must(G.Tanh(G.Must(G.HadamardProd(a, b))))))))
+		must.Get[G.Nodes](t)(G.Grad(cost, b)) // that by a is made too
+		vm := machine(t, g, on)
+		passes := must.Get[[]PassReport](t)(vm.Passes())
+		var text strings.Builder
+		must.Do(t, vm.Explain(&text))
+		by := map[string]PassReport{}
+		for i, p := range passes {
+			by[p.Pass] = p
+			head := fmt.Sprintf("== %s\nprogram, ", p.Pass)
+			_, rest, shown := strings.Cut(text.String(), head)
+			if first, _, _ := strings.Cut(rest, "\n"); !shown || !strings.Contains(first, fmt.Sprintf(" %d instructions", p.Instructions)) {
+				t.Errorf("pass %d is %+v, which Explain does not show: %q", i, p, first)
+			}
+		}
+		if got := strings.Count(text.String(), "== "); got != len(passes) {
+			t.Errorf("Explain shows %d programs, Passes %d", got, len(passes))
+		}
+		for _, order := range [][2]string{{"prune", "lower"}, {"fuse", "prune"}} {
+			less, more := by[order[0]], by[order[1]]
+			if less.Steps >= more.Steps || less.Instructions >= more.Instructions || less.Traffic >= more.Traffic || less.Values >= more.Values {
+				t.Errorf("after %s: %+v, want less of everything than after %s: %+v", order[0], less, order[1], more)
+			}
+		}
+		r, last := vm.Report(), passes[len(passes)-1]
+		traffic := int64(0)
+		for _, s := range r.Steps {
+			traffic += s.Bytes
+		}
+		if last.Steps != len(r.Steps) || last.Traffic != traffic || last.Copies != 4 {
+			t.Errorf("after the last pass: %+v, want %d steps, traffic %d and 4 copies", last, len(r.Steps), traffic)
+		}
+	})
+	if _, err := (*VM)(nil).Passes(); err == nil {
+		t.Error("Passes of no VM gives no error")
 	}
 }

@@ -15,6 +15,7 @@ import (
 // which may compute many nodes, or an op's Do on the host.
 type Step struct {
 	Nodes   []string // names of the nodes that it computes
+	Op      string   // what the instruction does, as [VM.Explain] prints it: "map f32, f32: tanh(x0 * x1)"
 	Where   string   // Report.Device or "host"
 	Kernels []string // entry points in the order of their launches
 	Reason  string   // why it runs on the host
@@ -35,7 +36,7 @@ func steps(device string, p *program.Program) []Step {
 		if !isStep(in) {
 			continue
 		}
-		s := Step{Where: "host"}
+		s := Step{Op: in.Op.String(), Where: "host"}
 		for _, n := range in.Nodes {
 			s.Nodes = append(s.Nodes, n.Name())
 		}

@@ -141,7 +141,11 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 		in.Op = program.Rows{Func: f.f, Axes: g.axes, PerRow: f.perRow}
 	}
 	for _, m := range g.members {
-		in.Nodes = append(in.Nodes, m.Nodes...)
+		for _, n := range m.Nodes { // a softmax is several members
+			if !slices.Contains(in.Nodes, n) {
+				in.Nodes = append(in.Nodes, n)
+			}
+		}
 		m.Out[0].Def = in
 	}
 	var list []*program.Instr

@@ -121,6 +121,20 @@ var glyphs = parseFont(map[rune]string{
 	'Z':  "4.4 M 0.1 7 L 4.3 7 L 0 0 L 4.4 0",
 })
 
+// Strokes returns how the pen draws a letter: lines through points, in units of a
+// capital's height, y downwards from the top of a capital.
+func Strokes(r rune) [][]Point {
+	var strokes [][]Point
+	for _, stroke := range glyphOf(r).strokes {
+		points := make([]Point, len(stroke))
+		for i, p := range stroke {
+			points[i] = Point{p.X / capHeight, 1 - p.Y/capHeight}
+		}
+		strokes = append(strokes, points)
+	}
+	return strokes
+}
+
 func glyphOf(r rune) glyph {
 	if g, ok := glyphs[r]; ok {
 		return g

@@ -38,6 +38,24 @@ func TestFont(t *testing.T) {
 	}
 }
 
+// The strokes of a digit fill its height, from the top down.
+func TestStrokes(t *testing.T) {
+	for r := '0'; r <= '9'; r++ {
+		top, bottom := math.Inf(1), math.Inf(-1)
+		for _, s := range Strokes(r) {
+			for _, p := range s {
+				top, bottom = min(top, p.Y), max(bottom, p.Y)
+			}
+		}
+		if math.Abs(top) > 0.03 || math.Abs(bottom-1) > 0.03 {
+			t.Errorf("%q goes from %.2f to %.2f, want 0 to 1", r, top, bottom)
+		}
+	}
+	if one := Strokes('1')[0]; one[1].Y != 0 || one[2].Y != 1 {
+		t.Errorf("1 is %v, want its pole to go down", one)
+	}
+}
+
 func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi float64

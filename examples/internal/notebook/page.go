@@ -5,8 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"html"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -109,7 +109,7 @@ func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err er
 		return nil, err
 	}
 	for key := range p.measured.keys {
-		if _, ok := p.recorded.Figures[key]; !ok {
+		if !p.recorded.has(key) {
 			keys = append(keys, key)
 		}
 	}
@@ -247,15 +247,22 @@ func (p *Page) Sources(file string, functions ...string) error {
 // GoSource shows Go code.
 func (p *Page) GoSource(text string) { p.code("", text) }
 
-func (p *Page) code(file, text string) {
+// Listing shows text that is laid out already, such as what a program printed, with a
+// caption or "" for none.
+func (p *Page) Listing(caption, text string) { p.preformatted(caption, text, html.EscapeString) }
+
+func (p *Page) code(file, text string) { p.preformatted(file, text, highlight) }
+
+// preformatted shows text in lines, which render escapes and marks for the page.
+func (p *Page) preformatted(caption, text string, render func(string) string) {
 	text = strings.Trim(strings.ReplaceAll(text, "\t", "    "), "\n")
 	fmt.Fprintf(p.terminal, "    %s\n\n", strings.ReplaceAll(text, "\n", "\n    "))
 	p.body.WriteString("<figure class=code>")
-	if file != "" {
-		fmt.Fprintf(p.terminal, "    (%s)\n\n", file)
-		fmt.Fprintf(&p.body, "<figcaption>%s</figcaption>", markup(file))
+	if caption != "" {
+		fmt.Fprintf(p.terminal, "    (%s)\n\n", caption)
+		fmt.Fprintf(&p.body, "<figcaption>%s</figcaption>", markup(caption))
 	}
-	fmt.Fprintf(&p.body, "<pre>%s</pre></figure>\n", highlight(text))
+	fmt.Fprintf(&p.body, "<pre>%s</pre></figure>\n", render(text))
 }
 
 // Table is rows of cells under a header. Columns of numbers are aligned right.
@@ -296,61 +303,6 @@ func (p *Page) Figure(name, caption string, c *Canvas) error {
 	fmt.Fprintln(p.terminal)
 	p.body.WriteString(figureHTML(name, caption, picture))
 	return nil
-}
-
-// Measured is a figure that was measured. Value is NaN where it was not: it
-// prints as "-", arithmetic passes it on, and charts leave it out.
-type Measured struct {
-	Value float64
-	Unit  string
-}
-
-// Known says that there is a value.
-func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
-
-// String prints the value with three digits at least and the unit.
-func (m Measured) String() string {
-	if !m.Known() || m.Unit == "" {
-		return Number(m.Value)
-	}
-	return Number(m.Value) + " " + m.Unit
-}
-
-// Measure gives a figure of the GPU under a key that no other figure has. On a
-// GPU it calls f, which gives the value in the unit, and keeps it for -record.
-// Without one it gives the recorded figure of that key; the page then says once
-// from which device it is.
-func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, error) {
-	if p.measured.keys[key] {
-		return Measured{}, fmt.Errorf("figure %q is measured twice, want a key for each", key)
-	}
-	p.measured.keys[key] = true
-	if p.gpu != nil {
-		v, err := f()
-		if err != nil {
-			return Measured{}, fmt.Errorf("figure %q: %w", key, err)
-		}
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return Measured{}, fmt.Errorf("figure %q: measured %v", key, v)
-		}
-		m := Measured{round(v), unit}
-		p.measured.Figures[key] = figure(m)
-		return m, nil
-	}
-	if !p.noted {
-		p.noted = true
-		text := p.recorded.String()
-		fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
-		fmt.Fprintf(&p.body, "<p class=note>%s</p>\n", markup(text))
-	}
-	kept, ok := p.recorded.Figures[key]
-	if !ok {
-		return Measured{math.NaN(), unit}, nil
-	}
-	if kept.Unit != unit {
-		return Measured{}, fmt.Errorf("figure %q is recorded in %q, want %q", key, kept.Unit, unit)
-	}
-	return Measured(kept), nil
 }
 
 // Time measures f on the host, here and now, in ms: the median of five runs

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ func sample(p *Page) error {
 		return err
 	}
 	p.GoSource("func f() string { return \"<b>\" } // why\n")
+	p.Listing("a `table`", "map  %1 <f32> // func\n")
 	a, err := p.Measure("sum.fast", "GB/s", func() (float64, error) { return 4400.123456, nil })
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<title>A &lt;title&gt;</title>", "<h2>Sums &lt; products &amp; more</h2>", "<code>a[i] &lt;7&gt;</code>",
 		`<a href="https://go.dev/doc/">the docs</a>`, "<td class=n>4321 GB/s</td>", "<td class=n>-</td>", "fast <code>sum</code>",
-		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", "<i>// why</i>", "sum_cols(", "prefers-color-scheme: dark",
+		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", "<i>// why</i>", "a <code>table</code></figcaption><pre>map  %1 &lt;f32&gt; // func</pre>", "sum_cols(", "prefers-color-scheme: dark",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
@@ -171,6 +173,58 @@ func TestMeasure(t *testing.T) {
 	}
 	if want := "this build has other kernels of versions/sum."; !strings.Contains(strings.Join(strings.Fields(log.String()), " "), want) {
 		t.Errorf("with another digest the text is %q, want %q", log.String(), want)
+	}
+}
+
+// A value of any type is kept as a figure is, and comes back from the record.
+func TestKeep(t *testing.T) {
+	type step struct {
+		Name  string
+		Bytes []int64
+	}
+	want := []step{{"map", []int64{1 << 60}}, {"a \"b\"", nil}}
+	gpu := &cudaops.Device{Device: kernels.Device{Name: "NVIDIA X"}, Driver: "580.1", CUDA: "13.0"}
+	p := &Page{gpu: gpu, terminal: io.Discard, measured: newRecord(gpu)}
+	got, known, err := Keep(p, "steps", func() ([]step, error) { return want, nil })
+	if err != nil || !known || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, %v, want %v", got, known, err, want)
+	}
+	if _, _, err := Keep(p, "steps", func() (int, error) { return 1, nil }); err == nil {
+		t.Error("a key was taken twice")
+	}
+	if _, known, err := Keep(p, "none", func() (int, error) { return 1, errors.New("no") }); err == nil || known || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("got %v and %v, want an error that names the figure", known, err)
+	}
+	path := filepath.Join(t.TempDir(), "recorded.json")
+	if err := p.measured.save(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := func(p *Page) error {
+		got, known, err := Keep(p, "steps", func() ([]step, error) { t.Error("measured without a GPU"); return nil, nil })
+		if err != nil || !known || !reflect.DeepEqual(got, want) {
+			t.Errorf("recorded: got %v, %v, %v, want %v", got, known, err, want)
+		}
+		if n, known, err := Keep(p, "absent", func() (int, error) { return 1, nil }); n != 0 || known || err != nil {
+			t.Errorf("not recorded: got %v, %v, %v, want 0 and false", n, known, err)
+		}
+		return nil
+	}
+	var log bytes.Buffer
+	if err := Run(Options{Device: "cpu"}, &log, "Title", text, show); err != nil || !strings.Contains(log.String(), "recorded on NVIDIA X") {
+		t.Errorf("%v, %q", err, log.String())
+	}
+	if keys, err := Unrecorded(text, show); err != nil || !slices.Equal(keys, []string{"absent"}) {
+		t.Errorf("got %q and %v, want absent alone", keys, err)
+	}
+	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {
+		_, _, err := Keep(p, "steps", func() (int, error) { return 1, nil })
+		return err
+	}); err == nil || !strings.Contains(err.Error(), `"steps"`) {
+		t.Errorf("another type than the recorded: got error %v", err)
 	}
 }
 

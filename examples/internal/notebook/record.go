@@ -23,6 +23,8 @@ type record struct {
 	Date    string            `json:"date"`    // YYYY-MM-DD
 	Kernels map[string]string `json:"kernels"` // [versions.Digests] of the build that measured
 	Figures map[string]figure `json:"figures"`
+	// Data are the values of [Keep].
+	Data map[string]json.RawMessage `json:"data,omitempty"`
 
 	keys map[string]bool // all that were asked for
 }
@@ -33,7 +35,7 @@ type figure struct {
 }
 
 func newRecord(gpu *cudaops.Device) *record {
-	r := &record{Figures: map[string]figure{}, keys: map[string]bool{}}
+	r := &record{Figures: map[string]figure{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
 	if gpu != nil {
 		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
 		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), versions.Digests()
@@ -49,10 +51,19 @@ func readRecord(text []byte) (*record, error) {
 			return nil, fmt.Errorf("recorded figures: %w", err)
 		}
 	}
-	if len(r.Figures) > 0 && (r.Device == "" || r.Date == "" || len(r.Kernels) == 0) {
+	if !r.empty() && (r.Device == "" || r.Date == "" || len(r.Kernels) == 0) {
 		return nil, fmt.Errorf("recorded figures: device %q, date %q and digests of %d kernels, want all three", r.Device, r.Date, len(r.Kernels))
 	}
 	return r, nil
+}
+
+// empty reports whether nothing was recorded yet.
+func (r *record) empty() bool { return len(r.Figures) == 0 && len(r.Data) == 0 }
+
+// has reports whether a figure or a value is recorded.
+func (r *record) has(key string) bool {
+	_, ok := r.Figures[key]
+	return ok || r.Data[key] != nil
 }
 
 // save writes the record, a figure a line in the order of the keys.
@@ -61,7 +72,7 @@ func (r *record) save(path string) error { return jsonlines.Write(path, r, 2) }
 // String says where the figures are from, and which of the kernels are others in
 // this build than those that were measured.
 func (r *record) String() string {
-	if len(r.Figures) == 0 {
+	if r.empty() {
 		return "Figures of a GPU are not recorded yet; they print as -."
 	}
 	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s", r.Device, r.Driver, r.Date)

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// A profile is what a run of the program costs on a GPU.
+type profile struct {
+	images   int
+	colour   color.RGBA        // in the figures
+	steps    []cudaops.Step    // timed one by one; none if they are not recorded
+	launches notebook.Measured // all of them as one CUDA graph, in us
+	run      notebook.Measured // with the copies, by the host's clock, in us
+}
+
+// limits are those of a device: bytes and multiply-adds in float32 a second.
+type limits struct{ Bandwidth, FMAs float64 }
+
+// onGPU shows the times of the program's launches on a GPU, for two batches.
+func onGPU(s *story) error {
+	small, large := profile{images: s.Timed(128, 16), colour: notebook.Blue}, profile{images: s.Timed(4096, 32), colour: notebook.Amber}
+	s.Heading("Time by step on a GPU")
+	s.Text(`The same program at its full size, %s, on a GPU, with batches of %d and of %d images. A small batch has so little work for each step that the step costs hardly more than its
+		launch; a large one fills the device.`, widths(s.timedLayers()), small.images, large.images)
+	t := notebook.Table{Caption: "A run, forward and backward", Header: []string{"batch", "steps", "all launches", "steps added up", "products of them", "with the copies"}}
+	for _, pr := range []*profile{&small, &large} {
+		if err := s.measure(pr); err != nil {
+			return err
+		}
+		count, sum, products := "-", math.NaN(), math.NaN()
+		if len(pr.steps) > 0 {
+			count, sum, products = fmt.Sprint(len(pr.steps)), 0, 0
+		}
+		for _, step := range pr.steps {
+			sum += micros(step.Time)
+			if strings.HasPrefix(kind(step), "product") {
+				products += micros(step.Time)
+			}
+		}
+		t.Rows = append(t.Rows, []string{fmt.Sprint(pr.images), count, notebook.Micros(pr.launches.Value).String(),
+			notebook.Micros(sum).String(), notebook.Micros(products).String(), notebook.Micros(pr.run.Value).String()})
+	}
+	s.Table(t)
+	s.Text(`The launches of a run are one CUDA graph, which the device works through without the host: that is the time of all launches. To time the steps one by one, the clock is read before and after each, which takes
+		time itself. With its copies a run takes longer: images, labels and parameters go to the device in every run, and the gradients come back, because the solver is Gorgonia's and works on the host.`)
+	if err := s.drawSteps(small, large); err != nil {
+		return err
+	}
+	return s.drawRoofline(small, large)
+}
+
+// timedLayers are the widths of the layers that the GPU's times are for.
+func (s *story) timedLayers() []int {
+	hidden := s.Timed(512, 32)
+	return []int{pixels, hidden, hidden, classes}
+}
+
+// timedNetwork is the program that the GPU's times are for, with values bound to all of
+// its inputs.
+func (s *story) timedNetwork(images int) (*network, error) {
+	net, err := newNetwork(images, s.timedLayers())
+	if err != nil {
+		return nil, err
+	}
+	if err := net.initialise(1); err != nil {
+		return nil, err
+	}
+	b := batch{}
+	b.images, b.labels = drawBatch(rand.New(rand.NewPCG(7, 8)), images)
+	return net, net.bind(b)
+}
+
+// measure times the program on a GPU, or takes the times from the record.
+func (s *story) measure(pr *profile) (err error) {
+	const runs = 31
+	key := fmt.Sprintf("batch %d", pr.images)
+	on := func(f func(vm *cudaops.VM) error, opts ...cudaops.Option) error {
+		net, err := s.timedNetwork(pr.images)
+		if err != nil {
+			return err
+		}
+		vm, err := newVM(s.Page, net.graph, opts...)
+		if err != nil {
+			return err
+		}
+		defer vm.Close()
+		return f(vm)
+	}
+	if pr.steps, _, err = notebook.Keep(s.Page, key+", steps", func() (steps []cudaops.Step, err error) {
+		err = on(func(vm *cudaops.VM) (err error) { steps, err = timeSteps(vm, runs); return err }, cudaops.Timed())
+		return steps, err
+	}); err != nil {
+		return err
+	}
+	if pr.launches, err = s.Measure(key+", launches", "us", func() (float64, error) {
+		net, err := s.timedNetwork(pr.images)
+		if err != nil {
+			return 0, err
+		}
+		timing, err := bench.TimeGraph(s.GPU().Ordinal, net.graph, runs, 10*time.Second)
+		if err != nil {
+			return 0, err
+		}
+		return micros(median(timing.Runs)), nil
+	}); err != nil {
+		return err
+	}
+	pr.run, err = s.Measure(key+", run", "us", func() (float64, error) {
+		var times []time.Duration
+		err := on(func(vm *cudaops.VM) error {
+			for range runs {
+				if err := vm.RunAll(); err != nil {
+					return err
+				}
+				times = append(times, vm.Report().Time)
+			}
+			return nil
+		})
+		return micros(median(times)), err
+	})
+	return err
+}
+
+// drawSteps draws the time of each step, a picture for each batch.
+func (s *story) drawSteps(profiles ...profile) error {
+	height := 0.0
+	bars := make([]notebook.Bars, len(profiles))
+	for i, pr := range profiles {
+		bars[i] = notebook.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "us", Series: []notebook.BarSeries{{Colour: pr.colour}}}
+		for k, step := range pr.steps {
+			bars[i].Names = append(bars[i].Names, fmt.Sprintf("%d %s", k+1, kind(step)))
+			bars[i].Series[0].Values = append(bars[i].Series[0].Values, micros(step.Time))
+		}
+		height = max(height, bars[i].Height(), 300)
+	}
+	c := notebook.NewCanvas(1320, int(height))
+	for i := range bars {
+		bars[i].Draw(c, float64(660*i), 0, 660, height)
+	}
+	return s.Figure("steps", "The time of each step of a run on the GPU, timed one by one, in the order of the run.", c)
+}
+
+// drawRoofline draws the speed of each step over its arithmetic intensity, with the
+// limits of the device.
+func (s *story) drawRoofline(profiles ...profile) error {
+	s.Heading("The roofline")
+	s.Text(`How good are these times? A step reads and writes memory, and it computes. For both the device has a limit, and the one that takes longer decides. What decides depends on a step's arithmetic intensity, how many
+		operations it does for each byte: an element-wise op does less than one, a product of large matrices a hundred. Drawn over the intensity, the limits on the speed look like a roof: a slope where
+		memory decides, and a ceiling where arithmetic does.`)
+	chart := notebook.Chart{Title: "Speed of each step", XLabel: "operations per byte", YLabel: "GFLOP/s", Log: true, LogX: true}
+	device, _, err := notebook.Keep(s.Page, "limits", func() (limits, error) { return limits{s.GPU().Bandwidth, s.GPU().FMAs}, nil })
+	if err != nil {
+		return err
+	}
+	lo, hi := 0.1, 100.0
+	for _, pr := range profiles {
+		dots := notebook.Series{Name: fmt.Sprintf("batch %d", pr.images), Colour: pr.colour, Dots: true}
+		for _, step := range pr.steps {
+			if step.Flops == 0 || step.Time <= 0 {
+				continue
+			}
+			x := float64(step.Flops) / float64(step.Bytes)
+			lo, hi = min(lo, x), max(hi, x)
+			dots.X, dots.Y = append(dots.X, x), append(dots.Y, float64(step.Flops)/step.Time.Seconds()/1e9)
+			if isLoss(step) {
+				dots.Marks = []notebook.Mark{{At: len(dots.X) - 1, Text: "softmax and loss"}}
+			}
+		}
+		chart.Series = append(chart.Series, dots)
+	}
+	if device.FMAs > 0 {
+		peak := 2 * device.FMAs / 1e9
+		roof := notebook.Series{Name: "the device's limits", Colour: notebook.Muted}
+		for _, x := range []float64{lo, 2 * device.FMAs / device.Bandwidth, hi} {
+			roof.X, roof.Y = append(roof.X, x), append(roof.Y, min(x*device.Bandwidth/1e9, peak))
+		}
+		chart.Series = append(chart.Series, roof)
+	}
+	c := notebook.NewCanvas(1100, 700)
+	chart.Draw(c, 0, 0, 1100, 700)
+	caption := "Each dot is a step. The slope is the memory's peak bandwidth, the ceiling what ordinary multiply-adds in float32 reach."
+	if err := s.Figure("roofline", caption, c); err != nil {
+		return err
+	}
+	s.Text(`A dot far below the roof is a step that is too small for the device: it is over before all of the device is at work. A dot above the slope has inputs in the level-2 cache, where the step before left them. A dot
+		above the ceiling is a product on tensor cores, which are faster than ordinary multiply-adds.`)
+	for _, pr := range profiles {
+		if over := pr.overRoof(); !math.IsNaN(over) {
+			s.Text("With the batch of %d images all steps together take %s times as long as the roof allows.", pr.images, notebook.Number(over))
+		}
+	}
+	return nil
+}
+
+// overRoof is the time of all steps over that which the device's limits allow, NaN if it is not recorded.
+func (pr profile) overRoof() float64 {
+	took, least := 0.0, 0.0
+	for _, step := range pr.steps {
+		took, least = took+step.Time.Seconds(), least+step.Roofline*step.Time.Seconds()
+	}
+	return took / least
+}
+
+// kind names what a step does, without its function.
+func kind(step cudaops.Step) string {
+	name := strings.TrimPrefix(step.Op, "kernel ")
+	name, _, _ = strings.Cut(name, " ")
+	if n := len(step.Nodes); n > 1 {
+		name += fmt.Sprintf(", %d nodes", n)
+	}
+	return name
+}
+
+// median returns the middle one of times.
+func median(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	times = slices.Clone(times)
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+// micros is a time in us.
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// size is a number of bytes.
+func size(bytes int64) string {
+	switch b := float64(bytes); {
+	case bytes >= 1<<20:
+		return notebook.Number(b/(1<<20)) + " MiB"
+	case bytes >= 1<<10:
+		return notebook.Number(b/(1<<10)) + " KiB"
+	}
+	return fmt.Sprint(bytes, " B")
+}
+
+// shorten cuts a text that is longer than n characters.
+func shorten(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
+}
+
+func learnt(s *story) error {
+	s.Heading("What we learnt")
+	r := s.vm.Report()
+	s.Text(`A graph says what depends on what, and no more is needed to run it well. Of the %d nodes of a plain Gorgonia program %d steps are left: %d products and what was fused between them. The softmax, the
+		loss and the gradient by the softmax's input are a single launch, and no value of it goes through memory that is not needed afterwards.`,
+		len(s.net.graph.AllNodes()), len(r.Steps), countProducts(r.Steps))
+	s.Text("What is fused costs no accuracy: the same operations on the same numbers, with their results in registers. And the program that gains from all this is not changed, but for the line that makes the machine.")
+	return nil
+}
+
+// countProducts counts the steps that are products of matrices.
+func countProducts(steps []cudaops.Step) (n int) {
+	for _, step := range steps {
+		if strings.HasPrefix(kind(step), "product") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// An instr is a line of what Explain prints: an instruction, by its columns.
+type instr struct{ number, defines, does, notes string }
+
+// listing is what Explain prints, by pass.
+type listing map[string][]instr
+
+var gap = regexp.MustCompile(`\s{2,}`)
+
+// explain reads what a machine explains.
+func explain(vm *cudaops.VM) (listing, error) {
+	var text strings.Builder
+	if err := vm.Explain(&text); err != nil {
+		return nil, err
+	}
+	list, pass := listing{}, ""
+	for line := range strings.Lines(text.String()) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "== "); ok {
+			pass = name
+		} else if cells := gap.Split(strings.TrimSpace(line), 4); len(cells) > 2 { // neither the heading nor the outputs
+			in := instr{number: cells[0], defines: cells[1], does: cells[2]}
+			if len(cells) > 3 {
+				in.notes = cells[3]
+			}
+			list[pass] = append(list[pass], in)
+		}
+	}
+	return list, nil
+}
+
+// values returns the numbers of the values that an instruction defines.
+func (in instr) values() (ids []string) {
+	for _, word := range strings.Fields(in.defines) {
+		if strings.HasPrefix(word, "%") {
+			ids = append(ids, word)
+		}
+	}
+	return ids
+}
+
+// operands returns the numbers of the values that an instruction reads.
+func (in instr) operands() (ids []string) {
+	for word := range strings.FieldsSeq(in.does) {
+		if strings.HasPrefix(word, "%") {
+			ids = append(ids, word)
+		}
+	}
+	return ids
+}
+
+// launches reports whether an instruction is one that computes.
+func (in instr) launches() bool {
+	kind, _, _ := strings.Cut(in.does, " ")
+	return slices.Contains([]string{"kernel", "map", "rows", "host"}, kind)
+}
+
+// loss returns the instructions from the last product of the forward pass to the first
+// of the backward pass: the softmax, the loss, and the gradient by the softmax's input.
+func (l listing) loss(pass string) ([]instr, error) {
+	list := l[pass]
+	softmax := slices.IndexFunc(list, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })
+	product := func(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
+	if softmax < 0 || !slices.ContainsFunc(list[:softmax], product) || !slices.ContainsFunc(list[softmax:], product) {
+		return nil, fmt.Errorf("the program after %s has no softmax between two products", pass)
+	}
+	from := softmax
+	for !product(list[from]) {
+		from--
+	}
+	return list[from : softmax+slices.IndexFunc(list[softmax:], product)], nil
+}
+
+// without returns the instructions of one list that define no value of another one.
+func without(list, others []instr) (left []instr) {
+	there := map[string]bool{}
+	for _, in := range others {
+		for _, id := range in.values() {
+			there[id] = true
+		}
+	}
+	for _, in := range list {
+		if !slices.ContainsFunc(in.values(), func(id string) bool { return there[id] }) {
+			left = append(left, in)
+		}
+	}
+	return left
+}
+
+// layOut prints instructions in columns, functions of several parts on several lines.
+func layOut(list []instr) string {
+	var wide [3]int
+	rows := make([][][4]string, len(list))
+	for i, in := range list {
+		for k, part := range parts(in.does) {
+			row := [4]string{"", "", part, ""}
+			if k == 0 {
+				row = [4]string{in.number, in.defines, part, in.notes}
+			}
+			rows[i] = append(rows[i], row)
+			for c := range wide {
+				wide[c] = max(wide[c], utf8.RuneCountInString(row[c]))
+			}
+		}
+	}
+	var b strings.Builder
+	for _, row := range slices.Concat(rows...) {
+		line := ""
+		for c, cell := range row {
+			line += cell
+			if c < len(wide) {
+				line += strings.Repeat(" ", wide[c]-utf8.RuneCountInString(cell)+2)
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// parts cuts a long function behind its types, after each of its definitions and before
+// what it is applied to.
+func parts(does string) []string {
+	const long, indent = 60, "\n    "
+	if utf8.RuneCountInString(does) <= long {
+		return []string{does}
+	}
+	does = strings.Replace(does, ": ", ":"+indent, 1)
+	does = strings.Replace(does, " %", indent+"%", 1)
+	return strings.Split(strings.ReplaceAll(does, "; ", ";"+indent), "\n")
+}
+
+// brief returns instructions without the long ones of their functions.
+func brief(list []instr) []instr {
+	list = slices.Clone(list)
+	for i, in := range list {
+		if p := parts(in.does); len(p) > 1 {
+			list[i].does = p[0] + " ... " + strings.TrimSpace(p[len(p)-1])
+		}
+	}
+	return list
+}
+
+// function prints what a step does, a definition a line.
+func function(op string) string { return strings.Join(parts(op), "\n") }
+
+// compile goes through the passes of the compiler.
+func compile(s *story) error {
+	s.Heading("Pass by pass")
+	s.Text(`Stheno's machine compiles the graph when it is made. The graph becomes a program, a list of instructions over numbered values; passes then rewrite the program, one after the
+		other, until nothing is left to decide: what is launched, where every value is, what is copied when. ` + "`vm.Explain(os.Stdout)`" + ` prints the program after each pass, and
+		` + "`vm.Passes()`" + ` its size. What follows are excerpts.`)
+	list, err := explain(s.vm)
+	if err != nil {
+		return err
+	}
+	passes, err := s.vm.Passes()
+	if err != nil {
+		return err
+	}
+	by := map[string]cudaops.PassReport{}
+	for _, p := range passes {
+		by[p.Pass] = p
+	}
+	for _, section := range []func(*story, listing, map[string]cudaops.PassReport) error{lowered, pruned, fused, planned, placed} {
+		if err := section(s, list, by); err != nil {
+			return err
+		}
+	}
+	return compared(s, passes)
+}
+
+func lowered(s *story, list listing, by map[string]cudaops.PassReport) error {
+	s.Text("`lower`"+` translates the nodes. A product becomes a kernel; an element-wise op becomes a map, with its function; a sum or a maximum becomes rows, a function with reductions along
+		an axis. A reshape or a repeated bias becomes an alias: another way to look at a value that is there. Nothing else is left of Gorgonia's many ops, and a softmax
+		is taken to pieces: %d instructions, %d of which compute. These are the pieces from the last product of the forward pass to the first of the backward pass, with the loss and its gradient:`,
+		by["lower"].Instructions, by["lower"].Steps)
+	part, err := list.loss("lower")
+	if err != nil {
+		return err
+	}
+	s.Listing("after lower", layOut(part))
+	return nil
+}
+
+func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
+	gone := without(list["lower"], list["prune"])
+	gone = slices.DeleteFunc(gone, func(in instr) bool { return !in.launches() })
+	s.Text("`prune` drops what no result depends on, %d of the instructions that compute: among them the derivative by the images, which Grad makes but nobody asked for, and which is as large a product as any.",
+		by["lower"].Steps-by["prune"].Steps)
+	s.Listing("gone after prune", layOut(gone))
+	return nil
+}
+
+func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
+	s.Text("`fuse`"+` joins maps and rows that work on the same elements or rows, as with the chain above. It is where most is gained: %d instructions that compute become %d. The excerpt from
+		before is now this, behind the labels:`, by["prune"].Steps, by["fuse"].Steps)
+	before, err := list.loss("prune")
+	if err != nil {
+		return err
+	}
+	part, err := list.loss("fuse")
+	if err != nil {
+		return err
+	}
+	softmax := part[slices.IndexFunc(part, func(in instr) bool { return strings.Contains(in.does, "rowmax(") })]
+	inputs := without(definitions(list["fuse"], softmax.operands()), part)
+	s.Listing("after fuse", layOut(slices.Concat(inputs, part)))
+	steps := slices.DeleteFunc(slices.Clone(before), func(in instr) bool { return !in.launches() })
+	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
+	s.Text(`One launch, with %d inputs and %d outputs, has taken in the bias, the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
+		len(softmax.operands()), len(softmax.values()))
+	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 + x1 is the last product and its bias; a row is what one image has, a value for each
+		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and t3, the labels
+		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0 + x1. That needs the softmax
+		again, which is at hand: it is ` + "`exp(t2)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
+	s.Text(`Where %d launches stood between the two products, %d are left. Among them are the mean over all images and the gradient by the bias, which cannot be in the launch of the rows: they need what all
+		of its blocks have computed.`, len(steps)-1, len(after))
+	return nil
+}
+
+// between returns the instructions of a list that define values which others do, their
+// first one left out.
+func between(list, others []instr) (found []instr) {
+	wanted := map[string]bool{}
+	for _, in := range others[1:] {
+		for _, id := range in.values() {
+			wanted[id] = true
+		}
+	}
+	for _, in := range list {
+		if slices.ContainsFunc(in.values(), func(id string) bool { return wanted[id] }) {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// definitions returns the instructions that define values.
+func definitions(list []instr, ids []string) (found []instr) {
+	for _, in := range list {
+		if slices.ContainsFunc(in.values(), func(id string) bool { return slices.Contains(ids, id) }) {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+func planned(s *story, list listing, by map[string]cudaops.PassReport) error {
+	copies := without(list["layout"], list["fuse"])
+	text := "Here that is none: the products read transposed matrices as they lie, and generated kernels read anything."
+	if len(copies) > 0 {
+		text = fmt.Sprintf("Here they are %d.", len(copies))
+	}
+	s.Text("`layout` adds copies of what a kernel cannot read as it lies in memory. %s `plan` then chooses the kernels for this device, with grids and blocks. Products have kernels that were compiled beforehand; maps and rows get theirs from their functions.", text)
+	kernels := slices.DeleteFunc(slices.Clone(list["plan"]), func(in instr) bool { return !in.launches() })
+	s.Listing("after plan: the instructions that compute, and their kernels", layOut(brief(kernels)))
+	return nil
+}
+
+func placed(s *story, list listing, by map[string]cudaops.PassReport) error {
+	s.Text("`transfer`"+` makes the copies between host and device instructions of their own, %d of them: images, labels and parameters go in, the loss and the gradients come out, and nothing in between
+		leaves the device. `+"`place`"+` at last gives every value its address in one piece of memory, behind the @, where values that are never needed at the same time share a place:`, by["transfer"].Copies)
+	part, err := list.loss("place")
+	if err != nil {
+		return err
+	}
+	s.Listing("after place", layOut(brief(part)))
+	return nil
+}
+
+// compared shows the passes side by side.
+func compared(s *story, passes []cudaops.PassReport) error {
+	t := notebook.Table{Caption: "The program after each pass. Traffic is what the launches read and write at least, values are all that are on the device, each in memory of its own.",
+		Header: []string{"pass", "instructions", "that compute", "copies", "traffic", "values"}}
+	steps := notebook.Bars{Title: "Instructions that compute", Label: "after the pass"}
+	traffic := notebook.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
+	var counts, megabytes []float64
+	for _, p := range passes {
+		t.Rows = append(t.Rows, []string{p.Pass, fmt.Sprint(p.Instructions), fmt.Sprint(p.Steps), fmt.Sprint(p.Copies), size(p.Traffic), size(p.Values)})
+		steps.Names, traffic.Names = append(steps.Names, p.Pass), append(traffic.Names, p.Pass)
+		counts, megabytes = append(counts, float64(p.Steps)), append(megabytes, float64(p.Traffic)/(1<<20))
+	}
+	s.Table(t)
+	steps.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: counts}}
+	traffic.Series = []notebook.BarSeries{{Colour: notebook.Amber, Values: megabytes}}
+	c := notebook.NewCanvas(1320, int(steps.Height()))
+	steps.Draw(c, 0, 0, 660, steps.Height())
+	traffic.Draw(c, 660, 0, 660, steps.Height())
+	if err := s.Figure("passes", "How many instructions compute something, and what they move, after each pass.", c); err != nil {
+		return err
+	}
+	first, last := passes[0], passes[len(passes)-1]
+	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it are the matrices of the products,
+		which are read and written as before.`, first.Steps, last.Steps, size(first.Traffic), size(last.Traffic))
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+)
+
+// timeSteps runs a machine that was made with Timed and returns the steps of its report,
+// with their median times.
+func timeSteps(vm *cudaops.VM, runs int) ([]cudaops.Step, error) {
+	var steps []cudaops.Step
+	var times [][]time.Duration
+	for run := range runs + 1 {
+		if err := vm.RunAll(); err != nil {
+			return nil, err
+		}
+		if steps = vm.Report().Steps; run == 0 { // warms caches up
+			times = make([][]time.Duration, len(steps))
+			continue
+		}
+		for i, step := range steps {
+			times[i] = append(times[i], step.Time)
+		}
+	}
+	for i := range steps {
+		steps[i].Time = median(times[i])
+	}
+	return steps, nil
+}
+
+// memory compares what all values take with the arena.
+func memory(s *story) error {
+	s.Heading("Memory")
+	passes, err := s.vm.Passes()
+	if err != nil {
+		return err
+	}
+	r := s.vm.Report()
+	bars := notebook.Bars{Title: "Memory of the device", Label: "MiB"}
+	var values []float64
+	for _, line := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"all values of the program as it was lowered", passes[0].Values},
+		{"those that are left after the last pass", passes[len(passes)-1].Values},
+		{"the most that is alive at once", r.Peak},
+		{"what the machine reserves", r.Arena},
+	} {
+		bars.Names, values = append(bars.Names, line.name), append(values, float64(line.bytes)/(1<<20))
+	}
+	bars.Series = []notebook.BarSeries{{Colour: notebook.Green, Values: values}}
+	c := notebook.NewCanvas(1100, int(bars.Height()))
+	bars.Draw(c, 0, 0, 1100, bars.Height())
+	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", c); err != nil {
+		return err
+	}
+	s.Text(`A value is alive from the instruction that computes it to the last one that reads it, and only what is alive needs memory. The compiler knows both for every value, and the size of each, so it
+		reserves one piece of memory when the machine is made and allocates nothing afterwards: %s instead of %s, where %s is the least that this order of instructions needs. A map even writes its result over an input
+		that nobody needs any more.`, size(r.Arena), size(passes[0].Values), size(r.Peak))
+	return nil
+}
+
+// stepsHere shows what a run on this machine consists of.
+func stepsHere(s *story) error {
+	s.Heading("What a run is now")
+	vm, err := newVM(s.Page, s.net.graph, cudaops.Timed())
+	if err != nil {
+		return err
+	}
+	steps, err := timeSteps(vm, s.Size(20, 9, 1))
+	if err != nil {
+		return err
+	}
+	if err := vm.Close(); err != nil {
+		return err
+	}
+	t := notebook.Table{Caption: fmt.Sprintf("The steps of a run here: %s, %d images", widths(s.widths), s.images), Header: []string{"step", "what", "nodes", "kernel", "bytes", "time"}}
+	var loss cudaops.Step
+	for i, step := range steps {
+		if isLoss(step) {
+			loss = step
+		}
+		t.Rows = append(t.Rows, []string{fmt.Sprint(i + 1), "`" + shorten(step.Op, 60) + "`", fmt.Sprint(len(step.Nodes)), strings.Join(step.Kernels, " "), size(step.Bytes), notebook.Micros(micros(step.Time)).String()})
+	}
+	s.Text("`vm.Report()` lists the steps of a run, and with the option `Timed` their times, here medians:")
+	s.Table(t)
+	s.Text("The step of the softmax and the loss covers %d nodes. They are, by the names that Gorgonia gives them:", len(loss.Nodes))
+	s.Listing("", strings.Join(loss.Nodes, "\n"))
+	return nil
+}
+
+// isLoss reports whether a step is the one of the softmax and the loss.
+func isLoss(step cudaops.Step) bool { return strings.Contains(step.Op, "rowmax(") }
