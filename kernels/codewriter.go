@@ -138,15 +138,15 @@ func elementAt(addresses []string, k int, size int64) location {
 	return location{addresses[0], int64(k) * size}
 }
 
-// whole loads or stores the elements of a vector, 16 bytes at a time. op is ld or st,
-// perhaps behind a predicate.
+// whole loads or stores the elements of a vector, 16 bytes at a time. op is such as
+// ld.global, perhaps behind a predicate.
 func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) {
 	each := min(len(regs), int(16/d.Size()))
 	for k := 0; k < len(regs); k += each {
 		to, list := location{at.register, at.bytes + int64(k)*d.Size()}.String(), "{"+strings.Join(regs[k:k+each], ", ")+"}"
-		if strings.HasSuffix(op, "st") {
+		if strings.Contains(op, "st.") {
 			to, list = list, to
 		}
-		w.Line("%s.global.v%d.%s %s, %s", op, each, memoryType(d), list, to)
+		w.Line("%s.v%d.%s %s, %s", op, each, memoryType(d), list, to)
 	}
 }

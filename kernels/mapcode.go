@@ -232,7 +232,7 @@ func (w *mapWriter) load(v *vector) {
 		for i, d := range w.types {
 			switch regs := v.elements[i]; access(w.accesses[i]) {
 			case dense, row:
-				w.whole("ld", d, location{v.addresses[i][0], 0}, regs)
+				w.whole("ld.global", d, location{v.addresses[i][0], 0}, regs)
 			case column:
 				w.Line("ld.global.%s %s, [%s]", memoryType(d), regs[0], v.addresses[i][0])
 			case padded:
@@ -265,7 +265,7 @@ func (w *mapWriter) load(v *vector) {
 func (w *mapWriter) store(v *vector) {
 	w.branch(v, "store", func() {
 		for out, d := range w.outputs {
-			w.whole("st", d, location{v.to[out], 0}, v.results[out])
+			w.whole("st.global", d, location{v.to[out], 0}, v.results[out])
 		}
 	}, func(k int, exists string) {
 		for out, d := range w.outputs {

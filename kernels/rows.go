@@ -91,7 +91,8 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 		return err
 	}
 	kernel := &Kernel{rowsImage{c.f, m.flags(), m.layout}, rowsEntry, m.body}
-	p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...).Grid[1] = int(g.splits)
+	l := p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...)
+	l.Grid[1], l.Shared = int(g.splits), int(m.sharedBytes())
 	return nil
 }
 

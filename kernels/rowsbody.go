@@ -171,8 +171,9 @@ type span struct {
 // spans returns the indices of the block in operand or output i: of what lies one
 // behind the other, and of the other.
 func (t *rowTile) spans(i int) (inner, outer span) {
-	rows := span{t.row, t.rows, reach(t.layout.accesses[3*i]), t.rowShape, t.rowStrides[i]}
-	columns := span{t.column, t.columns, reach(t.layout.accesses[3*i+1]), t.colShape, t.colStrs[i]}
+	byRow, byColumn, _ := t.layout.access(i)
+	rows := span{t.row, t.rows, byRow, t.rowShape, t.rowStrides[i]}
+	columns := span{t.column, t.columns, byColumn, t.colShape, t.colStrs[i]}
 	if t.grid.across {
 		return rows, columns
 	}

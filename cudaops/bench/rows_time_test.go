@@ -5,7 +5,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 	"math/rand/v2"
 	"os"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -14,13 +14,13 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
-// The times of functions of rows, and the bandwidth that they reach, a line each, where
-// STHENO_TIMES says which: words of names, separated by commas, or all.
+// The times of functions of rows, and the bandwidth that they reach, a line each, of
+// those that the regular expression STHENO_TIMES matches, such as "softmax over.*4096".
 func TestRowsTimes(t *testing.T) {
-	chosen := os.Getenv("STHENO_TIMES")
-	if chosen == "" {
+	if os.Getenv("STHENO_TIMES") == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
+	chosen := ok[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
 	dev := device0(t)
 	copied := must.Get[float64](t)(CopyBandwidth(0))
 	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
@@ -31,7 +31,7 @@ func TestRowsTimes(t *testing.T) {
 	sum := functions[5]
 	times := func(f exprtest.RowFunction, s exprtest.RowShape) {
 		name := fmt.Sprintf("%s over %v of %v", f.Name, s.Axes, s.Shape)
-		if !chosenName(chosen, name) {
+		if !chosen.MatchString(name) {
 			return
 		}
 		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
@@ -55,19 +55,15 @@ func TestRowsTimes(t *testing.T) {
 	} {
 		times(sum, s)
 	}
-	for _, s := range []exprtest.RowShape{{Shape: []int{16384, 10}, Axes: []int{1}}, {Shape: []int{128, 10}, Axes: []int{1}}, {Shape: []int{64, 1000, 49}, Axes: []int{1}}, {Shape: []int{16384, 1001}, Axes: []int{1}}} {
+	for _, s := range []exprtest.RowShape{{Shape: []int{16384, 10}, Axes: []int{1}}, {Shape: []int{128, 10}, Axes: []int{1}}, {Shape: []int{64, 1000, 49}, Axes: []int{1}},
+		{Shape: []int{16384, 1001}, Axes: []int{1}}} {
 		times(functions[0], s)
 	}
-}
-
-// chosenName reports whether a name has one of the words.
-func chosenName(words, name string) bool {
-	for _, word := range strings.Split(words, ",") {
-		if word == "all" || strings.Contains(name, word) {
-			return true
+	for _, columns := range []int{50_257, 65536, 100_003, 128_256} { // more than a thread holds, or in shared memory
+		for _, f := range []int{0, 2, 3, 4} {
+			times(functions[f], exprtest.RowShape{Shape: []int{2048, columns}, Axes: []int{1}})
 		}
 	}
-	return false
 }
 
 var numbers []float32 // random ones

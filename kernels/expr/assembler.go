@@ -15,6 +15,7 @@ import (
 // and bool in b32 or b64.
 type Assembler struct {
 	functions *Functions
+	head      strings.Builder
 	text      strings.Builder
 	counts    [kindCount]int
 	known     map[instruction]string // results, by what computes them
@@ -75,6 +76,9 @@ func (a *Assembler) Line(format string, args ...any) {
 	a.text.WriteString(";\n")
 }
 
+// Declare adds a declaration, without its semicolon, to the head of the module.
+func (a *Assembler) Declare(line string) { a.head.WriteString(line + ";\n") }
+
 // Label adds a label.
 func (a *Assembler) Label(name string) { a.text.WriteString(name + ":\n") }
 
@@ -113,7 +117,7 @@ const (
 // capability on, as in "sm_70".
 func (a *Assembler) Text(target, entry string, parameters []string, threads int) string {
 	var w strings.Builder
-	w.WriteString(Version + "\n.target " + target + "\n.address_size 64\n\n" + a.Globals())
+	w.WriteString(Version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
 	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
 	a.body(&w)
 	w.WriteString("\tret;\n}\n")

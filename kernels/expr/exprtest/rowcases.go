@@ -16,7 +16,7 @@ type RowShape struct{ Shape, Axes []int }
 var RowShapes = []RowShape{
 	{[]int{1}, []int{0}}, {[]int{7}, nil}, {[]int{1, 1}, []int{0, 1}}, {[]int{3, 1}, []int{1}}, {[]int{1, 3}, []int{0}},
 	{[]int{5, 10}, []int{1}}, {[]int{301, 4}, []int{1}}, {[]int{33, 128}, []int{1}}, {[]int{17, 1000}, []int{1}}, {[]int{3, 1009}, []int{1}},
-	{[]int{1201, 1000}, []int{1}}, {[]int{2, 4096}, []int{1}}, {[]int{2, 20000}, []int{1}}, {[]int{2, 32768}, []int{1}}, {[]int{1, 100_003}, []int{1}}, {[]int{2, 200_000}, []int{1}},
+	{[]int{1201, 1000}, []int{1}}, {[]int{2, 4096}, []int{1}}, {[]int{2, 20000}, []int{1}}, {[]int{2, 32768}, []int{1}}, {[]int{2, 50_257}, []int{1}}, {[]int{67, 65536}, []int{1}}, {[]int{1, 100_003}, []int{1}}, {[]int{2, 200_000}, []int{1}},
 	{[]int{10, 5}, []int{0}}, {[]int{4, 301}, []int{0}}, {[]int{128, 33}, []int{0}}, {[]int{1000, 64}, []int{0}}, {[]int{100_003, 3}, []int{0}}, {[]int{5000, 12}, []int{0}},
 	{[]int{12, 100_000}, []int{0}}, {[]int{5, 7, 12}, []int{1}}, {[]int{5, 7, 12}, []int{0, 2}}, {[]int{8, 16, 7, 4}, []int{0, 2, 3}}, {[]int{6, 5, 4, 3}, []int{1, 3}},
 	{[]int{2, 300, 8, 100}, []int{1, 3}}, {[]int{2, 2, 2, 2, 2, 2}, []int{0, 2, 4}},
@@ -126,6 +126,7 @@ func RowFunctions(d expr.Dtype) (list []RowFunction, err error) {
 		{"cross-entropy", "ee", []bool{true, false}, crossEntropy},
 		{"sum", "e", []bool{true}, func(b rowBuilder, x []expr.Value) []expr.Value { return []expr.Value{b.Apply(expr.RowSum, x[0])} }},
 		{"distance", "ee", []bool{true}, distance},
+		{"normalize", "e1", []bool{false}, normalize},
 	} {
 		b := rowBuilder{expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, len(c.operands))...), d}
 		var x []expr.Value
@@ -157,12 +158,18 @@ func softmaxBackward(b rowBuilder, x []expr.Value) []expr.Value {
 	return []expr.Value{b.Apply(expr.Mul, x[0], b.Apply(expr.Sub, x[1], sum))}
 }
 
+// normalize is layer norm without weights, of elements and the inverse of the columns.
+func normalize(b rowBuilder, x []expr.Value) []expr.Value {
+	center := b.Apply(expr.Sub, x[0], b.Apply(expr.Mul, b.Apply(expr.RowSum, x[0]), x[1]))
+	variance := b.Apply(expr.Mul, b.Apply(expr.RowSum, b.Apply(expr.Mul, center, center)), x[1])
+	scale := b.Apply(expr.Div, b.number(1), b.Apply(expr.Sqrt, b.Apply(expr.Add, variance, b.number(1e-5))))
+	return []expr.Value{b.Apply(expr.Mul, center, scale)}
+}
+
 // layerNorm is of elements, weights and biases by column, and the inverse of the columns.
 func layerNorm(b rowBuilder, x []expr.Value) []expr.Value {
-	center := b.Apply(expr.Sub, x[0], b.Apply(expr.Mul, b.Apply(expr.RowSum, x[0]), x[3]))
-	variance := b.Apply(expr.Mul, b.Apply(expr.RowSum, b.Apply(expr.Mul, center, center)), x[3])
-	scale := b.Apply(expr.Div, b.number(1), b.Apply(expr.Sqrt, b.Apply(expr.Add, variance, b.number(1e-5))))
-	return []expr.Value{b.Apply(expr.Add, b.Apply(expr.Mul, b.Apply(expr.Mul, center, scale), x[1]), x[2])}
+	normal := normalize(b, []expr.Value{x[0], x[3]})
+	return []expr.Value{b.Apply(expr.Add, b.Apply(expr.Mul, normal[0], x[1]), x[2])}
 }
 
 // crossEntropy is of logits and the probabilities wanted: a row's loss, and its derivative.

@@ -36,12 +36,19 @@ type rowsLayout struct {
 	split    bool   // blocks take a chunk of a row each
 	wide     bool   // indices take 64 bits
 	inner    bool   // vectors lie within an innermost axis
-	vectors  int    // of a thread, which it holds in registers; 0: each step reads them again
+	vectors  int    // of a thread, which it holds; 0: each step reads them again
 	full     bool   // all of them exist
-	turn     int    // else, bytes that a thread reads in a turn
+	rest     bool   // there are more, which each step reads again
+	shared   string // how many of them, the last, are in shared memory, not in registers: see share
+	turn     int    // bytes that a thread reads in a turn of a loop
 	rowAxes  int    // of the merged shape, for addresses by index
 	colAxes  int    // likewise
 	accesses string // three letters for each operand, then each output: of reach, reach and spread
+}
+
+// access returns how operand i lies; outputs come after the operands.
+func (l *rowsLayout) access(i int) (rows, columns reach, lanes spread) {
+	return reach(l.accesses[3*i]), reach(l.accesses[3*i+1]), spread(l.accesses[3*i+2])
 }
 
 // reach is how an address follows from the number of a row, or of a column.
@@ -98,7 +105,7 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 		}
 	}
 	m.steps = append(m.steps, newRowStep(m.staged.Elements, to[0]), newRowStep(m.staged.Row, to[1]))
-	m.layOut(rowsPolicies.on(dev))
+	m.layOut(dev, rowsPolicies.on(dev))
 	return m, nil
 }
 
@@ -158,7 +165,7 @@ func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out
 }
 
 // layOut finds the layout.
-func (m *rowMapping) layOut(pol rowsPolicy) {
+func (m *rowMapping) layOut(dev Device, pol rowsPolicy) {
 	g := m.grid
 	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, wide: m.wide()}
 	if inner := m.innerShape(); len(inner) > 0 {
@@ -177,25 +184,8 @@ func (m *rowMapping) layOut(pol rowsPolicy) {
 		}
 		l.accesses += string([]byte{byte(r), byte(c), byte(m.spread(i, r, c, l.inner))})
 	}
-	between := g.columnsBetween()
-	vectors := CeilDiv(m.columns, between)
-	if !l.split && vectors*g.width*m.held(l.accesses) <= pol.resident {
-		l.vectors, l.full = int(vectors), m.columns%between == 0
-	} else {
-		l.turn = int(pol.turn)
-	}
 	m.layout = l
-}
-
-// held returns the bytes of an element of each operand that differs along a row, at
-// least 4. Those that are the same for all rows are read late, from a cache.
-func (m *rowMapping) held(accesses string) (bytes int64) {
-	for _, i := range m.used {
-		if (reach(accesses[3*i]) != fixed || m.rows == 1) && reach(accesses[3*i+1]) != fixed {
-			bytes += m.types[i].Size()
-		}
-	}
-	return max(bytes, 4)
+	m.hold(dev, pol)
 }
 
 // innerShape returns the axes that vectors lie along.
@@ -307,8 +297,9 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 	args = append(args, divisions(m.rowShape[:l.rowAxes], l.wide)...)
 	args = append(args, divisions(m.colShape[:l.colAxes], l.wide)...)
 	for i := range m.offsets {
+		rows, columns, _ := l.access(i)
 		for k, strides := range [][]int64{m.rowStrides[i], m.colStrs[i]} {
-			switch reach(l.accesses[3*i+k]) {
+			switch []reach{rows, columns}[k] {
 			case linear:
 				args = append(args, indexArgument(strides[len(strides)-1], l.wide))
 			case indexed:

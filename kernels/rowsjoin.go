@@ -3,141 +3,12 @@ package kernels
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // mostReductions is the most reductions of a stage: each takes shared memory.
 const mostReductions = 64
-
-// step evaluates a function at all elements, and calls use for each vector with the
-// results by output and lane.
-func (w *rowsWriter) step(f expr.Func, use func(b *batch, j int, results [][]string)) {
-	if b := w.held; b != nil {
-		early, late := w.varying(f)
-		for j := range b.columns {
-			w.read(b, early, j)
-		}
-		w.read(b, late, 0)
-		for j := range b.columns {
-			w.read(b, late, j+1) // while j is at work
-			use(b, j, w.apply(f, b, j))
-		}
-		for _, i := range late {
-			delete(b.elements, i)
-		}
-		return
-	}
-	for k := range w.rowsOfThread() {
-		w.Prepare(f, w.operands(k, nil))
-	}
-	w.steps++
-	again, done := fmt.Sprintf("again%d", w.steps), fmt.Sprintf("done%d", w.steps)
-	column, turn := w.Register(w.kind), w.vectorsOfTurn(f)
-	w.Line("mov.%s %s, %s", w.index, column, w.first)
-	w.Label(again)
-	w.Line("@%s bra %s", w.predicate("ge", column, w.end), done)
-	w.Scope(func() {
-		b := w.newBatch(column, turn)
-		for j := 1; j < turn; j++ {
-			b.exists[j] = w.before(b, j)
-		}
-		early, late := w.varying(f)
-		for j := range turn {
-			w.read(b, early, j)
-			w.read(b, late, j)
-		}
-		for j := range turn {
-			use(b, j, w.apply(f, b, j))
-		}
-	})
-	w.Line("add.%s %s, %s, %d", w.index, column, column, turn*w.between())
-	w.Line("bra %s", again)
-	w.Label(done)
-}
-
-// vectorsOfTurn returns the vectors of a turn of a loop.
-func (w *rowsWriter) vectorsOfTurn(f expr.Func) int {
-	bytes := int64(0)
-	early, late := w.varying(f)
-	for _, i := range append(early, late...) {
-		bytes += w.types[i].Size()
-	}
-	return int(min(max(int64(w.turn)/max(bytes*int64(w.width), 4), 1), 8))
-}
-
-// varying returns the operands of a function that differ along a row: those to read
-// early, and those that are the same for all rows, which a cache holds.
-func (w *rowsWriter) varying(f expr.Func) (early, late []int) {
-	_, kept := f.Trim()
-	for _, i := range kept {
-		switch {
-		case i >= len(w.types) || w.places[i].columns == fixed:
-		case w.places[i].rows == fixed && w.severalRows():
-			late = append(late, i)
-		default:
-			early = append(early, i)
-		}
-	}
-	return early, late
-}
-
-// severalRows reports whether anything differs from row to row.
-func (w *rowsWriter) severalRows() bool {
-	return slices.ContainsFunc(w.places, func(p *place) bool { return p.rows != fixed })
-}
-
-// read loads vector j of operands, if there is one and it is not there.
-func (w *rowsWriter) read(b *batch, operands []int, j int) {
-	for _, i := range operands {
-		if p := w.places[i]; len(b.elements[i]) == j && j < len(b.columns) {
-			b.elements[i] = append(b.elements[i], w.load(p, w.locate(p, b, j), w.width, b.exists[j]))
-		}
-	}
-}
-
-// operands returns the registers of a function's operands: those of row k of the
-// thread that don't differ along it, and the elements given of the others.
-func (w *rowsWriter) operands(k int, element func(operand int) string) []string {
-	list := make([]string, len(w.types), len(w.types)+len(w.scalars))
-	for i := range w.types {
-		if w.uniform[i] != nil {
-			list[i] = w.uniform[i][k]
-		} else if element != nil {
-			list[i] = element(i)
-		}
-	}
-	for _, s := range w.scalars {
-		list = append(list, s[k])
-	}
-	return list
-}
-
-// rowsOfThread returns the number of rows that a thread has, a lane each.
-func (w *rowsWriter) rowsOfThread() int {
-	if w.across {
-		return w.width
-	}
-	return 1
-}
-
-// apply evaluates a function at the elements of a vector.
-func (w *rowsWriter) apply(f expr.Func, b *batch, j int) [][]string {
-	results := make([][]string, len(f.Outputs()))
-	for lane := range w.width {
-		operands := w.operands(lane%w.rowsOfThread(), func(i int) string {
-			if b.elements[i] == nil { // f does not depend on it
-				return ""
-			}
-			return b.elements[i][j][lane]
-		})
-		for out, r := range w.Apply(f, operands) {
-			results[out] = append(results[out], r)
-		}
-	}
-	return results
-}
 
 // accumulator is what a thread has reduced so far, in lanes: RowSum in double.
 type accumulator struct {
@@ -155,31 +26,22 @@ func (a *accumulator) wide() expr.Dtype {
 	return a.dtype
 }
 
-// reduce evaluates a stage.
-func (w *rowsWriter) reduce(s expr.Stage) {
-	list := make([]*accumulator, len(s.Reductions))
-	for k, op := range s.Reductions {
-		a := &accumulator{op: op, dtype: s.Func.Outputs()[k]}
-		for range w.width {
-			r := w.Register(a.wide().Kind())
-			w.Line("mov.%v %s, %s", a.wide(), r, number(a.wide(), identityOf(op)))
-			a.lanes = append(a.lanes, r)
-		}
-		for range w.rowsOfThread() {
-			if op != expr.RowSum && !w.native(a) {
-				p := w.Register(expr.Pred)
-				w.Line("mov.pred %s, 0", p)
-				a.nan = append(a.nan, p)
-			}
-		}
-		list[k] = a
+// newAccumulator returns one that has taken in nothing.
+func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
+	a := &accumulator{op: op, dtype: d}
+	for range w.width {
+		r := w.Register(a.wide().Kind())
+		w.Line("mov.%v %s, %s", a.wide(), r, number(a.wide(), identityOf(op)))
+		a.lanes = append(a.lanes, r)
 	}
-	w.step(s.Func, func(b *batch, j int, results [][]string) {
-		for k, a := range list {
-			w.accumulate(a, results[k], b.exists[j])
+	for range w.rowsOfThread() {
+		if op != expr.RowSum && !w.native(a) {
+			p := w.Register(expr.Pred)
+			w.Line("mov.pred %s, 0", p)
+			a.nan = append(a.nan, p)
 		}
-	})
-	w.scalars = append(w.scalars, w.join(list)...)
+	}
+	return a
 }
 
 // number returns a number as PTX has it.
@@ -301,16 +163,16 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 	return v
 }
 
-// shared returns the bytes of shared memory through which threads join: along rows an
-// element for each warp and reduction of a stage, of two stages in turns; across rows
-// one for each lane of a block.
-func (w *rowsWriter) shared() int {
+// joinBytes returns the bytes of shared memory through which threads join: along rows
+// an element for each warp and reduction of a stage, of two stages in turns; across
+// rows one for each lane of a block.
+func joinBytes(l rowsLayout, staged expr.Staged) int {
 	switch {
-	case w.across && w.threads > 1:
-		return 8 * w.threads * w.beside * w.width
-	case !w.across && w.threads > 32:
+	case l.across && l.threads > 1:
+		return 8 * l.threads * l.beside * l.width
+	case !l.across && l.threads > 32:
 		most := 0
-		for _, s := range w.staged.Stages {
+		for _, s := range staged.Stages {
 			most = max(most, len(s.Reductions))
 		}
 		return 2 * most * 32 * 8
@@ -341,7 +203,7 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 	w.Line("and.b32 %s, %s, 31", lane, number)
 	w.Line("shr.u32 %s, %s, 5", warp, number)
 	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
-	begin, to := w.stage%2*(w.shared()/2), w.sharedAddress(warp)
+	begin, to := w.joins%2*(joinBytes(w.rowsLayout, w.staged)/2), w.sharedAddress(warp)
 	for i, a := range list {
 		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, begin+i*32*8, a.lanes[0])
 	}
@@ -357,7 +219,7 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 		w.Line("@%s ld.shared.%v %s, [%s+%d]", exists, a.wide(), r, from, begin+i*32*8)
 		a.lanes[0] = w.shuffle(a, r, lanes)
 	}
-	w.stage++
+	w.joins++
 }
 
 func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }
@@ -386,56 +248,5 @@ func (w *rowsWriter) joinAcross(list []*accumulator) {
 				a.lanes[k] = r
 			}
 		}
-	}
-}
-
-// storeElements evaluates and stores the outputs that differ along a row.
-func (w *rowsWriter) storeElements() {
-	if len(w.staged.Elements.Outputs()) == 0 {
-		return
-	}
-	w.step(w.staged.Elements, func(b *batch, j int, results [][]string) {
-		exists := w.exists
-		switch {
-		case exists == "":
-			exists = b.exists[j]
-		case b.exists[j] != "":
-			exists = w.Register(expr.Pred)
-			w.Line("and.pred %s, %s, %s", exists, w.exists, b.exists[j])
-		}
-		for i, p := range w.outputsOf(false) {
-			w.store(p, w.locate(p, b, j), results[i], exists)
-		}
-	})
-}
-
-// outputsOf returns the places of the outputs with one element a row, or of the others.
-func (w *rowsWriter) outputsOf(perRow bool) (list []*place) {
-	for k, one := range w.perRow {
-		if one == perRow {
-			list = append(list, w.places[len(w.types)+k])
-		}
-	}
-	return list
-}
-
-// storeRow evaluates the outputs of which a row has one; its first thread stores them.
-func (w *rowsWriter) storeRow() {
-	places := w.outputsOf(true)
-	if len(places) == 0 {
-		return
-	}
-	results := make([][]string, len(places))
-	for k := range w.rowsOfThread() {
-		for out, r := range w.Apply(w.staged.Row, w.operands(k, nil)) {
-			results[out] = append(results[out], r)
-		}
-	}
-	exists := w.predicate("eq", w.thread, "0")
-	if w.exists != "" {
-		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
-	}
-	for i, p := range places {
-		w.store(p, w.spreadOut(p, p.address, 0), results[i], exists)
 	}
 }

@@ -66,7 +66,11 @@ func (pol rowsPolicy) columnsOfThread(sms, lines, columns, most, least int64) in
 
 // along lays out threads along rows.
 func (pol rowsPolicy) along(g *rowGrid, sms, rows, columns int64) {
-	g.threads, g.beside = CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, pol.elements, g.width)), 1
+	most := pol.elements
+	if columns <= pol.short {
+		most /= 2
+	}
+	g.threads, g.beside = CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, most, g.width)), 1
 	if g.threads <= 32 {
 		g.threads = pow2(g.threads)
 		g.beside = pol.block / g.threads
@@ -81,18 +85,20 @@ func (pol rowsPolicy) along(g *rowGrid, sms, rows, columns int64) {
 
 // across lays out threads across rows, of which run lie one behind the other.
 func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
-	x, block := min(pow2(CeilDiv(run, g.width)), 32), pol.block
-	tiles := CeilDiv(rows, g.width*x)
-	split := 2*tiles < sms && columns > pol.deep
-	if tiles < sms && !split {
+	x := min(pow2(CeilDiv(run, g.width)), 32)
+	tiles := func() int64 { return CeilDiv(rows, g.width*x) }
+	split, block := 2*tiles() < sms && columns > pol.deep, pol.block
+	for tiles() < sms && x*g.width > 16 && !split { // 8 float32 are a sector of memory
+		x /= 2
+	}
+	if tiles() < sms && !split {
 		block = pol.most
 	}
 	per := pol.columnsOfThread(sms, CeilDiv(rows, g.width), columns, pol.elements/g.width, 1)
 	g.threads = min(pow2(CeilDiv(columns, per)), block/x)
 	g.beside = max(pol.block/g.threads, x)
 	if split {
-		tiles = CeilDiv(rows, g.width*g.beside)
-		g.split(min(sms*pol.blocks/tiles, columns/(g.threads*pol.least)), columns, g.threads)
+		g.split(min(sms*pol.blocks/CeilDiv(rows, g.width*g.beside), columns/(g.threads*pol.least)), columns, g.threads)
 	}
 }
 

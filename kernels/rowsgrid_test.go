@@ -1,0 +1,61 @@
+package kernels
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// How rows are shared among threads on an H200, and which are split.
+func TestRowGrid(t *testing.T) {
+	dev := Device{Major: 9, SMs: 132, SharedOptin: 232448}
+	for _, c := range []struct {
+		shape, axes []int
+		want        rowGrid
+	}{
+		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threads: 16, beside: 16, splits: 1, chunk: 10}},
+		{[]int{16384, 128}, []int{1}, rowGrid{width: 4, threads: 16, beside: 16, splits: 1, chunk: 128}},
+		{[]int{16384, 1000}, []int{1}, rowGrid{width: 4, threads: 128, beside: 1, splits: 1, chunk: 1000}},
+		{[]int{16384, 1001}, []int{1}, rowGrid{width: 1, threads: 128, beside: 1, splits: 1, chunk: 1001}},
+		{[]int{16384, 4096}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 4096}},
+		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 32768}},
+		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1053, chunk: 254976}},
+		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 12, chunk: 8448}},
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 200704}},
+		{[]int{16384, 4096}, []int{0}, rowGrid{across: true, width: 4, threads: 8, beside: 32, splits: 33, chunk: 504}},
+		{[]int{1 << 20, 64}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1041, chunk: 1008}},
+		{[]int{64, 1000, 49}, []int{1}, rowGrid{across: true, width: 1, threads: 16, beside: 16, splits: 1, chunk: 1000}},
+		{[]int{64, 3, 224, 224}, []int{1}, rowGrid{across: true, width: 4, threads: 1, beside: 256, splits: 1, chunk: 3}},
+	} {
+		if got := newRowGrid(dev, c.shape, c.axes); got != c.want {
+			t.Errorf("%v over %v: got %+v, want %+v", c.shape, c.axes, got, c.want)
+		}
+	}
+	r := rand.New(rand.NewPCG(rand.Uint64(), 13))
+	for range 20_000 {
+		var shape, axes []int
+		for a := range 1 + r.IntN(4) {
+			shape = append(shape, 1+r.IntN(1<<r.IntN(13)))
+			if r.IntN(2) == 0 {
+				axes = append(axes, a)
+			}
+		}
+		if Count(shape) > 1<<40 {
+			continue
+		}
+		dev := Device{Major: r.IntN(2) * 9, SMs: 1 + r.IntN(200)}
+		g := newRowGrid(dev, shape, axes)
+		c := rowCall{shape: shape, axes: axes}
+		columns := Count(shape) / c.rows()
+		threads := g.threads * g.beside
+		switch {
+		case threads < 64 && g.threads > 32 || threads < 128 && g.threads <= 32 || threads > 1024 || threads%32 != 0:
+			t.Errorf("%v over %v: got blocks of %d threads; %+v", shape, axes, threads, g)
+		case !g.across && g.threads > 32 && (g.threads%32 != 0 || g.beside != 1), (g.across || g.threads <= 32) && (pow2(g.threads) != g.threads || pow2(g.beside) != g.beside):
+			t.Errorf("%v over %v: got %+v, want warps or groups of a power of two", shape, axes, g)
+		case g.splits < 1 || g.splits > 1<<16-1 || g.chunk*g.splits < columns || g.chunk*(g.splits-1) >= columns:
+			t.Errorf("%v over %v: got %+v, want splits of %d columns", shape, axes, g, columns)
+		case g.splits > 1 && g.chunk%g.columnsBetween() != 0:
+			t.Errorf("%v over %v: got %+v, want splits of whole vectors of all threads", shape, axes, g)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package kernels
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// mostHeld is the most elements of an operand that a thread holds: there is code for each.
+const mostHeld = 64
+
+// hold decides how many vectors a thread holds of the operands that differ from row to
+// row: all, or of long rows as many as the multiprocessor has place for, or none. Others
+// are read as they are needed, from a cache.
+func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
+	l, between := &m.layout, m.grid.columnsBetween()
+	needed, most := CeilDiv(m.columns, between), mostHeld/m.grid.width
+	if l.split {
+		l.turn = int(pol.turn)
+		return
+	}
+	operands := m.held()
+	if needed <= most {
+		if shared, ok := m.share(dev, operands, needed, pol.resident); ok {
+			l.vectors, l.full, l.shared = int(needed), m.columns%between == 0, shared
+			return
+		}
+	}
+	l.turn = int(pol.turn)
+	if l.threads*l.beside < int(pol.most) || m.elementSteps() == 1 || len(operands) == 0 {
+		return
+	}
+	for n := min(needed-1, most); n > needed/4; n-- {
+		if shared, ok := m.share(dev, operands, n, pol.partial); ok {
+			l.vectors, l.full, l.rest, l.shared = int(n), true, true, shared
+			return
+		}
+	}
+}
+
+// held returns the operands that are worth holding, those that are needed longest first.
+func (m *rowMapping) held() (list []int) {
+	for _, i := range m.used {
+		if rows, columns, _ := m.layout.access(i); columns != fixed && (rows != fixed || m.rows == 1) {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(i, j int) int { return cmp.Or(m.lastUse(j)-m.lastUse(i), j-i) })
+	return list
+}
+
+// share returns a character for each operand, '0' and how many of a number of vectors are
+// in shared memory: as many as that many bytes of registers don't suffice for. It reports whether
+// there is place for them.
+func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
+	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
+	for _, i := range operands {
+		excess += vectors * m.grid.width * m.types[i].Size()
+	}
+	shared := int64(0)
+	for _, i := range operands {
+		size := m.grid.width * m.types[i].Size() // of a vector
+		if _, _, spread := m.layout.access(i); excess > 0 && (spread == together || m.grid.width == 1 && size >= 4) {
+			n := min(CeilDiv(excess, size), vectors)
+			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
+		}
+	}
+	if shared == 0 {
+		return "", excess <= 0
+	}
+	shared *= m.grid.threads * m.grid.beside
+	return string(counts), excess <= 0 && dev.Major >= 8 && m.elementSteps() > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
+}
+
+// sharedBytes returns the bytes of operands that a block holds in shared memory.
+func (m *rowMapping) sharedBytes() (bytes int64) {
+	for i, n := range []byte(m.layout.shared) {
+		bytes += int64(n-'0') * m.grid.width * m.types[i].Size() * m.grid.threads * m.grid.beside
+	}
+	return bytes
+}
+
+// elementSteps returns the number of steps that go through the elements of a row.
+func (m *rowMapping) elementSteps() int {
+	return len(m.staged.Stages) + min(len(m.staged.Elements.Outputs()), 1)
+}
+
+// lastUse returns the last step that an operand is used in.
+func (m *rowMapping) lastUse(operand int) (last int) {
+	for k, s := range m.steps {
+		if slices.Contains(s.needs, operand) {
+			last = k
+		}
+	}
+	return last
+}
+
+// firstShared returns the first vector of an operand that is held in shared memory.
+func (w *rowsWriter) firstShared(operand int) int {
+	if w.shared == "" {
+		return w.vectors
+	}
+	return w.vectors - int(w.shared[operand]-'0')
+}
+
+// copyShared starts copies of the thread's vectors into shared memory, past the
+// registers. No other thread reads them.
+func (w *rowsWriter) copyShared() {
+	if w.shared == "" {
+		return
+	}
+	w.Declare(".extern .shared .align 16 .b8 held[]")
+	base, number := w.Register(expr.B32), w.Register(expr.B32)
+	w.Line("mov.u32 %s, held", base)
+	w.Line("mov.u32 %s, %%tid.x", number)
+	begin := int64(0)
+	w.slots = make([]string, len(w.types))
+	for i, d := range w.types {
+		if first := w.firstShared(i); first < w.vectors {
+			w.slots[i] = w.Register(expr.B32)
+			w.Line("mad.lo.u32 %s, %s, %d, %s", w.slots[i], number, int64(w.width)*d.Size(), base)
+			w.Line("add.u32 %s, %s, %d", w.slots[i], w.slots[i], begin-w.slot(d, first))
+			begin += w.slot(d, w.vectors-first)
+		}
+	}
+	for j, exists := range w.held.exists {
+		for i, d := range w.types {
+			if j < w.firstShared(i) {
+				continue
+			}
+			at := w.locate(w.places[i], w.held, j)[0]
+			bytes := int64(w.width) * d.Size()
+			for done := int64(0); done < bytes; done += 16 {
+				cache := "ca"
+				if bytes >= 16 {
+					cache = "cg"
+				}
+				w.Line("%scp.async.%s.shared.global [%s+%d], %s, %d", guard(exists), cache, w.slots[i], w.slot(d, j)+done, location{at.register, at.bytes + done}, min(bytes, 16))
+			}
+		}
+	}
+	w.waiting = true
+}
+
+// slot returns the bytes from a thread's first vector in shared memory to vector j, if
+// all were there.
+func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
+	return int64(j*w.threads*w.beside*w.width) * d.Size()
+}
+
+// awaitShared waits for the copies to shared memory.
+func (w *rowsWriter) awaitShared() {
+	if w.waiting {
+		w.Line("cp.async.wait_all")
+		w.waiting = false
+	}
+}
+
+// loadShared loads vector j of an operand in shared memory.
+func (w *rowsWriter) loadShared(operand, j int) []string {
+	d := w.types[operand]
+	list := make([]string, w.width)
+	for k := range list {
+		list[k] = w.Register(d.Kind())
+	}
+	at := location{w.slots[operand], w.slot(d, j)}
+	if w.width > 1 {
+		w.whole("ld.shared", d, at, list)
+	} else {
+		w.Line("ld.shared.%s %s, %s", memoryType(d), list[0], at)
+	}
+	return list
+}
