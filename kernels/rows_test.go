@@ -259,7 +259,7 @@ func TestRowsEmpty(t *testing.T) {
 	}
 	perRow := []bool{true, false, true, true}
 	shape := []int{3, 0, 2}
-	p, err := Rows(HostDevice(), f, shape, []int{1}, perRow, View{0, 9, []int{1, 1, 1}}, View{7, 1, []int{2, 0, 1}}, View{0, -5, []int{0, 0, 0}})
+	p, err := Rows(HostDevice(), f, shape, []int{1}, perRow, View{Elements: 0, Offset: 9, Strides: []int{1, 1, 1}}, View{Elements: 7, Offset: 1, Strides: []int{2, 0, 1}}, View{Elements: 0, Offset: -5, Strides: []int{0, 0, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestRowsEmpty(t *testing.T) {
 			t.Errorf("row %d: got %v, %v and %v, want %v, +Inf and -Inf", i, sums[i], least[i], most[i], want)
 		}
 	}
-	if p, err = Rows(HostDevice(), f, []int{0, 5}, []int{1}, perRow, Dense([]int{0, 5}), View{0, 0, []int{1, 0}}, Dense([]int{0, 5})); err != nil || len(p.Launches) != 0 {
+	if p, err = Rows(HostDevice(), f, []int{0, 5}, []int{1}, perRow, Dense([]int{0, 5}), View{Elements: 0, Offset: 0, Strides: []int{1, 0}}, Dense([]int{0, 5})); err != nil || len(p.Launches) != 0 {
 		t.Errorf("no rows: got %v, %v, want a plan of no launches", p, err)
 	}
 }

@@ -20,7 +20,7 @@ func TestRowsTimes(t *testing.T) {
 	if os.Getenv("STHENO_TIMES") == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
 	}
-	chosen := ok[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
+	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
 	dev := device0(t)
 	copied := must.Get[float64](t)(CopyBandwidth(0))
 	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
