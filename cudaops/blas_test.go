@@ -41,7 +41,7 @@ func TestUsersBLAS(t *testing.T) {
 		t.Errorf("G.Mul on the host backend made %d products by the user's BLAS, want 1", n)
 	}
 	must.Get[*G.Node](t)(ops.MatMul(a, b))
-	tape := G.NewTapeMachine(g)
+	tape := tapeMachine(t, g)
 	defer tape.Close()
 	must.Do(t, tape.RunAll())
 	if n := c.products.Load(); n < 2 {

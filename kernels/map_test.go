@@ -365,6 +365,24 @@ func TestMapAssembles(t *testing.T) {
 	check(0, parseMap(t, "a + b", "a", "b"), Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
 }
 
+// Functions of numbers are computed by the device, as those of operands are: the
+// assembler's own results may differ from the device's in the last bit.
+func TestMapOfNumbers(t *testing.T) {
+	for text, known := range map[string]bool{"a + tanh(1 + 2)": false, "a + pow(2, a)": false, "tanh(a + 1)": true, "pow(a, 2) + sqrt(2)": true} {
+		p, err := Map(HostDevice(), parseMap(t, text, "a"), []int{8}, Dense([]int{8}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := p.Launches[0].Kernel.Image.Code(9, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := !strings.Contains(string(code.Text), "ld.const.b32"); got != known {
+			t.Errorf("%s: the assembler knows the numbers: %v, want %v", text, got, known)
+		}
+	}
+}
+
 // Text is written in well under the time that the driver needs to compile it.
 func BenchmarkMapCode(b *testing.B) {
 	shape := []int{128, 512}

@@ -3,10 +3,10 @@ package graphspec
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -51,7 +51,7 @@ func machines(t *testing.T) map[string]func(g *gorgonia.ExprGraph) (gorgonia.VM,
 	_, err := cudaops.Devices()
 	if err == nil {
 		list["GPU"] = func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g) }
-	} else if os.Getenv("STHENO_REQUIRE_GPU") == "1" {
+	} else if must.Required("GPU") {
 		t.Fatalf("STHENO_REQUIRE_GPU=1, but: %v", err)
 	}
 	return list

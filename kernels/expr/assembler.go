@@ -158,12 +158,12 @@ func (a *Assembler) Scope(body func()) {
 // values returns the registers of a graph's nodes, adding the instructions of new
 // ones; those that depend on operands not given are "".
 func (a *Assembler) values(g *graph, operands []string) []string {
-	values := make([]string, len(g.nodes))
+	values, varies := make([]string, len(g.nodes)), make([]bool, len(g.nodes))
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		switch n.op {
 		case operand:
-			values[i] = operands[n.bits]
+			values[i], varies[i] = operands[n.bits], true
 			if n.dtype == Bool && values[i] != "" {
 				values[i] = a.value(instruction{op: operand, to: Bool, x: values[i]})
 			}
@@ -174,7 +174,10 @@ func (a *Assembler) values(g *graph, operands []string) []string {
 			text := []*string{&in.x, &in.y, &in.z}
 			for k, v := range n.inputs() {
 				*text[k], in.from = values[v], g.nodes[v].dtype
-				ready = ready && values[v] != ""
+				ready, varies[i] = ready && values[v] != "", varies[i] || varies[v]
+			}
+			if n.op.transcendental() && !varies[n.args[0]] {
+				in.x = a.opaque(n.dtype, in.x)
 			}
 			if ready {
 				values[i] = a.value(in)
@@ -182,6 +185,30 @@ func (a *Assembler) values(g *graph, operands []string) []string {
 		}
 	}
 	return values
+}
+
+// opaque returns a number as one that the assembler does not know: what it computes of a
+// known one may differ from what the device computes in the last bit.
+func (a *Assembler) opaque(d Dtype, x string) string {
+	in := instruction{op: constant, to: d, x: x}
+	if r, ok := a.known[in]; ok {
+		return r
+	}
+	const zero = "stheno_zero"
+	if !strings.Contains(a.head.String(), zero) {
+		a.Declare(".const .align 8 .b64 " + zero + " = 0")
+	}
+	bits, r := 8*d.Size(), a.Register(d.Kind())
+	nothing, known := a.Register(B32), a.Register(B32)
+	if d == Float64 {
+		nothing, known = a.Register(B64), a.Register(B64)
+	}
+	a.Line("ld.const.b%d %s, [%s]", bits, nothing, zero)
+	a.Line("mov.b%d %s, %s", bits, known, x)
+	a.Line("xor.b%d %s, %s, %s", bits, known, known, nothing)
+	a.Line("mov.b%d %s, %s", bits, r, known)
+	a.known[in] = r
+	return r
 }
 
 // literal returns a number of a floating-point type, all its bits.
