@@ -2,12 +2,12 @@ package cudaops
 
 import (
 	"fmt"
-	"github.com/stheno-ml/stheno/internal/must"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"

@@ -1,9 +1,9 @@
 package cudaops
 
 import (
-	"github.com/stheno-ml/stheno/internal/must"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )

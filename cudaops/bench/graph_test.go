@@ -2,12 +2,12 @@ package bench
 
 import (
 	"errors"
-	"github.com/stheno-ml/stheno/internal/must"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/must"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )

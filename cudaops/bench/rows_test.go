@@ -2,13 +2,13 @@ package bench
 
 import (
 	"fmt"
-	"github.com/stheno-ml/stheno/internal/must"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"

@@ -2,13 +2,13 @@ package bench
 
 import (
 	"fmt"
-	"github.com/stheno-ml/stheno/internal/must"
 	"math/rand/v2"
 	"os"
 	"regexp"
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"

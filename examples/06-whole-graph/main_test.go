@@ -35,11 +35,15 @@ func onTapeMachine(t *testing.T) {
 }
 
 // The record has every figure that the program shows.
-func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
+func TestRecordIsComplete(t *testing.T) {
+	onTapeMachine(t)
+	notebooktest.Recorded(t, recorded, run)
+}
 
 // With a record, here of a host's times, tables and charts have its values, and none
 // prints as "-".
 func TestWithRecord(t *testing.T) {
+	onTapeMachine(t)
 	record := map[string]any{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "kernels": map[string]string{"sum": "0123456789ab"}}
 	figures, data := map[string]any{}, map[string]any{"limits": limits{1e10, 1e10}}
 	for _, key := range []string{"chain, one by one", "chain, in one launch", "batch 128, launches", "batch 128, run", "batch 4096, launches", "batch 4096, run"} {
