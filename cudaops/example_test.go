@@ -32,7 +32,7 @@ func ExampleNewVM() {
 		fmt.Printf("%s: %s, %d bytes in, %d out\n", n.Name, n.Where, n.In, n.Out)
 	}
 	// Output:
-	// cudaops: no kernel for 1 of the ops, and Strict is set: Sparsemax{}()(%0)
+	// cudaops: no kernel for 1 of the ops, and Strict is set: node Sparsemax{}()(%0), op Sparsemax{}(): no kernel
 	// [1  2  3  5]
 	// x: input, 16 bytes in, 0 out
 	// Sparsemax{}()(%0): host, 16 bytes in, 0 out

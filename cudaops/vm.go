@@ -153,7 +153,7 @@ func onlyKernels(p *program.Program) error {
 	var names []string
 	for _, in := range p.Instrs {
 		if h, ok := in.Op.(program.Host); ok && h.Reason != "" {
-			names = append(names, in.Out[0].Name)
+			names = append(names, fmt.Sprintf("node %s, op %v: %s", in.Out[0].Name, h.Op, h.Reason))
 		}
 	}
 	if len(names) == 0 {

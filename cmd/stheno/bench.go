@@ -18,6 +18,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
+	"gorgonia.org/gorgonia"
 )
 
 // benchFlags are the flags of stheno bench.
@@ -48,7 +49,7 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&b.recorded, "recorded", "", "folder of the recorded results (default bench/results, with -graphs bench/results/graphs)")
 	f.BoolVar(&b.missing, "missing", false, "time only the cases that -recorded has no row of, or one of other kernels")
 	list := f.Bool("list", false, "time nothing: list the cases with the recorded times; with -missing, those that would be timed here")
-	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead")
+	host := f.Bool("host", false, "time the host bodies against Gorgonia's own ops on the CPU instead; with -graphs, whole graphs of up to 64 MB, or -most, on both")
 	readme := f.Bool("readme", false, "time nothing: rewrite the tables of README.md and docs/graphs.md, in this folder, from bench/results")
 	if err := parse(f, args, stderr); err != nil {
 		return err
@@ -71,8 +72,13 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 		return b.list(stdout)
 	case *readme:
 		return rewriteTables()
+	case *host && gorgonia.CUDA:
+		return errors.New("bench: no GPU to time, and to compare with Gorgonia on the CPU needs a build without the tag cuda")
 	case *host && b.graphs:
-		return errors.New("bench: -host times ops, not graphs: give one of -host and -graphs")
+		if b.most == math.MaxInt64 {
+			b.most = hostGraph
+		}
+		return benchHostGraphs(stdout, b.selected, b.most, b.runs)
 	case *host:
 		return benchHost(stdout, b.selected, b.runs)
 	}

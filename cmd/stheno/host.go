@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,9 +21,6 @@ import (
 // one op on gorgonia.NewTapeMachine, and prints the best
 // times: a median counts what else the machine does.
 func benchHost(w io.Writer, selected *regexp.Regexp, runs int) error {
-	if gorgonia.CUDA {
-		return errors.New("bench: no GPU to time, and to compare with Gorgonia on the CPU needs a build without the tag cuda")
-	}
 	fmt.Fprintf(w, "host bodies against Gorgonia's own ops on gorgonia.NewTapeMachine, %d cores, best of %d runs\n\n", runtime.GOMAXPROCS(0), runs)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
