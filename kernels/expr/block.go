@@ -50,6 +50,12 @@ func unaryBlock[T float](op Op, out, x []T) {
 		for i, v := range x {
 			out[i] = T(math.Sqrt(float64(v)))
 		}
+	case Exp:
+		if x, single := any(x).([]float32); single {
+			expBlock(any(out).([]float32), x)
+			return
+		}
+		apply(out, x, math.Exp)
 	default:
 		apply(out, x, functionsOfOne[op])
 	}
