@@ -39,15 +39,29 @@ func (m *rowMapping) tile() (rows, columns int64) {
 // rowStep is a step of the function: a stage, the outputs of each element, or those of
 // which a row has one.
 type rowStep struct {
-	eval    *expr.Interpreter
-	needs   []int        // operands, then results of reductions
-	outputs []expr.Dtype // of the step
-	to      []int        // outputs of the function, none for a stage
+	early   *expr.Interpreter // what a row has one of, out of the results of reductions; nil for nothing
+	hoisted []expr.Dtype      // its outputs
+	known   int               // reductions before the step
+	eval    *expr.Interpreter // of the operands, the results and what early gives
+	needs   []int             // its operands
+	outputs []expr.Dtype      // of the step
+	to      []int             // outputs of the function, none for a stage
 }
 
-func newRowStep(f expr.Func, to []int) rowStep {
-	_, needs := f.Trim()
-	return rowStep{expr.NewInterpreter(f), needs, f.Outputs(), to}
+// newRowStep returns the step of a function of so many operands and of the results of
+// reductions known before it.
+func newRowStep(f expr.Func, operands int, to []int) rowStep {
+	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs(), to: to}
+	early, late, err := f.Hoist(operands)
+	if err != nil { // as a function, f cannot be taken apart wrongly
+		early, late = expr.Func{}, f
+	}
+	if step.hoisted = early.Outputs(); len(step.hoisted) > 0 {
+		step.early = expr.NewInterpreter(early)
+	}
+	_, step.needs = late.Trim()
+	step.eval = expr.NewInterpreter(late)
+	return step
 }
 
 // A rowTile is some rows in the hands of one goroutine. In a block of them the elements
@@ -63,19 +77,23 @@ type rowTile struct {
 	columns int64
 	width   int64       // most columns of a block
 	blocks  [][]byte    // of the operands, the results of reductions, then the outputs of a step
-	results [][]byte    // of the reductions, by row
+	results [][]byte    // of the reductions, then what a step hoists, by row
 	pieces  [][]float64 // the reductions of blocks, by reduction of a stage
 	in, out []unsafe.Pointer
 }
 
 func (m *rowMapping) newTile(memory [][]byte, rows, columns int64) *rowTile {
-	operands := len(m.types) + len(m.scalars)
-	outputs := max(len(m.scalars), len(m.outputs))
+	single := len(m.scalars) // what a row has one of
+	for _, s := range m.steps {
+		single = max(single, s.known+len(s.hoisted))
+	}
+	operands := len(m.types) + single
+	outputs := max(single, len(m.outputs))
 	t := &rowTile{rowMapping: m, memory: memory, width: columns, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs)}
 	for range operands + outputs {
 		t.blocks = append(t.blocks, Bytes(make([]float64, columns*rows)))
 	}
-	for range m.scalars {
+	for range single {
 		t.results = append(t.results, Bytes(make([]float64, rows)))
 	}
 	t.pieces = make([][]float64, len(m.scalars))
@@ -102,6 +120,7 @@ func (t *rowTile) run() {
 	t.evaluate(&t.steps[len(t.steps)-2], t.store)
 	if row := &t.steps[len(t.steps)-1]; len(row.to) > 0 {
 		t.column, t.columns = 0, 1
+		t.hoist(row)
 		t.compute(row)
 		t.store(row)
 	}
@@ -109,6 +128,7 @@ func (t *rowTile) run() {
 
 // evaluate computes a step at all columns, a block at a time, and calls use for each.
 func (t *rowTile) evaluate(step *rowStep, use func(*rowStep)) {
+	t.hoist(step)
 	begin := t.split * t.grid.chunk
 	end := min(begin+t.grid.chunk, t.rowMapping.columns)
 	for at := begin; at < end && len(step.outputs) > 0; at += t.width {
@@ -118,14 +138,29 @@ func (t *rowTile) evaluate(step *rowStep, use func(*rowStep)) {
 	}
 }
 
+// hoist computes what a row has one of for a step, behind the results of reductions.
+func (t *rowTile) hoist(step *rowStep) {
+	if step.early == nil {
+		return
+	}
+	operands := len(t.types) + step.known
+	for k := range step.known {
+		t.in[len(t.types)+k] = unsafe.Pointer(&t.results[k][0])
+	}
+	for k := range step.hoisted {
+		t.out[k] = unsafe.Pointer(&t.results[step.known+k][0])
+	}
+	step.early.Run(int(t.rows), t.in[:operands], t.out[:len(step.hoisted)]) // fails for other numbers of operands only
+}
+
 // blockOf returns the memory for output k of a step.
-func (t *rowTile) blockOf(k int) []byte { return t.blocks[len(t.types)+len(t.scalars)+k] }
+func (t *rowTile) blockOf(k int) []byte { return t.blocks[len(t.in)+k] }
 
 // compute evaluates a step on the block, into blocks or where the outputs belong.
 func (t *rowTile) compute(step *rowStep) {
 	for _, i := range step.needs {
 		if i >= len(t.types) {
-			t.repeat(i)
+			t.repeat(i, step)
 		} else if at, ok := t.inOrder(i); ok {
 			t.in[i] = unsafe.Pointer(&t.memory[i][at*t.types[i].Size()])
 			continue
@@ -144,21 +179,8 @@ func (t *rowTile) compute(step *rowStep) {
 			}
 		}
 	}
-	operands := len(t.types)
-	for _, s := range t.staged.Stages[:t.stageOf(step)] {
-		operands += len(s.Reductions)
-	}
+	operands := len(t.types) + step.known + len(step.hoisted)
 	step.eval.Run(int(t.rows*t.columns), t.in[:operands], out) // fails for other numbers of operands only
-}
-
-// stageOf returns the number of stages that a step comes after.
-func (t *rowTile) stageOf(step *rowStep) int {
-	for i := range t.staged.Stages {
-		if step == &t.steps[i] {
-			return i
-		}
-	}
-	return len(t.staged.Stages)
 }
 
 // span is the indices of a block along rows or columns.
@@ -261,10 +283,16 @@ func (t *rowTile) store(step *rowStep) {
 	}
 }
 
-// repeat copies a result of a reduction beside each element of its row.
-func (t *rowTile) repeat(i int) {
-	s := i - len(t.types)
-	to, from, size := t.blocks[i], t.results[s], t.scalars[s].Size()
+// repeat copies a result of a reduction, or what the step hoists, beside each element of
+// its row.
+func (t *rowTile) repeat(i int, step *rowStep) {
+	s, size := i-len(t.types), int64(0)
+	if s < step.known {
+		size = t.scalars[s].Size()
+	} else {
+		size = step.hoisted[s-step.known].Size()
+	}
+	to, from := t.blocks[i], t.results[s]
 	if t.grid.across {
 		for c := range t.columns {
 			move(size, to, c*t.rows, 1, from, 0, 1, t.rows)

@@ -94,7 +94,7 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 		}
 	}
 	for _, s := range m.staged.Stages {
-		m.steps = append(m.steps, newRowStep(s.Func, nil))
+		m.steps = append(m.steps, newRowStep(s.Func, len(m.types), nil))
 	}
 	var to [2][]int // outputs of each element, of each row
 	for k, one := range m.perRow {
@@ -104,7 +104,7 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 			to[0] = append(to[0], k)
 		}
 	}
-	m.steps = append(m.steps, newRowStep(m.staged.Elements, to[0]), newRowStep(m.staged.Row, to[1]))
+	m.steps = append(m.steps, newRowStep(m.staged.Elements, len(m.types), to[0]), newRowStep(m.staged.Row, len(m.types), to[1]))
 	m.layOut(dev, rowsPolicies.on(dev))
 	return m, nil
 }
