@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"runtime"
 	"slices"
@@ -60,18 +59,5 @@ func timeHostGraph(c graphspec.Case, random []float32, runs int) (ours, theirs t
 	other, _ := c.Graph(in)
 	tape := gorgonia.NewTapeMachine(other)
 	defer tape.Close()
-	best, began := [2]time.Duration{math.MaxInt64, math.MaxInt64}, time.Now()
-	for i := 0; i < runs && (i == 0 || time.Since(began) < hostBudget); i++ {
-		for k, m := range []gorgonia.VM{vm, tape} {
-			start := time.Now()
-			err := m.RunAll()
-			d := time.Since(start)
-			m.Reset()
-			if err != nil {
-				return 0, 0, err
-			}
-			best[k] = min(best[k], d)
-		}
-	}
-	return best[0], best[1], nil
+	return takeTurns(vm, tape, runs, hostBudget)
 }
