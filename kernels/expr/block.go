@@ -55,7 +55,7 @@ func unaryBlock[T float](op Op, out, x []T) {
 			expBlock(any(out).([]float32), x)
 			return
 		}
-		apply(out, x, math.Exp)
+		fallthrough
 	default:
 		apply(out, x, functionsOfOne[op])
 	}
@@ -63,7 +63,7 @@ func unaryBlock[T float](op Op, out, x []T) {
 
 // functionsOfOne are the functions that round more than once.
 var functionsOfOne = [opCount]func(float64) float64{
-	Exp: math.Exp, Expm1: math.Expm1, Log: math.Log, Log2: log2, Log1p: math.Log1p, Sin: sin, Cos: cos,
+	Exp: exp, Expm1: math.Expm1, Log: math.Log, Log2: log2, Log1p: math.Log1p, Sin: sin, Cos: cos,
 	Tanh: math.Tanh, Erf: math.Erf, Sigmoid: sigmoid, Softplus: softplus,
 }
 

@@ -17,6 +17,21 @@ func sigmoid(x float64) float64 {
 	return 1 / (1 + e)
 }
 
+// exp is eˣ. math.Exp of Go 1.26 gives +Inf from 709.44 on where there is an assembly
+// version of it, on amd64: there it is 2⁶⁴ times the exponential of the rest.
+func exp(x float64) float64 {
+	const (
+		hi, lo = 0x1.62e42fefap+5, 0x1.cf79abc9e3b3ap-34 // 64 ln 2
+		first  = 709
+		last   = 0x1.62e42fefa39efp+9 // of a finite result
+	)
+	if !(x > first && x <= last) {
+		return math.Exp(x)
+	}
+	e := math.Exp(x - hi)
+	return (e - float64(e*lo)) * 0x1p64
+}
+
 // expBlock is eˣ of float32, several times as fast as by math.Exp: 2^(k/32) from a table
 // times a polynomial of the rest, in double, rounded once (Tang, 1989). Before that the
 // error is below 2⁻³⁸ of the result.
