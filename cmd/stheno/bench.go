@@ -18,7 +18,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
-	"gorgonia.org/gorgonia"
 )
 
 // benchFlags are the flags of stheno bench.
@@ -72,8 +71,6 @@ func benchCommand(args []string, stdout, stderr io.Writer) error {
 		return b.list(stdout)
 	case *readme:
 		return rewriteTables()
-	case *host && gorgonia.CUDA:
-		return errors.New("bench: no GPU to time, and to compare with Gorgonia on the CPU needs a build without the tag cuda")
 	case *host && b.graphs:
 		if b.most == math.MaxInt64 {
 			b.most = hostGraph

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,10 +18,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
+var errNoTape = errors.New("bench: no GPU to time, and to compare with Gorgonia on the CPU needs a build without the tag cuda")
+
 // benchHost times the host's bodies against Gorgonia's own ops, each a graph of
 // one op on gorgonia.NewTapeMachine, and prints the best
 // times: a median counts what else the machine does.
 func benchHost(w io.Writer, selected *regexp.Regexp, runs int) error {
+	if gorgonia.CUDA {
+		return errNoTape
+	}
 	fmt.Fprintf(w, "host bodies against Gorgonia's own ops on gorgonia.NewTapeMachine, %d cores, best of %d runs\n\n", runtime.GOMAXPROCS(0), runs)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()

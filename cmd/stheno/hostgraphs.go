@@ -25,6 +25,9 @@ const hostBudget = 2 * time.Second
 // benchHostGraphs times whole graphs on the host backend against
 // gorgonia.NewTapeMachine, and prints the best times.
 func benchHostGraphs(w io.Writer, selected *regexp.Regexp, most int64, runs int) error {
+	if gorgonia.CUDA {
+		return errNoTape
+	}
 	fmt.Fprintf(w, "whole graphs on the host backend against gorgonia.NewTapeMachine, %d cores, best of %d runs at most\n\n", runtime.GOMAXPROCS(0), runs)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()

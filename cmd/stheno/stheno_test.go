@@ -248,6 +248,20 @@ func TestBenchHost(t *testing.T) {
 	}
 }
 
+// Whole graphs are timed on both machines, those that move too much left out.
+func TestBenchHostGraphs(t *testing.T) {
+	if gorgonia.CUDA {
+		t.Skip("in a build with the tag cuda, Gorgonia's tape machine is its CUDA machine")
+	}
+	var out bytes.Buffer
+	if err := benchHostGraphs(&out, regexp.MustCompile("softmax/.*x128"), 4<<20, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "softmax/1024x128") || strings.Contains(out.String(), "16384x128") {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
 // The numbered versions are timed where they are wanted, and a pattern selects
 // among all.
 func TestTimedCasesSelect(t *testing.T) {
