@@ -181,7 +181,7 @@ func TestRowsAssembles(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range functions {
-				every := 5
+				every := 13
 				if testing.Short() {
 					every = 29
 				}

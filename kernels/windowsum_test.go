@@ -105,7 +105,7 @@ func TestWindowSum(t *testing.T) {
 		if mode == WindowValid {
 			radius = r.Int64N((n-1)/2 + 1)
 		}
-		shapes = append(shapes, shape{1 + r.Int64N(40), n, radius, mode})
+		shapes = append(shapes, shape{1 + r.Int64N(12), n, radius, mode})
 	}
 	shapes = append(shapes,
 		shape{0, 5, 1, WindowSame},
