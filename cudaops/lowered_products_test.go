@@ -122,6 +122,10 @@ func productCases() (list []lowered) {
 		}
 	}
 	return append(list, lowered{
+		name: "column times row", shapes: [][]int{{4, 1}, {1, 3}},
+		build: func(x ...*G.Node) (*G.Node, error) { return G.Mul(x[0], x[1]) },
+		ref:   func(x ...array) array { return contract(x[0], x[1], []int{1}, []int{0}) },
+	}, lowered{
 		name: "outer product", shapes: [][]int{{3}, {5}}, noGradient: true, // Gorgonia's is wrong
 		build: func(x ...*G.Node) (*G.Node, error) { return G.OuterProd(x[0], x[1]) },
 		ref:   func(x ...array) array { return contract(x[0], x[1], nil, nil) },

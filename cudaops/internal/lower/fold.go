@@ -8,12 +8,13 @@ import (
 
 // fold evaluates the value of a node that depends on constants alone and makes it one;
 // start is the first of the instructions that compute it. Views stay as they are, and
-// so do values larger than what they are computed from, and what the host computes,
-// which may be something else each time.
+// so do values larger than what they are computed from, products, which can take long
+// here, and what the host computes, which may be something else each time.
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
-	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Launches(in.Op) }) {
+	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Pointwise(in.Op) }) ||
+		slices.ContainsFunc(emitted, func(in *program.Instr) bool { _, kernel := in.Op.(program.Kernel); return kernel }) {
 		return v, nil
 	}
 	elements := int64(0)
