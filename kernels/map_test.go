@@ -49,8 +49,12 @@ func hostApply(f expr.Func, operands ...[]float64) ([]float64, error) {
 }
 
 // runGuarded runs a plan on the host and returns its outputs, which were poison before. It
-// is an error if the plan writes around them.
+// is an error if a launch does not fit its entry point, or if the plan writes around
+// the outputs.
 func runGuarded(p *Plan, inputs [][]byte) ([]byte, error) {
+	if err := checkLaunches(p); err != nil {
+		return nil, err
+	}
 	const guard = 64
 	memory := exprtest.Memory(p.Out + 2*guard)
 	for i := range memory {
@@ -76,9 +80,6 @@ func TestMap(t *testing.T) {
 		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := planMap(m)
 		if err != nil {
-			t.Fatal(err)
-		}
-		if err := checkLaunches(p); err != nil {
 			t.Fatal(err)
 		}
 		out, err := runGuarded(p, m.Inputs())

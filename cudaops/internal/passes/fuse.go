@@ -124,9 +124,6 @@ func (f *fuser) joinInputs(v *vertex) {
 		if joint == nil {
 			continue
 		}
-		for _, m := range joint.members {
-			m.group = joint
-		}
 		f.reach.raise(joint.members[0].at, joint.last())
 		for _, m := range from.members {
 			if m.waiting {
@@ -136,7 +133,8 @@ func (f *fuser) joinInputs(v *vertex) {
 	}
 }
 
-// join returns the group of the members of both, nil if they cannot be one.
+// join makes one group of the members of both and returns it. If they cannot be one, it
+// returns nil and they stay as they are.
 func (f *fuser) join(a, b *group) *group {
 	if a.operations+b.operations > mostOperations {
 		return nil
@@ -146,32 +144,30 @@ func (f *fuser) join(a, b *group) *group {
 		return nil
 	}
 	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
-	operands, outputs, perRow := g.arguments(a, b)
-	if operands > mostOperands || outputs > mostOutputs {
-		return nil
+	g.take()
+	if f.runs(g) {
+		return g
 	}
-	if g.axes != nil && !kernels.RowsWhole(f.device, g.shape, g.axes) && (!perRow || !f.oneStage(g, a, b)) {
-		return nil
-	}
-	return g
+	a.take()
+	b.take()
+	return nil
 }
 
-// oneStage reports whether no reduction of the group depends on another.
-func (f *fuser) oneStage(g, a, b *group) bool {
-	for _, m := range g.members { // build looks at the members' groups
-		m.group = g
+// runs reports whether a group can be one instruction on the device: its arguments are
+// not too many, and rows that are split among blocks have their reductions at once and
+// no output but what a row has one of.
+func (f *fuser) runs(g *group) bool {
+	operands, _ := g.operands()
+	outputs := g.outputs()
+	if len(operands) > mostOperands || len(outputs) > mostOutputs {
+		return false
 	}
-	defer func() {
-		for _, m := range a.members {
-			m.group = a
-		}
-		for _, m := range b.members {
-			m.group = b
-		}
-	}()
+	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
+		return true
+	}
 	fused, err := g.build()
-	if err != nil || len(fused.outputs) == 0 {
-		return err == nil
+	if err != nil || slices.Contains(fused.perRow, false) {
+		return false
 	}
 	s, err := fused.f.Stages(fused.perRow)
 	return err == nil && len(s.Stages) <= 1

@@ -30,43 +30,30 @@ type operand struct {
 // build writes the members' functions as one.
 func (g *group) build() (*fused, error) {
 	out := &fused{}
-	inside := func(v *vertex) bool { return v != nil && v.group == g }
-	number := number
-	if !g.reads() { // an instruction has an input to say what it goes over
-		number = func(*program.Value) (float64, bool) { return 0, false }
-	}
-	var types []expr.Dtype
-	for _, m := range g.members {
-		for i, v := range m.In {
-			if _, constant := number(v); constant || inside(m.sources[i]) {
-				continue
-			}
-			if o := g.operand(m, v); !slices.ContainsFunc(out.operands, o.equal) {
-				out.operands, types = append(out.operands, o), append(types, v.Dtype)
-			}
-		}
+	operands, numbers := g.operands()
+	types := make([]expr.Dtype, len(operands))
+	for i, o := range operands {
+		types[i] = o.base.Dtype
 	}
 	b := expr.NewBuilder(types...)
 	of := map[*vertex]expr.Value{}
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
-			if c, constant := number(v); constant {
+			if c, constant := number(v); constant && !numbers {
 				args[i] = b.Constant(v.Dtype, c)
-			} else if inside(m.sources[i]) {
+			} else if g.inside(m.sources[i]) {
 				args[i] = of[m.sources[i]]
 			} else {
-				args[i] = b.Operand(slices.IndexFunc(out.operands, g.operand(m, v).equal))
+				args[i] = b.Operand(slices.IndexFunc(operands, g.operand(m, v).equal))
 			}
 		}
 		of[m] = b.Inline(function(m.Instr), args...)[0]
 	}
 	var results []expr.Value
-	for _, m := range g.members {
-		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !inside(r) }) {
-			out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
-			results = append(results, of[m])
-		}
+	for _, m := range g.outputs() {
+		out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
+		results = append(results, of[m])
 	}
 	if len(results) == 0 { // nobody needs the group
 		return out, nil
@@ -77,25 +64,10 @@ func (g *group) build() (*fused, error) {
 	}
 	var kept []int
 	out.f, kept = whole.Trim()
-	operands := out.operands
-	out.operands = nil
 	for _, k := range kept {
 		out.operands = append(out.operands, operands[k])
 	}
 	return out, nil
-}
-
-// reads reports whether a member reads something that is neither made by a member nor
-// a number.
-func (g *group) reads() bool {
-	for _, m := range g.members {
-		for i, v := range m.In {
-			if _, constant := number(v); !constant && (m.sources[i] == nil || m.sources[i].group != g) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // function returns the function of a Map or Rows.

@@ -111,28 +111,49 @@ func (g *group) consistent(a, b *group) bool {
 	return true
 }
 
-// arguments returns how many operands and outputs the group has, and whether all
-// outputs have an element for each row. a and b are its parts, to which the members still
-// belong.
-func (g *group) arguments(a, b *group) (operands, outputs int, perRow bool) {
-	inside := func(v *vertex) bool { return v != nil && (v.group == a || v.group == b) }
-	var list []operand
-	perRow = true
+// take makes the group that of its members.
+func (g *group) take() {
+	for _, m := range g.members {
+		m.group = g
+	}
+}
+
+// inside reports whether an instruction, nil for one of Setup, is a member.
+func (g *group) inside(v *vertex) bool { return v != nil && v.group == g }
+
+// operands returns the views that members read of what others compute, each once. Where
+// there are any, numbers are not among them: they become part of the function.
+func (g *group) operands() (list []operand, numbers bool) {
+	if list = g.read(false); len(list) == 0 { // an instruction has an input to say what it goes over
+		return g.read(true), true
+	}
+	return list, false
+}
+
+// read returns the views that members read of what others compute, with or without
+// numbers.
+func (g *group) read(numbers bool) (list []operand) {
 	for _, m := range g.members {
 		for i, v := range m.In {
-			if _, constant := number(v); constant || inside(m.sources[i]) {
+			if _, constant := number(v); constant && !numbers || g.inside(m.sources[i]) {
 				continue
 			}
 			if o := g.operand(m, v); !slices.ContainsFunc(list, o.equal) {
 				list = append(list, o)
 			}
 		}
-		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !inside(r) }) {
-			outputs++
-			perRow = perRow && g.axes != nil && g.perRow(m)
+	}
+	return list
+}
+
+// outputs returns the members whose results others read.
+func (g *group) outputs() (list []*vertex) {
+	for _, m := range g.members {
+		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) }) {
+			list = append(list, m)
 		}
 	}
-	return len(list), outputs, perRow
+	return list
 }
 
 // readsBounded reports whether a member reads a view with bounds, as Rows cannot.
