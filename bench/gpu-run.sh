@@ -14,7 +14,8 @@
 #
 # Goes on after a failure and ends with status 1 if there was one.
 #
-#   PARTS        which parts to run: "tests kernels bench" if unset; gallery runs the
+#   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
+#                docs/functions.md, the errors of functions, too; gallery runs the
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag; graphs times whole
@@ -94,12 +95,14 @@ counts() {
 }
 
 tests() {
-    local name dir start status log=$bin/log
+    local name dir start status page log=$bin/log
     while IFS=$'\t' read -r name dir; do
         passed "${name%.test}" && continue
         enough 120 || return
+        page=
+        [[ $name == cudaops-bench.test ]] && page=$OUT/functions.md
         start=$(now)
-        (cd "$dir" && timeout -k 5 $(($(left) - 5)) "$bin/$name" -test.v -test.timeout $(($(left) - 10))s ${TEST_RUN:+-test.run "$TEST_RUN"}) > "$log" 2>&1 < /dev/null
+        (cd "$dir" && STHENO_RECORD=$page timeout -k 5 $(($(left) - 5)) "$bin/$name" -test.v -test.timeout $(($(left) - 10))s ${TEST_RUN:+-test.run "$TEST_RUN"}) > "$log" 2>&1 < /dev/null
         status=$?
         { echo "===== ${name%.test} in $dir: status $status"; cat "$log"; } >> "$OUT/tests.log"
         record "${name%.test}" $status "$start" "$(counts "$log")" "$log"

@@ -63,6 +63,10 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 			taken[o.Index], delivered[i] = true, v
 			continue
 		}
+		if o.Read != nil && readInPlace(*o.Read, v, b.graph.Program.Outputs[o.Index]) {
+			delivered[i] = v
+			continue
+		}
 		var err error
 		if delivered[i], err = fresh(v, o.Node.IsScalar(), b.graph.Program.Outputs[o.Index].Shape); err != nil {
 			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
@@ -104,6 +108,17 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 	out, to := values.New(dt, shape)
 	copy(to, m)
 	return out, nil
+}
+
+// readInPlace reports whether a variable takes the elements of an output over, so that
+// read needs no copy of it.
+func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok || !v.Shape().Eq(output.Shape) {
+		return false
+	}
+	_, ok = values.Own(to, dt, v.Shape())
+	return ok
 }
 
 // read puts a value into the variable of a Read statement, in place if the

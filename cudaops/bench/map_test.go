@@ -5,11 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"testing"
 	"unsafe"
 
-	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/precise"
 	"github.com/stheno-ml/stheno/kernels"
@@ -130,108 +128,6 @@ func mapBound(op expr.Op) float64 {
 		return 4
 	}
 	return 2
-}
-
-// Every function of one argument, of one in 257 of the float32 there are, in 4099
-// with -short, of all where STHENO_LARGE=1, is within its bound of the host's result
-// in double precision. The log is the table of errors.
-func TestMapFloat32OnGPU(t *testing.T) {
-	dev := device0(t)
-	step := uint64(257)
-	switch {
-	case os.Getenv("STHENO_LARGE") == "1": // minutes
-		step = 1
-	case testing.Short():
-		step = 4099
-	}
-	const chunk = 1 << 25
-	s := must.Get[*cudaops.Session](t)(cudaops.Open(0))
-	defer s.Close()
-	in, out := must.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk)), must.Get[*cudaops.Buffer](t)(s.Alloc(4*chunk))
-	x, y, truth := make([]float32, chunk), make([]float32, chunk), make([]float64, chunk)
-	var ops []expr.Op
-	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
-		if op.Arity() == 1 {
-			ops = append(ops, op)
-		}
-	}
-	worst := make([]ulps, len(ops))
-	for first := uint64(0); first < 1<<32; first += chunk * step {
-		n := 0
-		for bits := first; bits < 1<<32 && n < chunk; bits += step {
-			x[n] = math.Float32frombits(uint32(bits))
-			n++
-		}
-		must.Do(t, s.CopyTo(in, kernels.Bytes(x[:n])))
-		for i, op := range ops {
-			f, double := unary(t, op)
-			p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, []int{n}, kernels.Dense([]int{n})))
-			l := p.Launches[0]
-			args := append([]any{in, out}, l.Args[2:]...)
-			must.Do(t, s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args...))
-			must.Do(t, s.CopyFrom(kernels.Bytes(y[:n]), out))
-			plan := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), double, []int{n}, kernels.Dense([]int{n})))
-			must.Do(t, plan.Run([][]byte{kernels.Bytes(x[:n])}, kernels.Bytes(truth[:n]), nil))
-			worst[i].compare(x[:n], y[:n], truth[:n])
-		}
-	}
-	for i, op := range ops {
-		t.Logf("| %s | float32 | %.3f | at %v |", op, worst[i].most, worst[i].at)
-		if worst[i].most > mapBound(op) {
-			t.Errorf("%s of %v is off by %g units in the last place, want at most %v", op, worst[i].at, worst[i].most, mapBound(op))
-		}
-	}
-}
-
-// unary returns an operation of float32, and the same in double.
-func unary(t *testing.T, op expr.Op) (single, double expr.Func) {
-	t.Helper()
-	b := expr.NewBuilder(expr.Float32)
-	single = must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Operand(0))))
-	double = must.Get[expr.Func](t)(b.Func(b.Apply(op, b.Convert(b.Operand(0), expr.Float64))))
-	return single, double
-}
-
-// ulps is the largest error so far, in units in the last place.
-type ulps struct {
-	mu   sync.Mutex
-	most float64
-	at   float32
-}
-
-// compare takes in results y of arguments x. What must be NaN or infinite has to be,
-// and zeros need their sign.
-func (u *ulps) compare(x, y []float32, truth []float64) {
-	kernels.Parallel(int64(len(x)), 1<<16, func(lo, hi int64) {
-		most, at := 0.0, float32(0)
-		for i := lo; i < hi; i++ {
-			if e := errorOf(float64(y[i]), truth[i]); e > most {
-				most, at = e, x[i]
-			}
-		}
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if most > u.most {
-			u.most, u.at = most, at
-		}
-	})
-}
-
-// errorOf is the error of a float32, given the true value.
-func errorOf(got, truth float64) float64 {
-	want := float64(float32(truth))
-	switch {
-	case exprtest.Same(got, want):
-		if e := math.Abs(got-truth) * math.Ldexp(1, 23-max(math.Ilogb(truth), -126)); e > 0 && e < 1 {
-			return e
-		}
-		return 0
-	case math.IsNaN(got) || math.IsNaN(want) || math.IsInf(truth, 0) || truth == 0:
-		return math.Inf(1)
-	case math.IsInf(got, 0): // the next number after the greatest
-		got = math.Copysign(0x1p128, got)
-	}
-	return math.Abs(got-truth) * math.Ldexp(1, 23-min(max(math.Ilogb(truth), -126), 127))
 }
 
 // Functions of float64, and Pow of both types, at random arguments, against

@@ -28,6 +28,10 @@ func (c *Context) AllocPinned(n int64) (*Pinned, error) {
 	return &Pinned{unsafe.Slice((*byte)(p), n), c}, nil
 }
 
+// Address returns where the device finds a piece of pinned memory that is not empty:
+// where the host does.
+func Address(pinned []byte) Ptr { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned)))) }
+
 // Free gives the memory back, once the device has finished with it. Further calls
 // do nothing.
 func (p *Pinned) Free() error {
