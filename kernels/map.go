@@ -68,14 +68,21 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
 	}
 	if n > 0 {
-		m := newMapping(dev, f, shape, operands)
-		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*m.layout.block))
-		if err := CheckGrid(blocks); err != nil {
+		if err := p.launchMap(newMapping(dev, f, shape, operands, nil), f); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
 		}
-		p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
 	}
 	return p, nil
+}
+
+// launchMap appends the launch of a mapping of f.
+func (p *Plan) launchMap(m *mapping, f expr.Func) error {
+	blocks := m.gridBlocks()
+	if err := CheckGrid(blocks); err != nil {
+		return err
+	}
+	p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
+	return nil
 }
 
 // mapParts returns where the outputs of f begin, and the bytes of all.
@@ -147,10 +154,11 @@ const (
 	column    access = 'c' // one element for a vector, where its first index is
 	strided   access = 'g' // by elements, each where its index is
 	padded    access = 'p' // the same, where they are not zeros
+	turned    access = 't' // by tiles: see maptile.go
 )
 
 // byIndex reports whether the address follows from the index along each axis.
-func (a access) byIndex() bool { return a == row || a == column || a == strided || a == padded }
+func (a access) byIndex() bool { return a != scalar && a != dense && a != unaligned }
 
 // mapLayout is what a kernel is generated for, beside the function.
 type mapLayout struct {
@@ -162,6 +170,9 @@ type mapLayout struct {
 	block    int    // threads of a block
 	accesses string // an access for each operand
 	bounded  string // the axis of each operand's bounds, as a byte, if any has some
+	to       access // how outputs are written: like operands
+	tile     int    // elements of a tile along either of its axes, 0 without tiles
+	across   int    // the axis of a tile beside the innermost one
 }
 
 // mapping is a function on a merged shape.
@@ -175,38 +186,87 @@ type mapping struct {
 	strides [][]int64 // by operand, then axis
 	offsets []int64
 	bounds  []bound // by operand
+	// Outputs lie from an element on, by these strides, which are nil where that is
+	// row-major order.
+	to        int64
+	toStrides []int64
+	operand   Operand // of the plan, that the first operand is
 	eval    *expr.Interpreter
 	cost    int64     // operations on an element
 	blocks  sync.Pool // of *block, for the Go body
 }
 
-func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
+// newMapping returns a mapping whose one output lies as a view says, or whose outputs are
+// in row-major order if there is none.
+func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *View) *mapping {
 	types := f.Operands()
-	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), bounds: make([]bound, len(operands)),
-		eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
-	for _, v := range operands {
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+	views := operands
+	if into != nil {
+		views = append(slices.Clone(operands), *into)
+	}
+	m.strides, m.bounds = make([][]int64, len(views)), make([]bound, len(views))
+	for _, v := range views {
 		m.offsets = append(m.offsets, v.Offset)
 	}
 	m.parts, _ = mapParts(f, shape)
 	m.blocks.New = m.newBlock
-	m.merge(shape, operands)
-	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
-	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0
-	pol, byIndex, accesses := streaming.on(dev), false, make([]byte, len(types))
-	for i := range types {
-		a := m.access(i, int64(width), inner)
-		accesses[i] = byte(a)
-		byIndex = byIndex || a.byIndex()
+	m.merge(shape, views)
+	width := vectorWidth(slices.Concat(m.outputs, types))
+	accesses := m.accesses(width)
+	if into != nil {
+		last := len(operands)
+		if a := access(accesses[last]); a != dense && a != row { // no vectors to write
+			width, accesses = 1, m.accesses(1)
+		}
+		m.layout.to, accesses = access(accesses[last]), accesses[:last]
+		if m.layout.to.byIndex() {
+			m.toStrides = m.strides[last]
+		}
+		m.to, m.offsets, m.strides, m.bounds = m.offsets[last], m.offsets[:last], m.strides[:last], m.bounds[:last]
+	} else {
+		m.layout.to = dense
 	}
-	m.layout = mapLayout{width: width, accesses: string(accesses)}
-	if byIndex {
+	pol, axes := streaming.on(dev), len(m.shape)
+	m.layout.width, m.layout.accesses = width, string(accesses)
+	if m.toStrides != nil || slices.ContainsFunc(accesses, func(a byte) bool { return access(a).byIndex() }) {
 		pol = scaling.on(dev)
-		m.layout.axes, m.layout.inner = axes, inner
+		m.layout.axes, m.layout.inner = axes, m.isInner(width)
 	}
 	m.layout.bounded = m.bounded()
 	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
+	if width == 1 {
+		m.layout.vectors *= 4
+	}
 	m.layout.wide = m.wide()
+	if dev.Major > 0 {
+		m.chooseTiles()
+	}
 	return m
+}
+
+// isInner reports whether vectors lie within the innermost axis.
+func (m *mapping) isInner(width int) bool {
+	axes := len(m.shape)
+	return axes > 0 && m.shape[axes-1]%int64(width) == 0
+}
+
+// accesses returns how the operands are read, and the output is written, in vectors of that
+// width.
+func (m *mapping) accesses(width int) []byte {
+	list := make([]byte, len(m.strides))
+	for i := range list {
+		list[i] = byte(m.access(i, int64(width), m.isInner(width)))
+	}
+	return list
+}
+
+// gridBlocks returns the number of blocks.
+func (m *mapping) gridBlocks() int64 {
+	if m.layout.tile > 0 {
+		return m.tiles()
+	}
+	return CeilDiv(m.n, int64(m.layout.width*m.layout.vectors*m.layout.block))
 }
 
 // wide reports whether indices take more than 31 bits. Threads of the last block
@@ -214,7 +274,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping 
 func (m *mapping) wide() bool {
 	const most = 1 << 31
 	reach := m.n + int64(m.layout.width*m.layout.vectors*m.layout.block)
-	for _, strides := range m.strides {
+	for _, strides := range append(slices.Clone(m.strides), m.toStrides) {
 		last := int64(0)
 		for a, s := range strides {
 			last += s * m.shape[a]
@@ -297,13 +357,17 @@ func (m *mapping) access(i int, width int64, inner bool) access {
 func (m *mapping) arguments() []any {
 	var args []any
 	for i, d := range m.types {
-		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
+		args = append(args, Ref{m.operand + Operand(i), m.offsets[i] * d.Size()})
 	}
-	for _, at := range m.parts {
-		args = append(args, Ref{Out, at})
+	for k, at := range m.parts {
+		args = append(args, Ref{Out, at + m.to*m.outputs[k].Size()})
 	}
 	args = append(args, m.n)
-	args = append(args, divisions(m.shape[:m.layout.axes], m.layout.wide)...)
+	if m.layout.tile > 0 {
+		args = append(args, m.tileArguments()...)
+	} else {
+		args = append(args, divisions(m.shape[:m.layout.axes], m.layout.wide)...)
+	}
 	for i, a := range m.layout.accesses {
 		if access(a).byIndex() {
 			for _, s := range m.strides[i] {
@@ -313,6 +377,9 @@ func (m *mapping) arguments() []any {
 		if access(a) == padded {
 			args = append(args, indexArgument(m.bounds[i].from, m.layout.wide), indexArgument(m.bounds[i].extent, m.layout.wide))
 		}
+	}
+	for _, s := range m.toStrides {
+		args = append(args, indexArgument(s, m.layout.wide))
 	}
 	return args
 }

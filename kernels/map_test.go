@@ -20,13 +20,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// planMap plans a case.
-func planMap(m *exprtest.Map) (*Plan, error) {
+// planMap plans a case for a device.
+func planMap(dev Device, m *exprtest.Map) (*Plan, error) {
 	views := make([]View, len(m.Views))
 	for i, v := range m.Views {
 		views[i] = View(v)
 	}
-	return Map(HostDevice(), m.Func, m.Shape, views...)
+	return Map(dev, m.Func, m.Shape, views...)
 }
 
 // hostApply runs a function on dense operands, for the operations of a case one by
@@ -78,7 +78,7 @@ func TestMap(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	rapid.Check(t, func(t *rapid.T) {
 		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
-		p, err := planMap(m)
+		p, err := planMap(rapid.SampledFrom(devices).Draw(t, "device"), m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,9 +17,14 @@ func (m *mapping) body(c Call) {
 			n := int(min(expr.BlockSize, hi-at))
 			b.read(at, n)
 			for k, d := range m.outputs {
-				b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
+				if m.toStrides == nil {
+					b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
+				}
 			}
 			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
+			if m.toStrides != nil {
+				b.spread(n)
+			}
 		}
 	})
 }
@@ -32,12 +37,17 @@ type block struct {
 	gathered          [][]byte
 	index             []int64 // of a block's first element
 	walk              []int64 // of the element that is gathered
+	spreading         []byte  // elements of the output that go to an index each
 }
 
 func (m *mapping) newBlock() any {
 	in, out := len(m.types), len(m.outputs)
 	b := &block{m, make([][]byte, in), make([][]byte, out), make([]unsafe.Pointer, in), make([]unsafe.Pointer, out), make([][]byte, in),
-		make([]int64, len(m.shape)), make([]int64, len(m.shape))}
+		make([]int64, len(m.shape)), make([]int64, len(m.shape)), nil}
+	if m.toStrides != nil {
+		b.spreading = Bytes(make([]int64, expr.BlockSize))
+		b.out[0] = unsafe.Pointer(unsafe.SliceData(b.spreading))
+	}
 	for i, d := range m.types {
 		if a := access(m.layout.accesses[i]); a != dense && a != unaligned {
 			memory := Bytes(make([]int64, CeilDiv(expr.BlockSize*d.Size(), 8)))
@@ -85,6 +95,26 @@ func (b *block) read(at int64, n int) {
 			gather(b, i, Elements[uint32](b.gathered[i]), n)
 		case a.byIndex():
 			gather(b, i, Elements[int64](b.gathered[i]), n)
+		}
+	}
+}
+
+// spread copies n elements of the output from the block's index on to their places.
+func (b *block) spread(n int) {
+	size, last := b.mapping.outputs[0].Size(), len(b.shape)-1
+	index := append(b.walk[:0], b.index...)
+	for k := int64(0); k < int64(n); {
+		at := int64(0)
+		for a, s := range b.toStrides {
+			at += index[a] * s
+		}
+		run := min(int64(n)-k, b.shape[last]-index[last])
+		move(size, b.outputs[0], at, b.toStrides[last], b.spreading, k, 1, run)
+		k += run
+		index[last] += run
+		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
+			index[a] = 0
+			index[a-1]++
 		}
 	}
 }

@@ -49,7 +49,10 @@ type mapWriter struct {
 	strides [][]string  // of operands addressed by index
 	bounds  [][2]string // of padded operands: from where on, how many
 	n       string
-	to      []string // addresses of the outputs
+	to      []string  // addresses of the outputs
+	toBy    []string  // strides of outputs addressed by index
+	grid    []string  // extents of the grid of tiles, but the first
+	extents [2]string // of the axes of a tile
 }
 
 func (w *mapWriter) parameters() {
@@ -65,7 +68,11 @@ func (w *mapWriter) parameters() {
 		w.Line("cvt.u32.u64 %s, %s", n, w.n)
 		w.n = n
 	}
-	w.divide = w.divides(w.axes)
+	if w.tile > 0 {
+		w.tileParameters()
+	} else {
+		w.divide = w.divides(w.axes)
+	}
 	w.strides, w.bounds = make([][]string, len(w.types)), make([][2]string, len(w.types))
 	for i := range w.types {
 		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
@@ -74,6 +81,9 @@ func (w *mapWriter) parameters() {
 		if access(w.accesses[i]) == padded {
 			w.bounds[i][0], w.bounds[i][1] = w.boundParameters()
 		}
+	}
+	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
+		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
 	}
 }
 
@@ -98,6 +108,10 @@ func (w *mapWriter) kernel() string {
 			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
 			w.bases[i] = r
 		}
+	}
+	if w.tile > 0 {
+		w.tiled()
+		return w.Text("sm_70", mapEntry, w.params, w.block)
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
@@ -142,11 +156,14 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	indices, at := w.indices(v), v.first
+	if w.mapLayout.to.byIndex() {
+		at = w.offset(indices[0], w.toBy)
+	}
 	for out, d := range w.outputs {
 		v.to = append(v.to, w.Register(expr.B64))
-		w.address(v.to[out], w.to[out], v.first, d.Size())
+		w.address(v.to[out], w.to[out], at, d.Size())
 	}
-	indices := w.indices(v)
 	for i := range w.types {
 		var addresses, inside []string
 		if access(w.accesses[i]) == padded {
@@ -191,15 +208,8 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 	}
 	var list []string
 	for _, index := range indices {
-		offset, r := w.Register(w.kind), w.Register(expr.B64)
-		for axis, at := range index {
-			if axis == 0 {
-				w.Line("mul.lo.%s %s, %s, %s", w.index, offset, at, w.strides[i][axis])
-			} else {
-				w.Line("mad.lo.%s %s, %s, %s, %s", w.index, offset, at, w.strides[i][axis], offset)
-			}
-		}
-		w.address(r, w.bases[i], offset, size)
+		r := w.Register(expr.B64)
+		w.address(r, w.bases[i], w.offset(index, w.strides[i]), size)
 		list = append(list, r)
 	}
 	if a == strided && w.inner { // the others follow along the innermost axis
@@ -210,6 +220,19 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 		}
 	}
 	return list
+}
+
+// offset returns the sum of the products of indices and strides.
+func (w *mapWriter) offset(index, strides []string) string {
+	sum := w.Register(w.kind)
+	for axis, at := range index {
+		if axis == 0 {
+			w.Line("mul.lo.%s %s, %s, %s", w.index, sum, at, strides[axis])
+		} else {
+			w.Line("mad.lo.%s %s, %s, %s, %s", w.index, sum, at, strides[axis], sum)
+		}
+	}
+	return sum
 }
 
 // load loads the elements of a vector.
