@@ -99,20 +99,22 @@ func (g *Graph) Check(outputs []gorgonia.Value) error {
 	return nil
 }
 
-// diagonal lowers DiagFlat. The elements of a matrix of n x n, in order, are those of one of n x (n + 1)
-// whose first column is the diagonal and the others are 0, but for the last n.
+// diagonal lowers DiagFlat, whose element type Gorgonia does not know. The elements of a matrix of n x n, in
+// order, are those of one of n x (n + 1) whose first column is the diagonal and the others are 0, but for
+// the last n.
 func diagonal(c *call) *program.Value {
-	if !internal.IsDiagFlat(c.node.Op()) || !c.numbers() || len(c.Shape) != 2 {
+	if !internal.IsDiagFlat(c.node.Op()) || len(c.in) != 1 || !c.in[0].Numeric {
 		return nil
 	}
 	n := int(c.in[0].Elements())
-	if n < 2 || c.Shape[0] != n || c.Shape[1] != n {
+	if n < 2 || !slices.Equal(c.Shape, []int{n, n}) {
 		return nil
 	}
-	wide := c.Type
-	wide.Shape = []int{n, n + 1}
+	t := c.in[0].Type
+	t.Shape = []int{n, n + 1}
 	column := c.reshaped(c.in[0], []int{n})
 	view := program.View{Offset: column.View.Offset, Strides: []int64{column.View.Strides[0], 0}}
-	padded := c.padded(column, wide, view, kernels.Bounds{Axis: 1, To: 1})
-	return c.alias(padded, c.Type, program.Contiguous(c.Shape))
+	padded := c.padded(column, t, view, kernels.Bounds{Axis: 1, To: 1})
+	t.Shape = c.Shape
+	return c.alias(padded, t, program.Contiguous(c.Shape))
 }
