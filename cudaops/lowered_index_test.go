@@ -140,7 +140,9 @@ func indexCases() (list []lowered) {
 	}
 	return append(list, lowered{
 		name: "elements of a transpose, squared", shapes: [][]int{{4, 6}}, noTape: "it takes the elements as they lie in memory",
-		build: func(x ...*G.Node) (*G.Node, error) { return G.Square(G.Must(indexed(G.Must(G.Transpose(x[0])), 0, 5, 1, 5))) },
+		build: func(x ...*G.Node) (*G.Node, error) {
+			return G.Square(G.Must(indexed(G.Must(G.Transpose(x[0])), 0, 5, 1, 5)))
+		},
 		ref: func(x ...array) array {
 			return generate([]int{3, 4}, func(i []int) float64 {
 				v := x[0].at(i[1], []int{5, 1, 5}[i[0]])
@@ -175,6 +177,45 @@ func TestIndexOutside(t *testing.T) {
 					t.Errorf("after an error, the node has the value %v", out.Value())
 				}
 			}
+		}
+	})
+}
+
+// Floats become integers as Go converts them, integers floats, and either may go into a row.
+func TestConversions(t *testing.T) {
+	values := []float64{0, 0.9, -0.9, 1.5, -1.5, 7, -7, 1e9 + 0.5, -1e12, 1 << 52}
+	onBackends(t, func(t *testing.T, on Option) {
+		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+			g := G.NewGraph()
+			v := tensor.New(tensor.Of(dt), tensor.WithShape(2, 5))
+			ints := make([]int, len(values))
+			for i, x := range values {
+				if setNumber(v, i, x); dt == tensor.Float32 {
+					x = float64(float32(x))
+				}
+				ints[i] = int(x)
+			}
+			x := G.NewMatrix(g, dt, G.WithName("x"), G.WithShape(2, 5), G.WithValue(v))
+			whole := must.Get[*G.Node](t)(G.ConvType(x, dt, tensor.Int))
+			back := must.Get[*G.Node](t)(G.ConvType(whole, tensor.Int, dt))
+			sum := must.Get[*G.Node](t)(G.Sum(G.Must(G.Neg(back)), 1))
+			input := G.NewMatrix(g, tensor.Int, G.WithName("ints"), G.WithShape(2, 5), G.WithValue(tensor.New(tensor.WithShape(2, 5), tensor.WithBacking(ints))))
+			most := must.Get[*G.Node](t)(G.Max(G.Must(G.ConvType(input, tensor.Int, dt)), 1))
+			vm := machine(t, g, on, Keep(whole, back))
+			must.Do(t, vm.RunAll())
+			if got := onTheHost(vm.Report()); len(got) > 0 {
+				t.Errorf("on the host: got %v, want nothing", got)
+			}
+			if got := whole.Value().Data().([]int); !slices.Equal(got, ints) {
+				t.Errorf("%v: got %v, want %v", dt, got, ints)
+			}
+			want := array{[]int{2, 5}, make([]float64, len(ints))}
+			for i, n := range ints {
+				want.v[i] = float64(n)
+			}
+			closeTo(t, "integers as floats", back.Value(), want, 0)
+			closeTo(t, "their sum", sum.Value(), want.apply(func(v float64) float64 { return -v }).sum(1), tolerance(dt))
+			closeTo(t, "the greatest", most.Value(), want.max(1), 0)
 		}
 	})
 }

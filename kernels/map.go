@@ -191,9 +191,9 @@ type mapping struct {
 	to        int64
 	toStrides []int64
 	operand   Operand // of the plan, that the first operand is
-	eval    *expr.Interpreter
-	cost    int64     // operations on an element
-	blocks  sync.Pool // of *block, for the Go body
+	eval      *expr.Interpreter
+	cost      int64     // operations on an element
+	blocks    sync.Pool // of *block, for the Go body
 }
 
 // newMapping returns a mapping whose one output lies as a view says, or whose outputs are

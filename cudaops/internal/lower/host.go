@@ -14,7 +14,7 @@ import (
 var unlowered = []string{
 	"im2colOp", "col2imOp", "maxPoolOp", "maxPoolDiffOp", "avgPoolOp", "avgPoolDiffOp", "upsampleOp", "upsampleDiffOp",
 	"BatchNormOp", "batchnormDiffOp", "GroupNormOp", "groupNormDiffOp", "dropoutOp", "dropoutDiffOp", "randomOp",
-		"sparsemaxOp", "sparsemaxDiffOp", "ctcLossOp", "ctcLossDiffOp", "yoloOp",
+	"sparsemaxOp", "sparsemaxDiffOp", "ctcLossOp", "ctcLossDiffOp", "yoloOp",
 }
 
 // host leaves the node to its op's Do.
