@@ -65,7 +65,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 		}
 	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
-		for _, inner := range []int{5, 8} {
+		for _, inner := range []int{5, 6, 8} {
 			p, err := kernels.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			if plans = append(plans, p); !dt.IsFloat() {
 				continue
 			}
-			if p, err = kernels.Scatter(opspec.Devices()[2], dt, []int{10, inner}, 0, 7); err != nil {
+			if p, err = kernels.Scatter(opspec.Devices()[2], dt, []int{1000, inner}, 0, 20_000); err != nil {
 				t.Fatal(err)
 			}
 			plans = append(plans, p)

@@ -7,11 +7,15 @@
 // scatter: out[o][v][c] = the sum of g[o][k][c] over the k with indices[k] = v, in the order
 // of k, each sum rounded; an index that is no row counts nowhere. A block makes a tile
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
-// rows, in order, and sorts them by row, in shared memory: no atomics, so equal input
-// gives equal bits. Then each element of the tile is one thread's: it sums what its row
-// has, and writes, so that out is written once, zeros included. Where a tile has more
-// indices than its list holds, it takes them in turns and adds to what it wrote. Bound by
-// memory where the tiles are few enough for what they read of the indices to be little.
+// rows, in order, and sorts them by row, in shared memory: the order of atomics decides
+// nothing, so equal input gives equal bits. Then each element of the tile is one thread's: it
+// sums what its row has, and writes, so that out is written once, zeros included. Where a
+// tile has more indices than its list holds, it takes them in turns and adds to what it wrote.
+//
+// Where there are many indices, they are split among the tiles before, and a block reads
+// its own alone: split_count counts, for each warp's part of the indices, those of each
+// height of tiles; split_scan sums the counts in order of heights, then of warps; split_place
+// puts each k where its height and warp begin, in order. Bound by memory then.
 
 // quotient is n / d for the divisor's magic number and shift: see kernels.divisor.
 __device__ long long quotient(long long n, long long magic, int shift) { return (long long)(__umul64hi(n, magic) >> shift); }
@@ -65,6 +69,89 @@ constexpr int turn = threads * perThread; // indices that a block looks at toget
 constexpr int mostRows = 512;             // of a tile: as in indices.go
 constexpr int held = 2 * turn;            // indices in the list
 
+constexpr int mostHeights = 2048, splitWarps = 4; // as in indices.go
+
+// height is which height of tiles an index belongs to, -1 for one that is no row.
+__device__ int height(long long index, long long rows, int tileRows) { return index >= 0 && index < rows ? (int)((unsigned)index / (unsigned)tileRows) : -1; }
+
+// counts[h * parts + part] = how many of the part's indices are of height h.
+extern "C" __global__ void split_count(const long long* indices, int* counts, long long count, long long rows, int tileRows, int heights, int parts, int each) {
+    __shared__ int mine[splitWarps][mostHeights];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
+    if (part >= parts) return;
+    for (int h = lane; h < heights; h += 32) mine[warp][h] = 0;
+    __syncwarp();
+    const long long end = min((part + 1ll) * each, count);
+    for (long long k = (long long)part * each + lane; k < end; k += 32) {
+        const int h = height(indices[k], rows, tileRows);
+        if (h >= 0) atomicAdd(&mine[warp][h], 1);
+    }
+    __syncwarp();
+    for (int h = lane; h < heights; h += 32) counts[(long long)h * parts + part] = mine[warp][h];
+}
+
+// list = the k of each height, rising, one height behind the other; starts is the sum of the
+// counts before each.
+extern "C" __global__ void split_place(const long long* indices, const int* starts, int* list, long long count, long long rows, int tileRows, int heights,
+                                       int parts, int each) {
+    __shared__ int next[splitWarps][mostHeights];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
+    if (part >= parts) return;
+    for (int h = lane; h < heights; h += 32) next[warp][h] = starts[(long long)h * parts + part];
+    __syncwarp();
+    const long long end = min((part + 1ll) * each, count);
+    for (long long first = (long long)part * each; first < end; first += 32) {
+        const long long k = first + lane;
+        const int h = k < end ? height(indices[k], rows, tileRows) : -1;
+        const unsigned same = __match_any_sync(~0u, h), ahead = same & ((1u << lane) - 1);
+        const int from = h < 0 ? 0 : next[warp][h];
+        __syncwarp();
+        if (h >= 0) {
+            list[from + __popc(ahead)] = (int)k;
+            if (ahead == 0) next[warp][h] = from + __popc(same);
+        }
+        __syncwarp();
+    }
+}
+
+// counts[i] becomes the sum of those before it, and counts[n] the sum of all. One block.
+constexpr int scanThreads = 1024;
+extern "C" __global__ void __launch_bounds__(scanThreads) split_scan(int* counts, int n) {
+    __shared__ int sums[scanThreads / 32];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int base = 0;
+    for (int first = 0; first < n; first += 4 * scanThreads) {
+        int x[4], total = 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int i = first + 4 * (int)threadIdx.x + j;
+            x[j] = i < n ? counts[i] : 0;
+            total += x[j];
+        }
+        int sum = total;
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+            const int other = __shfl_up_sync(~0u, sum, d);
+            if (lane >= d) sum += other;
+        }
+        if (lane == 31) sums[warp] = sum;
+        __syncthreads();
+        int place = base + sum - total;
+        for (int w = 0; w < scanThreads / 32; w++) {
+            if (w < warp) place += sums[w];
+            base += sums[w];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int i = first + 4 * (int)threadIdx.x + j;
+            if (i < n) counts[i] = place;
+            place += x[j];
+        }
+    }
+    if (threadIdx.x == 0) counts[n] = base;
+}
+
 struct Tile {
     int start[mostRows + 1]; // of a row, in order
     int order[held];         // k by row, rising
@@ -95,24 +182,29 @@ __device__ int before(Tile& t, int n, int& total) {
     return base + sum - n;
 }
 
-// collect appends the indices of rows [v0, v0 + rows) from at on to the list, which is
-// empty, until it has no room for another turn, and returns their number.
-__device__ int collect(Tile& t, const long long* __restrict__ indices, long long count, long long v0, int rows, long long& at) {
+// collect appends the indices of rows [v0, v0 + rows), of those that a list names from at to
+// end, or of all there if there is none, to the block's list, which is empty, until that
+// has no room for another turn, and returns their number.
+__device__ int collect(Tile& t, const long long* __restrict__ indices, const int* __restrict__ list, long long end, long long v0, int rows, long long& at) {
     int n = 0;
-    for (; at < count && n <= held - turn; at += turn) {
+    for (; at < end && n <= held - turn; at += turn) {
         long long v[perThread];
-        int mine = 0;
+        int k[perThread], mine = 0;
 #pragma unroll
         for (int j = 0; j < perThread; j++) {
-            const long long k = at + threadIdx.x * perThread + j;
-            v[j] = k < count ? indices[k] - v0 : -1;
+            const long long i = min(at + threadIdx.x * perThread + j, end - 1);
+            k[j] = list ? list[i] : (int)i;
+        }
+#pragma unroll
+        for (int j = 0; j < perThread; j++) {
+            v[j] = at + threadIdx.x * perThread + j < end ? indices[k[j]] - v0 : -1;
             mine += v[j] >= 0 && v[j] < rows;
         }
         int total, place = n + before(t, mine, total);
 #pragma unroll
         for (int j = 0; j < perThread; j++) {
             if (v[j] >= 0 && v[j] < rows) {
-                t.k[place] = (int)(at + threadIdx.x * perThread + j);
+                t.k[place] = k[j];
                 t.row[place++] = (unsigned short)v[j];
             }
         }
@@ -178,18 +270,24 @@ __device__ T sum(const Tile& t, int from, int to, const T* __restrict__ g, long 
 }
 
 template <typename T>
-__device__ void scatter(const T* __restrict__ g, const long long* __restrict__ indices, T* out, long long outer, long long rows, long long count,
-                        long long inner, int tileRows, int tileColumns, long long tileOuter) {
+__device__ void scatter(const T* __restrict__ g, const long long* __restrict__ indices, T* out, const int* __restrict__ starts, const int* __restrict__ list,
+                        int parts, long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {
     __shared__ Tile t;
     const long long down = (rows + tileRows - 1) / tileRows, across = (inner + tileColumns - 1) / tileColumns;
     const long long c0 = blockIdx.x % across * tileColumns, rest = blockIdx.x / across;
     const long long v0 = rest % down * tileRows, o0 = rest / down * tileOuter;
     const int height = (int)min((long long)tileRows, rows - v0), width = (int)min((long long)tileColumns, inner - c0);
     const long long o1 = min(o0 + tileOuter, outer);
-    long long at = 0;
+    long long at = 0, end = count;
+    if (parts > 0) {
+        const long long h = rest % down;
+        at = starts[h * parts], end = starts[(h + 1) * parts];
+    } else {
+        list = nullptr;
+    }
     bool first = true;
     do {
-        const int n = collect(t, indices, count, v0, height, at);
+        const int n = collect(t, indices, list, end, v0, height, at);
         __syncthreads();
         sort(t, n, height);
         for (long long o = o0; o < o1; o++) {
@@ -205,14 +303,15 @@ __device__ void scatter(const T* __restrict__ g, const long long* __restrict__ i
         }
         first = false;
         __syncthreads(); // the next turn's list is written over this one
-    } while (at < count);
+    } while (at < end);
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 4) scatter_f32(const float* g, const long long* indices, float* out, long long outer, long long rows,
-                                                                  long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {
-    scatter(g, indices, out, outer, rows, count, inner, tileRows, tileColumns, tileOuter);
-}
-extern "C" __global__ void __launch_bounds__(threads, 4) scatter_f64(const double* g, const long long* indices, double* out, long long outer, long long rows,
-                                                                  long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {
-    scatter(g, indices, out, outer, rows, count, inner, tileRows, tileColumns, tileOuter);
-}
+#define SCATTER(name, T)                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(threads, 4)                                                                                    \
+        name(const T* g, const long long* indices, T* out, const int* starts, const int* list, int parts, long long outer, long long rows,      \
+             long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {                                            \
+        scatter(g, indices, out, starts, list, parts, outer, rows, count, inner, tileRows, tileColumns, tileOuter);                             \
+    }
+
+SCATTER(scatter_f32, float)
+SCATTER(scatter_f64, double)

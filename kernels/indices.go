@@ -18,21 +18,33 @@ var scatterKernels = [...]*Kernel{
 	Float64: own.Kernel("indices", "scatter_f64", scatterBody[float64]),
 }
 
+var (
+	splitCount = own.Kernel("indices", "split_count", splitCountBody)
+	splitScan  = own.Kernel("indices", "split_scan", splitScanBody)
+	splitPlace = own.Kernel("indices", "split_place", splitPlaceBody)
+)
+
 // What is compiled into indices.cu.
 const (
-	gatherEach    = 4   // words of a thread
-	indicesBlock  = 256 // threads of a block
-	scatterHeight = 512 // most rows of a tile
+	gatherEach    = 4    // words of a thread
+	indicesBlock  = 256  // threads of a block
+	scatterHeight = 512  // most rows of a tile
+	splitHeights  = 2048 // most heights of tiles
+	splitWarps    = 4    // of a block
+	scanBlock     = 1024
 )
 
 // scatterPolicy tunes Scatter.
 type scatterPolicy struct {
 	columns int64 // of a tile, at most
 	blocks  int64 // wanted for each multiprocessor
+	split   int64 // indices from which on they are split among the tiles before
+	part    int64 // least indices of a warp that splits
+	counts  int64 // most of them times heights of tiles: one block sums that many
 }
 
 var scatterPolicies = measured[scatterPolicy]{
-	{90, scatterPolicy{columns: 128, blocks: 8}}, // not measured alone: 512 bytes of float32 in a row, as many blocks as fit
+	{90, scatterPolicy{columns: 128, blocks: 8, split: 1 << 14, part: 256, counts: 1 << 15}}, // not measured alone: 512 bytes of float32 in a row, as many blocks as fit
 }
 
 // Gather plans out = the elements of x at indices along an axis: out has the shape of x,
@@ -96,8 +108,71 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 	if err := CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	p.Launch(scatterKernels[dt], int(blocks), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, outer, rows, count, inner, int32(height), int32(columns), deep)
+	s := scatterSplit{starts: Ref{1, 0}, list: Ref{1, 0}}
+	if heights := CeilDiv(rows, height); dev.Major > 0 && count >= pol.split && heights > 1 && heights <= splitHeights {
+		s = p.splitIndices(pol, rows, count, height, heights)
+	}
+	p.Launch(scatterKernels[dt], int(blocks), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.parts,
+		outer, rows, count, inner, int32(height), int32(columns), deep)
 	return p, nil
+}
+
+// scatterSplit is where the indices of each height of tiles are: see indices.cu.
+type scatterSplit struct {
+	starts, list Ref
+	parts        int32 // 0 where they are not split
+}
+
+// splitIndices appends the launches that split the indices.
+func (p *Plan) splitIndices(pol scatterPolicy, rows, count, height, heights int64) scatterSplit {
+	each := (max(CeilDiv(count, pol.counts/heights), pol.part) + 31) &^ 31
+	parts := CeilDiv(count, each)
+	s := scatterSplit{p.Workspace((heights*parts + 1) * Int32.Size()), p.Workspace(count * Int32.Size()), int32(parts)}
+	blocks := int(CeilDiv(parts, splitWarps))
+	args := []any{count, rows, int32(height), int32(heights), int32(parts), int32(each)}
+	p.Launch(splitCount, blocks, 32*splitWarps, append([]any{Ref{1, 0}, s.starts}, args...)...)
+	p.Launch(splitScan, 1, scanBlock, s.starts, int32(heights*parts))
+	p.Launch(splitPlace, blocks, 32*splitWarps, append([]any{Ref{1, 0}, s.starts, s.list}, args...)...)
+	return s
+}
+
+// splitting is the arguments that the kernels which split have in common, from argument i on.
+func (c Call) splitting(i int) (count, rows, height, parts, each int64) {
+	return c.Int(i), c.Int(i + 1), c.Int(i + 2), c.Int(i + 4), c.Int(i + 5)
+}
+
+func splitCountBody(c Call) {
+	indices, counts := Slice[int64](c, 0), Slice[int32](c, 1)
+	count, rows, height, parts, each := c.splitting(2)
+	clear(counts[:c.Int(5)*parts])
+	for k, v := range indices[:count] {
+		if v >= 0 && v < rows {
+			counts[v/height*parts+int64(k)/each]++
+		}
+	}
+}
+
+func splitScanBody(c Call) {
+	counts, n := Slice[int32](c, 0), c.Int(1)
+	sum := int32(0)
+	for i, x := range counts[:n] {
+		counts[i], sum = sum, sum+x
+	}
+	counts[n] = sum
+}
+
+func splitPlaceBody(c Call) {
+	indices, starts, list := Slice[int64](c, 0), Slice[int32](c, 1), Slice[int32](c, 2)
+	count, rows, height, parts, each := c.splitting(3)
+	next := make([]int32, c.Int(6)*parts)
+	copy(next, starts)
+	for k, v := range indices[:count] {
+		if v >= 0 && v < rows {
+			at := &next[v/height*parts+int64(k)/each]
+			list[*at] = int32(k)
+			*at++
+		}
+	}
 }
 
 // alongAxis returns a shape as three axes, of which the second is the one given.
@@ -132,10 +207,11 @@ func gatherBody(word int64) func(Call) {
 	}
 }
 
-// scatterBody is the Go body: the columns are shared among goroutines.
+// scatterBody is the Go body: the columns are shared among goroutines. It needs no list of the
+// indices of a tile.
 func scatterBody[T Float](c Call) {
 	g, indices, out := Slice[T](c, 0), Slice[int64](c, 1), Slice[T](c, 2)
-	outer, rows, count, inner := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+	outer, rows, count, inner := c.Int(6), c.Int(7), c.Int(8), c.Int(9)
 	Parallel(outer*inner, max(Grain/(count+rows), 1), func(lo, hi int64) {
 		for o := lo / inner; o*inner < hi; o++ {
 			from, to := max(lo-o*inner, 0), min(hi-o*inner, inner)

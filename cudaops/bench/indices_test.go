@@ -37,6 +37,7 @@ func indexCases() []indexCase {
 		{[]int{2, 9, 3, 5}, 1, 11, anyIndex}, {[]int{2, 3, 2, 5, 7}, 3, 9, few}, {[]int{3, 2, 2, 2, 6}, 4, 5, anyIndex},
 		{[]int{1300, 9}, 0, 700, anyIndex}, {[]int{1030, 130}, 0, 40, outside}, {[]int{20, 300}, 0, 5000, equal}, {[]int{4, 33}, 0, 2500, few},
 		{[]int{500, 7, 2}, 1, 3, outside}, {[]int{3, 600, 17}, 1, 2100, anyIndex}, {[]int{40, 700}, 1, 1025, outside},
+		{[]int{3000, 5}, 0, 20_000, anyIndex}, {[]int{2, 700, 3}, 1, 16_400, outside}, {[]int{100, 40}, 0, 1 << 14, equal},
 	}
 }
 
