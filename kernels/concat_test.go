@@ -38,16 +38,25 @@ func drawJoined(t *rapid.T) *joined {
 	}
 	j.axis = rapid.IntRange(0, len(j.shape)-1).Draw(t, "axis")
 	j.shape[j.axis] = 0
-	for range rapid.IntRange(1, 5).Draw(t, "operands") {
+	for range rapid.SampledFrom([]int{1, 2, 3, 5, 20}).Draw(t, "operands") {
 		n := rapid.SampledFrom([]int{0, 1, 2, 4, 7, 8, 32}).Draw(t, "elements")
+		if k := len(j.extents); k > 0 && rapid.Bool().Draw(t, "as before") {
+			n = j.extents[k-1]
+		}
 		j.extents, j.shape[j.axis] = append(j.extents, n), j.shape[j.axis]+n
 	}
 	for _, n := range j.extents {
 		part := slices.Clone(j.shape)
 		part[j.axis] = n
 		v := View{Strides: make([]int, len(part)), Offset: int64(r.IntN(5))}
-		at, pad := 1, r.IntN(2)
-		for _, a := range r.Perm(len(part)) {
+		at, pad, axes := 1, r.IntN(2), r.Perm(len(part))
+		if r.IntN(2) == 0 {
+			v.Offset, pad = 4*int64(r.IntN(2)), 0
+			for a := range axes {
+				axes[a] = len(axes) - 1 - a
+			}
+		}
+		for _, a := range axes {
 			v.Strides[a] = at
 			at *= part[a] + pad*r.IntN(3)
 		}
@@ -128,6 +137,8 @@ func TestConcatLayout(t *testing.T) {
 	}{
 		{[]int{8, 16}, 0, []int{3, 5}, "dd4 dd4"}, {[]int{8, 16}, 1, []int{4, 12}, "rd4 rd4"}, {[]int{8, 16}, 1, []int{3, 13}, "rd1 rd1"},
 		{[]int{15}, 0, []int{8, 7}, "dd4 dd4"}, {[]int{15}, 0, []int{7, 8}, "dd4 dd1"},
+		{[]int{2, 20}, 1, []int{4, 4, 4, 8}, "rd4x3 rd4"}, {[]int{2, 20}, 1, []int{4, 0, 4, 12}, "rd4x2 rd4"},
+		{[]int{2, 20}, 1, slices.Repeat([]int{1}, 20), "gd1x16 gd1x4"},
 	} {
 		var views []View
 		for _, n := range c.extents {
@@ -143,6 +154,9 @@ func TestConcatLayout(t *testing.T) {
 		for _, l := range p.Launches {
 			layout := l.Kernel.Image.(mapImage).layout
 			got = append(got, fmt.Sprintf("%c%s%d", layout.to, layout.accesses, layout.width))
+			if layout.joined > 0 {
+				got[len(got)-1] += fmt.Sprint("x", layout.joined)
+			}
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%v along %d of %v: got %q, want %q", c.extents, c.axis, c.shape, got, c.want)

@@ -9,24 +9,29 @@ import (
 // body is the Go body: blocks of elements, gathered where they do not lie one
 // behind the other, in parallel.
 func (m *mapping) body(c Call) {
-	Parallel(m.n, Grain/m.cost, func(lo, hi int64) {
-		b := m.blocks.Get().(*block)
-		defer m.blocks.Put(b)
-		b.bind(c, min(hi-lo, expr.BlockSize))
-		for at := lo; at < hi; at += expr.BlockSize {
-			n := int(min(expr.BlockSize, hi-at))
-			b.read(at, n)
-			for k, d := range m.outputs {
-				if m.toStrides == nil {
-					b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
-				}
-			}
-			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
-			if m.toStrides != nil {
-				b.spread(n)
+	for part := range max(m.layout.joined, 1) {
+		Parallel(m.n, Grain/m.cost, func(lo, hi int64) { m.run(c, part, lo, hi) })
+	}
+}
+
+// run computes the elements from lo to hi; part is that of a concatenation.
+func (m *mapping) run(c Call, part int, lo, hi int64) {
+	b := m.blocks.Get().(*block)
+	defer m.blocks.Put(b)
+	b.bind(c, part, min(hi-lo, expr.BlockSize))
+	for at := lo; at < hi; at += expr.BlockSize {
+		n := int(min(expr.BlockSize, hi-at))
+		b.read(at, n)
+		for k, d := range m.outputs {
+			if m.toStrides == nil {
+				b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
 			}
 		}
-	})
+		m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
+		if m.toStrides != nil {
+			b.spread(n)
+		}
+	}
 }
 
 // block holds where the elements of a block are, for one goroutine at a time.
@@ -58,17 +63,18 @@ func (m *mapping) newBlock() any {
 }
 
 // bind takes the operands of a launch whose blocks have up to size elements.
-func (b *block) bind(c Call, size int64) {
+func (b *block) bind(c Call, part int, size int64) {
 	for i, d := range b.types {
-		b.operands[i] = Slice[byte](c, i)
+		b.operands[i] = Slice[byte](c, part+i)
 		if access(b.layout.accesses[i]) == scalar {
 			for k := range size {
 				copy(b.gathered[i][k*d.Size():], b.operands[i][:d.Size()])
 			}
 		}
 	}
-	for k := range b.outputs {
-		b.outputs[k] = Slice[byte](c, len(b.operands)+k)
+	first := len(b.operands) + max(b.layout.joined-1, 0)
+	for k, d := range b.mapping.outputs {
+		b.outputs[k] = Slice[byte](c, first+k)[int64(part)*b.next*d.Size():]
 	}
 }
 

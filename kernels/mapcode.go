@@ -51,6 +51,7 @@ type mapWriter struct {
 	n       string
 	to      []string  // addresses of the outputs
 	toBy    []string  // strides of outputs addressed by index
+	others  []string  // addresses of the first operand in the parts after the first
 	grid    []string  // extents of the grid of tiles, but the first
 	extents [2]string // of the axes of a tile
 }
@@ -59,10 +60,16 @@ func (w *mapWriter) parameters() {
 	for range w.types {
 		w.bases = append(w.bases, w.pointer())
 	}
+	for range w.joined - 1 {
+		w.others = append(w.others, w.pointer())
+	}
 	for range w.outputs {
 		w.to = append(w.to, w.pointer())
 	}
 	w.n = w.parameter("u64", expr.B64)
+	if w.joined > 0 {
+		w.choosePart(w.parameter("u64", expr.B64))
+	}
 	if !w.wide {
 		n := w.Register(w.kind)
 		w.Line("cvt.u32.u64 %s, %s", n, w.n)
@@ -85,6 +92,20 @@ func (w *mapWriter) parameters() {
 	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
 		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
 	}
+}
+
+// choosePart takes the first operand and the output of the block's part, which begins so many bytes
+// behind the part before.
+func (w *mapWriter) choosePart(next string) {
+	part, far := w.Register(expr.B32), w.Register(expr.B64)
+	w.Line("mov.u32 %s, %%ctaid.y", part)
+	for k, base := range w.others {
+		is := w.Register(expr.Pred)
+		w.Line("setp.eq.u32 %s, %s, %d", is, part, k+1)
+		w.Line("@%s mov.u64 %s, %s", is, w.bases[0], base)
+	}
+	w.Line("cvt.u64.u32 %s, %s", far, part)
+	w.Line("mad.lo.u64 %s, %s, %s, %s", w.to[0], far, next, w.to[0])
 }
 
 // vector is what a thread holds of one vector.

@@ -77,6 +77,8 @@ func TestTilesAssemble(t *testing.T) {
 		check(Map(dev, f, shape, flipped))
 		check(Concat(dev, d, []int{3, 100, 233}, 2, []int{200, 33}, flipped, viewAt(9900, 0, 3300, 1, 100)))
 		check(Concat(dev, d, []int{3, 100, 236}, 2, []int{200, 36}, Dense(shape), viewAt(1, 0, 0, 0, 0)))
+		check(Concat(dev, d, []int{3, 300, 200}, 1, []int{100, 100, 100}, Dense(shape), Dense(shape), Dense(shape)))
+		check(Concat(dev, d, []int{3, 100, 400}, 2, []int{200, 200}, flipped, flipped))
 	}
 	check(Map(dev, parseMap(t, "a + tanh(b) * c", "a", "b", "c"), shape, flipped, Dense(shape), viewAt(1, 0, 0, 0, 0)))
 	check(Map(dev, parseMap(t, "a + b * c", "a", "b", "c"), shape, flipped, flipped, viewAt(200, 0, 0, 0, 1)))
