@@ -120,7 +120,8 @@ func indexCases() (list []lowered) {
 		indices []int
 		noTape  string
 	}{
-		{[]int{5}, 0, []int{3, 0, 3}, "its derivative of a vector adds to other elements"}, {[]int{6, 4}, 0, []int{5, 0, 2, 2, 5, 5, 1}, ""}, {[]int{6, 3}, 0, []int{4}, ""}, {[]int{3, 1}, 0, []int{1, 1, 1, 1}, ""},
+		{[]int{5}, 0, []int{3, 0, 3}, "its derivative of a vector adds to other elements"},
+		{[]int{6, 4}, 0, []int{5, 0, 2, 2, 5, 5, 1}, ""}, {[]int{6, 3}, 0, []int{4}, ""}, {[]int{3, 1}, 0, []int{1, 1, 1, 1}, ""},
 		{[]int{4, 5}, 1, []int{0, 4, 4}, inner}, {[]int{3, 4, 5}, 0, []int{2, 0, 2}, ""}, {[]int{3, 4, 5}, 1, []int{3, 0, 3, 1}, inner},
 		{[]int{3, 4, 5}, 2, []int{1, 1}, inner}, {[]int{2, 3, 2, 3}, 2, []int{1, 0, 1}, inner}, {[]int{2, 2, 3, 2, 2}, 2, []int{2, 2, 0, 1}, inner},
 	} {

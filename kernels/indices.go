@@ -44,7 +44,8 @@ type scatterPolicy struct {
 }
 
 var scatterPolicies = measured[scatterPolicy]{
-	{90, scatterPolicy{columns: 128, blocks: 8, split: 1 << 14, part: 256, counts: 1 << 15}}, // not measured alone: 512 bytes of float32 in a row, as many blocks as fit
+	// not measured alone: 512 bytes of float32 in a row, two waves of the blocks that fit
+	{90, scatterPolicy{columns: 128, blocks: 8, split: 1 << 14, part: 256, counts: 1 << 15}},
 }
 
 // Gather plans out = the elements of x at indices along an axis: out has the shape of x,

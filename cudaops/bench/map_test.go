@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -161,6 +163,43 @@ func TestMapTilesOnGPU(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Parts that are alike have one launch, others one each: they come as on the host.
+func TestConcatOnGPU(t *testing.T) {
+	dev := device0(t)
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	for _, extents := range [][]int{{5}, {3, 0, 4}, {4, 4, 4, 4}, {1, 1, 1}, {7, 7, 7, 20, 20, 3}, slices.Repeat([]int{4}, 35), slices.Repeat([]int{33}, 3)} {
+		for axis := range 3 {
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
+				shape := []int{3, 20, 33}
+				shape[axis] = 0
+				var views []kernels.View
+				var inputs [][]byte
+				for k, n := range extents {
+					part := slices.Clone(shape)
+					part[axis] = n
+					v := kernels.Dense(part)
+					if k%2 == 1 { // turned
+						v.Strides = []int{part[1] * part[2], 1, part[1]}
+					}
+					views, inputs = append(views, v), append(inputs, exprtest.Pack(dt, drawn(r, dt, v.Elements)))
+				}
+				for _, n := range extents {
+					shape[axis] += n
+				}
+				onHost := must.Get[*kernels.Plan](t)(kernels.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
+				want := exprtest.Memory(onHost.Out)
+				must.Do(t, onHost.Run(inputs, want, nil))
+				p := must.Get[*kernels.Plan](t)(kernels.Concat(dev, dt, shape, axis, extents, views...))
+				got := exprtest.Memory(p.Out)
+				must.Do(t, Run(0, p, inputs, got))
+				if !bytes.Equal(got, want) {
+					t.Errorf("%v: another result than the host's", p)
+				}
+			}
+		}
+	}
 }
 
 // mapOnHost runs a function on dense operands with its Go body.

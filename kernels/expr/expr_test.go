@@ -145,18 +145,18 @@ func TestInline(t *testing.T) {
 // stays.
 func TestBuilderErrors(t *testing.T) {
 	for want, build := range map[string]func(b *Builder) Value{
-		"got operand 4, want one of 4":                                               func(b *Builder) Value { return b.Operand(4) },
-		"got a constant of bool, want f32 or f64":                                    func(b *Builder) Value { return b.Constant(Bool, 1) },
-		"got a conversion of f32 to i32, want one to f32 or f64, or of these to i64": func(b *Builder) Value { return b.Convert(b.Operand(0), Int32) },
-		"got arguments of f32 and f64 for +":                                         func(b *Builder) Value { return b.Apply(Add, b.Operand(0), b.Operand(1)) },
-		"got arguments of i64 and i64 for neg":                                       func(b *Builder) Value { return b.Apply(Neg, b.Operand(2)) },
-		"got 1 arguments for pow, want 2":                                            func(b *Builder) Value { return b.Apply(Pow, b.Operand(0)) },
-		"got a condition of f32 for select, want bool":                               func(b *Builder) Value { return b.Apply(Select, b.Operand(0), b.Operand(0), b.Operand(0)) },
-		"got value 77, want one that this builder has returned":                      func(b *Builder) Value { return b.Apply(Abs, 77) },
-		"got operation 0":   func(b *Builder) Value { return b.Apply(0) },
-		"got operation 200": func(b *Builder) Value { return b.Apply(200) },
-		"got 1 operands for f32, f32: x0 + x1, want 2":         func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0))[0] },
-		"got operand 1 of f64 for f32, f32: x0 + x1, want f32": func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0), b.Operand(1))[0] },
+		"got operand 4, want one of 4":                           func(b *Builder) Value { return b.Operand(4) },
+		"got a constant of bool, want f32 or f64":                func(b *Builder) Value { return b.Constant(Bool, 1) },
+		"got a conversion of f32 to i32, want one to f32 or f64": func(b *Builder) Value { return b.Convert(b.Operand(0), Int32) },
+		"got arguments of f32 and f64 for +":                     func(b *Builder) Value { return b.Apply(Add, b.Operand(0), b.Operand(1)) },
+		"got arguments of i64 and i64 for neg":                   func(b *Builder) Value { return b.Apply(Neg, b.Operand(2)) },
+		"got 1 arguments for pow, want 2":                        func(b *Builder) Value { return b.Apply(Pow, b.Operand(0)) },
+		"got a condition of f32 for select, want bool":           func(b *Builder) Value { return b.Apply(Select, b.Operand(0), b.Operand(0), b.Operand(0)) },
+		"got value 77, want one that this builder has returned":  func(b *Builder) Value { return b.Apply(Abs, 77) },
+		"got operation 0":                                        func(b *Builder) Value { return b.Apply(0) },
+		"got operation 200":                                      func(b *Builder) Value { return b.Apply(200) },
+		"got 1 operands for f32, f32: x0 + x1, want 2":           func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0))[0] },
+		"got operand 1 of f64 for f32, f32: x0 + x1, want f32":   func(b *Builder) Value { return b.Inline(mustParse("x + y", "x", "y"), b.Operand(0), b.Operand(1))[0] },
 	} {
 		b := NewBuilder(Float32, Float64, Int64, Bool)
 		v := b.Apply(Neg, build(b))
