@@ -64,6 +64,21 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
 		}
 	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
+		for _, inner := range []int{5, 6, 8} {
+			p, err := kernels.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plans = append(plans, p); !dt.IsFloat() {
+				continue
+			}
+			if p, err = kernels.Scatter(opspec.Devices()[2], dt, []int{1000, inner}, 0, 20_000); err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+	}
 	return plans
 }
 

@@ -82,7 +82,7 @@ func where(device string, v *program.Value) string {
 		return "statement"
 	}
 	switch v.Def.Op.(type) {
-	case program.Kernel, program.Map, program.Rows:
+	case program.Kernel, program.Map, program.Rows, program.Concat:
 		return device
 	case program.Host:
 		return "host"
@@ -104,7 +104,7 @@ func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Durat
 			} else {
 				n.Out += out.Bytes()
 			}
-		case program.Host, program.Kernel, program.Map, program.Rows:
+		case program.Host, program.Kernel, program.Map, program.Rows, program.Concat:
 			n.Time += times[i]
 		}
 	}

@@ -219,6 +219,9 @@ func (vm *VM) run() error {
 		return err
 	}
 	out, err := vm.exec.Run(in)
+	if err == nil {
+		err = vm.graph.Check(out)
+	}
 	if err != nil {
 		return err
 	}

@@ -141,6 +141,14 @@ func elementAt(addresses []string, k int, size int64) location {
 // whole loads or stores the elements of a vector, 16 bytes at a time. op is such as
 // ld.global, perhaps behind a predicate.
 func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) {
+	if len(regs) == 1 {
+		to, from := regs[0], at.String()
+		if strings.Contains(op, "st.") {
+			to, from = from, to
+		}
+		w.Line("%s.%s %s, %s", op, memoryType(d), to, from)
+		return
+	}
 	each := min(len(regs), int(16/d.Size()))
 	for k := 0; k < len(regs); k += each {
 		to, list := location{at.register, at.bytes + int64(k)*d.Size()}.String(), "{"+strings.Join(regs[k:k+each], ", ")+"}"

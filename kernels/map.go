@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
-	"slices"
-	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -68,14 +65,22 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
 	}
 	if n > 0 {
-		m := newMapping(dev, f, shape, operands)
-		blocks := CeilDiv(n, int64(m.layout.width*m.layout.vectors*m.layout.block))
-		if err := CheckGrid(blocks); err != nil {
+		if err := p.launchMap(newMapping(dev, f, shape, operands, nil), f); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", name, err)
 		}
-		p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
 	}
 	return p, nil
+}
+
+// launchMap appends the launch of a mapping of f.
+func (p *Plan) launchMap(m *mapping, f expr.Func) error {
+	blocks := m.gridBlocks()
+	if err := CheckGrid(blocks); err != nil {
+		return err
+	}
+	l := p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
+	l.Grid[1] = max(m.layout.joined, 1)
+	return nil
 }
 
 // mapParts returns where the outputs of f begin, and the bytes of all.
@@ -134,200 +139,4 @@ func (v View) check(shape []int) error {
 		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
 	}
 	return nil
-}
-
-// access is how a kernel reads an operand.
-type access byte
-
-const (
-	scalar    access = 's' // one element for all
-	dense     access = 'd' // in the order of the output, by vectors
-	unaligned access = 'u' // in the order of the output, by elements
-	row       access = 'r' // by vectors, from where the vector's first index is
-	column    access = 'c' // one element for a vector, where its first index is
-	strided   access = 'g' // by elements, each where its index is
-	padded    access = 'p' // the same, where they are not zeros
-)
-
-// byIndex reports whether the address follows from the index along each axis.
-func (a access) byIndex() bool { return a == row || a == column || a == strided || a == padded }
-
-// mapLayout is what a kernel is generated for, beside the function.
-type mapLayout struct {
-	axes     int    // of the merged shape; those of addresses by index
-	wide     bool   // indices take 64 bits
-	inner    bool   // vectors lie within an innermost axis
-	width    int    // elements of a vector
-	vectors  int    // of a thread
-	block    int    // threads of a block
-	accesses string // an access for each operand
-	bounded  string // the axis of each operand's bounds, as a byte, if any has some
-}
-
-// mapping is a function on a merged shape.
-type mapping struct {
-	types   []expr.Dtype // of the operands
-	outputs []expr.Dtype
-	parts   []int64 // where the outputs begin, in bytes
-	layout  mapLayout
-	n       int64
-	shape   []int64   // without axes of one element, neighbours joined
-	strides [][]int64 // by operand, then axis
-	offsets []int64
-	bounds  []bound // by operand
-	eval    *expr.Interpreter
-	cost    int64     // operations on an element
-	blocks  sync.Pool // of *block, for the Go body
-}
-
-func newMapping(dev Device, f expr.Func, shape []int, operands []View) *mapping {
-	types := f.Operands()
-	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), strides: make([][]int64, len(operands)), bounds: make([]bound, len(operands)),
-		eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
-	for _, v := range operands {
-		m.offsets = append(m.offsets, v.Offset)
-	}
-	m.parts, _ = mapParts(f, shape)
-	m.blocks.New = m.newBlock
-	m.merge(shape, operands)
-	width, axes := vectorWidth(slices.Concat(m.outputs, types)), len(m.shape)
-	inner := axes > 0 && m.shape[axes-1]%int64(width) == 0
-	pol, byIndex, accesses := streaming.on(dev), false, make([]byte, len(types))
-	for i := range types {
-		a := m.access(i, int64(width), inner)
-		accesses[i] = byte(a)
-		byIndex = byIndex || a.byIndex()
-	}
-	m.layout = mapLayout{width: width, accesses: string(accesses)}
-	if byIndex {
-		pol = scaling.on(dev)
-		m.layout.axes, m.layout.inner = axes, inner
-	}
-	m.layout.bounded = m.bounded()
-	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
-	m.layout.wide = m.wide()
-	return m
-}
-
-// wide reports whether indices take more than 31 bits. Threads of the last block
-// compute indices beyond the last element, too.
-func (m *mapping) wide() bool {
-	const most = 1 << 31
-	reach := m.n + int64(m.layout.width*m.layout.vectors*m.layout.block)
-	for _, strides := range m.strides {
-		last := int64(0)
-		for a, s := range strides {
-			last += s * m.shape[a]
-		}
-		reach = max(reach, last)
-	}
-	return reach >= most
-}
-
-// vectorWidth returns the elements of a vector: those that have 16 bytes in the
-// narrowest type that counts. A Bool is computed of or selects among wider ones.
-func vectorWidth(types []expr.Dtype) int {
-	narrow, wide := false, false
-	for _, d := range types {
-		narrow, wide = narrow || d.Size() == 4, wide || d.Size() == 8
-	}
-	if wide && !narrow {
-		return 2
-	}
-	return 4
-}
-
-// merge drops axes of one element, and joins neighbours that every operand goes
-// through in one stride.
-func (m *mapping) merge(shape []int, operands []View) {
-	for a, extent := range shape {
-		if extent == 1 {
-			continue
-		}
-		last := len(m.shape) - 1
-		joined := last >= 0
-		for i, v := range operands {
-			joined = joined && m.strides[i][last] == int64(v.Strides[a])*int64(extent) && !(v.bounded(shape) && v.Bounds.Axis == a)
-		}
-		if joined {
-			m.shape[last] *= int64(extent)
-		} else {
-			m.shape = append(m.shape, int64(extent))
-			last++
-		}
-		m.bound(shape, operands, a, last, joined)
-		for i, v := range operands {
-			m.strides[i] = append(m.strides[i][:last], int64(v.Strides[a]))
-		}
-	}
-}
-
-// access returns how operand i is read in vectors of that width, which lie within
-// the innermost axis or not.
-func (m *mapping) access(i int, width int64, inner bool) access {
-	if m.bounds[i].extent > 0 {
-		return padded
-	}
-	strides, axes := m.strides[i], len(m.shape)
-	inOrder, repeated, aligned := true, true, m.offsets[i]%width == 0
-	n := int64(1)
-	for a := axes - 1; a >= 0; a-- {
-		inOrder, repeated = inOrder && strides[a] == n, repeated && strides[a] == 0
-		if a < axes-1 {
-			aligned = aligned && strides[a]%width == 0
-		}
-		n *= m.shape[a]
-	}
-	switch {
-	case repeated:
-		return scalar
-	case inOrder && m.offsets[i]%width == 0:
-		return dense
-	case inOrder:
-		return unaligned
-	case inner && strides[axes-1] == 1 && aligned:
-		return row
-	case inner && strides[axes-1] == 0:
-		return column
-	}
-	return strided
-}
-
-// arguments returns those of a launch, in the order of [mapImage.parameters].
-func (m *mapping) arguments() []any {
-	var args []any
-	for i, d := range m.types {
-		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
-	}
-	for _, at := range m.parts {
-		args = append(args, Ref{Out, at})
-	}
-	args = append(args, m.n)
-	args = append(args, divisions(m.shape[:m.layout.axes], m.layout.wide)...)
-	for i, a := range m.layout.accesses {
-		if access(a).byIndex() {
-			for _, s := range m.strides[i] {
-				args = append(args, indexArgument(s, m.layout.wide))
-			}
-		}
-		if access(a) == padded {
-			args = append(args, indexArgument(m.bounds[i].from, m.layout.wide), indexArgument(m.bounds[i].extent, m.layout.wide))
-		}
-	}
-	return args
-}
-
-// divisor returns what divides by d >= 2 with a product: n / d is the upper half of
-// n * magic, shifted right, for n < 2³¹, or n < 2⁶³ of wide indices (Granlund and
-// Montgomery, 1994).
-func divisor(d int64, wide bool) (magic uint64, shift int) {
-	l := bits.Len64(uint64(d - 1)) // d <= 2ˡ
-	if wide {
-		q, rest := bits.Div64(1<<(l-1), 0, uint64(d)) // 2⁶³⁺ˡ / d
-		if rest > 0 {
-			q++
-		}
-		return q, l - 1
-	}
-	return (1<<(31+l) + uint64(d) - 1) / uint64(d), l - 1
 }

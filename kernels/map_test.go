@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -20,13 +21,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// planMap plans a case.
-func planMap(m *exprtest.Map) (*Plan, error) {
+// planMap plans a case for a device.
+func planMap(dev Device, m *exprtest.Map) (*Plan, error) {
 	views := make([]View, len(m.Views))
 	for i, v := range m.Views {
 		views[i] = View(v)
 	}
-	return Map(HostDevice(), m.Func, m.Shape, views...)
+	return Map(dev, m.Func, m.Shape, views...)
 }
 
 // hostApply runs a function on dense operands, for the operations of a case one by
@@ -78,7 +79,7 @@ func TestMap(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	rapid.Check(t, func(t *rapid.T) {
 		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
-		p, err := planMap(m)
+		p, err := planMap(rapid.SampledFrom(devices).Draw(t, "device"), m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +106,47 @@ func TestMap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Numbers become integers toward 0, as far as there are integers; NaN becomes the least.
+func TestMapIntegers(t *testing.T) {
+	for _, d := range []expr.Dtype{Float32, Float64} {
+		for _, to := range []expr.Dtype{Int64, Int} {
+			b := expr.NewBuilder(d)
+			f, err := b.Func(b.Convert(b.Operand(0), to))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := []int{len(exprtest.Edges)}
+			p, err := Map(HostDevice(), f, n, Dense(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := runGuarded(p, [][]byte{exprtest.Pack(d, exprtest.Edges)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range exprtest.Unpack(d, exprtest.Pack(d, exprtest.Edges)) {
+				want := int64(math.MinInt64)
+				if whole, _ := clipped(x).Int(nil); !math.IsNaN(x) && whole.IsInt64() {
+					want = whole.Int64()
+				} else if x > 0 {
+					want = math.MaxInt64
+				}
+				if got := Elements[int64](out)[i]; got != want {
+					t.Errorf("%v as %v is %d, want %d", x, to, got, want)
+				}
+			}
+		}
+	}
+}
+
+// clipped returns a number with many digits, 0 for NaN, and 10³⁰ or its negative for those beyond.
+func clipped(x float64) *big.Float {
+	if math.IsNaN(x) {
+		return new(big.Float)
+	}
+	return big.NewFloat(min(max(x, -1e30), 1e30))
 }
 
 // Large outputs are made in parallel, and in the place of an input.
@@ -359,6 +401,14 @@ func TestMapAssembles(t *testing.T) {
 			check(i, f, v, views[(k+j)%len(views)])
 			i++
 		}
+	}
+	for k, d := range []expr.Dtype{Float32, Float64} {
+		b := expr.NewBuilder(d)
+		f, err := b.Func(b.Convert(b.Operand(0), Int), b.Convert(b.Convert(b.Operand(0), Int64), Float32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(k, f, views[k])
 	}
 	shape = []int{7, 9}
 	check(0, parseMap(t, "a + b", "a", "b"), viewAt(9, 0, 0, 1), viewAt(63, 0, 1, 7))

@@ -9,19 +9,29 @@ import (
 // body is the Go body: blocks of elements, gathered where they do not lie one
 // behind the other, in parallel.
 func (m *mapping) body(c Call) {
-	Parallel(m.n, Grain/m.cost, func(lo, hi int64) {
-		b := m.blocks.Get().(*block)
-		defer m.blocks.Put(b)
-		b.bind(c, min(hi-lo, expr.BlockSize))
-		for at := lo; at < hi; at += expr.BlockSize {
-			n := int(min(expr.BlockSize, hi-at))
-			b.read(at, n)
-			for k, d := range m.outputs {
+	for part := range max(m.layout.joined, 1) {
+		Parallel(m.n, Grain/m.cost, func(lo, hi int64) { m.run(c, part, lo, hi) })
+	}
+}
+
+// run computes the elements from lo to hi; part is that of a concatenation.
+func (m *mapping) run(c Call, part int, lo, hi int64) {
+	b := m.blocks.Get().(*block)
+	defer m.blocks.Put(b)
+	b.bind(c, part, min(hi-lo, expr.BlockSize))
+	for at := lo; at < hi; at += expr.BlockSize {
+		n := int(min(expr.BlockSize, hi-at))
+		b.read(at, n)
+		for k, d := range m.outputs {
+			if m.toStrides == nil {
 				b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
 			}
-			m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
 		}
-	})
+		m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
+		if m.toStrides != nil {
+			b.spread(n)
+		}
+	}
 }
 
 // block holds where the elements of a block are, for one goroutine at a time.
@@ -32,12 +42,17 @@ type block struct {
 	gathered          [][]byte
 	index             []int64 // of a block's first element
 	walk              []int64 // of the element that is gathered
+	spreading         []byte  // elements of the output that go to an index each
 }
 
 func (m *mapping) newBlock() any {
 	in, out := len(m.types), len(m.outputs)
 	b := &block{m, make([][]byte, in), make([][]byte, out), make([]unsafe.Pointer, in), make([]unsafe.Pointer, out), make([][]byte, in),
-		make([]int64, len(m.shape)), make([]int64, len(m.shape))}
+		make([]int64, len(m.shape)), make([]int64, len(m.shape)), nil}
+	if m.toStrides != nil {
+		b.spreading = Bytes(make([]int64, expr.BlockSize))
+		b.out[0] = unsafe.Pointer(unsafe.SliceData(b.spreading))
+	}
 	for i, d := range m.types {
 		if a := access(m.layout.accesses[i]); a != dense && a != unaligned {
 			memory := Bytes(make([]int64, CeilDiv(expr.BlockSize*d.Size(), 8)))
@@ -48,17 +63,18 @@ func (m *mapping) newBlock() any {
 }
 
 // bind takes the operands of a launch whose blocks have up to size elements.
-func (b *block) bind(c Call, size int64) {
+func (b *block) bind(c Call, part int, size int64) {
 	for i, d := range b.types {
-		b.operands[i] = Slice[byte](c, i)
+		b.operands[i] = Slice[byte](c, part+i)
 		if access(b.layout.accesses[i]) == scalar {
 			for k := range size {
 				copy(b.gathered[i][k*d.Size():], b.operands[i][:d.Size()])
 			}
 		}
 	}
-	for k := range b.outputs {
-		b.outputs[k] = Slice[byte](c, len(b.operands)+k)
+	first := len(b.operands) + max(b.layout.joined-1, 0)
+	for k, d := range b.mapping.outputs {
+		b.outputs[k] = Slice[byte](c, first+k)[int64(part)*b.next*d.Size():]
 	}
 }
 
@@ -85,6 +101,26 @@ func (b *block) read(at int64, n int) {
 			gather(b, i, Elements[uint32](b.gathered[i]), n)
 		case a.byIndex():
 			gather(b, i, Elements[int64](b.gathered[i]), n)
+		}
+	}
+}
+
+// spread copies n elements of the output from the block's index on to their places.
+func (b *block) spread(n int) {
+	size, last := b.mapping.outputs[0].Size(), len(b.shape)-1
+	index := append(b.walk[:0], b.index...)
+	for k := int64(0); k < int64(n); {
+		at := int64(0)
+		for a, s := range b.toStrides {
+			at += index[a] * s
+		}
+		run := min(int64(n)-k, b.shape[last]-index[last])
+		move(size, b.outputs[0], at, b.toStrides[last], b.spreading, k, 1, run)
+		k += run
+		index[last] += run
+		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
+			index[a] = 0
+			index[a-1]++
 		}
 	}
 }

@@ -49,23 +49,37 @@ type mapWriter struct {
 	strides [][]string  // of operands addressed by index
 	bounds  [][2]string // of padded operands: from where on, how many
 	n       string
-	to      []string // addresses of the outputs
+	to      []string  // addresses of the outputs
+	toBy    []string  // strides of outputs addressed by index
+	others  []string  // addresses of the first operand in the parts after the first
+	grid    []string  // extents of the grid of tiles, but the first
+	extents [2]string // of the axes of a tile
 }
 
 func (w *mapWriter) parameters() {
 	for range w.types {
 		w.bases = append(w.bases, w.pointer())
 	}
+	for range w.joined - 1 {
+		w.others = append(w.others, w.pointer())
+	}
 	for range w.outputs {
 		w.to = append(w.to, w.pointer())
 	}
 	w.n = w.parameter("u64", expr.B64)
+	if w.joined > 0 {
+		w.choosePart(w.parameter("u64", expr.B64))
+	}
 	if !w.wide {
 		n := w.Register(w.kind)
 		w.Line("cvt.u32.u64 %s, %s", n, w.n)
 		w.n = n
 	}
-	w.divide = w.divides(w.axes)
+	if w.tile > 0 {
+		w.tileParameters()
+	} else {
+		w.divide = w.divides(w.axes)
+	}
 	w.strides, w.bounds = make([][]string, len(w.types)), make([][2]string, len(w.types))
 	for i := range w.types {
 		for a := 0; access(w.accesses[i]).byIndex() && a < w.axes; a++ {
@@ -75,6 +89,23 @@ func (w *mapWriter) parameters() {
 			w.bounds[i][0], w.bounds[i][1] = w.boundParameters()
 		}
 	}
+	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
+		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
+	}
+}
+
+// choosePart takes the first operand and the output of the block's part, which begins so many bytes
+// behind the part before.
+func (w *mapWriter) choosePart(next string) {
+	part, far := w.Register(expr.B32), w.Register(expr.B64)
+	w.Line("mov.u32 %s, %%ctaid.y", part)
+	for k, base := range w.others {
+		is := w.Register(expr.Pred)
+		w.Line("setp.eq.u32 %s, %s, %d", is, part, k+1)
+		w.Line("@%s mov.u64 %s, %s", is, w.bases[0], base)
+	}
+	w.Line("cvt.u64.u32 %s, %s", far, part)
+	w.Line("mad.lo.u64 %s, %s, %s, %s", w.to[0], far, next, w.to[0])
 }
 
 // vector is what a thread holds of one vector.
@@ -98,6 +129,10 @@ func (w *mapWriter) kernel() string {
 			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
 			w.bases[i] = r
 		}
+	}
+	if w.tile > 0 {
+		w.tiled()
+		return w.Text("sm_70", mapEntry, w.params, w.block)
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
@@ -142,11 +177,14 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	indices, at := w.indices(v), v.first
+	if w.mapLayout.to.byIndex() {
+		at = w.offset(indices[0], w.toBy)
+	}
 	for out, d := range w.outputs {
 		v.to = append(v.to, w.Register(expr.B64))
-		w.address(v.to[out], w.to[out], v.first, d.Size())
+		w.address(v.to[out], w.to[out], at, d.Size())
 	}
-	indices := w.indices(v)
 	for i := range w.types {
 		var addresses, inside []string
 		if access(w.accesses[i]) == padded {
@@ -191,15 +229,8 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 	}
 	var list []string
 	for _, index := range indices {
-		offset, r := w.Register(w.kind), w.Register(expr.B64)
-		for axis, at := range index {
-			if axis == 0 {
-				w.Line("mul.lo.%s %s, %s, %s", w.index, offset, at, w.strides[i][axis])
-			} else {
-				w.Line("mad.lo.%s %s, %s, %s, %s", w.index, offset, at, w.strides[i][axis], offset)
-			}
-		}
-		w.address(r, w.bases[i], offset, size)
+		r := w.Register(expr.B64)
+		w.address(r, w.bases[i], w.offset(index, w.strides[i]), size)
 		list = append(list, r)
 	}
 	if a == strided && w.inner { // the others follow along the innermost axis
@@ -210,6 +241,19 @@ func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
 		}
 	}
 	return list
+}
+
+// offset returns the sum of the products of indices and strides.
+func (w *mapWriter) offset(index, strides []string) string {
+	sum := w.Register(w.kind)
+	for axis, at := range index {
+		if axis == 0 {
+			w.Line("mul.lo.%s %s, %s, %s", w.index, sum, at, strides[axis])
+		} else {
+			w.Line("mad.lo.%s %s, %s, %s, %s", w.index, sum, at, strides[axis], sum)
+		}
+	}
+	return sum
 }
 
 // load loads the elements of a vector.

@@ -197,7 +197,7 @@ func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) er
 	if err := checkMap(rest.f, rest.shape, rest.operands); err != nil {
 		return err
 	}
-	m := newMapping(dev, rest.f, rest.shape, rest.operands)
+	m := newMapping(dev, rest.f, rest.shape, rest.operands, nil)
 	m.parts = m.parts[:0]
 	for k, at := range to {
 		if c.perRow[k] {
@@ -208,7 +208,7 @@ func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) er
 	for i, k := range kept {
 		args[i] = Ref{Operand(k), args[i].(Ref).Offset}
 	}
-	blocks := CeilDiv(m.n, int64(m.layout.width*m.layout.vectors*m.layout.block))
+	blocks := m.gridBlocks()
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}

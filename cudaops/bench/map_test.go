@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -97,6 +99,101 @@ func TestMapEdgesOnGPU(t *testing.T) {
 			for i, want := range mapOnHost(t, f, x, y) {
 				if !exprtest.Same(got[i], want) {
 					t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// Numbers become the host's integers.
+func TestMapIntegersOnGPU(t *testing.T) {
+	dev := device0(t)
+	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+		b := expr.NewBuilder(d)
+		f := must.Get[expr.Func](t)(b.Func(b.Convert(b.Operand(0), expr.Int64)))
+		x := append([]float64{0x1p62, -0x1p62, 0x1p63, -0x1p63, 1.9, -1.9}, exprtest.Edges...)
+		if d == expr.Float32 {
+			x = exprtest.Unpack(d, exprtest.Pack(d, x))
+		}
+		got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
+		for i, want := range mapOnHost(t, f, x) {
+			if got[i] != want {
+				t.Errorf("%v is %v, want %v", x[i], got[i], want)
+			}
+		}
+	}
+}
+
+// Tiles give the bits that elements looked up one by one give: transposed operands of every
+// type, alone and beside others, and written into a part of the output.
+func TestMapTilesOnGPU(t *testing.T) {
+	dev := device0(t)
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Int64, expr.Bool}).Draw(t, "type")
+		shape := []int{rapid.IntRange(1, 3).Draw(t, "batch"), rapid.IntRange(16, 150).Draw(t, "rows"), rapid.IntRange(16, 150).Draw(t, "columns")}
+		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
+		offset := rapid.IntRange(0, 5).Draw(t, "offset")
+		x := drawn(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), d, int64(n+offset))
+		view := kernels.View{Elements: int64(len(x)), Offset: int64(offset), Strides: []int{rows * columns, 1, rows}}
+		axis := rapid.IntRange(0, 2).Draw(t, "axis")
+		whole, extents := append([]int(nil), shape...), []int{shape[axis], rapid.IntRange(0, 20).Draw(t, "more")}
+		whole[axis] += extents[1]
+		rest := kernels.View{Elements: int64(len(x)), Strides: []int{0, 0, 0}}
+		p, err := kernels.Concat(dev, d, whole, axis, extents, view, rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := exprtest.Memory(p.Out)
+		if err := Run(0, p, [][]byte{exprtest.Pack(d, x), exprtest.Pack(d, x)}, out); err != nil {
+			t.Fatal(err)
+		}
+		index := make([]int, 3)
+		for k, got := range exprtest.Unpack(d, out) {
+			for a, rest := 2, k; a >= 0; a-- {
+				index[a], rest = rest%whole[a], rest/whole[a]
+			}
+			want := x[0]
+			if index[axis] < shape[axis] {
+				want = x[offset+index[0]*rows*columns+index[1]+index[2]*rows]
+			}
+			if !exprtest.Same(got, want) {
+				t.Fatalf("element %v is %v, want %v; %v", index, got, want, p)
+			}
+		}
+	})
+}
+
+// Parts that are alike have one launch, others one each: they come as on the host.
+func TestConcatOnGPU(t *testing.T) {
+	dev := device0(t)
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	for _, extents := range [][]int{{5}, {3, 0, 4}, {4, 4, 4, 4}, {1, 1, 1}, {7, 7, 7, 20, 20, 3}, slices.Repeat([]int{4}, 35), slices.Repeat([]int{33}, 3)} {
+		for axis := range 3 {
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
+				shape := []int{3, 20, 33}
+				shape[axis] = 0
+				var views []kernels.View
+				var inputs [][]byte
+				for k, n := range extents {
+					part := slices.Clone(shape)
+					part[axis] = n
+					v := kernels.Dense(part)
+					if k%2 == 1 { // turned
+						v.Strides = []int{part[1] * part[2], 1, part[1]}
+					}
+					views, inputs = append(views, v), append(inputs, exprtest.Pack(dt, drawn(r, dt, v.Elements)))
+				}
+				for _, n := range extents {
+					shape[axis] += n
+				}
+				onHost := must.Get[*kernels.Plan](t)(kernels.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
+				want := exprtest.Memory(onHost.Out)
+				must.Do(t, onHost.Run(inputs, want, nil))
+				p := must.Get[*kernels.Plan](t)(kernels.Concat(dev, dt, shape, axis, extents, views...))
+				got := exprtest.Memory(p.Out)
+				must.Do(t, Run(0, p, inputs, got))
+				if !bytes.Equal(got, want) {
+					t.Errorf("%v: another result than the host's", p)
 				}
 			}
 		}

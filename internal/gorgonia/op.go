@@ -40,6 +40,9 @@ func IsReshape(op gorgonia.Op) bool { return OpName(op) == "reshapeOp" }
 // IsConversion reports whether op is that of gorgonia.ConvType.
 func IsConversion(op gorgonia.Op) bool { return OpName(op) == "dtConvOp" }
 
+// IsDiagFlat reports whether op is that of gorgonia.DiagFlat.
+func IsDiagFlat(op gorgonia.Op) bool { return OpName(op) == "diagFlatOp" }
+
 // IsGlobalAverage reports whether op is that of gorgonia.GlobalAveragePool2D.
 func IsGlobalAverage(op gorgonia.Op) bool { return OpName(op) == "globalAveragePoolOp" }
 

@@ -94,6 +94,32 @@ func At(op gorgonia.Op) (index []int, ok bool) {
 	return index, !f.bad
 }
 
+// Concat returns the axis along which a concatOp puts its inputs one behind the other.
+func Concat(op gorgonia.Op) (axis int, ok bool) {
+	f, ok := fieldsOf(op, "concatOp")
+	if !ok {
+		return 0, false
+	}
+	axis = f.int("axis")
+	return axis, !f.bad
+}
+
+// ByIndices returns the axis of a ByIndices, or of the derivative of one.
+func ByIndices(op gorgonia.Op) (axis int, derivative, ok bool) {
+	f, ok := fieldsOf(op, "byIndicesOp")
+	if !ok {
+		if f, ok = fieldsOf(op, "byIndicesOpDiffOp"); !ok {
+			return 0, false, false
+		}
+		derivative = true
+		if f.v = reflect.Indirect(f.v.FieldByName("byIndicesOp")); !f.v.IsValid() {
+			return 0, false, false
+		}
+	}
+	axis = f.int("axis")
+	return axis, derivative, !f.bad
+}
+
 // Reduction returns the name, sum or max, and the axes of a reduction.
 func Reduction(op gorgonia.Op) (name string, axes []int, ok bool) {
 	for kind, name := range map[string]string{"sumOp": "sum", "maxOp": "max"} {

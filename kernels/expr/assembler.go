@@ -243,8 +243,13 @@ func (a *Assembler) value(in instruction) string {
 	return r
 }
 
-// convert adds a conversion to a floating-point type. Integers are rounded.
+// convert adds a conversion. Integers are rounded to floating-point numbers, and those to
+// integers toward 0.
 func (a *Assembler) convert(r string, in instruction) {
+	if !in.to.IsFloat() {
+		a.Line("cvt.rzi.s64.%v %s, %s", in.from, r, in.x)
+		return
+	}
 	switch in.from {
 	case Bool:
 		a.Line("selp.%v %s, %s, %s, %s", in.to, r, literal(in.to, 1), literal(in.to, 0), in.x)

@@ -157,3 +157,18 @@ func convertElements[T float, From float | uint8 | int32 | int64 | int](out []T,
 		out[i] = T(v)
 	}
 }
+
+// truncateBlock rounds toward 0, as PTX does: numbers beyond int64 to the nearest, and NaN to the
+// least.
+func truncateBlock[T float](out []int64, x []T) {
+	for i, v := range x {
+		switch {
+		case v >= 0x1p63:
+			out[i] = math.MaxInt64
+		case v >= -0x1p63:
+			out[i] = int64(v)
+		default:
+			out[i] = math.MinInt64
+		}
+	}
+}

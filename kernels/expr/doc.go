@@ -22,7 +22,8 @@
 //   - Pow follows C99: Pow(1, y) and Pow(x, 0) are 1, also for NaN.
 //   - Sigmoid and Softplus are not cut off: they are right in their tails, where
 //     Gorgonia's give 0, 1 or x.
-//   - Convert from Bool gives 0 or 1.
+//   - Convert from Bool gives 0 or 1; to an integer it rounds toward 0, to the nearest integer that
+//     there is beyond their range, and NaN to the least.
 //
 // RowSum, RowMax and RowMin take their argument at every element of a row, and are one
 // number for all of it: a function that has them is computed row by row, in stages

@@ -30,5 +30,8 @@ func (d Dtype) Size() int64 { return dtypes[d].size }
 // String is the suffix of kernel entry points, such as "f32".
 func (d Dtype) String() string { return dtypes[d].name }
 
+// isWide reports whether d is an integer of 64 bits.
+func (d Dtype) isWide() bool { return d == Int64 || d == Int && Int.Size() == Int64.Size() }
+
 // IsFloat reports whether d is Float32 or Float64.
 func (d Dtype) IsFloat() bool { return d <= Float64 }

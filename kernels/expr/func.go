@@ -229,7 +229,8 @@ func (b *Builder) Constant(d Dtype, v float64) Value {
 	return b.add(node{op: constant, dtype: d, bits: math.Float64bits(v)})
 }
 
-// Convert returns x as an element of d, which is Float32, Float64 or x's own type.
+// Convert returns x as an element of d, which is Float32, Float64 or x's own type, or an
+// integer of 64 bits where x is a floating-point number.
 func (b *Builder) Convert(x Value, d Dtype) Value {
 	from, ok := b.dtype(x)
 	switch {
@@ -237,9 +238,9 @@ func (b *Builder) Convert(x Value, d Dtype) Value {
 		return -1
 	case from == d:
 		return x
-	case !d.IsFloat():
-		return b.fail("got a conversion of %v to %v, want one to f32 or f64", from, d)
-	case b.nodes[x].op == constant: // conversions of numbers are exact or rounded once
+	case !d.IsFloat() && !(from.IsFloat() && d.isWide()):
+		return b.fail("got a conversion of %v to %v, want one to f32 or f64, or of these to i64", from, d)
+	case d.IsFloat() && b.nodes[x].op == constant: // conversions of numbers are exact or rounded once
 		return b.Constant(d, b.nodes[x].value())
 	}
 	return b.add(node{op: convert, dtype: d, args: [3]Value{x}})

@@ -183,6 +183,10 @@ func (i *instr) run(blocks []unsafe.Pointer, n int) {
 	switch {
 	case i.op == convert && i.to == Float32:
 		convertBlock(block[float32](out, n), i.from, x)
+	case i.op == convert && i.to.isWide() && i.from == Float32:
+		truncateBlock(block[int64](out, n), block[float32](x, n))
+	case i.op == convert && i.to.isWide():
+		truncateBlock(block[int64](out, n), block[float64](x, n))
 	case i.op == convert:
 		convertBlock(block[float64](out, n), i.from, x)
 	case i.op == copyBlock:

@@ -194,13 +194,13 @@ func results(in *program.Instr) []Span {
 	return list
 }
 
-// operands returns where the inputs of an instruction lie: for a Map or Rows, whose
-// plans know the views, the buffers of their bases.
+// operands returns where the inputs of an instruction lie: where the plan knows the views, as
+// that of a Map does, the buffers of their bases.
 func operands(in *program.Instr) []Span {
 	list := make([]Span, len(in.In))
 	for i, v := range in.In {
 		list[i] = span(v.Base.Buffer)
-		if !program.Pointwise(in.Op) {
+		if !program.ReadsViews(in.Op) {
 			list[i] = Span{list[i].Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}
 		}
 	}

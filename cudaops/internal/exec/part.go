@@ -170,7 +170,7 @@ type queued struct {
 // transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
 	switch in.Op.(type) {
-	case program.Kernel, program.Map, program.Rows:
+	case program.Kernel, program.Map, program.Rows, program.Concat:
 		run, err := e.backend.Bind(in.Plan, operands(in), results(in), span(in.Scratch))
 		if err != nil || !e.timed {
 			return run, nil, err

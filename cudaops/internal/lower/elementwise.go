@@ -63,9 +63,12 @@ func binary(c *call) *program.Value {
 	})
 }
 
-// convert lowers ConvType to float32 or float64.
+// convert lowers ConvType to float32 or float64, and of these to int.
 func convert(c *call) *program.Value {
-	if !internal.IsConversion(c.node.Op()) || !c.Numeric || !c.Dtype.IsFloat() || len(c.in) != 1 || !c.in[0].Numeric {
+	if !internal.IsConversion(c.node.Op()) || !c.Numeric || len(c.in) != 1 || !c.in[0].Numeric {
+		return nil
+	}
+	if !c.Dtype.IsFloat() && !(c.in[0].Dtype.IsFloat() && (c.Dtype == kernels.Int || c.Dtype == kernels.Int64)) {
 		return nil
 	}
 	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), c.Dtype) })

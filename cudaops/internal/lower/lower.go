@@ -21,6 +21,7 @@ type Graph struct {
 	Inputs    []*gorgonia.Node
 	Outputs   []Output
 	Gradients []Gradient
+	ranges    []ranged
 }
 
 // Node is a node of the graph with its value in the program, nil for a statement.
@@ -142,8 +143,10 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 }
 
 // output makes the value of n an output of the program and returns its index.
-func (l *lowerer) output(n *gorgonia.Node) int {
-	v := l.of[n]
+func (l *lowerer) output(n *gorgonia.Node) int { return l.outputOf(l.of[n]) }
+
+// outputOf makes a value an output of the program and returns its index.
+func (l *lowerer) outputOf(v *program.Value) int {
 	i, ok := l.index[v]
 	if !ok {
 		i = len(l.graph.Program.Outputs)

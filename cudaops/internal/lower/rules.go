@@ -23,7 +23,7 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, sliceDiff, repeat, at, unary, binary, between, convert, function, multiply, tensorDot,
+var rules = []rule{input, constant, size, reshape, transpose, slice, sliceDiff, repeat, at, concat, byIndices, diagonal, unary, binary, between, convert, function, multiply, tensorDot,
 	reduce, softMax, softMaxDiff, average, kernel, host}
 
 // emit adds an instruction with one output and returns that.

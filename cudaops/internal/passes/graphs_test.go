@@ -78,6 +78,13 @@ func (d draw) axes() []int {
 	return rapid.SampledFrom([][]int{nil, {0}, {1}}).Draw(d.t, "axis")
 }
 
+// indices returns a new input of indices of rows.
+func (d draw) indices() *G.Node {
+	at := rapid.SliceOfN(rapid.IntRange(0, rows-1), rows, rows).Draw(d.t, "indices")
+	v := tensor.New(tensor.WithShape(rows), tensor.WithBacking(at))
+	return G.NewVector(d.g, tensor.Int, G.WithName(fmt.Sprint("i", len(d.pool))), G.WithShape(rows), G.WithValue(v))
+}
+
 // wide repeats a value of a row.
 func (d draw) wide(n *G.Node) *G.Node { return G.Must(ops.Broadcast(n, d.width(), 1)) }
 
@@ -131,6 +138,13 @@ var nodes = map[string]func(d draw) *G.Node{
 		return G.Must(G.Mul(d.a, G.Must(G.Tensordot([]int{0}, []int{0}, d.a, d.other()))))
 	},
 	"broadcast": func(d draw) *G.Node { return G.Must(G.BroadcastAdd(d.a, d.constant(), nil, []byte{1})) },
+	"concat": func(d draw) *G.Node {
+		if d.cols() > 40 {
+			return d.a
+		}
+		return G.Must(G.Concat(1, d.a, rapid.SampledFrom(d.pool).Draw(d.t, "second part"), G.Must(G.Neg(d.a))))
+	},
+	"by indices": func(d draw) *G.Node { return G.Must(G.ByIndices(d.a, d.indices(), 0)) },
 	"slice": func(d draw) *G.Node {
 		first := rapid.IntRange(0, rows-1).Draw(d.t, "row")
 		return G.Must(ops.Broadcast(G.Must(G.Slice(d.a, G.S(first))), rows, 0))

@@ -92,7 +92,7 @@ func merge(a, b *group) *group {
 	case a.axes == nil && !g.fits(): // a can be flat where b is not
 		g.shape, g.count = b.shape, b.count
 	}
-	if !g.fits() || g.axes != nil && slices.ContainsFunc(g.members, readsBounded) {
+	if !g.fits() || g.axes != nil && slices.ContainsFunc(g.members, notInRows) {
 		return nil
 	}
 	return g
@@ -156,9 +156,10 @@ func (g *group) outputs() (list []*vertex) {
 	return list
 }
 
-// readsBounded reports whether a member reads a view with bounds, as Rows cannot.
-func readsBounded(m *vertex) bool {
-	return slices.ContainsFunc(m.In, (*program.Value).IsBounded)
+// notInRows reports whether a member reads a view with bounds, or has integers, as Rows cannot.
+func notInRows(m *vertex) bool {
+	integers := func(v *program.Value) bool { return !v.Dtype.IsFloat() && v.Dtype != kernels.Bool }
+	return slices.ContainsFunc(m.In, (*program.Value).IsBounded) || slices.ContainsFunc(slices.Concat(m.In, m.Out), integers)
 }
 
 // rowShape returns the shape without the axes.

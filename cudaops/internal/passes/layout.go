@@ -6,23 +6,21 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// layout copies what a kernel of its own cannot read as it lies: operands that are
-// not in row-major order, or that start where vector loads cannot. Maps read every
-// view.
+// layout copies what launches cannot read as it lies: operands of a kernel of its own that are
+// not in row-major order, or that start where vector loads cannot, and those of Rows that have
+// bounds. Maps read every view.
 func layout(p *program.Program, _ Target) error {
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
-		if _, kernel := in.Op.(program.Kernel); kernel {
-			for i, v := range in.In {
-				if v.Numeric && !readable(v) {
-					dense, err := l.dense(v)
-					if err != nil {
-						return in.InNode(err)
-					}
-					in.In[i] = dense
+		for i, v := range in.In {
+			if v.Numeric && !readable(in.Op, v) {
+				dense, err := l.dense(v)
+				if err != nil {
+					return in.InNode(err)
 				}
+				in.In[i] = dense
 			}
 		}
 		p.Instrs = append(p.Instrs, in)
@@ -30,9 +28,15 @@ func layout(p *program.Program, _ Target) error {
 	return nil
 }
 
-// readable reports whether kernels can read a value as it lies.
-func readable(v *program.Value) bool {
-	return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%program.Alignment == 0
+// readable reports whether the launches of an op can read a value as it lies.
+func readable(op program.Op, v *program.Value) bool {
+	switch op.(type) {
+	case program.Kernel:
+		return v.IsContiguous() && v.View.Offset*v.Dtype.Size()%program.Alignment == 0
+	case program.Rows:
+		return !v.IsBounded()
+	}
+	return true
 }
 
 type layouter struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -181,5 +182,40 @@ func TestGolden(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s\n(-update accepts it)", text.String(), want)
 			}
 		})
+	}
+}
+
+// Rows read views with bounds from a copy: the zeros around them are elements, too.
+func TestLayoutOfRows(t *testing.T) {
+	p := new(program.Program)
+	instr := func(op program.Op, in ...*program.Value) *program.Instr {
+		i := &program.Instr{Op: op, In: in}
+		p.Instrs = append(p.Instrs, i)
+		return i
+	}
+	shaped := func(shape ...int) program.Type {
+		return program.Type{Numeric: true, Dtype: kernels.Float64, Shape: shape}
+	}
+	x := p.NewValue(instr(program.Input{}), "x", shaped(2, 3))
+	view := program.View{Strides: []int64{3, 1}, Bounds: kernels.Bounds{Axis: 1, From: 1, To: 4}}
+	wide := p.NewAlias(instr(program.Alias{}, x), "wide", shaped(2, 6), x, view)
+	b := expr.NewBuilder(kernels.Float64)
+	f, err := b.Func(b.Apply(expr.RowMax, b.Operand(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Outputs = []*program.Value{p.NewValue(instr(program.Rows{Func: f, Axes: []int{1}, PerRow: []bool{true}}, wide), "most", shaped(2))}
+	if err := layout(p, Target{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.Eval([]G.Value{tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{-1, -2, -3, -4, 5, -6}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out[0].Data().([]float64); got[0] != 0 || got[1] != 5 {
+		t.Errorf("got %v, want [0 5]", got)
 	}
 }

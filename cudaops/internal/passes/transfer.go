@@ -20,7 +20,7 @@ func transfer(p *program.Program, _ Target) error {
 		switch in.Op.(type) {
 		case program.Alias:
 			// Made where it is used, like a copy.
-		case program.Kernel, program.Map, program.Rows:
+		case program.Kernel, program.Map, program.Rows, program.Concat:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
 		default:

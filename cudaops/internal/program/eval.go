@@ -96,7 +96,7 @@ func (e *interpreter) launch(in *Instr) error {
 	}
 	operands := make([][]byte, len(in.In))
 	for i, v := range in.In {
-		if Pointwise(in.Op) {
+		if ReadsViews(in.Op) {
 			v = v.Base // the plan knows the view
 		}
 		if b := e.buffer(v); b != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Op is what an instruction does: one of [Input], [Constant], [Host], [Kernel],
-// [Map], [Rows], [Alias] and [Copy].
+// [Map], [Rows], [Concat], [Alias] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -43,6 +43,9 @@ type Rows struct {
 	PerRow []bool
 }
 
+// Concat puts its inputs, views of any strides, one behind the other along an axis.
+type Concat struct{ Axis int }
+
 // Alias gives a value another shape or order, or a part of it, as the View of its
 // output says; no element moves.
 type Alias struct{}
@@ -57,18 +60,25 @@ func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
 func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
 func (m Map) String() string    { return fmt.Sprintf("map %v", m.Func) }
 func (r Rows) String() string   { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
+func (c Concat) String() string { return fmt.Sprintf("concat along %d", c.Axis) }
 func (Alias) String() string    { return "alias" }
 func (Copy) String() string     { return "copy" }
 
 // Launches reports whether an op runs as launches on the device: whether it is a
-// Kernel, a Map or Rows.
+// Kernel, a Map, Rows or a Concat.
 func Launches(op Op) bool {
 	_, kernel := op.(Kernel)
-	return kernel || Pointwise(op)
+	return kernel || ReadsViews(op)
 }
 
-// Pointwise reports whether an op is a function of elements, which reads its inputs as
-// they lie: whether it is a Map or Rows.
+// ReadsViews reports whether the launches of an op read its inputs as they lie in their bases,
+// whatever the strides.
+func ReadsViews(op Op) bool {
+	_, concat := op.(Concat)
+	return concat || Pointwise(op)
+}
+
+// Pointwise reports whether an op is a function of elements: whether it is a Map or Rows.
 func Pointwise(op Op) bool {
 	switch op.(type) {
 	case Map, Rows:

@@ -141,7 +141,7 @@ type Instr struct {
 	Op      Op
 	In, Out []*Value
 	Nodes   []*gorgonia.Node // the nodes that it computes or, for a Copy, whose value it copies
-	Plan    *kernels.Plan    // the launches of a Kernel, a Map or Rows, from Planned on
+	Plan    *kernels.Plan    // the launches, if there are any, from Planned on
 	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
 }
 
@@ -154,7 +154,7 @@ func (in *Instr) Domain() tensor.Shape {
 	return in.Out[0].Shape
 }
 
-// PlanFor returns the launches of a Kernel, a Map or Rows on a device.
+// PlanFor returns the launches of an instruction on a device.
 func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	if op, kernel := in.Op.(Kernel); kernel {
 		return op.Planner.Plan(dev)
@@ -168,6 +168,12 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 		return kernels.Map(dev, op.Func, in.Domain(), views...)
 	case Rows:
 		return kernels.Rows(dev, op.Func, in.Domain(), op.Axes, op.PerRow, views...)
+	case Concat:
+		out, extents := in.Out[0], make([]int, len(in.In))
+		for i, v := range in.In {
+			extents[i] = v.Shape[op.Axis]
+		}
+		return kernels.Concat(dev, out.Dtype, out.Shape, op.Axis, extents, views...)
 	}
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }

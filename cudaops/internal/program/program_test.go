@@ -234,3 +234,45 @@ func TestEvalErrors(t *testing.T) {
 		t.Error("an input of strings gives no error")
 	}
 }
+
+// The parts of a concatenation make its output.
+func TestConcat(t *testing.T) {
+	joined := func(out Type, types ...Type) *Program {
+		p := new(Program)
+		def := &Instr{Op: Concat{Axis: 1}}
+		for _, of := range types {
+			in := &Instr{Op: Input{}}
+			p.Instrs, def.In = append(p.Instrs, in), append(def.In, p.NewValue(in, "part", of))
+		}
+		p.Instrs = append(p.Instrs, def)
+		p.Outputs = []*Value{p.NewValue(def, "out", out)}
+		return p
+	}
+	of := func(dt kernels.Dtype, shape ...int) Type { return Type{Numeric: true, Dtype: dt, Shape: shape} }
+	p := joined(of(kernels.Float64, 2, 3), of(kernels.Float64, 2, 1), of(kernels.Float64, 2, 2))
+	if err := p.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(tensor.WithShape(2, 1), tensor.WithBacking([]float64{1, 2}))
+	y := tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{3, 4, 5, 6}))
+	out, err := p.Eval([]G.Value{x, y})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out[0].Data().([]float64), []float64{1, 3, 4, 2, 5, 6}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for _, c := range []struct {
+		p    *Program
+		want string
+	}{
+		{joined(of(kernels.Float64, 2, 4), of(kernels.Float64, 2, 1), of(kernels.Float64, 2, 2)), "makes 3 elements"},
+		{joined(of(kernels.Float64, 2, 3), of(kernels.Float64, 3, 1), of(kernels.Float64, 2, 2)), "concat along 1 puts"},
+		{joined(of(kernels.Float64, 2, 3), of(kernels.Float32, 2, 1), of(kernels.Float64, 2, 2)), "concat along 1 puts"},
+		{joined(of(kernels.Float64, 2, 3)), "makes 0 elements"},
+	} {
+		if err := c.p.Verify(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want an error with %q", err, c.want)
+		}
+	}
+}

@@ -77,7 +77,7 @@ func (c *checker) instr(in *Instr) {
 // if it does not matter.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows:
+	case Kernel, Map, Rows, Concat:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -127,7 +127,7 @@ func (c *checker) shape(in *Instr) {
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
-	case Kernel, Map, Rows:
+	case Kernel, Map, Rows, Concat:
 		if in.Plan != nil {
 			c.plan(in, in.Plan)
 		} else if c.p.Stage >= Planned {
@@ -141,7 +141,9 @@ func (c *checker) shape(in *Instr) {
 		c.fault("%v has %d inputs and %d outputs", in.Op, len(in.In), len(in.Out))
 		return
 	}
-	switch in.Op.(type) {
+	switch op := in.Op.(type) {
+	case Concat:
+		c.concat(op, in)
 	case Alias:
 		from, to := in.In[0], in.Out[0]
 		if from.Base != to.Base {
@@ -155,18 +157,37 @@ func (c *checker) shape(in *Instr) {
 	}
 }
 
+// concat checks that the inputs of a Concat make its output.
+func (c *checker) concat(op Concat, in *Instr) {
+	out, along := in.Out[0], 0
+	for _, v := range in.In {
+		same := v.Dtype == out.Dtype && len(v.Shape) == len(out.Shape) && op.Axis < len(v.Shape)
+		for a := range v.Shape {
+			same = same && (a == op.Axis || v.Shape[a] == out.Shape[a])
+		}
+		if !same || v.IsBounded() {
+			c.fault("%v puts %s into %s", op, v.describe(), out.describe())
+			return
+		}
+		along += v.Shape[op.Axis]
+	}
+	if len(in.In) == 0 || along != out.Shape[op.Axis] {
+		c.fault("%v makes %d elements along the axis of %s", op, along, out.describe())
+	}
+}
+
 // plan checks a launch plan against the values that it reads and writes.
 func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 	if len(plan.Inputs) != len(in.In) {
 		c.fault("the plan of %v takes %d inputs, the instruction has %d", in.Op, len(plan.Inputs), len(in.In))
 		return
 	}
-	pointwise := Pointwise(in.Op)
+	views, pointwise := ReadsViews(in.Op), Pointwise(in.Op)
 	for i, v := range in.In {
 		switch {
-		case pointwise && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || !slices.Equal(v.Shape, in.Domain())):
+		case views && (!v.Numeric || v.Base.Bytes() != plan.Inputs[i] || pointwise && !slices.Equal(v.Shape, in.Domain())):
 			c.fault("input %d of %v is %s, its plan wants a view of %d bytes, of shape %v", i, in.Op, v.describe(), plan.Inputs[i], in.Domain())
-		case !pointwise && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
+		case !views && (!v.Numeric || v.Bytes() != plan.Inputs[i] || !v.IsContiguous()):
 			c.fault("input %d of %v is %s, its plan wants %d bytes in row-major order", i, in.Op, v.describe(), plan.Inputs[i])
 		}
 	}

@@ -281,8 +281,7 @@ func Pack(d expr.Dtype, values []float64) []byte {
 	return b
 }
 
-// Unpack returns the elements in memory of a type that functions can have as an
-// output.
+// Unpack returns the elements in memory of a type.
 func Unpack(d expr.Dtype, b []byte) []float64 {
 	values := make([]float64, int64(len(b))/d.Size())
 	le := binary.LittleEndian
@@ -292,6 +291,10 @@ func Unpack(d expr.Dtype, b []byte) []float64 {
 			values[i] = float64(math.Float32frombits(le.Uint32(at)))
 		case expr.Float64:
 			values[i] = math.Float64frombits(le.Uint64(at))
+		case expr.Int32:
+			values[i] = float64(int32(le.Uint32(at)))
+		case expr.Int64, expr.Int:
+			values[i] = float64(int64(le.Uint64(at)))
 		default:
 			values[i] = float64(at[0])
 		}

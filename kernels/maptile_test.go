@@ -1,0 +1,87 @@
+package kernels
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// Transposed operands are read by tiles, on a device, where both axes are long enough.
+func TestTileLayout(t *testing.T) {
+	dev := Device{Major: 9, SMs: 132}
+	big := []int{5, 100, 200}
+	for _, c := range []struct {
+		text  string
+		shape []int
+		views []View
+		want  string // accesses, tile, axis across; "" for no tiles
+		grid  int
+	}{
+		{"a", []int{200, 100}, []View{viewAt(20000, 0, 1, 200)}, "t 64 0", 8},
+		{"a", big, []View{viewAt(100000, 0, 20000, 1, 100)}, "t 64 1", 40},
+		{"a", big, []View{viewAt(100000, 0, 1, 5, 500)}, "", 0}, // of 5
+		{"a", big, []View{viewAt(100000, 0, 200, 1000, 1)}, "", 0},
+		{"a + tanh(b) + c + 1 + a*b", big, []View{viewAt(100000, 0, 20000, 1, 100), Dense(big), viewAt(1, 0, 0, 0, 0)}, "tgs 32 1", 140},
+		{"a * b", big, []View{viewAt(100000, 0, 20000, 1, 100), viewAt(200, 0, 0, 0, 1)}, "tg 64 1", 40},
+		{"a * b", big, []View{viewAt(100000, 0, 20000, 1, 100), within(viewAt(50000, 0, 10000, 200, 1), 1, 10, 60)}, "", 0},
+	} {
+		names := []string{"a", "b", "c"}[:len(c.views)]
+		p, err := Map(dev, parseMap(t, c.text, names...), c.shape, c.views...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layout, got := p.Launches[0].Kernel.Image.(mapImage).layout, ""
+		if layout.tile > 0 {
+			got = fmt.Sprintf("%s %d %d", layout.accesses, layout.tile, layout.across)
+		}
+		if got != c.want || layout.tile > 0 && p.Launches[0].Grid[0] != c.grid {
+			t.Errorf("%s of %v: got %q on %v blocks, want %q on %d", c.text, c.views, got, p.Launches[0].Grid, c.want, c.grid)
+		}
+		host, err := Map(HostDevice(), parseMap(t, c.text, names...), c.shape, c.views...)
+		if err != nil || host.Launches[0].Kernel.Image.(mapImage).layout.tile > 0 {
+			t.Errorf("%s: got tiles on the host, %v", c.text, err)
+		}
+	}
+}
+
+// NVIDIA's assembler takes tiles of every type, and what is written into a part of an output,
+// and spills nothing.
+func TestTilesAssemble(t *testing.T) {
+	ptxas(t)
+	dev := Device{Major: 9, SMs: 132}
+	check := func(p *Plan, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkLaunches(p); err != nil {
+			t.Error(err)
+		}
+		for _, l := range p.Launches {
+			registers, spills := assemble(t, l.Kernel.Image, "sm_90")
+			t.Logf("%s: %d registers, %+v", p.Op, registers, l.Kernel.Image.(mapImage).layout)
+			if spills > 0 {
+				t.Errorf("%s spills %d bytes", p.Op, spills)
+			}
+		}
+	}
+	shape := []int{3, 100, 200}
+	flipped := viewAt(60000, 0, 20000, 1, 100)
+	for _, d := range []expr.Dtype{Float32, Float64, Bool, Uint8, Int64} {
+		b := expr.NewBuilder(d)
+		f, err := b.Func(b.Operand(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(Map(dev, f, shape, flipped))
+		check(Concat(dev, d, []int{3, 100, 233}, 2, []int{200, 33}, flipped, viewAt(9900, 0, 3300, 1, 100)))
+		check(Concat(dev, d, []int{3, 100, 236}, 2, []int{200, 36}, Dense(shape), viewAt(1, 0, 0, 0, 0)))
+		check(Concat(dev, d, []int{3, 300, 200}, 1, []int{100, 100, 100}, Dense(shape), Dense(shape), Dense(shape)))
+		check(Concat(dev, d, []int{3, 100, 400}, 2, []int{200, 200}, flipped, flipped))
+	}
+	check(Map(dev, parseMap(t, "a + tanh(b) * c", "a", "b", "c"), shape, flipped, Dense(shape), viewAt(1, 0, 0, 0, 0)))
+	check(Map(dev, parseMap(t, "a + b * c", "a", "b", "c"), shape, flipped, flipped, viewAt(200, 0, 0, 0, 1)))
+	wide := []int{1 << 16, 1 << 16}
+	check(Map(dev, parseMap(t, "a + b", "a", "b"), wide, viewAt(1<<32, 0, 1, 1<<16), Dense(wide)))
+}
