@@ -157,16 +157,16 @@ func (g *GPUBackend) Stage(n int64) ([]byte, error) {
 
 // Upload implements Backend.
 func (g *GPUBackend) Upload(to Span, src []byte) error {
-	if g.smallCopy(src) {
-		return g.copy(g.Address(to.Offset), driver.Address(src), int64(len(src)))
+	if dst := g.Address(to.Offset); g.smallCopy(dst, src) {
+		return g.copy(dst, driver.Address(src), int64(len(src)))
 	}
 	return g.stream.Upload(g.Address(to.Offset), src)
 }
 
 // Download implements Backend.
 func (g *GPUBackend) Download(dst []byte, from Span) error {
-	if g.smallCopy(dst) {
-		return g.copy(driver.Address(dst), g.Address(from.Offset), int64(len(dst)))
+	if src := g.Address(from.Offset); g.smallCopy(src, dst) {
+		return g.copy(driver.Address(dst), src, int64(len(dst)))
 	}
 	return g.stream.Download(dst, g.Address(from.Offset))
 }
@@ -177,10 +177,11 @@ func (g *GPUBackend) Download(dst []byte, from Span) error {
 // take longer are the copy engines', which leave the multiprocessors alone.
 const copyLimit = 64 << 10
 
-// smallCopy reports whether a kernel copies host memory: a little of it, in a graph, where
-// all host memory is pinned.
-func (g *GPUBackend) smallCopy(m []byte) bool {
-	return g.record && len(m) > 0 && len(m) <= copyLimit
+// smallCopy reports whether a kernel copies between host memory and an address of the
+// device: a little of it, in a graph, where all host memory is pinned. The kernel reads and
+// writes 16 bytes at a time.
+func (g *GPUBackend) smallCopy(at driver.Ptr, m []byte) bool {
+	return g.record && len(m) > 0 && len(m) <= copyLimit && (at|driver.Address(m))%16 == 0
 }
 
 // copy queues a copy of n bytes by a kernel.
