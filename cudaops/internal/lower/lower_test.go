@@ -125,6 +125,7 @@ func TestReshapedStrides(t *testing.T) {
 var loweredOps = []string{
 	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "sliceIncrOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
 	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
+	"im2colOp", "col2imOp", "maxPoolOp", "maxPoolDiffOp", "avgPoolOp", "avgPoolDiffOp", "upsampleOp", "upsampleDiffOp",
 }
 
 // Every op of Gorgonia's is lowered, or known to be left to the host.
