@@ -25,7 +25,8 @@ func small() (cases []Case) {
 		}
 		cases = append(cases, CrossEntropy(rows, columns))
 	}
-	return append(cases, MLP(2, 3, 4, 2), MLP(13, 31, 17, 19, 10), MLP(64, 60, 10))
+	return append(cases, MLP(2, 3, 4, 2), MLP(13, 31, 17, 19, 10), MLP(64, 60, 10),
+		Convnet(3, net{9, []int{3, 4, 2}, 7, 3}), Convnet(5, net{13, []int{2, 5}, 11, 4}))
 }
 
 // random returns numbers in [-1, 1), others in every run.
@@ -127,6 +128,7 @@ func TestAll(t *testing.T) {
 		"softmax 16384x1000":                      {2 * 4 * 16384 * 1000, 5 * 16384 * 1000},
 		"cross-entropy, gradient 16384x128":       {3*4*16384*128 + 4, 10 * 16384 * 128},
 		"MLP 784-512-512-10, gradient batch 4096": {4 * (4096*794 + 2*669_706 + 1), 4096 * 3_209_216},
+		"convnet, gradient batch 100":             {4 * (100*794 + 2*818_698 + 1), 100 * 48_612_732},
 	}
 	seen := map[string]bool{}
 	for _, c := range All() {
