@@ -301,3 +301,25 @@ func TestGlobalAverageGradient(t *testing.T) {
 	}
 	onBackends(t, func(t *testing.T, on Option) { c.check(t, tensor.Float64, on) })
 }
+
+// What docs/gorgonia-ops.md says that Gorgonia gets wrong when it makes a graph, so that no
+// machine can tell.
+func TestWindowQuirks(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewTensor(g, tensor.Float64, 4, G.WithName("x"), G.WithShape(2, 3, 8, 8))
+	node := must.Get[*G.Node](t)
+	pair := func(v int) []int { return []int{v, v} }
+	if most, average := node(G.MaxPool1D(x, 2, 0, 2)), node(G.AveragePool1D(x, 2, 0, 2)); most != average {
+		t.Errorf("AveragePool1D is %v, want it to be MaxPool1D, %v", average, most)
+	}
+	for name, pool := range map[string]func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error){"max": G.MaxPool2D, "average": G.AveragePool2D} {
+		a, b := node(pool(x, pair(3), []int{1, 0, 1, 0}, pair(2))), node(pool(x, pair(3), []int{1, 1, 1, 0}, pair(2)))
+		if a != b {
+			t.Errorf("%s-pools of two paddings are %v and %v, want one node", name, a, b)
+		}
+	}
+	a, b := node(G.Im2Col(x, pair(3), pair(1), pair(4), pair(1))), node(G.Im2Col(x, pair(3), pair(1), pair(4), pair(2)))
+	if a != b {
+		t.Errorf("columns of two dilations are %v and %v, want one node", a, b)
+	}
+}

@@ -114,7 +114,7 @@ func TestWindows(t *testing.T) {
 	r := random(t)
 	draws := 60
 	if testing.Short() {
-		draws = 20
+		draws = 10
 	}
 	run := map[string]func(p *kernels.Plan, in [][]byte, out []byte) error{
 		"host": func(p *kernels.Plan, in [][]byte, out []byte) error {

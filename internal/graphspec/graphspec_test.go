@@ -3,6 +3,8 @@ package graphspec
 import (
 	"math"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -145,5 +147,27 @@ func TestAll(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("no case is named %s", name)
 		}
+	}
+}
+
+// Where the time of a timed case goes, a step a line, of those that the regular expression
+// STHENO_TIMES matches, such as "convnet.*100".
+func TestSteps(t *testing.T) {
+	if os.Getenv("STHENO_TIMES") == "" {
+		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
+	}
+	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
+	block := random(t)
+	for _, c := range All() {
+		if !chosen.MatchString(c.Name + " " + c.Size) {
+			continue
+		}
+		g, _ := c.Graph(c.Values(block))
+		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.Timed()))
+		for range 3 { // the first ones warm up
+			must.Do(t, vm.RunAll())
+		}
+		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
+		must.Do(t, vm.Close())
 	}
 }
