@@ -73,7 +73,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	plan := must.Get[*kernels.Plan](t)
 	for _, dev := range opspec.Devices() {
-		for size := 1; size <= 3; size++ {
+		for size := 1; size <= 5; size++ {
 			a := kernels.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
 			w := kernels.Windows{Rows: a, Columns: a}
 			plans = append(plans, plan(kernels.Im2Col(dev, dt, 2, 3, w)), plan(kernels.Col2Im(dev, dt, 2, 3, w)),

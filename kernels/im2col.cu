@@ -35,6 +35,7 @@ __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channe
     const int mine = min(rows, all - first), width = mine * h.size; // elements of a window
     in += image * channels * v.in * h.in;
 
+#pragma unroll 4
     for (int e = threadIdx.x; e < down * rows * span; e += blockDim.x) {
         const int line = spanDiv(e), at = e - line * span, dy = rowsDiv(line), row = first + line - dy * rows;
         const int c = sizeDiv(row), y = v.begin(y0 + dy) + (row - c * v.size) * v.dilation, x = h.begin(x0) + at;

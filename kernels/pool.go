@@ -6,11 +6,9 @@ import (
 	"unsafe"
 )
 
-// poolKernels are for windows of 2 x 2, of 3 x 3, and others.
-type poolKernels struct {
-	max, average         [3]*Kernel
-	maxDiff, averageDiff *Kernel
-}
+// poolKernels are for windows of 2 x 2, of 3 x 3, and others; those of derivatives for
+// elements that are in one window along an axis, in two at most, and others.
+type poolKernels struct{ max, average, maxDiff, averageDiff [3]*Kernel }
 
 var poolKernel = [...]poolKernels{Float32: poolOf[float32](Float32), Float64: poolOf[float64](Float64)}
 
@@ -19,17 +17,20 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 		k.max[i] = own.Kernel("pool", fmt.Sprintf("pool_max_%s%v", size, dt), maxPoolBody[T])
 		k.average[i] = own.Kernel("pool", fmt.Sprintf("pool_average_%s%v", size, dt), averagePoolBody[T])
 	}
-	k.maxDiff = own.Kernel("pool", fmt.Sprintf("pool_max_diff_%v", dt), maxPoolDiffBody[T])
-	k.averageDiff = own.Kernel("pool", fmt.Sprintf("pool_average_diff_%v", dt), averagePoolDiffBody[T])
+	for i, most := range []string{"1_", "2_", ""} {
+		k.maxDiff[i] = own.Kernel("pool", fmt.Sprintf("pool_max_diff_%s%v", most, dt), maxPoolDiffBody[T])
+		k.averageDiff[i] = own.Kernel("pool", fmt.Sprintf("pool_average_diff_%s%v", most, dt), averagePoolDiffBody[T])
+	}
 	return k
 }
 
-// Sizes of blocks of pool.cu.
+// Blocks of pool.cu: threads, and the elements of a thread, those of derivatives by kernel.
 const (
-	poolThreads  = 256
-	poolEach     = 4 // elements of a thread
-	poolDiffEach = 2
+	poolThreads = 256
+	poolEach    = 4
 )
+
+var poolDiffEach = [...]int64{4, 2, 1}
 
 // MaxPool plans the greatest element of each window of planes: the first one by > that
 // no later one exceeds, from the least finite number on. Elements outside of the plane
@@ -60,9 +61,9 @@ func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, y := p.Inputs[0], p.Out
+	x, y, overlap := p.Inputs[0], p.Out, poolOverlap(w)
 	p.Inputs, p.Out = []int64{x, y, y}, x
-	return p, p.pool(poolKernel[dt].maxDiff, poolDiffEach, x/dt.Size(), w, 1, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
+	return p, p.pool(poolKernel[dt].maxDiff[overlap], poolDiffEach[overlap], x/dt.Size(), w, 1, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
 }
 
 // AveragePoolDiff plans the derivative of [AveragePool] by its input, from that by its
@@ -72,8 +73,9 @@ func AveragePoolDiff(dev Device, dt Dtype, planes int64, w Windows, div float64)
 	if err != nil {
 		return nil, err
 	}
+	overlap := poolOverlap(w)
 	p.Inputs[0], p.Out = p.Out, p.Inputs[0]
-	return p, p.pool(poolKernel[dt].averageDiff, poolDiffEach, p.Out/dt.Size(), w, div, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
+	return p, p.pool(poolKernel[dt].averageDiff[overlap], poolDiffEach[overlap], p.Out/dt.Size(), w, div, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
 }
 
 // newPool returns a plan of planes to windows without launches.
@@ -101,6 +103,13 @@ func poolVariant(w Windows) int {
 		return 1
 	}
 	return 2
+}
+
+// poolOverlap returns the place in poolKernels of the kernel for the number of windows
+// that have an element.
+func poolOverlap(w Windows) int {
+	along := func(a WindowAxis) int64 { return CeilDiv(int64(a.Size), int64(a.Stride)) }
+	return int(min(max(along(w.Rows), along(w.Columns)), 3)) - 1
 }
 
 // pool appends the launch that computes so many elements, each of a thread, with the
