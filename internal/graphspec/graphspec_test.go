@@ -5,9 +5,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -162,12 +165,23 @@ func TestSteps(t *testing.T) {
 		if !chosen.MatchString(c.Name + " " + c.Size) {
 			continue
 		}
-		g, _ := c.Graph(c.Values(block))
+		in := c.Values(block)
+		g, nodes := c.Graph(in)
 		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.Timed()))
 		for range 3 { // the first ones warm up
 			must.Do(t, vm.RunAll())
 		}
+		var out []gorgonia.Value
+		for _, n := range nodes {
+			out = append(out, n.Value())
+		}
+		if worst, err := c.Check(in, out); err != nil || !(worst <= 1) {
+			t.Errorf("%s %s: error %.3g of what is allowed, %v", c.Name, c.Size, worst, err)
+		}
 		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
 		must.Do(t, vm.Close())
+		timing := must.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, 15, time.Second))
+		slices.Sort(timing.Runs)
+		t.Logf("%s %s: %v as one CUDA graph of %d launches, on the host %q", c.Name, c.Size, timing.Runs[len(timing.Runs)/2], timing.Launches, timing.Host)
 	}
 }
