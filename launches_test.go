@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -48,8 +49,8 @@ func plansOf(t *testing.T) (plans []*kernels.Plan) {
 	return plans
 }
 
-// shown are plans that are no ops': notebooks show them, and tests of package
-// cudaops run them on a GPU.
+// shown are plans that are no ops': notebooks show them or graphs of Gorgonia's ops have
+// them, and tests of package cudaops run them on a GPU.
 func shown(t *testing.T) (plans []*kernels.Plan) {
 	for _, variant := range versions.IncrementVariants() {
 		p, err := versions.Increment(variant, 4, 256)
@@ -59,6 +60,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 		plans = append(plans, p)
 	}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		plans = append(plans, onWindows(t, dt)...)
 		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
 		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
 			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
@@ -77,6 +79,21 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 				t.Fatal(err)
 			}
 			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// onWindows are plans on windows of every kind, which ops of Gorgonia's become.
+func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
+	plan := must.Get[*kernels.Plan](t)
+	for _, dev := range opspec.Devices() {
+		for size := 1; size <= 5; size++ {
+			a := kernels.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
+			w := kernels.Windows{Rows: a, Columns: a}
+			plans = append(plans, plan(kernels.Im2Col(dev, dt, 2, 3, w)), plan(kernels.Col2Im(dev, dt, 2, 3, w)),
+				plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
+				plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
 		}
 	}
 	return plans

@@ -35,6 +35,12 @@ def entropy(l, x, classes):
     return -(l.log_softmax(x) * classes).sum(1).mean()
 
 
+def convnet(l, x, classes, *w):
+    for filters in w[:-2]:
+        x = l.max_pool(l.relu(l.convolve(x, filters)))
+    return entropy(l, l.relu(x.reshape(len(x), -1) @ w[-2]) @ w[-1], classes)
+
+
 ROWWISE = {
     "softmax": lambda l, x: l.softmax(x),
     "log-softmax": lambda l, x: l.log_softmax(x),
@@ -69,6 +75,10 @@ def cases():
         for a, b in zip(WIDTHS, WIDTHS[1:]):
             shapes += [("weights", a, b), ("weights", b)]
         yield "MLP " + "-".join(map(str, WIDTHS)) + ", gradient", f"batch {batch}", shapes, perceptron, tuple(range(2, len(shapes)))
+    for batch in (100, 2048):
+        shapes = [("uniform", batch, 1, 28, 28), ("classes", batch, 10)]
+        shapes += [("weights", *s) for s in ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))]
+        yield "convnet, gradient", f"batch {batch}", shapes, convnet, tuple(range(2, len(shapes)))
 
 
 def selected(pattern):
@@ -90,6 +100,8 @@ class Torch:
         self.log_softmax = lambda x: torch.log_softmax(x, 1)
         self.layer_norm = lambda x: f.layer_norm(x, x.shape[1:], eps=1e-5)
         self.dense = lambda x, w, b: torch.addmm(b, x, w)
+        self.convolve = lambda x, w: f.conv2d(x, w, padding=1)
+        self.max_pool = lambda x: f.max_pool2d(x, 2)
 
 
 def torch_operands(shapes, wanted):
@@ -178,6 +190,8 @@ class Jax:
         self.softmax, self.log_softmax = jax.nn.softmax, jax.nn.log_softmax
         self.layer_norm = lambda x: (x - x.mean(1, keepdims=True)) * jax.lax.rsqrt(x.var(1, keepdims=True) + 1e-5)
         self.dense = lambda x, w, b: x @ w + b
+        self.convolve = lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME")
+        self.max_pool = lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
 
 
 def jax_function(f, wanted):
@@ -234,11 +248,11 @@ def run_jax(path, pattern):
     todo = selected(pattern)
     start = time.perf_counter()
     programs = {}
-    # XLA chooses among kernels for products by timing them: those programs come first, alone.
+    # XLA chooses among kernels for products and convolutions by timing them: those programs come first, alone.
     for workers, products in ((1, True), (8, False)):
         with ThreadPoolExecutor(workers) as pool:
             for case in todo:
-                if (case[3] is perceptron) == products:
+                if (case[3] in (perceptron, convnet)) == products:
                     programs[case[:2]] = pool.submit(compile_jax, case)
     print(f"JAX {jax.__version__} compiled {len(todo)} programs in {time.perf_counter() - start:.1f} s")
     log = Log(path)

@@ -77,7 +77,7 @@ func (s Suite) Name() string {
 // packages are the test programs of the packages that launch kernels of no op,
 // with the sources of those.
 var packages = map[string][]string{
-	"cudaops-bench": {"indices", "versions/increment", "versions/ripple"},
+	"cudaops-bench": {"im2col", "indices", "pool", "versions/increment", "versions/ripple"},
 }
 
 // OnTag are the sources that only Gorgonia's own machine launches, so that their

@@ -3,9 +3,14 @@ package graphspec
 import (
 	"math"
 	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -25,7 +30,8 @@ func small() (cases []Case) {
 		}
 		cases = append(cases, CrossEntropy(rows, columns))
 	}
-	return append(cases, MLP(2, 3, 4, 2), MLP(13, 31, 17, 19, 10), MLP(64, 60, 10))
+	return append(cases, MLP(2, 3, 4, 2), MLP(13, 31, 17, 19, 10), MLP(64, 60, 10),
+		Convnet(3, net{9, []int{3, 4, 2}, 7, 3}), Convnet(5, net{13, []int{2, 5}, 11, 4}))
 }
 
 // random returns numbers in [-1, 1), others in every run.
@@ -127,6 +133,7 @@ func TestAll(t *testing.T) {
 		"softmax 16384x1000":                      {2 * 4 * 16384 * 1000, 5 * 16384 * 1000},
 		"cross-entropy, gradient 16384x128":       {3*4*16384*128 + 4, 10 * 16384 * 128},
 		"MLP 784-512-512-10, gradient batch 4096": {4 * (4096*794 + 2*669_706 + 1), 4096 * 3_209_216},
+		"convnet, gradient batch 100":             {4 * (100*794 + 2*818_698 + 1), 100 * 48_612_732},
 	}
 	seen := map[string]bool{}
 	for _, c := range All() {
@@ -143,5 +150,38 @@ func TestAll(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("no case is named %s", name)
 		}
+	}
+}
+
+// Where the time of a timed case goes, a step a line, of those that the regular expression
+// STHENO_TIMES matches, such as "convnet.*100".
+func TestSteps(t *testing.T) {
+	if os.Getenv("STHENO_TIMES") == "" {
+		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
+	}
+	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
+	block := random(t)
+	for _, c := range All() {
+		if !chosen.MatchString(c.Name + " " + c.Size) {
+			continue
+		}
+		in := c.Values(block)
+		g, nodes := c.Graph(in)
+		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.Timed()))
+		for range 3 { // the first ones warm up
+			must.Do(t, vm.RunAll())
+		}
+		var out []gorgonia.Value
+		for _, n := range nodes {
+			out = append(out, n.Value())
+		}
+		if worst, err := c.Check(in, out); err != nil || !(worst <= 1) {
+			t.Errorf("%s %s: error %.3g of what is allowed, %v", c.Name, c.Size, worst, err)
+		}
+		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
+		must.Do(t, vm.Close())
+		timing := must.Get[*bench.GraphTiming](t)(bench.TimeGraph(0, g, 15, time.Second))
+		slices.Sort(timing.Runs)
+		t.Logf("%s %s: %v as one CUDA graph of %d launches, on the host %q", c.Name, c.Size, timing.Runs[len(timing.Runs)/2], timing.Launches, timing.Host)
 	}
 }

@@ -43,7 +43,13 @@ func mlpLoss(x, classes *G.Node, w G.Nodes) *G.Node {
 		}
 		x = G.Must(G.BroadcastAdd(G.Must(G.Mul(x, w[i])), w[i+1], nil, []byte{0}))
 	}
-	likelihood := G.Must(G.HadamardProd(G.Must(G.Log(G.Must(G.SoftMax(x)))), classes))
+	return classLoss(x, classes)
+}
+
+// classLoss is the mean over samples of the cross-entropy between the softmax of scores and
+// classes, one-hot.
+func classLoss(scores, classes *G.Node) *G.Node {
+	likelihood := G.Must(G.HadamardProd(G.Must(G.Log(G.Must(G.SoftMax(scores)))), classes))
 	return G.Must(G.Neg(G.Must(G.Mean(G.Must(G.Sum(likelihood, 1))))))
 }
 

@@ -49,7 +49,7 @@ type Output struct {
 
 // All returns the cases that are timed.
 func All() []Case {
-	return slices.Concat(chains(), rowwise(), []Case{MLP(128, 784, 512, 512, 10), MLP(4096, 784, 512, 512, 10)})
+	return slices.Concat(chains(), rowwise(), []Case{MLP(128, 784, 512, 512, 10), MLP(4096, 784, 512, 512, 10), Convnet(100, example), Convnet(2048, example)})
 }
 
 // Bytes is the least traffic: the inputs read once, the outputs written once.

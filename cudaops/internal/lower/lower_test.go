@@ -126,6 +126,7 @@ var loweredOps = []string{
 	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "sliceIncrOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
 	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
 	"concatOp", "byIndicesOp", "byIndicesOpDiffOp", "diagFlatOp",
+	"im2colOp", "col2imOp", "maxPoolOp", "maxPoolDiffOp", "avgPoolOp", "avgPoolDiffOp", "upsampleOp", "upsampleDiffOp",
 }
 
 // Every op of Gorgonia's is lowered, or known to be left to the host.

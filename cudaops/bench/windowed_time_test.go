@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// The times of plans on windows, the larger side of which is a gigabyte, and the
+// bandwidth that they reach, a line each, of those that the regular expression
+// STHENO_TIMES matches.
+func TestWindowTimes(t *testing.T) {
+	if os.Getenv("STHENO_TIMES") == "" {
+		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
+	}
+	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
+	dev := device0(t)
+	copied := must.Get[float64](t)(CopyBandwidth(0))
+	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	times := func(name string, plan func(dev kernels.Device) (*kernels.Plan, error), maxima ...func(dev kernels.Device) (*kernels.Plan, error)) {
+		if !chosen.MatchString(name) {
+			return
+		}
+		p := must.Get[*kernels.Plan](t)(plan(dev))
+		inputs := make([][]byte, len(p.Inputs))
+		for i, bytes := range p.Inputs {
+			inputs[i] = signed(bytes, i)
+		}
+		for _, m := range maxima { // of the first input
+			must.Do(t, must.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
+		}
+		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
+		d := median(timing.Runs)
+		rate := float64(p.Bytes()) / float64(d.Nanoseconds())
+		t.Logf("%-40s %9.2f us %6.0f GB/s %4.0f %% of copy", name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
+	}
+	const elements = 1 << 28
+	for _, c := range []struct{ channels, side, size, stride, pad int }{
+		{32, 14, 3, 1, 1}, {64, 7, 3, 1, 1}, {1, 28, 3, 1, 1}, {64, 56, 3, 1, 1}, {128, 28, 3, 2, 1}, {3, 224, 7, 2, 3}, {256, 56, 1, 1, 0}, {16, 60, 5, 1, 0},
+	} {
+		a := kernels.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
+		w := kernels.Windows{Rows: a, Columns: a}
+		images := int64(elements / (a.Out() * a.Out() * c.channels * c.size * c.size))
+		name := fmt.Sprintf("of %d channels, %d x %d, %d by %d, pad %d", c.channels, c.side, c.side, c.size, c.stride, c.pad)
+		times("im2col "+name, func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.Im2Col(dev, kernels.Float32, images, int64(c.channels), w)
+		})
+		times("col2im "+name, func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.Col2Im(dev, kernels.Float32, images, int64(c.channels), w)
+		})
+	}
+	for _, c := range []struct{ side, size, stride, pad int }{{28, 2, 2, 0}, {112, 2, 2, 0}, {7, 2, 2, 0}, {112, 3, 2, 1}, {56, 3, 1, 1}, {13, 5, 1, 2}} {
+		a := kernels.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
+		w := kernels.Windows{Rows: a, Columns: a}
+		planes := int64(elements / (c.side * c.side))
+		name := fmt.Sprintf("of %d x %d, %d by %d, pad %d", c.side, c.side, c.size, c.stride, c.pad)
+		pool := func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.MaxPool(dev, kernels.Float32, planes, w)
+		}
+		times("max-pool "+name, pool)
+		times("max-pool derivative "+name, func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.MaxPoolDiff(dev, kernels.Float32, planes, w)
+		}, pool)
+		times("average-pool "+name, func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.AveragePool(dev, kernels.Float32, planes, w, 4)
+		})
+		times("average-pool derivative "+name, func(dev kernels.Device) (*kernels.Plan, error) {
+			return kernels.AveragePoolDiff(dev, kernels.Float32, planes, w, 4)
+		})
+	}
+	for _, scale := range []int{2, 3} { // upsampling to a gigabyte
+		const side = 56
+		planes := elements / (side * side * scale * scale)
+		b := expr.NewBuilder(kernels.Float32)
+		f := must.Get[expr.Func](t)(b.Func(b.Operand(0)))
+		times(fmt.Sprintf("upsample of %d x %d by %d", side, side, scale), func(dev kernels.Device) (*kernels.Plan, error) {
+			view := kernels.View{Elements: int64(planes * side * side), Strides: []int{side, 0, 1, 0}}
+			return kernels.Map(dev, f, []int{planes * side, scale, side, scale}, view)
+		})
+	}
+}
+
+// signed returns bytes of random float32 between -1 and 1.
+func signed(bytes int64, seed int) []byte {
+	r := rand.New(rand.NewPCG(uint64(seed), 5))
+	x := make([]float32, bytes/4)
+	few := x[:min(len(x), 1<<20+7)]
+	for i := range few {
+		few[i] = 2*r.Float32() - 1
+	}
+	for at := len(few); at < len(x); at += len(few) {
+		copy(x[at:], few)
+	}
+	return kernels.Bytes(x)
+}

@@ -1,0 +1,125 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/tensor"
+)
+
+// The rules of this file lower what slides windows over images: the columns that a
+// convolution is a product of, pooling, and upsampling.
+
+// windowed is a kernel on windows, as a planner.
+type windowed struct {
+	name             string
+	dtype            kernels.Dtype
+	images, channels int64
+	windows          kernels.Windows
+	div              float64 // of averages
+}
+
+// String names the kernel with the size of its windows.
+func (w windowed) String() string {
+	return fmt.Sprintf("%s[%dx%d]", w.name, w.windows.Rows.Size, w.windows.Columns.Size)
+}
+
+// Plan implements kernels.Planner.
+func (w windowed) Plan(dev kernels.Device) (*kernels.Plan, error) {
+	planes := w.images * w.channels
+	switch w.name {
+	case "im2col":
+		return kernels.Im2Col(dev, w.dtype, w.images, w.channels, w.windows)
+	case "col2im":
+		return kernels.Col2Im(dev, w.dtype, w.images, w.channels, w.windows)
+	case "max-pool":
+		return kernels.MaxPool(dev, w.dtype, planes, w.windows)
+	case "max-pool derivative":
+		return kernels.MaxPoolDiff(dev, w.dtype, planes, w.windows)
+	case "average-pool":
+		return kernels.AveragePool(dev, w.dtype, planes, w.windows, w.div)
+	}
+	return kernels.AveragePoolDiff(dev, w.dtype, planes, w.windows, w.div)
+}
+
+// windows lowers Im2Col, which Conv1d and Conv2d are made of, MaxPool1D, MaxPool2D,
+// AveragePool2D and Upsample2D, and the derivatives of all.
+//
+// An average is the sum over the number of elements of a window, those outside of the
+// image among them; Gorgonia divides by the number of columns of the image, and its
+// derivative is another function.
+func windows(c *call) *program.Value {
+	w, ok := internal.Windows(c.node.Op())
+	if !ok || len(c.in) == 0 || !c.floats(len(c.in)) {
+		return nil
+	}
+	// images is what windows lie in, columns what has an element for each, or all of
+	// each.
+	images, columns := c.in[0].Shape, c.Shape
+	switch {
+	case w.Name == "upsample" && !w.Derivative:
+		return c.upsampled(w.Size[0])
+	case w.Name == "upsample": // the sum of what an element became
+		images, columns = c.in[len(c.in)-1].Shape, c.Shape
+	case w.Derivative:
+		images, columns = c.Shape, c.in[len(c.in)-1].Shape
+	}
+	if len(images) != 4 {
+		return nil
+	}
+	k := windowed{dtype: c.Dtype, images: int64(images[0]), channels: int64(images[1]), windows: kernels.Windows{
+		Rows:    windowAxis(w, 0, images[2]),
+		Columns: windowAxis(w, 1, images[3]),
+	}}
+	rows, across := k.windows.Rows.Out(), k.windows.Columns.Out()
+	want, in := tensor.Shape{images[0], images[1], rows, across}, c.in
+	switch {
+	case w.Name == "im2col":
+		k.name = "im2col"
+		want = tensor.Shape{images[0], rows, across, images[1] * w.Size[0] * w.Size[1]}
+		if w.Derivative {
+			k.name = "col2im"
+		}
+	case w.Name == "maxpool":
+		k.name = "max-pool"
+		if w.Derivative {
+			k.name = "max-pool derivative"
+		}
+	case w.Name == "averagepool" && w.Derivative:
+		k.name, k.div, in = "average-pool derivative", float64(w.Size[0]*w.Size[1]), in[2:]
+	case w.Name == "averagepool":
+		k.name, k.div = "average-pool", float64(w.Size[0]*w.Size[1])
+	default:
+		k.name, k.div, in = "average-pool", 1, in[2:]
+	}
+	if !slices.Equal(columns, want) {
+		return nil
+	}
+	if _, err := k.Plan(kernels.HostDevice()); err != nil {
+		return nil // windows that no kernel does
+	}
+	return c.emit(program.Kernel{Planner: k}, c.Type, in...)
+}
+
+// windowAxis returns the windows along an axis, rows or columns, of so many elements.
+func windowAxis(w internal.Windowed, axis, elements int) kernels.WindowAxis {
+	return kernels.WindowAxis{
+		In: elements, Size: w.Size[axis], Stride: w.Stride[axis], Dilation: w.Dilation[axis],
+		Before: w.Before[axis], After: w.After[axis],
+	}
+}
+
+// upsampled returns the input with each element that many times along rows and columns.
+func (c *call) upsampled(times int) *program.Value {
+	x := c.in[0]
+	if len(x.Shape) != 4 || !slices.Equal(c.Shape, tensor.Shape{x.Shape[0], x.Shape[1], x.Shape[2] * times, x.Shape[3] * times}) {
+		return nil
+	}
+	t, view := x.Type, program.View{Offset: x.View.Offset, Strides: x.View.Strides}
+	t.Shape = slices.Concat(x.Shape[:3], []int{times}, x.Shape[3:], []int{times})
+	view.Strides = slices.Concat(x.View.Strides[:3], []int64{0}, x.View.Strides[3:], []int64{0})
+	return c.reshaped(c.alias(x, t, view), c.Shape)
+}
