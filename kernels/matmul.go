@@ -3,18 +3,52 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"gonum.org/v1/gonum/blas"
 )
 
-// matmulLarge and matmulSmall compute tiles of C, of the sizes in matmulPolicies.
-// matmulLarge takes float32 alone, and operands whose rows are whole vectors.
-var (
-	matmulLarge = own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])
-	matmulSmall = [...]*Kernel{
-		Float32: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32]),
-		Float64: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64]),
+// matmulForm is a form of the tiled kernel, as matmul.cu compiles it for one element type.
+type matmulForm struct {
+	m, n, step     int64 // the tile of C of a block, and its step along k
+	slices, stages int64
+	threads        int
+	join           int64   // blocks of a cluster, which add up splits of k; 0: there is no such kernel
+	kernel, joined *Kernel // the latter in clusters
+}
+
+// tiled returns a form with its kernels.
+func tiled[T Float](name string, m, n, step, slices, stages int64, threads int, join int64) matmulForm {
+	f := matmulForm{m, n, step, slices, stages, threads, join, own.Kernel("matmul", "matmul_"+name, matmulBody[T](false)), nil}
+	if join > 0 {
+		f.joined = own.Kernel("matmul", "matmul_joined_"+name, matmulBody[T](true))
 	}
+	return f
+}
+
+// Forms of the tiled kernel, by element type.
+var (
+	matmulLarge  = tiled[float32]("large_f32", 128, 128, 16, 1, 3, 256, 0)
+	matmulMedium = [...]matmulForm{
+		Float32: tiled[float32]("medium_f32", 64, 64, 32, 2, 3, 256, 2),
+		Float64: tiled[float64]("medium_f64", 64, 64, 16, 2, 3, 256, 2),
+	}
+	matmulShort = [...]matmulForm{
+		Float32: tiled[float32]("short_f32", 64, 64, 16, 1, 3, 128, 0),
+		Float64: tiled[float64]("short_f64", 64, 64, 8, 1, 3, 128, 0),
+	}
+	matmulSmall = [...]matmulForm{
+		Float32: tiled[float32]("small_f32", 32, 32, 16, 1, 3, 64, 8),
+		Float64: tiled[float64]("small_f64", 32, 32, 16, 1, 3, 64, 8),
+	}
+	matmulThin = [...]matmulForm{
+		Float32: tiled[float32]("thin_f32", 32, 16, 64, 8, 3, 256, 8),
+		Float64: tiled[float64]("thin_f64", 32, 16, 32, 8, 3, 256, 8),
+	}
+)
+
+// Kernels of a matrix times a vector, and the one that adds up splits.
+var (
 	matmulRows = [...]*Kernel{
 		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
 		Float64: own.Kernel("matmul", "matmul_rows_f64", matmulRowsBody[float64]),
@@ -76,31 +110,63 @@ func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB
 		p.matmulHopper(dev, batch, m, n, k, transA, transB)
 		return
 	}
-	if onTensorCores(dev, dt, batch, m, n) {
+	if dt == Float64 && onTensorCores(dev, dt, batch, m, n) {
 		p.tiledMatMul(matmulTensor[dt], batch, m, n, k, transA, transB)
 		return
 	}
-	lda, ldb := k, n
-	if transA {
-		lda = m
+	x := product{Ref{0, 0}, Ref{1, 0}, batch, m, n, k, transA, transB, false}
+	form, pol := matmulPolicies.on(dev).form(dev, dt, x)
+	if form.n < form.m && m < n { // C is narrow the other way: its transpose
+		x = product{x.b, x.a, batch, n, m, k, !transB, !transA, true}
 	}
-	if transB {
-		ldb = k
+	p.tiles(dev, dt, form, pol, x)
+}
+
+// product is op(A) op(B), written transposed with transC.
+type product struct {
+	a, b                   Ref
+	batch, m, n, k         int64
+	transA, transB, transC bool
+}
+
+// tiles appends the launches of a form of the tiled kernel: one, or splits of k that a
+// cluster adds up, or splits and the launch that adds them up.
+func (p *Plan) tiles(dev Device, dt Dtype, f matmulForm, pol splitPolicy, x product) {
+	lda, ldb := x.k, x.n
+	if x.transA {
+		lda = x.m
 	}
-	// Large tiles do half the shared-memory reads for each multiply-add, so they
-	// win once there is one for every multiprocessor.
-	pol := matmulPolicies.on(dev)
-	kernel, tile := matmulSmall[dt], pol.small[dt]
-	width := 16 / dt.Size()
-	vectors := lda%width == 0 && ldb%width == 0 && n%width == 0
-	if dt == Float32 && vectors && m > tile.m && n > tile.n && pol.large.count(batch, m, n) >= int64(dev.SMs) {
-		kernel, tile = matmulLarge, pol.large
+	if x.transB {
+		ldb = x.k
 	}
-	tiles := tile.count(batch, m, n)
-	p.split(dev, dt, tiles, tile.split, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(kernel, int(tiles*splits), tile.threads,
-			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flag(transA), flag(transB))
+	tiles := f.count(x.batch, x.m, x.n)
+	launch := func(k *Kernel, c Ref, blocks, splits, chunk, shared int64) {
+		p.Launch(k, int(blocks), f.threads, x.a, x.b, c, x.m, x.n, x.k, lda, ldb, x.m*x.k, x.k*x.n, x.batch, chunk,
+			int32(splits), flag(x.transA), flag(x.transB), flag(x.transC)).Shared = int(shared)
+	}
+	if splits := pol.splits(dev, tiles, x.k); splits > 1 && splits <= f.join && x.k <= mostTerms && hasClusters(dev) {
+		splits = 1 << bits.Len64(uint64(splits-1)) // a power of 2
+		launch(f.joined, Ref{Out, 0}, CeilDiv(tiles*splits, f.join)*f.join, splits, CeilDiv(x.k, splits), f.shared(dt)+f.m*f.n*dt.Size())
+		return
+	}
+	p.split(dev, dt, tiles, pol, x.batch*x.m*x.n, x.k, func(c Ref, splits, chunk int64) {
+		launch(f.kernel, c, tiles*splits, splits, chunk, f.shared(dt))
 	})
+}
+
+// count returns the number of tiles of a batch of products of m x n elements.
+func (f matmulForm) count(batch, m, n int64) int64 { return CeilDiv(m, f.m) * CeilDiv(n, f.n) * batch }
+
+// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and
+// B, whose rows along C are followed by 16 unused bytes; in their place at the end, if
+// there are several slices, a tile of sums for each.
+func (f matmulForm) shared(dt Dtype) int64 {
+	pad := 16 / dt.Size()
+	n := f.stages * f.step * (f.m + pad + f.n + pad)
+	if f.slices > 1 {
+		n = max(n, f.slices*f.m*f.n)
+	}
+	return n * dt.Size()
 }
 
 // matvec appends the launches of y = op(X) v for each matrix of the batch: y has
@@ -120,17 +186,15 @@ func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans b
 	})
 }
 
+// mostTerms is the most terms of a split: the tiled kernel counts them in 32 bits.
+const mostTerms = 1 << 30
+
 // split cuts k into as many splits as pol wants on a GPU for so many blocks, and calls
 // launch once: c is where the sums go, chunk the terms of a split. count is the number of
 // sums. Several splits leave partial sums in scratch memory, [splits][count], which a
 // second launch adds in order.
 func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count, k int64, launch func(c Ref, splits, chunk int64)) {
-	const most = 1 << 30 // terms of a split: the tiled kernel counts them in 32 bits
-	splits := int64(1)
-	if dev.Major > 0 && blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, k/pol.terms), 1)
-	}
-	splits = max(splits, CeilDiv(k, most))
+	splits := max(pol.splits(dev, blocks, k), CeilDiv(k, mostTerms))
 	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
 	if splits = max(CeilDiv(k, chunk), 1); splits == 1 {
 		launch(Ref{Out, 0}, 1, chunk)
@@ -141,24 +205,31 @@ func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count,
 	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
 }
 
-// matmulBody is the tiled kernel, by the BLAS.
-func matmulBody[T Float](c Call) {
-	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
-	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
-	transA, transB := c.Int(12) == 1, c.Int(13) == 1
-	if transB {
-		b = aligned(b)
-	}
-	splits := max(CeilDiv(k, chunk), 1)
-	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			matrix, k0 := i%batch, i/batch*chunk
-			terms := min(chunk, k-k0)
-			a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
-			gemm(c.blas, transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
+// matmulBody is the tiled kernel, by the BLAS. Splits that a cluster joins are one here.
+func matmulBody[T Float](joined bool) func(Call) {
+	return func(c Call) {
+		a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+		strideA, strideB, batch, chunk, splits := c.Int(8), c.Int(9), c.Int(10), c.Int(11), c.Int(12)
+		transA, transB := c.Int(13) == 1, c.Int(14) == 1
+		if c.Int(15) == 1 { // C is written transposed
+			a, b, m, n, lda, ldb, strideA, strideB, transA, transB = b, a, n, m, ldb, lda, strideB, strideA, !transB, !transA
 		}
-	})
+		if joined {
+			splits, chunk = 1, k
+		}
+		if transB {
+			b = aligned(b)
+		}
+		Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				matrix, k0 := i%batch, i/batch*chunk
+				terms := min(chunk, k-k0)
+				a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
+				gemm(c.blas, transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
+			}
+		})
+	}
 }
 
 // fromTerm returns a matrix from term k0 on: its rows from there, if rows are terms, else

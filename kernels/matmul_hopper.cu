@@ -283,29 +283,27 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 };
 
 // Six is a b for float32 in three planes, x = x0 + x1 + x2 (see split). Of the nine products of
-// planes the six largest count:
+// planes the six largest count: a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
 //
-//	high = a0 b0
-//	low  = a0 b1 + a1 b0 + a0 b2 + a1 b1 + a2 b0
-//
-// The tensor cores cut off where FMA rounds. So they add up 64 terms of a0 b0 alone, whose
-// 16-bit products leave little to cut off, and additions that round do the rest. What rounding has
-// cut off joins the next 64 terms (Kahan's sum), so that long sums lose no more than short ones. low is so
-// small that its errors don't count. Where operands are not finite, high is what IEEE arithmetic
-// gives and low may be NaN: there it is left out.
+// The tensor cores cut off where FMA rounds, 16 terms at a time. So they add up 32 terms alone, the
+// low products first, and additions that round do the rest. What rounding has cut off joins the next
+// terms (Kahan's sum), so that long sums lose no more than short ones.
 //
 // Where numbers are of all sizes, x1 and x2 would lose bits below the least denormal number of
 // BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
 //
-//	low = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
-//	a b = high + low / 2^8
+//	high = a0 b0
+//	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
+//	a b  = high + low / 2^8
+//
+// So are those of operands that are not finite: high is what IEEE arithmetic gives, and low, which may be
+// NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 2;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
-    float high[64], low[64], part[64];
-    float scale; // of low
+    float sum[64], part[64], other[64];
 
     // multiply starts d += plane i of a * plane j of b, or = without add.
     static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
@@ -319,57 +317,46 @@ template <int TA, int TB, int CLUSTER_> struct Six {
         asm volatile("{\n.reg .f32 s, t;\nadd.rn.f32 s, %0, %1;\nsub.rn.f32 t, s, %0;\nsub.rn.f32 %1, %1, t;\nmov.f32 %0, s;\n}"
                      : "+f"(sum), "+f"(x));
     }
-    // stage starts the products of the next stage, high ones into part, in one group each, and
-    // returns which stage it is.
-    __device__ __forceinline__ int stage(Stages<Six>& s) {
+    // start starts the products of the next stage, in one group, and returns which stage it is.
+    static __device__ __forceinline__ int start(Stages<Six>& s, float (&d)[64]) {
         const int now = s.at.stage;
         s.wait();
         const u64 a = s.a(), b = s.b();
         s.at.next();
-        pin(part);
+        pin(d);
         wgmma_fence();
-        multiply(part, a, 0, b, 0);
-        wgmma_commit();
-        multiply(low, a, 2, b, 0);
-        multiply(low, a, 1, b, 1);
-        multiply(low, a, 0, b, 2);
-        multiply(low, a, 1, b, 0);
-        multiply(low, a, 0, b, 1);
+        multiply(d, a, 2, b, 0);
+        multiply(d, a, 1, b, 1);
+        multiply(d, a, 0, b, 2);
+        multiply(d, a, 1, b, 0);
+        multiply(d, a, 0, b, 1);
+        multiply(d, a, 0, b, 0);
         wgmma_commit();
         return now;
     }
+    // finish adds up the products of a stage, while those of LEFT later ones are under way.
+    template <int LEFT> __device__ __forceinline__ void finish(Stages<Six>& s, int stage, float (&d)[64]) {
+        wgmma_wait<LEFT>();
+        pin(d);
+        s.release(stage);
+#pragma unroll
+        for (int e = 0; e < 64; e++) add(sum[e], d[e]);
+    }
+    // run_plain leaves no products under way from one round to the next: the compiler would not
+    // keep to three sets of accumulators. The block's other warpgroup fills the gap.
     __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
-        int last = 0;
 #pragma unroll 1
         for (int i = 0; i < steps; i += 2) {
-            const int first = stage(s);
-            if (i > 0) {
-                wgmma_wait<2>();
-                s.release(last);
-            }
-            last = stage(s);
-            wgmma_wait<1>();
-            pin(part);
-            s.release(first);
-            bool finite = true;
-#pragma unroll
-            for (int e = 0; e < 64; e++) {
-                add(high[e], part[e]);
-                finite &= part[e] == part[e];
-            }
-            if (!finite) {
-#pragma unroll
-                for (int e = 0; e < 64; e++) part[e] = part[e] == part[e] ? part[e] : 0;
-            }
+            const int first = start(s, part), second = start(s, other);
+            finish<1>(s, first, part);
+            finish<0>(s, second, other);
         }
-        wgmma_wait<0>();
-        pin(low);
-        s.release(last);
 #pragma unroll
-        for (int e = 0; e < 64; e++) low[e] += part[e];
+        for (int e = 0; e < 64; e++) sum[e] += part[e] + other[e];
     }
     // run_scaled is slower: low products of two scales take turns in part with the high ones.
     __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
+        float(&low)[64] = other;
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
             s.wait();
@@ -398,28 +385,31 @@ template <int TA, int TB, int CLUSTER_> struct Six {
             s.at.next();
 #pragma unroll
             for (int e = 0; e < 64; e++) {
-                add(high[e], part[e]);
+                add(sum[e], part[e]);
                 low[e] = fmaf(part[e], 256, low[e]);
             }
         }
+#pragma unroll
+        for (int e = 0; e < 64; e++)
+            if (fabsf(sum[e]) <= 3.4028234664e38f) sum[e] = fmaf(low[e], 1.0f / 256, sum[e]);
     }
     __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
 #pragma unroll
-        for (int i = 0; i < 64; i++) high[i] = low[i] = part[i] = 0;
-        scale = scaled ? 1.0f / 256 : 1;
+        for (int i = 0; i < 64; i++) sum[i] = part[i] = other[i] = 0;
         if (scaled) run_scaled(s, steps);
         else run_plain(s, steps);
     }
-    __device__ __forceinline__ float value(int i) const {
-        return fabsf(high[i]) <= 3.4028234664e38f ? fmaf(low[i], scale, high[i]) : high[i];
-    }
+    __device__ __forceinline__ float value(int i) const { return sum[i]; }
 };
 
 // ---- The kernel
 
+// bf16x2 is two numbers rounded to BF16, the first in the lower half.
 __device__ __forceinline__ u32 bf16x2(float low, float high) {
-    u32 v;
+    u32 v = 0;
+#if __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+#endif
     return v;
 }
 __device__ __forceinline__ void put(float* c, float x, float y) { *reinterpret_cast<float2*>(c) = make_float2(x, y); }
@@ -544,16 +534,23 @@ __device__ __forceinline__ float bf16(float x) {
     return __uint_as_float(round);
 }
 
-// planes takes x apart: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for scale = 2^8 and any
-// finite x, for scale = 1 and |x| >= 2^-109.
-__device__ __forceinline__ void planes(float x, float scale, float (&p)[3]) {
-    p[0] = bf16(x);
-    p[1] = p[2] = 0;
-    if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return;
-    const float r = (x - p[0]) * scale;
-    p[1] = bf16(r);
-    p[2] = bf16((r - p[1]) * scale);
-}
+// Planar is how a matrix is written: times 2^e, x = p[0] + p[1] / scale + p[2] / scale^2. That is exact for
+// scale = 2^8 and any finite x, for scale = 1 and |x| >= 2^-109. With whole, p[0] is not 0 unless x is: there
+// are infinities to multiply it by.
+struct Planar {
+    int e;
+    float scale;
+    bool whole;
+    __device__ __forceinline__ void planes(float x, float (&p)[3]) const {
+        p[0] = bf16(x);
+        p[1] = p[2] = 0;
+        if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return;
+        if (whole && p[0] == 0 && x != 0) p[0] = copysignf(__uint_as_float(0x10000), x);
+        const float r = (x - p[0]) * scale;
+        p[1] = bf16(r);
+        p[2] = bf16((r - p[1]) * scale);
+    }
+};
 
 // Matrix is rows x cols float32 elements, ld apart, of each of a batch, and where its planes
 // go: rows of pitch elements, a multiple of 8.
@@ -564,54 +561,71 @@ struct Matrix {
     i64 ld, stride;
 };
 
-// Range is the largest and the least size of finite numbers other than 0, as bits.
+// Range is the largest and the least size of finite numbers other than 0, as bits, and whether there
+// are others.
 struct Range {
     u32 most = 0, least = 0x7f800000;
+    bool finite = true;
     __device__ __forceinline__ void add(float x) {
         const u32 size = __float_as_uint(x) & 0x7fffffff;
-        if (size < 0x7f800000 && size > 0) {
+        if (size >= 0x7f800000) {
+            finite = false;
+        } else if (size > 0) {
             most = max(most, size);
             least = min(least, size);
         }
     }
+    // A range in memory has its largest size and, in the sign's bit, whether a number is not finite.
+    __device__ __forceinline__ uint2 packed() const { return make_uint2(most | (finite ? 0 : 0x80000000), least); }
+    __device__ __forceinline__ void add(uint2 r) {
+        most = max(most, r.x & 0x7fffffff);
+        least = min(least, r.y);
+        finite &= r.x < 0x80000000;
+    }
     // join is the range of all threads of the block.
     __device__ void join() {
-        __shared__ u32 ends[2];
-        if (threadIdx.x == 0) ends[0] = 0, ends[1] = 0x7f800000;
+        __shared__ uint2 warps[8];
+        for (int d = 16; d > 0; d /= 2) {
+            most = max(most, __shfl_xor_sync(0xffffffff, most, d));
+            least = min(least, __shfl_xor_sync(0xffffffff, least, d));
+        }
+        finite = __all_sync(0xffffffff, finite);
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = packed();
         __syncthreads();
-        atomicMax(&ends[0], most);
-        atomicMin(&ends[1], least);
-        __syncthreads();
-        most = ends[0];
-        least = ends[1];
+        for (int w = 0; w < blockDim.x / 32; w++) add(warps[w]);
         __syncthreads(); // for the next join
     }
     // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, the
     // largest to 2^-30 at least, so that sums of products don't overflow or lose bits as denormal
     // numbers, and reports whether there is one; else it is 0.
     __device__ bool exponent(int floor, int& e) const {
-        const int lo = log(least), hi = log(most);
         e = 0;
-        if (most == 0 || lo >= floor && hi >= -30 && hi < 50) return true;
-        if (lo + 49 - hi < floor) return false;
-        e = 49 - hi;
+        if (most == 0 || low() >= floor && high() >= -30 && high() < 50) return true;
+        if (low() + 49 - high() < floor) return false;
+        e = 49 - high();
         return true;
     }
-    // log is the exponent of a number, denormal or not.
+    // beside lowers the exponent of small numbers so that products with others, up to 2^hi, don't overflow.
+    __device__ void beside(int hi, int& e) const {
+        if (e > 0) e = max(min(e, 98 - hi - high()), 0);
+    }
+    // low and high are exponents of the ends, denormal or not.
+    __device__ int low() const { return log(least); }
+    __device__ int high() const { return log(most); }
     static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
 };
 
-// split writes the planes of a matrix times 2^e, 8 elements a thread, and returns the range of
-// the elements that it has read.
-__device__ Range split(const Matrix& a, int e, float scale, i64 first, i64 step) {
-    const float f = power(e / 2), g = power(e - e / 2);
-    const int vectors = a.pitch / 8;
-    const i64 count = (i64)a.batch * a.rows * vectors, plane = (i64)a.rows * a.pitch;
+// split writes the planes of a matrix, 8 elements a thread, and returns the range of the elements that it
+// has read. A matrix has fewer than 2^31 vectors of 8 elements. Without as, planes are those of numbers that
+// are neither tiny nor huge, which takes half as long.
+__device__ __forceinline__ Range split(const Matrix& a, const Planar* as) {
+    const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors;
+    const i64 plane = (i64)a.rows * a.pitch;
     const bool wide = a.ld % 4 == 0 && a.stride % 4 == 0 && reinterpret_cast<u64>(a.x) % 16 == 0;
     Range range;
-    for (i64 i = first; i < count; i += step) {
-        const int col = (int)(i % vectors) * 8;
-        const i64 line = i / vectors, matrix = line / a.rows, row = line % a.rows;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        const u32 line = i / vectors, matrix = a.batch > 1 ? line / a.rows : 0, row = line - matrix * a.rows;
+        const int col = (i - line * vectors) * 8;
         const float* x = a.x + matrix * a.stride + row * a.ld + col;
         float v[8];
         if (wide && col + 8 <= a.cols) {
@@ -621,27 +635,41 @@ __device__ Range split(const Matrix& a, int e, float scale, i64 first, i64 step)
 #pragma unroll
             for (int j = 0; j < 8; j++) v[j] = col + j < a.cols ? x[j] : 0;
         }
-        float p[8][3];
+        u16* to = a.to + matrix * 3 * plane + (i64)row * a.pitch + col;
+        if (!as) {
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            range.add(v[j]);
-            planes(v[j] * f * g, scale, p[j]);
-        }
-        u16* to = a.to + matrix * 3 * plane + row * a.pitch + col;
+            for (int j = 0; j < 8; j++) range.add(v[j]);
 #pragma unroll
-        for (int q = 0; q < 3; q++) {
-            u32 w[4];
+            for (int q = 0; q < 3; q++) {
+                u32 w[4];
 #pragma unroll
-            for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
-            *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+                for (int j = 0; j < 4; j++) {
+                    w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
+                    v[2 * j] -= __uint_as_float(w[j] << 16);
+                    v[2 * j + 1] -= __uint_as_float(w[j] & 0xffff0000);
+                }
+                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        } else {
+            const float f = power(as->e / 2), g = power(as->e - as->e / 2);
+            float p[8][3];
+#pragma unroll
+            for (int j = 0; j < 8; j++) as->planes(v[j] * f * g, p[j]);
+#pragma unroll
+            for (int q = 0; q < 3; q++) {
+                u32 w[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
+                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
         }
     }
     return range;
 }
 
 // split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
-// of the other, and to ranges what range of numbers each block has found. rescale, on an equal
-// grid, writes the planes again if the ranges ask for it, and to scaling what it did.
+// of the other, and to ranges what range of numbers each block has found. rescale writes the planes
+// again if the ranges ask for it, and to scaling what it did.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
@@ -649,24 +677,25 @@ __device__ Range split(const Matrix& a, int e, float scale, i64 first, i64 step)
     (blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA}     \
                      : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB})
 extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(OPERANDS, uint2* ranges) {
-    Range range = split(OPERAND, 0, 1, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
+    Range range = split(OPERAND, nullptr);
     range.join();
-    if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = make_uint2(range.most, range.least);
+    if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = range.packed();
 }
-extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, Scaling* scaling) {
+extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, const int count, Scaling* scaling) {
     Range range[2];
     for (int y = 0; y < 2; y++) {
-        for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
-            const uint2 r = ranges[y * gridDim.x + i];
-            range[y].most = max(range[y].most, r.x);
-            range[y].least = min(range[y].least, r.y);
-        }
+        for (int i = threadIdx.x; i < count; i += blockDim.x) range[y].add(ranges[y * count + i]);
         range[y].join();
     }
     int e[2];
-    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]);
-    if (!plain) range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1]);
+    const bool finite = range[0].finite && range[1].finite;
+    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]) & finite;
+    if (!plain) {
+        const bool fits[] = {range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1])};
+        for (int y = 0; y < 2; y++)
+            if (!fits[y]) range[1 - y].beside(range[y].high(), e[1 - y]);
+    }
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *scaling = Scaling{{e[0], e[1]}, !plain};
-    const int mine = blockIdx.y == 0 ? e[0] : e[1];
-    if (mine != 0 || !plain) split(OPERAND, mine, plain ? 1 : 256, (i64)blockIdx.x * blockDim.x + threadIdx.x, (i64)gridDim.x * blockDim.x);
+    const Planar as{blockIdx.y == 0 ? e[0] : e[1], plain ? 1.0f : 256.0f, !finite};
+    if (as.e != 0 || !plain) split(OPERAND, &as);
 }

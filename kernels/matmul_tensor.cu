@@ -2,8 +2,8 @@
 //
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j],  i in [0, m), j in [0, n), l in [0, k)
 //
-// batched, row-major; op is the matrix or its transpose. Large products on devices of
-// compute capability 9 run here; it is version 7 of MatMul on every device.
+// batched, row-major; op is the matrix or its transpose. Large float64 products on devices of
+// compute capability 9 run here; it is version 7 of MatMul on every device and in both types.
 //
 // A block of 4 warps computes a tile of 128 x 64 elements of C, a warp a quarter of
 // it in pieces of 16 x 8, the shape of one instruction. The factors come in pieces S

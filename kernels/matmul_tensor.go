@@ -28,8 +28,7 @@ func tensorShared(dt Dtype, m, n, s, stages int64) int {
 }
 
 // onTensorCores reports whether MatMul runs a product on the tensor cores: where that
-// is fastest, and there is a tile for three in four multiprocessors. Its float32 errors
-// are smaller than those of the tiles of matmul.cu.
+// is fastest, and there is a tile for three in four multiprocessors.
 func onTensorCores(dev Device, dt Dtype, batch, m, n int64) bool {
 	t := matmulTensor[dt]
 	blocks := t.blocks(batch, m, n)
