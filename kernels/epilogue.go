@@ -7,117 +7,103 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Form is a function that product kernels apply to each sum c before they write it, of
-// up to two further operands x and y. Its upper digit is how many it has. Kernels are
-// compiled, so there are few.
-type Form int32
-
-// The forms, as matmul_epilogue.cuh numbers them.
-const (
-	formNone      Form = 0x00
-	formRectified Form = 0x01
-	formTanh      Form = 0x02
-	formSigmoid   Form = 0x03
-
-	formPlus          Form = 0x10
-	formPlusRectified Form = 0x11
-	formPlusTanh      Form = 0x12
-	formPlusSigmoid   Form = 0x13
-	formTimes         Form = 0x14
-	formTimesStep     Form = 0x15
-	formTimesTanh     Form = 0x16
-
-	formPlusPlus          Form = 0x20
-	formPlusPlusRectified Form = 0x21
-	formPlusPlusTanh      Form = 0x22
-	formPlusPlusSigmoid   Form = 0x23
-	formTimesSigmoid      Form = 0x24
-)
-
-// formTexts are what the forms compute, in the language of [expr.Parse], whose
-// arithmetic is theirs: every operation rounds, none is contracted.
-//
-// A rectifier is (t + 0) * (0 <= t), as Gorgonia makes it but for t = -0, which becomes
-// +0. So a result tells whether t was below zero: it is -0 then, and its derivative is
-// 0 <= 1 / x for the result x.
-var formTexts = map[Form]string{
-	formRectified: "(c + 0) * (0 <= c)",
-	formTanh:      "tanh(c)",
-	formSigmoid:   "sigmoid(c)",
-
-	formPlus:          "c + x",
-	formPlusRectified: "(c + x + 0) * (0 <= c + x)",
-	formPlusTanh:      "tanh(c + x)",
-	formPlusSigmoid:   "sigmoid(c + x)",
-	formTimes:         "c * x",
-	formTimesStep:     "c * (0 <= 1 / x)",
-	formTimesTanh:     "c * (1 - x * x)",
-
-	formPlusPlus:          "c + x + y",
-	formPlusPlusRectified: "(c + x + y + 0) * (0 <= c + x + y)",
-	formPlusPlusTanh:      "tanh(c + x + y)",
-	formPlusPlusSigmoid:   "sigmoid(c + x + y)",
-	formTimesSigmoid:      "c * (x * sigmoid(-y))",
+// Epilogue is a function of the elements of a product and of operands, which product
+// kernels apply to each sum before they write it. Kernels are compiled, so it is a chain
+// of at most four steps of those in [steps], with at most two operands. The zero
+// Epilogue is none.
+type Epilogue struct {
+	chain    int32     // numbers of steps, four bits each, the first step lowest
+	f        expr.Func // of the element, then the operands
+	operands []View    // strided by matrix, row and column: inputs 2 and 3 of the plan
+	slots    []int     // which of them the steps take, in order
 }
 
-// operands returns how many operands the form has beside c.
-func (f Form) operands() int { return int(f >> 4) }
+const (
+	mostSteps        = 4
+	mostSlots        = 2
+	mostInAnEpilogue = 16 // operations
+)
 
-// formNames are the operands' names in formTexts.
-var formNames = []string{"c", "x", "y"}
+// steps are what product kernels do to a number v, with up to two further operands, by
+// their number less 1. The texts are in the language of [expr.Parse], whose arithmetic is
+// theirs: every operation rounds, none is contracted.
+//
+// A rectifier is (v + 0) * (0 <= v), as Gorgonia makes it but for v = -0, which becomes
+// +0. So its result x tells whether v was below zero, as x is -0 then, and 0 <= 1 / x is
+// its derivative.
+var steps = []string{
+	"v + x",
+	"v - x",
+	"x - v",
+	"v * x",
+	"v * (0 <= 1 / x)",
+	"(v + 0) * (0 <= v)",
+	"tanh(v)",
+	"sigmoid(v)",
+	"v * (1 - x * x)",
+	"v * (x * sigmoid(-y))",
+	"v / x",
+}
 
-// forms are the forms by their functions, whose sums and products are sorted.
-var forms = sync.OnceValue(func() map[expr.Func]Form {
-	list := map[expr.Func]Form{}
-	for form, text := range formTexts {
-		for _, dt := range []Dtype{Float32, Float64} {
-			f, err := expr.Parse(text, dt, formNames[:form.operands()+1]...)
+// stepFuncs are the steps by element type.
+var stepFuncs = sync.OnceValue(func() [2][]expr.Func {
+	var list [2][]expr.Func
+	for _, dt := range []Dtype{Float32, Float64} {
+		for _, text := range steps {
+			f, err := expr.Parse(text, dt, "v", "x", "y")
 			if err != nil {
-				panic("kernels: " + text + ": " + err.Error()) // TestForms reads them all
+				panic("kernels: " + text + ": " + err.Error()) // TestSteps reads them all
 			}
-			list[f.Sorted()] = form
+			list[dt] = append(list[dt], f)
 		}
 	}
 	return list
 })
 
-// Epilogue is a function of the elements of a product and of operands, of one of the
-// forms that product kernels have. The zero Epilogue is none.
-type Epilogue struct {
-	form     Form
-	f        expr.Func // of the element, then the operands
-	operands []View    // strided by matrix, row and column: inputs 2 and 3 of the plan
-	slots    []int     // the operand that is x, the one that is y
-}
-
 // newEpilogue returns the epilogue that is f, whose first operand is the product's
-// element, or false if no form computes it. Forms take the operands of sums and products
-// in any order.
-func newEpilogue(f expr.Func, operands []View) (Epilogue, bool) {
+// element, or false if no chain of steps is.
+func newEpilogue(dt Dtype, f expr.Func, operands []View) (Epilogue, bool) {
 	types, outputs := f.Operands(), f.Outputs()
-	if len(types) != len(operands)+1 || len(types) > len(formNames) || len(outputs) != 1 || f.Operations() > mostFormOperations {
+	if len(types) != len(operands)+1 || len(outputs) != 1 || f.Operations() > mostInAnEpilogue {
 		return Epilogue{}, false
 	}
-	orders := [][]int{{}, {0}, {0, 1}}[len(operands):][:1]
-	if len(operands) == 2 {
-		orders = append(orders, []int{1, 0})
+	if slices.ContainsFunc(append(types, outputs...), func(d Dtype) bool { return d != dt }) {
+		return Epilogue{}, false
 	}
-	for _, slots := range orders {
-		b := expr.NewBuilder(types...)
-		args := []expr.Value{b.Operand(0)}
-		for i := range operands {
-			args = append(args, b.Operand(slices.Index(slots, i)+1))
-		}
-		named, err := b.Func(b.Inline(f, args...)...)
-		if form, known := forms()[named.Sorted()]; err == nil && known {
-			return Epilogue{form, f, operands, slots}, true
-		}
-	}
-	return Epilogue{}, false
+	e := Epilogue{f: f, operands: operands}
+	return e, e.find(f, dt, mostSteps) && len(e.slots) <= mostSlots
 }
 
-// mostFormOperations is the most operations of a form.
-const mostFormOperations = 8
+// find appends the steps that f is, at most so many, and reports whether there are any.
+func (e *Epilogue) find(f expr.Func, dt Dtype, most int) bool {
+	if k, ok := f.IsOperand(); ok || most == 0 {
+		return ok && k == 0
+	}
+	for i, step := range stepFuncs()[dt] {
+		for _, parts := range f.Matches(step) {
+			var slots []int
+			operands := !slices.ContainsFunc(parts[1:], func(part expr.Func) bool {
+				k, operand := part.IsOperand()
+				if operand && k > 0 {
+					slots = append(slots, k-1)
+				}
+				return part != (expr.Func{}) && !(operand && k > 0)
+			})
+			if before := *e; operands && e.find(parts[0], dt, most-1) {
+				at := 0
+				for e.chain>>at != 0 {
+					at += 4
+				}
+				e.chain |= int32(i+1) << at
+				e.slots = append(slices.Clip(e.slots), slots...)
+				return true
+			} else {
+				*e = before
+			}
+		}
+	}
+	return false
+}
 
 // transposed returns the epilogue for C written transposed.
 func (e Epilogue) transposed() Epilogue {
@@ -130,29 +116,32 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// arguments returns those that a product kernel takes last: the form; then, for x and
-// y, where it begins and its strides from matrix to matrix, row to row and column to
-// column, in elements. Where there is no x or y, a pointer that is not read.
+// arguments returns those that a product kernel takes last: the steps; then, for either
+// operand that they take, where it begins and its strides from matrix to matrix, row to row and
+// column to column, in elements. Where there is none, a pointer that is not read.
 func (e Epilogue) arguments(dt Dtype) []any {
-	args := []any{int32(e.form)}
-	for slot := range len(formNames) - 1 {
-		at, strides := Ref{0, 0}, []int{0, 0, 0}
-		if slot < len(e.slots) {
-			v := e.operands[e.slots[slot]]
-			at, strides = Ref{Operand(2 + e.slots[slot]), v.Offset * dt.Size()}, v.Strides
+	args := []any{e.chain}
+	for i := range mostSlots {
+		at, strides := Ref{Out, 0}, []int{0, 0, 0}
+		if i < len(e.slots) {
+			v := e.operands[e.slots[i]]
+			at, strides = Ref{Operand(2 + e.slots[i]), v.Offset * dt.Size()}, v.Strides
 		}
 		args = append(args, at, int64(strides[0]), int64(strides[1]), int64(strides[2]))
 	}
 	return args
 }
 
+// text returns the function in terms of the element c and operands x0, x1.
+func (e Epilogue) text() string { return e.f.Text("c", "x0", "x1") }
+
 // finish makes the epilogue part of the plan of a product whose last launch writes C:
 // batch matrices of m x n elements.
 func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
-	if e.form == formNone {
+	if e.chain == 0 {
 		return
 	}
-	p.Op += " " + e.f.Text(formNames...)
+	p.Op += " " + e.text()
 	p.Flops += batch * m * n * int64(e.f.Operations())
 	for _, v := range e.operands {
 		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
@@ -173,8 +162,7 @@ func (e Epilogue) body(product func(Call), batch, m, n int64) func(Call) {
 	args := mapped.arguments()
 	args[0] = Ref{Out, 0}
 	for i := range e.operands {
-		r := args[1+i].(Ref)
-		args[1+i] = Ref{Operand(2 + i), r.Offset}
+		args[1+i] = Ref{Operand(2 + i), args[1+i].(Ref).Offset}
 	}
 	launch := &Launch{Args: args}
 	return func(c Call) {

@@ -71,7 +71,13 @@ var (
 // k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
+	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})
+}
+
+// MatMulWith plans [MatMul] with an epilogue.
+func MatMulWith(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
 	p := newMatMul(dt, batch, m, n, k)
+	defer p.finish(e, dt, batch, m, n)
 	if p.Out == 0 {
 		return p
 	}

@@ -13,7 +13,7 @@ type Product struct {
 }
 
 // String names the product with what is stored transposed, and what is done to its
-// elements c with operands x and y.
+// elements c with operands x0 and x1.
 func (p Product) String() string {
 	name := "product"
 	switch {
@@ -24,28 +24,29 @@ func (p Product) String() string {
 	case p.TransB:
 		name += "[TransB]"
 	}
-	if p.epilogue.form != formNone {
-		name += " " + p.epilogue.f.Text(formNames...)
+	if p.epilogue.chain != 0 {
+		name += " " + p.epilogue.text()
 	}
 	return name
 }
 
 // With returns the product with f done to its elements: f's first operand is an
 // element, the others are read at the same matrix, row and column, by their strides. They
-// are the plan's inputs 2, 3, and so on, in order. It returns false if the kernels that
-// compute the product on the device cannot do it.
+// are the plan's inputs 2 and 3. It returns false if the kernels that compute the product on
+// the device cannot do it.
 func (p Product) With(dev Device, f expr.Func, operands ...View) (Product, bool) {
-	e, ok := newEpilogue(f, operands)
-	if !ok || p.dot() || !hasEpilogues(dev) || f.Outputs()[0] != p.Dtype {
+	if p.dot() || !hasEpilogues(dev) {
 		return p, false
 	}
-	for _, d := range f.Operands() {
-		ok = ok && d == p.Dtype
-	}
 	for _, v := range operands {
-		ok = ok && v.check([]int{int(p.Batch), int(p.M), int(p.N)}) == nil
+		if v.check([]int{int(p.Batch), int(p.M), int(p.N)}) != nil {
+			return p, false
+		}
 	}
-	p.epilogue = e
+	e, ok := newEpilogue(p.Dtype, f, operands)
+	if ok {
+		p.epilogue = e
+	}
 	return p, ok
 }
 
@@ -60,7 +61,5 @@ func (p Product) Plan(dev Device) (*Plan, error) {
 	if p.dot() {
 		return Dot(dev, p.Dtype, 1, p.K), nil
 	}
-	plan := MatMul(dev, p.Dtype, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
-	plan.finish(p.epilogue, p.Dtype, p.Batch, p.M, p.N)
-	return plan, nil
+	return MatMulWith(dev, p.Dtype, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB, p.epilogue), nil
 }
