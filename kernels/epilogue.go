@@ -116,11 +116,11 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// arguments returns those that a product kernel takes last: the steps; then, for either
+// arguments returns those that a product kernel takes last: the steps, with how many operands they take above them; then, for either
 // operand that they take, where it begins and its strides from matrix to matrix, row to row and
 // column to column, in elements. Where there is none, a pointer that is not read.
 func (e Epilogue) arguments(dt Dtype) []any {
-	args := []any{e.chain}
+	args := []any{e.chain | int32(len(e.slots))<<16}
 	for i := range mostSlots {
 		at, strides := Ref{Out, 0}, []int{0, 0, 0}
 		if i < len(e.slots) {
@@ -150,7 +150,6 @@ func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
 		return
 	}
 	last := &p.Launches[len(p.Launches)-1]
-	last.Args = append(slices.Clip(last.Args), e.arguments(dt)...)
 	last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, e.body(last.Kernel.Body, batch, m, n)}
 }
 

@@ -18,6 +18,8 @@
 // cluster add theirs up (joined, from compute capability 9.0 on); else each is summed into its
 // own copy of C in scratch memory, and combine adds the copies in the order of the
 // splits. No sum's order depends on timing.
+//
+// Who writes C, combine where there are copies, makes of the sums what the epilogue says (epilogue.cuh).
 #include "matmul_sliced.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -29,9 +31,9 @@
 #endif
 #define ARGUMENTS(T)                                                                                                      \
     const T *a, const T *b, T *c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, \
-    int parts, int transA, int transB, int transC
+    int parts, int transA, int transB, int transC, EPILOGUE_ARGUMENTS(T)
 #define RUN(T, JOIN, ...) \
-    sliced<Form<T, __VA_ARGS__>, JOIN>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, parts, transA, transB, transC);
+    sliced<Form<T, __VA_ARGS__>, JOIN>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, parts, transA, transB, transC, EPILOGUE(T));
 #define TILE(name, T, BLOCKS, ...)                                                                               \
     extern "C" __global__ void __launch_bounds__(Form<T, __VA_ARGS__>::THREADS, BLOCKS) matmul_##name(ARGUMENTS(T)) { \
         RUN(T, 0, __VA_ARGS__)                                                                                   \
@@ -58,7 +60,7 @@ JOINED(thin_f64, double, 2, 8, 32, 16, 32, 4, 4, 8, 8, 3)
 // one split of one matrix of the batch; 8 warps a block.
 template <typename T>
 __device__ void rowsTimes(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y,
-                          long long rows, long long k, long long batch, long long chunk) {
+                          long long rows, long long k, long long batch, long long chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width;
     const long long id = (long long)blockIdx.x * 8 + threadIdx.x / 32;
@@ -103,14 +105,14 @@ __device__ void rowsTimes(const T* __restrict__ x, const T* __restrict__ v, T* _
     for (int e = 0; e < W; e++) sum += acc[0].s[e] + acc[1].s[e];
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (lane == 0) y[id] = sum;
+    if (lane == 0) y[id] = epilogue.of(sum, matrix, id % rows, 0);
 }
 
 // columns: y[j] = sum over l of v[l] * x[l][j], j in [0, n), a block of 8 warps
 // per 32 * W columns of one split of one matrix of the batch.
 template <typename T>
 __device__ void columnsTimes(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y,
-                             long long n, long long k, long long batch, long long chunk) {
+                             long long n, long long k, long long batch, long long chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, B = 32 * W, WARPS = 8;
     __shared__ T partial[WARPS][B];
@@ -153,34 +155,35 @@ __device__ void columnsTimes(const T* __restrict__ x, const T* __restrict__ v, T
         T sum = 0;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) sum += partial[w][threadIdx.x];
-        y[(split * batch + matrix) * n + first + threadIdx.x] = sum;
+        y[(split * batch + matrix) * n + first + threadIdx.x] = epilogue.of(sum, matrix, first + threadIdx.x, 0);
     }
 }
 
-// combine: c[i] = sum over s of partial[s][i], i in [0, count), s in [0, splits).
+// combine: c[i] = sum over s of partial[s][i], i in [0, count), s in [0, splits), of matrices of m x n elements.
 template <typename T>
-__device__ void combine(const T* __restrict__ partial, T* __restrict__ c, long long count, long long splits) {
+__device__ void combine(const T* __restrict__ partial, T* __restrict__ c, long long count, long long splits, i64 m, i64 n, const Epilogue<T>& epilogue) {
     const long long stride = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
         T sum = 0;
 #pragma unroll 4
         for (long long s = 0; s < splits; s++) sum += partial[s * count + i];
+        if (epilogue.steps != 0) sum = epilogue.of(sum, i / n / m, i / n % m, i % n);
         c[i] = sum;
     }
 }
 
-#define VECTOR(T, suffix)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_rows_##suffix(const T* x, const T* v, T* y, long long rows, long long k, long long batch, long long chunk) { \
-        rowsTimes(x, v, y, rows, k, batch, chunk);                                                               \
-    }                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_columns_##suffix(const T* x, const T* v, T* y, long long n, long long k, long long batch, long long chunk) { \
-        columnsTimes(x, v, y, n, k, batch, chunk);                                                               \
-    }                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_combine_##suffix(const T* partial, T* c, long long count, long long splits) {                     \
-        combine(partial, c, count, splits);                                                                      \
+#define VECTOR(T, suffix)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) matmul_rows_##suffix(                                           \
+        const T* a, const T* v, T* c, i64 rows, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {                 \
+        rowsTimes(a, v, c, rows, k, batch, chunk, EPILOGUE(T));                                                       \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) matmul_columns_##suffix(                                        \
+        const T* a, const T* v, T* c, i64 n, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {                    \
+        columnsTimes(a, v, c, n, k, batch, chunk, EPILOGUE(T));                                                       \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                        \
+        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                         \
+        combine(partial, c, count, splits, m, n, EPILOGUE(T));                                                        \
     }
 VECTOR(float, f32)
 VECTOR(double, f64)

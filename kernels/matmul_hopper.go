@@ -12,6 +12,7 @@ const (
 	hopperStep    = 32
 	hopperThreads = 384
 	hopperShared  = 2048 + 4*3*2*(hopperTile+hopperTile)*hopperStep // barriers; 4 stages of 3 planes of BF16 of a piece of A and one of B
+	hopperFinish  = 8 * 16 * 36 * 4                                 // for steps on sums: of 8 warps, 16 rows of 32 sums and 4 unused
 )
 
 var (
@@ -76,7 +77,8 @@ func (x planar) tensorMap(along bool, lines int64) TensorMap {
 // matmulHopper appends the launches of a float32 product on the tensor cores of
 // compute capability 9.0: the planes of both operands; again, if their ranges ask for
 // it; then the six products of planes.
-func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB bool) {
+func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool) {
+	batch, m, n := c.batch, c.m, c.n
 	rowsA, colsA, rowsB, colsB := m, k, k, n
 	if transA {
 		rowsA, colsA = k, m
@@ -101,9 +103,12 @@ func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB boo
 	}
 	tiles := CeilDiv(m, cluster*hopperTile) * cluster * CeilDiv(n, hopperTile) * batch
 	kernel := hopperProducts[cluster-1][flag(transA)][flag(transB)]
-	p.split(dev, Float32, tiles, splitPolicy{blocks: 1, terms: pol.least}, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads,
-			a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
+	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, k, func(to Ref, e Epilogue, splits, chunk int64) {
+		args := []any{a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), to, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n}
+		l := p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...)
+		if l.Shared = hopperShared; e.chain != 0 {
+			l.Shared += hopperFinish
+		}
 	})
 }
 

@@ -57,13 +57,30 @@ func TestMatMulHopper(t *testing.T) {
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
 			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-			p.matmulHopper(dev, batch, m, n, k, transA, transB)
+			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB)
 			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
 			plans = append(plans, p)
 		}
 	}
 	if err := Check(own, plans...); err != nil {
 		t.Error(err)
+	}
+}
+
+// So does a plan of the kernel on the tensor cores in float64, in splits of k.
+func TestMatMulTensor(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 0))
+	for _, s := range [][4]int64{{1, 5, 3, 400}, {2, 37, 41, 53}, {3, 130, 70, 300}, {1, 129, 65, 1}, {2, 9, 70, 0}} {
+		batch, m, n, k := s[0], s[1], s[2], s[3]
+		for i := range 4 {
+			transA, transB := i >= 2, i%2 == 1
+			p := newMatMul(Float64, batch, m, n, k)
+			p.tiledMatMul(matmulDevices[1], matmulTensor[Float64], result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
+			matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
+			if err := Check(own, p); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
@@ -124,7 +141,7 @@ func TestMatMulHopperRange(t *testing.T) {
 			a[0] = math.SmallestNonzeroFloat32
 		}
 		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-		p.matmulHopper(matmulDevices[1], 1, n, n, n, false, false)
+		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false)
 		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,7 @@
 // go to memory, for another launch to add. No sum's order depends on timing.
 #pragma once
 #include "async.cuh"
-#include "vector.cuh"
-typedef long long i64;
+#include "epilogue.cuh"
 
 extern __shared__ double dynamic[];
 
@@ -69,26 +68,6 @@ template <typename T, int X, int BK, int THREADS> struct Piece {
             if (wide) across<typename Vec<T>::type>(s, left);
             else across<T>(s, left);
             p += BK * ld;
-        }
-    }
-};
-
-// Target is where a block's tile of C goes.
-template <typename T> struct Target {
-    T* c; // element (0, 0) of the tile
-    i64 across, down; // in memory, from column to column and from row to row
-    int rows, cols;   // inside the matrix
-    bool wide;
-    __device__ __forceinline__ void put(int row, int col, const Pack<T>& v) const {
-        constexpr int W = Vec<T>::width;
-        if (row >= rows) return;
-        T* q = c + row * down + col * across;
-        if (wide) {
-            if (col < cols) *reinterpret_cast<typename Vec<T>::type*>(q) = v.v;
-        } else {
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                if (col + e < cols) q[e * across] = v.s[e];
         }
     }
 };
@@ -249,11 +228,33 @@ template <typename F> struct Sums {
             each(f);
             return;
         }
+        gather(memory);
+#pragma unroll
+        for (int i = threadIdx.x * W; i < F::TILE; i += F::THREADS * W) f(i / F::BN, i % F::BN, inOrder(reinterpret_cast<const V*>(memory + i), F::TILE / W, SLICES));
+    }
+    // gather brings the sums of all slices to memory.
+    __device__ __forceinline__ void gather(T* memory) const {
         __syncthreads(); // the last stage is read
         each([&](int row, int col, const Pack<T>& v) { *reinterpret_cast<V*>(memory + slice * F::TILE + row * F::BN + col) = v.v; });
         __syncthreads();
+    }
+    // finish puts the sums of all slices with the target's epilogue, in a loop: steps are many instructions.
+    __device__ __forceinline__ void finish(T* memory, const Target<T>& target) const {
+        constexpr int EACH = F::THREADS * W, U = F::TILE % (2 * EACH) == 0 ? 2 : 1;
+        gather(memory);
+#pragma unroll 1
+        for (int i = threadIdx.x * W; i < F::TILE; i += U * EACH) {
+            int row[U], col[U];
+            Pack<T> v[U];
 #pragma unroll
-        for (int i = threadIdx.x * W; i < F::TILE; i += F::THREADS * W) f(i / F::BN, i % F::BN, inOrder(reinterpret_cast<const V*>(memory + i), F::TILE / W, SLICES));
+            for (int u = 0; u < U; u++) {
+                const int e = i + u * EACH;
+                row[u] = e / F::BN;
+                col[u] = e % F::BN;
+                v[u] = inOrder(reinterpret_cast<const V*>(memory + e), F::TILE / W, SLICES);
+            }
+            target.finish(row, col, v);
+        }
     }
     // inOrder adds up 16 bytes of n sums that lie so many vectors apart.
     static __device__ __forceinline__ Pack<T> inOrder(const V* sums, int apart, int n) {
@@ -271,10 +272,10 @@ template <typename F> struct Sums {
 };
 
 // sliced computes a tile. parts is the number of splits of chunk terms each. With transC, C is written
-// transposed: rows of it are columns of op(A) op(B).
+// transposed: rows of it are columns of op(A) op(B), and the epilogue is that of the transpose.
 template <typename F, int JOIN, typename T>
 __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk,
-                                       int parts, int transA, int transB, int transC) {
+                                       int parts, int transA, int transB, int transC, const Epilogue<T>& epilogue) {
     constexpr int BM = F::BM, BN = F::BN, W = F::W;
     using V = typename Vec<T>::type;
     if (JOIN) cluster_arrive();
@@ -295,8 +296,10 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
     target.across = transC ? m : 1;
     target.c = c + (JOIN ? at.matrix : at.split * batch + at.matrix) * m * n + at.m0 * target.down + at.n0 * target.across;
     target.wide = !transC && n % W == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
+    target.epilogue = epilogue.from(at.matrix, at.m0, at.n0);
     if constexpr (JOIN == 0) {
-        sums.total(memory, [&](int row, int col, const Pack<T>& v) { target.put(row, col, v); });
+        if (epilogue.steps != 0) sums.finish(memory, target);
+        else sums.total(memory, [&](int row, int col, const Pack<T>& v) { target.put(row, col, v); });
     } else {
         // Each block of the tile adds up an equal share, which the others send it.
         V* const inbox = reinterpret_cast<V*>(memory + F::FRONT);
@@ -311,7 +314,9 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
 #pragma unroll 1
         for (int i = threadIdx.x; i < share; i += F::THREADS) {
             const int e = (at.split * share + i) * W;
-            target.put(e / BN, e % BN, Sums<F>::inOrder(inbox + i, share, parts));
+            Pack<T> v[1] = {Sums<F>::inOrder(inbox + i, share, parts)};
+            if (epilogue.steps != 0) target.finish({e / BN}, {e % BN}, v);
+            else target.put(e / BN, e % BN, v[0]);
         }
     }
 }

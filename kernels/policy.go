@@ -1,5 +1,7 @@
 package kernels
 
+import "math/bits"
+
 // measured holds a launch policy by architecture: what was fastest where it was
 // measured, a line for each compute capability (90 for 9.0), with the measurement
 // beside it and what it was measured against. What was tried and lost at length is
@@ -177,6 +179,8 @@ type splitPolicy struct {
 	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
 	least  int64 // splits; fewer don't pay
 	enough int64 // blocks for each multiprocessor that are not cut, if not 0
+	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
+	full   bool  // whether blocks that leave a quarter of the device idle are to be cut in more splits
 }
 
 // splits returns how many splits are wanted for so many blocks, each with sums of k terms.
@@ -185,10 +189,30 @@ func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 	if dev.Major == 0 || s.blocks == 0 || s.enough > 0 && blocks >= s.enough*sms {
 		return 1
 	}
-	if n := min(sms*s.blocks/blocks, k/s.terms); n >= max(s.least, 2) {
+	wanted := sms * s.blocks
+	if s.full && wanted/blocks*blocks*4 < wanted*3 {
+		wanted *= 2
+	}
+	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
 		return n
 	}
 	return 1
+}
+
+// joined returns how many splits the blocks of clusters of that size add up among
+// themselves, a power of 2: 1 if a second launch adds them up, or there are none.
+func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
+	n := s.splits(dev, blocks, k)
+	if n > cluster && cluster > 0 && CeilDiv(k, cluster) <= s.join {
+		n = cluster
+	}
+	if n == 1 || n > cluster || k > mostTerms || !hasClusters(dev) {
+		return 1
+	}
+	if up := int64(1) << bits.Len64(uint64(n-1)); up == n || k/up >= s.terms {
+		return up
+	}
+	return int64(1) << (bits.Len64(uint64(n)) - 1)
 }
 
 // matmulPolicy tunes products that are not run on the tensor cores. The sizes of tiles
@@ -205,20 +229,22 @@ type matmulPolicy struct {
 type matmulSplits struct{ large, medium, short, small, thin splitPolicy }
 
 var matmulPolicies = measured[matmulPolicy]{
-	// H200, float32, us, and cuBLAS SGEMM. small: 512 x 128 x 512 (m x k x n) 5.3, medium 6.3, cuBLAS 4.9; 400: 9.7, 10.4, 10.4; 512: 17, 13.4, 12.7.
+	// H200, float32, us, and cuBLAS SGEMM. small: 512 x 128 x 512 (m x k x n) 5.3, medium 5.7, cuBLAS 4.9; 400: 9.7, 10.4, 10.4; 512 x 256 x 512: 8.5, 7.7, 7.4;
+	// 1024 x 256 x 256: 9.6, 8.1, 8.1; 512: 17, 12.5, 12.9. many: 851 x 109 x 2189, 490 tiles, short 19.3, medium 20.8.
 	// short: 10000 x 10 x 10000 142, large 143 to 202, medium 270, cuBLAS 178; 2048 x (128 x 32 x 64) 50, medium 73, 57.
 	// thin: 10000 x 784 x 10 19.6, small 29, cuBLAS 23. Splits of small: 256, 8 of 32 terms 5.0, 4 5.4, none 8.2; 129, 8 3.7, 4 3.9, none 5.8;
 	// 512 x 128 x 512, 2 6.3, none 5.3; of thin: 128 x 512 x 10, 8 3.5, 4 3.9, none 6.6; 512 x 128 x 10, 2 3.4, none 3.1;
-	// 512 x 4096 x 10, 16 8.1, 8 9.7. Of large, rows and columns: not measured alone.
+	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
+	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 2 46.0, 6 39.0. Of large, rows and columns: not measured alone.
 	{90, matmulPolicy{
-		small: 1 << 19,
+		small: 500_000,
 		short: 64,
-		many:  4,
+		many:  3,
 		splits: matmulSplits{
 			large:  splitPolicy{blocks: 2, terms: 128},
-			medium: splitPolicy{blocks: 1, terms: 128},
-			small:  splitPolicy{blocks: 4, terms: 16, least: 3},
-			thin:   splitPolicy{blocks: 2, terms: 64, least: 4},
+			medium: splitPolicy{blocks: 1, terms: 128, full: true},
+			small:  splitPolicy{blocks: 4, terms: 16, least: 3, join: 128},
+			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
 		rows:    splitPolicy{blocks: 8, terms: 1024, enough: 1},
 		columns: splitPolicy{blocks: 8, terms: 128, enough: 1},
@@ -238,20 +264,26 @@ func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPo
 		return thin, p.splits.thin
 	case side <= small.n || float64(x.batch)*float64(x.m)*float64(x.n)*float64(x.k) < float64(p.small*sms):
 		return small, p.splits.small
-	case dt == Float32 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt):
+	case dt == Float32 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt, true):
 		return matmulLarge, p.splits.large
-	case tiles >= p.many*sms || int64(dev.SharedOptin) < matmulMedium[dt].shared(dt):
+	case tiles >= p.many*sms || int64(dev.SharedOptin) < matmulMedium[dt].shared(dt, true):
 		return short, p.splits.short
 	}
 	return matmulMedium[dt], p.splits.medium
 }
 
-// tensorProducts says where large float64 products are fastest on the tensor cores.
-var tensorProducts = measured[bool]{
-	{80, false}, // not timed
-	// H200, us, against tiles of FMA: 4096: 2834, 7781
-	{90, true},
-	{100, false}, // not timed
+// tensorPolicy tunes float64 products on the tensor cores.
+type tensorPolicy struct {
+	chosen bool // whether plans use them
+	splits splitPolicy
+}
+
+var tensorPolicies = measured[tensorPolicy]{
+	{80, tensorPolicy{}}, // not timed
+	// H200, us, against tiles of FMA, and cuBLAS DGEMM: 4096: 2834, 7781; 512, 4 splits 17.9, 8 21.1, 21.1, 8.0; 1024, 2 splits 64.0, none 66.3, 4 73.1, 121, 40.0;
+	// 4096 x 4096 x 64, 8 splits 77.2, 4 84.9, 130, 47.0; 784 x 4096 x 512 99.3, -, 79.2
+	{90, tensorPolicy{chosen: true, splits: splitPolicy{blocks: 2, terms: 128}}},
+	{100, tensorPolicy{}}, // not timed
 }
 
 // hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.

@@ -32,14 +32,14 @@ func (p Product) String() string {
 
 // With returns the product with f done to its elements: f's first operand is an
 // element, the others are read at the same matrix, row and column, by their strides. They
-// are the plan's inputs 2 and 3. It returns false if the kernels that compute the product on
-// the device cannot do it.
-func (p Product) With(dev Device, f expr.Func, operands ...View) (Product, bool) {
-	if p.dot() || !hasEpilogues(dev) {
+// are the plan's inputs 2 and 3. It returns false if the kernels of products have no such
+// steps.
+func (p Product) With(f expr.Func, operands ...View) (Product, bool) {
+	if p.dot() {
 		return p, false
 	}
 	for _, v := range operands {
-		if v.check([]int{int(p.Batch), int(p.M), int(p.N)}) != nil {
+		if v.Bounds.To != 0 || v.check([]int{int(p.Batch), int(p.M), int(p.N)}) != nil {
 			return p, false
 		}
 	}
@@ -49,9 +49,6 @@ func (p Product) With(dev Device, f expr.Func, operands ...View) (Product, bool)
 	}
 	return p, ok
 }
-
-// hasEpilogues reports whether the product kernels of a device have epilogues.
-func hasEpilogues(dev Device) bool { return dev.Major == 0 }
 
 // dot reports whether the product is that of two vectors.
 func (p Product) dot() bool { return p.Batch == 1 && p.M == 1 && p.N == 1 }

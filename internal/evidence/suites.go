@@ -77,7 +77,7 @@ func (s Suite) Name() string {
 // packages are the test programs of the packages that launch kernels of no op, or forms of
 // them that an op takes for large operands alone, with the sources of those.
 var packages = map[string][]string{
-	"cudaops-bench": {"indices", "matmul", "matmul_hopper", "versions/increment", "versions/ripple"},
+	"cudaops-bench": {"indices", "matmul", "matmul_hopper", "matmul_tensor", "versions/increment", "versions/ripple"},
 }
 
 // OnTag are the sources that only Gorgonia's own machine launches, so that their
