@@ -180,7 +180,7 @@ type splitPolicy struct {
 	least  int64 // splits; fewer don't pay
 	enough int64 // blocks for each multiprocessor that are not cut, if not 0
 	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
-	full   bool  // whether blocks that leave a quarter of the device idle are to be cut in more splits
+	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
 // splits returns how many splits are wanted for so many blocks, each with sums of k terms.
@@ -190,7 +190,7 @@ func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 		return 1
 	}
 	wanted := sms * s.blocks
-	if s.full && wanted/blocks*blocks*4 < wanted*3 {
+	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
 		wanted *= 2
 	}
 	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
@@ -212,7 +212,10 @@ func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
 	if up := int64(1) << bits.Len64(uint64(n-1)); up == n || k/up >= s.terms {
 		return up
 	}
-	return int64(1) << (bits.Len64(uint64(n)) - 1)
+	if down := int64(1) << (bits.Len64(uint64(n)) - 1); down >= s.least {
+		return down
+	}
+	return 1
 }
 
 // matmulPolicy tunes products that are not run on the tensor cores. The sizes of tiles
@@ -235,14 +238,15 @@ var matmulPolicies = measured[matmulPolicy]{
 	// thin: 10000 x 784 x 10 19.6, small 29, cuBLAS 23. Splits of small: 256, 8 of 32 terms 5.0, 4 5.4, none 8.2; 129, 8 3.7, 4 3.9, none 5.8;
 	// 512 x 128 x 512, 2 6.3, none 5.3; of thin: 128 x 512 x 10, 8 3.5, 4 3.9, none 6.6; 512 x 128 x 10, 2 3.4, none 3.1;
 	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
-	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 2 46.0, 6 39.0. Of large, rows and columns: not measured alone.
+	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
+	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
 		many:  3,
 		splits: matmulSplits{
 			large:  splitPolicy{blocks: 2, terms: 128},
-			medium: splitPolicy{blocks: 1, terms: 128, full: true},
+			medium: splitPolicy{blocks: 1, terms: 128, full: 1024},
 			small:  splitPolicy{blocks: 4, terms: 16, least: 3, join: 128},
 			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
