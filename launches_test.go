@@ -2,6 +2,7 @@ package stheno_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/evidence"
@@ -81,6 +82,13 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 			plans = append(plans, p)
 		}
 	}
+	for transposes := range 4 { // forms that TestMatMulForms reaches otherwise
+		for _, s := range [][3]int64{{2000, 2000, 2000}, {4096, 4096, 4096}, {4096, 512, 10}, {128, 10, 512}, {512, 10, 4096}} {
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, 1, s[0], s[1], s[2], transposes >= 2, transposes%2 == 1))
+			}
+		}
+	}
 	return plans
 }
 
@@ -97,6 +105,11 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 		}
 	}
 	return plans
+}
+
+// waiting reports whether an entry point is chosen by no plan yet.
+func waiting(entry string) bool {
+	return strings.HasPrefix(entry, "matmul_hopper_bf16_") || entry == "matmul_hopper_tf32_nt"
 }
 
 // Every launch of every case, on every kind of device, has the arguments that its
@@ -119,8 +132,8 @@ func TestLaunches(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, source := range m.Sources {
-			// Kernels of Gorgonia's own machine; those chosen by no plan yet; parts of generated ones.
-			if slices.Contains(slices.Concat(evidence.OnTag, evidence.Waiting), source.Stem) || source.Stem == "math" {
+			// Kernels of Gorgonia's own machine; parts of generated ones.
+			if slices.Contains(evidence.OnTag, source.Stem) || source.Stem == "math" {
 				continue
 			}
 			entries, err := library.Entries(source.Stem)
@@ -128,7 +141,7 @@ func TestLaunches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
-				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] {
+				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] && !waiting(e) {
 					t.Errorf("%s is launched by no case", name)
 				}
 			}

@@ -23,6 +23,7 @@
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
+#   JOBS         suites of kernels that run at one time, 8 if unset
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 #   MOST         of graphs, time those that move at most so many bytes
@@ -159,7 +160,7 @@ kernels() {
     # takes one or two.
     while IFS=$'\t' read -r name tool program run part of; do
         [[ $run == - ]] && run=
-        while (($(jobs -rp | wc -l) >= 8)); do wait -n; done
+        while (($(jobs -rp | wc -l) >= ${JOBS:-8})); do wait -n; done
         enough 150 || break
         suite "$name" "$tool" "$program" "$run" "$part" "$of" &
     done < "$bin/suites"
@@ -180,7 +181,7 @@ bench() {
     [[ -n ${ALL:-} ]] && missing=()
     enough 290 || return
     if [[ -n ${ALL:-} || -n $("$bin/stheno" bench -list -missing -run "${BENCH_RUN:-}" -text "$text") ]]; then
-        PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" 2>&1 | tee -a "$OUT/bench.log"
+        PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/bench.log"
         [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
         [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
     fi

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times other libraries on the cases of `stheno bench`, on this machine's GPU.
 
-    python3 bench/peers.py peers.json [text]
+    python3 bench/peers.py peers.json [text [pattern]]
     python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
 where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
-case is told and left out. The histogram of a text is timed if one is given.
+case is told and left out. The histogram of a text is timed if one is given. With a
+pattern, a regular expression, cases are timed whose op/case/dtype it is found in.
 
 Method, the same as stheno bench's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
@@ -18,6 +19,7 @@ events at least a millisecond apart, the work queued back to back; the median.
 import ctypes
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -188,7 +190,7 @@ def cupy_sum(x, o):
     cupy.from_dlpack(x).sum(out=cupy.from_dlpack(o))
 
 
-def main(path, text=None):
+def main(path, text=None, pattern=""):
     print(torch.cuda.get_device_name(), TORCH)
     global cub
     cub = Cub()
@@ -197,8 +199,10 @@ def main(path, text=None):
     del copy
     rows = []
     for op, case, dtype, by, make, f, *times in peers(text):
-        torch.cuda.empty_cache()
         name = NAMES[dtype]
+        if not re.search(pattern, f"{op}/{case}/{name}"):
+            continue
+        torch.cuda.empty_cache()
         try:
             us = median_us(in_turns(make, f)) / (times[0] if times else 1)
         except Exception as e:
@@ -217,6 +221,6 @@ if __name__ == "__main__":
 
         print(torch.cuda.get_device_name(), TORCH)
         sys.exit(graph_peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3, 4):
         sys.exit(__doc__)
-    main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) == 3 else None)
+    main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) > 2 else None, *sys.argv[3:])

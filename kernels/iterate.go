@@ -9,13 +9,15 @@ func iterateTuning(dev Device) iteratePolicy {
 	if !dev.Cooperative {
 		p.held = 0
 	}
-	switch dev.Major {
-	case 9, 10, 12: // later devices load the PTX, whose target has no clusters
-	default:
+	if !hasClusters(dev) {
 		p.cluster = 0
 	}
 	return p
 }
+
+// hasClusters reports whether the device's images have clusters of blocks. Devices later
+// than those named load the PTX, whose target has none.
+func hasClusters(dev Device) bool { return dev.Major == 9 || dev.Major == 10 || dev.Major == 12 }
 
 // clusterBlocks is the number of blocks of a cluster, the most that every device supports.
 const clusterBlocks = 8

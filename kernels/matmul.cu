@@ -2,235 +2,65 @@
 // j in [0, n), l in [0, k), batched. op is the matrix or its transpose; all
 // matrices are row-major. float32 sums in float32, float64 in float64, by FMA.
 //
-// tile: matrix x matrix. A block computes a BM x BN tile of C. It walks over k
-// in steps of BK: all its threads fetch a BM x BK piece of A and a BK x BN piece
-// of B into registers while they multiply the pieces fetched before, which lie in
-// shared memory, k first. So each element that is read from global memory is used
-// BN (or BM) times. A thread holds TM x TN elements of C in registers and reads
-// TM + TN elements from shared memory for each TM x TN multiply-adds; its rows
-// and columns come in groups of 16 bytes, a warp's width apart, so that the reads
-// of a warp hit every bank once. The transposes differ only in how a piece is
-// fetched: a flag, the same for all threads. Tiles are numbered down groups of 8 rows, so that the blocks that run
-// at one time share their rows of A and columns of B in the level-2 cache.
+// large, medium, short, small, thin: matrix x matrix, by the tiles of matmul_sliced.cuh. large are
+// tiles of 128 x 128 and medium of 64 x 64 with two slices, for products that fill the device with them. short
+// are of 64 x 64 with one slice: for sums of few terms, or many tiles. small are of 32 x 32, and
+// thin of 32 x 16, for a narrow C.
 //
 // rows, columns: matrix x vector. rows: one warp per row, for a matrix whose
 // rows are summed; columns: one lane per 16 bytes of columns, the block's warps
 // take rows in turn and their sums are added in order. Bound by memory.
 //
 // Large products on devices of compute capability 9 run on the tensor cores:
-// matmul_tensor.cu.
+// matmul_hopper.cu, and matmul_tensor.cu in float64.
 //
-// Where C has too few tiles to fill the device, k is cut into splits, each
-// summed into its own copy of C in scratch memory; combine adds the copies in
-// the order of the splits. No sum's order depends on timing.
-#include "vector.cuh"
+// Where C has too few tiles to fill the device, k is cut into splits. The blocks of a
+// cluster add theirs up (joined, from compute capability 9.0 on); else each is summed into its
+// own copy of C in scratch memory, and combine adds the copies in the order of the
+// splits. No sum's order depends on timing.
+//
+// Who writes C, combine where there are copies, makes of the sums what the epilogue says (epilogue.cuh).
+#include "matmul_sliced.cuh"
 
-// Piece is a thread's share of a BX x BK piece of a matrix on its way from
-// global to shared memory: N vectors of V elements. The matrix has elements
-// (x, l). With along, the elements of one x lie side by side, else those of one l.
-template <typename T, int BX, int BK, int THREADS, int V>
-struct Piece {
-    using U = typename Vec<T>::type;
-    static constexpr int LD = BX + 4; // of shared memory: no bank conflicts in put
-    static constexpr int N = BX * BK / V / THREADS;
-    static_assert(N * V * THREADS == BX * BK && (V == 1 || N == 1 || THREADS % (2 * BX) == 0), "threads share the piece evenly");
-
-    Pack<T> reg[N];        // element 0 alone where V is 1
-    const T* p;            // the thread's first vector
-    long long apart, next; // in memory: from one vector to the next, from piece to piece
-    int x, l, dx, dl, xs;  // the first vector in the piece, the step between vectors, the x inside the matrix
-    bool along;
-
-    // at starts at element (x0, l0) of a matrix of size x. With vectors along l,
-    // two lanes take 32 bytes (one sector) of an x.
-    __device__ void at(const T* matrix, bool along, long long ld, long long x0, long long l0, long long size) {
-        const int t = threadIdx.x;
-        this->along = along;
-        xs = (int)min(size - x0, (long long)BX);
-        if (along) {
-            x = V > 1 ? t / 2 % BX : t / BK;
-            l = V > 1 ? (t % 2 + t / (2 * BX) * 2) * V : t % BK;
-            dx = V > 1 ? 0 : THREADS / BK;
-            dl = V > 1 ? THREADS / BX * V : 0;
-            apart = dx * ld + dl;
-            next = BK;
-            p = matrix + (x0 + x) * ld + l0 + l;
-        } else {
-            x = t % (BX / V) * V;
-            l = t / (BX / V);
-            dx = 0;
-            dl = THREADS * V / BX;
-            apart = dl * ld;
-            next = BK * ld;
-            p = matrix + (l0 + l) * ld + x0 + x;
-        }
-    }
-
-    // fetch reads the piece and steps to the next one; elements outside the
-    // matrix are zero. left is the number of l inside it.
-    __device__ void fetch(int left) {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            const bool inside = x + i * dx < xs && l + i * dl < left;
-            const T* q = p + i * apart;
-            if (V > 1) {
-#pragma unroll
-                for (int j = 0; j < V; j++) reg[i].s[j] = 0;
-                if (inside) reg[i].v = *reinterpret_cast<const U*>(q);
-            } else {
-                reg[i].s[0] = inside ? *q : T(0);
-            }
-        }
-        p += next;
-    }
-
-    // put writes the piece to shared memory, l first.
-    __device__ void put(T* s) const {
-        s += l * LD + x;
-        const int step = dl * LD + dx;
-        if (V > 1 && !along) {
-#pragma unroll
-            for (int i = 0; i < N; i++) *reinterpret_cast<U*>(s + i * step) = reg[i].v;
-        } else {
-#pragma unroll
-            for (int i = 0; i < N; i++)
-#pragma unroll
-                for (int j = 0; j < V; j++) s[i * step + j * LD] = reg[i].s[j];
-        }
-    }
-};
-
-// Where is what a block computes: the tile of C at (m0, n0) of a matrix of the
-// batch and a split of k. Tiles are numbered down groups of 8 rows of tiles.
-template <int BM, int BN>
-struct Where {
-    long long m0, n0, matrix, split;
-    __device__ Where(long long m, long long n, int batch) {
-        constexpr int GROUP = 8;
-        int block;
-        asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block)); // volatile: computed anew at each use
-        const int tilesM = (int)((m + BM - 1) / BM), tilesN = (int)((n + BN - 1) / BN), tiles = tilesM * tilesN;
-        const int t = block % tiles, rest = block / tiles, in = t % (GROUP * tilesN);
-        const int top = t / (GROUP * tilesN) * GROUP, rows = min(tilesM - top, GROUP);
-        m0 = (long long)(top + in % rows) * BM;
-        n0 = (long long)(in / rows) * BN;
-        matrix = rest % batch;
-        split = rest / batch;
-    }
-};
-
-// tile computes one BM x BN tile of one split of one matrix of the batch. WM x WN
-// warps, each LM x (32 / LM) lanes. VEC: rows of A, B and C start 16-byte aligned.
-template <typename T, int BM, int BN, int BK, int WM, int WN, int LM, bool VEC>
-__device__ void tile(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c,
-                     long long m, long long n, long long k, long long lda, long long ldb,
-                     long long strideA, long long strideB, long long batch, long long chunk, int transA, int transB) {
-    constexpr int THREADS = WM * WN * 32, LN = 32 / LM, TM = BM / (WM * LM), TN = BN / (WN * LN);
-    constexpr int W = Vec<T>::width, V = VEC ? W : 1;
-    using PA = Piece<T, BM, BK, THREADS, V>;
-    using PB = Piece<T, BN, BK, THREADS, V>;
-    __shared__ __align__(16) T sa[2][BK * PA::LD];
-    __shared__ __align__(16) T sb[2][BK * PB::LD];
-
-    const Where<BM, BN> at(m, n, (int)batch);
-    const long long k0 = at.split * chunk;
-    int left = (int)min(k - k0, chunk); // the plan keeps chunk below 2^31
-
-    PA pa;
-    PB pb;
-    pa.at(a + at.matrix * strideA, !transA, lda, at.m0, k0, m);
-    pb.at(b + at.matrix * strideB, transB, ldb, at.n0, k0, n);
-
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int mt = warp / WN * LM * TM + lane / LN * W, nt = warp % WN * LN * TN + lane % LN * W;
-
-    T acc[TM][TN];
-#pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-        for (int j = 0; j < TN; j++) acc[i][j] = 0;
-
-    pa.fetch(left);
-    pb.fetch(left);
-    pa.put(sa[0]);
-    pb.put(sb[0]);
-    __syncthreads();
-#pragma unroll 1
-    for (int now = 0; left > 0; now ^= 1) {
-        left -= BK;
-        if (left > 0) {
-            pa.fetch(left);
-            pb.fetch(left);
-        }
-#pragma unroll
-        for (int l = 0; l < BK; l++) {
-            Pack<T> x[TM / W], y[TN / W];
-#pragma unroll
-            for (int i = 0; i < TM / W; i++)
-                x[i].v = *reinterpret_cast<const typename Vec<T>::type*>(&sa[now][l * PA::LD + mt + i * LM * W]);
-#pragma unroll
-            for (int j = 0; j < TN / W; j++)
-                y[j].v = *reinterpret_cast<const typename Vec<T>::type*>(&sb[now][l * PB::LD + nt + j * LN * W]);
-#pragma unroll
-            for (int i = 0; i < TM; i++)
-#pragma unroll
-                for (int j = 0; j < TN; j++) acc[i][j] += x[i / W].s[i % W] * y[j / W].s[j % W];
-        }
-        if (left > 0) {
-            pa.put(sa[now ^ 1]);
-            pb.put(sb[now ^ 1]);
-            __syncthreads();
-        }
-    }
-
-    const Where<BM, BN> to(m, n, (int)batch); // again: registers are short in the loop
-    c += (to.split * batch + to.matrix) * m * n;
-#pragma unroll
-    for (int i = 0; i < TM; i++) {
-        const long long row = to.m0 + mt + i / W * LM * W + i % W;
-        if (row >= m) continue;
-#pragma unroll
-        for (int j = 0; j < TN / W; j++) {
-            const long long col = to.n0 + nt + j * LN * W;
-            T* q = c + row * n + col;
-            if (VEC) {
-                Pack<T> v;
-#pragma unroll
-                for (int e = 0; e < W; e++) v.s[e] = acc[i][j * W + e];
-                if (col < n) *reinterpret_cast<typename Vec<T>::type*>(q) = v.v;
-            } else {
-#pragma unroll
-                for (int e = 0; e < W; e++)
-                    if (col + e < n) q[e] = acc[i][j * W + e];
-            }
-        }
-    }
-}
-
-// large: 8 x 8 elements of C a thread, aligned rows only, float32 only.
-// small: 4 x 8, any rows.
-// Two blocks of large on a multiprocessor leave 128 registers a thread; for
-// sm_100 and sm_120 the compiler needs more.
-#if __CUDA_ARCH__ >= 1000
-constexpr int large_blocks = 1;
+#if __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS(...) __VA_ARGS__
+#define BLOCKS_OF_CLUSTER(n) __cluster_dims__(n, 1, 1)
 #else
-constexpr int large_blocks = 2;
+#define IN_CLUSTERS(...)
+#define BLOCKS_OF_CLUSTER(n)
 #endif
-#define TILE(name, T, BM, BN, BK, WM, WN, BLOCKS, VEC)                                                                   \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS)                                                   \
-        name(const T* a, const T* b, T* c, long long m, long long n, long long k, long long lda, long long ldb,          \
-             long long strideA, long long strideB, long long batch, long long chunk, int transA, int transB) {           \
-        tile<T, BM, BN, BK, WM, WN, 8, VEC>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, transA, transB); \
+#define ARGUMENTS(T)                                                                                                      \
+    const T *a, const T *b, T *c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, \
+    int parts, int transA, int transB, int transC, EPILOGUE_ARGUMENTS(T)
+#define RUN(T, JOIN, ...) \
+    sliced<Form<T, __VA_ARGS__>, JOIN>(a, b, c, m, n, k, lda, ldb, strideA, strideB, batch, chunk, parts, transA, transB, transC, EPILOGUE(T));
+#define TILE(name, T, BLOCKS, ...)                                                                               \
+    extern "C" __global__ void __launch_bounds__(Form<T, __VA_ARGS__>::THREADS, BLOCKS) matmul_##name(ARGUMENTS(T)) { \
+        RUN(T, 0, __VA_ARGS__)                                                                                   \
     }
-TILE(matmul_large_f32, float, 128, 128, 8, 2, 4, large_blocks, true)
-TILE(matmul_small_f32, float, 64, 64, 8, 2, 2, 4, false)
-TILE(matmul_small_f64, double, 64, 64, 8, 2, 2, 2, false)
+#define JOINED(name, T, BLOCKS, JOIN, ...)                                                                                         \
+    TILE(name, T, BLOCKS, __VA_ARGS__)                                                                                             \
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(Form<T, __VA_ARGS__>::THREADS, BLOCKS) matmul_joined_##name( \
+        ARGUMENTS(T)) {                                                                                                            \
+        IN_CLUSTERS(RUN(T, JOIN, __VA_ARGS__))                                                                                     \
+    }
+// Blocks on a multiprocessor and blocks of a cluster; then tile, step along k, elements of a thread, lanes
+// down, slices and stages.
+TILE(large_f32, float, 1, 128, 128, 16, 8, 8, 4, 1, 3)
+JOINED(medium_f32, float, 2, 2, 64, 64, 32, 8, 4, 4, 2, 3)
+TILE(short_f32, float, 4, 64, 64, 16, 8, 4, 4, 1, 3)
+JOINED(small_f32, float, 8, 8, 32, 32, 16, 4, 4, 4, 1, 3)
+JOINED(thin_f32, float, 3, 8, 32, 16, 64, 4, 4, 8, 8, 3)
+JOINED(medium_f64, double, 1, 2, 64, 64, 16, 8, 4, 4, 2, 3)
+TILE(short_f64, double, 3, 64, 64, 8, 8, 4, 4, 1, 3)
+JOINED(small_f64, double, 6, 8, 32, 32, 16, 4, 4, 4, 1, 3)
+JOINED(thin_f64, double, 2, 8, 32, 16, 32, 4, 4, 8, 8, 3)
 
 // rows: y[r] = sum over l of x[r][l] * v[l], r in [0, rows), one warp per row of
 // one split of one matrix of the batch; 8 warps a block.
 template <typename T>
 __device__ void rowsTimes(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y,
-                          long long rows, long long k, long long batch, long long chunk) {
+                          long long rows, long long k, long long batch, long long chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width;
     const long long id = (long long)blockIdx.x * 8 + threadIdx.x / 32;
@@ -275,14 +105,14 @@ __device__ void rowsTimes(const T* __restrict__ x, const T* __restrict__ v, T* _
     for (int e = 0; e < W; e++) sum += acc[0].s[e] + acc[1].s[e];
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (lane == 0) y[id] = sum;
+    if (lane == 0) y[id] = epilogue.of(sum, matrix, id % rows, 0);
 }
 
 // columns: y[j] = sum over l of v[l] * x[l][j], j in [0, n), a block of 8 warps
 // per 32 * W columns of one split of one matrix of the batch.
 template <typename T>
 __device__ void columnsTimes(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y,
-                             long long n, long long k, long long batch, long long chunk) {
+                             long long n, long long k, long long batch, long long chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
     constexpr int W = Vec<T>::width, B = 32 * W, WARPS = 8;
     __shared__ T partial[WARPS][B];
@@ -325,34 +155,35 @@ __device__ void columnsTimes(const T* __restrict__ x, const T* __restrict__ v, T
         T sum = 0;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) sum += partial[w][threadIdx.x];
-        y[(split * batch + matrix) * n + first + threadIdx.x] = sum;
+        y[(split * batch + matrix) * n + first + threadIdx.x] = epilogue.of(sum, matrix, first + threadIdx.x, 0);
     }
 }
 
-// combine: c[i] = sum over s of partial[s][i], i in [0, count), s in [0, splits).
+// combine: c[i] = sum over s of partial[s][i], i in [0, count), s in [0, splits), of matrices of m x n elements.
 template <typename T>
-__device__ void combine(const T* __restrict__ partial, T* __restrict__ c, long long count, long long splits) {
+__device__ void combine(const T* __restrict__ partial, T* __restrict__ c, long long count, long long splits, i64 m, i64 n, const Epilogue<T>& epilogue) {
     const long long stride = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
         T sum = 0;
 #pragma unroll 4
         for (long long s = 0; s < splits; s++) sum += partial[s * count + i];
+        if (epilogue.steps != 0) sum = epilogue.of(sum, i / n / m, i / n % m, i % n);
         c[i] = sum;
     }
 }
 
-#define VECTOR(T, suffix)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_rows_##suffix(const T* x, const T* v, T* y, long long rows, long long k, long long batch, long long chunk) { \
-        rowsTimes(x, v, y, rows, k, batch, chunk);                                                               \
-    }                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_columns_##suffix(const T* x, const T* v, T* y, long long n, long long k, long long batch, long long chunk) { \
-        columnsTimes(x, v, y, n, k, batch, chunk);                                                               \
-    }                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                                            \
-        matmul_combine_##suffix(const T* partial, T* c, long long count, long long splits) {                     \
-        combine(partial, c, count, splits);                                                                      \
+#define VECTOR(T, suffix)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) matmul_rows_##suffix(                                           \
+        const T* a, const T* v, T* c, i64 rows, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {                 \
+        rowsTimes(a, v, c, rows, k, batch, chunk, EPILOGUE(T));                                                       \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) matmul_columns_##suffix(                                        \
+        const T* a, const T* v, T* c, i64 n, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(T)) {                    \
+        columnsTimes(a, v, c, n, k, batch, chunk, EPILOGUE(T));                                                       \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                        \
+        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                         \
+        combine(partial, c, count, splits, m, n, EPILOGUE(T));                                                        \
     }
 VECTOR(float, f32)
 VECTOR(double, f64)

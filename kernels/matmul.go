@@ -7,14 +7,47 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// matmulLarge and matmulSmall compute tiles of C, of the sizes in matmulPolicies.
-// matmulLarge takes float32 alone, and operands whose rows are whole vectors.
-var (
-	matmulLarge = own.Kernel("matmul", "matmul_large_f32", matmulBody[float32])
-	matmulSmall = [...]*Kernel{
-		Float32: own.Kernel("matmul", "matmul_small_f32", matmulBody[float32]),
-		Float64: own.Kernel("matmul", "matmul_small_f64", matmulBody[float64]),
+// matmulForm is a form of the tiled kernel, as matmul.cu compiles it for one element type.
+type matmulForm struct {
+	m, n, step     int64 // the tile of C of a block, and its step along k
+	slices, stages int64
+	threads        int
+	join           int64   // blocks of a cluster, which add up splits of k; 0: there is no such kernel
+	kernel, joined *Kernel // the latter in clusters
+}
+
+// tiled returns a form with its kernels.
+func tiled[T Float](name string, m, n, step, slices, stages int64, threads int, join int64) matmulForm {
+	f := matmulForm{m, n, step, slices, stages, threads, join, own.Kernel("matmul", "matmul_"+name, matmulBody[T](false)), nil}
+	if join > 0 {
+		f.joined = own.Kernel("matmul", "matmul_joined_"+name, matmulBody[T](true))
 	}
+	return f
+}
+
+// Forms of the tiled kernel, by element type.
+var (
+	matmulLarge  = tiled[float32]("large_f32", 128, 128, 16, 1, 3, 256, 0)
+	matmulMedium = [...]matmulForm{
+		Float32: tiled[float32]("medium_f32", 64, 64, 32, 2, 3, 256, 2),
+		Float64: tiled[float64]("medium_f64", 64, 64, 16, 2, 3, 256, 2),
+	}
+	matmulShort = [...]matmulForm{
+		Float32: tiled[float32]("short_f32", 64, 64, 16, 1, 3, 128, 0),
+		Float64: tiled[float64]("short_f64", 64, 64, 8, 1, 3, 128, 0),
+	}
+	matmulSmall = [...]matmulForm{
+		Float32: tiled[float32]("small_f32", 32, 32, 16, 1, 3, 64, 8),
+		Float64: tiled[float64]("small_f64", 32, 32, 16, 1, 3, 64, 8),
+	}
+	matmulThin = [...]matmulForm{
+		Float32: tiled[float32]("thin_f32", 32, 16, 64, 8, 3, 256, 8),
+		Float64: tiled[float64]("thin_f64", 32, 16, 32, 8, 3, 256, 8),
+	}
+)
+
+// Kernels of a matrix times a vector, and the one that adds up splits.
+var (
 	matmulRows = [...]*Kernel{
 		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
 		Float64: own.Kernel("matmul", "matmul_rows_f64", matmulRowsBody[float64]),
@@ -37,21 +70,37 @@ var (
 // k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
+	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})
+}
+
+// MatMulWith plans [MatMul] with an epilogue.
+func MatMulWith(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
 	p := newMatMul(dt, batch, m, n, k)
+	defer p.finish(e, dt, batch, m, n)
 	if p.Out == 0 {
 		return p
 	}
+	c := result{dt, batch, m, n, e}
 	a, b := Ref{0, 0}, Ref{1, 0}
 	switch {
 	case n == 1:
-		p.matvec(dev, dt, a, b, batch, m, k, transA)
+		p.matvec(dev, c, a, b, m, k, transA, false)
 	case m == 1:
-		p.matvec(dev, dt, b, a, batch, n, k, !transB)
+		p.matvec(dev, c, b, a, n, k, !transB, true)
 	default:
-		p.matmul(dev, dt, batch, m, n, k, transA, transB)
+		p.matmul(dev, c, k, transA, transB)
 	}
 	return p
 }
+
+// result is the C of a plan: matrices of a batch, m x n each, and what is made of their elements.
+type result struct {
+	dt          Dtype
+	batch, m, n int64
+	epilogue    Epilogue
+}
+
+func (c result) count() int64 { return c.batch * c.m * c.n }
 
 // newMatMul returns the plan of a batch of products without its launches.
 func newMatMul(dt Dtype, batch, m, n, k int64) *Plan {
@@ -68,95 +117,146 @@ func newMatMul(dt Dtype, batch, m, n, k int64) *Plan {
 }
 
 // matmul appends the launches of a product of two matrices.
-func (p *Plan) matmul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) {
+func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
-	if dt == Float32 && hopperFits(dev, batch, m, n, k) {
-		p.matmulHopper(dev, batch, m, n, k, transA, transB)
+	if c.dt == Float32 && hopperFits(dev, c.batch, c.m, c.n, k) {
+		p.matmulHopper(dev, c, k, transA, transB)
 		return
 	}
-	if onTensorCores(dev, dt, batch, m, n) {
-		p.tiledMatMul(matmulTensor[dt], batch, m, n, k, transA, transB)
+	if c.dt == Float64 && onTensorCores(dev, c.dt, c.batch, c.m, c.n, k) {
+		p.tiledMatMul(dev, matmulTensor[c.dt], c, k, transA, transB)
 		return
 	}
-	lda, ldb := k, n
-	if transA {
-		lda = m
+	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
+	form, pol := matmulPolicies.on(dev).form(dev, c.dt, x)
+	if form.n < form.m && c.m < c.n { // C is narrow the other way: its transpose
+		x = product{x.b, x.a, c.batch, c.n, c.m, k, !transB, !transA, true}
 	}
-	if transB {
-		ldb = k
+	p.tiles(dev, c, form, pol, x)
+}
+
+// product is op(A) op(B), written transposed with transC.
+type product struct {
+	a, b                   Ref
+	batch, m, n, k         int64
+	transA, transB, transC bool
+}
+
+// tiles appends the launches of a form of the tiled kernel: one, or splits of k that a
+// cluster adds up, or splits and the launch that adds them up.
+func (p *Plan) tiles(dev Device, c result, f matmulForm, pol splitPolicy, x product) {
+	lda, ldb := x.k, x.n
+	if x.transA {
+		lda = x.m
 	}
-	// Large tiles do half the shared-memory reads for each multiply-add, so they
-	// win once there is one for every multiprocessor.
-	pol := matmulPolicies.on(dev)
-	kernel, tile := matmulSmall[dt], pol.small[dt]
-	width := 16 / dt.Size()
-	vectors := lda%width == 0 && ldb%width == 0 && n%width == 0
-	if dt == Float32 && vectors && m > tile.m && n > tile.n && pol.large.count(batch, m, n) >= int64(dev.SMs) {
-		kernel, tile = matmulLarge, pol.large
+	if x.transB {
+		ldb = x.k
 	}
-	tiles := tile.count(batch, m, n)
-	p.split(dev, dt, tiles, tile.split, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(kernel, int(tiles*splits), tile.threads,
-			Ref{0, 0}, Ref{1, 0}, c, m, n, k, lda, ldb, m*k, k*n, batch, chunk, flag(transA), flag(transB))
+	tiles := f.count(x.batch, x.m, x.n)
+	launch := func(k *Kernel, to Ref, e Epilogue, blocks, splits, chunk, shared int64) {
+		if x.transC {
+			e = e.transposed()
+		}
+		args := []any{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk,
+			int32(splits), flag(x.transA), flag(x.transB), flag(x.transC)}
+		p.Launch(k, int(blocks), f.threads, append(args, e.arguments(c.dt)...)...).Shared = int(shared)
+	}
+	if splits := pol.joined(dev, tiles, x.k, f.join); splits > 1 {
+		launch(f.joined, Ref{Out, 0}, c.epilogue, CeilDiv(tiles*splits, f.join)*f.join, splits, CeilDiv(x.k, splits), f.shared(c.dt, false)+f.m*f.n*c.dt.Size())
+		return
+	}
+	p.split(dev, c, tiles, pol, x.k, func(to Ref, e Epilogue, splits, chunk int64) {
+		launch(f.kernel, to, e, tiles*splits, splits, chunk, f.shared(c.dt, e.chain != 0))
 	})
+}
+
+// count returns the number of tiles of a batch of products of m x n elements.
+func (f matmulForm) count(batch, m, n int64) int64 { return CeilDiv(m, f.m) * CeilDiv(n, f.n) * batch }
+
+// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and
+// B, whose rows along C are followed by 16 unused bytes; in their place at the end, if
+// there are several slices or steps to take on sums, a tile of sums for each.
+func (f matmulForm) shared(dt Dtype, finished bool) int64 {
+	pad := 16 / dt.Size()
+	n := f.stages * f.step * (f.m + pad + f.n + pad)
+	if f.slices > 1 || finished {
+		n = max(n, f.slices*f.m*f.n)
+	}
+	return n * dt.Size()
 }
 
 // matvec appends the launches of y = op(X) v for each matrix of the batch: y has
-// n elements, each a sum of k terms. X is stored n x k, or k x n with trans.
-func (p *Plan) matvec(dev Device, dt Dtype, x, v Ref, batch, n, k int64, trans bool) {
+// n elements, each a sum of k terms. X is stored n x k, or k x n with trans. y is a
+// column of C, or with across a row.
+func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across bool) {
 	const block, warps = 256, 8
 	pol := matmulPolicies.on(dev)
+	launch := func(k *Kernel, blocks int64, e Epilogue, args ...any) {
+		if across {
+			e = e.transposed()
+		}
+		p.Launch(k, int(blocks), block, append(args, e.arguments(c.dt)...)...)
+	}
 	if trans {
-		strips := CeilDiv(n, 32*16/dt.Size())
-		p.split(dev, dt, strips*batch, pol.columns, batch*n, k, func(y Ref, splits, chunk int64) {
-			p.Launch(matmulColumns[dt], int(strips*batch*splits), block, x, v, y, n, k, batch, chunk)
+		strips := CeilDiv(n, 32*16/c.dt.Size())
+		p.split(dev, c, strips*c.batch, pol.columns, k, func(y Ref, e Epilogue, splits, chunk int64) {
+			launch(matmulColumns[c.dt], strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
 		})
 		return
 	}
-	p.split(dev, dt, CeilDiv(n*batch, warps), pol.rows, batch*n, k, func(y Ref, splits, chunk int64) {
-		p.Launch(matmulRows[dt], int(CeilDiv(n*batch*splits, warps)), block, x, v, y, n, k, batch, chunk)
+	p.split(dev, c, CeilDiv(n*c.batch, warps), pol.rows, k, func(y Ref, e Epilogue, splits, chunk int64) {
+		launch(matmulRows[c.dt], CeilDiv(n*c.batch*splits, warps), e, x, v, y, n, k, c.batch, chunk)
 	})
 }
 
+// mostTerms is the most terms of a split: the tiled kernel counts them in 32 bits.
+const mostTerms = 1 << 30
+
 // split cuts k into as many splits as pol wants on a GPU for so many blocks, and calls
-// launch once: c is where the sums go, chunk the terms of a split. count is the number of
-// sums. Several splits leave partial sums in scratch memory, [splits][count], which a
-// second launch adds in order.
-func (p *Plan) split(dev Device, dt Dtype, blocks int64, pol splitPolicy, count, k int64, launch func(c Ref, splits, chunk int64)) {
-	const most = 1 << 30 // terms of a split: the tiled kernel counts them in 32 bits
-	splits := int64(1)
-	if dev.Major > 0 && blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, k/pol.terms), 1)
-	}
-	splits = max(splits, CeilDiv(k, most))
+// launch once: to is where the sums go, e what is made of them, chunk the terms of a
+// split. Several splits leave partial sums in scratch memory, [splits][count of C], which a
+// second launch adds in order and makes C of.
+func (p *Plan) split(dev Device, c result, blocks int64, pol splitPolicy, k int64, launch func(to Ref, e Epilogue, splits, chunk int64)) {
+	splits := max(pol.splits(dev, blocks, k), CeilDiv(k, mostTerms))
 	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
 	if splits = max(CeilDiv(k, chunk), 1); splits == 1 {
-		launch(Ref{Out, 0}, 1, chunk)
+		launch(Ref{Out, 0}, c.epilogue, 1, chunk)
 		return
 	}
-	partial := p.Workspace(splits * count * dt.Size())
-	launch(partial, splits, chunk)
-	p.elements(matmulCombine[dt], count, partial, Ref{Out, 0}, count, splits)
+	partial := p.Workspace(splits * c.count() * c.dt.Size())
+	launch(partial, Epilogue{}, splits, chunk)
+	p.elements(matmulCombine[c.dt], c.count(), append([]any{partial, Ref{Out, 0}, c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)...)
 }
 
-// matmulBody is the tiled kernel, by the BLAS.
-func matmulBody[T Float](c Call) {
-	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
-	m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-	strideA, strideB, batch, chunk := c.Int(8), c.Int(9), c.Int(10), c.Int(11)
-	transA, transB := c.Int(12) == 1, c.Int(13) == 1
+// matmulBody is the tiled kernel, by the BLAS. Splits that a cluster joins are one here.
+func matmulBody[T Float](joined bool) func(Call) {
+	return func(c Call) {
+		a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+		strideA, strideB, batch, chunk, splits := c.Int(8), c.Int(9), c.Int(10), c.Int(11), c.Int(12)
+		transA, transB := c.Int(13) == 1, c.Int(14) == 1
+		if c.Int(15) == 1 { // C is written transposed
+			a, b, m, n, lda, ldb, strideA, strideB, transA, transB = b, a, n, m, ldb, lda, strideB, strideA, !transB, !transA
+		}
+		if joined {
+			splits, chunk = 1, k
+		}
+		gemms(c.blas, transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
+	}
+}
+
+// gemms is [gemm] for each split of k, of so many terms, of each matrix of a batch.
+func gemms[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda, strideA int64, b []T, ldb, strideB int64, c []T, batch, chunk, splits int64) {
 	if transB {
 		b = aligned(b)
 	}
-	splits := max(CeilDiv(k, chunk), 1)
 	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			matrix, k0 := i%batch, i/batch*chunk
-			terms := min(chunk, k-k0)
 			a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
-			gemm(c.blas, transA, transB, m, n, terms, a, lda, b, ldb, out[i*m*n:(i+1)*m*n])
+			gemm(by, transA, transB, m, n, min(chunk, k-k0), a, lda, b, ldb, c[i*m*n:(i+1)*m*n])
 		}
 	})
 }

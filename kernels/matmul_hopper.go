@@ -12,6 +12,7 @@ const (
 	hopperStep    = 32
 	hopperThreads = 384
 	hopperShared  = 2048 + 4*3*2*(hopperTile+hopperTile)*hopperStep // barriers; 4 stages of 3 planes of BF16 of a piece of A and one of B
+	hopperFinish  = 8 * 16 * 36 * 4                                 // for steps on sums: of 8 warps, 16 rows of 32 sums and 4 unused
 )
 
 var (
@@ -39,7 +40,7 @@ func hopperFits(dev Device, batch, m, n, k int64) bool {
 	tiles := CeilDiv(m, hopperTile) * CeilDiv(n, hopperTile) * batch
 	pol := hopperPolicies.on(dev)
 	return pol.chosen && dev.Major == 9 && dev.Minor == 0 && max(batch, m, n, k) <= most && tiles <= most &&
-		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products &&
+		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 6*batch*(m*k+k*n) <= dev.Memory/4)
 }
 
@@ -76,7 +77,8 @@ func (x planar) tensorMap(along bool, lines int64) TensorMap {
 // matmulHopper appends the launches of a float32 product on the tensor cores of
 // compute capability 9.0: the planes of both operands; again, if their ranges ask for
 // it; then the six products of planes.
-func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB bool) {
+func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool) {
+	batch, m, n := c.batch, c.m, c.n
 	rowsA, colsA, rowsB, colsB := m, k, k, n
 	if transA {
 		rowsA, colsA = k, m
@@ -86,24 +88,27 @@ func (p *Plan) matmulHopper(dev Device, batch, m, n, k int64, transA, transB boo
 	}
 	a, b := p.planar(batch, rowsA, colsA), p.planar(batch, rowsB, colsB)
 	const block, each = 256, 8 // threads, elements of a thread at a time
-	blocks := int(min(CeilDiv(batch*max(rowsA*a.pitch, rowsB*b.pitch), block*each), 8*int64(dev.SMs)))
+	pol := hopperPolicies.on(dev)
+	blocks := int(min(CeilDiv(batch*max(rowsA*a.pitch, rowsB*b.pitch), block*each), pol.split*int64(dev.SMs)))
 	ranges, scaling := p.Workspace(2*8*int64(blocks)), p.Workspace(3*4)
 	args := []any{
 		Ref{0, 0}, a.at, int32(rowsA), int32(colsA), int32(a.pitch), colsA, rowsA * colsA,
 		Ref{1, 0}, b.at, int32(rowsB), int32(colsB), int32(b.pitch), colsB, rowsB * colsB, int32(batch), ranges,
 	}
 	p.Launch(hopperSplit, blocks, block, args...).Grid[1] = 2
-	p.Launch(hopperRescale, blocks, block, append(slices.Clip(args), scaling)...).Grid[1] = 2
-	pol := hopperPolicies.on(dev)
+	p.Launch(hopperRescale, min(blocks, dev.SMs), block, append(slices.Clip(args), int32(blocks), scaling)...).Grid[1] = 2
 	cluster := int64(1)
 	if CeilDiv(m, hopperTile)*CeilDiv(n, hopperTile)*batch >= pol.pairs*int64(dev.SMs) && m > hopperTile {
 		cluster = 2
 	}
 	tiles := CeilDiv(m, cluster*hopperTile) * cluster * CeilDiv(n, hopperTile) * batch
 	kernel := hopperProducts[cluster-1][flag(transA)][flag(transB)]
-	p.split(dev, Float32, tiles, splitPolicy{blocks: 1, terms: pol.least}, batch*m*n, k, func(c Ref, splits, chunk int64) {
-		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads,
-			a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), c, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n).Shared = hopperShared
+	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, k, func(to Ref, e Epilogue, splits, chunk int64) {
+		args := []any{a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), to, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n}
+		l := p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...)
+		if l.Shared = hopperShared; e.chain != 0 {
+			l.Shared += hopperFinish
+		}
 	})
 }
 
@@ -121,7 +126,7 @@ var firstArguments = [2]int{0, 7}
 func hopperSplitBody(c Call) {
 	ranges := Slice[uint32](c, 15)
 	for i, first := range firstArguments {
-		writePlanes(c, first, 0, 1)
+		writePlanes(c, first, 0, 1, false)
 		x, _, planes, ld, stride := hopperOperand(c, first)
 		all := emptyRange
 		for line := range planes.batch * planes.rows {
@@ -135,7 +140,7 @@ func hopperSplitBody(c Call) {
 			if block == 0 {
 				r = all
 			}
-			copy(ranges[2*(i*c.Grid[0]+block):], []uint32{r.most, r.least})
+			ranges[2*(i*c.Grid[0]+block)], ranges[2*(i*c.Grid[0]+block)+1] = r.packed()
 		}
 	}
 }
@@ -144,20 +149,20 @@ func hopperSplitBody(c Call) {
 // power of 2, or of both if their planes are to be scaled against one another, and what
 // it did: two exponents, and 1 for scaled planes.
 func hopperRescaleBody(c Call) {
-	ranges, scaling := Slice[uint32](c, 15), Slice[int32](c, 16)
+	ranges, blocks, scaling := Slice[uint32](c, 15), int(c.Int(16)), Slice[int32](c, 17)
 	var both [2]sizeRange
 	for i := range both {
 		both[i] = emptyRange
-		for block := range c.Grid[0] {
-			part := ranges[2*(i*c.Grid[0]+block):]
-			both[i] = sizeRange{max(both[i].most, part[0]), min(both[i].least, part[1])}
+		for block := range blocks {
+			part := ranges[2*(i*blocks+block):]
+			both[i].join(part[0], part[1])
 		}
 	}
 	e, scale := hopperScaling(both)
 	for i, first := range firstArguments {
 		scaling[i] = int32(e[i])
 		if e[i] != 0 || scale != 1 {
-			writePlanes(c, first, e[i], scale)
+			writePlanes(c, first, e[i], scale, !both[0].finite || !both[1].finite)
 		}
 	}
 	scaling[2] = 0
@@ -171,19 +176,27 @@ func hopperRescaleBody(c Call) {
 func hopperScaling(operands [2]sizeRange) (e [2]int, scale float32) {
 	a, okA := operands[0].exponent(-109) // three planes of BF16 hold numbers from there on
 	b, okB := operands[1].exponent(-109)
-	if okA && okB {
+	if okA && okB && operands[0].finite && operands[1].finite {
 		return [2]int{a, b}, 1
 	}
-	a, _ = operands[0].exponent(-125) // from there on, a number's first plane has all of its bits
-	b, _ = operands[1].exponent(-125)
-	return [2]int{a, b}, planeScale
+	const floor = -125 // from there on, a number's first plane has all of its bits
+	var ok [2]bool
+	for i, r := range operands {
+		e[i], ok[i] = r.exponent(floor)
+	}
+	for i, r := range operands {
+		if !ok[i] && e[1-i] > 0 { // small numbers, and others whose products with huge ones must not overflow
+			e[1-i] = max(min(e[1-i], 98-log2(r.most)-log2(operands[1-i].most)), 0)
+		}
+	}
+	return e, planeScale
 }
 
 // planeScale is the scale of planes that hold any number.
 const planeScale = 1 << 8
 
-// writePlanes writes the planes of an operand times 2^e.
-func writePlanes(c Call, first, e int, scale float32) {
+// writePlanes writes the planes of an operand times 2^e. For whole, see bf16Planes.
+func writePlanes(c Call, first, e int, scale float32, whole bool) {
 	x, to, planes, ld, stride := hopperOperand(c, first)
 	plane := planes.rows * planes.pitch
 	Parallel(planes.batch*planes.rows, max(Grain/planes.pitch, 1), func(lo, hi int64) {
@@ -193,7 +206,7 @@ func writePlanes(c Call, first, e int, scale float32) {
 			for col := range planes.pitch {
 				var p [3]uint16
 				if col < planes.cols {
-					p = bf16Planes(float32(math.Ldexp(float64(x[col]), e)), scale)
+					p = bf16Planes(float32(math.Ldexp(float64(x[col]), e)), scale, whole)
 				}
 				for i, v := range p {
 					to[int64(i)*plane+col] = v
@@ -203,15 +216,36 @@ func writePlanes(c Call, first, e int, scale float32) {
 	})
 }
 
-// sizeRange is the largest and the least size of finite numbers other than 0, as bits.
-type sizeRange struct{ most, least uint32 }
+// sizeRange is the largest and the least size of finite numbers other than 0, as bits,
+// and whether there are no others.
+type sizeRange struct {
+	most, least uint32
+	finite      bool
+}
 
-var emptyRange = sizeRange{0, 0x7f800000}
+var emptyRange = sizeRange{0, 0x7f800000, true}
 
 func (r *sizeRange) add(x float32) {
-	if size := math.Float32bits(x) &^ (1 << 31); size > 0 && size < 0x7f800000 {
-		*r = sizeRange{max(r.most, size), min(r.least, size)}
+	switch size := math.Float32bits(x) &^ (1 << 31); {
+	case size >= 0x7f800000:
+		r.finite = false
+	case size > 0:
+		r.most, r.least = max(r.most, size), min(r.least, size)
 	}
+}
+
+// packed is a range in memory: its largest size has the sign of a range with numbers
+// that are not finite.
+func (r sizeRange) packed() (most, least uint32) {
+	if !r.finite {
+		r.most |= 1 << 31
+	}
+	return r.most, r.least
+}
+
+// join adds a range from memory.
+func (r *sizeRange) join(most, least uint32) {
+	*r = sizeRange{max(r.most, most&^(1<<31)), min(r.least, least), r.finite && most < 1<<31}
 }
 
 // exponent returns that of a power of 2 to multiply by that brings all numbers from
@@ -222,8 +256,7 @@ func (r sizeRange) exponent(floor int) (e int, ok bool) {
 	if r.most == 0 {
 		return 0, true
 	}
-	log := func(bits uint32) int { return math.Ilogb(float64(math.Float32frombits(bits))) }
-	lo, hi := log(r.least), log(r.most)
+	lo, hi := log2(r.least), log2(r.most)
 	switch {
 	case lo >= floor && hi >= -30 && hi < 50:
 		return 0, true
@@ -232,6 +265,9 @@ func (r sizeRange) exponent(floor int) (e int, ok bool) {
 	}
 	return 49 - hi, true
 }
+
+// log2 is the exponent of a number's size, given as bits.
+func log2(size uint32) int { return math.Ilogb(float64(math.Float32frombits(size))) }
 
 // bf16 rounds x to BF16, its upper half; a finite x stays finite.
 func bf16(x float32) uint16 {
@@ -249,11 +285,15 @@ func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
 // bf16Planes takes x apart: x = p[0] + p[1] / scale + p[2] / scale^2, exactly for
 // planeScale and any finite x, for 1 and sizes from 2^-109 on. The planes of Inf and NaN
-// are x and zeros.
-func bf16Planes(x, scale float32) (p [3]uint16) {
+// are x and zeros. With whole, p[0] is not 0 unless x is: there are infinities to
+// multiply it by.
+func bf16Planes(x, scale float32, whole bool) (p [3]uint16) {
 	p[0] = bf16(x)
 	if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
 		return p
+	}
+	if whole && x != 0 && p[0]<<1 == 0 {
+		p[0] |= 1
 	}
 	rest := (x - fromBF16(p[0])) * scale
 	p[1] = bf16(rest)

@@ -23,14 +23,21 @@ func TestBF16Planes(t *testing.T) {
 			bits |= 0x7f000000 // the largest, infinities and NaN
 		}
 		x := math.Float32frombits(bits)
-		for _, scale := range []float64{1, planeScale} {
-			p := bf16Planes(x, float32(scale))
+		for _, form := range []struct {
+			scale float64
+			whole bool
+		}{{1, false}, {planeScale, false}, {planeScale, true}} {
+			scale := form.scale
+			p := bf16Planes(x, float32(scale), form.whole)
 			v := [3]float64{float64(fromBF16(p[0])), float64(fromBF16(p[1])), float64(fromBF16(p[2]))}
 			if x-x != 0 {
 				if p[1] != 0 || p[2] != 0 || v[0] != float64(x) && (v[0] == v[0] || x == x) {
 					t.Fatalf("%#08x has the planes %v, want it and two zeros", bits, v)
 				}
 				continue
+			}
+			if form.whole && (v[0] == 0) != (x == 0) {
+				t.Fatalf("%#08x has the planes %v, want the first 0 for 0 alone", bits, v)
 			}
 			got := v[0] + v[1]/scale + v[2]/(scale*scale)
 			if got != float64(x) && (scale != 1 || math.Abs(float64(x)) >= 0x1p-109) {
@@ -50,7 +57,7 @@ func TestMatMulHopper(t *testing.T) {
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
 			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-			p.matmulHopper(dev, batch, m, n, k, transA, transB)
+			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB)
 			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
 			plans = append(plans, p)
 		}
@@ -60,38 +67,60 @@ func TestMatMulHopper(t *testing.T) {
 	}
 }
 
+// So does a plan of the kernel on the tensor cores in float64, in splits of k.
+func TestMatMulTensor(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 0))
+	for _, s := range [][4]int64{{1, 5, 3, 400}, {2, 37, 41, 53}, {3, 130, 70, 300}, {1, 129, 65, 1}, {2, 9, 70, 0}} {
+		batch, m, n, k := s[0], s[1], s[2], s[3]
+		for i := range 4 {
+			transA, transB := i >= 2, i%2 == 1
+			p := newMatMul(Float64, batch, m, n, k)
+			p.tiledMatMul(matmulDevices[1], matmulTensor[Float64], result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
+			matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
+			if err := Check(own, p); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // Operands are multiplied by powers of 2 where their planes would lose bits or their
 // products overflow; if that does not help all of their numbers, planes are scaled.
 func TestHopperScaling(t *testing.T) {
 	const least = math.SmallestNonzeroFloat32
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct {
 		numbers []float32
-		e       int
+		e       [2]int // of these numbers and of 2^60
 		scale   float32
 	}{
-		{[]float32{0, float32(math.Inf(1)), float32(math.NaN())}, 0, 1},
-		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, 0, 1},
-		{[]float32{1, 0x1p50}, -1, 1},
-		{[]float32{0x1p-40, -0x1p-30}, 0, 1},
-		{[]float32{0x1p-40, -0x1p-31}, 49 + 31, 1},
-		{[]float32{-math.MaxFloat32, 1}, 49 - 127, 1},
-		{[]float32{0x1p-110, 0x1p-100}, 49 + 100, 1},
-		{[]float32{least}, 49 + 149, 1},
-		{[]float32{least, 3 * least}, 49 + 148, 1},
-		{[]float32{least, 0x1p9}, 49 - 9, 1},
-		{[]float32{least, 0x1p10}, 49 - 10, planeScale},
-		{[]float32{least, 0x1p25}, 49 - 25, planeScale},
-		{[]float32{least, 0x1p26}, 0, planeScale},
-		{[]float32{least, math.MaxFloat32}, 0, planeScale},
+		{[]float32{0}, [2]int{0, -11}, 1},
+		{[]float32{0, inf, nan}, [2]int{0, -11}, planeScale},
+		{[]float32{1, 0x1p-100, inf}, [2]int{0, -11}, planeScale},
+		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, [2]int{0, -11}, 1},
+		{[]float32{1, 0x1p50}, [2]int{-1, -11}, 1},
+		{[]float32{0x1p-40, -0x1p-30}, [2]int{0, -11}, 1},
+		{[]float32{0x1p-40, -0x1p-31}, [2]int{49 + 31, -11}, 1},
+		{[]float32{-math.MaxFloat32, 1}, [2]int{49 - 127, -11}, 1},
+		{[]float32{0x1p-110, 0x1p-100}, [2]int{49 + 100, -11}, 1},
+		{[]float32{least}, [2]int{49 + 149, -11}, 1},
+		{[]float32{least, 3 * least}, [2]int{49 + 148, -11}, 1},
+		{[]float32{least, 0x1p9}, [2]int{49 - 9, -11}, 1},
+		{[]float32{least, 0x1p10}, [2]int{49 - 10, -11}, planeScale},
+		{[]float32{least, 0x1p25}, [2]int{49 - 25, -11}, planeScale},
+		{[]float32{least, 0x1p26}, [2]int{0, -11}, planeScale},
+		{[]float32{least, math.MaxFloat32}, [2]int{0, -11}, planeScale},
 	} {
 		r := [2]sizeRange{emptyRange, emptyRange}
 		for _, x := range c.numbers {
 			r[0].add(x)
 		}
 		r[1].add(0x1p60)
-		e, scale := hopperScaling(r)
-		if e != [2]int{c.e, -11} || scale != c.scale {
-			t.Errorf("%g and 2^60 are multiplied by 2^%d, planes scaled by %g, want 2^%d, -11 and %g", c.numbers, e, scale, c.e, c.scale)
+		for i, r := range [][2]sizeRange{r, {r[1], r[0]}} {
+			e, scale := hopperScaling(r)
+			if want := [2]int{c.e[i], c.e[1-i]}; e != want || scale != c.scale {
+				t.Errorf("%g and 2^60, exchanged %v, are multiplied by 2^%d, planes scaled by %g, want 2^%d and %g", c.numbers, i == 1, e, scale, want, c.scale)
+			}
 		}
 	}
 }
@@ -100,7 +129,7 @@ func TestHopperScaling(t *testing.T) {
 func TestMatMulHopperRange(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(3, 0))
-	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}} {
+	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}, {100, -50}} {
 		a, b, out := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
 		for i := range a {
 			a[i], b[i] = float32(math.Ldexp(1+r.Float64(), c[0])), float32(math.Ldexp(1+r.Float64(), c[1]))
@@ -108,8 +137,11 @@ func TestMatMulHopperRange(t *testing.T) {
 		if c[0] == 0 { // numbers of all sizes
 			a[0], a[1] = math.SmallestNonzeroFloat32, 0x1p100
 		}
+		if c[0] == 100 { // and small ones beside them
+			a[0] = math.SmallestNonzeroFloat32
+		}
 		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-		p.matmulHopper(matmulDevices[1], 1, n, n, n, false, false)
+		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false)
 		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
 			t.Fatal(err)
 		}

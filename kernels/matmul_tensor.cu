@@ -2,8 +2,8 @@
 //
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j],  i in [0, m), j in [0, n), l in [0, k)
 //
-// batched, row-major; op is the matrix or its transpose. Large products on devices of
-// compute capability 9 run here; it is version 7 of MatMul on every device.
+// batched, row-major; op is the matrix or its transpose. Large float64 products on devices of
+// compute capability 9 run here; it is version 7 of MatMul on every device and in both types.
 //
 // A block of 4 warps computes a tile of 128 x 64 elements of C, a warp a quarter of
 // it in pieces of 16 x 8, the shape of one instruction. The factors come in pieces S
@@ -13,9 +13,10 @@
 //
 // float64 elements are multiplied as they are. A float32 element is taken apart into
 // two TF32 numbers, and three products make one: see Fragment and accumulate.
-// Devices before sm_80 have no tensor cores for these types and sum by FMA.
+// Devices before sm_80 have no tensor cores for these types and sum by FMA. Sums of float64
+// are cut into splits where C has few tiles, which matmul_combine_f64 adds up, or have an epilogue (epilogue.cuh).
+#include "epilogue.cuh"
 #include "matmul_tiles.cuh"
-#include "vector.cuh"
 
 #if __CUDA_ARCH__ >= 800
 // mma is c += a b on the tensor cores for 16 x 8 and 8 x 8 elements spread over a
@@ -182,10 +183,35 @@ template <typename T, int L, int S, int THREADS, bool ALONG> struct Kept {
     }
 };
 
+// finish puts a tile of sums with the target's epilogue, in a loop over 16 bytes in shared memory: steps
+// are many instructions. acc are a lane's, of the warp's part of the tile from (row, col) on.
+template <int BM, int BN, int THREADS, typename T, int MT, int NT>
+__device__ __forceinline__ void finish(const Target<T>& target, const T (&acc)[MT][NT][4], int row, int col) {
+    constexpr int W = Vec<T>::width, LD = BN + W, EACH = THREADS * W; // so that the lanes' rows begin in other banks
+    const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    T* const tile = reinterpret_cast<T*>(dynamic);
+    __syncthreads(); // the last stage is read
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) tile[(row + 16 * i + e / 2 * 8 + g) * LD + col + 8 * j + 2 * q + e % 2] = acc[i][j][e];
+    __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x * W; i < BM * BN; i += 2 * EACH) {
+        const int rows[] = {i / BN, (i + EACH) / BN}, cols[] = {i % BN, (i + EACH) % BN};
+        Pack<T> v[2];
+#pragma unroll
+        for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const typename Vec<T>::type*>(tile + rows[u] * LD + cols[u]);
+        target.finish(rows, cols, v);
+    }
+}
+
 // tensor_as computes a tile. WM x WN warps share it, and ALONG_A and ALONG_B say whether
 // the elements of one row of op(A), or one column of op(B), lie side by side.
 template <int WM, int WN, int S, int STAGES, bool ALONG_A, bool ALONG_B, typename T, int BM, int BN>
-__device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {
+__device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p, const T* c, const Epilogue<T>& epilogue) {
     using PA = Kept<T, BM, S, WM * WN * 32, ALONG_A>;
     using PB = Kept<T, BN, S, WM * WN * 32, ALONG_B>;
     constexpr int MT = BM / WM / 16, NT = BN / WN / 8;
@@ -194,6 +220,18 @@ __device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {
     T acc[MT][NT][4] = {};
     pipeline<S, STAGES>(PA(p.a, p.row, threadIdx.x), PB(p.b, p.col, threadIdx.x), p.k, reinterpret_cast<T*>(dynamic),
         [&](const T* a, const T* b) { multiply<PA, PB, S>(a + PA::at(0, row), b + PB::at(0, col), acc); });
+    if (epilogue.steps != 0) {
+        Target<T> target;
+        target.c = p.c + p.row * p.n + p.col;
+        target.across = 1;
+        target.down = p.n;
+        target.rows = (int)min(p.m - p.row, (i64)BM);
+        target.cols = (int)min(p.n - p.col, (i64)BN);
+        target.wide = p.n % Vec<T>::width == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
+        target.epilogue = epilogue.from((p.c - c) / (p.m * p.n), p.row, p.col);
+        finish<BM, BN, WM * WN * 32>(target, acc, row, col);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -205,12 +243,28 @@ __device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {
             }
 }
 template <int WM, int WN, int S, int STAGES, typename T, int BM, int BN>
-__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p) {
-    if (p.a.sl == 1 && p.b.sl == 1) tensor_as<WM, WN, S, STAGES, true, true>(p);
-    else if (p.a.sl == 1) tensor_as<WM, WN, S, STAGES, true, false>(p);
-    else if (p.b.sl == 1) tensor_as<WM, WN, S, STAGES, false, true>(p);
-    else tensor_as<WM, WN, S, STAGES, false, false>(p);
+__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p, const T* c, const Epilogue<T>& epilogue) {
+    if (p.a.sl == 1 && p.b.sl == 1) tensor_as<WM, WN, S, STAGES, true, true>(p, c, epilogue);
+    else if (p.a.sl == 1) tensor_as<WM, WN, S, STAGES, true, false>(p, c, epilogue);
+    else if (p.b.sl == 1) tensor_as<WM, WN, S, STAGES, false, true>(p, c, epilogue);
+    else tensor_as<WM, WN, S, STAGES, false, false>(p, c, epilogue);
 }
 
-ENTRY(tensor_f32, float, 128, 2, 128, 64, tensor<2, 2, 16, 3>)
-ENTRY(tensor_f64, double, 128, 2, 128, 64, tensor<2, 2, 8, 3>)
+// in_split makes of a product the part of a split: chunk terms, whose sums go to their own copy of C, [splits][batch].
+template <typename P> __device__ __forceinline__ P in_split(P p, i64 batch, i64 chunk) {
+    constexpr int BM = 128, BN = 64;
+    const i64 tiles = (p.m + BM - 1) / BM * ((p.n + BN - 1) / BN), split = blockIdx.x / tiles / batch, k0 = split * chunk;
+    p.a.p += k0 * p.a.sl - split * batch * p.m * p.k;
+    p.b.p += k0 * p.b.sl - split * batch * p.k * p.n;
+    p.k = min(p.k - k0, chunk);
+    return p;
+}
+
+extern "C" __global__ void __launch_bounds__(128, 2) matmul_tensor_f32(
+    const float* a, const float* b, float* c, i64 m, i64 n, i64 k, int transA, int transB) {
+    tensor<2, 2, 16, 3>(Product<float, 128, 64>(a, b, c, m, n, k, transA, transB), c, Epilogue<float>{});
+}
+extern "C" __global__ void __launch_bounds__(128, 2) matmul_tensor_f64(
+    const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(double)) {
+    tensor<2, 2, 8, 3>(in_split(Product<double, 128, 64>(a, b, c, m, n, k, transA, transB), batch, chunk), c, EPILOGUE(double));
+}

@@ -1,5 +1,7 @@
 package kernels
 
+import "math/bits"
+
 // measured holds a launch policy by architecture: what was fastest where it was
 // measured, a line for each compute capability (90 for 9.0), with the measurement
 // beside it and what it was measured against. What was tried and lost at length is
@@ -170,69 +172,137 @@ var widePolicies = measured[widePolicy]{
 	{90, widePolicy{rows: 256, columns: 1024}},
 }
 
-// splitPolicy tunes how sums of k terms are cut into splits where there are fewer blocks
-// than multiprocessors.
+// splitPolicy tunes how sums of k terms are cut into splits where there are too few blocks
+// for the device.
 type splitPolicy struct {
-	blocks int64 // wanted for each multiprocessor, about as many as fit
+	blocks int64 // wanted for each multiprocessor
 	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
+	least  int64 // splits; fewer don't pay
+	enough int64 // blocks for each multiprocessor that are not cut, if not 0
+	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
+	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
-// matmulTile is the tile of C that a block of the tiled kernel computes.
-type matmulTile struct {
-	m, n    int64
-	threads int
-	split   splitPolicy
+// splits returns how many splits are wanted for so many blocks, each with sums of k terms.
+func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
+	sms := int64(dev.SMs)
+	if dev.Major == 0 || s.blocks == 0 || s.enough > 0 && blocks >= s.enough*sms {
+		return 1
+	}
+	wanted := sms * s.blocks
+	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
+		wanted *= 2
+	}
+	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
+		return n
+	}
+	return 1
 }
 
-// count returns the number of tiles of a batch of products of m x n elements.
-func (t matmulTile) count(batch, m, n int64) int64 {
-	return CeilDiv(m, t.m) * CeilDiv(n, t.n) * batch
+// joined returns how many splits the blocks of clusters of that size add up among
+// themselves, a power of 2: 1 if a second launch adds them up, or there are none.
+func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
+	n := s.splits(dev, blocks, k)
+	if n > cluster && cluster > 0 && CeilDiv(k, cluster) <= s.join {
+		n = cluster
+	}
+	if n == 1 || n > cluster || k > mostTerms || !hasClusters(dev) {
+		return 1
+	}
+	if up := int64(1) << bits.Len64(uint64(n-1)); up == n || k/up >= s.terms {
+		return up
+	}
+	if down := int64(1) << (bits.Len64(uint64(n)) - 1); down >= s.least {
+		return down
+	}
+	return 1
 }
 
 // matmulPolicy tunes products that are not run on the tensor cores. The sizes of tiles
 // are compiled into matmul.cu.
 type matmulPolicy struct {
-	large         matmulTile
-	small         [2]matmulTile // by type
-	rows, columns splitPolicy   // of a matrix, times a vector
+	small         int64 // products with fewer multiply-adds for each multiprocessor have small tiles
+	short         int64 // sums of so many terms are short
+	many          int64 // tiles for each multiprocessor that are as good as short sums
+	splits        matmulSplits
+	rows, columns splitPolicy // of a matrix, times a vector
 }
 
+// matmulSplits is how sums are cut, by form.
+type matmulSplits struct{ large, medium, short, small, thin splitPolicy }
+
 var matmulPolicies = measured[matmulPolicy]{
-	// H200, float32 at 4096, large tiles: 3217 us; float64 there, small ones: 16.7 TFLOP/s, tiles of 128 x 64 with 8 x 4
-	// elements a thread (148 registers, one block a multiprocessor) 11.4; float32 at 512, k split: 25 us, on the tensor cores,
-	// k whole: 41. The limits of splits, rows and columns: not measured alone.
+	// H200, float32, us, and cuBLAS SGEMM. small: 512 x 128 x 512 (m x k x n) 5.3, medium 5.7, cuBLAS 4.9; 400: 9.7, 10.4, 10.4; 512 x 256 x 512: 8.5, 7.7, 7.4;
+	// 1024 x 256 x 256: 9.6, 8.1, 8.1; 512: 17, 12.5, 12.9. many: 851 x 109 x 2189, 490 tiles, short 19.3, medium 20.8.
+	// short: 10000 x 10 x 10000 142, large 143 to 202, medium 270, cuBLAS 178; 2048 x (128 x 32 x 64) 50, medium 73, 57.
+	// thin: 10000 x 784 x 10 19.6, small 29, cuBLAS 23. Splits of small: 256, 8 of 32 terms 5.0, 4 5.4, none 8.2; 129, 8 3.7, 4 3.9, none 5.8;
+	// 512 x 128 x 512, 2 6.3, none 5.3; of thin: 128 x 512 x 10, 8 3.5, 4 3.9, none 6.6; 512 x 128 x 10, 2 3.4, none 3.1;
+	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
+	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
+	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
 	{90, matmulPolicy{
-		large: matmulTile{m: 128, n: 128, threads: 256, split: splitPolicy{blocks: 2, terms: 128}},
-		small: [2]matmulTile{
-			Float32: {m: 64, n: 64, threads: 128, split: splitPolicy{blocks: 4, terms: 128}},
-			Float64: {m: 64, n: 64, threads: 128, split: splitPolicy{blocks: 2, terms: 128}},
+		small: 500_000,
+		short: 64,
+		many:  3,
+		splits: matmulSplits{
+			large:  splitPolicy{blocks: 2, terms: 128},
+			medium: splitPolicy{blocks: 1, terms: 128, full: 1024},
+			small:  splitPolicy{blocks: 4, terms: 16, least: 3, join: 128},
+			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
-		rows:    splitPolicy{blocks: 8, terms: 1024},
-		columns: splitPolicy{blocks: 8, terms: 128},
+		rows:    splitPolicy{blocks: 8, terms: 1024, enough: 1},
+		columns: splitPolicy{blocks: 8, terms: 128, enough: 1},
 	}},
 }
 
-// tensorProducts says where large products are fastest on the tensor cores.
-var tensorProducts = measured[bool]{
-	{80, false}, // not timed
-	// H200, us, against the tiles of matmul.cu: float32, 1024: 64, 132; 2048: 330, 415; 4096: 2452, 3217; 4097: 2754, 4716;
-	// 8192: 18067, 25456; float64, 4096: 2834, 7781; 512, below the limit of tiles: 41, 25 with sums cut in parts
-	{90, true},
-	{100, false}, // not timed
+// form returns the form of the tiled kernel for a product, and how it splits k.
+func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPolicy) {
+	small, short, thin := matmulSmall[dt], matmulShort[dt], matmulThin[dt]
+	side, tiles, sms := min(x.m, x.n), short.count(x.batch, x.m, x.n), int64(dev.SMs)
+	switch {
+	case dev.Major == 0:
+		return small, p.splits.small
+	case x.k <= p.short && side > small.n && tiles >= sms:
+		return short, p.splits.short
+	case side <= thin.n && x.k > p.short:
+		return thin, p.splits.thin
+	case side <= small.n || float64(x.batch)*float64(x.m)*float64(x.n)*float64(x.k) < float64(p.small*sms):
+		return small, p.splits.small
+	case dt == Float32 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt, true):
+		return matmulLarge, p.splits.large
+	case tiles >= p.many*sms || int64(dev.SharedOptin) < matmulMedium[dt].shared(dt, true):
+		return short, p.splits.short
+	}
+	return matmulMedium[dt], p.splits.medium
+}
+
+// tensorPolicy tunes float64 products on the tensor cores.
+type tensorPolicy struct {
+	chosen bool // whether plans use them
+	splits splitPolicy
+}
+
+var tensorPolicies = measured[tensorPolicy]{
+	{80, tensorPolicy{}}, // not timed
+	// H200, us, against tiles of FMA, and cuBLAS DGEMM: 4096: 2834, 7781; 512, 4 splits 17.9, 8 21.1, 21.1, 8.0; 1024, 2 splits 64.0, none 66.3, 4 73.1, 121, 40.0;
+	// 4096 x 4096 x 64, 8 splits 77.2, 4 84.9, 130, 47.0; 784 x 4096 x 512 99.3, -, 79.2
+	{90, tensorPolicy{chosen: true, splits: splitPolicy{blocks: 2, terms: 128}}},
+	{100, tensorPolicy{}}, // not timed
 }
 
 // hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.
 type hopperPolicy struct {
 	chosen   bool    // whether plans use the kernel
-	products float64 // least batch * m * n * k
+	products float64 // least batch * m * n * k for each multiprocessor
 	terms    int64   // least k
 	least    int64   // terms of a split of k
 	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
+	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes of an operand
 }
 
 var hopperPolicies = measured[hopperPolicy]{
-	// H200, us with planes and combining, and of cuBLAS SGEMM: 512: 18.6, 13.5 (tiles of FFMA 25); 1024: 43, 61; 2048: 200, 340; 4096: 1512, 2692 and
-	// 8192: 11510, 21600, by single blocks 1579 and 11660; B or A the other way round, single blocks are 3 to 15 % slower than pairs
-	// Not chosen yet: MatMul's suites pass with it, under the checkers too, but its times are not in bench/results.
-	{90, hopperPolicy{chosen: false, products: 1 << 27, terms: 64, least: 128, pairs: 7}},
+	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 784: 34, 41, 35; 1024: 47, 64, 56; 2048: 198, 414, 340; 4096 x 784 x 512: 58, 88, 72; below
+	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1516 (by single blocks before: 1579), -, 2699. Planes of 4096 x 784 and 784 x 512 by 2, 4, 8, 16 blocks a
+	// multiprocessor: 17, 13.5, 14.3, 15.9; of 4096: 108, 104, 103, 105
+	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 8}},
 }

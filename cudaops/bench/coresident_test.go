@@ -35,7 +35,10 @@ func TestCooperativeTogether(t *testing.T) {
 	if !dev.Cooperative {
 		t.Skip("SKIPPED, NOT TESTED: the device has no cooperative launch")
 	}
-	const steps = 200
+	steps, runs := 200, 5
+	if testing.Short() {
+		steps, runs = 50, 1 // a checker follows every access
+	}
 	n := min(1024, 8*dev.SMs)
 	in := rotation.New(random(t), n, false)
 	p := versions.Iterate(dev, kernels.Float32, int64(n), steps, false, versions.IterateBy{Barrier: versions.BarrierHeld})
@@ -43,7 +46,7 @@ func TestCooperativeTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for range 5 {
+			for range runs {
 				out := make([]float32, n)
 				if err := Run(0, p, in.Inputs(), kernels.Bytes(out)); err != nil {
 					t.Error(err)

@@ -71,7 +71,7 @@ func TestGraphTables(t *testing.T) {
 }
 
 // Every op has its suite under every tool, and every source of kernels is launched
-// by a suite, or on Gorgonia's own machine, or chosen by no plan yet: none escapes the sanitizers.
+// by a suite, or on Gorgonia's own machine: none escapes the sanitizers.
 func TestSuitesCoverEverything(t *testing.T) {
 	suites, err := Suites()
 	if err != nil {
@@ -81,7 +81,7 @@ func TestSuitesCoverEverything(t *testing.T) {
 	for _, s := range suites {
 		names[s.Tool+" "+s.Target]++
 	}
-	covered := slices.Concat(OnTag, Waiting)
+	covered := slices.Clone(OnTag)
 	for _, tool := range Tools {
 		for _, op := range opspec.All() {
 			if names[tool+" "+op.Name] == 0 {

@@ -74,19 +74,15 @@ func (s Suite) Name() string {
 	return name
 }
 
-// packages are the test programs of the packages that launch kernels of no op,
-// with the sources of those.
+// packages are the test programs of the packages that launch kernels of no op, or forms of
+// them that an op takes for large operands alone, with the sources of those.
 var packages = map[string][]string{
-	"cudaops-bench": {"im2col", "indices", "pool", "versions/increment", "versions/ripple"},
+	"cudaops-bench": {"im2col", "indices", "matmul", "matmul_hopper", "matmul_tensor", "pool", "versions/increment", "versions/ripple"},
 }
 
 // OnTag are the sources that only Gorgonia's own machine launches, so that their
 // evidence is in bench/results/tag.
 var OnTag = []string{"elembinop", "elemunaryop"}
-
-// Waiting are the sources that no plan chooses until their suites and times are in
-// bench/results.
-var Waiting = []string{"matmul_hopper"}
 
 // testsOfPart is how many tests of one op run in one go, by tool: racecheck
 // follows every access to shared memory, and took up to four seconds a test.

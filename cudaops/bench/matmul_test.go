@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// matmulForms are products small enough for sanitizers, with the form of the kernels that
+// float32 takes on a device of compute capability 9.0 with so few multiprocessors.
+var matmulForms = []struct {
+	sms            int
+	batch, m, n, k int64
+	kernel         string // before its type, or its transposes
+}{
+	{1, 1, 65, 131, 70, "matmul_large_"},
+	{2, 1, 66, 68, 250, "matmul_medium_"},
+	{8, 1, 65, 66, 1000, "matmul_joined_medium_"},
+	{2, 1, 61, 130, 250, "matmul_large_"}, // medium in float64
+	{8, 1, 62, 200, 1000, "matmul_joined_medium_"},
+	{1, 2, 33, 40, 5, "matmul_short_"},
+	{132, 3, 29, 34, 100, "matmul_joined_small_"},
+	{1, 2, 29, 34, 100, "matmul_small_"},
+	{132, 1, 35, 10, 300, "matmul_joined_thin_"},
+	{132, 1, 7, 36, 2000, "matmul_thin_"},
+	{1, 1, 130, 201, 128, "matmul_hopper_f32_"},
+	{8, 1, 130, 200, 1000, "matmul_hopper_f32_"},
+	{2, 1, 260, 641, 65, "matmul_hopper_f32_pair_"},
+}
+
+// Every form of the product is exact where numbers are whole, their sums small, and one
+// operand's numbers need more than one plane of BF16.
+func TestMatMulForms(t *testing.T) {
+	dev, r := device0(t), random(t)
+	for i, f := range matmulForms {
+		dev.SMs = f.sms
+		for transposes := range 4 {
+			if testing.Short() && transposes != i%4 {
+				continue // a checker follows every access
+			}
+			transA, transB := transposes >= 2, transposes%2 == 1
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+				p := kernels.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
+				t.Run(fmt.Sprintf("%s transposed %v %v", p.Op, transA, transB), func(t *testing.T) {
+					if dev.Major == 9 && dt == kernels.Float32 && !strings.Contains(p.String(), " "+f.kernel) {
+						t.Errorf("%v: want %s", p, f.kernel)
+					}
+					if dt == kernels.Float32 {
+						runProduct[float32](t, r, p, f.batch, f.m, f.n, f.k, transA, transB)
+					} else {
+						runProduct[float64](t, r, p, f.batch, f.m, f.n, f.k, transA, transB)
+					}
+				})
+			}
+		}
+	}
+}
+
+// runProduct runs a plan of a product of whole numbers and compares with plain loops.
+func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, batch, m, n, k int64, transA, transB bool) {
+	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
+	size := r.IntN(2) // of the numbers of A, and the other size of those of B
+	for i, x := range [][]T{a, b} {
+		most := []int{1, 4095}[(size+i)%2]
+		for j := range x {
+			x[j] = T(r.IntN(2*most+1) - most)
+		}
+	}
+	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	rowA, colA, rowB, colB := k, int64(1), n, int64(1)
+	if transA {
+		rowA, colA = 1, m
+	}
+	if transB {
+		rowB, colB = 1, k
+	}
+	for i, got := range out {
+		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
+		var want T
+		for l := range k {
+			want += a[z*m*k+row*rowA+l*colA] * b[z*k*n+l*rowB+col*colB]
+		}
+		if got != want {
+			t.Fatalf("%v: c[%d][%d][%d] = %v, want %v", p, z, row, col, got, want)
+		}
+	}
+}

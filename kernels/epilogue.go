@@ -1,0 +1,172 @@
+package kernels
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// Epilogue is a function of the elements of a product and of operands, which product
+// kernels apply to each sum before they write it. Kernels are compiled, so it is a chain
+// of at most four steps of those in [steps], with at most two operands. The zero
+// Epilogue is none.
+type Epilogue struct {
+	chain    int32     // numbers of steps, four bits each, the first step lowest
+	f        expr.Func // of the element, then the operands
+	operands []View    // strided by matrix, row and column: inputs 2 and 3 of the plan
+	slots    []int     // which of them the steps take, in order
+}
+
+const (
+	mostSteps        = 4
+	mostSlots        = 2
+	mostInAnEpilogue = 16 // operations
+)
+
+// steps are what product kernels do to a number v, with up to two further operands, by
+// their number less 1. The texts are in the language of [expr.Parse], whose arithmetic is
+// theirs: every operation rounds, none is contracted.
+//
+// A rectifier is (v + 0) * (0 <= v), as Gorgonia makes it but for v = -0, which becomes
+// +0. So its result x tells whether v was below zero, as x is -0 then, and 0 <= 1 / x is
+// its derivative.
+var steps = []string{
+	"v + x",
+	"v - x",
+	"x - v",
+	"v * x",
+	"v * (0 <= 1 / x)",
+	"(v + 0) * (0 <= v)",
+	"tanh(v)",
+	"sigmoid(v)",
+	"v * (1 - x * x)",
+	"v * (x * sigmoid(-y))",
+	"v / x",
+}
+
+// stepFuncs are the steps by element type.
+var stepFuncs = sync.OnceValue(func() [2][]expr.Func {
+	var list [2][]expr.Func
+	for _, dt := range []Dtype{Float32, Float64} {
+		for _, text := range steps {
+			f, err := expr.Parse(text, dt, "v", "x", "y")
+			if err != nil {
+				panic("kernels: " + text + ": " + err.Error()) // TestSteps reads them all
+			}
+			list[dt] = append(list[dt], f)
+		}
+	}
+	return list
+})
+
+// newEpilogue returns the epilogue that is f, whose first operand is the product's
+// element, or false if no chain of steps is.
+func newEpilogue(dt Dtype, f expr.Func, operands []View) (Epilogue, bool) {
+	types, outputs := f.Operands(), f.Outputs()
+	if len(types) != len(operands)+1 || len(outputs) != 1 || f.Operations() > mostInAnEpilogue {
+		return Epilogue{}, false
+	}
+	if slices.ContainsFunc(append(types, outputs...), func(d Dtype) bool { return d != dt }) {
+		return Epilogue{}, false
+	}
+	e := Epilogue{f: f, operands: operands}
+	return e, e.find(f, dt, mostSteps) && len(e.slots) <= mostSlots
+}
+
+// find appends the steps that f is, at most so many, and reports whether there are any.
+func (e *Epilogue) find(f expr.Func, dt Dtype, most int) bool {
+	if k, ok := f.IsOperand(); ok || most == 0 {
+		return ok && k == 0
+	}
+	for i, step := range stepFuncs()[dt] {
+		for _, parts := range f.Matches(step) {
+			var slots []int
+			operands := !slices.ContainsFunc(parts[1:], func(part expr.Func) bool {
+				k, operand := part.IsOperand()
+				if operand && k > 0 {
+					slots = append(slots, k-1)
+				}
+				return part != (expr.Func{}) && !(operand && k > 0)
+			})
+			if before := *e; operands && e.find(parts[0], dt, most-1) {
+				at := 0
+				for e.chain>>at != 0 {
+					at += 4
+				}
+				e.chain |= int32(i+1) << at
+				e.slots = append(slices.Clip(e.slots), slots...)
+				return true
+			} else {
+				*e = before
+			}
+		}
+	}
+	return false
+}
+
+// transposed returns the epilogue for C written transposed.
+func (e Epilogue) transposed() Epilogue {
+	operands := make([]View, len(e.operands))
+	for i, v := range e.operands {
+		operands[i] = v
+		operands[i].Strides = []int{v.Strides[0], v.Strides[2], v.Strides[1]}
+	}
+	e.operands = operands
+	return e
+}
+
+// arguments returns those that a product kernel takes last: the steps, with how many operands they take above them; then, for either
+// operand that they take, where it begins and its strides from matrix to matrix, row to row and
+// column to column, in elements. Where there is none, a pointer that is not read.
+func (e Epilogue) arguments(dt Dtype) []any {
+	args := []any{e.chain | int32(len(e.slots))<<16}
+	for i := range mostSlots {
+		at, strides := Ref{Out, 0}, []int{0, 0, 0}
+		if i < len(e.slots) {
+			v := e.operands[e.slots[i]]
+			at, strides = Ref{Operand(2 + e.slots[i]), v.Offset * dt.Size()}, v.Strides
+		}
+		args = append(args, at, int64(strides[0]), int64(strides[1]), int64(strides[2]))
+	}
+	return args
+}
+
+// text returns the function in terms of the element c and operands x0, x1.
+func (e Epilogue) text() string { return e.f.Text("c", "x0", "x1") }
+
+// finish makes the epilogue part of the plan of a product whose last launch writes C:
+// batch matrices of m x n elements.
+func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
+	if e.chain == 0 {
+		return
+	}
+	p.Op += " " + e.text()
+	p.Flops += batch * m * n * int64(e.f.Operations())
+	for _, v := range e.operands {
+		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
+	}
+	if len(p.Launches) == 0 {
+		return
+	}
+	last := &p.Launches[len(p.Launches)-1]
+	last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, e.body(last.Kernel.Body, batch, m, n)}
+}
+
+// body is the Go body of a product with the epilogue: the product's, then that of a Map,
+// which writes over what it reads.
+func (e Epilogue) body(product func(Call), batch, m, n int64) func(Call) {
+	shape := []int{int(batch), int(m), int(n)}
+	mapped := newMapping(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...), nil)
+	args := mapped.arguments()
+	args[0] = Ref{Out, 0}
+	for i := range e.operands {
+		args[1+i] = Ref{Operand(2 + i), args[1+i].(Ref).Offset}
+	}
+	launch := &Launch{Args: args}
+	return func(c Call) {
+		product(c)
+		c.Launch = launch
+		mapped.body(c)
+	}
+}

@@ -1,0 +1,241 @@
+package kernels
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// Functions are found to be chains of steps, whatever the order of the arguments of sums
+// and products and of the operands.
+func TestEpilogueSteps(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		names string // operands, the product's element first
+		chain int32
+		slots []int
+	}{
+		{"(0 <= c) * (0 + c)", "c", 0x6, nil},
+		{"b + c", "c b", 0x1, []int{0}},
+		{"tanh(b + c)", "c b", 0x71, []int{0}},
+		{"b + (a + c)", "c a b", 0x11, []int{0, 1}},
+		{"a + (b + c)", "c a b", 0x11, []int{1, 0}},
+		{"(0 <= a + (b + c)) * (a + (b + c) + 0)", "c a b", 0x611, []int{1, 0}},
+		{"(1 - y * y) * c", "c y", 0x9, []int{0}},
+		{"sigmoid(-t) * y * c", "c t y", 0xa, []int{1, 0}},
+		{"c * b + b", "c b", 0x14, []int{0, 0}},
+		{"sigmoid(b - tanh(c / a))", "c a b", 0x837b, []int{0, 1}},
+		{"c * (0 <= 1 / r) - b", "c r b", 0x25, []int{0, 1}},
+		{"c", "c", 0, nil},
+		{"c + (a + b)", "c a b", -1, nil}, // another order of sums
+		{"c * c", "c", -1, nil},
+		{"c * (0 <= b)", "c b", -1, nil},
+		{"c * (0 < 1 / b)", "c b", -1, nil},
+		{"c * 2", "c", -1, nil},
+		{"a + b", "c a b", -1, nil},
+		{"tanh(tanh(tanh(tanh(tanh(c)))))", "c", -1, nil}, // too many steps
+		{"c * a + b + a", "c a b", -1, nil},               // too many operands
+		{"exp(c)", "c", -1, nil},
+	} {
+		names := strings.Fields(c.names)
+		for _, dt := range []Dtype{Float32, Float64} {
+			f, err := expr.Parse(c.text, dt, names...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, ok := newEpilogue(dt, f, make([]View, len(names)-1))
+			if ok != (c.chain >= 0) || ok && (e.chain != c.chain || !slices.Equal(e.slots, c.slots)) {
+				t.Errorf("%s: got %#x of operands %v, %v, want %#x of %v", c.text, e.chain, e.slots, ok, c.chain, c.slots)
+			}
+		}
+	}
+}
+
+// epilogueSteps are the steps again: in double, of numbers of the element type, rounded
+// after each operation by round.
+var epilogueSteps = []struct {
+	text     string // %[1]s is v, %[2]s and %[3]s are operands
+	operands int
+	f        func(round func(float64) float64, v, x, y float64) float64
+}{
+	{"%[1]s + %[2]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v + x) }},
+	{"%[1]s - %[2]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v - x) }},
+	{"%[2]s - %[1]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(x - v) }},
+	{"%[1]s * %[2]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v * x) }},
+	{"%[1]s * (0 <= 1 / %[2]s)", 1, func(round func(float64) float64, v, x, _ float64) float64 {
+		if math.IsNaN(x) || math.Signbit(x) && !math.IsInf(x, -1) { // 1 / -Inf is -0
+			return v * 0
+		}
+		return v
+	}},
+	{"(%[1]s + 0) * (0 <= %[1]s)", 0, func(_ func(float64) float64, v, _, _ float64) float64 {
+		switch {
+		case v == 0:
+			return 0
+		case v < 0:
+			return v * 0
+		}
+		return v
+	}},
+	{"tanh(%[1]s)", 0, func(round func(float64) float64, v, _, _ float64) float64 { return round(math.Tanh(v)) }},
+	{"sigmoid(%[1]s)", 0, func(round func(float64) float64, v, _, _ float64) float64 { return round(1 / (1 + math.Exp(-v))) }},
+	{"%[1]s * (1 - %[2]s * %[2]s)", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v * round(1-round(x*x))) }},
+	{"%[1]s * (%[2]s * sigmoid(-%[3]s))", 2, func(round func(float64) float64, v, x, y float64) float64 {
+		return round(v * round(x*round(1/(1+math.Exp(y)))))
+	}},
+	{"%[1]s / %[2]s", 1, func(round func(float64) float64, v, x, _ float64) float64 { return round(v / x) }},
+}
+
+// chained is a random chain of steps.
+type chained struct {
+	text   string
+	steps  []int
+	inputs int
+	smooth bool // has functions that round more than once
+}
+
+// drawChain draws a chain that begins with a step.
+func drawChain(r *rand.Rand, first int) chained {
+	c := chained{text: "c"}
+	for step := first; len(c.steps) < mostSteps; step = r.IntN(len(epilogueSteps)) {
+		s := epilogueSteps[step]
+		if c.inputs+s.operands > mostSlots || len(c.steps) > 0 && r.IntN(3) == 0 {
+			break
+		}
+		args := []any{"(" + c.text + ")"}
+		for i := range 2 {
+			args = append(args, fmt.Sprint("x", c.inputs+i))
+		}
+		c.text = fmt.Sprintf(s.text+"%[4]s", append(args, "")...)
+		c.steps, c.inputs = append(c.steps, step), c.inputs+s.operands
+		c.smooth = c.smooth || step == 6 || step == 7 || step == 9
+	}
+	return c
+}
+
+// apply is what the chain makes of an element.
+func (c chained) apply(dt Dtype, v float64, x ...float64) float64 {
+	round := func(v float64) float64 { return v }
+	if dt == Float32 {
+		round = func(v float64) float64 { return float64(float32(v)) }
+	}
+	x = append(x, 0, 0)
+	for _, step := range c.steps {
+		s := epilogueSteps[step]
+		v = s.f(round, v, x[0], x[1])
+		x = x[s.operands:]
+	}
+	return v
+}
+
+// operandViews draws views of an operand of a product: a number for each column, row or
+// matrix, one for all, one for each element in row-major order or transposed.
+func operandView(r *rand.Rand, batch, m, n int) View {
+	offset := r.Int64N(3)
+	strides := [][]int{{0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {0, 0, 0}, {m * n, n, 1}, {m * n, 1, m}, {n, 0, 1}, {2 * m * n, 2 * n, 2}}[r.IntN(8)]
+	last := (batch-1)*strides[0] + (m-1)*strides[1] + (n-1)*strides[2]
+	return View{Elements: offset + int64(last) + 1 + r.Int64N(3), Offset: offset, Strides: strides}
+}
+
+// numbers draws numbers of all kinds; few of them are special.
+func numbers[T Float](r *rand.Rand, n int64, special int) []T {
+	kinds := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1, 0x1p-140, -0x1p-1070}
+	list := make([]T, n)
+	for i := range list {
+		list[i] = T(r.NormFloat64())
+		if r.IntN(special) == 0 {
+			list[i] = T(kinds[r.IntN(len(kinds))])
+		}
+	}
+	return list
+}
+
+// A product with an epilogue gives, to the bit, what the product and then a Map give, and
+// what the steps are in double; on plans for every device, of all numbers.
+func TestEpilogue(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for first := range epilogueSteps {
+		for range 30 {
+			c := drawChain(r, first)
+			batch, m, n, k := 1+r.Int64N(3), 1+r.Int64N(40), 1+r.Int64N(40), r.Int64N(30)
+			if r.IntN(4) == 0 {
+				batch, k = 1, 1000+r.Int64N(1000) // splits of k on a GPU
+			}
+			if batch*m*n == 1 {
+				continue // a dot product
+			}
+			p := Product{Batch: batch, M: m, N: n, K: k, TransA: r.IntN(2) == 0, TransB: r.IntN(2) == 0}
+			for _, dev := range matmulDevices {
+				testEpilogue[float32](t, r, dev, p, Float32, c)
+				testEpilogue[float64](t, r, dev, p, Float64, c)
+			}
+		}
+	}
+}
+
+func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt Dtype, c chained) {
+	p.Dtype = dt
+	shape := []int{int(p.Batch), int(p.M), int(p.N)}
+	names, inputs := []string{"c"}, [][]byte{Bytes(numbers[T](r, p.Batch*p.M*p.K, 1000)), Bytes(numbers[T](r, p.Batch*p.K*p.N, 1000))}
+	var views []View
+	var operands [][]T
+	for i := range c.inputs {
+		v := operandView(r, shape[0], shape[1], shape[2])
+		operands = append(operands, numbers[T](r, v.Elements, 4))
+		names, views, inputs = append(names, fmt.Sprint("x", i)), append(views, v), append(inputs, Bytes(operands[i]))
+	}
+	f, err := expr.Parse(c.text, dt, names...)
+	if err != nil {
+		t.Fatalf("%s: %v", c.text, err)
+	}
+	with, ok := p.With(f, views...)
+	if !ok {
+		t.Fatalf("%s is no epilogue", c.text)
+	}
+	run := func(p *Plan, err error, inputs ...[]byte) []byte {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, scratch := bytes.Repeat([]byte{0xff}, int(p.Out)), bytes.Repeat([]byte{0xff}, int(p.Scratch))
+		if err := p.Run(inputs, out, scratch); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	plan, err := with.Plan(dev)
+	got := run(plan, err, inputs...)
+	plain, err := p.Plan(dev)
+	product := run(plain, err, inputs[:2]...)
+	mapped, err := Map(HostDevice(), f, shape, append([]View{Dense(shape)}, views...)...)
+	if want := run(mapped, err, append([][]byte{product}, inputs[2:]...)...); !bytes.Equal(got, want) {
+		t.Errorf("%v: %v and then %v give something else", plan, p, mapped)
+	}
+	tolerance := 0.0
+	if c.smooth {
+		tolerance = 1e-5
+	}
+	for i, v := range Elements[T](product) {
+		var x []float64
+		for k, view := range views {
+			at := view.Offset
+			for a, rest := 2, i; a >= 0; a-- {
+				at += int64(rest % shape[a] * view.Strides[a])
+				rest /= shape[a]
+			}
+			x = append(x, float64(operands[k][at]))
+		}
+		want, got := c.apply(dt, float64(v), x...), float64(Elements[T](got)[i])
+		same := got == want && (math.Signbit(got) == math.Signbit(want)) || got != got && want != want
+		if !same && !(c.smooth && math.Abs(got-want) <= tolerance*math.Max(math.Abs(want), 1)) {
+			t.Fatalf("%v: element %d is %g, want %g: %s of %g and %v", plan, i, got, want, c.text, v, x)
+		}
+	}
+}

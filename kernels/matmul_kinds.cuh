@@ -1,0 +1,184 @@
+// The kinds of products of matmul_hopper.cu: how a warpgroup adds up its 64 rows of a tile
+// from the stages that the producer fills.
+#pragma once
+#include "wgmma.cuh"
+
+// Ring is a position in the ring of stages.
+template <int STAGES> struct Ring {
+    int stage = 0;
+    u32 parity = 0;
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+};
+
+// Stages is what a consumer sees of the ring.
+template <typename K> struct Stages {
+    Ring<K::STAGES> at;
+    u32 full, empty; // barriers, 8 bytes each
+    u32 memory;      // of stage 0
+    int line;        // of A, where this warpgroup's rows start
+
+    __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
+    __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * K::STAGE, line); }
+    __device__ __forceinline__ u64 b() const { return K::B::descriptor(memory + at.stage * K::STAGE + K::A::BYTES, 0); }
+    // release gives a stage back to the producers of all blocks that fill it, once each warp has called it.
+    __device__ __forceinline__ void release(int stage) {
+        const int lane = threadIdx.x % 32;
+        if (lane < K::CLUSTER) barrier_arrive(empty + stage * 8, lane);
+    }
+};
+
+// Plain is a b, added up by the tensor cores.
+template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
+    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 1;
+    using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
+    using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
+    static constexpr int STAGE = A::BYTES + B::BYTES;
+    float sum[BN / 2];
+
+    __device__ __forceinline__ void run(Stages<Plain>& s, int steps, bool) {
+        int last = 0;
+#pragma unroll 1
+        for (int i = 0; i < steps; i++) {
+            s.wait();
+            const u64 a = s.a(), b = s.b();
+            pin(sum);
+            wgmma_fence();
+#pragma unroll
+            for (int l = 0; l < 4; l++) wgmma<SIZE, TA, TB>(sum, a + l * A::step, b + l * B::step, i > 0 || l > 0);
+            wgmma_commit();
+            pin(sum);
+            if (i > 0) {
+                wgmma_wait<1>();
+                s.release(last);
+            }
+            last = s.at.stage;
+            s.at.next();
+        }
+        wgmma_wait<0>();
+        pin(sum);
+        s.release(last);
+    }
+    __device__ __forceinline__ float value(int i) const { return sum[i]; }
+};
+
+// Six is a b for float32 in three planes, x = x0 + x1 + x2 (see split). Of the nine products of
+// planes the six largest count: a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
+//
+// The tensor cores cut off where FMA rounds, 16 terms at a time. So they add up 32 terms alone, the
+// low products first, and additions that round do the rest. What rounding has cut off joins the next
+// terms (Kahan's sum), so that long sums lose no more than short ones.
+//
+// Where numbers are of all sizes, x1 and x2 would lose bits below the least denormal number of
+// BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
+//
+//	high = a0 b0
+//	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
+//	a b  = high + low / 2^8
+//
+// So are those of operands that are not finite: high is what IEEE arithmetic gives, and low, which may be
+// NaN there, is left out.
+template <int TA, int TB, int CLUSTER_> struct Six {
+    static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 2;
+    using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
+    using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
+    static constexpr int STAGE = A::BYTES + B::BYTES;
+    float sum[64], part[64], other[64];
+
+    // multiply starts d += plane i of a * plane j of b, or = without add.
+    static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
+#pragma unroll
+        for (int l = 0; l < 2; l++)
+            wgmma<SIZE, TA, TB>(d, a + i * A::plane + l * A::step, b + j * B::plane + l * B::step, add || l > 0);
+    }
+    // add is sum += x; x becomes what rounding has cut off. In this form the compiler takes element
+    // after element and needs fewer registers.
+    static __device__ __forceinline__ void add(float& sum, float& x) {
+        asm volatile("{\n.reg .f32 s, t;\nadd.rn.f32 s, %0, %1;\nsub.rn.f32 t, s, %0;\nsub.rn.f32 %1, %1, t;\nmov.f32 %0, s;\n}"
+                     : "+f"(sum), "+f"(x));
+    }
+    // start starts the products of the next stage, in one group, and returns which stage it is.
+    static __device__ __forceinline__ int start(Stages<Six>& s, float (&d)[64]) {
+        const int now = s.at.stage;
+        s.wait();
+        const u64 a = s.a(), b = s.b();
+        s.at.next();
+        pin(d);
+        wgmma_fence();
+        multiply(d, a, 2, b, 0);
+        multiply(d, a, 1, b, 1);
+        multiply(d, a, 0, b, 2);
+        multiply(d, a, 1, b, 0);
+        multiply(d, a, 0, b, 1);
+        multiply(d, a, 0, b, 0);
+        wgmma_commit();
+        return now;
+    }
+    // finish adds up the products of a stage, while those of LEFT later ones are under way.
+    template <int LEFT> __device__ __forceinline__ void finish(Stages<Six>& s, int stage, float (&d)[64]) {
+        wgmma_wait<LEFT>();
+        pin(d);
+        s.release(stage);
+#pragma unroll
+        for (int e = 0; e < 64; e++) add(sum[e], d[e]);
+    }
+    // run_plain leaves no products under way from one round to the next: the compiler would not
+    // keep to three sets of accumulators. The block's other warpgroup fills the gap.
+    __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
+#pragma unroll 1
+        for (int i = 0; i < steps; i += 2) {
+            const int first = start(s, part), second = start(s, other);
+            finish<1>(s, first, part);
+            finish<0>(s, second, other);
+        }
+#pragma unroll
+        for (int e = 0; e < 64; e++) sum[e] += part[e] + other[e];
+    }
+    // run_scaled is slower: low products of two scales take turns in part with the high ones.
+    __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
+        float(&low)[64] = other;
+#pragma unroll 1
+        for (int i = 0; i < steps; i++) {
+            s.wait();
+            const u64 a = s.a(), b = s.b();
+            pin(part);
+            wgmma_fence();
+            multiply(part, a, 2, b, 0, 0);
+            multiply(part, a, 1, b, 1);
+            multiply(part, a, 0, b, 2);
+            multiply(low, a, 0, b, 1);
+            multiply(low, a, 1, b, 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            pin(part);
+            pin(low);
+#pragma unroll
+            for (int e = 0; e < 64; e++) low[e] = fmaf(part[e], 1.0f / 256, low[e]);
+            pin(part);
+            pin(low);
+            wgmma_fence();
+            multiply(part, a, 0, b, 0, 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            pin(part);
+            s.release(s.at.stage);
+            s.at.next();
+#pragma unroll
+            for (int e = 0; e < 64; e++) {
+                add(sum[e], part[e]);
+                low[e] = fmaf(part[e], 256, low[e]);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 64; e++)
+            if (fabsf(sum[e]) <= 3.4028234664e38f) sum[e] = fmaf(low[e], 1.0f / 256, sum[e]);
+    }
+    __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
+#pragma unroll
+        for (int i = 0; i < 64; i++) sum[i] = part[i] = other[i] = 0;
+        if (scaled) run_scaled(s, steps);
+        else run_plain(s, steps);
+    }
+    __device__ __forceinline__ float value(int i) const { return sum[i]; }
+};

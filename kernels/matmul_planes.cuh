@@ -1,0 +1,166 @@
+// float32 operands as three planes of BF16 each, for matmul_hopper.cu: how a number is taken
+// apart, and the ranges of numbers that decide how.
+#pragma once
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// bf16x2 is two numbers rounded to BF16, the first in the lower half.
+__device__ __forceinline__ u32 bf16x2(float low, float high) {
+    u32 v = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+#endif
+    return v;
+}
+// power is 2^e, e in [-252, 127]; below 2^-126 it is 0 or nearly so.
+__device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max(e, -126) + 127) << 23); }
+
+// Scaling is what was done to float32 operands for their range: each was multiplied by a power of 2,
+// and planes are scaled against one another.
+struct Scaling {
+    int exponents[2];
+    int scaled;
+};
+
+// bf16 is x rounded to BF16; a finite x stays finite.
+__device__ __forceinline__ float bf16(float x) {
+    const u32 bits = __float_as_uint(x), round = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return __uint_as_float(bits | 0x7fff0000); // NaN
+    if (size >= 0x7f7f8000 && size < 0x7f800000) return __uint_as_float(bits & 0xffff0000);
+    return __uint_as_float(round);
+}
+
+// Planar is how a matrix is written: times 2^e, x = p[0] + p[1] / scale + p[2] / scale^2. That is exact for
+// scale = 2^8 and any finite x, for scale = 1 and |x| >= 2^-109. With whole, p[0] is not 0 unless x is: there
+// are infinities to multiply it by.
+struct Planar {
+    int e;
+    float scale;
+    bool whole;
+    __device__ __forceinline__ void planes(float x, float (&p)[3]) const {
+        p[0] = bf16(x);
+        p[1] = p[2] = 0;
+        if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return;
+        if (whole && p[0] == 0 && x != 0) p[0] = copysignf(__uint_as_float(0x10000), x);
+        const float r = (x - p[0]) * scale;
+        p[1] = bf16(r);
+        p[2] = bf16((r - p[1]) * scale);
+    }
+};
+
+// Matrix is rows x cols float32 elements, ld apart, of each of a batch, and where its planes
+// go: rows of pitch elements, a multiple of 8.
+struct Matrix {
+    const float* x;
+    u16* to;
+    int rows, cols, pitch, batch;
+    i64 ld, stride;
+};
+
+// Range is the largest and the least size of finite numbers other than 0, as bits, and whether there
+// are others.
+struct Range {
+    u32 most = 0, least = 0x7f800000;
+    bool finite = true;
+    __device__ __forceinline__ void add(float x) {
+        const u32 size = __float_as_uint(x) & 0x7fffffff;
+        if (size >= 0x7f800000) {
+            finite = false;
+        } else if (size > 0) {
+            most = max(most, size);
+            least = min(least, size);
+        }
+    }
+    // A range in memory has its largest size and, in the sign's bit, whether a number is not finite.
+    __device__ __forceinline__ uint2 packed() const { return make_uint2(most | (finite ? 0 : 0x80000000), least); }
+    __device__ __forceinline__ void add(uint2 r) {
+        most = max(most, r.x & 0x7fffffff);
+        least = min(least, r.y);
+        finite &= r.x < 0x80000000;
+    }
+    // join is the range of all threads of the block.
+    __device__ void join() {
+        __shared__ uint2 warps[8];
+        for (int d = 16; d > 0; d /= 2) {
+            most = max(most, __shfl_xor_sync(0xffffffff, most, d));
+            least = min(least, __shfl_xor_sync(0xffffffff, least, d));
+        }
+        finite = __all_sync(0xffffffff, finite);
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = packed();
+        __syncthreads();
+        for (int w = 0; w < blockDim.x / 32; w++) add(warps[w]);
+        __syncthreads(); // for the next join
+    }
+    // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, the
+    // largest to 2^-30 at least, so that sums of products don't overflow or lose bits as denormal
+    // numbers, and reports whether there is one; else it is 0.
+    __device__ bool exponent(int floor, int& e) const {
+        e = 0;
+        if (most == 0 || low() >= floor && high() >= -30 && high() < 50) return true;
+        if (low() + 49 - high() < floor) return false;
+        e = 49 - high();
+        return true;
+    }
+    // beside lowers the exponent of small numbers so that products with others, up to 2^hi, don't overflow.
+    __device__ void beside(int hi, int& e) const {
+        if (e > 0) e = max(min(e, 98 - hi - high()), 0);
+    }
+    // low and high are exponents of the ends, denormal or not.
+    __device__ int low() const { return log(least); }
+    __device__ int high() const { return log(most); }
+    static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
+};
+
+// split writes the planes of a matrix, 8 elements a thread, and returns the range of the elements that it
+// has read. A matrix has fewer than 2^31 vectors of 8 elements. Without as, planes are those of numbers that
+// are neither tiny nor huge, which takes half as long.
+__device__ __forceinline__ Range split(const Matrix& a, const Planar* as) {
+    const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors;
+    const i64 plane = (i64)a.rows * a.pitch;
+    const bool wide = a.ld % 4 == 0 && a.stride % 4 == 0 && reinterpret_cast<u64>(a.x) % 16 == 0;
+    Range range;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        const u32 line = i / vectors, matrix = a.batch > 1 ? line / a.rows : 0, row = line - matrix * a.rows;
+        const int col = (i - line * vectors) * 8;
+        const float* x = a.x + matrix * a.stride + row * a.ld + col;
+        float v[8];
+        if (wide && col + 8 <= a.cols) {
+            *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x);
+            *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = col + j < a.cols ? x[j] : 0;
+        }
+        u16* to = a.to + matrix * 3 * plane + (i64)row * a.pitch + col;
+        if (!as) {
+#pragma unroll
+            for (int j = 0; j < 8; j++) range.add(v[j]);
+#pragma unroll
+            for (int q = 0; q < 3; q++) {
+                u32 w[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
+                    v[2 * j] -= __uint_as_float(w[j] << 16);
+                    v[2 * j + 1] -= __uint_as_float(w[j] & 0xffff0000);
+                }
+                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        } else {
+            const float f = power(as->e / 2), g = power(as->e - as->e / 2);
+            float p[8][3];
+#pragma unroll
+            for (int j = 0; j < 8; j++) as->planes(v[j] * f * g, p[j]);
+#pragma unroll
+            for (int q = 0; q < 3; q++) {
+                u32 w[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
+                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        }
+    }
+    return range;
+}
