@@ -48,7 +48,7 @@ func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration
 }
 
 func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
-	graph, err := lower.New(g, nil)
+	graph, err := lower.New(g, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type Graph struct {
 	Inputs    []*gorgonia.Node
 	Outputs   []Output
 	Gradients []Gradient
+	Trained   *Trained // nil without training
 	ranges    []ranged
 }
 
@@ -43,8 +44,8 @@ type Output struct {
 // one derivative.
 type Gradient struct{ Input, Derivative *gorgonia.Node }
 
-// New lowers g. The values of keep are outputs too.
-func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
+// New lowers g. The values of keep are outputs too. t may be nil.
+func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node, t *Training) (*Graph, error) {
 	sorted, err := internal.Sort(g)
 	if err != nil {
 		return nil, err
@@ -56,6 +57,11 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
 		used:  make(map[*gorgonia.Node]bool, len(sorted)),
 		index: map[*program.Value]int{},
 		bound: map[*gorgonia.Node]bool{},
+	}
+	if t != nil {
+		if err := l.startTraining(*t); err != nil {
+			return nil, err
+		}
 	}
 	for _, n := range sorted {
 		if err := l.node(n); err != nil {
@@ -69,17 +75,23 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
 		l.bind(n)
 	}
 	l.results()
+	if t != nil {
+		if err := l.update(); err != nil {
+			return nil, err
+		}
+	}
 	return l.graph, nil
 }
 
 // lowerer is the state of lowering one graph.
 type lowerer struct {
-	graph *Graph
-	of    map[*gorgonia.Node]*program.Value
-	used  map[*gorgonia.Node]bool // by another node than a statement
-	index map[*program.Value]int  // of Program.Outputs
-	bound map[*gorgonia.Node]bool // outputs bound to their nodes
-	err   error                   // of a function that a rule wrote wrongly
+	graph   *Graph
+	of      map[*gorgonia.Node]*program.Value
+	used    map[*gorgonia.Node]bool // by another node than a statement
+	index   map[*program.Value]int  // of Program.Outputs
+	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
+	learned map[*gorgonia.Node]bool // by the program itself
+	err     error                   // of a function that a rule wrote wrongly
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -173,7 +185,7 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // results makes outputs of what Gorgonia's machine leaves on the host: the roots
 // of the graph, the cost that Grad began at, and the derivatives of the inputs.
 //
-// Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
+// Gradients of learnables stay on the device. Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
 // graph with several costs they stay, for what Grad returns at its second call is
 // not to be told from them.
 func (l *lowerer) results() {
@@ -188,7 +200,7 @@ func (l *lowerer) results() {
 			continue
 		}
 		unasked := costs < 2 && internal.IsStray(n.Node)
-		if !l.used[n.Node] && !unasked || internal.IsCost(n.Node) {
+		if !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
 		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil {
@@ -201,4 +213,9 @@ func (l *lowerer) results() {
 		l.bind(d)
 		l.graph.Gradients = append(l.graph.Gradients, Gradient{n.Node, d})
 	}
+}
+
+// isLearned reports whether nodes are learnables, with none among them that is not.
+func (l *lowerer) isLearned(nodes gorgonia.Nodes) bool {
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return !l.learned[n] })
 }

@@ -20,7 +20,7 @@ import (
 // lowered returns the program of a graph.
 func lowered(t *testing.T, g *G.ExprGraph) *program.Program {
 	t.Helper()
-	l, err := New(g, nil)
+	l, err := New(g, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

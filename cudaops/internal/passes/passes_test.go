@@ -49,7 +49,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 func TestPassesKeepResults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawGraph(t)
-		g, err := lower.New(b.g, b.keep)
+		g, err := lower.New(b.g, b.keep, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestPrune(t *testing.T) {
 	y := G.NewVector(g, tensor.Float64, G.WithName("y"), G.WithShape(4))
 	wanted := G.Must(G.Tanh(x))
 	G.Must(G.Exp(G.Must(G.Add(y, G.Must(G.Mul(x, G.NewConstant(2.0)))))))
-	lowered, err := lower.New(g, nil)
+	lowered, err := lower.New(g, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ var update = flag.Bool("update", false, "rewrite the programs in testdata")
 func TestGolden(t *testing.T) {
 	for name, build := range goldenGraphs {
 		t.Run(name, func(t *testing.T) {
-			g, err := lower.New(build(), nil)
+			g, err := lower.New(build(), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

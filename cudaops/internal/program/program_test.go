@@ -41,7 +41,7 @@ func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.Write
 // placed returns the graph's program, placed, and the values of its inputs.
 func placed(t *testing.T) (*Program, []G.Value) {
 	t.Helper()
-	g, err := lower.New(graph(), nil)
+	g, err := lower.New(graph(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
