@@ -11,6 +11,9 @@ type config struct {
 	strict, timed bool
 	eval          bool
 	keep          []*gorgonia.Node
+	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
+	clipNorm      []float64
+	every         []int
 }
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).

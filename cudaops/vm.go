@@ -34,7 +34,7 @@ import (
 // the first and leave the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs.
+// place or by [gorgonia.Let] between runs. The learnables of [Train] are not.
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
 // wait. The graph's nodes belong to it while it runs.
@@ -47,6 +47,8 @@ type VM struct {
 	why      string // it is the host under OnAny
 	graph    *lower.Graph
 	boundary *boundary
+	trainer  *trainer // nil without Train
+	every    int      // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	runs     int           // that ended without error
@@ -115,8 +117,14 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, keep: c.keep, target: passes.Target{Device: b.Device()}, device: b.Name()}
+	vm := &VM{source: g, keep: c.keep, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name()}
+	if len(c.every) > 0 {
+		vm.every = c.every[0]
+	}
 	var err error
+	if vm.trainer, err = newTrainer(c); err != nil {
+		return nil, err
+	}
 	if vm.graph, err = vm.compile(nil); err != nil {
 		return nil, err
 	}
@@ -127,6 +135,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	}
 	if err := setTraining(vm.graph, !c.eval); err != nil {
 		return nil, err
+	}
+	if vm.trainer != nil {
+		vm.trainer.graph = vm.graph.Trained
 	}
 	vm.boundary = newBoundary(vm.graph)
 	if vm.exec, err = exec.New(vm.graph.Program, b, c.timed); err != nil {
@@ -140,7 +151,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.keep)
+	graph, err := lower.New(vm.source, vm.keep, vm.trainer.lowered())
 	if err != nil {
 		return nil, err
 	}
@@ -218,22 +229,34 @@ func (vm *VM) run() error {
 	if err != nil {
 		return err
 	}
-	out, err := vm.exec.Run(in)
-	if err == nil {
-		err = vm.graph.Check(out)
-	}
-	if err != nil {
+	if err := vm.trainer.before(vm.exec, in); err != nil {
 		return err
 	}
-	return vm.boundary.deliver(out)
+	if err := vm.exec.Start(in); err != nil {
+		return err
+	}
+	vm.trainer.started()
+	if (vm.runs+1)%vm.every == 0 {
+		out, err := vm.exec.Finish()
+		if err == nil {
+			err = vm.graph.Check(out)
+		}
+		if err != nil {
+			return err
+		}
+		if err := vm.boundary.deliver(out); err != nil {
+			return err
+		}
+	}
+	return vm.trainer.stepOnHost()
 }
 
 // Reset does nothing: a VM can be run again at any time. It is there for
 // programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close gives the VM's device memory back; values on the host stay. Further
-// calls do nothing.
+// Close gives the VM's device memory back; values on the host stay. With [Train], the
+// learnables get the values that they have on the device. Further calls do nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {
 		return nil
@@ -245,7 +268,7 @@ func (vm *VM) Close() error {
 	}
 	vm.closed = true
 	vm.cleanup.Stop()
-	if err := vm.exec.Close(); err != nil {
+	if err := errors.Join(vm.trainer.finish(vm.exec), vm.exec.Close()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil
@@ -260,7 +283,7 @@ func (vm *VM) Report() Report {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	r := newReport(vm.device, vm.graph)
-	r.Why = vm.why
+	r.Why, r.Solver = vm.why, vm.trainer.where(vm.device)
 	if vm.runs > 0 {
 		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
 	}
