@@ -163,7 +163,7 @@ func TestEpilogue(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for first := range epilogueSteps {
-		for range 30 {
+		for range 12 {
 			c := drawChain(r, first)
 			batch, m, n, k := 1+r.Int64N(3), 1+r.Int64N(40), 1+r.Int64N(40), r.Int64N(30)
 			if r.IntN(4) == 0 {
