@@ -25,7 +25,7 @@ func (p Product) String() string {
 		name += "[TransB]"
 	}
 	if p.epilogue.chain != 0 {
-		name += " " + p.epilogue.text()
+		name += " " + p.epilogue.String()
 	}
 	return name
 }
