@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// planned takes a graph through the passes up to the one that plans it, with or without
+// launching takes a graph through the passes up to the one that plans it, with or without
 // the one that gives products epilogues, and returns what runs as launches.
 func launching(t interface{ Fatal(...any) }, graph *G.ExprGraph, keep G.Nodes, with bool) (list []*program.Instr) {
 	g, err := lower.New(graph, keep)
@@ -140,16 +140,122 @@ func (n *net) input(rare int, shape ...int) *G.Node {
 	return in
 }
 
-// layers are graphs with the epilogues that their products have.
+// layers are graphs with what their products do, the ones of gradients included.
 var layers = map[string]struct {
-	build func(n *net) *G.Node // with gradients by all inputs of its sum
-	want  []string             // what stands behind "product", in order
-	keep  bool                 // no gradients
+	build func(n *net) *G.Node
+	grad  bool     // by all inputs, of the sum of squares
+	want  []string // behind "product", in any order, those without epilogue left out
 }{
+	"rectifier": {func(n *net) *G.Node {
+		return G.Must(G.Rectify(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3)))))
+	}, false, []string{"relu(c)"}},
 	"bias and rectifier": {func(n *net) *G.Node {
-		return G.Must(G.Rectify(G.Must(G.BroadcastAdd(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))), n.input(4, 3), nil, []byte{0}))))
-	}, []string{"(c + x0 + 0) * f(0 <= c + x0)"}, true},
+		h := G.Must(G.Rectify(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
+		return G.Must(G.Mul(h, n.input(9, 3, 2)))
+	}, true, []string{"relu(c + x0)", "[TransB] c * step(x0)"}},
+	"bias of rows and tanh": {func(n *net) *G.Node {
+		h := G.Must(G.Tanh(n.biased(1, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
+		return G.Must(G.Mul(h, n.input(9, 3, 2)))
+	}, true, []string{"tanh(c + x0)", "[TransB] c * (1 - x0 * x0)"}},
+	"sigmoid, whose derivative reads its argument": {func(n *net) *G.Node {
+		h := G.Must(G.Sigmoid(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
+		return G.Must(G.Mul(h, n.input(9, 3, 2)))
+	}, true, []string{"c + x0", "[TransB] c * (x0 * sigmoid(-x1))"}},
+	"gate": {func(n *net) *G.Node { // the second product is ready later
+		h := G.Must(G.Tanh(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 5)))))
+		x := G.Must(G.Mul(n.input(9, 5, 3), n.input(9, 3, 4)))
+		return G.Must(G.Sigmoid(n.biased(0, G.Must(G.Add(x, G.Must(G.Mul(h, n.input(9, 5, 4))))))))
+	}, false, []string{"tanh(c)", "sigmoid(c + x0 + x1)"}},
+	"two products at once": {func(n *net) *G.Node { // neither waits for the other
+		return G.Must(G.Add(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))), G.Must(G.Mul(n.input(9, 5, 2), n.input(9, 2, 3)))))
+	}, false, nil},
+	"a weight used twice": {func(n *net) *G.Node { // its gradient is a sum of two products
+		w := n.input(9, 4, 4)
+		return G.Must(G.Mul(G.Must(G.Mul(n.input(9, 5, 4), w)), w))
+	}, true, []string{"[TransA] c + x0"}},
+	"scaled": {func(n *net) *G.Node {
+		half := G.NewConstant(0.5)
+		if n.dt == tensor.Float32 {
+			half = G.NewConstant(float32(0.5))
+		}
+		return G.Must(G.Mul(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))), half))
+	}, false, []string{"c * x0"}},
+	"matrix and vector": {func(n *net) *G.Node {
+		return G.Must(G.Tanh(G.Must(G.Add(n.input(4, 5), G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4)))))))
+	}, false, []string{"tanh(c + x0)"}},
+	"batched": {func(n *net) *G.Node {
+		return G.Must(G.Tanh(G.Must(G.Add(G.Must(G.BatchedMatMul(n.input(9, 3, 5, 4), n.input(9, 3, 4, 2))), n.input(4, 3, 5, 2)))))
+	}, false, []string{"tanh(c + x0)"}},
+	"tensordot": {func(n *net) *G.Node {
+		x := G.Must(G.Tensordot([]int{2}, []int{0}, n.input(9, 3, 5, 4), n.input(9, 4, 2, 3)))
+		return G.Must(G.Rectify(G.Must(G.HadamardProd(x, n.input(4, 3, 5, 2, 3)))))
+	}, false, []string{"relu(c * x0)"}},
+	"reshaped between": {func(n *net) *G.Node {
+		x := G.Must(G.Reshape(G.Must(G.Mul(n.input(9, 6, 4), n.input(9, 4, 3))), tensor.Shape{2, 9}))
+		return G.Must(G.Tanh(G.Must(G.Add(x, n.input(4, 2, 9)))))
+	}, false, []string{"tanh(c + x0)"}},
+	"transposed operand": {func(n *net) *G.Node {
+		return G.Must(G.Sub(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))), G.Must(G.Transpose(n.input(4, 3, 5)))))
+	}, false, []string{"c - x0"}},
+	"transposed between": {func(n *net) *G.Node {
+		return G.Must(G.Tanh(G.Must(G.Transpose(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3)))))))
+	}, false, nil},
+	"ops": {func(n *net) *G.Node {
+		return G.Must(G.Tanh(G.Must(ops.Add(G.Must(ops.MatMul(n.input(9, 4, 5), n.input(9, 4, 3), ops.TransA())), n.input(4, 5, 3)))))
+	}, false, []string{"[TransA] tanh(c + x0)"}},
+	"read between": {func(n *net) *G.Node {
+		x := n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))
+		G.Read(x, new(G.Value))
+		return G.Must(G.Rectify(x))
+	}, false, []string{"c + x0"}},
+	"a function that products don't have": {func(n *net) *G.Node {
+		return G.Must(G.Exp(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3)))))
+	}, false, nil},
+	"of itself": {func(n *net) *G.Node {
+		return G.Must(G.Square(G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3)))))
+	}, false, nil},
+	"dot": {func(n *net) *G.Node {
+		return G.Must(G.Tanh(G.Must(G.Mul(n.input(9, 5), n.input(9, 5)))))
+	}, false, nil},
+	"an operand that waits": {func(n *net) *G.Node { // it would be a launch of its own before the product
+		x := n.input(9, 5, 3)
+		y := G.Must(G.Exp(x))
+		return G.Must(G.Add(y, G.Must(G.HadamardProd(y, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3)))))))
+	}, false, nil},
 }
 
-var _ = ops.Add
-var _ = strings.Cut
+// biased adds a number to each column, or each row.
+func (n *net) biased(along byte, x *G.Node) *G.Node {
+	return G.Must(G.BroadcastAdd(x, n.input(4, x.Shape()[1-along]), nil, []byte{along}))
+}
+
+// Products have the epilogues that they should have, and passes change no bit, of any
+// numbers.
+func TestLayers(t *testing.T) {
+	for name, layer := range layers {
+		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+			t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				n := &net{T: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(seed, 0)), dt: dt}
+				out := layer.build(n)
+				if layer.grad {
+					if _, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(out)))), n.in...); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var got []string
+				for _, in := range launching(t, n.g, nil, true) {
+					if hasEpilogue(in.Op) {
+						got = append(got, strings.TrimPrefix(strings.TrimPrefix(in.Op.String(), "kernel product"), " "))
+					}
+				}
+				slices.Sort(got)
+				if want := slices.Sorted(slices.Values(layer.want)); !slices.Equal(got, want) {
+					t.Errorf("got products that do %q, want %q:\n%s", got, want, text(launching(t, n.g, nil, true)))
+				}
+				keepsResults(t, n.g, nil)
+			})
+		}
+	}
+}
