@@ -138,13 +138,20 @@ func (e Epilogue) arguments(dt Dtype) []any {
 // String returns the steps in terms of the element c and of the operands x0 and x1, as in
 // relu(c + x0).
 func (e Epilogue) String() string {
-	text, slots, whole := "c", e.slots, true
+	const sum, product, call = 0, 1, 2 // how tightly text binds
+	text, slots, binds := "c", e.slots, call
 	for chain := e.chain; chain != 0; chain >>= 4 {
-		s := steps[chain&15-1]
-		shown := cmp.Or(s.shown, s.text)
-		names := []string{"v", text}
-		call, sum := strings.HasSuffix(shown, "(v)"), strings.HasPrefix(shown, "v + ") || strings.HasPrefix(shown, "v - ")
-		if !whole && !call && !sum {
+		shown := cmp.Or(steps[chain&15-1].shown, steps[chain&15-1].text)
+		names, least, own := []string{"v", text}, product, sum
+		switch {
+		case strings.HasSuffix(shown, "(v)"):
+			least, own = sum, call
+		case strings.HasPrefix(shown, "v * "), strings.HasPrefix(shown, "v / "):
+			own = product
+		case strings.HasPrefix(shown, "v "):
+			least = sum
+		}
+		if binds < least {
 			names[1] = "(" + text + ")"
 		}
 		for _, name := range []string{"x", "y"} {
@@ -152,7 +159,7 @@ func (e Epilogue) String() string {
 				names, slots = append(names, name, fmt.Sprint("x", slots[0])), slots[1:]
 			}
 		}
-		text, whole = strings.NewReplacer(names...).Replace(shown), call
+		text, binds = strings.NewReplacer(names...).Replace(shown), own
 	}
 	return text
 }

@@ -32,8 +32,9 @@ func TestEpilogueSteps(t *testing.T) {
 		{"sigmoid(-t) * y * c", "c t y", 0xa, []int{1, 0}, "c * (x1 * sigmoid(-x0))"},
 		{"c * b + b", "c b", 0x14, []int{0, 0}, "c * x0 + x0"},
 		{"sigmoid(b - tanh(c / a))", "c a b", 0x837b, []int{0, 1}, "sigmoid(x1 - tanh(c / x0))"},
-		{"b - c * a", "c a b", 0x34, []int{0, 1}, "x1 - (c * x0)"},
+		{"b - c * a", "c a b", 0x34, []int{0, 1}, "x1 - c * x0"},
 		{"(c - b) * (0 <= 1 / r)", "c r b", 0x52, []int{1, 0}, "(c - x1) * step(x0)"},
+		{"c * a * (0 <= 1 / r)", "c r a", 0x54, []int{1, 0}, "c * x1 * step(x0)"},
 		{"c", "c", 0, nil, "c"},
 		{"c + (a + b)", "c a b", -1, nil, ""}, // another order of sums
 		{"c * c", "c", -1, nil, ""},

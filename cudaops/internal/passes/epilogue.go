@@ -90,8 +90,11 @@ func (o strided) equal(p strided) bool {
 // extend takes the Map that alone reads what is computed so far, with Maps that it
 // alone reads, and reports whether it did.
 func (e *epilogue) extend() bool {
+	if e.wanted[e.out] || len(e.steps) > 0 { // these read what is computed so far
+		return false
+	}
 	m, steps := e.next()
-	if m == nil || len(m.Out) != 1 || e.wanted[e.out] {
+	if m == nil || len(m.Out) != 1 {
 		return false
 	}
 	for _, inline := range []bool{true, false} {

@@ -135,7 +135,7 @@ func (n *net) input(rare int, shape ...int) *G.Node {
 			v.Data().([]float64)[i] = x
 		}
 	}
-	in := G.NewTensor(n.g, n.dt, len(shape), G.WithName(fmt.Sprint("x", len(n.in))), G.WithShape(shape...), G.WithValue(v))
+	in := G.NewTensor(n.g, n.dt, len(shape), G.WithName(fmt.Sprint("x", len(n.g.AllNodes()))), G.WithShape(shape...), G.WithValue(v))
 	n.in = append(n.in, in)
 	return in
 }
@@ -153,6 +153,13 @@ var layers = map[string]struct {
 		h := G.Must(G.Rectify(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
 		return G.Must(G.Mul(h, n.input(9, 3, 2)))
 	}, true, []string{"relu(c + x0)", "[TransB] c * step(x0)"}},
+	"rectifier and mask": { // the result of the rectifier is kept, for its derivative
+		func(n *net) *G.Node {
+			h := G.Must(G.Rectify(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
+			mask := n.input(4, 5, 3)
+			n.in = slices.DeleteFunc(n.in, func(in *G.Node) bool { return in == mask }) // no gradient by it
+			return G.Must(G.Mul(G.Must(G.HadamardProd(h, mask)), n.input(9, 3, 2)))
+		}, true, []string{"relu(c + x0)", "[TransB] c * x0 * step(x1)"}},
 	"bias of rows and tanh": {func(n *net) *G.Node {
 		h := G.Must(G.Tanh(n.biased(1, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
 		return G.Must(G.Mul(h, n.input(9, 3, 2)))
