@@ -2,6 +2,7 @@ package passes
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
@@ -109,25 +110,32 @@ func split(shape []int, strides []int64, axes ...int64) ([]int, bool) {
 	return list, len(rest) == 0
 }
 
-// rectifierOf returns the function of Rectify, as it is lowered.
-func rectifierOf(dt kernels.Dtype) expr.Func { return parsed("(x + 0) * (0 <= x)", dt, "x") }
-
-// stepOf returns the derivative of a rectifier by its result, which is -0 where the
-// argument is less than zero.
-func stepOf(dt kernels.Dtype) expr.Func { return parsed("0 <= 1 / x", dt, "x") }
-
-// parsed returns a function that TestRectifier reads too; no text is wrong.
-func parsed(text string, dt kernels.Dtype, names ...string) expr.Func {
-	f, _ := expr.Parse(text, dt, names...)
-	return f
+// rectifier is the function of Rectify, as it is lowered, and its derivatives.
+type rectifier struct {
+	f          expr.Func
+	byArgument expr.Func // of the argument and 0
+	byResult   expr.Func // which is -0 where the argument is less than zero
 }
 
+// rectifiers are by element type.
+var rectifiers = sync.OnceValue(func() (list [2]rectifier) {
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		parsed := func(text string) expr.Func {
+			f, _ := expr.Parse(text, dt, "x", "zero") // TestRectifier has them all
+			f, _ = f.Trim()
+			return f
+		}
+		list[dt] = rectifier{parsed("(x + 0) * (0 <= x)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
+	}
+	return list
+})
+
 // isStep reports whether a Map is the derivative of a rectifier by its argument, the
-// value of the epilogue: 0 <= x, as a number.
+// value of the epilogue.
 func (e *epilogue) isStep(in *program.Instr) bool {
-	if in.Op.(program.Map).Func != parsed("zero <= x", e.product.Dtype, "x", "zero") || in.In[0].Base != e.out {
+	if in.Op.(program.Map).Func != rectifiers()[e.product.Dtype].byArgument || in.In[0].Base != e.out || in.In[0].IsBounded() {
 		return false
 	}
 	zero, constant := number(in.In[1])
-	return constant && zero == 0 && !in.In[0].IsBounded()
+	return constant && zero == 0
 }

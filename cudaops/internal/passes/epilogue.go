@@ -121,7 +121,7 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 			return nil, nil
 		}
 	}
-	if m == nil || len(steps) > 0 && m.Op.(program.Map).Func != rectifierOf(e.product.Dtype) {
+	if m == nil || len(steps) > 0 && m.Op.(program.Map).Func != rectifiers()[e.product.Dtype].f {
 		return nil, nil
 	}
 	return m, steps
@@ -186,7 +186,7 @@ func (e *epilogue) rewrite() {
 // derive makes the derivative of a rectifier one of its result.
 func (e *epilogue) derive(step *program.Instr) {
 	v := step.In[0]
-	step.Op, step.In = program.Map{Func: stepOf(e.product.Dtype)}, []*program.Value{e.out}
+	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult}, []*program.Value{e.out}
 	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
 		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
 		e.depth[def] = e.depth[e.out.Def]

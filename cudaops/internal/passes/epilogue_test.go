@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
@@ -74,40 +76,46 @@ var special = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(
 
 // The derivative of a rectifier by its result is the one by its argument, to the bit.
 func TestRectifier(t *testing.T) {
-	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-		values := slices.Clone(special)
-		for range expr.BlockSize - len(values) {
-			values = append(values, math.Float64frombits(rand.Uint64()), float64(math.Float32frombits(rand.Uint32())))
+	testRectifier[float32](t, kernels.Float32)
+	testRectifier[float64](t, kernels.Float64)
+}
+
+func testRectifier[T kernels.Float](t *testing.T, dt kernels.Dtype) {
+	const n = expr.BlockSize
+	x, zero := make([]T, n), make([]T, n)
+	for i := range x {
+		x[i] = T(math.Float64frombits(rand.Uint64()))
+		if i%2 == 0 {
+			x[i] = T(math.Float32frombits(rand.Uint32()))
 		}
-		values = values[:expr.BlockSize]
-		apply := func(text string, x []byte) []byte {
-			out := kernels.Bytes(make([]float64, len(values)))
-			if err := expr.NewInterpreter(parsed(text, dt, "x")).Run(len(values), []unsafe.Pointer{unsafe.Pointer(&x[0])}, []unsafe.Pointer{unsafe.Pointer(&out[0])}); err != nil {
-				t.Fatal(err)
-			}
-			return out[:int64(len(values))*dt.Size()]
+	}
+	for i, v := range special {
+		x[i] = T(v)
+	}
+	apply := func(f expr.Func, in ...[]T) []T {
+		out := make([]T, n)
+		operands := make([]unsafe.Pointer, len(in))
+		for i, s := range in {
+			operands[i] = unsafe.Pointer(&s[0])
 		}
-		x := kernels.Bytes(values)
-		if dt == kernels.Float32 {
-			single := make([]float32, len(values))
-			for i, v := range values {
-				single[i] = float32(v)
-			}
-			x = kernels.Bytes(single)
-		}
-		b := expr.NewInterpreter(rectifierOf(dt))
-		result := kernels.Bytes(make([]float64, len(values)))
-		if err := b.Run(len(values), []unsafe.Pointer{unsafe.Pointer(&x[0])}, []unsafe.Pointer{unsafe.Pointer(&result[0])}); err != nil {
+		if err := expr.NewInterpreter(f).Run(n, operands, []unsafe.Pointer{unsafe.Pointer(&out[0])}); err != nil {
 			t.Fatal(err)
 		}
-		want, got := apply("0 <= x", x), apply("0 <= 1 / x", result)
-		if stepOf(dt) != parsed("0 <= 1 / x", dt, "x") {
-			t.Error("the derivative is another function than the one tested")
+		return out
+	}
+	r := rectifiers()[dt]
+	result := apply(r.f, x)
+	byArgument, byResult := apply(r.byArgument, x, zero), apply(r.byResult, result)
+	for i, v := range x {
+		want, step := v, T(1)
+		if !(v >= 0) {
+			want, step = v*0, 0
 		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Fatalf("%v: the derivative at %g is another one by the result", dt, values[int64(i)/dt.Size()])
-			}
+		if result[i] != want && want == want || want != want && result[i] == result[i] {
+			t.Errorf("%v: the rectifier of %g gives %g, want %g", dt, v, result[i], want)
+		}
+		if byArgument[i] != step || byResult[i] != step {
+			t.Errorf("%v: the derivative at %g is %g, by the result %g %g, want %g", dt, v, byArgument[i], result[i], byResult[i], step)
 		}
 	}
 }
@@ -264,5 +272,32 @@ func TestLayers(t *testing.T) {
 				keepsResults(t, n.g, nil)
 			})
 		}
+	}
+}
+
+// A perceptron of three layers, with its loss and gradients, takes two launches less: the
+// products have taken the biases, the rectifiers and their derivatives.
+func TestPerceptronLaunches(t *testing.T) {
+	c := graphspec.MLP(128, 784, 512, 512, 10)
+	g, _ := c.Graph(c.Values([]float32{1}))
+	for _, with := range []bool{true, false} {
+		want := map[bool]int{true: 13, false: 15}[with]
+		list := launching(t, g, nil, with)
+		if len(list) != want {
+			t.Errorf("with epilogues %v: got %d launches, want %d:\n%s", with, len(list), want, text(list))
+		}
+		products := map[string]int{}
+		for _, in := range list {
+			if hasEpilogue(in.Op) {
+				products[in.Op.String()]++
+			}
+		}
+		if want := map[string]int{"kernel product relu(c + x0)": 2, "kernel product c + x0": 1, "kernel product[TransB] c * step(x0)": 2}; with && !maps.Equal(products, want) {
+			t.Errorf("got products %v, want %v", products, want)
+		}
+	}
+	first := launching(t, g, nil, true)[0]
+	if len(first.Nodes) < 4 { // product, sum, comparison, product of elements
+		t.Errorf("the first layer says that it computes %d nodes: %v", len(first.Nodes), first.Nodes)
 	}
 }
