@@ -32,7 +32,7 @@ func layerCases() (list []lowered) {
 			m, k, n := s[0], s[1], s[2]
 			for along := range 2 {
 				list = append(list, lowered{
-					name: fmt.Sprintf("layer of %v, bias along %d, %s", s, along, name), shapes: matrices(m, k, n, []int{[]int{n, m}[along]}), noGradient: k > 1000,
+					name: fmt.Sprintf("layer of %v, bias along %d, %s", s, along, name), shapes: matrices(m, k, n, []int{[]int{n, m}[along]}), noGradient: m*k*n > 1000, // it takes long
 					build: func(x ...*G.Node) (*G.Node, error) {
 						return a.node(G.Must(G.BroadcastAdd(G.Must(G.Mul(x[0], x[1])), x[2], nil, []byte{byte(along)})))
 					},
