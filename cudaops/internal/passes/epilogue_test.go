@@ -296,6 +296,31 @@ func TestPerceptronLaunches(t *testing.T) {
 			t.Errorf("got products %v, want %v", products, want)
 		}
 	}
+	type size struct{ launches, bytes, peak int64 }
+	sizes := map[bool]size{}
+	for _, with := range []bool{true, false} { // on an H200
+		l, err := lower.New(g, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pass := range All {
+			if with || pass.Name != "epilogue" {
+				if err := pass.Run(l.Program, Target{Device: h200}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s := size{peak: l.Program.Peak}
+		for _, in := range l.Program.Instrs {
+			if in.Plan != nil {
+				s.launches, s.bytes = s.launches+int64(len(in.Plan.Launches)), s.bytes+in.Plan.Bytes()
+			}
+		}
+		sizes[with] = s
+	}
+	if a, b := sizes[true], sizes[false]; a.launches > b.launches-2 || a.bytes >= b.bytes || a.peak > b.peak {
+		t.Errorf("launches, bytes and memory on an H200: got %v with epilogues, %v without", a, b)
+	}
 	first := launching(t, g, nil, true)[0]
 	if len(first.Nodes) < 4 { // product, sum, comparison, product of elements
 		t.Errorf("the first layer says that it computes %d nodes: %v", len(first.Nodes), first.Nodes)
