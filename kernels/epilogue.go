@@ -186,16 +186,21 @@ func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
 // which writes over what it reads.
 func (e Epilogue) body(product func(Call), batch, m, n int64) func(Call) {
 	shape := []int{int(batch), int(m), int(n)}
-	mapped := newMapping(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...), nil)
-	args := mapped.arguments()
-	args[0] = Ref{Out, 0}
-	for i := range e.operands {
-		args[1+i] = Ref{Operand(2 + i), args[1+i].(Ref).Offset}
+	mapped, err := Map(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...)...)
+	if err != nil {
+		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}
-	launch := &Launch{Args: args}
+	launch := mapped.Launches[0]
+	for i, a := range launch.Args { // of the Map, whose input 0 is C, the others the operands
+		if r, ref := a.(Ref); ref && r.Operand == 0 {
+			launch.Args[i] = Ref{Out, r.Offset}
+		} else if ref && r.Operand > 0 {
+			launch.Args[i] = Ref{r.Operand + 1, r.Offset}
+		}
+	}
 	return func(c Call) {
 		product(c)
-		c.Launch = launch
-		mapped.body(c)
+		c.Launch = &launch
+		launch.Kernel.Body(c)
 	}
 }

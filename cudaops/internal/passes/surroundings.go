@@ -25,8 +25,8 @@ func newSurroundings(p *program.Program) *surroundings {
 				s.readers[v.Base] = append(s.readers[v.Base], in)
 			}
 		}
-		switch in.Op.(type) {
-		case program.Kernel, program.Rows, program.Host:
+		_, mapped := in.Op.(program.Map)
+		if _, host := in.Op.(program.Host); host || program.Launches(in.Op) && !mapped {
 			s.depth[in]++
 		}
 	}
