@@ -92,7 +92,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// productCases are Mul in all its forms, outer products and batches.
+// productCases are Mul in all its forms, outer products and batches, and layers.
 func productCases() (list []lowered) {
 	mul := func(a, b []int, sumA, sumB []int) lowered {
 		return lowered{
@@ -101,7 +101,7 @@ func productCases() (list []lowered) {
 			ref:   func(x ...array) array { return contract(x[0], x[1], sumA, sumB) },
 		}
 	}
-	list = append(list,
+	list = append(layerCases(),
 		mul([]int{3, 4}, []int{4, 5}, []int{1}, []int{0}), mul([]int{1, 4}, []int{4, 5}, []int{1}, []int{0}),
 		mul([]int{3, 4}, []int{4, 1}, []int{1}, []int{0}), mul([]int{1, 1}, []int{1, 1}, []int{1}, []int{0}),
 		mul([]int{3, 4}, []int{4}, []int{1}, []int{0}), mul([]int{4}, []int{4, 5}, []int{0}, []int{0}),

@@ -43,6 +43,9 @@ func binary(c *call) *program.Value {
 	if !ok || !known || len(c.in) != 2 || !c.Numeric {
 		return nil
 	}
+	if r := c.rectified(op); r != nil {
+		return r
+	}
 	equality := op == expr.Eq || op == expr.Ne
 	of := c.in[0].Dtype
 	for _, v := range c.in {

@@ -41,6 +41,11 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
+	for _, v := range f.vertices {
+		if hasEpilogue(v.Op) {
+			f.joinReaders(v)
+		}
+	}
 	return f.rewrite()
 }
 
@@ -128,6 +133,21 @@ func (f *fuser) joinInputs(v *vertex) {
 		for _, m := range from.members {
 			if m.waiting {
 				f.joinInputs(m)
+			}
+		}
+	}
+}
+
+// joinReaders joins the groups that read the same value: those that were one while a Map
+// that is now part of a product was among them.
+func (f *fuser) joinReaders(v *vertex) {
+	for i, r := range v.readers {
+		for _, q := range v.readers[:i] {
+			if r.group == nil || q.group == nil || r.group == q.group {
+				continue
+			}
+			if joint := f.join(q.group, r.group); joint != nil {
+				f.reach.raise(joint.members[0].at, joint.last())
 			}
 		}
 	}

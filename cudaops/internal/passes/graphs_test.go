@@ -134,6 +134,19 @@ var nodes = map[string]func(d draw) *G.Node{
 	},
 	"matmul":  func(d draw) *G.Node { return G.Must(ops.MatMul(G.Must(ops.MatMul(d.a, d.other(), ops.TransB())), d.a)) },
 	"product": func(d draw) *G.Node { return G.Must(G.Mul(G.Must(G.Mul(d.a, turned(d.other()))), d.a)) },
+	"layer": func(d draw) *G.Node {
+		x := G.Must(G.Mul(G.Must(G.Mul(d.a, turned(d.other()))), d.a))
+		switch rapid.IntRange(0, 3).Draw(d.t, "bias") {
+		case 0:
+			x = G.Must(G.BroadcastAdd(x, d.constant(), nil, []byte{1}))
+		case 1:
+			x = G.Must(G.Add(d.other(), x))
+		case 2:
+			x = G.Must(G.BroadcastAdd(G.Must(G.Add(x, d.a)), G.Must(G.Mean(d.a, 0)), nil, []byte{0}))
+		}
+		activation := rapid.SampledFrom([]func(*G.Node) (*G.Node, error){G.Rectify, G.Tanh, G.Sigmoid, G.Neg}).Draw(d.t, "activation")
+		return G.Must(activation(x))
+	},
 	"tensordot": func(d draw) *G.Node {
 		return G.Must(G.Mul(d.a, G.Must(G.Tensordot([]int{0}, []int{0}, d.a, d.other()))))
 	},
