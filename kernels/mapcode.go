@@ -37,7 +37,8 @@ func (i mapImage) Code(major, minor int) (Code, error) {
 //	for each of its elements: f
 //	for each vector: store the results
 //
-// A vector that reaches beyond the end is loaded and stored by elements.
+// A vector that reaches beyond the end is loaded and stored by elements. Where each
+// thread has one element, a thread without one is done at once.
 type mapWriter struct {
 	codeWriter
 	mapLayout
@@ -156,6 +157,9 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
+	if w.single() {
+		w.Label("none")
+	}
 	return w.Text("sm_70", mapEntry, w.params, w.block)
 }
 
@@ -177,6 +181,9 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	if w.single() {
+		w.Line("@!%s bra none", v.full)
+	}
 	indices, at := w.indices(v), v.first
 	if w.mapLayout.to.byIndex() {
 		at = w.offset(indices[0], w.toBy)
@@ -321,6 +328,10 @@ func (w *mapWriter) store(v *vector) {
 // branch does all of a vector at once if its elements all exist, else element by
 // element, each if it exists.
 func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
+	if w.single() {
+		full()
+		return
+	}
 	name := func(s string) string { return fmt.Sprintf("%s_%s%d", what, s, v.number) }
 	w.Line("@!%s bra %s", v.full, name("elements"))
 	full()

@@ -29,11 +29,12 @@ func (m measured[P]) on(dev Device) P {
 type streamPolicy struct {
 	block   int   // threads of a block; blocks come and go, none loops
 	vectors int64 // of 16 bytes, that a thread takes
+	few     int64 // elements for each multiprocessor up to which a generated kernel has a thread for each
 }
 
 var (
 	streaming = measured[streamPolicy]{
-		{90, streamPolicy{block: 256, vectors: 1}}, // H200, Add of 2^28 float32: 733 us; 2 or 4 vectors 736; 16 blocks an SM that loop 778, 64 of them 765
+		{90, streamPolicy{block: 256, vectors: 1, few: 2048}}, // H200, Add of 2^28 float32: 733 us; 2 or 4 vectors 736; 16 blocks an SM that loop 778, 64 of them 765
 	}
 	scaling = measured[streamPolicy]{
 		{90, streamPolicy{block: 256, vectors: 2}}, // H200, Scale of 2^28 float32: 517 us; 1 vector 567, 4 519; blocks that loop 540 at best

@@ -19,6 +19,7 @@ type Assembler struct {
 	text      strings.Builder
 	counts    [kindCount]int
 	known     map[instruction]string // results, by what computes them
+	items     map[int]bool           // tables and functions that the instructions name
 }
 
 // Kind is a kind of register.
@@ -46,7 +47,7 @@ type instruction struct {
 
 // NewAssembler returns an assembler of a kernel without instructions.
 func NewAssembler(fs *Functions) *Assembler {
-	return &Assembler{functions: fs, known: map[instruction]string{}}
+	return &Assembler{functions: fs, known: map[instruction]string{}, items: map[int]bool{}}
 }
 
 // Register returns a new register.
@@ -93,7 +94,15 @@ func (a *Assembler) Block() string {
 
 // Globals returns the tables and functions that the instructions name, for the head
 // of their module.
-func (a *Assembler) Globals() string { return a.functions.needed(a.text.String()) }
+func (a *Assembler) Globals() string {
+	text := ""
+	for i, it := range a.functions.items { // in their order
+		if a.items[i] {
+			text += it.text
+		}
+	}
+	return text
+}
 
 // body writes the registers' declarations and the instructions.
 func (a *Assembler) body(w *strings.Builder) {
@@ -236,7 +245,11 @@ func (a *Assembler) value(in instruction) string {
 	case in.op == convert:
 		a.convert(r, in)
 	case in.op.transcendental():
-		a.text.WriteString(strings.NewReplacer("<0>", in.x, "<1>", in.y, "<out>", r).Replace(a.functions.bodies[functionName(in.op, in.to)]))
+		b := a.functions.bodies[functionName(in.op, in.to)]
+		b.write(&a.text, [...]string{in.x, in.y, result: r})
+		for _, i := range b.needs {
+			a.items[i] = true
+		}
 	default:
 		a.instruct(r, in)
 	}
