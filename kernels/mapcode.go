@@ -3,7 +3,6 @@ package kernels
 import (
 	"fmt"
 
-	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -18,17 +17,18 @@ const mapEntry = "map"
 
 func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 
-// source returns the stem of the source that the functions in the code come from.
 func (i mapImage) source() string { return "math" }
 
-// Code returns PTX, for every device.
-func (i mapImage) Code(major, minor int) (Code, error) {
+func (i mapImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+
+// ptx returns PTX for every device.
+func (i mapImage) ptx(int) ([]byte, error) {
 	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
-		return Code{}, err
+		return nil, err
 	}
 	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
-	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
+	return []byte(w.kernel()), nil
 }
 
 // mapWriter writes a kernel:
@@ -160,7 +160,7 @@ func (w *mapWriter) kernel() string {
 	if w.single() {
 		w.Label("none")
 	}
-	return w.Text("sm_70", mapEntry, w.params, w.block)
+	return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring

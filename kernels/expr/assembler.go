@@ -116,18 +116,30 @@ func (a *Assembler) body(w *strings.Builder) {
 
 // Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
 // version, as in 11000 for 11.0, that a driver must support for it.
+// Clusters need those of CUDA 11.8, which devices that have them need as well.
 const (
-	Version   = ".version 7.0"
-	MinDriver = 11000
+	Version        = ".version 7.0"
+	MinDriver      = 11000
+	clusterVersion = ".version 7.8"
 )
 
+// Blocks are those that an entry point is for.
+type Blocks struct {
+	Threads  int // of a block, at most
+	Cluster  int // blocks of a cluster; 0: there are none
+	Resident int // blocks of clusters that a multiprocessor shall have registers for
+}
+
 // Text returns a module of the one entry point with those parameters, such as
-// ".u64 n", for blocks of at most that many threads and devices from a compute
-// capability on, as in "sm_70".
-func (a *Assembler) Text(target, entry string, parameters []string, threads int) string {
+// ".u64 n", for devices from a compute capability on, as in "sm_70".
+func (a *Assembler) Text(target, entry string, parameters []string, blocks Blocks) string {
 	var w strings.Builder
-	w.WriteString(Version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
-	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
+	version, clusters := Version, ""
+	if blocks.Cluster > 0 {
+		version, clusters = clusterVersion, fmt.Sprintf(".minnctapersm %d\n.explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Resident, blocks.Cluster)
+	}
+	w.WriteString(version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
+	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n%s{\n", entry, strings.Join(parameters, ",\n\t.param "), blocks.Threads, clusters)
 	a.body(&w)
 	w.WriteString("\tret;\n}\n")
 	return w.String()
