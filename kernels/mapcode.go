@@ -133,7 +133,7 @@ func (w *mapWriter) kernel() string {
 	}
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text("sm_70", mapEntry, w.params, w.block)
+		return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
