@@ -85,7 +85,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 	m.blocks.New = m.newBlock
 	m.merge(shape, views)
 	width := vectorWidth(slices.Concat(m.outputs, types))
-	few := dev.Major > 0 && m.n <= int64(dev.SMs)*streaming.on(dev).few
+	few := dev.Major > 0 && into == nil && m.n <= int64(dev.SMs)*streaming.on(dev).few
 	if few {
 		width = 1 // less code to compile, and threads that are done sooner
 	}

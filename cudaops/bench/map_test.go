@@ -127,10 +127,12 @@ func TestMapIntegersOnGPU(t *testing.T) {
 		if d == expr.Float32 {
 			x = exprtest.Unpack(d, exprtest.Pack(d, x))
 		}
-		got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
-		for i, want := range mapOnHost(t, f, x) {
-			if got[i] != want {
-				t.Errorf("%v is %v, want %v", x[i], got[i], want)
+		for _, dev := range []kernels.Device{dev, ofMany(dev)} {
+			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
+			for i, want := range mapOnHost(t, f, x) {
+				if got[i] != want {
+					t.Errorf("%v is %v, want %v", x[i], got[i], want)
+				}
 			}
 		}
 	}
