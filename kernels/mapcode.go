@@ -3,7 +3,6 @@ package kernels
 import (
 	"fmt"
 
-	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -18,17 +17,18 @@ const mapEntry = "map"
 
 func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 
-// source returns the stem of the source that the functions in the code come from.
 func (i mapImage) source() string { return "math" }
 
-// Code returns PTX, for every device.
-func (i mapImage) Code(major, minor int) (Code, error) {
+func (i mapImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+
+// ptx returns PTX for every device.
+func (i mapImage) ptx(int) ([]byte, error) {
 	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
-		return Code{}, err
+		return nil, err
 	}
 	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
-	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
+	return []byte(w.kernel()), nil
 }
 
 // mapWriter writes a kernel:
@@ -37,7 +37,8 @@ func (i mapImage) Code(major, minor int) (Code, error) {
 //	for each of its elements: f
 //	for each vector: store the results
 //
-// A vector that reaches beyond the end is loaded and stored by elements.
+// A vector that reaches beyond the end is loaded and stored by elements. Where each
+// thread has one element, a thread without one is done at once.
 type mapWriter struct {
 	codeWriter
 	mapLayout
@@ -132,7 +133,7 @@ func (w *mapWriter) kernel() string {
 	}
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text("sm_70", mapEntry, w.params, w.block)
+		return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
@@ -156,7 +157,10 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
-	return w.Text("sm_70", mapEntry, w.params, w.block)
+	if w.single() {
+		w.Label("none")
+	}
+	return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -177,6 +181,9 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	if w.single() {
+		w.Line("@!%s bra none", v.full)
+	}
 	indices, at := w.indices(v), v.first
 	if w.mapLayout.to.byIndex() {
 		at = w.offset(indices[0], w.toBy)
@@ -321,6 +328,10 @@ func (w *mapWriter) store(v *vector) {
 // branch does all of a vector at once if its elements all exist, else element by
 // element, each if it exists.
 func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
+	if w.single() {
+		full()
+		return
+	}
 	name := func(s string) string { return fmt.Sprintf("%s_%s%d", what, s, v.number) }
 	w.Line("@!%s bra %s", v.full, name("elements"))
 	full()

@@ -31,7 +31,7 @@ type mapLayout struct {
 	wide     bool   // indices take 64 bits
 	inner    bool   // vectors lie within an innermost axis
 	width    int    // elements of a vector
-	vectors  int    // of a thread
+	vectors  int    // of a thread, with one element in all where there are few: see single
 	block    int    // threads of a block
 	accesses string // an access for each operand
 	bounded  string // the axis of each operand's bounds, as a byte, if any has some
@@ -40,6 +40,9 @@ type mapLayout struct {
 	across   int    // the axis of a tile beside the innermost one
 	joined   int    // parts of a concatenation, one for each block along y; 0 for none
 }
+
+// single reports whether every thread has one element.
+func (l mapLayout) single() bool { return l.width == 1 && l.vectors == 1 && l.tile == 0 }
 
 // mapping is a function on a merged shape.
 type mapping struct {
@@ -82,7 +85,16 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 	m.blocks.New = m.newBlock
 	m.merge(shape, views)
 	width := vectorWidth(slices.Concat(m.outputs, types))
+	few := dev.Major > 0 && into == nil && m.n <= int64(dev.SMs)*streaming.on(dev).few
+	if few {
+		width = 1 // less code to compile, and threads that are done sooner
+	}
 	accesses := m.accesses(width)
+	for i, a := range accesses {
+		if few && (access(a) == row || access(a) == column) { // the same for one element
+			accesses[i] = byte(strided)
+		}
+	}
 	if into != nil {
 		last := len(operands)
 		if a := access(accesses[last]); a != dense && a != row { // no vectors to write
@@ -100,11 +112,13 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 	m.layout.width, m.layout.accesses = width, string(accesses)
 	if m.toStrides != nil || slices.ContainsFunc(accesses, func(a byte) bool { return access(a).byIndex() }) {
 		pol = scaling.on(dev)
-		m.layout.axes, m.layout.inner = axes, m.isInner(width)
+		m.layout.axes, m.layout.inner = axes, m.isInner(width) && !few
 	}
 	m.layout.bounded = m.bounded()
 	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
-	if width == 1 {
+	if few {
+		m.layout.vectors = 1
+	} else if width == 1 {
 		m.layout.vectors *= 4
 	}
 	m.layout.wide = m.wide()

@@ -86,7 +86,7 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	if err != nil {
 		return err
 	}
-	blocks := CeilDiv(m.rows, g.rowsOfBlock())
+	blocks := CeilDiv(m.rows, g.rowsOfBlock()) * max(g.cluster, 1)
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}

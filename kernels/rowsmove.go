@@ -103,7 +103,7 @@ func (t *rowTile) store(step *rowStep) {
 // repeat copies a result of a reduction, or what the step hoists, beside each element of
 // its row.
 func (t *rowTile) repeat(i int, step *rowStep) {
-	s, size := i-len(t.types), int64(0)
+	s, size := i-len(t.types)-len(t.kept), int64(0)
 	if s < step.known {
 		size = t.scalars[s].Size()
 	} else {
