@@ -161,6 +161,8 @@ func (t *rowTile) compute(step *rowStep) {
 	for _, i := range step.needs {
 		if i >= len(t.types) {
 			t.repeat(i, step)
+		} else if isRandom(t.layout.random, i) {
+			t.draw(i)
 		} else if at, ok := t.inOrder(i); ok {
 			t.in[i] = unsafe.Pointer(&t.memory[i][at*t.types[i].Size()])
 			continue
