@@ -110,7 +110,9 @@ func (b *block) read(at int64, n int) {
 // spread copies n elements of the output from the block's index on to their places.
 func (b *block) spread(n int) {
 	size := b.mapping.outputs[0].Size()
-	b.runs(b.toStrides, n, func(k, at, stride int64, run int) { move(size, b.outputs[0], at, stride, b.spreading, k, 1, int64(run)) })
+	b.runs(b.toStrides, n, func(k, at, stride int64, run int) {
+		move(size, b.outputs[0], at, stride, b.spreading, k, 1, int64(run))
+	})
 }
 
 // runs calls f for the runs of n elements that lie by those strides, from the block's index
