@@ -38,8 +38,8 @@ func newBoundary(g *lower.Graph) *boundary {
 // fetch returns the values of the inputs, checked.
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
-	for i, n := range b.graph.Inputs {
-		v, t := n.Value(), b.inputs[i].Type
+	for i, input := range b.graph.Inputs {
+		n, v, t := input.Node, input.Value(), b.inputs[i].Type
 		if v == nil {
 			return nil, fmt.Errorf("input %s has no value: set it with gorgonia.Let", n.Name())
 		}
@@ -74,9 +74,13 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 	}
 	for i, o := range b.graph.Outputs {
 		var err error
-		if o.Read != nil {
+		switch {
+		case o.Read != nil:
 			err = read(o.Read, delivered[i])
-		} else {
+		case o.State != nil:
+			var state gorgonia.Value = o.State
+			err = read(&state, delivered[i])
+		default:
 			err = set(o.Node, delivered[i])
 		}
 		if err != nil {

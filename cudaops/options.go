@@ -10,6 +10,7 @@ type config struct {
 	auto, host    bool
 	strict, timed bool
 	eval          bool
+	seed          *uint64
 	keep          []*gorgonia.Node
 }
 
@@ -25,8 +26,7 @@ func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and
-// would run on the host. Inputs, constants, statements, random values and
-// reshapes need no kernel.
+// would run on the host. Inputs, constants, statements and reshapes need no kernel.
 func Strict() Option { return func(c *config) { c.strict = true } }
 
 // Keep adds nodes whose values are wanted on the host after a run.
@@ -37,6 +37,11 @@ func Keep(nodes ...*gorgonia.Node) Option {
 // Timed measures each device step, by events in its stream. Without it
 // [VM.Report] has the time of host steps and of the whole run.
 func Timed() Option { return func(c *config) { c.timed = true } }
+
+// Seed sets the seed of random numbers: those of run n follow from it, n, and the place
+// of their op in the graph alone, on every device. Without it every VM has a seed of its
+// own.
+func Seed(seed uint64) Option { return func(c *config) { c.seed = &seed } }
 
 // EvalMode switches ops such as dropout from training to evaluation.
 func EvalMode() Option { return func(c *config) { c.eval = true } }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -34,14 +35,20 @@ import (
 // the first and leave the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs.
+// place or by [gorgonia.Let] between runs. So is what a [gorgonia.BatchNormOp] keeps, its
+// running mean and variance: a run that trains leaves them in the op, where Stats finds
+// them.
+//
+// Ops that train in one way and evaluate in another, such as dropout, do as their
+// SetTraining says when a run begins; the first run after a change compiles the graph
+// again. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
 // wait. The graph's nodes belong to it while it runs.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
-	keep     []*gorgonia.Node
+	config   config
 	target   passes.Target
 	device   string // the backend's name
 	why      string // it is the host under OnAny
@@ -49,8 +56,10 @@ type VM struct {
 	boundary *boundary
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
+	seed     uint64        // of random numbers
 	runs     int           // that ended without error
 	took     time.Duration // the last of them
+	broken   bool          // rebuild failed
 	closed   bool
 }
 
@@ -115,32 +124,66 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, keep: c.keep, target: passes.Target{Device: b.Device()}, device: b.Name()}
-	var err error
-	if vm.graph, err = vm.compile(nil); err != nil {
+	vm := &VM{source: g, config: *c, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
+	if c.seed != nil {
+		vm.seed = *c.seed
+	}
+	if err := setTraining(g, !c.eval); err != nil {
 		return nil, err
 	}
-	if c.strict {
-		if err := onlyKernels(vm.graph.Program); err != nil {
-			return nil, err
+	if err := vm.build(b); err != nil {
+		return nil, err
+	}
+	return vm, nil
+}
+
+// build compiles the graph as it is and makes it ready to run on a backend.
+func (vm *VM) build(b exec.Backend) error {
+	graph, err := vm.compile(nil)
+	if err != nil {
+		return err
+	}
+	if vm.config.strict {
+		if err := onlyKernels(graph.Program); err != nil {
+			return err
 		}
 	}
-	if err := setTraining(vm.graph, !c.eval); err != nil {
-		return nil, err
+	e, err := exec.New(graph.Program, b, vm.config.timed)
+	if err != nil {
+		return err
 	}
-	vm.boundary = newBoundary(vm.graph)
-	if vm.exec, err = exec.New(vm.graph.Program, b, c.timed); err != nil {
-		return nil, err
-	}
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
-	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, vm.exec)
-	return vm, nil
+	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
+	return nil
+}
+
+// rebuild builds again if an op trained when the graph was compiled and evaluates now,
+// or the other way round. What ops keep from run to run is theirs, so nothing is lost.
+func (vm *VM) rebuild() error {
+	if !vm.broken && !vm.graph.Stale() {
+		return nil
+	}
+	vm.broken = true
+	vm.cleanup.Stop()
+	if err := vm.exec.Close(); err != nil {
+		return err
+	}
+	b, why, err := open(&vm.config)
+	if err != nil {
+		return err
+	}
+	if err := vm.build(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	vm.why = why
+	return nil
 }
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.keep)
+	graph, err := lower.New(vm.source, vm.config.keep)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +206,8 @@ func onlyKernels(p *program.Program) error {
 }
 
 // setTraining switches ops such as dropout to training or to evaluation.
-func setTraining(g *lower.Graph, training bool) error {
-	for _, n := range g.Nodes {
+func setTraining(g *gorgonia.ExprGraph, training bool) error {
+	for _, n := range g.AllNodes() {
 		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
 			if err := op.SetTraining(training); err != nil {
 				return fmt.Errorf("node %s: %w", n.Name(), err)
@@ -214,6 +257,12 @@ func (vm *VM) RunAll() error {
 }
 
 func (vm *VM) run() error {
+	if err := vm.rebuild(); err != nil {
+		return err
+	}
+	if state := vm.graph.Random; state != nil {
+		state[0], state[1] = int64(vm.seed), int64(vm.runs)
+	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
 		return err

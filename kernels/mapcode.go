@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -45,7 +46,8 @@ type mapWriter struct {
 	f              expr.Func
 	types, outputs []expr.Dtype
 
-	bases   []string // addresses of the operands
+	bases   []string  // addresses of the operands
+	sources []*source // of random operands, whose bases and addresses are numbers of elements
 	divide  []divide
 	strides [][]string  // of operands addressed by index
 	bounds  [][2]string // of padded operands: from where on, how many
@@ -93,6 +95,13 @@ func (w *mapWriter) parameters() {
 	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
 		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
 	}
+	w.sources = make([]*source, len(w.types))
+	for i := range w.types {
+		if isRandom(w.random, i) {
+			w.sources[i] = w.source(w.bases[i])
+			w.bases[i] = w.sources[i].first
+		}
+	}
 }
 
 // choosePart takes the first operand and the output of the block's part, which begins so many bytes
@@ -107,6 +116,15 @@ func (w *mapWriter) choosePart(next string) {
 	}
 	w.Line("cvt.u64.u32 %s, %s", far, part)
 	w.Line("mad.lo.u64 %s, %s, %s, %s", w.to[0], far, next, w.to[0])
+}
+
+// size returns the bytes from one element of operand i to the next in memory, 1 for
+// numbers.
+func (w *mapWriter) size(i int) int64 {
+	if w.sources[i] != nil {
+		return 1
+	}
+	return w.types[i].Size()
 }
 
 // vector is what a thread holds of one vector.
@@ -125,7 +143,9 @@ type vector struct {
 func (w *mapWriter) kernel() string {
 	w.parameters()
 	for i, d := range w.types { // one element for all
-		if access(w.accesses[i]) == scalar {
+		if access(w.accesses[i]) == scalar && w.sources[i] != nil {
+			w.bases[i] = w.numbers(w.sources[i], d, w.bases[i], 1, false)[0]
+		} else if access(w.accesses[i]) == scalar {
 			r := w.Register(d.Kind())
 			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
 			w.bases[i] = r
@@ -225,7 +245,7 @@ func (w *mapWriter) indices(v *vector) [][]string {
 // addresses returns the address of a vector's first element of operand i, or those
 // of all elements if they are read one by one.
 func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
-	size, a := w.types[i].Size(), access(w.accesses[i])
+	size, a := w.size(i), access(w.accesses[i])
 	if a == scalar {
 		return nil
 	}
@@ -266,6 +286,10 @@ func (w *mapWriter) offset(index, strides []string) string {
 // load loads the elements of a vector.
 func (w *mapWriter) load(v *vector) {
 	for i, d := range w.types {
+		if w.sources[i] != nil && access(w.accesses[i]) != scalar {
+			v.elements = append(v.elements, w.draw(v, i))
+			continue
+		}
 		regs := make([]string, w.width)
 		for k := range regs {
 			switch a := access(w.accesses[i]); {
@@ -281,6 +305,9 @@ func (w *mapWriter) load(v *vector) {
 	}
 	w.branch(v, "load", func() {
 		for i, d := range w.types {
+			if w.sources[i] != nil {
+				continue
+			}
 			switch regs := v.elements[i]; access(w.accesses[i]) {
 			case dense, row:
 				w.whole("ld.global", d, location{v.addresses[i][0], 0}, regs)
@@ -299,7 +326,7 @@ func (w *mapWriter) load(v *vector) {
 	}, func(k int, exists string) {
 		for i, d := range w.types {
 			a, r := access(w.accesses[i]), v.elements[i][k]
-			if a == scalar || a == column && k > 0 {
+			if a == scalar || a == column && k > 0 || w.sources[i] != nil {
 				continue
 			}
 			if a == padded {
@@ -310,6 +337,21 @@ func (w *mapWriter) load(v *vector) {
 			w.Line("@%s ld.global.%s %s, %s", exists, memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
 		}
 	})
+}
+
+// draw returns the elements of a vector of random operand i.
+func (w *mapWriter) draw(v *vector, i int) (list []string) {
+	s, d, at := w.sources[i], w.types[i], v.addresses[i]
+	switch a := access(w.accesses[i]); a {
+	case dense, row, unaligned:
+		return w.numbers(s, d, at[0], w.width, a != unaligned && int64(w.width)%perBlock(d) == 0)
+	case column:
+		return slices.Repeat(w.numbers(s, d, at[0], 1, false), w.width)
+	}
+	for k := range w.width {
+		list = append(list, w.numbers(s, d, at[k], 1, false)...)
+	}
+	return list
 }
 
 // store stores the results of a vector.

@@ -39,6 +39,7 @@ type mapLayout struct {
 	tile     int    // elements of a tile along either of its axes, 0 without tiles
 	across   int    // the axis of a tile beside the innermost one
 	joined   int    // parts of a concatenation, one for each block along y; 0 for none
+	random   string // which operands have a stream: see [randomLetters]
 }
 
 // single reports whether every thread has one element.
@@ -55,6 +56,7 @@ type mapping struct {
 	strides [][]int64 // by operand, then axis
 	offsets []int64
 	bounds  []bound // by operand
+	streams []int   // by operand, nil for none
 	// Outputs lie from an element on, by these strides, which are nil where that is
 	// row-major order.
 	to        int64
@@ -72,7 +74,7 @@ type mapping struct {
 // in row-major order if there is none.
 func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *View) *mapping {
 	types := f.Operands()
-	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1)), streams: streams(operands)}
 	views := operands
 	if into != nil {
 		views = append(slices.Clone(operands), *into)
@@ -109,7 +111,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 		m.layout.to = dense
 	}
 	pol, axes := streaming.on(dev), len(m.shape)
-	m.layout.width, m.layout.accesses = width, string(accesses)
+	m.layout.width, m.layout.accesses, m.layout.random = width, string(accesses), randomLetters(m.streams)
 	if m.toStrides != nil || slices.ContainsFunc(accesses, func(a byte) bool { return access(a).byIndex() }) {
 		pol = scaling.on(dev)
 		m.layout.axes, m.layout.inner = axes, m.isInner(width) && !few
@@ -122,7 +124,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 		m.layout.vectors *= 4
 	}
 	m.layout.wide = m.wide()
-	if dev.Major > 0 {
+	if dev.Major > 0 && m.streams == nil {
 		m.chooseTiles()
 	}
 	return m
@@ -240,7 +242,11 @@ func (m *mapping) access(i int, width int64, inner bool) access {
 func (m *mapping) arguments() []any {
 	var args []any
 	for i, d := range m.types {
-		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
+		r := Ref{Operand(i), m.offsets[i] * d.Size()}
+		if isRandom(m.layout.random, i) {
+			r.Offset = 0
+		}
+		args = append(args, r)
 	}
 	if m.from != nil {
 		args = args[:0]
@@ -273,7 +279,7 @@ func (m *mapping) arguments() []any {
 	for _, s := range m.toStrides {
 		args = append(args, indexArgument(s, m.layout.wide))
 	}
-	return args
+	return append(args, randomArguments(m.streams, m.offsets)...)
 }
 
 // divisor returns what divides by d >= 2 with a product: n / d is the upper half of

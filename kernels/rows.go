@@ -60,7 +60,7 @@ func (p *Plan) rows(dev Device, c rowCall) error {
 	}
 	var from, to []Ref
 	for i, d := range c.f.Operands() {
-		p.Inputs = append(p.Inputs, c.operands[i].Elements*d.Size())
+		p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
 		from = append(from, Ref{Operand(i), 0})
 	}
 	p.Parts, p.Out = layOut(c.sizes())

@@ -206,6 +206,8 @@ func (t *rowTile) compute(step *rowStep) {
 		} else if k >= 0 {
 			t.in[i] = t.keptAt(k)
 			continue
+		} else if isRandom(t.layout.random, i) {
+			t.draw(i)
 		} else if at, ok := t.inOrder(i); ok {
 			t.in[i] = unsafe.Pointer(&t.memory[i][at*t.types[i].Size()])
 			continue

@@ -154,6 +154,12 @@ func (w *rowsWriter) parameters() {
 	for _, p := range w.places {
 		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
 	}
+	for i, p := range w.places {
+		if isRandom(w.random, i) {
+			p.source = w.source(p.base)
+			p.base = p.source.first
+		}
+	}
 }
 
 // strides adds the parameters of strides along rows or columns.

@@ -66,7 +66,7 @@ func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64)
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if _, _, spread := m.layout.access(i); excess > 0 && (spread == together || m.grid.width == 1 && size >= 4) {
+		if _, _, spread := m.layout.access(i); excess > 0 && !isRandom(m.layout.random, i) && (spread == together || m.grid.width == 1 && size >= 4) {
 			n := min(CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}

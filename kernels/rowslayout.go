@@ -22,6 +22,7 @@ type rowMapping struct {
 	rowShape, colShape  []int64   // merged
 	rowStrides, colStrs [][]int64 // of the operands, then of the outputs
 	offsets             []int64   // likewise
+	streams             []int     // of the operands, nil for none
 
 	steps []rowStep    // of the Go body: the stages, then the outputs of each element and those of each row
 	kept  []expr.Dtype // values of elements that the Go body keeps from step to step
@@ -46,6 +47,7 @@ type rowsLayout struct {
 	rowAxes  int    // of the merged shape, for addresses by index
 	colAxes  int    // likewise
 	accesses string // three letters for each operand, then each output: of reach, reach and spread
+	random   string // which operands have a stream: see [randomLetters]
 }
 
 // access returns how operand i lies; outputs come after the operands.
@@ -76,7 +78,7 @@ const (
 
 // newRowMapping merges axes and finds the layout of a call that was checked.
 func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
-	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1))}
+	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), streams: streams(c.operands)}
 	var err error
 	if m.staged, err = c.f.Stages(c.perRow); err != nil {
 		return nil, err
@@ -160,7 +162,7 @@ func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out
 // layOut finds the layout.
 func (m *rowMapping) layOut(dev Device, pol rowsPolicy) {
 	g := m.grid
-	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, cluster: int(g.cluster), wide: m.wide()}
+	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, cluster: int(g.cluster), wide: m.wide(), random: randomLetters(m.streams)}
 	if inner := m.innerShape(); len(inner) > 0 {
 		l.inner = inner[len(inner)-1]%g.width == 0
 	}
@@ -281,7 +283,10 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 	l := m.layout
 	var args []any
 	for i, r := range slices.Concat(from, to) {
-		args = append(args, Ref{r.Operand, r.Offset + m.offsets[i]*m.dtype(i).Size()})
+		if !isRandom(l.random, i) {
+			r.Offset += m.offsets[i] * m.dtype(i).Size()
+		}
+		args = append(args, r)
 	}
 	args = append(args, indexArgument(m.rows, l.wide), indexArgument(m.columns, l.wide))
 	if l.split {
@@ -305,5 +310,5 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 			}
 		}
 	}
-	return args
+	return append(args, randomArguments(m.streams, m.offsets)...)
 }

@@ -11,17 +11,35 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Graph is a lowered graph: its program, and how the program's values go back to
 // the graph's nodes.
 type Graph struct {
 	Program   *program.Program
-	Nodes     []Node // every node of the graph, in the order of the run
-	Inputs    []*gorgonia.Node
+	Nodes     []Node  // every node of the graph, in the order of the run
+	Inputs    []Input // those of the program, in order
 	Outputs   []Output
 	Gradients []Gradient
 	ranges    []ranged
+	Random    []int64 // the state of random numbers, an input too: seed and number of the run; nil if there are none
+	modes     []mode
+}
+
+// Input is what a run starts from: the value of an input node, or what an op keeps from
+// run to run.
+type Input struct {
+	Node  *gorgonia.Node // the input, or the op's node
+	State *tensor.Dense  // nil for an input
+}
+
+// Value returns what it is now.
+func (in Input) Value() gorgonia.Value {
+	if in.State != nil {
+		return in.State
+	}
+	return in.Node.Value()
 }
 
 // Node is a node of the graph with its value in the program, nil for a statement.
@@ -31,11 +49,12 @@ type Node struct {
 }
 
 // Output is a value that the user finds on the host after a run: bound to its
-// node or, for a Read statement, in a variable.
+// node or, for a Read statement, in a variable, or what an op keeps from run to run.
 type Output struct {
 	Index int // in Program.Outputs
 	Node  *gorgonia.Node
-	Read  *gorgonia.Value // nil: bound to the node
+	Read  *gorgonia.Value // if neither of these: bound to the node
+	State *tensor.Dense
 }
 
 // Gradient is the gradient of an input. It has memory of its own beside the value of
@@ -56,6 +75,20 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
 		used:  make(map[*gorgonia.Node]bool, len(sorted)),
 		index: map[*program.Value]int{},
 		bound: map[*gorgonia.Node]bool{},
+		users: map[*gorgonia.Node]int{},
+		drawn: map[any]int{},
+		norms: map[norm]*moments{},
+		again: map[*program.Value]func(*call) *program.Value{},
+		kept:  map[*tensor.Dense]*program.Value{},
+	}
+	for _, n := range sorted {
+		children, err := internal.Children(n)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+		for _, c := range children {
+			l.users[c]++
+		}
 	}
 	for _, n := range sorted {
 		if err := l.node(n); err != nil {
@@ -69,6 +102,7 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
 		l.bind(n)
 	}
 	l.results()
+	l.keepStates()
 	return l.graph, nil
 }
 
@@ -79,7 +113,16 @@ type lowerer struct {
 	used  map[*gorgonia.Node]bool // by another node than a statement
 	index map[*program.Value]int  // of Program.Outputs
 	bound map[*gorgonia.Node]bool // outputs bound to their nodes
-	err   error                   // of a function that a rule wrote wrongly
+	state *program.Value          // of random numbers, nil if there are none
+	users map[*gorgonia.Node]int  // how many nodes use a node's value
+	drawn map[any]int             // streams by what draws from them
+	norms map[norm]*moments
+	// again emits a value once more, for a node that uses it: of one that is cheaper to
+	// compute for each than to keep in memory.
+	again map[*program.Value]func(c *call) *program.Value
+	kept  map[*tensor.Dense]*program.Value // what ops keep, as it is so far
+	order []*tensor.Dense                  // in which they were found
+	err   error                            // of a function that a rule wrote wrongly
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -102,6 +145,11 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	}
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
+	for i, v := range in {
+		if again := l.again[v]; again != nil {
+			in[i] = again(c)
+		}
+	}
 	for _, rule := range rules {
 		if l.of[n] = rule(c); l.of[n] != nil {
 			break
@@ -134,7 +182,7 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	}
 	if target != nil && len(children) == 1 {
 		c := children[0]
-		l.graph.Outputs = append(l.graph.Outputs, Output{l.output(c), c, target})
+		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(c), Node: c, Read: target})
 		if !isLeaf(c) {
 			l.bind(c)
 		}
@@ -163,7 +211,7 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 		return
 	}
 	l.bound[n] = true
-	l.graph.Outputs = append(l.graph.Outputs, Output{l.output(n), n, nil})
+	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(n), Node: n})
 }
 
 // isLeaf reports whether a node is an input or a constant, which has its value

@@ -45,6 +45,9 @@ func fuse(p *program.Program, t Target) error {
 		if hasEpilogue(v.Op) {
 			f.joinReaders(v)
 		}
+		if v.group != nil {
+			f.joinSiblings(v)
+		}
 	}
 	return f.rewrite()
 }
@@ -114,7 +117,8 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 // waits reports whether an instruction waits for its users.
 func (v *vertex) waits() bool {
 	needed := func(s *vertex) bool { return s != nil && !s.kept && !s.waiting }
-	return !v.kept && !slices.ContainsFunc(v.sources, needed)
+	op, mapped := v.Op.(program.Map)
+	return !v.kept && (mapped && op.Late || !slices.ContainsFunc(v.sources, needed))
 }
 
 // joinInputs joins the group of an instruction with those of its inputs, and then
@@ -147,6 +151,25 @@ func (f *fuser) joinReaders(v *vertex) {
 				continue
 			}
 			if joint := f.join(q.group, r.group); joint != nil {
+				f.reach.raise(joint.members[0].at, joint.last())
+			}
+		}
+	}
+}
+
+// joinSiblings joins the group with Rows that an instruction is in with others that read
+// the same values, where one of the two gives no more than an element for each row: one pass
+// over memory for both, such as the derivatives by scale and bias.
+func (f *fuser) joinSiblings(v *vertex) {
+	for _, s := range v.sources {
+		if s == nil || s.group == v.group || s.Out[0].Elements() < v.count {
+			continue
+		}
+		for _, r := range s.readers {
+			if r.group == nil || r.group == v.group || !r.group.reduces() && !v.group.reduces() {
+				continue
+			}
+			if joint := f.join(r.group, v.group); joint != nil {
 				f.reach.raise(joint.members[0].at, joint.last())
 			}
 		}

@@ -164,7 +164,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 
 // alias makes a view of its base, unless the base is placed, which is all it takes.
 func (e *interpreter) alias(v *Value) error {
-	if e.buffer(v) != nil {
+	if e.buffer(v) != nil || v.IsRandom() {
 		return nil
 	}
 	base, err := e.load(v.Base)

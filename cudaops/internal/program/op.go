@@ -31,8 +31,12 @@ type Kernel struct{ Planner kernels.Planner }
 
 // Map computes each element of its outputs by a function of the elements of its
 // inputs at the same index. The inputs are views of any strides, all of the
-// outputs' shape.
-type Map struct{ Func expr.Func }
+// outputs' shape. Late says that it belongs with what uses its output rather than with
+// what computes its inputs.
+type Map struct {
+	Func expr.Func
+	Late bool
+}
 
 // Rows computes a function with reductions along axes of its inputs, which are views
 // of any strides, all of one shape. An output has that shape or, where PerRow says so,
@@ -47,7 +51,7 @@ type Rows struct {
 type Concat struct{ Axis int }
 
 // Alias gives a value another shape or order, or a part of it, as the View of its
-// output says; no element moves.
+// output says; no element moves. Of the state of random numbers it gives these.
 type Alias struct{}
 
 // Copy moves a value between host and device, from the space of its input to the
