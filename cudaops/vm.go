@@ -14,6 +14,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -41,7 +42,7 @@ import (
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
-	keep     []*gorgonia.Node
+	config   config
 	target   passes.Target
 	device   string // the backend's name
 	why      string // it is the host under OnAny
@@ -51,6 +52,7 @@ type VM struct {
 	cleanup  runtime.Cleanup
 	runs     int           // that ended without error
 	took     time.Duration // the last of them
+	broken   bool          // rebuild failed
 	closed   bool
 }
 
@@ -69,6 +71,12 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 			return nil, fmt.Errorf("cudaops: NewVM got a nil option")
 		}
 		o(c)
+	}
+	if c.compiled != nil {
+		var err error
+		if g, err = internal.Compiled(c.compiled); err != nil {
+			return nil, fmt.Errorf("cudaops: Precompiled %w", err)
+		}
 	}
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
@@ -115,32 +123,63 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, keep: c.keep, target: passes.Target{Device: b.Device()}, device: b.Name()}
-	var err error
-	if vm.graph, err = vm.compile(nil); err != nil {
+	vm := &VM{source: g, config: *c, target: passes.Target{Device: b.Device()}, device: b.Name()}
+	if err := setTraining(g, !c.eval); err != nil {
 		return nil, err
 	}
-	if c.strict {
-		if err := onlyKernels(vm.graph.Program); err != nil {
-			return nil, err
+	if err := vm.build(b); err != nil {
+		return nil, err
+	}
+	return vm, nil
+}
+
+// build compiles the graph as it is and makes it ready to run on a backend.
+func (vm *VM) build(b exec.Backend) error {
+	graph, err := vm.compile(nil)
+	if err != nil {
+		return err
+	}
+	if vm.config.strict {
+		if err := onlyKernels(graph.Program); err != nil {
+			return err
 		}
 	}
-	if err := setTraining(vm.graph, !c.eval); err != nil {
-		return nil, err
+	e, err := exec.New(graph.Program, b, vm.config.timed)
+	if err != nil {
+		return err
 	}
-	vm.boundary = newBoundary(vm.graph)
-	if vm.exec, err = exec.New(vm.graph.Program, b, c.timed); err != nil {
-		return nil, err
-	}
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
-	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, vm.exec)
-	return vm, nil
+	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
+	return nil
+}
+
+// rebuild builds again if gorgonia.UnsafeLet changed a slice since the graph was
+// compiled.
+func (vm *VM) rebuild() error {
+	if !vm.broken && !vm.graph.Stale() {
+		return nil
+	}
+	vm.broken = true
+	vm.cleanup.Stop()
+	if err := vm.exec.Close(); err != nil {
+		return err
+	}
+	b, why, err := open(&vm.config)
+	if err != nil {
+		return err
+	}
+	if err := vm.build(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	vm.why = why
+	return nil
 }
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.keep)
+	graph, err := lower.New(vm.source, vm.config.wants())
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +202,8 @@ func onlyKernels(p *program.Program) error {
 }
 
 // setTraining switches ops such as dropout to training or to evaluation.
-func setTraining(g *lower.Graph, training bool) error {
-	for _, n := range g.Nodes {
+func setTraining(g *gorgonia.ExprGraph, training bool) error {
+	for _, n := range g.AllNodes() {
 		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
 			if err := op.SetTraining(training); err != nil {
 				return fmt.Errorf("node %s: %w", n.Name(), err)
@@ -210,10 +249,14 @@ func (vm *VM) RunAll() error {
 	}
 	vm.took = time.Since(start)
 	vm.runs++
+	vm.log()
 	return nil
 }
 
 func (vm *VM) run() error {
+	if err := vm.rebuild(); err != nil {
+		return err
+	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
 		return err
@@ -223,6 +266,9 @@ func (vm *VM) run() error {
 		err = vm.graph.Check(out)
 	}
 	if err != nil {
+		return err
+	}
+	if err := vm.config.watch.check(vm.graph, out); err != nil {
 		return err
 	}
 	return vm.boundary.deliver(out)
@@ -259,6 +305,10 @@ func (vm *VM) Report() Report {
 	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
+	return vm.report()
+}
+
+func (vm *VM) report() Report {
 	r := newReport(vm.device, vm.graph)
 	r.Why = vm.why
 	if vm.runs > 0 {
