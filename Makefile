@@ -3,10 +3,13 @@
 TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
 	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
 
-.PHONY: test release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
+.PHONY: test conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
 
 test: # every test of every package
 	go test ./...
+
+conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
+	go run ./internal/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results

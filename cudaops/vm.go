@@ -15,6 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -78,6 +79,12 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 			return nil, fmt.Errorf("cudaops: NewVM got a nil option")
 		}
 		o(c)
+	}
+	if c.compiled != nil {
+		var err error
+		if g, err = internal.Compiled(c.compiled); err != nil {
+			return nil, fmt.Errorf("cudaops: Precompiled %w", err)
+		}
 	}
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
@@ -159,8 +166,9 @@ func (vm *VM) build(b exec.Backend) error {
 	return nil
 }
 
-// rebuild builds again if an op trained when the graph was compiled and evaluates now,
-// or the other way round. What ops keep from run to run is theirs, so nothing is lost.
+// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
+// or SetTraining whether an op trains. What ops keep from run to run is theirs, so nothing is
+// lost.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() {
 		return nil
@@ -183,7 +191,7 @@ func (vm *VM) rebuild() error {
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.config.keep)
+	graph, err := lower.New(vm.source, vm.config.wants())
 	if err != nil {
 		return nil, err
 	}
@@ -253,6 +261,7 @@ func (vm *VM) RunAll() error {
 	}
 	vm.took = time.Since(start)
 	vm.runs++
+	vm.log()
 	return nil
 }
 
@@ -272,6 +281,9 @@ func (vm *VM) run() error {
 		err = vm.graph.Check(out)
 	}
 	if err != nil {
+		return err
+	}
+	if err := vm.config.watch.check(vm.graph, out); err != nil {
 		return err
 	}
 	return vm.boundary.deliver(out)
@@ -308,6 +320,10 @@ func (vm *VM) Report() Report {
 	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
+	return vm.report()
+}
+
+func (vm *VM) report() Report {
 	r := newReport(vm.device, vm.graph)
 	r.Why = vm.why
 	if vm.runs > 0 {

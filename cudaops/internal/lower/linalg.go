@@ -26,6 +26,9 @@ func multiply(c *call) *program.Value {
 	if !ok || !c.floats(2) {
 		return nil
 	}
+	if d := outerProdDiff(c); d != nil {
+		return d
+	}
 	a, b := c.in[0].Shape, c.in[1].Shape
 	allA, allB := upTo(len(a)), upTo(len(b))
 	p := contraction{}

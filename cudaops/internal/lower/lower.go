@@ -22,6 +22,8 @@ type Graph struct {
 	Inputs    []Input // those of the program, in order
 	Outputs   []Output
 	Gradients []Gradient
+	Watched   []Watched
+	slices    []slicing
 	ranges    []ranged
 	Random    []int64 // the state of random numbers, an input too: seed and number of the run; nil if there are none
 	modes     []mode
@@ -55,6 +57,9 @@ type Output struct {
 	Node  *gorgonia.Node
 	Read  *gorgonia.Value // if neither of these: bound to the node
 	State *tensor.Dense
+	// Vector says that the value is to be a tensor of shape (1), which Gorgonia's op
+	// gives for a scalar.
+	Vector bool
 }
 
 // Gradient is the gradient of an input. It has memory of its own beside the value of
@@ -62,8 +67,27 @@ type Output struct {
 // one derivative.
 type Gradient struct{ Input, Derivative *gorgonia.Node }
 
-// New lowers g. The values of keep are outputs too.
-func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
+// Watched is a node whose value is looked at after a run.
+type Watched struct {
+	Index int // in Program.Outputs
+	Node  *gorgonia.Node
+}
+
+// Wanted says which values are wanted on the host after a run, beside those of the
+// Read statements.
+type Wanted struct {
+	Keep    []*gorgonia.Node
+	All     bool             // of every node
+	Forward bool             // of no derivative
+	Only    []*gorgonia.Node // if there are any, of these and those of Keep instead of the graph's results
+	Watch   bool             // to look at, of every node
+}
+
+// New lowers g. w may be nil: the graph's results are wanted then.
+func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
+	if w == nil {
+		w = &Wanted{}
+	}
 	sorted, err := internal.Sort(g)
 	if err != nil {
 		return nil, err
@@ -95,15 +119,40 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node) (*Graph, error) {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
 	}
-	for _, n := range keep {
+	if err := l.wanted("Keep", w.Keep); err != nil {
+		return nil, err
+	}
+	if err := l.wanted("Outputs", w.Only); err != nil {
+		return nil, err
+	}
+	if len(w.Only) == 0 {
+		l.results(w)
+	}
+	l.keepStates()
+	if w.Watch {
+		l.watch()
+	}
+	return l.graph, nil
+}
+
+// wanted makes outputs of nodes that an option names.
+func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
+	for _, n := range nodes {
 		if l.of[n] == nil {
-			return nil, fmt.Errorf("Keep: %v is no value of this graph", n)
+			return fmt.Errorf("%s: %v is no value of this graph", option, n)
 		}
 		l.bind(n)
 	}
-	l.results()
-	l.keepStates()
-	return l.graph, nil
+	return nil
+}
+
+// watch makes outputs of the values that are computed.
+func (l *lowerer) watch() {
+	for _, n := range l.graph.Nodes {
+		if n.Value != nil && !isLeaf(n.Node) {
+			l.graph.Watched = append(l.graph.Watched, Watched{l.output(n.Value), n.Node})
+		}
+	}
 }
 
 // lowerer is the state of lowering one graph.
@@ -143,6 +192,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
+	l.noteSlice(n.Op())
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
 	for i, v := range in {
@@ -182,7 +232,7 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	}
 	if target != nil && len(children) == 1 {
 		c := children[0]
-		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(c), Node: c, Read: target})
+		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[c]), Node: c, Read: target, Vector: internal.GivesVector(c)})
 		if !isLeaf(c) {
 			l.bind(c)
 		}
@@ -190,11 +240,8 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	return nil
 }
 
-// output makes the value of n an output of the program and returns its index.
-func (l *lowerer) output(n *gorgonia.Node) int { return l.outputOf(l.of[n]) }
-
-// outputOf makes a value an output of the program and returns its index.
-func (l *lowerer) outputOf(v *program.Value) int {
+// output makes a value an output of the program and returns its index.
+func (l *lowerer) output(v *program.Value) int {
 	i, ok := l.index[v]
 	if !ok {
 		i = len(l.graph.Program.Outputs)
@@ -211,7 +258,7 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 		return
 	}
 	l.bound[n] = true
-	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(n), Node: n})
+	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[n]), Node: n, Vector: internal.GivesVector(n)})
 }
 
 // isLeaf reports whether a node is an input or a constant, which has its value
@@ -224,7 +271,7 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
 // graph with several costs they stay, for what Grad returns at its second call is
 // not to be told from them.
-func (l *lowerer) results() {
+func (l *lowerer) results(w *Wanted) {
 	costs := 0
 	for _, n := range l.graph.Nodes {
 		if internal.IsCost(n.Node) {
@@ -232,14 +279,14 @@ func (l *lowerer) results() {
 		}
 	}
 	for _, n := range l.graph.Nodes {
-		if n.Value == nil {
+		if n.Value == nil || w.Forward && internal.IsDerivative(n.Node) && !internal.IsCost(n.Node) {
 			continue
 		}
 		unasked := costs < 2 && internal.IsStray(n.Node)
-		if !l.used[n.Node] && !unasked || internal.IsCost(n.Node) {
+		if w.All || !l.used[n.Node] && !unasked || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
-		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil {
+		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil || w.Forward {
 			continue
 		}
 		d := n.Deriv()

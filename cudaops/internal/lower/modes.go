@@ -1,8 +1,6 @@
 package lower
 
 import (
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
@@ -21,13 +19,11 @@ func (c *call) trains() {
 	c.graph.modes = append(c.graph.modes, mode{c.node.Op(), training})
 }
 
-// Stale reports whether an op that was lowered to train evaluates now, or the other way
-// round, so that the graph must be lowered again.
-func (g *Graph) Stale() bool {
-	return slices.ContainsFunc(g.modes, func(m mode) bool {
-		training, ok := internal.Training(m.op)
-		return ok && training != m.training
-	})
+// changed reports whether an op that was lowered to train evaluates now, or the other way
+// round.
+func (m mode) changed() bool {
+	training, ok := internal.Training(m.op)
+	return ok && training != m.training
 }
 
 // keeps returns what an op keeps in a tensor of its own, as it is at this point of a run.
@@ -44,7 +40,7 @@ func (l *lowerer) keepStates() {
 	for _, state := range l.order {
 		v := l.kept[state]
 		if _, unchanged := v.Def.Op.(program.Input); !unchanged {
-			l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.outputOf(v), Node: v.Def.Nodes[0], State: state})
+			l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(v), Node: v.Def.Nodes[0], State: state})
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 // launching takes a graph through the passes up to the one that plans it, with or without
 // the one that gives products epilogues, and returns what runs as launches.
 func launching(t interface{ Fatal(...any) }, graph *G.ExprGraph, keep G.Nodes, with bool) (list []*program.Instr) {
-	g, err := lower.New(graph, keep)
+	g, err := lower.New(graph, &lower.Wanted{Keep: keep})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func keepsResults(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
 }, graph *G.ExprGraph, keep G.Nodes) {
-	g, err := lower.New(graph, keep)
+	g, err := lower.New(graph, &lower.Wanted{Keep: keep})
 	if err != nil {
 		t.Fatal(err)
 	}

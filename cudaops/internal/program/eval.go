@@ -70,6 +70,14 @@ func (e *interpreter) instr(in *Instr) error {
 	case Constant:
 		out = values.Compact(op.Value)
 	case Host:
+		for i, v := range args { // some ops write into their inputs
+			if WritesThrough(in.In[i].Def.Op) {
+				continue
+			}
+			if args[i], err = gorgonia.CloneValue(v); err != nil {
+				return err
+			}
+		}
 		out, err = Do(op.Op, args...)
 	case Alias:
 		return e.alias(in.Out[0])

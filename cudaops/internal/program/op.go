@@ -26,6 +26,17 @@ type Host struct {
 	Reason string
 }
 
+// WritesThrough reports whether an op's value is there to be written by an op that takes
+// it, for those who read it afterwards: that of gorgonia.Iop, a second output's place.
+func WritesThrough(op Op) bool {
+	h, host := op.(Host)
+	if !host {
+		return false
+	}
+	_, through := h.Op.(gorgonia.Iop)
+	return through
+}
+
 // Kernel runs an op that has kernels of its own.
 type Kernel struct{ Planner kernels.Planner }
 
