@@ -3,10 +3,13 @@
 TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
 	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
 
-.PHONY: test release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
+.PHONY: test conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
 
 test: # every test of every package
 	go test ./...
+
+conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
+	go run ./internal/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
@@ -18,13 +21,15 @@ toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
 	echo "$(TOOLKIT)" > $@
 
-images: toolkit # compile what changed of kernels/*.cu into kernels/images, and of the versions and the example's kernel
+images: toolkit # compile what changed of kernels/*.cu into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build
+	go run ./cudaops/internal/prebuilt
 	go run ./kernels/build -dir kernels/versions
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile everything again and compare byte for byte
 	go run ./kernels/build -check -all
+	go run ./cudaops/internal/prebuilt -check -for 1h
 	go run ./kernels/build -dir kernels/versions -check -all
 	go run ./kernels/build -dir examples/own -check -all
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -38,8 +39,8 @@ func newBoundary(g *lower.Graph) *boundary {
 // fetch returns the values of the inputs, checked.
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
-	for i, n := range b.graph.Inputs {
-		v, t := n.Value(), b.inputs[i].Type
+	for i, input := range b.graph.Inputs {
+		n, v, t := input.Node, input.Value(), b.inputs[i].Type
 		if v == nil {
 			return nil, fmt.Errorf("input %s has no value: set it with gorgonia.Let", n.Name())
 		}
@@ -59,7 +60,11 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 	taken := make([]bool, len(out))
 	for i, o := range b.graph.Outputs {
 		v := out[o.Index]
-		if b.handed[o.Index] && !taken[o.Index] {
+		shape := b.graph.Program.Outputs[o.Index].Shape
+		if o.Vector {
+			shape = tensor.Shape{1}
+		}
+		if b.handed[o.Index] && !taken[o.Index] && !o.Vector {
 			taken[o.Index], delivered[i] = true, v
 			continue
 		}
@@ -68,19 +73,23 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 			continue
 		}
 		var err error
-		if delivered[i], err = fresh(v, o.Node.IsScalar(), b.graph.Program.Outputs[o.Index].Shape); err != nil {
+		if delivered[i], err = fresh(v, o.Node.IsScalar() && !o.Vector, shape); err != nil {
 			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
 		}
 	}
 	for i, o := range b.graph.Outputs {
 		var err error
-		if o.Read != nil {
+		switch {
+		case o.Read != nil:
 			err = read(o.Read, delivered[i])
-		} else {
-			err = set(o.Node, delivered[i])
+		case o.State != nil:
+			var state gorgonia.Value = o.State
+			err = read(&state, delivered[i])
+		default:
+			err = internal.Bind(o.Node, delivered[i])
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
 		}
 	}
 	for _, g := range b.graph.Gradients {
@@ -107,6 +116,9 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 	}
 	out, to := values.New(dt, shape)
 	copy(to, m)
+	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // as an op on the host gives it
+		return tensor.New(tensor.FromScalar(out.Data())), nil
+	}
 	return out, nil
 }
 
@@ -142,18 +154,6 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 	return nil
 }
 
-// set binds a value to a node.
-func set(n *gorgonia.Node, v gorgonia.Value) error {
-	if gorgonia.UnsafeLet(n, v) == nil {
-		return nil
-	}
-	// The node has no shape, or one that its op does not keep to.
-	if err := apply(n, gorgonia.WithValue(v)); err != nil {
-		return fmt.Errorf("node %s: %w", n.Name(), err)
-	}
-	return nil
-}
-
 // gradient gives an input its gradient: a copy of the derivative, with the type and
 // shape of the input's value, since solvers combine the two in place.
 func gradient(g lower.Gradient) error {
@@ -165,8 +165,13 @@ func gradient(g lower.Gradient) error {
 	if err != nil {
 		return err
 	}
-	if _, dense := value.(*tensor.Dense); dense && value.Shape().IsScalar() {
-		own = tensor.New(tensor.FromScalar(own.Data()))
+	if of, dense := value.(*tensor.Dense); dense {
+		if value.Shape().IsScalar() {
+			own = tensor.New(tensor.FromScalar(own.Data()))
+		}
+		if t, ok := own.(*tensor.Dense); ok {
+			tensor.WithEngine(of.Engine())(t)
+		}
 	}
 	return apply(g.Input, gorgonia.WithGrad(own))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func loweredCases() []lowered {
-	return slices.Concat(softMaxCases(), reductionCases(), unaryCases(), binaryCases(), activationCases(), productCases(), contractionCases(), shapeCases(), joinCases(), diagonalCases(), indexCases())
+	return slices.Concat(softMaxCases(), reductionCases(), unaryCases(), binaryCases(), activationCases(), productCases(), contractionCases(), shapeCases(), joinCases(), diagonalCases(), indexCases(), normCases())
 }
 
 // softMaxCases are SoftMax and LogSoftMax along every axis.

@@ -92,7 +92,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// productCases are Mul in all its forms, outer products and batches.
+// productCases are Mul in all its forms, outer products and batches, and layers.
 func productCases() (list []lowered) {
 	mul := func(a, b []int, sumA, sumB []int) lowered {
 		return lowered{
@@ -101,7 +101,7 @@ func productCases() (list []lowered) {
 			ref:   func(x ...array) array { return contract(x[0], x[1], sumA, sumB) },
 		}
 	}
-	list = append(list,
+	list = append(layerCases(),
 		mul([]int{3, 4}, []int{4, 5}, []int{1}, []int{0}), mul([]int{1, 4}, []int{4, 5}, []int{1}, []int{0}),
 		mul([]int{3, 4}, []int{4, 1}, []int{1}, []int{0}), mul([]int{1, 1}, []int{1, 1}, []int{1}, []int{0}),
 		mul([]int{3, 4}, []int{4}, []int{1}, []int{0}), mul([]int{4}, []int{4, 5}, []int{0}, []int{0}),
@@ -169,7 +169,13 @@ func contractionCases() (list []lowered) {
 		list = append(list, lowered{
 			name: fmt.Sprintf("tensordot of %v along %v and %v along %v", c.a, c.sumA, c.b, c.sumB), shapes: [][]int{c.a, c.b},
 			build: func(x ...*G.Node) (*G.Node, error) { return G.Tensordot(c.sumA, c.sumB, x[0], x[1]) },
-			ref:   func(x ...array) array { return contract(x[0], x[1], c.sumA, c.sumB) },
+			ref: func(x ...array) array {
+				out := contract(x[0], x[1], c.sumA, c.sumB)
+				if len(out.shape) == 0 {
+					out.shape = []int{1} // as Gorgonia gives it
+				}
+				return out
+			},
 		})
 	}
 	return list

@@ -182,6 +182,7 @@ func closeTo(t *testing.T, what string, got G.Value, want array, within float64)
 // Every op of Gorgonia's that the VM lowers gives the right values and gradients, in
 // both types.
 func TestLowered(t *testing.T) {
+	quiet(t)
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, c := range loweredCases() {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {

@@ -1,6 +1,11 @@
 package cudaops
 
-import "gorgonia.org/gorgonia"
+import (
+	"log"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"gorgonia.org/gorgonia"
+)
 
 // Option is an option of [NewVM].
 type Option func(*config)
@@ -10,10 +15,21 @@ type config struct {
 	auto, host    bool
 	strict, timed bool
 	eval          bool
+	seed          *uint64
 	keep          []*gorgonia.Node
 	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
 	clipNorm      []float64
 	every         []int
+	all, forward  bool             // KeepAll, ForwardOnly
+	only          []*gorgonia.Node // Outputs
+	compiled      any              // by gorgonia.Compile or CompileFunction
+	watch         watch
+	logger        *log.Logger
+}
+
+// wants returns what the options say of the values that a run gives.
+func (c *config) wants() *lower.Wanted {
+	return &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}}
 }
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).
@@ -28,8 +44,7 @@ func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and
-// would run on the host. Inputs, constants, statements, random values and
-// reshapes need no kernel.
+// would run on the host. Inputs, constants, statements and reshapes need no kernel.
 func Strict() Option { return func(c *config) { c.strict = true } }
 
 // Keep adds nodes whose values are wanted on the host after a run.
@@ -37,9 +52,50 @@ func Keep(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.keep = append(c.keep, nodes...) }
 }
 
+// KeepAll binds the value of every node after a run, as Gorgonia's tape machine does.
+// All of them are computed, stored and copied to the host then, which takes much longer
+// than a run for its results alone.
+func KeepAll() Option { return func(c *config) { c.all = true } }
+
+// ForwardOnly leaves out what [gorgonia.Grad] added to the graph: no derivative is
+// computed, and no input has a gradient.
+func ForwardOnly() Option { return func(c *config) { c.forward = true } }
+
+// Outputs runs the part of the graph that these nodes, those of [Keep] and those of
+// [gorgonia.Read] depend on. The other results of the graph are not computed. Its inputs
+// need values all the same.
+func Outputs(nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.only = append(c.only, nodes...) }
+}
+
+// Precompiled runs the part of a graph that [gorgonia.CompileFunction] chose, instead
+// of the graph that [NewVM] is given, which may be nil. It takes the results of that
+// function, or of [gorgonia.Compile], as [gorgonia.WithPrecompiled] does; Stheno compiles
+// the part itself.
+func Precompiled(program, locations any) Option {
+	return func(c *config) { c.compiled = program }
+}
+
+// WatchNaN makes a run an error if an op gives a NaN. The error names the first such
+// node and its step in [VM.Report]. The values of all nodes are copied to the host for
+// it.
+func WatchNaN() Option { return func(c *config) { c.watch.nan = true } }
+
+// WatchInf is [WatchNaN] for infinities.
+func WatchInf() Option { return func(c *config) { c.watch.inf = true } }
+
+// Log writes what each run did to a logger: a line for each step, as [VM.Report] has them,
+// and one for what was copied and how long it took.
+func Log(to *log.Logger) Option { return func(c *config) { c.logger = to } }
+
 // Timed measures each device step, by events in its stream. Without it
 // [VM.Report] has the time of host steps and of the whole run.
 func Timed() Option { return func(c *config) { c.timed = true } }
+
+// Seed sets the seed of random numbers: those of run n follow from it, n, and the place
+// of their op in the graph alone, on every device. Without it every VM has a seed of its
+// own.
+func Seed(seed uint64) Option { return func(c *config) { c.seed = &seed } }
 
 // EvalMode switches ops such as dropout from training to evaluation.
 func EvalMode() Option { return func(c *config) { c.eval = true } }

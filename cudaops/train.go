@@ -43,7 +43,11 @@ func ClipNorm(limit float64) Option {
 
 // ReadEvery hands results to the host in every n-th run alone: values of nodes and
 // variables of Read. The other runs do not wait for the device; what goes wrong there is
-// the error of a later call, and indices outside of a tensor are not noticed.
+// the error of a later call. Indices outside of a tensor, and what [WatchNaN] and
+// [WatchInf] look for, are noticed in runs that hand results over.
+//
+// In a graph with a [gorgonia.BatchNormOp] that trains, every run hands them over: the next one
+// begins with the running mean and variance that it leaves in the op.
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
 
 // training is what Train was given.
@@ -63,7 +67,8 @@ type trainer struct {
 	graph   *lower.Trained
 	// seen are the learnables' values on the host that the device has, or had before steps.
 	seen  []gorgonia.Value
-	stale bool // the device has made steps since then
+	stale bool     // the device has made steps since then
+	saved [][]byte // the states, while the graph is compiled again
 }
 
 // newTrainer returns that of the options, nil for none.
@@ -75,6 +80,8 @@ func newTrainer(c *config) (*trainer, error) {
 		return nil, fmt.Errorf("got the option Train %d times, want it once", len(c.train))
 	case len(c.clipNorm) > 1 || len(c.clipNorm) == 1 && !(c.clipNorm[0] > 0 && !math.IsInf(c.clipNorm[0], 0)):
 		return nil, fmt.Errorf("ClipNorm got %v, want one number above 0", c.clipNorm)
+	case len(c.train) > 0 && c.forward:
+		return nil, errors.New("got the options Train and ForwardOnly, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
 	case len(c.train) == 0:
@@ -165,6 +172,30 @@ func (t *trainer) stepOnHost() error {
 	return nil
 }
 
+// built takes over what was compiled, with the states that an executable before it had.
+func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
+	if t == nil {
+		return nil
+	}
+	t.graph = graph
+	if t.saved == nil {
+		return nil
+	}
+	if err := e.SetStates(t.saved); err != nil {
+		return err
+	}
+	t.saved = nil
+	return nil
+}
+
+// save keeps the states of an executable that is about to be closed.
+func (t *trainer) save(e *exec.Executable) (err error) {
+	if t != nil && !t.onHost {
+		t.saved, err = e.States()
+	}
+	return err
+}
+
 // changed returns the learnables whose values on the host are not those that the device
 // was given.
 func (t *trainer) changed() (list []int) {
@@ -214,7 +245,7 @@ func (t *trainer) pull(e *exec.Executable, list []int) error {
 		}
 	}
 	for k, i := range list {
-		if err := set(t.learnables[i], pulled[k]); err != nil {
+		if err := internal.Bind(t.learnables[i], pulled[k]); err != nil {
 			return err
 		}
 		t.seen[i] = pulled[k]

@@ -67,7 +67,7 @@ func BenchmarkStep(b *testing.B) {
 				g, learnables := perceptronGraph(batch)
 				options, _, err := internal.ReadSolver(s())
 				must.Do(b, err)
-				graph, err := lower.New(g, nil, &lower.Training{Learnables: learnables, Solver: options})
+				graph, err := lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: learnables, Solver: options}})
 				must.Do(b, err)
 				must.Do(b, passes.Run(graph.Program, passes.Target{Device: backend.Device(), Replay: true}, nil))
 				e, err := exec.New(graph.Program, backend, false)

@@ -199,6 +199,7 @@ func TestTrainErrors(t *testing.T) {
 		"ReadEvery got [0]":        {ReadEvery(0)},
 		"nil *gorgonia.AdamSolver": {Train((*G.AdamSolver)(nil), w)},
 		"ClipNorm wants one of":    {Train(otherSolver{s}, w), ClipNorm(1)},
+		"Train and ForwardOnly":    {Train(s, w), ForwardOnly()},
 		"and Strict is set":        {Train(otherSolver{s}, w), Strict()},
 		"w0 is not in the graph":   {Train(s, newPerceptron(t, tensor.Float64, 1).learnables[0])},
 	} {
@@ -247,5 +248,32 @@ func TestReadPartOfLearnable(t *testing.T) {
 				equal(t, "the part", part, vector(2-d, 3-d, 4-d), 0)
 			}
 		}
+	})
+}
+
+// A slice that UnsafeLet changes has the graph compiled again; the parameters and what
+// the solver keeps of them stay.
+func TestTrainWhileSlicesChange(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := must.Get[*G.Node](t)
+		build := func() (g *G.ExprGraph, w, part *G.Node) {
+			g = G.NewGraph()
+			w = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
+			part = node(G.Slice(w, G.S(0, 3)))
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
+			return g, w, part
+		}
+		a, want, _ := build()
+		b, got, part := build()
+		s := func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.1)) }
+		whole, sliced := machine(t, a, on, Train(s(), want)), machine(t, b, on, Train(s(), got))
+		for step := range 6 {
+			must.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+3)))
+			must.Do(t, whole.RunAll())
+			must.Do(t, sliced.RunAll())
+		}
+		must.Do(t, whole.Pull())
+		must.Do(t, sliced.Pull())
+		equal(t, "w", got.Value(), want.Value(), 0)
 	})
 }

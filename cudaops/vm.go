@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -34,14 +36,20 @@ import (
 // the first and leave the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs. The learnables of [Train] are not.
+// place or by [gorgonia.Let] between runs. The learnables of [Train] are not. What a
+// [gorgonia.BatchNormOp] keeps, its running mean and variance, is: a run that trains leaves
+// them in the op, where Stats finds them.
+//
+// Ops that train in one way and evaluate in another, such as dropout, do as their
+// SetTraining says when a run begins; the first run after a change compiles the graph
+// again. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
 // wait. The graph's nodes belong to it while it runs.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
-	keep     []*gorgonia.Node
+	config   config
 	target   passes.Target
 	device   string // the backend's name
 	why      string // it is the host under OnAny
@@ -51,8 +59,10 @@ type VM struct {
 	every    int      // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
+	seed     uint64        // of random numbers
 	runs     int           // that ended without error
 	took     time.Duration // the last of them
+	broken   bool          // rebuild failed
 	closed   bool
 }
 
@@ -71,6 +81,12 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 			return nil, fmt.Errorf("cudaops: NewVM got a nil option")
 		}
 		o(c)
+	}
+	if c.compiled != nil {
+		var err error
+		if g, err = internal.Compiled(c.compiled); err != nil {
+			return nil, fmt.Errorf("cudaops: Precompiled %w", err)
+		}
 	}
 	if g == nil || len(g.AllNodes()) == 0 {
 		return nil, fmt.Errorf("cudaops: NewVM got a graph without nodes")
@@ -117,41 +133,84 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, keep: c.keep, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name()}
+	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
 	if len(c.every) > 0 {
 		vm.every = c.every[0]
+	}
+	if c.seed != nil {
+		vm.seed = *c.seed
 	}
 	var err error
 	if vm.trainer, err = newTrainer(c); err != nil {
 		return nil, err
 	}
-	if vm.graph, err = vm.compile(nil); err != nil {
+	if err := setTraining(g, !c.eval); err != nil {
 		return nil, err
 	}
-	if c.strict {
-		if err := onlyKernels(vm.graph.Program); err != nil {
-			return nil, err
+	if err := vm.build(b); err != nil {
+		return nil, err
+	}
+	return vm, nil
+}
+
+// build compiles the graph as it is and makes it ready to run on a backend.
+func (vm *VM) build(b exec.Backend) error {
+	graph, err := vm.compile(nil)
+	if err != nil {
+		return err
+	}
+	if vm.config.strict {
+		if err := onlyKernels(graph.Program); err != nil {
+			return err
 		}
 	}
-	if err := setTraining(vm.graph, !c.eval); err != nil {
-		return nil, err
+	e, err := exec.New(graph.Program, b, vm.config.timed)
+	if err != nil {
+		return err
 	}
-	if vm.trainer != nil {
-		vm.trainer.graph = vm.graph.Trained
+	if err := vm.trainer.built(e, graph.Trained); err != nil {
+		return err
 	}
-	vm.boundary = newBoundary(vm.graph)
-	if vm.exec, err = exec.New(vm.graph.Program, b, c.timed); err != nil {
-		return nil, err
-	}
+	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
-	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, vm.exec)
-	return vm, nil
+	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
+	return nil
+}
+
+// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
+// or SetTraining whether an op trains. What ops keep from run to run is theirs, and the states
+// of training are saved, so nothing is lost.
+func (vm *VM) rebuild() error {
+	if !vm.broken && !vm.graph.Stale() {
+		return nil
+	}
+	if !vm.broken {
+		if err := vm.trainer.save(vm.exec); err != nil {
+			return err
+		}
+	}
+	vm.broken = true
+	vm.cleanup.Stop()
+	if err := vm.exec.Close(); err != nil {
+		return err
+	}
+	b, why, err := open(&vm.config)
+	if err != nil {
+		return err
+	}
+	if err := vm.build(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	vm.why = why
+	return nil
 }
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.keep, vm.trainer.lowered())
+	wanted := vm.config.wants()
+	wanted.Train = vm.trainer.lowered()
+	graph, err := lower.New(vm.source, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +233,8 @@ func onlyKernels(p *program.Program) error {
 }
 
 // setTraining switches ops such as dropout to training or to evaluation.
-func setTraining(g *lower.Graph, training bool) error {
-	for _, n := range g.Nodes {
+func setTraining(g *gorgonia.ExprGraph, training bool) error {
+	for _, n := range g.AllNodes() {
 		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
 			if err := op.SetTraining(training); err != nil {
 				return fmt.Errorf("node %s: %w", n.Name(), err)
@@ -221,10 +280,17 @@ func (vm *VM) RunAll() error {
 	}
 	vm.took = time.Since(start)
 	vm.runs++
+	vm.log()
 	return nil
 }
 
 func (vm *VM) run() error {
+	if err := vm.rebuild(); err != nil {
+		return err
+	}
+	if state := vm.graph.Random; state != nil {
+		state[0], state[1] = int64(vm.seed), int64(vm.runs)
+	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
 		return err
@@ -236,19 +302,27 @@ func (vm *VM) run() error {
 		return err
 	}
 	vm.trainer.started()
-	if (vm.runs+1)%vm.every == 0 {
-		out, err := vm.exec.Finish()
-		if err == nil {
-			err = vm.graph.Check(out)
-		}
-		if err != nil {
-			return err
-		}
-		if err := vm.boundary.deliver(out); err != nil {
+	if (vm.runs+1)%vm.every == 0 || vm.graph.Keeps() {
+		if err := vm.finish(); err != nil {
 			return err
 		}
 	}
 	return vm.trainer.stepOnHost()
+}
+
+// finish waits for a run and hands its results over.
+func (vm *VM) finish() error {
+	out, err := vm.exec.Finish()
+	if err == nil {
+		err = vm.graph.Check(out)
+	}
+	if err != nil {
+		return err
+	}
+	if err := vm.config.watch.check(vm.graph, out); err != nil {
+		return err
+	}
+	return vm.boundary.deliver(out)
 }
 
 // Reset does nothing: a VM can be run again at any time. It is there for
@@ -282,6 +356,10 @@ func (vm *VM) Report() Report {
 	}
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
+	return vm.report()
+}
+
+func (vm *VM) report() Report {
 	r := newReport(vm.device, vm.graph)
 	r.Why, r.Solver = vm.why, vm.trainer.where(vm.device)
 	if vm.runs > 0 {

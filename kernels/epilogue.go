@@ -1,7 +1,10 @@
 package kernels
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -31,28 +34,28 @@ const (
 // A rectifier is (v + 0) * (0 <= v), as Gorgonia makes it but for v = -0, which becomes
 // +0. So its result x tells whether v was below zero, as x is -0 then, and 0 <= 1 / x is
 // its derivative.
-var steps = []string{
-	"v + x",
-	"v - x",
-	"x - v",
-	"v * x",
-	"v * (0 <= 1 / x)",
-	"(v + 0) * (0 <= v)",
-	"tanh(v)",
-	"sigmoid(v)",
-	"v * (1 - x * x)",
-	"v * (x * sigmoid(-y))",
-	"v / x",
+var steps = []struct{ text, shown string }{
+	{"v + x", ""},
+	{"v - x", ""},
+	{"x - v", ""},
+	{"v * x", ""},
+	{"v * (0 <= 1 / x)", "v * step(x)"},
+	{"(v + 0) * (0 <= v)", "relu(v)"},
+	{"tanh(v)", ""},
+	{"sigmoid(v)", ""},
+	{"v * (1 - x * x)", ""},
+	{"v * (x * sigmoid(-y))", ""},
+	{"v / x", ""},
 }
 
 // stepFuncs are the steps by element type.
 var stepFuncs = sync.OnceValue(func() [2][]expr.Func {
 	var list [2][]expr.Func
 	for _, dt := range []Dtype{Float32, Float64} {
-		for _, text := range steps {
-			f, err := expr.Parse(text, dt, "v", "x", "y")
+		for _, s := range steps {
+			f, err := expr.Parse(s.text, dt, "v", "x", "y")
 			if err != nil {
-				panic("kernels: " + text + ": " + err.Error()) // TestSteps reads them all
+				panic("kernels: " + s.text + ": " + err.Error()) // TestEpilogueSteps reads them all
 			}
 			list[dt] = append(list[dt], f)
 		}
@@ -132,8 +135,34 @@ func (e Epilogue) arguments(dt Dtype) []any {
 	return args
 }
 
-// text returns the function in terms of the element c and operands x0, x1.
-func (e Epilogue) text() string { return e.f.Text("c", "x0", "x1") }
+// String returns the steps in terms of the element c and of the operands x0 and x1, as in
+// relu(c + x0).
+func (e Epilogue) String() string {
+	const sum, product, call = 0, 1, 2 // how tightly text binds
+	text, slots, binds := "c", e.slots, call
+	for chain := e.chain; chain != 0; chain >>= 4 {
+		shown := cmp.Or(steps[chain&15-1].shown, steps[chain&15-1].text)
+		names, least, own := []string{"v", text}, product, sum
+		switch {
+		case strings.HasSuffix(shown, "(v)"):
+			least, own = sum, call
+		case strings.HasPrefix(shown, "v * "), strings.HasPrefix(shown, "v / "):
+			own = product
+		case strings.HasPrefix(shown, "v "):
+			least = sum
+		}
+		if binds < least {
+			names[1] = "(" + text + ")"
+		}
+		for _, name := range []string{"x", "y"} {
+			if strings.Contains(shown, name) {
+				names, slots = append(names, name, fmt.Sprint("x", slots[0])), slots[1:]
+			}
+		}
+		text, binds = strings.NewReplacer(names...).Replace(shown), own
+	}
+	return text
+}
 
 // finish makes the epilogue part of the plan of a product whose last launch writes C:
 // batch matrices of m x n elements.
@@ -141,7 +170,7 @@ func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
 	if e.chain == 0 {
 		return
 	}
-	p.Op += " " + e.text()
+	p.Op += " " + e.String()
 	p.Flops += batch * m * n * int64(e.f.Operations())
 	for _, v := range e.operands {
 		p.Inputs = append(p.Inputs, v.Elements*dt.Size())
@@ -157,16 +186,21 @@ func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
 // which writes over what it reads.
 func (e Epilogue) body(product func(Call), batch, m, n int64) func(Call) {
 	shape := []int{int(batch), int(m), int(n)}
-	mapped := newMapping(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...), nil)
-	args := mapped.arguments()
-	args[0] = Ref{Out, 0}
-	for i := range e.operands {
-		args[1+i] = Ref{Operand(2 + i), args[1+i].(Ref).Offset}
+	mapped, err := Map(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...)...)
+	if err != nil {
+		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}
-	launch := &Launch{Args: args}
+	launch := mapped.Launches[0]
+	for i, a := range launch.Args { // of the Map, whose input 0 is C, the others the operands
+		if r, ref := a.(Ref); ref && r.Operand == 0 {
+			launch.Args[i] = Ref{Out, r.Offset}
+		} else if ref && r.Operand > 0 {
+			launch.Args[i] = Ref{r.Operand + 1, r.Offset}
+		}
+	}
 	return func(c Call) {
 		product(c)
-		c.Launch = launch
-		mapped.body(c)
+		c.Launch = &launch
+		launch.Kernel.Body(c)
 	}
 }

@@ -20,28 +20,31 @@ func TestEpilogueSteps(t *testing.T) {
 		names string // operands, the product's element first
 		chain int32
 		slots []int
+		shown string
 	}{
-		{"(0 <= c) * (0 + c)", "c", 0x6, nil},
-		{"b + c", "c b", 0x1, []int{0}},
-		{"tanh(b + c)", "c b", 0x71, []int{0}},
-		{"b + (a + c)", "c a b", 0x11, []int{0, 1}},
-		{"a + (b + c)", "c a b", 0x11, []int{1, 0}},
-		{"(0 <= a + (b + c)) * (a + (b + c) + 0)", "c a b", 0x611, []int{1, 0}},
-		{"(1 - y * y) * c", "c y", 0x9, []int{0}},
-		{"sigmoid(-t) * y * c", "c t y", 0xa, []int{1, 0}},
-		{"c * b + b", "c b", 0x14, []int{0, 0}},
-		{"sigmoid(b - tanh(c / a))", "c a b", 0x837b, []int{0, 1}},
-		{"c * (0 <= 1 / r) - b", "c r b", 0x25, []int{0, 1}},
-		{"c", "c", 0, nil},
-		{"c + (a + b)", "c a b", -1, nil}, // another order of sums
-		{"c * c", "c", -1, nil},
-		{"c * (0 <= b)", "c b", -1, nil},
-		{"c * (0 < 1 / b)", "c b", -1, nil},
-		{"c * 2", "c", -1, nil},
-		{"a + b", "c a b", -1, nil},
-		{"tanh(tanh(tanh(tanh(tanh(c)))))", "c", -1, nil}, // too many steps
-		{"c * a + b + a", "c a b", -1, nil},               // too many operands
-		{"exp(c)", "c", -1, nil},
+		{"(0 <= c) * (0 + c)", "c", 0x6, nil, "relu(c)"},
+		{"b + c", "c b", 0x1, []int{0}, "c + x0"},
+		{"tanh(b + c)", "c b", 0x71, []int{0}, "tanh(c + x0)"},
+		{"b + (a + c)", "c a b", 0x11, []int{0, 1}, "c + x0 + x1"},
+		{"a + (b + c)", "c a b", 0x11, []int{1, 0}, "c + x1 + x0"},
+		{"(0 <= a + (b + c)) * (a + (b + c) + 0)", "c a b", 0x611, []int{1, 0}, "relu(c + x1 + x0)"},
+		{"(1 - y * y) * c", "c y", 0x9, []int{0}, "c * (1 - x0 * x0)"},
+		{"sigmoid(-t) * y * c", "c t y", 0xa, []int{1, 0}, "c * (x1 * sigmoid(-x0))"},
+		{"c * b + b", "c b", 0x14, []int{0, 0}, "c * x0 + x0"},
+		{"sigmoid(b - tanh(c / a))", "c a b", 0x837b, []int{0, 1}, "sigmoid(x1 - tanh(c / x0))"},
+		{"b - c * a", "c a b", 0x34, []int{0, 1}, "x1 - c * x0"},
+		{"(c - b) * (0 <= 1 / r)", "c r b", 0x52, []int{1, 0}, "(c - x1) * step(x0)"},
+		{"c * a * (0 <= 1 / r)", "c r a", 0x54, []int{1, 0}, "c * x1 * step(x0)"},
+		{"c", "c", 0, nil, "c"},
+		{"c + (a + b)", "c a b", -1, nil, ""}, // another order of sums
+		{"c * c", "c", -1, nil, ""},
+		{"c * (0 <= b)", "c b", -1, nil, ""},
+		{"c * (0 < 1 / b)", "c b", -1, nil, ""},
+		{"c * 2", "c", -1, nil, ""},
+		{"a + b", "c a b", -1, nil, ""},
+		{"tanh(tanh(tanh(tanh(tanh(c)))))", "c", -1, nil, ""}, // too many steps
+		{"c * a + b + a", "c a b", -1, nil, ""},               // too many operands
+		{"exp(c)", "c", -1, nil, ""},
 	} {
 		names := strings.Fields(c.names)
 		for _, dt := range []Dtype{Float32, Float64} {
@@ -50,8 +53,8 @@ func TestEpilogueSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			e, ok := newEpilogue(dt, f, make([]View, len(names)-1))
-			if ok != (c.chain >= 0) || ok && (e.chain != c.chain || !slices.Equal(e.slots, c.slots)) {
-				t.Errorf("%s: got %#x of operands %v, %v, want %#x of %v", c.text, e.chain, e.slots, ok, c.chain, c.slots)
+			if ok != (c.chain >= 0) || ok && (e.chain != c.chain || !slices.Equal(e.slots, c.slots) || e.String() != c.shown) {
+				t.Errorf("%s: got %#x of operands %v, %v, %v, want %#x of %v, %s", c.text, e.chain, e.slots, e, ok, c.chain, c.slots, c.shown)
 			}
 		}
 	}
@@ -161,9 +164,9 @@ func numbers[T Float](r *rand.Rand, n int64, special int) []T {
 func TestEpilogue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r, entries := rand.New(rand.NewPCG(seed, 0)), map[Image]map[string]signature{}
 	for first := range epilogueSteps {
-		for range 30 {
+		for range 12 {
 			c := drawChain(r, first)
 			batch, m, n, k := 1+r.Int64N(3), 1+r.Int64N(40), 1+r.Int64N(40), r.Int64N(30)
 			if r.IntN(4) == 0 {
@@ -174,14 +177,14 @@ func TestEpilogue(t *testing.T) {
 			}
 			p := Product{Batch: batch, M: m, N: n, K: k, TransA: r.IntN(2) == 0, TransB: r.IntN(2) == 0}
 			for _, dev := range matmulDevices {
-				testEpilogue[float32](t, r, dev, p, Float32, c)
-				testEpilogue[float64](t, r, dev, p, Float64, c)
+				testEpilogue[float32](t, r, dev, p, Float32, c, entries)
+				testEpilogue[float64](t, r, dev, p, Float64, c, entries)
 			}
 		}
 	}
 }
 
-func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt Dtype, c chained) {
+func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt Dtype, c chained, entries map[Image]map[string]signature) {
 	p.Dtype = dt
 	shape := []int{int(p.Batch), int(p.M), int(p.N)}
 	names, inputs := []string{"c"}, [][]byte{Bytes(numbers[T](r, p.Batch*p.M*p.K, 1000)), Bytes(numbers[T](r, p.Batch*p.K*p.N, 1000))}
@@ -212,6 +215,11 @@ func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt
 	}
 	plan, err := with.Plan(dev)
 	got := run(plan, err, inputs...)
+	for i := range plan.Launches {
+		if err := plan.checkLaunch(&plan.Launches[i], entries); err != nil {
+			t.Fatalf("%v: %v", plan, err)
+		}
+	}
 	plain, err := p.Plan(dev)
 	product := run(plain, err, inputs[:2]...)
 	mapped, err := Map(HostDevice(), f, shape, append([]View{Dense(shape)}, views...)...)

@@ -8,14 +8,18 @@
 // of k, each sum rounded; an index that is no row counts nowhere. A block makes a tile
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
 // rows, in order, and sorts them by row, in shared memory: the order of atomics decides
-// nothing, so equal input gives equal bits. Then each element of the tile is one thread's: it
-// sums what its row has, and writes, so that out is written once, zeros included. Where a
-// tile has more indices than its list holds, it takes them in turns and adds to what it wrote.
+// nothing, so equal input gives equal bits. Then each 16 bytes of the tile are one thread's: it
+// sums what its row has, and writes, so that out is written once, zeros included. A row of
+// many indices is read by all threads, by panels in shared memory, and summed by one warp while
+// the next panel comes. Where a tile has more indices than its list holds, it
+// takes them in turns and adds to what it wrote.
 //
 // Where there are many indices, they are split among the tiles before, and a block reads
 // its own alone: split_count counts, for each warp's part of the indices, those of each
 // height of tiles; split_scan sums the counts in order of heights, then of warps; split_place
 // puts each k where its height and warp begin, in order. Bound by memory then.
+
+#include "async.cuh"
 
 // quotient is n / d for the divisor's magic number and shift: see kernels.divisor.
 __device__ long long quotient(long long n, long long magic, int shift) { return (long long)(__umul64hi(n, magic) >> shift); }
@@ -152,12 +156,21 @@ extern "C" __global__ void __launch_bounds__(scanThreads) split_scan(int* counts
     if (threadIdx.x == 0) counts[n] = base;
 }
 
+constexpr int many = 64; // indices from which on a row is read by panels
+constexpr int lanes = 32; // columns of a panel, and most of a tile
+
 struct Tile {
     int start[mostRows + 1]; // of a row, in order
     int order[held];         // k by row, rising
-    int k[held];             // as they come
-    unsigned short row[held], rank[held];
+    int heavy[held / many], heavies; // rows of many indices
     int sums[warps];
+    union {
+        struct {
+            int k[held]; // as they come
+            unsigned short row[held], rank[held];
+        };
+        alignas(16) unsigned char panel[held * 8];
+    };
 };
 
 // before is the sum of n over the threads before this one, and total that over all.
@@ -217,6 +230,7 @@ __device__ int collect(Tile& t, const long long* __restrict__ indices, const int
 // of equal rows take their places by lane.
 __device__ void sort(Tile& t, int n, int rows) {
     for (int r = threadIdx.x; r <= rows; r += threads) t.start[r] = 0;
+    if (threadIdx.x == 0) t.heavies = 0;
     __syncthreads();
     if (threadIdx.x < 32) {
         for (int e = threadIdx.x; e < (n + 31 & ~31); e += 32) {
@@ -239,6 +253,7 @@ __device__ void sort(Tile& t, int n, int rows) {
         const int r = threadIdx.x * rowsOfThread + j;
         counts[j] = r < rows ? t.start[r] : 0;
         sum += counts[j];
+        if (counts[j] >= many) t.heavy[atomicAdd(&t.heavies, 1)] = r; // in whatever order
     }
     int place = before(t, sum, total);
 #pragma unroll
@@ -253,20 +268,77 @@ __device__ void sort(Tile& t, int n, int rows) {
     __syncthreads();
 }
 
-// sum adds the elements of g, in rows of inner elements, that a row's part of the list
-// names, one after the other, to a sum.
-template <typename T>
-__device__ T sum(const Tile& t, int from, int to, const T* __restrict__ g, long long inner, T total) {
-    constexpr int ahead = 16;
-    for (; from + ahead <= to; from += ahead) {
-        T x[ahead];
+template <typename T, int W>
+struct alignas(sizeof(T) * W) Words {
+    T s[W];
+};
+
+// light makes the rows of a tile that have few indices, W elements a thread. g and out are where the
+// tile begins, for one o.
+template <typename T, int W>
+__device__ void light(const Tile& t, const T* __restrict__ g, T* out, int height, int width, long long inner, bool first) {
+    constexpr int ahead = 2;
+    using V = Words<T, W>;
+    const int across = width / W;
+    int r = threadIdx.x / across, c = threadIdx.x % across;
+    while (r < height) {
+        const int from = t.start[r], to = t.start[r + 1];
+        V* place = reinterpret_cast<V*>(out + r * inner + c * W);
+        if (to - from < many && (first || from < to)) {
+            V sum{};
+            if (!first) sum = *place;
+            for (int e = from; e < to; e += ahead) {
+                V x[ahead];
 #pragma unroll
-        for (int j = 0; j < ahead; j++) x[j] = g[t.order[from + j] * inner];
+                for (int j = 0; j < ahead; j++) {
+                    if (e + j < to) x[j] = *reinterpret_cast<const V*>(g + t.order[e + j] * inner + c * W);
+                }
 #pragma unroll
-        for (int j = 0; j < ahead; j++) total += x[j];
+                for (int j = 0; j < ahead; j++) {
+                    if (e + j < to) {
+#pragma unroll
+                        for (int w = 0; w < W; w++) sum.s[w] += x[j].s[w];
+                    }
+                }
+            }
+            *place = sum;
+        }
+        r += threads / across;
+        c += threads % across;
+        if (c >= across) c -= across, r++;
     }
-    for (; from < to; from++) total += g[t.order[from] * inner];
-    return total;
+}
+
+// heavy makes a row of a tile that has many indices, from .. to - 1 of the list.
+template <typename T>
+__device__ void heavy(Tile& t, const T* __restrict__ g, T* out, int from, int to, int width, long long inner, bool first) {
+    constexpr int deep = sizeof(t.panel) / sizeof(T) / lanes / 2, size = deep * lanes; // rows and elements of one of two panels
+    T* panels = reinterpret_cast<T*>(t.panel);
+    const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
+    auto fetch = [&](int e, T* panel) {
+        if (lane < width) {
+#pragma unroll 2
+            for (int i = warp; i < min(deep, to - e); i += warps) async_copy(panel + i * lanes + lane, g + t.order[e + i] * inner + lane);
+        }
+        commit();
+    };
+    T sum = 0;
+    if (warp == 0 && lane < width && !first) sum = out[lane];
+    fetch(from, panels);
+    for (int e = from, now = 0; e < to; e += deep, now ^= 1) {
+        fetch(e + deep, panels + (now ^ 1) * size);
+        arrived<1>();
+        __syncthreads();
+        if (warp == 0) {
+            const T* panel = panels + now * size;
+            const int n = min(deep, to - e);
+#pragma unroll 8
+            for (int i = 0; i < n; i++) sum += panel[i * lanes + lane];
+        }
+        __syncthreads();
+    }
+    arrived<0>();
+    if (warp == 0 && lane < width) out[lane] = sum;
 }
 
 template <typename T>
@@ -291,14 +363,17 @@ __device__ void scatter(const T* __restrict__ g, const long long* __restrict__ i
         __syncthreads();
         sort(t, n, height);
         for (long long o = o0; o < o1; o++) {
-            int r = threadIdx.x / width, c = threadIdx.x % width;
-            while (r < height) {
-                const int from = t.start[r], to = t.start[r + 1];
-                T* place = out + ((o * rows + v0 + r) * inner + c0 + c);
-                if (first || from < to) *place = sum(t, from, to, g + (o * count * inner + c0 + c), inner, first ? T(0) : *place);
-                r += threads / width;
-                c += threads % width;
-                if (c >= width) c -= width, r++;
+            const T* from = g + (o * count * inner + c0);
+            T* to = out + ((o * rows + v0) * inner + c0);
+            constexpr int W = 16 / sizeof(T);
+            if (inner % W == 0) {
+                light<T, W>(t, from, to, height, width, inner, first);
+            } else {
+                light<T, 1>(t, from, to, height, width, inner, first);
+            }
+            for (int i = 0; i < t.heavies; i++) {
+                const int r = t.heavy[i];
+                heavy(t, from, to + r * inner, t.start[r], t.start[r + 1], width, inner, first);
             }
         }
         first = false;

@@ -36,7 +36,7 @@ const (
 
 // scatterPolicy tunes Scatter.
 type scatterPolicy struct {
-	columns int64 // of a tile, at most
+	columns int64 // of a tile, 32 at most
 	blocks  int64 // wanted for each multiprocessor
 	split   int64 // indices from which on they are split among the tiles before
 	part    int64 // least indices of a warp that splits
@@ -44,8 +44,8 @@ type scatterPolicy struct {
 }
 
 var scatterPolicies = measured[scatterPolicy]{
-	// not measured alone: 512 bytes of float32 in a row, two waves of the blocks that fit
-	{90, scatterPolicy{columns: 128, blocks: 8, split: 1 << 14, part: 256, counts: 1 << 15}},
+	// not measured alone: columns are as many as a warp has lanes, blocks two waves of those that fit
+	{90, scatterPolicy{columns: 32, blocks: 8, split: 1 << 11, part: 256, counts: 1 << 15}},
 }
 
 // Gather plans out = the elements of x at indices along an axis: out has the shape of x,

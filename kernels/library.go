@@ -3,6 +3,7 @@ package kernels
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -158,13 +159,13 @@ func (c compiled) Code(major, minor int) (Code, error) {
 }
 
 func (c compiled) code(major, minor int) (Code, error) {
-	if _, err := c.library.source(c.stem); err != nil {
-		return Code{}, err
-	}
 	target, minDriver, err := Target(major, minor)
 	if err != nil {
 		return Code{}, err
 	}
 	text, err := c.library.readImage(manifest.ImageFile(c.stem, target))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no images of %q, compile the sources first: %w", c.stem, err)
+	}
 	return Code{text, target, minDriver}, err
 }

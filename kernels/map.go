@@ -17,6 +17,10 @@ type View struct {
 	// Bounds leave out what is not From <= i < To along Axis: it is not in the buffer
 	// and reads as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
+	// Stream makes the elements random numbers, uniform in [0, 1), a function of the
+	// stream, of the number that says where the element lies, and of the state that the
+	// buffer holds: see [RandomState]. 0 is for none.
+	Stream int
 }
 
 // Bounds are part of an axis.
@@ -62,7 +66,7 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	p := &Plan{Op: name, Flops: n * int64(f.Operations())}
 	p.Parts, p.Out = mapParts(f, shape)
 	for i, v := range operands {
-		p.Inputs = append(p.Inputs, v.Elements*types[i].Size())
+		p.Inputs = append(p.Inputs, v.inputBytes(types[i]))
 	}
 	if n > 0 {
 		if err := p.launchMap(newMapping(dev, f, shape, operands, nil), f); err != nil {
@@ -106,7 +110,11 @@ func checkMap(f expr.Func, shape []int, operands []View) error {
 		}
 	}
 	for i, v := range operands {
-		if err := v.check(shape); err != nil {
+		err := v.check(shape)
+		if err == nil && v.Stream != 0 {
+			err = v.checkRandom(f.Operands()[i])
+		}
+		if err != nil {
 			return fmt.Errorf("operand %d: %w", i, err)
 		}
 	}
@@ -135,7 +143,7 @@ func (v View) check(shape []int) error {
 		}
 		last += int64(s) * int64(max(extent-1, 0))
 	}
-	if Count(shape) > 0 && (v.Offset < 0 || last >= v.Elements) {
+	if Count(shape) > 0 && v.Stream == 0 && (v.Offset < 0 || last >= v.Elements) {
 		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
 	}
 	return nil

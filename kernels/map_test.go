@@ -226,6 +226,18 @@ func TestMapLayout(t *testing.T) {
 			t.Errorf("%v, %v: got %+v on %v, want %s", c.shape, c.views, got, p.Launches[0].Grid, c.want)
 		}
 	}
+	h200 := Device{Major: 9, SMs: 132}
+	for n, want := range map[int]string{1000: "1 1 256 ddgg", 132 * 2048: "1 1 256 ddgg", 1 << 20: "4 2 256 ddrc"} { // of few elements a thread has one
+		shape := []int{n / 8, 8}
+		p, err := Map(h200, parseMap(t, "a + b + c + d", "a", "b", "c", "d"), shape, Dense(shape), viewAt(int64(n), 0, 8, 1), viewAt(8, 0, 0, 1), viewAt(int64(n), 0, 1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := p.Launches[0].Kernel.Image.(mapImage).layout
+		if got := fmt.Sprint(l.width, l.vectors, l.block, " ", l.accesses); got != want || int64(l.width*l.vectors*l.block*p.Launches[0].Grid[0]) < int64(n) {
+			t.Errorf("%d elements: got %s on %v, want %s", n, got, p.Launches[0].Grid, want)
+		}
+	}
 	big := []int{1 << 16, 1 << 15}
 	p, err := Map(HostDevice(), parseMap(t, "a + b", "a", "b"), big, Dense(big), viewAt(1<<16, 0, 1, 0))
 	if err != nil || !p.Launches[0].Kernel.Image.(mapImage).layout.wide {
@@ -326,21 +338,33 @@ func ptxas(t *testing.T) string {
 	return path
 }
 
+// ptxOf returns the PTX of an image that is made when it is needed.
+func ptxOf(t testing.TB, image Image, major int) []byte {
+	t.Helper()
+	ptx, ok, err := GeneratedCode(image, major)
+	if !ok {
+		var code Code
+		code, err = image.Code(major, 0)
+		ptx = code.Text
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", image.Name(), err)
+	}
+	return ptx
+}
+
 // assemble assembles an image for a target, and returns registers and bytes of
 // spills.
 func assemble(t *testing.T, image Image, target string) (registers, spills int) {
 	t.Helper()
-	code, err := image.Code(int(target[3]-'0'), int(target[4]-'0')) // of sm_70
-	if err != nil {
-		t.Fatal(err)
-	}
+	ptx := ptxOf(t, image, int(target[3]-'0')) // of sm_70
 	path := filepath.Join(t.TempDir(), "map.ptx")
-	if err := os.WriteFile(path, code.Text, 0o644); err != nil {
+	if err := os.WriteFile(path, ptx, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(ptxas(t), "-v", "-arch="+target, "-o", path+".cubin", path).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s for %s: %v\n%s\n%s", image.Name(), target, err, out, code.Text)
+		t.Fatalf("%s for %s: %v\n%s\n%s", image.Name(), target, err, out, ptx)
 	}
 	number := func(pattern string) (sum int) {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(out), -1) {
@@ -357,10 +381,10 @@ func assemble(t *testing.T, image Image, target string) (registers, spills int) 
 func TestMapAssembles(t *testing.T) {
 	ptxas(t)
 	targets := []string{"sm_70", "sm_80", "sm_90"}
-	shape := []int{6, 8}
+	shape, dev := []int{6, 8}, HostDevice()
 	check := func(i int, f expr.Func, views ...View) {
 		t.Helper()
-		p, err := Map(HostDevice(), f, shape, views...)
+		p, err := Map(dev, f, shape, views...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,6 +441,10 @@ func TestMapAssembles(t *testing.T) {
 	shape = []int{1 << 16, 1<<16 - 1}
 	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), viewAt(1<<16, 0, 0, 1))
 	check(0, parseMap(t, "a + b", "a", "b"), Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
+	dev, shape = Device{Major: 9, SMs: 132}, []int{6, 8} // of few elements
+	for k, v := range views {
+		check(k, parseMap(t, "tanh(a) < b", "a", "b"), v, views[(k+1)%len(views)])
+	}
 }
 
 // Functions of numbers are computed by the device, as those of operands are: the
@@ -427,11 +455,7 @@ func TestMapOfNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, err := p.Launches[0].Kernel.Image.Code(9, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := !strings.Contains(string(code.Text), "ld.const.b32"); got != known {
+		if got := !strings.Contains(string(ptxOf(t, p.Launches[0].Kernel.Image, 9)), "ld.const.b32"); got != known {
 			t.Errorf("%s: the assembler knows the numbers: %v, want %v", text, got, known)
 		}
 	}

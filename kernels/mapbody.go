@@ -64,7 +64,7 @@ func (m *mapping) newBlock() any {
 		b.out[0] = unsafe.Pointer(unsafe.SliceData(b.spreading))
 	}
 	for i, d := range m.types {
-		if a := access(m.layout.accesses[i]); a != dense && a != unaligned {
+		if a := access(m.layout.accesses[i]); a != dense && a != unaligned || isRandom(m.layout.random, i) {
 			memory := Bytes(make([]int64, CeilDiv(expr.BlockSize*d.Size(), 8)))
 			b.gathered[i], b.in[i] = memory, unsafe.Pointer(unsafe.SliceData(memory))
 		}
@@ -76,7 +76,7 @@ func (m *mapping) newBlock() any {
 func (b *block) bind(c Call, part int, size int64) {
 	for i, d := range b.types {
 		b.operands[i] = Slice[byte](c, part+i)
-		if access(b.layout.accesses[i]) == scalar {
+		if access(b.layout.accesses[i]) == scalar && !isRandom(b.layout.random, i) {
 			for k := range size {
 				copy(b.gathered[i][k*d.Size():], b.operands[i][:d.Size()])
 			}
@@ -111,6 +111,8 @@ func (b *block) read(at int64, n int) {
 	}
 	for i, d := range b.types {
 		switch a := access(b.layout.accesses[i]); {
+		case isRandom(b.layout.random, i):
+			b.draw(i, n)
 		case a == dense || a == unaligned:
 			b.in[i] = unsafe.Pointer(&b.operands[i][at*d.Size()])
 		case a == padded && d.Size() == 1:
@@ -131,17 +133,31 @@ func (b *block) read(at int64, n int) {
 
 // spread copies n elements of the output from the block's index on to their places.
 func (b *block) spread(n int) {
-	size, last := b.mapping.outputs[0].Size(), len(b.shape)-1
+	size := b.mapping.outputs[0].Size()
+	b.runs(b.toStrides, n, func(k, at, stride int64, run int) {
+		move(size, b.outputs[0], at, stride, b.spreading, k, 1, int64(run))
+	})
+}
+
+// runs calls f for the runs of n elements that lie by those strides, from the block's index
+// on, and have one stride: with a run's first element in the block and in memory, the stride, and
+// the number.
+func (b *block) runs(strides []int64, n int, f func(k, at, stride int64, run int)) {
+	last := len(b.shape) - 1
+	if last < 0 { // one element
+		f(0, 0, 0, n)
+		return
+	}
 	index := append(b.walk[:0], b.index...)
-	for k := int64(0); k < int64(n); {
+	for k := 0; k < n; {
 		at := int64(0)
-		for a, s := range b.toStrides {
+		for a, s := range strides {
 			at += index[a] * s
 		}
-		run := min(int64(n)-k, b.shape[last]-index[last])
-		move(size, b.outputs[0], at, b.toStrides[last], b.spreading, k, 1, run)
+		run := int(min(int64(n-k), b.shape[last]-index[last]))
+		f(int64(k), at, strides[last], run)
 		k += run
-		index[last] += run
+		index[last] += int64(run)
 		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
 			index[a] = 0
 			index[a-1]++
@@ -151,31 +167,16 @@ func (b *block) spread(n int) {
 
 // gather copies n elements of operand i from the block's index on.
 func gather[T Element](b *block, i int, to []T, n int) {
-	from, strides, last := Elements[T](b.operands[i]), b.strides[i], len(b.shape)-1
-	index := append(b.walk[:0], b.index...)
-	for k := 0; k < n; {
-		at := int64(0)
-		for a, s := range strides {
-			at += index[a] * s
-		}
-		run := int(min(int64(n-k), b.shape[last]-index[last]))
-		switch s := strides[last]; s {
-		case 0:
-			for j := range run {
-				to[k+j] = from[at]
-			}
-		case 1:
-			copy(to[k:k+run], from[at:])
-		default:
-			for j := range run {
-				to[k+j] = from[at+int64(j)*s]
-			}
-		}
-		k += run
-		index[last] += int64(run)
-		for a := last; a > 0 && index[a] == b.shape[a]; a-- {
-			index[a] = 0
-			index[a-1]++
-		}
-	}
+	from := Elements[T](b.operands[i])
+	b.runs(b.strides[i], n, func(k, at, stride int64, run int) {
+		moveElements(to[k:], 1, from[at:], stride, int64(run))
+	})
+}
+
+// draw makes n random numbers of operand i from the block's index on.
+func (b *block) draw(i, n int) {
+	g := newGenerator(b.operands[i], b.streams[i])
+	b.runs(b.strides[i], n, func(k, at, stride int64, run int) {
+		g.fill(b.types[i], b.gathered[i], k, b.offsets[i]+at, stride, int64(run))
+	})
 }

@@ -2,8 +2,8 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
-	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -18,17 +18,18 @@ const mapEntry = "map"
 
 func (i mapImage) Name() string { return "stheno/map(" + i.f.String() + ")" }
 
-// source returns the stem of the source that the functions in the code come from.
 func (i mapImage) source() string { return "math" }
 
-// Code returns PTX, for every device.
-func (i mapImage) Code(major, minor int) (Code, error) {
+func (i mapImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+
+// ptx returns PTX for every device.
+func (i mapImage) ptx(int) ([]byte, error) {
 	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
-		return Code{}, err
+		return nil, err
 	}
 	w := mapWriter{codeWriter: code, mapLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs()}
-	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
+	return []byte(w.kernel()), nil
 }
 
 // mapWriter writes a kernel:
@@ -37,14 +38,16 @@ func (i mapImage) Code(major, minor int) (Code, error) {
 //	for each of its elements: f
 //	for each vector: store the results
 //
-// A vector that reaches beyond the end is loaded and stored by elements.
+// A vector that reaches beyond the end is loaded and stored by elements. Where each
+// thread has one element, a thread without one is done at once.
 type mapWriter struct {
 	codeWriter
 	mapLayout
 	f              expr.Func
 	types, outputs []expr.Dtype
 
-	bases   []string // addresses of the operands
+	bases   []string  // addresses of the operands
+	sources []*source // of random operands, whose bases and addresses are numbers of elements
 	divide  []divide
 	strides [][]string  // of operands addressed by index
 	bounds  [][2]string // of padded operands: from where on, how many
@@ -92,6 +95,13 @@ func (w *mapWriter) parameters() {
 	for a := 0; w.mapLayout.to.byIndex() && a < w.axes; a++ {
 		w.toBy = append(w.toBy, w.parameter(w.index, w.kind))
 	}
+	w.sources = make([]*source, len(w.types))
+	for i := range w.types {
+		if isRandom(w.random, i) {
+			w.sources[i] = w.source(w.bases[i])
+			w.bases[i] = w.sources[i].first
+		}
+	}
 }
 
 // choosePart takes the first operand and the output of the block's part, which begins so many bytes
@@ -106,6 +116,15 @@ func (w *mapWriter) choosePart(next string) {
 	}
 	w.Line("cvt.u64.u32 %s, %s", far, part)
 	w.Line("mad.lo.u64 %s, %s, %s, %s", w.to[0], far, next, w.to[0])
+}
+
+// size returns the bytes from one element of operand i to the next in memory, 1 for
+// numbers.
+func (w *mapWriter) size(i int) int64 {
+	if w.sources[i] != nil {
+		return 1
+	}
+	return w.types[i].Size()
 }
 
 // vector is what a thread holds of one vector.
@@ -124,7 +143,9 @@ type vector struct {
 func (w *mapWriter) kernel() string {
 	w.parameters()
 	for i, d := range w.types { // one element for all
-		if access(w.accesses[i]) == scalar {
+		if access(w.accesses[i]) == scalar && w.sources[i] != nil {
+			w.bases[i] = w.numbers(w.sources[i], d, w.bases[i], 1, false)[0]
+		} else if access(w.accesses[i]) == scalar {
 			r := w.Register(d.Kind())
 			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
 			w.bases[i] = r
@@ -132,7 +153,7 @@ func (w *mapWriter) kernel() string {
 	}
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text("sm_70", mapEntry, w.params, w.block)
+		return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
@@ -156,7 +177,10 @@ func (w *mapWriter) kernel() string {
 	for _, v := range vectors {
 		w.store(v)
 	}
-	return w.Text("sm_70", mapEntry, w.params, w.block)
+	if w.single() {
+		w.Label("none")
+	}
+	return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -177,6 +201,9 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
+	if w.single() {
+		w.Line("@!%s bra none", v.full)
+	}
 	indices, at := w.indices(v), v.first
 	if w.mapLayout.to.byIndex() {
 		at = w.offset(indices[0], w.toBy)
@@ -218,7 +245,7 @@ func (w *mapWriter) indices(v *vector) [][]string {
 // addresses returns the address of a vector's first element of operand i, or those
 // of all elements if they are read one by one.
 func (w *mapWriter) addresses(v *vector, i int, indices [][]string) []string {
-	size, a := w.types[i].Size(), access(w.accesses[i])
+	size, a := w.size(i), access(w.accesses[i])
 	if a == scalar {
 		return nil
 	}
@@ -259,6 +286,10 @@ func (w *mapWriter) offset(index, strides []string) string {
 // load loads the elements of a vector.
 func (w *mapWriter) load(v *vector) {
 	for i, d := range w.types {
+		if w.sources[i] != nil && access(w.accesses[i]) != scalar {
+			v.elements = append(v.elements, w.draw(v, i))
+			continue
+		}
 		regs := make([]string, w.width)
 		for k := range regs {
 			switch a := access(w.accesses[i]); {
@@ -274,6 +305,9 @@ func (w *mapWriter) load(v *vector) {
 	}
 	w.branch(v, "load", func() {
 		for i, d := range w.types {
+			if w.sources[i] != nil {
+				continue
+			}
 			switch regs := v.elements[i]; access(w.accesses[i]) {
 			case dense, row:
 				w.whole("ld.global", d, location{v.addresses[i][0], 0}, regs)
@@ -292,7 +326,7 @@ func (w *mapWriter) load(v *vector) {
 	}, func(k int, exists string) {
 		for i, d := range w.types {
 			a, r := access(w.accesses[i]), v.elements[i][k]
-			if a == scalar || a == column && k > 0 {
+			if a == scalar || a == column && k > 0 || w.sources[i] != nil {
 				continue
 			}
 			if a == padded {
@@ -303,6 +337,21 @@ func (w *mapWriter) load(v *vector) {
 			w.Line("@%s ld.global.%s %s, %s", exists, memoryType(d), r, elementAt(v.addresses[i], k, d.Size()))
 		}
 	})
+}
+
+// draw returns the elements of a vector of random operand i.
+func (w *mapWriter) draw(v *vector, i int) (list []string) {
+	s, d, at := w.sources[i], w.types[i], v.addresses[i]
+	switch a := access(w.accesses[i]); a {
+	case dense, row, unaligned:
+		return w.numbers(s, d, at[0], w.width, a != unaligned && int64(w.width)%perBlock(d) == 0)
+	case column:
+		return slices.Repeat(w.numbers(s, d, at[0], 1, false), w.width)
+	}
+	for k := range w.width {
+		list = append(list, w.numbers(s, d, at[k], 1, false)...)
+	}
+	return list
 }
 
 // store stores the results of a vector.
@@ -321,6 +370,10 @@ func (w *mapWriter) store(v *vector) {
 // branch does all of a vector at once if its elements all exist, else element by
 // element, each if it exists.
 func (w *mapWriter) branch(v *vector, what string, full func(), element func(k int, exists string)) {
+	if w.single() {
+		full()
+		return
+	}
 	name := func(s string) string { return fmt.Sprintf("%s_%s%d", what, s, v.number) }
 	w.Line("@!%s bra %s", v.full, name("elements"))
 	full()

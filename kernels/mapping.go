@@ -31,7 +31,7 @@ type mapLayout struct {
 	wide     bool   // indices take 64 bits
 	inner    bool   // vectors lie within an innermost axis
 	width    int    // elements of a vector
-	vectors  int    // of a thread
+	vectors  int    // of a thread, with one element in all where there are few: see single
 	block    int    // threads of a block
 	accesses string // an access for each operand
 	bounded  string // the axis of each operand's bounds, as a byte, if any has some
@@ -39,7 +39,11 @@ type mapLayout struct {
 	tile     int    // elements of a tile along either of its axes, 0 without tiles
 	across   int    // the axis of a tile beside the innermost one
 	joined   int    // parts of a concatenation, one for each block along y; 0 for none
+	random   string // which operands have a stream: see [randomLetters]
 }
+
+// single reports whether every thread has one element.
+func (l mapLayout) single() bool { return l.width == 1 && l.vectors == 1 && l.tile == 0 }
 
 // mapping is a function on a merged shape.
 type mapping struct {
@@ -52,6 +56,7 @@ type mapping struct {
 	strides [][]int64 // by operand, then axis
 	offsets []int64
 	bounds  []bound // by operand
+	streams []int   // by operand, nil for none
 	// Outputs lie from an element on, by these strides, which are nil where that is
 	// row-major order.
 	to        int64
@@ -69,7 +74,7 @@ type mapping struct {
 // in row-major order if there is none.
 func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *View) *mapping {
 	types := f.Operands()
-	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1))}
+	m := &mapping{types: types, outputs: f.Outputs(), n: Count(shape), eval: expr.NewInterpreter(f), cost: int64(max(f.Operations(), 1)), streams: streams(operands)}
 	views := operands
 	if into != nil {
 		views = append(slices.Clone(operands), *into)
@@ -82,7 +87,16 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 	m.blocks.New = m.newBlock
 	m.merge(shape, views)
 	width := vectorWidth(slices.Concat(m.outputs, types))
+	few := dev.Major > 0 && into == nil && m.n <= int64(dev.SMs)*streaming.on(dev).few
+	if few {
+		width = 1 // less code to compile, and threads that are done sooner
+	}
 	accesses := m.accesses(width)
+	for i, a := range accesses {
+		if few && (access(a) == row || access(a) == column) { // the same for one element
+			accesses[i] = byte(strided)
+		}
+	}
 	if into != nil {
 		last := len(operands)
 		if a := access(accesses[last]); a != dense && a != row { // no vectors to write
@@ -97,18 +111,20 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 		m.layout.to = dense
 	}
 	pol, axes := streaming.on(dev), len(m.shape)
-	m.layout.width, m.layout.accesses = width, string(accesses)
+	m.layout.width, m.layout.accesses, m.layout.random = width, string(accesses), randomLetters(m.streams)
 	if m.toStrides != nil || slices.ContainsFunc(accesses, func(a byte) bool { return access(a).byIndex() }) {
 		pol = scaling.on(dev)
-		m.layout.axes, m.layout.inner = axes, m.isInner(width)
+		m.layout.axes, m.layout.inner = axes, m.isInner(width) && !few
 	}
 	m.layout.bounded = m.bounded()
 	m.layout.vectors, m.layout.block = int(pol.vectors), pol.block
-	if width == 1 {
+	if few {
+		m.layout.vectors = 1
+	} else if width == 1 {
 		m.layout.vectors *= 4
 	}
 	m.layout.wide = m.wide()
-	if dev.Major > 0 {
+	if dev.Major > 0 && m.streams == nil {
 		m.chooseTiles()
 	}
 	return m
@@ -226,7 +242,11 @@ func (m *mapping) access(i int, width int64, inner bool) access {
 func (m *mapping) arguments() []any {
 	var args []any
 	for i, d := range m.types {
-		args = append(args, Ref{Operand(i), m.offsets[i] * d.Size()})
+		r := Ref{Operand(i), m.offsets[i] * d.Size()}
+		if isRandom(m.layout.random, i) {
+			r.Offset = 0
+		}
+		args = append(args, r)
 	}
 	if m.from != nil {
 		args = args[:0]
@@ -259,7 +279,7 @@ func (m *mapping) arguments() []any {
 	for _, s := range m.toStrides {
 		args = append(args, indexArgument(s, m.layout.wide))
 	}
-	return args
+	return append(args, randomArguments(m.streams, m.offsets)...)
 }
 
 // divisor returns what divides by d >= 2 with a product: n / d is the upper half of

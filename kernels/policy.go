@@ -31,11 +31,13 @@ func (m measured[P]) on(dev Device) P {
 type streamPolicy struct {
 	block   int   // threads of a block; blocks come and go, none loops
 	vectors int64 // of 16 bytes, that a thread takes
+	few     int64 // elements for each multiprocessor up to which a generated kernel has a thread for each
 }
 
 var (
 	streaming = measured[streamPolicy]{
-		{90, streamPolicy{block: 256, vectors: 1}}, // H200, Add of 2^28 float32: 733 us; 2 or 4 vectors 736; 16 blocks an SM that loop 778, 64 of them 765
+		// Few, a thread for each and by vectors: H200, six functions of 2^10 to 2^18 elements, 4.4 to 6.2 us either way; the driver compiles 40 such kernels in half the time
+		{90, streamPolicy{block: 256, vectors: 1, few: 2048}}, // H200, Add of 2^28 float32: 733 us; 2 or 4 vectors 736; 16 blocks an SM that loop 778, 64 of them 765
 	}
 	scaling = measured[streamPolicy]{
 		{90, streamPolicy{block: 256, vectors: 2}}, // H200, Scale of 2^28 float32: 517 us; 1 vector 567, 4 519; blocks that loop 540 at best
@@ -66,6 +68,8 @@ type rowsPolicy struct {
 	resident int64 // bytes of operands that a thread holds in registers
 	partial  int64 // likewise, where it has more than it can hold
 	turn     int64 // bytes that a thread reads in a turn of a loop
+	shared   int64 // elements that a thread takes of rows of more columns than a block's most threads take so: a cluster of blocks shares them
+	share    int64 // columns of a block of a cluster, at most if 8 blocks are enough
 	long     int64 // columns from which few rows are split
 	deep     int64 // likewise across rows
 	chunk    int64 // least columns of a split
@@ -77,8 +81,9 @@ var rowsPolicies = measured[rowsPolicy]{
 	// H200, 16384 rows of float32, us. Elements 16, 8, 32: cross-entropy of 4096 columns 187, 197, 191, layer norm 134, 143, 134, softmax 133, 131, 133;
 	// of 1000 columns (short) 53.1, 50.2, 52.0, and 36.2, 35.8, 36.4, and 34.8, 34.6, 35.8. Block 128 for 256: softmax of 128 columns 7.6, 7.4.
 	// Blocks 8, 4, 16, least 16: sums down 16384 x 4096 71.6, 72.5, 72.5, 72.9. Turn 128 for 64, partial 96 for 64: no faster. Threads, long, deep and chunk
-	// were not swept.
-	{90, rowsPolicy{elements: 16, short: 1024, threads: 1024, block: 256, most: 1024, resident: 128, partial: 64, turn: 64, long: 1 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
+	// were not swept. Clusters, share 2^14, 2^13 and without, 2048 rows of 50 257: softmax 262, 262, 284, cross-entropy 414, 420, 491; of 100 003: 576, 577,
+	// 747, and 934, 934, 1260.
+	{90, rowsPolicy{elements: 16, short: 1024, threads: 1024, block: 256, most: 1024, resident: 128, partial: 64, turn: 64, shared: 32, share: 1 << 14, long: 1 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
 }
 
 // rowPolicy tunes reductions along rows.

@@ -25,7 +25,7 @@ func (p Product) String() string {
 		name += "[TransB]"
 	}
 	if p.epilogue.chain != 0 {
-		name += " " + p.epilogue.text()
+		name += " " + p.epilogue.String()
 	}
 	return name
 }
@@ -49,6 +49,9 @@ func (p Product) With(f expr.Func, operands ...View) (Product, bool) {
 	}
 	return p, ok
 }
+
+// HasEpilogue reports whether [Product.With] has made the product.
+func (p Product) HasEpilogue() bool { return p.epilogue.chain != 0 }
 
 // dot reports whether the product is that of two vectors.
 func (p Product) dot() bool { return p.Batch == 1 && p.M == 1 && p.N == 1 }

@@ -60,7 +60,7 @@ func (p *Plan) rows(dev Device, c rowCall) error {
 	}
 	var from, to []Ref
 	for i, d := range c.f.Operands() {
-		p.Inputs = append(p.Inputs, c.operands[i].Elements*d.Size())
+		p.Inputs = append(p.Inputs, c.operands[i].inputBytes(d))
 		from = append(from, Ref{Operand(i), 0})
 	}
 	p.Parts, p.Out = layOut(c.sizes())
@@ -86,7 +86,7 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	if err != nil {
 		return err
 	}
-	blocks := CeilDiv(m.rows, g.rowsOfBlock())
+	blocks := CeilDiv(m.rows, g.rowsOfBlock()) * max(g.cluster, 1)
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}

@@ -39,17 +39,54 @@ func (m *rowMapping) tile() (rows, columns int64) {
 // rowStep is a step of the function: a stage, the outputs of each element, or those of
 // which a row has one.
 type rowStep struct {
-	early   *expr.Interpreter // what a row has one of, out of the results of reductions; nil for nothing
-	hoisted []expr.Dtype      // its outputs
-	known   int               // reductions before the step
-	eval    *expr.Interpreter // of the operands, the results and what early gives
-	needs   []int             // its operands
-	outputs []expr.Dtype      // of the step
-	to      []int             // outputs of the function, none for a stage
+	early     *expr.Interpreter // what a row has one of, out of the results of reductions; nil for nothing
+	hoisted   []expr.Dtype      // its outputs
+	known     int               // reductions before the step
+	eval      *expr.Interpreter // of the operands, the results and what early gives
+	needs     []int             // its operands
+	outputs   []expr.Dtype      // of the step
+	to        []int             // outputs of the function, none for a stage
+	keeps     int               // outputs, the last ones, that are kept
+	firstKept int               // the first of them
 }
 
-// newRowStep returns the step of a function of so many operands and of the results of
-// reductions known before it.
+// mostKept is the most elements of rows of which the Go body keeps values from step to
+// step.
+const mostKept = 1 << 20
+
+// makeSteps makes the steps of the Go body.
+func (m *rowMapping) makeSteps(f expr.Func) error {
+	staged := m.staged
+	if rows, _ := m.tile(); rows*m.columnsOfTile() <= mostKept {
+		var err error
+		if staged, m.kept, err = f.StagesKept(m.perRow); err != nil {
+			return err
+		}
+	}
+	var to [2][]int // outputs of each element, of each row
+	for k, one := range m.perRow {
+		if one {
+			to[1] = append(to[1], k)
+		} else {
+			to[0] = append(to[0], k)
+		}
+	}
+	operands, kept := len(m.types)+len(m.kept), 0
+	for _, s := range staged.Stages {
+		step := newRowStep(s.Func, operands, nil)
+		step.keeps, step.firstKept = s.Kept, kept
+		kept += s.Kept
+		m.steps = append(m.steps, step)
+	}
+	m.steps = append(m.steps, newRowStep(staged.Elements, operands, to[0]), newRowStep(staged.Row, operands, to[1]))
+	return nil
+}
+
+// columnsOfTile returns the columns of a row, or of a split of it.
+func (m *rowMapping) columnsOfTile() int64 { return min(m.columns, m.grid.chunk) }
+
+// newRowStep returns the step of a function of so many operands, those kept among them, and
+// of the results of reductions known before it.
 func newRowStep(f expr.Func, operands int, to []int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs(), to: to}
 	early, late, err := f.Hoist(operands)
@@ -76,7 +113,8 @@ type rowTile struct {
 	column  int64 // of the block
 	columns int64
 	width   int64       // most columns of a block
-	blocks  [][]byte    // of the operands, the results of reductions, then the outputs of a step
+	blocks  [][]byte    // of the operands, the kept values, the results of reductions, then the outputs of a step
+	kept    [][]byte    // values of all elements of the tile, block by block
 	results [][]byte    // of the reductions, then what a step hoists, by row
 	pieces  [][]float64 // the reductions of blocks, by reduction of a stage
 	in, out []unsafe.Pointer
@@ -87,14 +125,17 @@ func (m *rowMapping) newTile(memory [][]byte, rows, columns int64) *rowTile {
 	for _, s := range m.steps {
 		single = max(single, s.known+len(s.hoisted))
 	}
-	operands := len(m.types) + single
-	outputs := max(single, len(m.outputs))
+	operands := len(m.types) + len(m.kept) + single
+	outputs := max(single+len(m.kept), len(m.outputs))
 	t := &rowTile{rowMapping: m, memory: memory, width: columns, in: make([]unsafe.Pointer, operands), out: make([]unsafe.Pointer, outputs)}
 	for range operands + outputs {
 		t.blocks = append(t.blocks, Bytes(make([]float64, columns*rows)))
 	}
 	for range single {
 		t.results = append(t.results, Bytes(make([]float64, rows)))
+	}
+	for range m.kept {
+		t.kept = append(t.kept, Bytes(make([]float64, rows*m.columnsOfTile())))
 	}
 	t.pieces = make([][]float64, len(m.scalars))
 	return t
@@ -143,9 +184,10 @@ func (t *rowTile) hoist(step *rowStep) {
 	if step.early == nil {
 		return
 	}
-	operands := len(t.types) + step.known
+	first := len(t.types) + len(t.kept) // of the results
+	operands := first + step.known
 	for k := range step.known {
-		t.in[len(t.types)+k] = unsafe.Pointer(&t.results[k][0])
+		t.in[first+k] = unsafe.Pointer(&t.results[k][0])
 	}
 	for k := range step.hoisted {
 		t.out[k] = unsafe.Pointer(&t.results[step.known+k][0])
@@ -159,8 +201,13 @@ func (t *rowTile) blockOf(k int) []byte { return t.blocks[len(t.in)+k] }
 // compute evaluates a step on the block, into blocks or where the outputs belong.
 func (t *rowTile) compute(step *rowStep) {
 	for _, i := range step.needs {
-		if i >= len(t.types) {
+		if k := i - len(t.types); k >= len(t.kept) {
 			t.repeat(i, step)
+		} else if k >= 0 {
+			t.in[i] = t.keptAt(k)
+			continue
+		} else if isRandom(t.layout.random, i) {
+			t.draw(i)
 		} else if at, ok := t.inOrder(i); ok {
 			t.in[i] = unsafe.Pointer(&t.memory[i][at*t.types[i].Size()])
 			continue
@@ -172,6 +219,9 @@ func (t *rowTile) compute(step *rowStep) {
 	out := t.out[:len(step.outputs)]
 	for k := range out {
 		out[k] = unsafe.Pointer(&t.blockOf(k)[0])
+		if j := k - (len(out) - step.keeps); j >= 0 {
+			out[k] = t.keptAt(step.firstKept + j)
+		}
 		if len(step.to) > 0 {
 			i := len(t.types) + step.to[k]
 			if at, ok := t.inOrder(i); ok {
@@ -179,8 +229,14 @@ func (t *rowTile) compute(step *rowStep) {
 			}
 		}
 	}
-	operands := len(t.types) + step.known + len(step.hoisted)
+	operands := len(t.types) + len(t.kept) + step.known + len(step.hoisted)
 	step.eval.Run(int(t.rows*t.columns), t.in[:operands], out) // fails for other numbers of operands only
+}
+
+// keptAt returns where the block's elements of kept value k lie.
+func (t *rowTile) keptAt(k int) unsafe.Pointer {
+	at := (t.column - t.split*t.grid.chunk) * t.rows * t.rowMapping.kept[k].Size()
+	return unsafe.Pointer(&t.kept[k][at])
 }
 
 // reduceBlock takes in the block of a reduction's arguments: along rows it appends the

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/stheno-ml/stheno/kernels/build/manifest"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
@@ -21,15 +20,16 @@ const rowsEntry = "rows"
 
 func (i rowsImage) Name() string { return "stheno/rows(" + i.f.String() + ")" }
 
-// source returns the stem of the source that the functions in the code come from.
 func (i rowsImage) source() string { return "math" }
 
-// Code returns PTX: for every device, or with what those of compute capability 8.0 and
-// later have.
-func (i rowsImage) Code(major, minor int) (Code, error) {
+func (i rowsImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
+
+// ptx returns PTX for every device, or with what those of compute capability 8.0 and later
+// have.
+func (i rowsImage) ptx(major int) ([]byte, error) {
 	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
-		return Code{}, err
+		return nil, err
 	}
 	perRow := make([]bool, len(i.perRow))
 	for k := range perRow {
@@ -37,13 +37,16 @@ func (i rowsImage) Code(major, minor int) (Code, error) {
 	}
 	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, target: "sm_70"}
 	if w.staged, err = i.f.Stages(perRow); err != nil {
-		return Code{}, err
+		return nil, err
 	}
 	_, w.used = i.f.Trim()
 	if major >= 8 {
 		w.target, w.nan = "sm_80", true
 	}
-	return Code{[]byte(w.kernel()), manifest.PTX, expr.MinDriver}, nil
+	if i.layout.cluster > 0 {
+		w.target = "sm_90"
+	}
+	return []byte(w.kernel()), nil
 }
 
 // rowsWriter writes a kernel:
@@ -69,7 +72,8 @@ type rowsWriter struct {
 
 	places               []*place // of the operands, then of the outputs
 	rows, columns        string   // their numbers
-	chunk                string
+	chunk                string   // of a split, or the share of a block of a cluster
+	rank                 string   // of the block in its cluster
 	rowDivide, colDivide []divide
 
 	thread  string     // of the row
@@ -98,17 +102,36 @@ func (w *rowsWriter) kernel() string {
 	w.loadUniform()
 	if w.vectors > 0 {
 		w.held = w.newBatch(w.first, w.vectors)
-		if !w.full {
-			w.held.exists[w.vectors-1] = w.before(w.held, w.vectors-1)
-		}
+		w.guardHeld()
 		w.copyShared()
 	}
 	for _, s := range w.staged.Stages {
 		w.reduce(s)
 	}
+	if w.cluster > 0 { // a block's shared memory is there until all have read it
+		w.Line("barrier.cluster.arrive")
+	}
 	w.storeElements()
 	w.storeRow()
-	return w.Text(w.target, rowsEntry, w.params, w.threads*w.beside)
+	if w.cluster > 0 {
+		w.Line("barrier.cluster.wait")
+	}
+	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threads * w.beside, Cluster: w.cluster, Resident: max(1024/w.threads, 1)})
+}
+
+// guardHeld finds which vectors that the thread holds exist: all but the last do, or but
+// the last two where the last block of a cluster has a few columns less than the others.
+func (w *rowsWriter) guardHeld() {
+	first := w.vectors - 1
+	switch {
+	case w.full:
+		first = w.vectors
+	case w.cluster > 0:
+		first = max(first-1, 0)
+	}
+	for j := first; j < w.vectors; j++ {
+		w.held.exists[j] = w.before(w.held, j)
+	}
 }
 
 // parameters adds the parameters, in the order of [rowMapping.arguments].
@@ -124,12 +147,18 @@ func (w *rowsWriter) parameters() {
 		w.places = append(w.places, p)
 	}
 	w.rows, w.columns = w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)
-	if w.split {
+	if w.split || w.cluster > 0 {
 		w.chunk = w.parameter(w.index, w.kind)
 	}
 	w.rowDivide, w.colDivide = w.divides(w.rowAxes), w.divides(w.colAxes)
 	for _, p := range w.places {
 		p.ofRow, p.ofColumn = w.strides(p.rows, w.rowAxes), w.strides(p.columns, w.colAxes)
+	}
+	for i, p := range w.places {
+		if isRandom(w.random, i) {
+			p.source = w.source(p.base)
+			p.base = p.source.first
+		}
 	}
 }
 
@@ -186,7 +215,11 @@ func (w *rowsWriter) findThread() {
 	} else if w.thread = number; w.beside > 1 {
 		w.thread, beside = w.calculate("and", number, fmt.Sprint(w.threads-1)), w.calculate("shr", number, shift(w.threads))
 	}
-	w.row = w.calculate("mad.lo", w.special("ctaid.x"), fmt.Sprint(w.beside), beside)
+	block := w.special("ctaid.x")
+	if w.cluster > 0 {
+		block, w.rank = w.calculate("shr", block, shift(w.cluster)), w.calculate("and", block, fmt.Sprint(w.cluster-1))
+	}
+	w.row = w.calculate("mad.lo", block, fmt.Sprint(w.beside), beside)
 	if w.row = w.calculate("mul.lo", w.row, fmt.Sprint(lanes)); w.beside > 1 {
 		w.exists = w.predicate("lt", w.row, w.rows)
 		w.row = w.calculate("min", w.row, w.calculate("sub", w.rows, fmt.Sprint(lanes)))
@@ -195,8 +228,12 @@ func (w *rowsWriter) findThread() {
 	if !w.across {
 		w.first = w.calculate("mul.lo", w.thread, fmt.Sprint(w.width))
 	}
-	if w.split {
-		begin := w.calculate("mul.lo", w.special("ctaid.y"), w.chunk)
+	if w.split || w.cluster > 0 {
+		part := w.rank
+		if w.split {
+			part = w.special("ctaid.y")
+		}
+		begin := w.calculate("mul.lo", part, w.chunk)
 		w.first = w.calculate("add", w.first, begin)
 		w.end = w.calculate("min", w.columns, w.calculate("add", begin, w.chunk))
 	}

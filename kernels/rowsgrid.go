@@ -17,6 +17,8 @@ type rowGrid struct {
 	beside  int64 // rows of a block; where across, vectors of rows
 	splits  int64 // parts of a row, each in a block of its own
 	chunk   int64 // columns of a split
+	cluster int64 // blocks that share a row and join in their shared memory; 0: one has it
+	share   int64 // columns of a block of a cluster
 }
 
 // newRowGrid returns the grid for a shape that has elements.
@@ -46,7 +48,7 @@ func newRowGrid(dev Device, shape, axes []int) rowGrid {
 	if g.across {
 		pol.across(&g, sms, rows, columns, last.n)
 	} else {
-		pol.along(&g, sms, rows, columns)
+		pol.along(&g, dev.Major >= 9, sms, rows, columns)
 	}
 	return g
 }
@@ -65,7 +67,7 @@ func (pol rowsPolicy) columnsOfThread(sms, lines, columns, most, least int64) in
 }
 
 // along lays out threads along rows.
-func (pol rowsPolicy) along(g *rowGrid, sms, rows, columns int64) {
+func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64) {
 	most := pol.elements
 	if columns <= pol.short {
 		most /= 2
@@ -80,6 +82,10 @@ func (pol rowsPolicy) along(g *rowGrid, sms, rows, columns int64) {
 	if blocks := CeilDiv(rows, g.beside); 2*blocks < sms && columns > pol.long {
 		g.threads, g.beside = pol.block, 1
 		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
+	} else if clusters && columns > pol.most*pol.shared {
+		g.cluster = min(pow2(CeilDiv(columns, pol.share)), clusterBlocks)
+		g.share = CeilDiv(CeilDiv(columns, g.cluster), g.width) * g.width
+		g.threads = min(pow2(CeilDiv(g.share, pol.shared)), pol.most)
 	}
 }
 
@@ -122,6 +128,14 @@ func (g rowGrid) rowsOfBlock() int64 {
 		return g.beside * g.width
 	}
 	return g.beside
+}
+
+// columnsOfBlock returns how many of a row's columns a block has, if the row is not split.
+func (g rowGrid) columnsOfBlock(columns int64) int64 {
+	if g.cluster > 0 {
+		return g.share
+	}
+	return columns
 }
 
 // columnsBetween is the number of columns from a vector of a thread to its next.

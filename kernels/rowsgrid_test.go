@@ -20,7 +20,9 @@ func TestRowGrid(t *testing.T) {
 		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 32768}},
 		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1053, chunk: 254976}},
 		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 12, chunk: 8448}},
-		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 200704}},
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
+		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
+		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 32772, cluster: 4, share: 8196}},
 		{[]int{16384, 4096}, []int{0}, rowGrid{across: true, width: 4, threads: 8, beside: 32, splits: 33, chunk: 504}},
 		{[]int{1 << 20, 64}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1041, chunk: 1008}},
 		{[]int{64, 1000, 49}, []int{1}, rowGrid{across: true, width: 1, threads: 16, beside: 16, splits: 1, chunk: 1000}},
@@ -56,6 +58,8 @@ func TestRowGrid(t *testing.T) {
 			t.Errorf("%v over %v: got %+v, want splits of %d columns", shape, axes, g, columns)
 		case g.splits > 1 && g.chunk%g.columnsBetween() != 0:
 			t.Errorf("%v over %v: got %+v, want splits of whole vectors of all threads", shape, axes, g)
+		case g.cluster > 0 && (dev.Major < 9 || g.splits > 1 || g.cluster != pow2(g.cluster) || g.cluster > 8 || g.share%g.width != 0 || g.share*g.cluster < columns || g.share*(g.cluster-1) >= columns):
+			t.Errorf("%v over %v: got %+v, want clusters that share %d columns", shape, axes, g, columns)
 		}
 	}
 }

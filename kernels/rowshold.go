@@ -16,7 +16,8 @@ const mostHeld = 64
 // are read as they are needed, from a cache.
 func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	l, between := &m.layout, m.grid.columnsBetween()
-	needed, most := CeilDiv(m.columns, between), mostHeld/m.grid.width
+	columns := m.grid.columnsOfBlock(m.columns)
+	needed, most := CeilDiv(columns, between), mostHeld/m.grid.width
 	if l.split {
 		l.turn = int(pol.turn)
 		return
@@ -24,13 +25,16 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	operands := m.held()
 	if needed <= most {
 		if shared, ok := m.share(dev, operands, needed, pol.resident); ok {
-			l.vectors, l.full, l.shared = int(needed), m.columns%between == 0, shared
+			l.vectors, l.full, l.shared = int(needed), columns%between == 0 && m.columns%columns == 0, shared
 			return
 		}
 	}
 	l.turn = int(pol.turn)
 	if l.threads*l.beside < int(pol.most) || m.elementSteps() == 1 || len(operands) == 0 {
 		return
+	}
+	if m.grid.cluster > 0 { // its last block has a few columns less
+		needed--
 	}
 	for n := min(needed-1, most); n > needed/4; n-- {
 		if shared, ok := m.share(dev, operands, n, pol.partial); ok {
@@ -62,7 +66,7 @@ func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64)
 	shared := int64(0)
 	for _, i := range operands {
 		size := m.grid.width * m.types[i].Size() // of a vector
-		if _, _, spread := m.layout.access(i); excess > 0 && (spread == together || m.grid.width == 1 && size >= 4) {
+		if _, _, spread := m.layout.access(i); excess > 0 && !isRandom(m.layout.random, i) && (spread == together || m.grid.width == 1 && size >= 4) {
 			n := min(CeilDiv(excess, size), vectors)
 			excess, shared, counts[i] = excess-n*size, shared+n*size, byte('0'+n)
 		}
@@ -89,11 +93,15 @@ func (m *rowMapping) elementSteps() int {
 
 // lastUse returns the last step that an operand is used in.
 func (m *rowMapping) lastUse(operand int) (last int) {
-	for k, s := range m.steps {
-		if slices.Contains(s.needs, operand) {
-			last = k
+	uses := func(step int, f expr.Func) {
+		if _, needs := f.Trim(); slices.Contains(needs, operand) {
+			last = step
 		}
 	}
+	for k, s := range m.staged.Stages {
+		uses(k, s.Func)
+	}
+	uses(len(m.staged.Stages), m.staged.Elements)
 	return last
 }
 

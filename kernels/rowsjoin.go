@@ -207,7 +207,12 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 	for i, a := range list {
 		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, begin+i*32*8, a.lanes[0])
 	}
-	w.Line("bar.sync 0")
+	if w.cluster > 0 {
+		w.Line("barrier.cluster.arrive")
+		w.Line("barrier.cluster.wait")
+	} else {
+		w.Line("bar.sync 0")
+	}
 	lanes := int(pow2(int64(warps)))
 	exists := w.Register(expr.Pred)
 	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
@@ -216,10 +221,33 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 	for i, a := range list {
 		r := w.Register(a.wide().Kind())
 		w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
-		w.Line("@%s ld.shared.%v %s, [%s+%d]", exists, a.wide(), r, from, begin+i*32*8)
+		if w.cluster > 0 {
+			r = w.loadCluster(a, exists, from, begin+i*32*8)
+		} else {
+			w.Line("@%s ld.shared.%v %s, [%s+%d]", exists, a.wide(), r, from, begin+i*32*8)
+		}
 		a.lanes[0] = w.shuffle(a, r, lanes)
 	}
 	w.joins++
+}
+
+// loadCluster loads what the blocks of a cluster have at an address of shared memory, if
+// it exists, and combines it in their order.
+func (w *rowsWriter) loadCluster(a *accumulator, exists, from string, bytes int) string {
+	list := make([]string, w.cluster)
+	for rank := range list {
+		at := w.Register(expr.B32)
+		list[rank] = w.Register(a.wide().Kind())
+		w.Line("mov.%v %s, %s", a.wide(), list[rank], w.identity(a))
+		w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
+		w.Line("@%s ld.shared::cluster.%v %s, [%s+%d]", exists, a.wide(), list[rank], at, bytes)
+	}
+	for n := len(list); n > 1; n /= 2 {
+		for k := range n / 2 {
+			list[k] = w.combine(a, list[2*k], list[2*k+1])
+		}
+	}
+	return list[0]
 }
 
 func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }

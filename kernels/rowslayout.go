@@ -22,9 +22,11 @@ type rowMapping struct {
 	rowShape, colShape  []int64   // merged
 	rowStrides, colStrs [][]int64 // of the operands, then of the outputs
 	offsets             []int64   // likewise
+	streams             []int     // of the operands, nil for none
 
-	steps []rowStep // of the Go body: the stages, then the outputs of each element and those of each row
-	cost  int64     // operations on an element
+	steps []rowStep    // of the Go body: the stages, then the outputs of each element and those of each row
+	kept  []expr.Dtype // values of elements that the Go body keeps from step to step
+	cost  int64        // operations on an element
 }
 
 // rowsLayout is what a kernel is generated for, beside the function.
@@ -34,6 +36,7 @@ type rowsLayout struct {
 	threads  int
 	beside   int
 	split    bool   // blocks take a chunk of a row each
+	cluster  int    // as in rowGrid
 	wide     bool   // indices take 64 bits
 	inner    bool   // vectors lie within an innermost axis
 	vectors  int    // of a thread, which it holds; 0: each step reads them again
@@ -44,6 +47,7 @@ type rowsLayout struct {
 	rowAxes  int    // of the merged shape, for addresses by index
 	colAxes  int    // likewise
 	accesses string // three letters for each operand, then each output: of reach, reach and spread
+	random   string // which operands have a stream: see [randomLetters]
 }
 
 // access returns how operand i lies; outputs come after the operands.
@@ -74,7 +78,7 @@ const (
 
 // newRowMapping merges axes and finds the layout of a call that was checked.
 func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
-	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1))}
+	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), streams: streams(c.operands)}
 	var err error
 	if m.staged, err = c.f.Stages(c.perRow); err != nil {
 		return nil, err
@@ -93,18 +97,9 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 			return nil, fmt.Errorf("got an output with one element a row that depends on operand %d, of strides %v, want it the same along axes %v", i, c.operands[i].Strides, c.axes)
 		}
 	}
-	for _, s := range m.staged.Stages {
-		m.steps = append(m.steps, newRowStep(s.Func, len(m.types), nil))
+	if err := m.makeSteps(c.f); err != nil {
+		return nil, err
 	}
-	var to [2][]int // outputs of each element, of each row
-	for k, one := range m.perRow {
-		if one {
-			to[1] = append(to[1], k)
-		} else {
-			to[0] = append(to[0], k)
-		}
-	}
-	m.steps = append(m.steps, newRowStep(m.staged.Elements, len(m.types), to[0]), newRowStep(m.staged.Row, len(m.types), to[1]))
 	m.layOut(dev, rowsPolicies.on(dev))
 	return m, nil
 }
@@ -167,7 +162,7 @@ func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out
 // layOut finds the layout.
 func (m *rowMapping) layOut(dev Device, pol rowsPolicy) {
 	g := m.grid
-	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, wide: m.wide()}
+	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, cluster: int(g.cluster), wide: m.wide(), random: randomLetters(m.streams)}
 	if inner := m.innerShape(); len(inner) > 0 {
 		l.inner = inner[len(inner)-1]%g.width == 0
 	}
@@ -288,11 +283,17 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 	l := m.layout
 	var args []any
 	for i, r := range slices.Concat(from, to) {
-		args = append(args, Ref{r.Operand, r.Offset + m.offsets[i]*m.dtype(i).Size()})
+		if !isRandom(l.random, i) {
+			r.Offset += m.offsets[i] * m.dtype(i).Size()
+		}
+		args = append(args, r)
 	}
 	args = append(args, indexArgument(m.rows, l.wide), indexArgument(m.columns, l.wide))
 	if l.split {
 		args = append(args, indexArgument(m.grid.chunk, l.wide))
+	}
+	if l.cluster > 0 {
+		args = append(args, indexArgument(m.grid.share, l.wide))
 	}
 	args = append(args, divisions(m.rowShape[:l.rowAxes], l.wide)...)
 	args = append(args, divisions(m.colShape[:l.colAxes], l.wide)...)
@@ -309,5 +310,5 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 			}
 		}
 	}
-	return args
+	return append(args, randomArguments(m.streams, m.offsets)...)
 }

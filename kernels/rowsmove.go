@@ -88,6 +88,12 @@ func (t *rowTile) gather(i int) {
 	t.runs(i, func(k, at, stride, n int64) { move(size, to, k, 1, from, at, stride, n) })
 }
 
+// draw makes the block's elements of random operand i.
+func (t *rowTile) draw(i int) {
+	g := newGenerator(t.memory[i], t.streams[i])
+	t.runs(i, func(k, at, stride, n int64) { g.fill(t.types[i], t.blocks[i], k, t.offsets[i]+at, stride, n) })
+}
+
 // store copies the outputs of a step that are in blocks to where they belong.
 func (t *rowTile) store(step *rowStep) {
 	for k, output := range step.to {
@@ -103,7 +109,7 @@ func (t *rowTile) store(step *rowStep) {
 // repeat copies a result of a reduction, or what the step hoists, beside each element of
 // its row.
 func (t *rowTile) repeat(i int, step *rowStep) {
-	s, size := i-len(t.types), int64(0)
+	s, size := i-len(t.types)-len(t.kept), int64(0)
 	if s < step.known {
 		size = t.scalars[s].Size()
 	} else {

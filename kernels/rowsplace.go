@@ -16,6 +16,15 @@ type place struct {
 	ofRow, ofColumn []string // strides
 	address         []string // of the row; of each row, for vectors of scattered rows
 	step            string   // bytes from a lane of a spaced vector to the next
+	source          *source  // of a random operand, whose base and addresses are numbers of elements
+}
+
+// size returns the bytes from one element to the next in memory, 1 for numbers.
+func (p *place) size() int64 {
+	if p.source != nil {
+		return 1
+	}
+	return p.dtype.Size()
 }
 
 // findRows finds where the thread's rows begin.
@@ -53,7 +62,7 @@ func (w *rowsWriter) findRows() {
 			}
 			p.step = w.Register(expr.B64)
 			w.Line("mov.u64 %s, 0", p.step)
-			w.address(p.step, p.step, strides[len(strides)-1], p.dtype.Size())
+			w.address(p.step, p.step, strides[len(strides)-1], p.size())
 		}
 	}
 }
@@ -65,7 +74,7 @@ func (w *rowsWriter) offset(p *place, from string, index, strides []string) stri
 		sum = w.calculate("mad.lo", index[a], strides[a], sum)
 	}
 	r := w.Register(expr.B64)
-	w.address(r, from, sum, p.dtype.Size())
+	w.address(r, from, sum, p.size())
 	return r
 }
 
@@ -117,11 +126,11 @@ func (w *rowsWriter) locate(p *place, b *batch, j int) []location {
 		if b.begin[p] == nil {
 			for _, row := range p.address {
 				r := w.Register(expr.B64)
-				w.address(r, row, b.columns[0], p.dtype.Size())
+				w.address(r, row, b.columns[0], p.size())
 				b.begin[p] = append(b.begin[p], r)
 			}
 		}
-		return w.spreadOut(p, b.begin[p], int64(j*w.between())*p.dtype.Size())
+		return w.spreadOut(p, b.begin[p], int64(j*w.between())*p.size())
 	}
 	index := [][]string{{b.columns[j]}}
 	if p.columns == indexed {
@@ -153,7 +162,7 @@ func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location 
 		}
 	case adjoining:
 		for k := range w.width {
-			add(from[0], bytes+int64(k)*p.dtype.Size())
+			add(from[0], bytes+int64(k)*p.size())
 		}
 	case spaced:
 		for k, r := 0, from[0]; k < w.width; k++ {
@@ -178,6 +187,9 @@ func guard(predicate string) string {
 
 // load loads the lanes of a vector; those of one that does not exist are 0.
 func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists string) []string {
+	if p.source != nil {
+		return w.draw(p, addresses, lanes)
+	}
 	var list []string
 	for k := range lanes {
 		if k > 0 && p.spread == single {
@@ -195,6 +207,22 @@ func (w *rowsWriter) load(p *place, addresses []location, lanes int, exists stri
 	}
 	for k, at := range addresses {
 		w.Line("%sld.global.%s %s, %s", guard(exists), memoryType(p.dtype), list[k], at)
+	}
+	return list
+}
+
+// draw returns the lanes of a vector of random numbers.
+func (w *rowsWriter) draw(p *place, numbers []location, lanes int) (list []string) {
+	for _, at := range numbers {
+		number := w.Register(expr.B64)
+		w.Line("add.u64 %s, %s, %d", number, at.register, at.bytes)
+		switch p.spread {
+		case together:
+			return w.numbers(p.source, p.dtype, number, lanes, true)
+		case single:
+			return slices.Repeat(w.numbers(p.source, p.dtype, number, 1, false), lanes)
+		}
+		list = append(list, w.numbers(p.source, p.dtype, number, 1, false)...)
 	}
 	return list
 }

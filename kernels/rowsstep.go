@@ -163,7 +163,7 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, j int) [][]string {
 	results := make([][]string, len(f.Outputs()))
 	for lane := range w.width {
 		operands := w.operands(lane%w.rowsOfThread(), func(i int) string {
-			if b.elements[i] == nil { // f does not depend on it
+			if j >= len(b.elements[i]) { // f does not depend on it
 				return ""
 			}
 			return b.elements[i][j][lane]
@@ -250,7 +250,11 @@ func (w *rowsWriter) storeRow() {
 			results[out] = append(results[out], r)
 		}
 	}
-	exists := w.predicate("eq", w.thread, "0")
+	first := w.thread
+	if w.cluster > 0 { // of the first block
+		first = w.calculate("add", w.thread, w.rank)
+	}
+	exists := w.predicate("eq", first, "0")
 	if w.exists != "" {
 		w.Line("and.pred %s, %s, %s", exists, exists, w.exists)
 	}

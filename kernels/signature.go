@@ -83,7 +83,12 @@ func signatures(ptx string) map[string]signature {
 // imageSignatures returns the entry points of an image, from its PTX.
 func imageSignatures(image Image) (map[string]signature, error) {
 	var text []byte
-	if c, ok := image.(compiled); ok {
+	if ptx, ok, err := GeneratedCode(image, 9); ok {
+		if err != nil {
+			return nil, err
+		}
+		text = ptx
+	} else if c, ok := image.(compiled); ok {
 		if _, err := c.library.source(c.stem); err != nil {
 			return nil, err
 		}

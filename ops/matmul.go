@@ -126,15 +126,17 @@ func (o matMul) Infer(in ...Type) (Type, error) {
 }
 
 func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
-	p, err := o.product(in[0].Shape, in[1].Shape)
+	p, err := o.Product(in...)
 	if err != nil {
 		return nil, err
 	}
-	dt := in[0].Dtype
-	if p.out.IsScalar() { // of two vectors
-		return kernels.Dot(dev, dt, 1, int64(p.k)), nil
-	}
-	return kernels.MatMul(dev, dt, int64(p.batch), int64(p.m), int64(p.n), int64(p.k), o.transA, o.transB), nil
+	return p.Plan(dev)
+}
+
+// Product returns the product that is planned.
+func (o matMul) Product(in ...Type) (kernels.Product, error) {
+	p, err := o.product(in[0].Shape, in[1].Shape)
+	return kernels.Product{Dtype: in[0].Dtype, Batch: int64(p.batch), M: int64(p.m), N: int64(p.n), K: int64(p.k), TransA: o.transA, TransB: o.transB}, err
 }
 
 // Adjoints are matMuls again. For C = A B they are dA = G B^T, dB = A^T G; where

@@ -107,6 +107,16 @@ func (o *Op) Pointwise() (f expr.Func, ok bool) {
 	return f, err == nil
 }
 
+// Product returns the product of matrices that the op is; ok is false for any other.
+func (o *Op) Product() (p kernels.Product, ok bool) {
+	m, ok := o.primitive.(matMul)
+	if !ok {
+		return p, false
+	}
+	p, err := m.Product(o.in...)
+	return p, err == nil
+}
+
 // Arity returns the number of inputs.
 func (o *Op) Arity() int { return len(o.in) }
 

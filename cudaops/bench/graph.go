@@ -48,7 +48,7 @@ func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration
 }
 
 func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
-	graph, err := lower.New(g, nil, nil)
+	graph, err := lower.New(g, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +66,9 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Dura
 		return nil, err
 	}
 	inputs := make([]gorgonia.Value, len(graph.Inputs))
-	for i, n := range graph.Inputs {
-		if inputs[i] = n.Value(); inputs[i] == nil {
-			return nil, fmt.Errorf("input %s has no value", n.Name())
+	for i, in := range graph.Inputs {
+		if inputs[i] = in.Value(); inputs[i] == nil {
+			return nil, fmt.Errorf("input %s has no value", in.Node.Name())
 		}
 	}
 	if _, err := e.Run(inputs); err != nil {

@@ -36,15 +36,25 @@ func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64
 	return exprtest.Unpack(f.Outputs()[0], out), nil
 }
 
+// ofMany returns a device as one that plans give kernels for many elements to, as if it had
+// few threads.
+func ofMany(dev kernels.Device) kernels.Device {
+	dev.SMs = 0
+	return dev
+}
+
 // A fused kernel gives the bits of one kernel for each operation; where all
 // operations are exact, those of other code on the host.
 func TestMapOnGPU(t *testing.T) {
-	dev := device0(t)
+	device := device0(t)
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	for name, ops := range map[string][]expr.Op{"exact": exprtest.Exact, "all": all} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
+				m, dev := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size")), device
+				if rapid.Bool().Draw(t, "of many") {
+					dev = ofMany(device)
+				}
 				views := make([]kernels.View, len(m.Views))
 				for i, v := range m.Views {
 					views[i] = kernels.View(v)
@@ -57,7 +67,7 @@ func TestMapOnGPU(t *testing.T) {
 				if err := Run(0, p, m.Inputs(), out); err != nil {
 					t.Fatalf("%v: %v", p, err)
 				}
-				want, err := m.Want(func(f expr.Func, operands ...[]float64) ([]float64, error) { return mapOnGPU(dev, f, operands...) })
+				want, err := m.Want(func(f expr.Func, operands ...[]float64) ([]float64, error) { return mapOnGPU(device, f, operands...) })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +87,7 @@ func TestMapOnGPU(t *testing.T) {
 // Exact operations of two edges, such as NaN, infinities and zeros of both signs,
 // give the host's bits.
 func TestMapEdgesOnGPU(t *testing.T) {
-	dev := device0(t)
+	device := device0(t)
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 		var x, y []float64
 		for _, a := range exprtest.Edges {
@@ -95,10 +105,12 @@ func TestMapEdgesOnGPU(t *testing.T) {
 				args = append([]expr.Value{b.Apply(expr.Lt, args...)}, args...)
 			}
 			f := must.Get[expr.Func](t)(b.Func(b.Apply(op, args[:op.Arity()]...)))
-			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
-			for i, want := range mapOnHost(t, f, x, y) {
-				if !exprtest.Same(got[i], want) {
-					t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
+			for _, dev := range []kernels.Device{device, ofMany(device)} {
+				got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
+				for i, want := range mapOnHost(t, f, x, y) {
+					if !exprtest.Same(got[i], want) {
+						t.Errorf("%v of %v and %v is %v, want %v", f, x[i], y[i], got[i], want)
+					}
 				}
 			}
 		}
@@ -115,10 +127,12 @@ func TestMapIntegersOnGPU(t *testing.T) {
 		if d == expr.Float32 {
 			x = exprtest.Unpack(d, exprtest.Pack(d, x))
 		}
-		got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
-		for i, want := range mapOnHost(t, f, x) {
-			if got[i] != want {
-				t.Errorf("%v is %v, want %v", x[i], got[i], want)
+		for _, dev := range []kernels.Device{dev, ofMany(dev)} {
+			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x))
+			for i, want := range mapOnHost(t, f, x) {
+				if got[i] != want {
+					t.Errorf("%v is %v, want %v", x[i], got[i], want)
+				}
 			}
 		}
 	}

@@ -133,19 +133,62 @@ func unpack(p *kernels.Plan, out []byte, d expr.Dtype) (list [][]float64) {
 	return list
 }
 
+// longRows are rows that clusters of blocks share, and blocks hold or don't, if the
+// device's blocks are enough for them.
+var longRows = []exprtest.RowShape{
+	{Shape: []int{3, 32769}, Axes: []int{1}}, {Shape: []int{3, 50_257}, Axes: []int{1}}, {Shape: []int{2, 65536}, Axes: []int{1}}, {Shape: []int{2, 98_308}, Axes: []int{1}},
+	{Shape: []int{2, 200_004}, Axes: []int{1}}, {Shape: []int{1, 400_003}, Axes: []int{1}}, {Shape: []int{2, 600_004}, Axes: []int{1}},
+}
+
+// Softmax of long rows, in one kernel, has the bits of its operations one by one.
+func TestRowsLongOnGPU(t *testing.T) {
+	dev := ofMany(device0(t))
+	softmax := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))[0]
+	r := rand.New(rand.NewPCG(rand.Uint64(), 17))
+	for k, s := range longRows {
+		if testing.Short() && k%2 > 0 {
+			continue
+		}
+		x := rowValues(r, s.Elements(), expr.Float32, false)
+		apply := rowsOnGPU(dev, s)
+		one := func(op expr.Op, args ...[]float64) []float64 {
+			b := expr.NewBuilder(slices.Repeat([]expr.Dtype{expr.Float32}, len(args))...)
+			var values []expr.Value
+			for i := range args {
+				values = append(values, b.Operand(i))
+			}
+			return must.Get[[]float64](t)(apply(must.Get[expr.Func](t)(b.Func(b.Apply(op, values...))), args...))
+		}
+		e := one(expr.Exp, one(expr.Sub, x, one(expr.RowMax, x)))
+		want := one(expr.Div, e, one(expr.RowSum, e))
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, softmax.Func, s.Shape, s.Axes, softmax.PerRow, viewsOf(softmax.Views(s))...))
+		out := exprtest.Memory(p.Out)
+		must.Do(t, Run(0, p, [][]byte{exprtest.Pack(expr.Float32, x)}, out))
+		for i, got := range exprtest.Unpack(expr.Float32, out) {
+			if !exprtest.Same(got, want[i]) {
+				t.Fatalf("%v: element %d is %v, want %v", s.Shape, i, got, want[i])
+			}
+		}
+	}
+}
+
 // Functions that graphs have much of are, on rows of all kinds, what the host gives in
 // double precision.
 func TestRowsFunctionsOnGPU(t *testing.T) {
-	dev := device0(t)
+	device := device0(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 11))
 	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 		for i, f := range must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(d)) {
-			for k, s := range exprtest.RowShapes {
+			for k, s := range append(longRows, exprtest.RowShapes...) {
 				if testing.Short() && (i+k)%5 > 0 {
 					continue
+				}
+				dev := device
+				if k < len(longRows) {
+					dev = ofMany(device)
 				}
 				var inputs, wide [][]byte
 				for _, v := range f.Views(s) {

@@ -22,7 +22,8 @@ func TestWholeGraph(t *testing.T) {
 	onTapeMachine(t)
 	notebooktest.Run(t, title, recorded, run, 7,
 		"func gate(", "sigmoid(tanh(x0 * x1) + x2) * x0", "func newNetwork(", "func (net *network) train(", "(after lower)", "(gone after prune)",
-		"t0 = x0 + x1;", "t1 = t0 - rowmax(t0);", "t2 = t1 - log(rowsum(exp(t1)));", "t3 = x2 * -", "t3 - exp(t2) * rowsum(t3)", "(after place)",
+		"relu(c + x0)", "c * step(x0)",
+		"t0 = x0 - rowmax(x0);", "t1 = t0 - log(rowsum(exp(t0)));", "t2 = x1 * -", "t2 - exp(t1) * rowsum(t2)", "(after place)",
 		"digits.png", "loss.png", "nodes.png", "passes.png", "memory.png", "steps.png", "roofline.png")
 }
 

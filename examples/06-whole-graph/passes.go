@@ -172,7 +172,7 @@ func compile(s *story) error {
 	for _, p := range passes {
 		by[p.Pass] = p
 	}
-	for _, section := range []func(*story, listing, map[string]cudaops.PassReport) error{lowered, pruned, fused, planned, placed} {
+	for _, section := range []func(*story, listing, map[string]cudaops.PassReport) error{lowered, pruned, epilogues, fused, planned, placed} {
 		if err := section(s, list, by); err != nil {
 			return err
 		}
@@ -202,10 +202,21 @@ func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
 	return nil
 }
 
+func epilogues(s *story, list listing, by map[string]cudaops.PassReport) error {
+	product := func(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
+	before := slices.DeleteFunc(slices.Clone(list["prune"]), func(in instr) bool { return !product(in) })
+	after := slices.DeleteFunc(slices.Clone(list["epilogue"]), func(in instr) bool { return !product(in) })
+	s.Text("`epilogue`"+` makes maps a part of the product that they follow: the product's kernel does to each sum what the maps would have done to it in memory, before it writes it. %d instructions
+		that compute become %d. c is the sum, x0 what is read beside the two matrices:`, by["prune"].Steps, by["epilogue"].Steps)
+	s.Listing("after epilogue: products that do more", layOut(without(after, before)))
+	s.Text("`relu`" + ` is the rectifier, ` + "`step(x0)`" + ` its derivative by its result x0. What went into the rectifier need not be kept for that: a number below zero, times 0, is -0, and zero stays +0.`)
+	return nil
+}
+
 func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	s.Text("`fuse`"+` joins maps and rows that work on the same elements or rows, as with the chain above. It is where most is gained: %d instructions that compute become %d. The excerpt from
-		before is now this, behind the labels:`, by["prune"].Steps, by["fuse"].Steps)
-	before, err := list.loss("prune")
+		before is now this, behind the labels:`, by["epilogue"].Steps, by["fuse"].Steps)
+	before, err := list.loss("epilogue")
 	if err != nil {
 		return err
 	}
@@ -218,12 +229,12 @@ func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	s.Listing("after fuse", layOut(slices.Concat(inputs, part)))
 	steps := slices.DeleteFunc(slices.Clone(before), func(in instr) bool { return !in.launches() })
 	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
-	s.Text(`One launch, with %d inputs and %d outputs, has taken in the bias, the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
+	s.Text(`One launch, with %d inputs and %d outputs, has taken in the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
 		len(softmax.operands()), len(softmax.values()))
-	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 + x1 is the last product and its bias; a row is what one image has, a value for each
-		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t2 is then the logarithm of the softmax, and t3, the labels
-		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0 + x1. That needs the softmax
-		again, which is at hand: it is ` + "`exp(t2)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
+	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 is the last product, with its bias; a row is what one image has, a value for each
+		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t1 is then the logarithm of the softmax, and t2, the labels
+		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0. That needs the softmax
+		again, which is at hand: it is ` + "`exp(t1)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
 	s.Text(`Where %d launches stood between the two products, %d are left. Among them are the mean over all images and the gradient by the bias, which cannot be in the launch of the rows: they need what all
 		of its blocks have computed.`, len(steps)-1, len(after))
 	return nil

@@ -16,3 +16,21 @@ func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	f.Set(reflect.ValueOf(op))
 	return func() { f.Set(reflect.ValueOf(own)) }, nil
 }
+
+// Bind binds a value to a node as Gorgonia's machines do: whatever the node's shape, and
+// beside the gradient, if it has one.
+func Bind(n *gorgonia.Node, v gorgonia.Value) error {
+	bound, err := field(reflect.ValueOf(n).Elem(), "boundTo", reflect.Interface)
+	if err != nil {
+		return err
+	}
+	if !bound.IsNil() {
+		if dual := bound.Elem(); dual.Kind() == reflect.Pointer && dual.Elem().Kind() == reflect.Struct && dual.Elem().Type().Name() == "dualValue" {
+			if bound, err = field(dual.Elem(), "Value", reflect.Interface); err != nil {
+				return err
+			}
+		}
+	}
+	bound.Set(reflect.ValueOf(v))
+	return nil
+}

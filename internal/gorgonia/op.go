@@ -53,6 +53,10 @@ func IsConstant(op gorgonia.Op) bool {
 	return name == "constantScalar" || name == "constantTensor"
 }
 
+// GivesVector reports whether the value of a scalar node is a tensor of shape (1) on
+// Gorgonia's machines: that of a Tensordot without free axes.
+func GivesVector(n *gorgonia.Node) bool { return n.IsScalar() && OpName(n.Op()) == "tensordotOp" }
+
 // IsCost reports whether gorgonia.Grad or Backpropagate began at the node: its
 // derivative is the constant 1, or an input. Such a node is no root of the graph
 // if its own gradient uses it, as the gradient of a square root does.
@@ -64,11 +68,22 @@ func IsCost(n *gorgonia.Node) bool {
 // IsStray reports whether a node is a derivative by what nobody asked for: one of
 // those that gorgonia.Grad made and set as no node's derivative.
 func IsStray(n *gorgonia.Node) bool {
+	g := group(n)
+	return len(n.DerivOf()) == 0 && (g == "gradients" || g == "undifferentiated nodes")
+}
+
+// IsDerivative reports whether gorgonia.Grad or Backpropagate made a node.
+func IsDerivative(n *gorgonia.Node) bool {
+	return len(n.DerivOf()) > 0 || IsStray(n)
+}
+
+// group returns what Gorgonia notes of where a node comes from, "" if it cannot be read.
+func group(n *gorgonia.Node) string {
 	f := reflect.ValueOf(n).Elem().FieldByName("group")
-	if !f.IsValid() || f.Kind() != reflect.String || len(n.DerivOf()) > 0 {
-		return false
+	if !f.IsValid() || f.Kind() != reflect.String {
+		return ""
 	}
-	return f.String() == "gradients" || f.String() == "undifferentiated nodes"
+	return f.String()
 }
 
 // ReadTarget returns the variable that a Read statement fills, and nil for any

@@ -24,6 +24,24 @@ func OpenTape(program any) (*Tape, error) {
 	return &Tape{program, instructions}, nil
 }
 
+// Compiled returns the graph, or the part of one, that a program runs: the first result
+// of gorgonia.Compile or gorgonia.CompileFunction.
+func Compiled(program any) (*gorgonia.ExprGraph, error) {
+	v := reflect.ValueOf(program)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("got a %T, want the first result of gorgonia.Compile or gorgonia.CompileFunction", program)
+	}
+	f, err := field(v.Elem(), "g", reflect.Pointer)
+	if err != nil {
+		return nil, err
+	}
+	g, ok := f.Interface().(*gorgonia.ExprGraph)
+	if !ok || g == nil {
+		return nil, fmt.Errorf("got a %T without a graph, want the first result of gorgonia.Compile or gorgonia.CompileFunction", program)
+	}
+	return g, nil
+}
+
 // Instruction is one of the instructions of a [Tape].
 type Instruction struct{ v reflect.Value }
 

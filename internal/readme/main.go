@@ -1,32 +1,55 @@
-// Command readme writes the op table of README.md from the Specs of package opspec. Run it in the
-// root of the repository; a test fails when the table is out of date.
+// Command readme writes the op table of README.md from the Specs of package opspec, and
+// there and in docs/gorgonia-ops.md what package coverage finds out of Gorgonia's ops. Run it in the
+// root of the repository; a test fails when a table is out of date.
 package main
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/coverage"
 	"github.com/stheno-ml/stheno/internal/opspec"
 )
 
 func main() {
-	if err := update("README.md"); err != nil {
+	pages, err := updated(".")
+	for path, text := range pages {
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o666)
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "readme:", err)
 		os.Exit(1)
 	}
 }
 
-func update(path string) error {
-	old, err := os.ReadFile(path)
+// updated returns the texts of the pages of a repository with their tables made anew, by
+// their paths.
+func updated(root string) (map[string]string, error) {
+	rows, err := coverage.Measure()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text, err := replace(string(old), "ops", opTable())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	readme, ops := filepath.Join(root, "README.md"), filepath.Join(root, "docs", "gorgonia-ops.md")
+	pages := map[string]string{}
+	for _, t := range []struct{ path, name, body string }{
+		{readme, "ops", opTable()}, {readme, "coverage", coverage.Summary(rows)}, {ops, "coverage", coverage.Table(rows)},
+	} {
+		if _, read := pages[t.path]; !read {
+			text, err := os.ReadFile(t.path)
+			if err != nil {
+				return nil, err
+			}
+			pages[t.path] = string(text)
+		}
+		if pages[t.path], err = replace(pages[t.path], t.name, t.body); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.path, err)
+		}
 	}
-	return os.WriteFile(path, []byte(text), 0o666)
+	return pages, nil
 }
 
 // opTable is a Markdown table of all ops.

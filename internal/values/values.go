@@ -273,7 +273,13 @@ func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 	default:
 		backing = kernels.Elements[float32](m)
 	}
-	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing))
+	return dense(shape, backing)
+}
+
+// dense returns a tensor over a slice, with the engine that Gorgonia's machines give
+// to all of theirs.
+func dense(shape tensor.Shape, backing any) *tensor.Dense {
+	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
 }
 
 // Gather copies elements of size bytes out of a view of base into row-major order, and
@@ -330,7 +336,7 @@ func fresh[T element, S any, P interface {
 		return one, scalar((*S)(one))
 	}
 	s := make([]T, kernels.Count(shape))
-	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(s)), memory(s)
+	return dense(shape, s), memory(s)
 }
 
 // Own is the memory of a value that may be written in place: a scalar or a

@@ -19,6 +19,7 @@ type Assembler struct {
 	text      strings.Builder
 	counts    [kindCount]int
 	known     map[instruction]string // results, by what computes them
+	items     map[int]bool           // tables and functions that the instructions name
 }
 
 // Kind is a kind of register.
@@ -46,7 +47,7 @@ type instruction struct {
 
 // NewAssembler returns an assembler of a kernel without instructions.
 func NewAssembler(fs *Functions) *Assembler {
-	return &Assembler{functions: fs, known: map[instruction]string{}}
+	return &Assembler{functions: fs, known: map[instruction]string{}, items: map[int]bool{}}
 }
 
 // Register returns a new register.
@@ -93,7 +94,15 @@ func (a *Assembler) Block() string {
 
 // Globals returns the tables and functions that the instructions name, for the head
 // of their module.
-func (a *Assembler) Globals() string { return a.functions.needed(a.text.String()) }
+func (a *Assembler) Globals() string {
+	text := ""
+	for i, it := range a.functions.items { // in their order
+		if a.items[i] {
+			text += it.text
+		}
+	}
+	return text
+}
 
 // body writes the registers' declarations and the instructions.
 func (a *Assembler) body(w *strings.Builder) {
@@ -107,18 +116,30 @@ func (a *Assembler) body(w *strings.Builder) {
 
 // Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
 // version, as in 11000 for 11.0, that a driver must support for it.
+// Clusters need those of CUDA 11.8, which devices that have them need as well.
 const (
-	Version   = ".version 7.0"
-	MinDriver = 11000
+	Version        = ".version 7.0"
+	MinDriver      = 11000
+	clusterVersion = ".version 7.8"
 )
 
+// Blocks are those that an entry point is for.
+type Blocks struct {
+	Threads  int // of a block, at most
+	Cluster  int // blocks of a cluster; 0: there are none
+	Resident int // blocks of clusters that a multiprocessor shall have registers for
+}
+
 // Text returns a module of the one entry point with those parameters, such as
-// ".u64 n", for blocks of at most that many threads and devices from a compute
-// capability on, as in "sm_70".
-func (a *Assembler) Text(target, entry string, parameters []string, threads int) string {
+// ".u64 n", for devices from a compute capability on, as in "sm_70".
+func (a *Assembler) Text(target, entry string, parameters []string, blocks Blocks) string {
 	var w strings.Builder
-	w.WriteString(Version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
-	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n{\n", entry, strings.Join(parameters, ",\n\t.param "), threads)
+	version, clusters := Version, ""
+	if blocks.Cluster > 0 {
+		version, clusters = clusterVersion, fmt.Sprintf(".minnctapersm %d\n.explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Resident, blocks.Cluster)
+	}
+	w.WriteString(version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
+	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n%s{\n", entry, strings.Join(parameters, ",\n\t.param "), blocks.Threads, clusters)
 	a.body(&w)
 	w.WriteString("\tret;\n}\n")
 	return w.String()
@@ -236,7 +257,11 @@ func (a *Assembler) value(in instruction) string {
 	case in.op == convert:
 		a.convert(r, in)
 	case in.op.transcendental():
-		a.text.WriteString(strings.NewReplacer("<0>", in.x, "<1>", in.y, "<out>", r).Replace(a.functions.bodies[functionName(in.op, in.to)]))
+		b := a.functions.bodies[functionName(in.op, in.to)]
+		b.write(&a.text, [...]string{in.x, in.y, result: r})
+		for _, i := range b.needs {
+			a.items[i] = true
+		}
 	default:
 		a.instruct(r, in)
 	}

@@ -2,7 +2,6 @@ package expr
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -10,38 +9,55 @@ import (
 // Functions holds PTX of the operations that take more than a few instructions, as
 // the compiler made it of kernels/math.cu.
 type Functions struct {
-	bodies map[string]string // by entry point, such as "exp_f32"; see splice
-	items  []item            // in an order in which they can be declared
+	bodies map[string]body // by entry point, such as "exp_f32"
+	items  []item          // in an order in which they can be declared
 }
+
+// body is the instructions of an entry point as a block: texts, and between them the
+// places of its arguments, 0 and 1, and of its result.
+type body struct {
+	texts  []string
+	places []int
+	needs  []int // items
+}
+
+// result is the place of a result.
+const result = 2
 
 // item is a function or a table beside the entry points.
 type item struct{ name, text string }
 
-var (
-	entryPattern = regexp.MustCompile(`(?ms)^\.visible \.entry (\w+)\(.*?^\{\n(.*?)^\}\n`)
-	funcPattern  = regexp.MustCompile(`(?ms)^\.func  ?\([^)]*\) (\w+)\([^)]*\)\n\{.*?^\}\n`)
-	tablePattern = regexp.MustCompile(`(?m)^\.(?:global|const) [^;=\[]* (\w+)\[.*;\n`)
-)
-
 // ReadFunctions takes the PTX of math.cu apart.
 func ReadFunctions(ptx string) (*Functions, error) {
-	fs := &Functions{bodies: map[string]string{}}
-	for _, m := range tablePattern.FindAllStringSubmatch(ptx, -1) {
-		fs.items = append(fs.items, item{m[1], m[0]})
-	}
-	for _, m := range funcPattern.FindAllStringSubmatch(ptx, -1) {
-		fs.items = append(fs.items, item{m[1], rounded(m[0])})
-	}
-	for _, m := range entryPattern.FindAllStringSubmatch(ptx, -1) {
-		body, err := splice(m[1], m[2])
-		if err != nil {
-			return nil, fmt.Errorf("expr: entry point %s: %w", m[1], err)
+	fs := &Functions{bodies: map[string]body{}}
+	entries := map[string]string{}
+	var functions []item
+	for len(ptx) > 0 {
+		text := firstLine(ptx)
+		switch name, begins := defined(text); begins {
+		case entryBegins:
+			text = definition(ptx)
+			entries[name] = text
+		case functionBegins:
+			text = definition(ptx)
+			functions = append(functions, item{name, rounded.Replace(text)})
+		case "table":
+			fs.items = append(fs.items, item{name, text})
 		}
-		fs.bodies[m[1]] = body
+		ptx = ptx[len(text):]
+	}
+	fs.items = append(fs.items, functions...)
+	for name, text := range entries {
+		b, err := splice(name, text)
+		if err != nil {
+			return nil, fmt.Errorf("expr: entry point %s: %w", name, err)
+		}
+		b.needs = fs.needed(text)
+		fs.bodies[name] = b
 	}
 	for op := range opCount {
 		for _, d := range []Dtype{Float32, Float64} {
-			if name := functionName(op, d); op.transcendental() && fs.bodies[name] == "" {
+			if name := functionName(op, d); op.transcendental() && fs.bodies[name].texts == nil {
 				return nil, fmt.Errorf("expr: got PTX without an entry point %s", name)
 			}
 		}
@@ -49,59 +65,117 @@ func ReadFunctions(ptx string) (*Functions, error) {
 	return fs, nil
 }
 
-func functionName(op Op, d Dtype) string { return op.String() + "_" + d.String() }
+// firstLine returns a text's first line with its end.
+func firstLine(text string) string {
+	if i := strings.IndexByte(text, '\n'); i >= 0 {
+		return text[:i+1]
+	}
+	return text
+}
 
-var (
-	loadArgument = regexp.MustCompile(`ld\.param\.(f\d\d) +\t?(%\w+), \[\w+_param_(\d)\];`)
-	loadPointer  = regexp.MustCompile(`\tld\.param\.u64 +\t?%\w+, \[\w+\];\n`)
-	cvtPointer   = regexp.MustCompile(`\tcvta\.to\.global\.u64 +\t?%\w+, %\w+;\n`)
-	storeResult  = regexp.MustCompile(`st\.global\.(f\d\d) +\t?\[%\w+\], (%\w+);`)
-	unrounded    = regexp.MustCompile(`\b(add|sub|mul)\.(f32|f64)\b`)
+const (
+	entryBegins    = ".visible .entry "
+	functionBegins = ".func "
 )
+
+// defined returns the name of an entry point or a function whose definition begins with
+// a line, after those words, and of a table that the line is.
+func defined(line string) (name, begins string) {
+	head, _, found := strings.Cut(line, "(\n")
+	switch {
+	case strings.HasPrefix(line, entryBegins) && found:
+		return head[len(entryBegins):], entryBegins
+	case strings.HasPrefix(line, functionBegins) && found: // .func (result) name(
+		return head[strings.LastIndexByte(head, ' ')+1:], functionBegins
+	case strings.HasPrefix(line, ".global ") || strings.HasPrefix(line, ".const "):
+		head, _, _ = strings.Cut(line, "[")
+		return head[strings.LastIndexByte(head, ' ')+1:], "table"
+	}
+	return "", ""
+}
+
+// definition returns the text up to the end of the definition that it begins with.
+func definition(text string) string {
+	if end := strings.Index(text, "\n}\n"); end >= 0 {
+		return text[:end+len("\n}\n")]
+	}
+	return text
+}
+
+func functionName(op Op, d Dtype) string { return op.String() + "_" + d.String() }
 
 // rounded says of each sum and product that it is rounded, so that the assembler
 // does not make one instruction of a product and a sum here and two there.
-func rounded(ptx string) string { return unrounded.ReplaceAllString(ptx, "$1.rn.$2") }
+var rounded = strings.NewReplacer("add.f32", "add.rn.f32", "sub.f32", "sub.rn.f32", "mul.f32", "mul.rn.f32",
+	"add.f64", "add.rn.f64", "sub.f64", "sub.rn.f64", "mul.f64", "mul.rn.f64")
 
-// splice makes a block of the body of an entry point: <0> and <1> stand for its
-// arguments, <out> for its result. A block has registers, labels and local memory
-// of its own.
-func splice(name, body string) (string, error) {
-	if n := len(storeResult.FindAllString(body, -1)); n != 1 {
-		return "", fmt.Errorf("got %d stores of a result, want 1", n)
+// splice makes a block of the definition of an entry point. A block has registers,
+// labels and local memory of its own.
+func splice(name, text string) (body, error) {
+	_, text, _ = strings.Cut(text, "\n{\n")
+	text = rounded.Replace(strings.TrimRight(strings.TrimSuffix(text, "}\n"), "\n"))
+	text = strings.TrimSuffix(text, "\tret;") // falls out of the block
+	b, results, jumps := body{}, 0, false
+	var last strings.Builder
+	last.WriteString("\t{\n")
+	place := func(before string, p int, after string) {
+		last.WriteString(before)
+		b.texts, b.places = append(b.texts, last.String()), append(b.places, p)
+		last.Reset()
+		last.WriteString(after)
 	}
-	body = loadArgument.ReplaceAllString(body, "mov.$1 $2, <$3>;")
-	body = loadPointer.ReplaceAllString(body, "")
-	body = cvtPointer.ReplaceAllString(body, "")
-	body = storeResult.ReplaceAllString(body, "mov.$1 <out>, $2;")
-	body = strings.TrimRight(body, "\n")
-	if last, found := strings.CutSuffix(body, "\tret;"); found && !strings.Contains(last, "ret;") {
-		body = last
-	} else {
-		body = strings.ReplaceAll(body, "ret;", "bra.uni $L__end;") + "\n$L__end:\n"
+	for line := range strings.Lines(text) {
+		op, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		first, second, _ := strings.Cut(strings.Trim(rest, "\t ;"), ", ")
+		switch address := strings.Trim(second, "[]"); {
+		case op == "":
+		case op == "ld.param.u64", op == "cvta.to.global.u64": // the address of the result
+		case strings.HasPrefix(op, "ld.param.f") && (address == name+"_param_0" || address == name+"_param_1"):
+			place("\tmov"+op[len("ld.param"):]+" "+first+", ", int(address[len(address)-1]-'0'), ";\n")
+		case strings.HasPrefix(op, "st.global.f"):
+			results++
+			place("\tmov"+op[len("st.global"):]+" ", result, ", "+second+";\n")
+		case strings.Contains(line, name+"_param"):
+			return b, fmt.Errorf("got another use of parameters than loads of numbers and of the result's address")
+		case strings.Contains(line, "ret;"):
+			last.WriteString(strings.Replace(line, "ret;", "bra.uni $L__end;", 1))
+			jumps = true
+		default:
+			last.WriteString(line)
+		}
 	}
-	if strings.Contains(body, "ld.param.u64") || strings.Contains(body, name+"_param") {
-		return "", fmt.Errorf("got another use of parameters than loads of numbers and of the result's address")
+	if results != 1 {
+		return b, fmt.Errorf("got %d stores of a result, want 1", results)
 	}
-	return "\t{\n" + rounded(body) + "\t}\n", nil
+	if jumps {
+		last.WriteString("$L__end:\n")
+	}
+	b.texts = append(b.texts, last.String()+"\t}\n")
+	return b, nil
+}
+
+// write writes the block with registers in the places.
+func (b body) write(w *strings.Builder, registers [result + 1]string) {
+	for i, p := range b.places {
+		w.WriteString(b.texts[i])
+		w.WriteString(registers[p])
+	}
+	w.WriteString(b.texts[len(b.places)])
 }
 
 // needed returns the items that a text mentions, and those that they mention.
-func (fs *Functions) needed(text string) string {
-	var used []item
-	for again := true; again; {
-		again = false
-		for _, i := range fs.items {
-			if !slices.Contains(used, i) && strings.Contains(text, i.name) {
-				used, text, again = append(used, i), text+i.text, true
+func (fs *Functions) needed(text string) (list []int) {
+	for i, it := range fs.items {
+		if strings.Contains(text, it.name) {
+			list = append(list, i)
+		}
+	}
+	for k := 0; k < len(list); k++ {
+		for i, it := range fs.items {
+			if !slices.Contains(list, i) && strings.Contains(fs.items[list[k]].text, it.name) {
+				list = append(list, i)
 			}
 		}
 	}
-	var w strings.Builder
-	for _, i := range fs.items { // in their order
-		if slices.Contains(used, i) {
-			w.WriteString(i.text)
-		}
-	}
-	return w.String()
+	return list
 }

@@ -1,12 +1,15 @@
 package expr
 
+import "slices"
+
 // Stage is a step of a function with reductions: what is computed at each element of
 // a row before those reductions can be made.
 type Stage struct {
 	// Func gives the arguments of the reductions. Its operands are those of the whole
 	// function, then the results of the reductions of earlier stages.
 	Func       Func
-	Reductions []Op // RowSum, RowMax or RowMin, for each output of Func
+	Reductions []Op // RowSum, RowMax or RowMin, for each output of Func but those that are kept
+	Kept       int  // outputs of Func behind those: see [Func.StagesKept]
 }
 
 // Staged is a function with reductions taken apart. After the stages, Elements and Row
@@ -33,6 +36,19 @@ func (f Func) Reductions() int {
 // row has one of it: it depends on no operand that differs along a row but through a
 // reduction.
 func (f Func) Stages(perRow []bool) (Staged, error) {
+	whole, _, err := f.stages(perRow, false)
+	return whole, err
+}
+
+// StagesKept is [Func.Stages] for who has memory for more of a row than one element: what
+// takes long and a later step needs again, such as the exponentials of a softmax, is kept.
+// The operands of all steps are those of the function, then the kept values, in the order
+// in which stages give them, then the results of reductions.
+func (f Func) StagesKept(perRow []bool) (whole Staged, kept []Dtype, err error) {
+	return f.stages(perRow, true)
+}
+
+func (f Func) stages(perRow []bool, keep bool) (whole Staged, kept []Dtype, err error) {
 	g := f.graph()
 	s := stager{graph: g, depth: make([]int, len(g.nodes)), result: map[Value]int{}, types: g.operands}
 	deepest := 0
@@ -45,7 +61,23 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 		}
 		deepest = max(deepest, s.depth[i])
 	}
-	var whole Staged
+	var elements, row []Value
+	for k, v := range g.outputs {
+		if perRow[k] {
+			row = append(row, v)
+		} else {
+			elements = append(elements, v)
+		}
+	}
+	keeps := make([][]Value, deepest)
+	if keep {
+		keeps = s.keeps(deepest, elements)
+	}
+	for _, v := range slices.Concat(keeps...) {
+		kept = append(kept, g.nodes[v].dtype)
+	}
+	s.types = slices.Concat(s.types, kept)
+	known := len(g.operands)
 	for at := range deepest {
 		var stage Stage
 		var arguments, results []Value
@@ -55,29 +87,67 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 				arguments, results = append(arguments, n.args[0]), append(results, Value(i))
 			}
 		}
-		var err error
-		if stage.Func, err = s.part(arguments); err != nil {
-			return whole, err
+		if stage.Func, err = s.part(append(arguments, keeps[at]...)); err != nil {
+			return whole, kept, err
 		}
+		for _, v := range keeps[at] {
+			s.result[v] = known
+			known++
+		}
+		stage.Kept = len(keeps[at])
 		for _, v := range results {
 			s.result[v] = len(s.types)
 			s.types = append(s.types[:len(s.types):len(s.types)], g.nodes[v].dtype)
 		}
 		whole.Stages = append(whole.Stages, stage)
 	}
-	var elements, row []Value
-	for k, v := range g.outputs {
-		if perRow[k] {
-			row = append(row, v)
-		} else {
-			elements = append(elements, v)
-		}
-	}
-	var err error
 	if whole.Elements, err = s.part(elements); err == nil {
 		whole.Row, err = s.part(row)
 	}
-	return whole, err
+	return whole, kept, err
+}
+
+// keeps returns, for each stage, the transcendental functions of an element in it that
+// later stages, or the outputs at each element, need as well.
+func (s *stager) keeps(stages int, elements []Value) [][]Value {
+	varies := make([]bool, len(s.nodes))
+	first, seen := make([]int, len(s.nodes)), make([]int, len(s.nodes)) // the step that computes a node, and that looked at it last
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		varies[i], first[i], seen[i] = n.op == operand, -1, -1
+		for _, a := range n.inputs() {
+			varies[i] = varies[i] || varies[a] && !n.op.reduces()
+		}
+	}
+	keeps := make([][]Value, stages)
+	var visit func(v Value, step int)
+	visit = func(v Value, step int) {
+		switch n := &s.nodes[v]; {
+		case n.op.reduces() || seen[v] == step:
+		case first[v] >= 0 && n.op.transcendental() && varies[v]:
+			if at := first[v]; !slices.Contains(keeps[at], v) {
+				keeps[at] = append(keeps[at], v)
+			}
+		default:
+			if seen[v] = step; first[v] < 0 {
+				first[v] = step
+			}
+			for _, a := range n.inputs() {
+				visit(a, step)
+			}
+		}
+	}
+	for at := range stages {
+		for i := range s.nodes {
+			if n := &s.nodes[i]; n.op.reduces() && s.depth[i] == at+1 {
+				visit(n.args[0], at)
+			}
+		}
+	}
+	for _, v := range elements {
+		visit(v, stages)
+	}
+	return keeps
 }
 
 // stager takes one graph apart.

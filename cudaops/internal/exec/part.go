@@ -72,21 +72,50 @@ func (e *Executable) staged(in *program.Instr) bool {
 	return !copies || in.Out[0].Bytes() <= stageLimit
 }
 
-// addHost adds a part that calls an op's Do.
+// addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
+// so what is needed elsewhere is copied for them.
 func (e *Executable) addHost(i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
-	from := make([]int, len(in.In))
+	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))
 	for k, v := range in.In {
-		from[k] = e.slot(v)
+		from[k], shared[k] = e.slot(v), e.neededElsewhere(v, i)
 	}
 	e.onHost(i, in.In, downloaded, func() (gorgonia.Value, error) {
 		args := make([]gorgonia.Value, len(from))
 		for k, slot := range from {
 			args[k] = e.frame[slot]
+			if !shared[k] {
+				continue
+			}
+			var err error
+			if args[k], err = gorgonia.CloneValue(args[k]); err != nil {
+				return nil, err
+			}
 		}
 		out, err := program.Do(op, args...)
 		return values.Compact(out), err
 	})
+}
+
+// neededElsewhere reports whether the memory of an operand of instruction i is read after
+// it, or is not the run's own.
+func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
+	same := func(o *program.Value) bool { return o.Base == v.Base }
+	if program.WritesThrough(v.Base.Def.Op) {
+		return false
+	}
+	switch v.Base.Def.Op.(type) {
+	case program.Input, program.Constant:
+		return true
+	}
+	operands := 0
+	for _, o := range e.program.Instrs[i].In {
+		if same(o) {
+			operands++
+		}
+	}
+	return operands > 1 || slices.ContainsFunc(e.program.Outputs, same) ||
+		slices.ContainsFunc(e.program.Instrs[i+1:], func(in *program.Instr) bool { return slices.ContainsFunc(in.In, same) })
 }
 
 // addAlias adds a part that makes a view of a value on the host.

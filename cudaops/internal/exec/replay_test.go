@@ -18,7 +18,7 @@ func TestReplay(t *testing.T) {
 	y := gorgonia.Must(gorgonia.Tanh(gorgonia.Must(gorgonia.Square(gorgonia.Must(gorgonia.Exp(x))))))
 	z := gorgonia.Must(gorgonia.HadamardProd(gorgonia.Must(gorgonia.SoftMax(y)), y))
 	gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Neg(z)), 0))
-	graph, err := lower.New(g, nil, nil)
+	graph, err := lower.New(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,28 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
+// States returns copies of all states, in the order of [program.Program.Updates].
+func (e *Executable) States() ([][]byte, error) {
+	list := make([][]byte, len(e.program.Updates))
+	for i, u := range e.program.Updates {
+		list[i] = make([]byte, u.State.Bytes())
+		if err := e.State(u.State, list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// SetStates fills all states with what States returned.
+func (e *Executable) SetStates(list [][]byte) error {
+	for i, u := range e.program.Updates {
+		if err := e.SetState(u.State, list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // stateSpan returns where a state or a part of one lies, which is to be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
 	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -43,6 +44,12 @@ func binary(c *call) *program.Value {
 	if !ok || !known || len(c.in) != 2 || !c.Numeric {
 		return nil
 	}
+	if r := c.rectified(op); r != nil {
+		return r
+	}
+	if v := c.product(op); v != nil {
+		return v
+	}
 	equality := op == expr.Eq || op == expr.Ne
 	of := c.in[0].Dtype
 	for _, v := range c.in {
@@ -61,6 +68,24 @@ func binary(c *call) *program.Value {
 		}
 		return v
 	})
+}
+
+// product lowers a product with 1, as the derivative of a sum has, to a view; it returns
+// nil for any other op.
+func (c *call) product(op expr.Op) *program.Value {
+	for i, v := range c.in {
+		one, constant := v.Base.Def.Op.(program.Constant)
+		if op != expr.Mul || !constant || v.Base.Elements() != 1 || v.IsBounded() || !c.floats(2) {
+			continue
+		}
+		if x, ok := values.Float(one.Value); !ok || x != 1 {
+			continue
+		}
+		if view, ok := fitting(c.in[1-i], c.Type); ok {
+			return c.alias(c.in[1-i], c.Type, view)
+		}
+	}
+	return nil
 }
 
 // convert lowers ConvType to float32 or float64, and of these to int.

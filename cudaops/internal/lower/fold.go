@@ -13,14 +13,13 @@ import (
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
-	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Pointwise(in.Op) }) ||
-		slices.ContainsFunc(emitted, func(in *program.Instr) bool { _, kernel := in.Op.(program.Kernel); return kernel }) {
+	if !slices.ContainsFunc(emitted, func(in *program.Instr) bool { return program.Pointwise(in.Op) }) || slices.ContainsFunc(emitted, func(in *program.Instr) bool { return varies(in, emitted) }) {
 		return v, nil
 	}
 	elements := int64(0)
 	var part program.Program
 	for _, in := range c.in {
-		if _, constant := in.Base.Def.Op.(program.Constant); !constant {
+		if !isConstant(in) {
 			return v, nil
 		}
 		elements += in.Base.Elements()
@@ -37,6 +36,21 @@ func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	}
 	p.Instrs = p.Instrs[:start]
 	return c.emit(program.Constant{Value: out[0]}, c.Type), nil
+}
+
+// varies reports whether an instruction is a product or an input, or reads what is no
+// constant and not computed along with it.
+func varies(in *program.Instr, along []*program.Instr) bool {
+	switch in.Op.(type) {
+	case program.Kernel, program.Input:
+		return true
+	}
+	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return !isConstant(v) && !slices.Contains(along, v.Base.Def) })
+}
+
+func isConstant(v *program.Value) bool {
+	_, constant := v.Base.Def.Op.(program.Constant)
+	return constant
 }
 
 // addWithInputs adds an instruction to a program, behind those that it depends on.

@@ -12,7 +12,6 @@ import (
 
 // unlowered are Gorgonia's ops that no rule takes.
 var unlowered = []string{
-	"BatchNormOp", "batchnormDiffOp", "GroupNormOp", "groupNormDiffOp", "dropoutOp", "dropoutDiffOp", "randomOp",
 	"sparsemaxOp", "sparsemaxDiffOp", "ctcLossOp", "ctcLossDiffOp", "yoloOp",
 }
 

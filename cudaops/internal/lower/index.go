@@ -78,7 +78,7 @@ type ranged struct {
 
 // within notes that the indices must lie within an axis of that extent.
 func (c *call) within(indices *program.Value, extent int) {
-	r := ranged{c.node, c.outputOf(indices), extent}
+	r := ranged{c.node, c.output(indices), extent}
 	c.graph.ranges = append(c.graph.ranges, r)
 }
 

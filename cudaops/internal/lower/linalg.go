@@ -10,35 +10,6 @@ import (
 
 // The rules of this file lower Gorgonia's products to Stheno's kernels.
 
-// product is a batch of matrix products as a planner: batch times (m x k) times
-// (k x n), either operand stored transposed.
-type product struct {
-	dtype          kernels.Dtype
-	batch, m, n, k int64
-	transA, transB bool
-}
-
-// String names the product with what is stored transposed.
-func (p product) String() string {
-	switch {
-	case p.transA && p.transB:
-		return "product[TransA TransB]"
-	case p.transA:
-		return "product[TransA]"
-	case p.transB:
-		return "product[TransB]"
-	}
-	return "product"
-}
-
-// Plan implements kernels.Planner.
-func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
-	if p.batch == 1 && p.m == 1 && p.n == 1 {
-		return kernels.Dot(dev, p.dtype, 1, p.k), nil
-	}
-	return kernels.MatMul(dev, p.dtype, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
-}
-
 // contraction is a product of tensors: sums of products of elements along some axes
 // of either, for each index along the others. The first axes of both can be those of a
 // batch.
@@ -54,6 +25,9 @@ func multiply(c *call) *program.Value {
 	name, transA, transB, ok := internal.Product(c.node.Op())
 	if !ok || !c.floats(2) {
 		return nil
+	}
+	if d := outerProdDiff(c); d != nil {
+		return d
 	}
 	a, b := c.in[0].Shape, c.in[1].Shape
 	allA, allB := upTo(len(a)), upTo(len(b))
@@ -128,9 +102,9 @@ func (c *call) contract(p contraction) *program.Value {
 		!slices.Equal(squeezed(shape), squeezed(c.Shape)) {
 		return nil
 	}
-	planner := product{dtype: c.Dtype, batch: kernels.Count(extents(a, batch)), m: kernels.Count(m), n: kernels.Count(n), k: k}
-	a, planner.transA = c.matrices(a, batch, p.freeA, p.sumA)
-	b, planner.transB = c.matrices(b, batch, p.sumB, p.freeB)
+	planner := kernels.Product{Dtype: c.Dtype, Batch: kernels.Count(extents(a, batch)), M: kernels.Count(m), N: kernels.Count(n), K: k}
+	a, planner.TransA = c.matrices(a, batch, p.freeA, p.sumA)
+	b, planner.TransB = c.matrices(b, batch, p.sumB, p.freeB)
 	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)
 }
 

@@ -11,18 +11,38 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Graph is a lowered graph: its program, and how the program's values go back to
 // the graph's nodes.
 type Graph struct {
 	Program   *program.Program
-	Nodes     []Node // every node of the graph, in the order of the run
-	Inputs    []*gorgonia.Node
+	Nodes     []Node  // every node of the graph, in the order of the run
+	Inputs    []Input // those of the program, in order
 	Outputs   []Output
 	Gradients []Gradient
 	Trained   *Trained // nil without training
+	Watched   []Watched
+	slices    []slicing
 	ranges    []ranged
+	Random    []int64 // the state of random numbers, an input too: seed and number of the run; nil if there are none
+	modes     []mode
+}
+
+// Input is what a run starts from: the value of an input node, or what an op keeps from
+// run to run.
+type Input struct {
+	Node  *gorgonia.Node // the input, or the op's node
+	State *tensor.Dense  // nil for an input
+}
+
+// Value returns what it is now.
+func (in Input) Value() gorgonia.Value {
+	if in.State != nil {
+		return in.State
+	}
+	return in.Node.Value()
 }
 
 // Node is a node of the graph with its value in the program, nil for a statement.
@@ -32,11 +52,15 @@ type Node struct {
 }
 
 // Output is a value that the user finds on the host after a run: bound to its
-// node or, for a Read statement, in a variable.
+// node or, for a Read statement, in a variable, or what an op keeps from run to run.
 type Output struct {
 	Index int // in Program.Outputs
 	Node  *gorgonia.Node
-	Read  *gorgonia.Value // nil: bound to the node
+	Read  *gorgonia.Value // if neither of these: bound to the node
+	State *tensor.Dense
+	// Vector says that the value is to be a tensor of shape (1), which Gorgonia's op
+	// gives for a scalar.
+	Vector bool
 }
 
 // Gradient is the gradient of an input. It has memory of its own beside the value of
@@ -44,8 +68,28 @@ type Output struct {
 // one derivative.
 type Gradient struct{ Input, Derivative *gorgonia.Node }
 
-// New lowers g. The values of keep are outputs too. t may be nil.
-func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node, t *Training) (*Graph, error) {
+// Watched is a node whose value is looked at after a run.
+type Watched struct {
+	Index int // in Program.Outputs
+	Node  *gorgonia.Node
+}
+
+// Wanted says which values are wanted on the host after a run, beside those of the
+// Read statements.
+type Wanted struct {
+	Keep    []*gorgonia.Node
+	All     bool             // of every node
+	Forward bool             // of no derivative
+	Only    []*gorgonia.Node // if there are any, of these and those of Keep instead of the graph's results
+	Watch   bool             // to look at, of every node
+	Train   *Training        // nil for no training
+}
+
+// New lowers g. w may be nil: the graph's results are wanted then.
+func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
+	if w == nil {
+		w = &Wanted{}
+	}
 	sorted, err := internal.Sort(g)
 	if err != nil {
 		return nil, err
@@ -57,9 +101,23 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node, t *Training) (*Graph, err
 		used:  make(map[*gorgonia.Node]bool, len(sorted)),
 		index: map[*program.Value]int{},
 		bound: map[*gorgonia.Node]bool{},
+		users: map[*gorgonia.Node]int{},
+		drawn: map[any]int{},
+		norms: map[norm]*moments{},
+		again: map[*program.Value]func(*call) *program.Value{},
+		kept:  map[*tensor.Dense]*program.Value{},
 	}
-	if t != nil {
-		if err := l.startTraining(*t); err != nil {
+	for _, n := range sorted {
+		children, err := internal.Children(n)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+		for _, c := range children {
+			l.users[c]++
+		}
+	}
+	if w.Train != nil {
+		if err := l.startTraining(*w.Train); err != nil {
 			return nil, err
 		}
 	}
@@ -68,14 +126,20 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node, t *Training) (*Graph, err
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
 	}
-	for _, n := range keep {
-		if l.of[n] == nil {
-			return nil, fmt.Errorf("Keep: %v is no value of this graph", n)
-		}
-		l.bind(n)
+	if err := l.wanted("Keep", w.Keep); err != nil {
+		return nil, err
 	}
-	l.results()
-	if t != nil {
+	if err := l.wanted("Outputs", w.Only); err != nil {
+		return nil, err
+	}
+	if len(w.Only) == 0 {
+		l.results(w)
+	}
+	l.keepStates()
+	if w.Watch {
+		l.watch()
+	}
+	if w.Train != nil {
 		if err := l.update(); err != nil {
 			return nil, err
 		}
@@ -83,15 +147,44 @@ func New(g *gorgonia.ExprGraph, keep []*gorgonia.Node, t *Training) (*Graph, err
 	return l.graph, nil
 }
 
+// wanted makes outputs of nodes that an option names.
+func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
+	for _, n := range nodes {
+		if l.of[n] == nil {
+			return fmt.Errorf("%s: %v is no value of this graph", option, n)
+		}
+		l.bind(n)
+	}
+	return nil
+}
+
+// watch makes outputs of the values that are computed.
+func (l *lowerer) watch() {
+	for _, n := range l.graph.Nodes {
+		if n.Value != nil && !isLeaf(n.Node) {
+			l.graph.Watched = append(l.graph.Watched, Watched{l.output(n.Value), n.Node})
+		}
+	}
+}
+
 // lowerer is the state of lowering one graph.
 type lowerer struct {
-	graph   *Graph
-	of      map[*gorgonia.Node]*program.Value
-	used    map[*gorgonia.Node]bool // by another node than a statement
-	index   map[*program.Value]int  // of Program.Outputs
-	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
-	learned map[*gorgonia.Node]bool // by the program itself
-	err     error                   // of a function that a rule wrote wrongly
+	graph *Graph
+	of    map[*gorgonia.Node]*program.Value
+	used  map[*gorgonia.Node]bool // by another node than a statement
+	index map[*program.Value]int  // of Program.Outputs
+	bound map[*gorgonia.Node]bool // outputs bound to their nodes
+	state *program.Value          // of random numbers, nil if there are none
+	users map[*gorgonia.Node]int  // how many nodes use a node's value
+	drawn map[any]int             // streams by what draws from them
+	norms map[norm]*moments
+	// again emits a value once more, for a node that uses it: of one that is cheaper to
+	// compute for each than to keep in memory.
+	again   map[*program.Value]func(c *call) *program.Value
+	kept    map[*tensor.Dense]*program.Value // what ops keep, as it is so far
+	order   []*tensor.Dense                  // in which they were found
+	learned map[*gorgonia.Node]bool          // by the program itself
+	err     error                            // of a function that a rule wrote wrongly
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -112,8 +205,14 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
+	l.noteSlice(n.Op())
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
+	for i, v := range in {
+		if again := l.again[v]; again != nil {
+			in[i] = again(c)
+		}
+	}
 	for _, rule := range rules {
 		if l.of[n] = rule(c); l.of[n] != nil {
 			break
@@ -146,7 +245,7 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	}
 	if target != nil && len(children) == 1 {
 		c := children[0]
-		l.graph.Outputs = append(l.graph.Outputs, Output{l.output(c), c, target})
+		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[c]), Node: c, Read: target, Vector: internal.GivesVector(c)})
 		if !isLeaf(c) {
 			l.bind(c)
 		}
@@ -154,11 +253,8 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	return nil
 }
 
-// output makes the value of n an output of the program and returns its index.
-func (l *lowerer) output(n *gorgonia.Node) int { return l.outputOf(l.of[n]) }
-
-// outputOf makes a value an output of the program and returns its index.
-func (l *lowerer) outputOf(v *program.Value) int {
+// output makes a value an output of the program and returns its index.
+func (l *lowerer) output(v *program.Value) int {
 	i, ok := l.index[v]
 	if !ok {
 		i = len(l.graph.Program.Outputs)
@@ -175,7 +271,7 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 		return
 	}
 	l.bound[n] = true
-	l.graph.Outputs = append(l.graph.Outputs, Output{l.output(n), n, nil})
+	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[n]), Node: n, Vector: internal.GivesVector(n)})
 }
 
 // isLeaf reports whether a node is an input or a constant, which has its value
@@ -185,10 +281,10 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // results makes outputs of what Gorgonia's machine leaves on the host: the roots
 // of the graph, the cost that Grad began at, and the derivatives of the inputs.
 //
-// Gradients of learnables stay on the device. Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
+// Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
 // graph with several costs they stay, for what Grad returns at its second call is
-// not to be told from them.
-func (l *lowerer) results() {
+// not to be told from them. Those by learnables stay on the device.
+func (l *lowerer) results(w *Wanted) {
 	costs := 0
 	for _, n := range l.graph.Nodes {
 		if internal.IsCost(n.Node) {
@@ -196,14 +292,14 @@ func (l *lowerer) results() {
 		}
 	}
 	for _, n := range l.graph.Nodes {
-		if n.Value == nil {
+		if n.Value == nil || w.Forward && internal.IsDerivative(n.Node) && !internal.IsCost(n.Node) {
 			continue
 		}
 		unasked := costs < 2 && internal.IsStray(n.Node)
-		if !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
+		if w.All || !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
-		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil {
+		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil || w.Forward {
 			continue
 		}
 		d := n.Deriv()

@@ -20,7 +20,7 @@ import (
 // lowered returns the program of a graph.
 func lowered(t *testing.T, g *G.ExprGraph) *program.Program {
 	t.Helper()
-	l, err := New(g, nil, nil)
+	l, err := New(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +121,76 @@ func TestReshapedStrides(t *testing.T) {
 	}
 }
 
+// One sum after the other is one along all their axes, where nobody needs the first.
+func TestSumsOfSums(t *testing.T) {
+	for _, c := range []struct {
+		shared bool
+		axes   []int
+		want   []string
+	}{
+		{false, []int{2, 0}, []string{"rows f64: rowsum(x0) over [2]", "rows f64: rowsum(x0) over [0 2]"}},
+		{false, []int{0, 0}, []string{"rows f64: rowsum(x0) over [0]", "rows f64: rowsum(x0) over [0 1]"}},
+		{true, []int{1, 1}, []string{"rows f64: rowsum(x0) over [1]", "map f64: tanh(x0)", "rows f64: rowsum(x0) over [1]"}},
+	} {
+		g := G.NewGraph()
+		sum := G.Must(G.Sum(G.NewTensor(g, tensor.Float64, 3, G.WithName("x"), G.WithShape(2, 3, 4)), c.axes[0]))
+		if c.shared {
+			G.Must(G.Tanh(sum))
+		}
+		G.Must(G.Sum(sum, c.axes[1]))
+		got := ops(lowered(t, g))
+		slices.Sort(got)
+		slices.Sort(c.want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("sums along %v: got %q, want %q", c.axes, got, c.want)
+		}
+	}
+}
+
+// Random numbers are numbered in the order of the graph, a Dropout and its derivative
+// alike, and a graph is stale once an op trains no longer.
+func TestStreams(t *testing.T) {
+	g := G.NewGraph()
+	x := matrix(g, "x", 3, 4)
+	y := G.Must(G.Dropout(G.Must(G.Tanh(G.Must(G.Dropout(x, 0.5)))), 0.25))
+	z := G.Must(G.Add(y, G.GaussianRandomNode(g, tensor.Float64, 0, 1, 3, 4)))
+	if _, err := G.Grad(G.Must(G.Sum(z)), x); err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams []int
+	for _, in := range l.Program.Instrs {
+		for _, v := range in.Out {
+			if v.IsRandom() {
+				streams = append(streams, v.View.Stream)
+			}
+		}
+	}
+	slices.Sort(streams)
+	if want := []int{1, 1, 2, 2, 3, 4}; !slices.Equal(streams, want) || len(l.Random) != 2 {
+		t.Errorf("got streams %v and a state of %d, want %v and 2", streams, len(l.Random), want)
+	}
+	op := y.Op().(G.TrainModeOp)
+	for _, training := range []bool{true, false, true} {
+		if err := op.SetTraining(training); err != nil {
+			t.Fatal(err)
+		}
+		if l.Stale() == training {
+			t.Errorf("training %v: stale %v", training, l.Stale())
+		}
+	}
+}
+
 // loweredOps are the types of Gorgonia's ops that rules take, at least on some operands.
 var loweredOps = []string{
 	"constantScalar", "constantTensor", "sizeOp", "reshapeOp", "transposeOp", "sliceOp", "sliceIncrOp", "repeatOp", "atOp", "elemUnaryOp", "elemBinOp",
 	"minBetween", "maxBetween", "dtConvOp", "linAlgBinOp", "tensordotOp", "sumOp", "maxOp", "softmaxOp", "softmaxDiffOp", "globalAveragePoolOp",
 	"concatOp", "byIndicesOp", "byIndicesOpDiffOp", "diagFlatOp",
 	"im2colOp", "col2imOp", "maxPoolOp", "maxPoolDiffOp", "avgPoolOp", "avgPoolDiffOp", "upsampleOp", "upsampleDiffOp",
+	"BatchNormOp", "batchnormDiffOp", "GroupNormOp", "groupNormDiffOp", "dropoutOp", "dropoutDiffOp", "randomOp",
 }
 
 // Every op of Gorgonia's is lowered, or known to be left to the host.

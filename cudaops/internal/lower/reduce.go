@@ -32,10 +32,30 @@ func reduce(c *call) *program.Value {
 		return nil
 	}
 	op := map[string]expr.Op{"sum": expr.RowSum, "max": expr.RowMax}[name]
+	if op == expr.RowSum && c.Elements() > 1 {
+		x, axes = c.summed(x, axes)
+	}
 	if last := rowAxes(x.Shape); op == expr.RowSum && len(axes) == len(x.Shape) && last != nil {
 		return c.total(x, last)
 	}
 	return c.rows(op, x, axes)
+}
+
+// summed returns what the sum of x along axes is the sum of, and along which axes, where
+// x is a sum too that nobody else needs: the derivative of a broadcast along several axes
+// is one sum after the other.
+func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
+	op, rows := x.Def.Op.(program.Rows)
+	if !rows || len(op.PerRow) != 1 || !op.PerRow[0] {
+		return x, axes
+	}
+	from := x.Def.In[0]
+	f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(expr.RowSum, b.Operand(0)) }, from)
+	if err != nil || op.Func != f || c.users[x.Def.Nodes[0]] != 1 || from.Dtype != x.Dtype {
+		return x, axes
+	}
+	kept := without(without(upTo(len(from.Shape)), op.Axes), axes)
+	return from, without(upTo(len(from.Shape)), kept)
 }
 
 // rowAxes returns the last axes of a shape that make rows of moderate length, of which

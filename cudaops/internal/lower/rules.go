@@ -24,8 +24,8 @@ type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
 var rules = []rule{learnable, input, constant, size, reshape, transpose, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
-	unary, binary, between, convert, function, multiply, tensorDot,
-	reduce, softMax, softMaxDiff, average, windows, kernel, host}
+	unary, binary, between, convert, function, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
+	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
 
 // emit adds an instruction with one output and returns that.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
@@ -64,7 +64,7 @@ func input(c *call) *program.Value {
 	if c.node.Op() != nil {
 		return nil
 	}
-	c.graph.Inputs = append(c.graph.Inputs, c.node)
+	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node})
 	return c.emit(program.Input{}, c.Type)
 }
 

@@ -41,6 +41,14 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
+	for _, v := range f.vertices {
+		if hasEpilogue(v.Op) {
+			f.joinReaders(v)
+		}
+		if v.group != nil {
+			f.joinSiblings(v)
+		}
+	}
 	return f.rewrite()
 }
 
@@ -115,7 +123,8 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 // waits reports whether an instruction waits for its users.
 func (v *vertex) waits() bool {
 	needed := func(s *vertex) bool { return s != nil && !s.kept && !s.waiting }
-	return !v.kept && !slices.ContainsFunc(v.sources, needed)
+	op, mapped := v.Op.(program.Map)
+	return !v.kept && (mapped && op.Late || !slices.ContainsFunc(v.sources, needed))
 }
 
 // joinInputs joins the group of an instruction with those of its inputs, and then
@@ -134,6 +143,40 @@ func (f *fuser) joinInputs(v *vertex) {
 		for _, m := range from.members {
 			if m.waiting {
 				f.joinInputs(m)
+			}
+		}
+	}
+}
+
+// joinReaders joins the groups that read the same value: those that were one while a Map
+// that is now part of a product was among them.
+func (f *fuser) joinReaders(v *vertex) {
+	for i, r := range v.readers {
+		for _, q := range v.readers[:i] {
+			if r.group == nil || q.group == nil || r.group == q.group {
+				continue
+			}
+			if joint := f.join(q.group, r.group); joint != nil {
+				f.reach.raise(joint.members[0].at, joint.last())
+			}
+		}
+	}
+}
+
+// joinSiblings joins the group with Rows that an instruction is in with others that read
+// the same values, where one of the two gives no more than an element for each row: one pass
+// over memory for both, such as the derivatives by scale and bias.
+func (f *fuser) joinSiblings(v *vertex) {
+	for _, s := range v.sources {
+		if s == nil || s.group == v.group || s.Out[0].Elements() < v.count {
+			continue
+		}
+		for _, r := range s.readers {
+			if r.group == nil || r.group == v.group || !r.group.reduces() && !v.group.reduces() {
+				continue
+			}
+			if joint := f.join(r.group, v.group); joint != nil {
+				f.reach.raise(joint.members[0].at, joint.last())
 			}
 		}
 	}

@@ -22,9 +22,11 @@ type fused struct {
 // operand is a view that the function reads: of the group's shape.
 type operand struct {
 	base    *program.Value
+	dtype   kernels.Dtype
 	offset  int64
 	strides []int64
 	bounds  kernels.Bounds
+	stream  int
 }
 
 // build writes the members' functions as one.
@@ -33,7 +35,7 @@ func (g *group) build() (*fused, error) {
 	operands, numbers := g.operands()
 	types := make([]expr.Dtype, len(operands))
 	for i, o := range operands {
-		types[i] = o.base.Dtype
+		types[i] = o.dtype
 	}
 	b := expr.NewBuilder(types...)
 	of := map[*vertex]expr.Value{}
@@ -89,7 +91,7 @@ func number(v *program.Value) (c float64, ok bool) {
 
 // operand returns an input of a member as a view of the group's shape.
 func (g *group) operand(m *vertex, v *program.Value) operand {
-	return operand{v.Base, v.View.Offset, g.strides(m, v), bounds(v)}
+	return operand{v.Base, v.Dtype, v.View.Offset, g.strides(m, v), bounds(v), v.View.Stream}
 }
 
 // bounds returns those of a view along the axis of its shape without axes of extent 1.
@@ -103,7 +105,7 @@ func bounds(v *program.Value) kernels.Bounds {
 
 // equal reports whether two operands are the same elements in the same order.
 func (o operand) equal(p operand) bool {
-	return p.base == o.base && p.offset == o.offset && p.bounds == o.bounds && slices.Equal(p.strides, o.strides)
+	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && slices.Equal(p.strides, o.strides)
 }
 
 // instrs returns the instruction of the group, behind the views that it reads.
@@ -133,12 +135,12 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 // view returns the operand as a value of a shape, with the instruction that makes it
 // unless it is there.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
-	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && slices.Equal(o.strides, o.base.View.Strides) {
+	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream == 0 && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil
 	}
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{o.base}, Nodes: nodes[:1]}
-	t := program.Type{Numeric: true, Dtype: o.base.Dtype, Shape: tensor.Shape(shape)}
-	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds}), def
+	t := program.Type{Numeric: true, Dtype: o.dtype, Shape: tensor.Shape(shape)}
+	return p.NewAlias(def, o.base.Name, t, o.base, program.View{Offset: o.offset, Strides: o.strides, Bounds: o.bounds, Stream: o.stream}), def
 }
 
 // squeezed returns a shape without its axes of extent 1.

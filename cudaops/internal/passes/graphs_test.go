@@ -90,6 +90,11 @@ func (d draw) indices() *G.Node {
 // wide repeats a value of a row.
 func (d draw) wide(n *G.Node) *G.Node { return G.Must(ops.Broadcast(n, d.width(), 1)) }
 
+// factor returns an input of one row.
+func (d draw) factor(name string) *G.Node {
+	return G.NewMatrix(d.g, d.dt, G.WithName(fmt.Sprint(name, len(d.pool))), G.WithShape(1, d.cols()), G.WithInit(G.Uniform(0.5, 2)))
+}
+
 // turned returns the transpose of a matrix.
 func turned(n *G.Node) *G.Node { return G.Must(G.Transpose(n)) }
 
@@ -123,6 +128,23 @@ var nodes = map[string]func(d draw) *G.Node{
 	"log softmax": func(d draw) *G.Node {
 		return G.Must(G.LogSoftMax(d.a, d.axes()...))
 	},
+	"dropout": func(d draw) *G.Node {
+		return G.Must(G.Dropout(d.a, rapid.SampledFrom([]float64{0, 0.25, 0.5}).Draw(d.t, "probability")))
+	},
+	"random": func(d draw) *G.Node {
+		node := rapid.SampledFrom([]func(*G.ExprGraph, tensor.Dtype, float64, float64, ...int) *G.Node{G.UniformRandomNode, G.GaussianRandomNode}).Draw(d.t, "random")
+		return G.Must(G.Add(node(d.g, d.dt, float64(len(d.pool)), 1e3, rows, d.cols()), d.a))
+	},
+	"binomial": func(d draw) *G.Node {
+		return d.wide(G.BinomialRandomNode(d.g, d.dt, rapid.Float64Range(1, 9).Draw(d.t, "trials"), 0.5, rows))
+	},
+	"batch norm": func(d draw) *G.Node {
+		y, _, _, _, err := G.BatchNorm(d.a, d.factor("scale"), d.factor("bias"), 0.5, 1e-2)
+		return G.Must(y, err)
+	},
+	"group norm": func(d draw) *G.Node {
+		return G.Must(G.GroupNorm(d.a, d.factor("scale"), d.factor("bias"), 1+(d.cols()+1)%2, d.cols(), 1e-2))
+	},
 	"reshape": func(d draw) *G.Node {
 		flat := G.Must(G.Reshape(d.a, tensor.Shape{rows * d.cols()}))
 		if rapid.Bool().Draw(d.t, "through an op") {
@@ -136,6 +158,19 @@ var nodes = map[string]func(d draw) *G.Node{
 	},
 	"matmul":  func(d draw) *G.Node { return G.Must(ops.MatMul(G.Must(ops.MatMul(d.a, d.other(), ops.TransB())), d.a)) },
 	"product": func(d draw) *G.Node { return G.Must(G.Mul(G.Must(G.Mul(d.a, turned(d.other()))), d.a)) },
+	"layer": func(d draw) *G.Node {
+		x := G.Must(G.Mul(G.Must(G.Mul(d.a, turned(d.other()))), d.a))
+		switch rapid.IntRange(0, 3).Draw(d.t, "bias") {
+		case 0:
+			x = G.Must(G.BroadcastAdd(x, d.constant(), nil, []byte{1}))
+		case 1:
+			x = G.Must(G.Add(d.other(), x))
+		case 2:
+			x = G.Must(G.BroadcastAdd(G.Must(G.Add(x, d.a)), G.Must(G.Mean(d.a, 0)), nil, []byte{0}))
+		}
+		activation := rapid.SampledFrom([]func(*G.Node) (*G.Node, error){G.Rectify, G.Tanh, G.Sigmoid, G.Neg}).Draw(d.t, "activation")
+		return G.Must(activation(x))
+	},
 	"tensordot": func(d draw) *G.Node {
 		return G.Must(G.Mul(d.a, G.Must(G.Tensordot([]int{0}, []int{0}, d.a, d.other()))))
 	},

@@ -60,7 +60,18 @@ func repeated(v *program.Value) bool {
 
 // goesOver reports whether a member can work on so many elements of a shape.
 func (v *vertex) goesOver(shape []int, count int64) bool {
-	return v.count == count && (v.flat || slices.Equal(v.domain, shape))
+	return v.count == count && (v.flat || slices.Equal(v.domain, shape) || !v.isRows() && !slices.ContainsFunc(v.In, (*program.Value).IsBounded) && splits(v.domain, shape))
+}
+
+// splits reports whether a shape is another one with axes split into several.
+func splits(shape, into []int) bool {
+	n, a := 1, 0
+	for _, d := range into {
+		if n *= d; a < len(shape) && n == shape[a] {
+			n, a = 1, a+1
+		}
+	}
+	return n == 1 && a == len(shape)
 }
 
 // fits reports whether all members can work on the elements or the rows of the group.
@@ -156,6 +167,12 @@ func (g *group) outputs() (list []*vertex) {
 	return list
 }
 
+// reduces reports whether the group has Rows, and all that others read of it has an element
+// for each row.
+func (g *group) reduces() bool {
+	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
+}
+
 // notInRows reports whether a member reads a view with bounds, or has integers, as Rows cannot.
 func notInRows(m *vertex) bool {
 	integers := func(v *program.Value) bool { return !v.Dtype.IsFloat() && v.Dtype != kernels.Bool }
@@ -206,6 +223,18 @@ func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	return true
 }
 
+// refine returns the strides of a view of a shape with axes split into several.
+func refine(shape []int, strides []int64, into []int) []int64 {
+	list, a := make([]int64, len(into)), len(shape)-1
+	for i, n := len(into)-1, 1; i >= 0; i-- {
+		list[i] = strides[a] * int64(n)
+		if n *= into[i]; n == shape[a] {
+			n, a = 1, a-1
+		}
+	}
+	return list
+}
+
 // strides returns the strides of an input of a member along the axes of the group: 0
 // along those of a row for a member that works on rows.
 func (g *group) strides(m *vertex, v *program.Value) []int64 {
@@ -220,10 +249,14 @@ func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	if onRows {
 		over = g.rowShape()
 	}
-	if !slices.Equal(m.domain, over) { // a flat member, counted through in another shape
-		if own = program.Contiguous(over).Strides; repeated(v) {
-			own = make([]int64, len(over))
-		}
+	switch {
+	case slices.Equal(m.domain, over):
+	case !m.flat:
+		own = refine(m.domain, own, over)
+	case repeated(v):
+		own = make([]int64, len(over))
+	default: // counted through in another shape
+		own = program.Contiguous(over).Strides
 	}
 	if !onRows {
 		return own

@@ -25,6 +25,7 @@ type Pass struct {
 // to how, where, and at which address.
 var All = []Pass{
 	{"prune", prune},
+	{"epilogue", epilogues},
 	{"fuse", fuse},
 	{"layout", layout},
 	{"plan", plan},

@@ -49,44 +49,52 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 func TestPassesKeepResults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawGraph(t)
-		g, err := lower.New(b.g, b.keep, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want []G.Value
-		err = Run(g.Program, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
-			if err := p.Verify(); err != nil {
-				t.Fatalf("after %s: %v\n%v", pass, err, p)
-			}
-			got, err := p.Eval(inputsOf(g))
-			if err != nil {
-				t.Fatalf("after %s: %v\n%v", pass, err, p)
-			}
-			if want == nil {
-				want = got
-			}
-			if !equal(t, got, want) {
-				t.Fatalf("after %s the program computes something else:\n%v", pass, p)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := exec.New(g.Program, new(exec.HostBackend), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			got, err := e.Run(inputsOf(g))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !equal(t, got, want) {
-				t.Fatalf("the backend computes something else than Eval:\n%v", g.Program)
-			}
-		}
+		keepsResults(t, b.g, b.keep)
 	})
+}
+
+// keepsResults takes a graph through the passes and runs it after each.
+func keepsResults(t interface {
+	Fatal(...any)
+	Fatalf(string, ...any)
+}, graph *G.ExprGraph, keep G.Nodes) {
+	g, err := lower.New(graph, &lower.Wanted{Keep: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []G.Value
+	err = Run(g.Program, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+		if err := p.Verify(); err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		got, err := p.Eval(inputsOf(g))
+		if err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		if want == nil {
+			want = got
+		}
+		if !equal(t, got, want) {
+			t.Fatalf("after %s the program computes something else:\n%v", pass, p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.New(g.Program, new(exec.HostBackend), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got, err := e.Run(inputsOf(g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !equal(t, got, want) {
+			t.Fatalf("the backend computes something else than Eval:\n%v", g.Program)
+		}
+	}
 }
 
 // What no output needs goes, with what is needed for it alone; inputs stay.
@@ -96,7 +104,7 @@ func TestPrune(t *testing.T) {
 	y := G.NewVector(g, tensor.Float64, G.WithName("y"), G.WithShape(4))
 	wanted := G.Must(G.Tanh(x))
 	G.Must(G.Exp(G.Must(G.Add(y, G.Must(G.Mul(x, G.NewConstant(2.0)))))))
-	lowered, err := lower.New(g, nil, nil)
+	lowered, err := lower.New(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +164,7 @@ var update = flag.Bool("update", false, "rewrite the programs in testdata")
 func TestGolden(t *testing.T) {
 	for name, build := range goldenGraphs {
 		t.Run(name, func(t *testing.T) {
-			g, err := lower.New(build(), nil, nil)
+			g, err := lower.New(build(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,7 @@ func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program
 	for i, v := range in.In {
 		base := v.Base
 		again := func(o *program.Value) bool { return o.Base == base }
-		if uses[base] == at && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
+		if uses[base] == at && !v.IsRandom() && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
 			v.Elements() == base.Elements() && v.IsContiguous() && !slices.ContainsFunc(slices.Delete(slices.Clone(in.In), i, i+1), again) {
 			return base
 		}

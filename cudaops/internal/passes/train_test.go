@@ -49,7 +49,8 @@ func drawTraining(t *rapid.T) *training {
 		t.Fatal(err)
 	}
 	out := &training{b, nil, 0.01}
-	if out.graph, err = lower.New(b.g, b.keep, &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm")}); err != nil {
+	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm")}
+	if out.graph, err = lower.New(b.g, &lower.Wanted{Keep: b.keep, Train: training}); err != nil {
 		t.Fatal(err)
 	}
 	return out

@@ -91,6 +91,14 @@ func (e *interpreter) instr(in *Instr) error {
 	case Join:
 		return e.join(in, args)
 	case Host:
+		for i, v := range args { // some ops write into their inputs
+			if WritesThrough(in.In[i].Def.Op) {
+				continue
+			}
+			if args[i], err = gorgonia.CloneValue(v); err != nil {
+				return err
+			}
+		}
 		out, err = Do(op.Op, args...)
 	case Alias:
 		return e.alias(in.Out[0])
@@ -185,7 +193,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 
 // alias makes a view of its base, unless the base is placed, which is all it takes.
 func (e *interpreter) alias(v *Value) error {
-	if e.buffer(v) != nil {
+	if e.buffer(v) != nil || v.IsRandom() {
 		return nil
 	}
 	base, err := e.load(v.Base)

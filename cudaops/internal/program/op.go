@@ -30,13 +30,28 @@ type Host struct {
 	Reason string
 }
 
+// WritesThrough reports whether an op's value is there to be written by an op that takes
+// it, for those who read it afterwards: that of gorgonia.Iop, a second output's place.
+func WritesThrough(op Op) bool {
+	h, host := op.(Host)
+	if !host {
+		return false
+	}
+	_, through := h.Op.(gorgonia.Iop)
+	return through
+}
+
 // Kernel runs an op that has kernels of its own.
 type Kernel struct{ Planner kernels.Planner }
 
 // Map computes each element of its outputs by a function of the elements of its
 // inputs at the same index. The inputs are views of any strides, all of the
-// outputs' shape.
-type Map struct{ Func expr.Func }
+// outputs' shape. Late says that it belongs with what uses its output rather than with
+// what computes its inputs.
+type Map struct {
+	Func expr.Func
+	Late bool
+}
 
 // Rows computes a function with reductions along axes of its inputs, which are views
 // of any strides, all of one shape. An output has that shape or, where PerRow says so,
@@ -51,7 +66,7 @@ type Rows struct {
 type Concat struct{ Axis int }
 
 // Alias gives a value another shape or order, or a part of it, as the View of its
-// output says; no element moves.
+// output says; no element moves. Of the state of random numbers it gives these.
 type Alias struct{}
 
 // Join is a row of the elements of its inputs, one behind the other as [Layout] has

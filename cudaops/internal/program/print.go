@@ -82,7 +82,9 @@ func (v *Value) describe() string {
 	if b := v.View.Bounds; v.IsBounded() {
 		s += fmt.Sprintf(" [%d:%d] along %d", b.From, b.To, b.Axis)
 	}
-	if b := v.Base.Buffer; b != nil {
+	if v.IsRandom() {
+		s += fmt.Sprintf(" random, stream %d", v.View.Stream)
+	} else if b := v.Base.Buffer; b != nil {
 		s += fmt.Sprintf(" @%d", b.Offset+v.View.Offset*v.Dtype.Size())
 	}
 	return s

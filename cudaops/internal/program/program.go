@@ -95,6 +95,9 @@ type View struct {
 	Offset  int64
 	Strides []int64
 	Bounds  kernels.Bounds // To = 0 for none
+	// Stream makes the elements random numbers, of the element type that the value says:
+	// the base is the state that they follow from, as of a [kernels.View].
+	Stream int
 }
 
 // Contiguous returns the view of a whole base in row-major order.
@@ -124,6 +127,9 @@ type Value struct {
 
 // IsBounded reports whether there are zeros around what lies in the memory.
 func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
+
+// IsRandom reports whether the elements are random numbers, which lie in no memory.
+func (v *Value) IsRandom() bool { return v.View.Stream != 0 }
 
 // IsContiguous reports whether the elements lie in row-major order, one after the
 // other.
@@ -198,7 +204,7 @@ func (v *Value) kernelView() kernels.View {
 	for i, s := range v.View.Strides {
 		strides[i] = int(s)
 	}
-	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds}
+	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
 }
 
 // Buffer is a piece of the arena that is alive from instruction Birth to

@@ -17,7 +17,7 @@ import (
 )
 
 // graph is one with every kind of instruction: inputs, a constant, kernels with
-// and without scratch memory, a host op, aliases on both sides, copies.
+// and without scratch memory, a host op, aliases on both sides, copies, random numbers.
 func graph() *G.ExprGraph {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(6, 500), G.WithInit(G.Uniform(-1, 1)))
@@ -29,6 +29,7 @@ func graph() *G.ExprGraph {
 	hosted := G.Must(G.ApplyOp(foreign{tanh.Op()}, tanh))
 	G.Must(ops.WindowSum(G.Must(G.Reshape(hosted, tensor.Shape{3000})), 700))
 	G.Must(ops.Dot(flat, flat))
+	G.Must(G.Dropout(y, 0.5))
 	return g
 }
 
@@ -41,7 +42,7 @@ func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.Write
 // placed returns the graph's program, placed, and the values of its inputs.
 func placed(t *testing.T) (*Program, []G.Value) {
 	t.Helper()
-	g, err := lower.New(graph(), nil, nil)
+	g, err := lower.New(graph(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +69,7 @@ func find(t *testing.T, p *Program, f func(*Instr) bool) (int, *Instr) {
 func isKernel(in *Instr) bool { return Launches(in.Op) }
 func isHost(in *Instr) bool   { _, ok := in.Op.(Host); return ok }
 func isCopy(in *Instr) bool   { _, ok := in.Op.(Copy); return ok }
+func isRandom(in *Instr) bool { return len(in.Out) > 0 && in.Out[0].IsRandom() }
 func isAlias(in *Instr) bool  { _, ok := in.Op.(Alias); return ok }
 
 // faults are what a pass could do wrong, with words of the error that must tell of it.
@@ -100,6 +102,14 @@ var faults = map[string]struct {
 		_, in := find(t, p, isHost)
 		_, k := find(t, p, isKernel)
 		in.In[0] = k.Out[0]
+	}},
+	"random numbers before the first": {"random numbers of f64 from -1 on", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isRandom)
+		in.Out[0].View.Offset = -1
+	}},
+	"random numbers of no state": {"has for its state", func(t *testing.T, p *Program) {
+		_, in := find(t, p, isRandom)
+		in.In[0].Base.Shape = tensor.Shape{3}
 	}},
 	"copy to nowhere": {"moves nothing", func(t *testing.T, p *Program) {
 		_, in := find(t, p, isCopy)
@@ -226,11 +236,11 @@ func TestEvalRunsInPlace(t *testing.T) {
 
 func TestEvalErrors(t *testing.T) {
 	p, in := placed(t)
-	if _, err := p.Eval(in[:1]); err == nil || !strings.Contains(err.Error(), "got 1 inputs, want 2") {
+	if _, err := p.Eval(in[:1]); err == nil || !strings.Contains(err.Error(), "got 1 inputs, want 3") {
 		t.Errorf("too few inputs give %v", err)
 	}
 	bad := tensor.New(tensor.WithShape(2), tensor.WithBacking([]string{"a", "b"}))
-	if _, err := p.Eval([]G.Value{bad, in[1]}); err == nil {
+	if _, err := p.Eval([]G.Value{bad, in[1], in[2]}); err == nil {
 		t.Error("an input of strings gives no error")
 	}
 }

@@ -101,6 +101,10 @@ func (c *checker) view(v *Value) {
 		c.fault("%v has shape %v and bounds %+v", v, v.Shape, v.View.Bounds)
 	case len(v.View.Strides) != len(v.Shape):
 		c.fault("%v has shape %v and strides %v", v, v.Shape, v.View.Strides)
+	case v.IsRandom():
+		if b.Dtype != kernels.Int64 || b.Elements() != kernels.RandomState || !v.Dtype.IsFloat() || v.View.Offset < 0 {
+			c.fault("%v, random numbers of %v from %d on, has for its state %v, %d of %v", v, v.Dtype, v.View.Offset, b, b.Elements(), b.Dtype)
+		}
 	case v.Numeric:
 		first, last := v.View.Offset, v.View.Offset
 		for i, d := range v.Shape {

@@ -26,7 +26,7 @@ func trained(t *testing.T) *Program {
 	must.Get[G.Nodes](t)(G.Grad(cost, w, b))
 	solver, _, err := internal.ReadSolver(G.NewAdamSolver())
 	must.Do(t, err)
-	l := must.Get[*lower.Graph](t)(lower.New(g, nil, &lower.Training{Learnables: G.Nodes{w, b}, Solver: solver}))
+	l := must.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: G.Nodes{w, b}, Solver: solver}}))
 	must.Do(t, passes.Run(l.Program, passes.Target{Device: kernels.HostDevice()}, nil))
 	return l.Program
 }

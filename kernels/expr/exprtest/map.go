@@ -11,6 +11,7 @@ type View struct {
 	Offset   int64
 	Strides  []int
 	Bounds   struct{ Axis, From, To int }
+	Stream   int
 }
 
 // Map is a function applied to views.
@@ -18,7 +19,8 @@ type Map struct {
 	Func    expr.Func
 	Shape   []int
 	Views   []View
-	Buffers [][]float64 // elements of each operand's buffer
+	Buffers [][]float64 // elements of each operand's buffer, or of its stream
+	State   [2]int64    // seed and run of the streams
 	terms   []*Term
 }
 
@@ -52,6 +54,7 @@ func DrawMap(t *rapid.T, ops []expr.Op, size int) *Map {
 		for k := range buffer {
 			buffer[k] = few[k%len(few)]
 		}
+		m.drawStream(t, types[i], &v, buffer)
 		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
 	}
 	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "outputs") {
@@ -157,6 +160,9 @@ func (m *Map) Inputs() [][]byte {
 	list := make([][]byte, len(m.Buffers))
 	for i, d := range m.Func.Operands() {
 		list[i] = Pack(d, m.Buffers[i])
+		if m.Views[i].Stream != 0 {
+			list[i] = Pack(expr.Int64, []float64{float64(m.State[0]), float64(m.State[1])})
+		}
 	}
 	return list
 }

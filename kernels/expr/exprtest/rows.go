@@ -57,6 +57,7 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 		for k := range buffer {
 			buffer[k] = few[(k+k/11)%len(few)]
 		}
+		m.drawStream(t, types[i], &v, buffer)
 		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
 	}
 	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "outputs") {

@@ -1,0 +1,326 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// The rules of this file lower BatchNorm and GroupNorm, whose scale and bias are ops of
+// their own in the graph, and their derivatives, to rows and maps.
+
+// norm is a normalization of a value.
+type norm struct {
+	op any
+	x  *program.Value
+}
+
+// moments are the means and standard deviations of rows: of all elements that differ
+// along axes alone.
+type moments struct {
+	axes          []int
+	mean, inverse *program.Value // at every element: the mean, and what one over the deviation follows from
+	invert        func(b *expr.Builder, v expr.Value) expr.Value
+	// Of moments that are those of the rows, not given: what each row has one of.
+	elements       float64        // of a row
+	ofRow          *program.Value // one over the deviation
+	mean64, square *program.Value // the mean and the variance, of float64
+}
+
+// reduced emits a function of rows with one output, of which a row has one element.
+func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
+	fn, err := written(f, in...)
+	if err != nil {
+		c.err = err
+	}
+	return c.emit(program.Rows{Func: fn, Axes: axes, PerRow: []bool{true}}, t, in...)
+}
+
+// spread returns a value that each row along the axes has one of at every element.
+func (c *call) spread(v *program.Value, shape tensor.Shape, axes []int) *program.Value {
+	view, own := program.View{Offset: v.View.Offset, Strides: make([]int64, len(shape))}, v.View.Strides
+	for a := range shape {
+		if !slices.Contains(axes, a) {
+			view.Strides[a], own = own[0], own[1:]
+		}
+	}
+	t := v.Type
+	t.Shape = shape
+	return c.alias(v, t, view)
+}
+
+// first returns the first element of each row at every element.
+func (c *call) first(x *program.Value, axes []int) *program.Value {
+	view := program.View{Offset: x.View.Offset, Strides: slices.Clone(x.View.Strides)}
+	for _, a := range axes {
+		view.Strides[a] = 0
+	}
+	return c.alias(x, x.Type, view)
+}
+
+// moments emits mean and variance of the rows of x, in one pass over it and in double
+// precision.
+//
+// Of float32, the sum of squares less the square of the sum has more digits in double
+// precision than the elements have. Of float64, an element is taken off first: what
+// cancels then is as little as that element is far from the mean.
+func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
+	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, axes)}
+	m := &moments{axes: axes, elements: float64(x.Elements()) / float64(max(rows.Elements(), 1))}
+	in := []*program.Value{x}
+	if c.Dtype == kernels.Float64 {
+		in = append(in, c.first(x, axes))
+	}
+	sum := func(square bool) *program.Value {
+		return c.reduced(rows, axes, func(b *expr.Builder) expr.Value {
+			v := b.Convert(b.Operand(0), kernels.Float64)
+			if len(in) > 1 {
+				v = b.Apply(expr.Sub, v, b.Operand(1))
+			}
+			if square {
+				v = b.Apply(expr.Mul, v, v)
+			}
+			return b.Apply(expr.RowSum, v)
+		}, in...)
+	}
+	sums, squares := sum(false), sum(true)
+	n := func(b *expr.Builder) expr.Value { return b.Constant(kernels.Float64, m.elements) }
+	m.square = c.mapped(rows, func(b *expr.Builder) expr.Value {
+		mean := b.Apply(expr.Div, b.Operand(0), n(b))
+		v := b.Apply(expr.Sub, b.Apply(expr.Div, b.Operand(1), n(b)), b.Apply(expr.Mul, mean, mean))
+		return b.Apply(expr.Max, v, b.Constant(kernels.Float64, 0))
+	}, sums, squares)
+	if len(in) > 1 { // not the sum beside the first element: that may be infinite
+		sums = c.reduced(rows, axes, func(b *expr.Builder) expr.Value { return b.Apply(expr.RowSum, b.Operand(0)) }, x)
+	}
+	m.mean64 = c.mapped(rows, func(b *expr.Builder) expr.Value { return b.Apply(expr.Div, b.Operand(0), n(b)) }, sums)
+	rows.Dtype = c.Dtype
+	mean := c.mapped(rows, func(b *expr.Builder) expr.Value { return b.Convert(b.Operand(0), c.Dtype) }, m.mean64)
+	m.ofRow = c.mapped(rows, func(b *expr.Builder) expr.Value {
+		return b.Convert(b.Apply(expr.InverseSqrt, b.Apply(expr.Add, b.Operand(0), b.Constant(kernels.Float64, epsilon))), c.Dtype)
+	}, m.square)
+	m.mean, m.inverse = c.spread(mean, x.Shape, axes), c.spread(m.ofRow, x.Shape, axes)
+	m.invert = func(_ *expr.Builder, v expr.Value) expr.Value { return v }
+	return m
+}
+
+// normalized emits (x - mean) / deviation.
+func (c *call) normalized(x *program.Value, m *moments) *program.Value {
+	in := []*program.Value{x, m.mean, m.inverse}
+	f, err := written(func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.Mul, b.Apply(expr.Sub, b.Operand(0), b.Operand(1)), m.invert(b, b.Operand(2)))
+	}, in...)
+	if err != nil {
+		c.err = err
+	}
+	return c.emit(program.Map{Func: f, Late: true}, x.Type, in...)
+}
+
+// repeated emits what f does, and again for every node that uses it: the mean is taken off
+// there, since to keep the difference in memory would cost more.
+func (c *call) repeated(f func(c *call) *program.Value) *program.Value {
+	v := f(c)
+	c.again[v] = f
+	return v
+}
+
+// factors are values whose product is taken element by element.
+type factors []*program.Value
+
+// product returns the product of operands from a number on.
+func (f factors) product(b *expr.Builder, first int) expr.Value {
+	v := b.Operand(first)
+	for i := 1; i < len(f); i++ {
+		v = b.Apply(expr.Mul, v, b.Operand(first+i))
+	}
+	return v
+}
+
+// factors returns the two values that one is the product of, so that a scale costs no pass
+// over memory, or else the value itself; each as view gives it.
+func (c *call) factors(v *program.Value, view func(v *program.Value) *program.Value) factors {
+	if m, mapped := v.Def.Op.(program.Map); mapped && v.Base == v {
+		f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(expr.Mul, b.Operand(0), b.Operand(1)) }, v, v)
+		if in := v.Def.In; err == nil && m.Func == f && !slices.ContainsFunc(in, func(v *program.Value) bool { return v.IsBounded() || v.IsRandom() }) {
+			return factors{view(in[0]), view(in[1])}
+		}
+	}
+	return factors{view(v)}
+}
+
+// normalizedDiff emits the derivative by x of what normalized gives, for the derivative
+// by that.
+func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program.Value {
+	if m.ofRow == nil {
+		return c.mapped(x.Type, func(b *expr.Builder) expr.Value {
+			return b.Apply(expr.Mul, dy.product(b, 1), m.invert(b, b.Operand(0)))
+		}, slices.Concat(factors{m.inverse}, dy)...)
+	}
+	t := m.ofRow.Type
+	level := c.reduced(t, m.axes, func(b *expr.Builder) expr.Value { return b.Apply(expr.RowSum, dy.product(b, 0)) }, dy...)
+	along := c.reduced(t, m.axes, func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.RowSum, b.Apply(expr.Mul, dy.product(b, 2), b.Apply(expr.Sub, b.Operand(0), b.Operand(1))))
+	}, slices.Concat(factors{x, m.mean}, dy)...)
+	n := func(b *expr.Builder) expr.Value { return b.Constant(c.Dtype, m.elements) }
+	level = c.mapped(t, func(b *expr.Builder) expr.Value { return b.Apply(expr.Div, b.Operand(0), n(b)) }, level)
+	along = c.mapped(t, func(b *expr.Builder) expr.Value {
+		return b.Apply(expr.Mul, b.Apply(expr.Div, b.Operand(0), n(b)), b.Apply(expr.Mul, b.Operand(1), b.Operand(1)))
+	}, along, m.ofRow)
+	in := factors{x, m.mean, m.inverse, c.spread(level, x.Shape, m.axes), c.spread(along, x.Shape, m.axes)}
+	return c.mapped(x.Type, func(b *expr.Builder) expr.Value {
+		part := b.Apply(expr.Mul, b.Apply(expr.Sub, b.Operand(0), b.Operand(1)), b.Operand(4))
+		return b.Apply(expr.Mul, b.Apply(expr.Sub, b.Apply(expr.Sub, dy.product(b, len(in)), b.Operand(3)), part), b.Operand(2))
+	}, slices.Concat(in, dy)...)
+}
+
+// batchNorm lowers BatchNorm, which normalizes each channel: by its own moments where it
+// trains, and its running ones go along, else by the running ones.
+func batchNorm(c *call) *program.Value {
+	of, ok := internal.BatchNorm(c.node.Op())
+	if !ok || of.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+		return nil
+	}
+	m := c.batchMoments(of)
+	if m == nil {
+		return nil
+	}
+	c.trains()
+	if of.Training {
+		c.runningMoments(of, m)
+	}
+	x := c.in[0]
+	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
+}
+
+// batchNormDiff lowers the derivative of BatchNorm, whose inputs are the input of that
+// and the derivative by the output.
+//
+// Where it evaluates, Gorgonia takes the moments of the last training run, or none.
+func batchNormDiff(c *call) *program.Value {
+	of, ok := internal.BatchNorm(c.node.Op())
+	if !ok || !of.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
+		return nil
+	}
+	m := c.batchMoments(of)
+	if m == nil {
+		return nil
+	}
+	c.trains()
+	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return v })
+	return c.normalizedDiff(c.in[0], dy, m)
+}
+
+// batchMoments returns the moments that a BatchNorm takes of the node's first input, which its
+// derivative takes too; nil if the op does not fit the input.
+func (c *call) batchMoments(of internal.BatchNormOf) *moments {
+	x, key := c.in[0], norm{of.Op, c.in[0]}
+	if m := c.norms[key]; m != nil {
+		return m
+	}
+	mean, variance, ok := running(of.Op, c.Type)
+	if !ok {
+		return nil
+	}
+	axes := upTo(len(x.Shape))
+	axes = slices.Delete(axes, 1, 2)
+	if of.Training {
+		c.norms[key] = c.moments(x, axes, of.Epsilon)
+		return c.norms[key]
+	}
+	// At every element, where a map needs it, rather than once for each channel.
+	m := &moments{axes: axes, mean: c.spread(c.keeps(mean), x.Shape, axes), inverse: c.spread(c.keeps(variance), x.Shape, axes)}
+	m.invert = func(b *expr.Builder, v expr.Value) expr.Value {
+		return b.Apply(expr.InverseSqrt, b.Apply(expr.Add, v, b.Constant(x.Dtype, of.Epsilon)))
+	}
+	c.norms[key] = m
+	return m
+}
+
+// running returns what a BatchNorm keeps: mean and variance of each channel. ok is false
+// if that does not fit the type of what it normalizes.
+func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.Dense, ok bool) {
+	m, v := op.Stats()
+	mean, dense := m.(*tensor.Dense)
+	variance, both := v.(*tensor.Dense)
+	if !dense || !both || len(t.Shape) < 2 {
+		return nil, nil, false
+	}
+	for _, s := range []*tensor.Dense{mean, variance} {
+		dt, known := values.Dtype(s.Dtype())
+		if !known || dt != t.Dtype || !slices.Equal(s.Shape(), t.Shape[1:2]) {
+			return nil, nil, false
+		}
+	}
+	return mean, variance, true
+}
+
+// runningMoments lets what a BatchNorm keeps go along with the moments of this run.
+func (c *call) runningMoments(of internal.BatchNormOf, m *moments) {
+	mean, variance, _ := running(of.Op, c.Type)
+	along := func(state *tensor.Dense, now *program.Value, factor float64) {
+		old := c.keeps(state)
+		c.kept[state] = c.mapped(old.Type, func(b *expr.Builder) expr.Value {
+			number := func(v float64) expr.Value { return b.Constant(kernels.Float64, v) }
+			stays := b.Apply(expr.Mul, number(1-of.Momentum), b.Convert(b.Operand(0), kernels.Float64))
+			comes := b.Apply(expr.Mul, number(of.Momentum), b.Apply(expr.Mul, b.Operand(1), number(factor)))
+			return b.Convert(b.Apply(expr.Add, comes, stays), c.Dtype)
+		}, old, now)
+	}
+	along(mean, m.mean64, 1)
+	along(variance, m.square, m.elements/(m.elements-1))
+}
+
+// groupNorm lowers GroupNorm, which normalizes groups of channels.
+func groupNorm(c *call) *program.Value {
+	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
+	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || !grouped(c.Shape, groups) {
+		return nil
+	}
+	x, shape := c.inGroups(c.in[0], groups), c.Shape
+	m := c.groupMoments(c.in[0], x, groups, epsilon)
+	return c.repeated(func(c *call) *program.Value { return c.reshaped(c.normalized(x, m), shape) })
+}
+
+// groupNormDiff lowers the derivative of GroupNorm, whose inputs are the input of that
+// and the derivative by the output.
+func groupNormDiff(c *call) *program.Value {
+	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
+	if !ok || !derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) || !grouped(c.Shape, groups) {
+		return nil
+	}
+	x := c.inGroups(c.in[0], groups)
+	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return c.inGroups(v, groups) })
+	return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), c.Shape)
+}
+
+// grouped reports whether channels, the second axis of a shape, make so many groups.
+func grouped(shape tensor.Shape, groups int) bool {
+	return len(shape) >= 2 && groups > 0 && shape[1]%groups == 0
+}
+
+// inGroups returns a view of a value with an axis for the groups of channels before that of
+// the channels of a group.
+func (c *call) inGroups(v *program.Value, groups int) *program.Value {
+	shape := slices.Concat(v.Shape[:1], []int{groups, v.Shape[1] / groups}, v.Shape[2:])
+	return c.reshaped(v, shape)
+}
+
+// groupMoments returns the moments that a GroupNorm takes of a value, given as that and
+// in groups.
+func (c *call) groupMoments(of, x *program.Value, groups int, epsilon float64) *moments {
+	type groupNorm struct {
+		groups  int
+		epsilon float64
+	}
+	key := norm{groupNorm{groups, epsilon}, of}
+	if c.norms[key] == nil {
+		c.norms[key] = c.moments(x, upTo(len(x.Shape))[2:], epsilon)
+	}
+	return c.norms[key]
+}

@@ -1,0 +1,52 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// The functions of this file lower what Gorgonia composes wrongly to what it means.
+
+// outerProdDiff lowers a derivative of an OuterProd, x yᵀ, by x or by y. With G for the
+// derivative by the product these are G y and Gᵀ x; what Gorgonia makes is Gᵀ x and Gᵀ y. It
+// returns nil for any other product, and where x is y.
+func outerProdDiff(c *call) *program.Value {
+	children, err := internal.Children(c.node)
+	name, transA, transB, ok := internal.Product(c.node.Op())
+	if err != nil || !ok || name != "matvec" || !transA || transB || !internal.IsDerivative(c.node) {
+		return nil
+	}
+	g, by := children[0], children[1]
+	x, y := outerFactors(g)
+	if x == nil || x == y || by != x && by != y {
+		return nil
+	}
+	d := *c
+	d.Shape = by.Shape()
+	p := contraction{freeA: []int{0}, sumA: []int{1}, sumB: []int{0}}
+	other := y
+	if by == y {
+		p.freeA, p.sumA = p.sumA, p.freeA
+		other = x
+	}
+	d.in = []*program.Value{c.of[g], c.of[other]}
+	return d.contract(p)
+}
+
+// outerFactors returns the factors of the OuterProd of vectors that a node is the
+// derivative by, nil if there is none.
+func outerFactors(g *gorgonia.Node) (x, y *gorgonia.Node) {
+	for _, z := range g.DerivOf() {
+		if name, _, _, ok := internal.Product(z.Op()); !ok || name != "outer" {
+			continue
+		}
+		factors, err := internal.Children(z)
+		if err == nil && len(factors) == 2 && !slices.ContainsFunc(factors, func(f *gorgonia.Node) bool { return f.Dims() != 1 }) {
+			return factors[0], factors[1]
+		}
+	}
+	return nil, nil
+}

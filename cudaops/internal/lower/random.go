@@ -1,0 +1,149 @@
+package lower
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
+)
+
+// The rules of this file lower Gorgonia's Dropout and random tensors to functions of
+// random numbers, which kernels make where they need them, out of a seed and the number
+// of the run.
+
+// drawer is what draws random numbers: a Dropout, with its derivative, or a node, one of
+// several times.
+type drawer struct {
+	of    any
+	times int
+}
+
+// uniform returns random numbers in [0, 1), the same for equal drawers and types. It
+// gives every drawer a stream of its own.
+func (c *call) uniform(d drawer, t program.Type) *program.Value {
+	if c.state == nil {
+		c.graph.Random = make([]int64, kernels.RandomState)
+		state := tensor.New(tensor.WithShape(kernels.RandomState), tensor.WithBacking(c.graph.Random))
+		c.state = c.stateInput(state, kernels.Int64)
+	}
+	if c.drawn[d] == 0 {
+		c.drawn[d] = len(c.drawn) + 1
+	}
+	view := program.Contiguous(t.Shape)
+	view.Stream = c.drawn[d]
+	return c.alias(c.state, t, view)
+}
+
+// stateInput adds an input that is what an op keeps from run to run.
+func (c *call) stateInput(state *tensor.Dense, dt kernels.Dtype) *program.Value {
+	c.graph.Inputs = append(c.graph.Inputs, Input{c.node, state})
+	return c.emit(program.Input{}, program.Type{Numeric: true, Dtype: dt, Shape: state.Shape().Clone()})
+}
+
+// dropout lowers Dropout: what is kept is divided by the probability to be kept.
+func dropout(c *call) *program.Value {
+	d, ok := internal.Dropout(c.node.Op())
+	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+		return nil
+	}
+	return c.drop(d, c.in[0])
+}
+
+// dropoutDiff lowers the derivative of Dropout, whose inputs are the input and the output
+// of that and the derivative by the output.
+//
+// Gorgonia divides by the probability to be dropped, and takes an element for dropped
+// where the output is 0.
+func dropoutDiff(c *call) *program.Value {
+	d, ok := internal.Dropout(c.node.Op())
+	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
+		return nil
+	}
+	return c.drop(d, c.in[2])
+}
+
+// drop emits a Dropout of a value.
+func (c *call) drop(d internal.DropoutOf, x *program.Value) *program.Value {
+	c.trains()
+	if d.Probability == 0 || !d.Training {
+		return c.alias(x, c.Type, x.View)
+	}
+	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
+		keep := b.Constant(c.Dtype, 1-d.Probability)
+		kept := b.Apply(expr.Lt, b.Operand(1), keep)
+		return b.Apply(expr.Select, kept, b.Apply(expr.Div, b.Operand(0), keep), b.Constant(c.Dtype, 0))
+	}, x, c.uniform(drawer{of: d.Op}, c.Type))
+}
+
+// random lowers random tensors. Parameters that Gorgonia does not take stay its to
+// refuse.
+func random(c *call) *program.Value {
+	name, p, q, ok := internal.Random(c.node.Op())
+	if !ok || !c.floats(0) {
+		return nil
+	}
+	switch {
+	case name == "uniform" && p < q:
+		return c.between(p, q)
+	case name == "gaussian":
+		return c.gaussian(p, q)
+	case name == "binomial" && p >= 1 && p < 1<<31 && 0 <= q && q <= 1:
+		return c.binomial(int(p), q)
+	}
+	return nil
+}
+
+// between emits numbers of [low, high).
+func (c *call) between(low, high float64) *program.Value {
+	least, range_, below := low, high-low, math.Nextafter(high, low)
+	most := low + float64((1-0x1p-53)*range_)
+	if c.Dtype == kernels.Float32 {
+		l, h := float32(low), float32(high)
+		least, range_, below = float64(l), float64(h-l), float64(math.Nextafter32(h, l))
+		most = float64(l + float32((1-0x1p-24)*(h-l)))
+	}
+	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
+		v := b.Apply(expr.Add, b.Constant(c.Dtype, least), b.Apply(expr.Mul, b.Operand(0), b.Constant(c.Dtype, range_)))
+		if most > below { // by rounding
+			v = b.Apply(expr.Min, v, b.Constant(c.Dtype, below))
+		}
+		return v
+	}, c.uniform(drawer{of: c.node}, c.Type))
+}
+
+// gaussian emits normal numbers (Box and Muller, 1958): an angle, and a radius out of a
+// number in (0, 1] that can be as little as 2⁻⁴⁹, or 2⁻⁵⁴ of float64, so that no element
+// is beyond eight standard deviations for want of digits.
+func (c *call) gaussian(mean, deviation float64) *program.Value {
+	angle, far, near := c.uniform(drawer{c.node, 0}, c.Type), c.uniform(drawer{c.node, 1}, c.Type), (*program.Value)(nil)
+	in := []*program.Value{angle, far}
+	if c.Dtype == kernels.Float32 {
+		near = c.uniform(drawer{c.node, 2}, c.Type)
+		in = append(in, near)
+	}
+	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
+		number := func(v float64) expr.Value { return b.Constant(c.Dtype, v) }
+		least := number(0x1p-54)
+		if near != nil {
+			least = b.Apply(expr.Add, b.Apply(expr.Mul, b.Operand(2), number(0x1p-24)), number(0x1p-49))
+		}
+		u := b.Apply(expr.Add, b.Operand(1), least)
+		radius := b.Apply(expr.Sqrt, b.Apply(expr.Mul, number(-2), b.Apply(expr.Log, u)))
+		z := b.Apply(expr.Mul, radius, b.Apply(expr.Cos, b.Apply(expr.Mul, number(2*math.Pi), b.Operand(0))))
+		return b.Apply(expr.Add, number(mean), b.Apply(expr.Mul, number(deviation), z))
+	}, in...)
+}
+
+// binomial emits the numbers of successes among trials, each trial a random number.
+func (c *call) binomial(trials int, probability float64) *program.Value {
+	t := c.Type
+	t.Shape = append(slices.Clone(c.Shape), trials)
+	return c.reduced(c.Type, []int{len(c.Shape)}, func(b *expr.Builder) expr.Value {
+		success := b.Apply(expr.Lt, b.Operand(0), b.Constant(c.Dtype, probability))
+		return b.Apply(expr.RowSum, b.Convert(success, c.Dtype))
+	}, c.uniform(drawer{of: c.node}, t))
+}

@@ -1,0 +1,121 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// surroundings is who reads what in a program, while instructions take the place of
+// others.
+type surroundings struct {
+	p       *program.Program
+	readers map[*program.Value][]*program.Instr // of a base, through views too, each once
+	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
+	depth   map[*program.Instr]int              // launches that must run one after the other, but for Maps, until it has run
+	now     map[*program.Instr]*program.Instr   // what stands at the place of another; nil: nothing
+}
+
+func newSurroundings(p *program.Program) *surroundings {
+	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}}
+	for _, in := range p.Instrs {
+		for _, v := range in.In {
+			s.depth[in] = max(s.depth[in], s.depth[v.Def])
+			if _, alias := in.Op.(program.Alias); !alias && !slices.Contains(s.readers[v.Base], in) {
+				s.readers[v.Base] = append(s.readers[v.Base], in)
+			}
+		}
+		_, mapped := in.Op.(program.Map)
+		if _, host := in.Op.(program.Host); host || program.Launches(in.Op) && !mapped {
+			s.depth[in]++
+		}
+	}
+	for _, v := range p.Outputs {
+		s.wanted[v.Base] = true
+	}
+	for _, u := range p.Updates {
+		s.wanted[u.Next.Base] = true
+	}
+	return s
+}
+
+// ready reports whether what an instruction computes is in memory by the time that
+// another can begin, however Maps are fused: nothing has to wait for it or to write it on
+// account of the other.
+func (s *surroundings) ready(def, other *program.Instr) bool {
+	if program.Pointwise(def.Op) {
+		return s.needs(other, def, map[*program.Instr]bool{})
+	}
+	return s.depth[def] < s.depth[other]
+}
+
+// needs reports whether an instruction can run only after another.
+func (s *surroundings) needs(in, other *program.Instr, seen map[*program.Instr]bool) bool {
+	if in == other || seen[in] || s.depth[in] < s.depth[other] {
+		return in == other
+	}
+	seen[in] = true
+	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return s.needs(v.Def, other, seen) })
+}
+
+// replace puts an instruction at the place of another, for that one and others.
+func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) {
+	for _, in := range gone {
+		s.now[in] = nil
+		for _, v := range in.In {
+			s.readers[v.Base] = slices.DeleteFunc(s.readers[v.Base], func(r *program.Instr) bool { return r == in })
+			s.depth[by] = max(s.depth[by], s.depth[in])
+		}
+	}
+	s.now[place] = by
+	for _, v := range by.In {
+		if !slices.Contains(s.readers[v.Base], by) {
+			s.readers[v.Base] = append(s.readers[v.Base], by)
+		}
+	}
+}
+
+// finish writes the instructions into the program, each behind what it needs, and views
+// where they are needed.
+func (s *surroundings) finish() {
+	if len(s.now) == 0 {
+		return
+	}
+	done := map[*program.Instr]bool{}
+	for _, in := range s.p.Setup {
+		done[in] = true
+	}
+	instrs := make([]*program.Instr, 0, len(s.p.Instrs))
+	var emit func(in *program.Instr)
+	emit = func(in *program.Instr) {
+		if done[in] {
+			return
+		}
+		done[in] = true
+		for _, v := range in.In {
+			emit(v.Base.Def)
+			emit(v.Def)
+		}
+		instrs = append(instrs, in)
+	}
+	for _, in := range s.p.Instrs { // inputs, whose order is that of the user's values
+		if _, input := in.Op.(program.Input); input {
+			emit(in)
+		}
+	}
+	for _, in := range s.p.Instrs {
+		if by, replaced := s.now[in]; replaced {
+			in = by
+		}
+		if in == nil {
+			continue
+		}
+		if _, alias := in.Op.(program.Alias); !alias {
+			emit(in)
+		}
+	}
+	for _, v := range s.p.Outputs {
+		emit(v.Def)
+	}
+	s.p.Instrs = instrs
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// graph is a program whose generated kernels are assembled beforehand.
+type graph struct {
+	name   string
+	shapes []tensor.Shape // of the inputs; none for a scalar
+	build  func(in G.Nodes) G.Nodes
+}
+
+// one returns a graph of one output.
+func one(name string, build func(in ...*G.Node) (*G.Node, error), shapes ...tensor.Shape) graph {
+	return graph{name, shapes, func(in G.Nodes) G.Nodes { return G.Nodes{G.Must(build(in...))} }}
+}
+
+// few and many are numbers of elements for kernels of either kind.
+var few, many = tensor.Shape{1000}, tensor.Shape{1 << 22}
+
+// graphs are the programs: what many are made of.
+func graphs() (list []graph) {
+	for _, shape := range []tensor.Shape{few, many} {
+		for name, f := range unaries {
+			list = append(list, one(name, func(in ...*G.Node) (*G.Node, error) { return f(in[0]) }, shape))
+		}
+		for name, f := range binaries {
+			two := func(in ...*G.Node) (*G.Node, error) { return f(in[0], in[1]) }
+			list = append(list, one(name, two, shape, shape), one(name+" of a scalar", two, shape, nil), one(name+" by a scalar", two, nil, shape))
+		}
+	}
+	for _, rows := range []int{128, 1 << 14} {
+		for name, f := range map[string]func(*G.Node) (*G.Node, error){"bias": nil, "rectify": G.Rectify, "sigmoid": G.Sigmoid, "tanh": G.Tanh} {
+			list = append(list, one("bias, "+name, func(in ...*G.Node) (*G.Node, error) {
+				y, err := G.BroadcastAdd(in[0], in[1], nil, []byte{0})
+				if err != nil || f == nil {
+					return y, err
+				}
+				return f(y)
+			}, tensor.Shape{rows, 512}, tensor.Shape{512}))
+		}
+		for _, columns := range []int{10, 128, 512, 1000} {
+			list = append(list, rowwise(rows, columns)...)
+		}
+	}
+	list = append(list, rowwise(1<<14, 4096)...)
+	for _, c := range []graphspec.Case{graphspec.MLP(128, 784, 512, 512, 10), graphspec.MLP(4096, 784, 512, 512, 10)} {
+		list = append(list, of(c))
+	}
+	return list
+}
+
+// unaries and binaries are Gorgonia's element-wise functions.
+var (
+	unaries = map[string]func(*G.Node) (*G.Node, error){
+		"abs": G.Abs, "sign": G.Sign, "ceil": G.Ceil, "floor": G.Floor, "sin": G.Sin, "cos": G.Cos, "exp": G.Exp, "log": G.Log, "log2": G.Log2, "neg": G.Neg,
+		"square": G.Square, "sqrt": G.Sqrt, "inverse": G.Inverse, "inverse sqrt": G.InverseSqrt, "cube": G.Cube, "tanh": G.Tanh, "sigmoid": G.Sigmoid,
+		"log1p": G.Log1p, "expm1": G.Expm1, "softplus": G.Softplus, "rectify": G.Rectify,
+	}
+	binaries = map[string]func(a, b *G.Node) (*G.Node, error){
+		"add": G.Add, "sub": G.Sub, "mul": G.HadamardProd, "div": G.HadamardDiv, "pow": G.Pow,
+		"gt": compare(G.Gt), "gte": compare(G.Gte), "lt": compare(G.Lt), "lte": compare(G.Lte), "eq": compare(G.Eq), "ne": compare(G.Ne),
+	}
+)
+
+// compare returns a comparison that gives numbers.
+func compare(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
+	return func(a, b *G.Node) (*G.Node, error) { return f(a, b, true) }
+}
+
+// rowwise returns programs on the rows of a matrix.
+func rowwise(rows, columns int) (list []graph) {
+	shape := tensor.Shape{rows, columns}
+	for _, name := range []string{"softmax", "log-softmax", "layer norm"} {
+		list = append(list, of(graphspec.Rowwise(name, rows, columns)), of(graphspec.RowwiseGradient(name, rows, columns)))
+	}
+	list = append(list, of(graphspec.CrossEntropy(rows, columns)))
+	for _, along := range [][]int{{0}, {1}, {0, 1}} {
+		list = append(list, one(fmt.Sprintf("sum over %v", along), func(in ...*G.Node) (*G.Node, error) { return G.Sum(in[0], along...) }, shape))
+	}
+	return list
+}
+
+// of returns the graph of a case.
+func of(c graphspec.Case) graph {
+	g := graph{name: c.Name + " " + c.Size, build: c.Build}
+	for _, in := range c.Inputs {
+		g.shapes = append(g.shapes, in.Shape)
+	}
+	return g
+}
+
+// device returns a usual device of a target.
+func device(target string) kernels.Device {
+	d := map[string]kernels.Device{
+		"sm_70":  {Name: "V100", Major: 7, Minor: 0, SMs: 80, SharedOptin: 98304},
+		"sm_75":  {Name: "T4", Major: 7, Minor: 5, SMs: 40, SharedOptin: 65536},
+		"sm_80":  {Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptin: 166912},
+		"sm_86":  {Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptin: 101376},
+		"sm_89":  {Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptin: 101376},
+		"sm_90a": {Name: "H200", Major: 9, Minor: 0, SMs: 132, SharedOptin: 232448},
+		"sm_100": {Name: "B200", Major: 10, Minor: 0, SMs: 148, SharedOptin: 232448},
+		"sm_120": {Name: "RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptin: 101376},
+	}[target]
+	d.Cooperative = true
+	return d
+}
+
+// code is the generated code of a kernel.
+type code struct {
+	name, graph string // of the image, and of a program that needs it
+	ptx         []byte
+}
+
+// needed returns what all programs need of a target, by the digest of the PTX.
+func needed(target string) (map[string]code, error) {
+	all := map[string]code{}
+	for _, g := range graphs() {
+		list, err := g.generated(device(target))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, list)
+	}
+	return all, nil
+}
+
+// plans returns what the program runs on a device.
+func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
+	expressions := G.NewGraph()
+	in := make(G.Nodes, len(g.shapes))
+	for i, s := range g.shapes {
+		in[i] = G.NewTensor(expressions, tensor.Float32, len(s), G.WithShape(s...), G.WithName(fmt.Sprint("x", i)))
+	}
+	g.build(in)
+	lowered, err := lower.New(expressions, nil)
+	if err == nil {
+		err = passes.Run(lowered.Program, passes.Target{Device: dev}, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", g.name, err)
+	}
+	for _, instr := range lowered.Program.Instrs {
+		if instr.Plan != nil {
+			list = append(list, instr.Plan)
+		}
+	}
+	return list, nil
+}
+
+// generated returns the generated kernels that the program launches on a device, by the
+// digest of their PTX.
+func (g graph) generated(dev kernels.Device) (map[string]code, error) {
+	plans, err := g.plans(dev)
+	if err != nil {
+		return nil, err
+	}
+	list := map[string]code{}
+	for _, p := range plans {
+		for _, l := range p.Launches {
+			ptx, ok, err := kernels.GeneratedCode(l.Kernel.Image, dev.Major)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", g.name, err)
+			}
+			if ok {
+				list[manifest.Sum(ptx)] = code{l.Kernel.Image.Name(), g.name, ptx}
+			}
+		}
+	}
+	return list, nil
+}

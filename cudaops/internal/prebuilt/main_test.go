@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+)
+
+// The archives have the kernels of the programs and no others, and devices of a target load
+// them.
+func TestPrebuilt(t *testing.T) {
+	for _, target := range manifest.Targets {
+		if target == manifest.PTX {
+			continue
+		}
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			data := must.Get[[]byte](t)(os.ReadFile(filepath.Join("../../../kernels/prebuilt", manifest.ArchiveFile(target))))
+			a := must.Get[*manifest.Archive](t)(manifest.ReadArchive(data))
+			must.Do(t, complete(a, must.Get[map[string]code](t)(needed(target))))
+			dev := device(target)
+			g := graphs()[0]
+			for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+				image := p.Launches[0].Kernel.Image
+				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
+					t.Errorf("%s loads %s for %s, want what is assembled for %s", dev.Name, image.Name(), c.Target, target)
+				}
+				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, 9)); dev.Minor < 9 && dev.Major > 8 && c.Target == target && target == "sm_90a" {
+					t.Errorf("a later device loads %s for %s, want %s", image.Name(), c.Target, manifest.PTX)
+				}
+			}
+		})
+	}
+}
+
+// fromPTX is an image of which the driver compiles the PTX.
+type fromPTX struct{ kernels.Image }
+
+func (i fromPTX) Code(major, minor int) (kernels.Code, error) {
+	ptx, _, err := kernels.GeneratedCode(i.Image, major)
+	return kernels.Code{Text: ptx, Target: manifest.PTX, MinDriver: 12000}, err
+}
+
+// What was assembled beforehand gives the bits of what the driver makes of the PTX.
+func TestPrebuiltOnGPU(t *testing.T) {
+	devices, err := cudaops.Devices()
+	must.Have(t, "GPU", err)
+	dev := devices[0].Device
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 21))
+	random := make([]float32, 1<<20+3)
+	for i := range random {
+		if random[i] = float32(r.NormFloat64()); i%1009 == 0 {
+			random[i] = []float32{0, float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1)), 1e-40}[r.IntN(5)]
+		}
+	}
+	kinds := map[string]int{}
+	for _, g := range graphs() {
+		for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
+			whole, again := p.Bytes(), *p
+			again.Launches, again.Op = nil, p.Op+" from PTX"
+			different := false
+			for _, l := range p.Launches {
+				if _, ok, _ := kernels.GeneratedCode(l.Kernel.Image, dev.Major); ok {
+					kinds[must.Get[kernels.Code](t)(l.Kernel.Image.Code(dev.Major, dev.Minor)).Target]++
+					kernel := *l.Kernel
+					kernel.Image, different = fromPTX{kernel.Image}, true
+					l.Kernel = &kernel
+				}
+				again.Launches = append(again.Launches, l)
+			}
+			if !different || whole > 1<<28 || testing.Short() && whole > 1<<22 {
+				continue
+			}
+			var inputs [][]byte
+			for k, n := range p.Inputs {
+				x := make([]byte, n)
+				for at := k * 4; at < len(x); at += copy(x[at:], kernels.Bytes(random)) {
+				}
+				inputs = append(inputs, x)
+			}
+			got, want := bytes.Repeat([]byte{0xff}, int(p.Out)), bytes.Repeat([]byte{0xff}, int(p.Out))
+			must.Do(t, bench.Run(0, p, inputs, got))
+			must.Do(t, bench.Run(0, &again, inputs, want))
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s: %v gives other bits than its PTX", g.name, p)
+			}
+		}
+	}
+	t.Logf("launches by target: %v", kinds)
+}

@@ -1,0 +1,54 @@
+package cudaops
+
+import (
+	"fmt"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// Let binds a value to an input of the VM's graph, as [gorgonia.Let] does, for the next
+// run.
+func (vm *VM) Let(n *gorgonia.Node, value any) error {
+	if err := vm.has("Let", n); err != nil {
+		return err
+	}
+	if err := gorgonia.Let(n, value); err != nil {
+		return fmt.Errorf("cudaops: Let: node %s: %w", n.Name(), err)
+	}
+	return nil
+}
+
+// Set binds the value of node b to node a, as Gorgonia's tape machine does. The two share
+// its memory then.
+func (vm *VM) Set(a, b *gorgonia.Node) error {
+	for _, n := range []*gorgonia.Node{a, b} {
+		if err := vm.has("Set", n); err != nil {
+			return err
+		}
+	}
+	v := b.Value()
+	if v == nil {
+		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep if the node is no result of it", b.Name())
+	}
+	if err := internal.Bind(a, v); err != nil {
+		return fmt.Errorf("cudaops: Set: %w", err)
+	}
+	return nil
+}
+
+// has returns an error if a node is not in the VM's graph.
+func (vm *VM) has(method string, n *gorgonia.Node) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
+	}
+	if n == nil {
+		return fmt.Errorf("cudaops: %s got a nil node", method)
+	}
+	for _, own := range vm.graph.Nodes {
+		if own.Node == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("cudaops: %s: node %s is not in the graph of this VM", method, n.Name())
+}

@@ -1,0 +1,205 @@
+package cudaops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// A quirk is a graph that Gorgonia's tape machine computes wrongly. The table in
+// docs/gorgonia-ops.md tells of each.
+type quirk struct {
+	name  string
+	build func(t *testing.T, dt tensor.Dtype) (g *G.ExprGraph, y *G.Node)
+	want  []float64 // of y
+	grads [][]float64
+	tape  string // what the tape machine does: "wrong", "fails", or "" where running it would end the process
+}
+
+func quirks() []quirk {
+	node := func(t *testing.T) func(*G.Node, error) *G.Node { return must.Get[*G.Node](t) }
+	return []quirk{
+		{
+			name: "Sum of rank 4 over an inner axis", tape: "wrong", want: []float64{9, 12, 27, 30, 45, 48, 63, 66},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.Sum(G.NewTensor(g, dt, 4, G.WithName("x"), G.WithShape(2, 2, 3, 2), G.WithInit(G.RangedFrom(1))), 2))
+			},
+		},
+		{
+			name: "Softplus beyond 16", tape: "wrong", want: []float64{softplus(16.5), softplus(18), softplus(-18)},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.Softplus(numbers(g, dt, "x", 16.5, 18, -18)))
+			},
+		},
+		{
+			name: "derivative of OuterProd", tape: "fails", want: []float64{3, 4, 5, 6, 8, 10},
+			grads: [][]float64{{12, 12}, {3, 3, 3}},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.OuterProd(numbers(g, dt, "x", 1, 2), numbers(g, dt, "y", 3, 4, 5)))
+			},
+		},
+		{
+			name: "derivative of OuterProd of vectors of one length", tape: "wrong", want: []float64{3, 4, 6, 8},
+			grads: [][]float64{{7, 7}, {3, 3}},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.OuterProd(numbers(g, dt, "x", 1, 2), numbers(g, dt, "y", 3, 4)))
+			},
+		},
+		{
+			name: "MinBetween of scalars", tape: "fails", want: []float64{2}, grads: [][]float64{{1}, {0}},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.MinBetween(numbers(g, dt, "x", 2), numbers(g, dt, "y", 3)))
+			},
+		},
+		{
+			name: "MaxBetween of scalars", tape: "fails", want: []float64{3}, grads: [][]float64{{0}, {1}},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.MaxBetween(numbers(g, dt, "x", 2), numbers(g, dt, "y", 3)))
+			},
+		},
+		{
+			name: "Slice of a matrix of one element along both axes", want: []float64{14}, grads: [][]float64{{4, 5}},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				row := node(t)(G.Reshape(numbers(g, dt, "x", 1, 2), tensor.Shape{1, 2}))
+				return g, node(t)(G.Slice(node(t)(G.Mul(row, column(g, dt, 4, 5))), G.S(0), G.S(0)))
+			},
+		},
+		{
+			// What the logistic regression example ends with.
+			name: "a comparison of a vector and a scalar that gives bool", want: []float64{0, 0, 1},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				half := G.NewConstant(0.5)
+				if dt == tensor.Float32 {
+					half = G.NewConstant(float32(0.5))
+				}
+				return g, node(t)(G.Gt(node(t)(G.Sigmoid(numbers(g, dt, "x", -1, 0, 1))), half, false))
+			},
+		},
+	}
+}
+
+func softplus(x float64) float64 { return math.Log1p(math.Exp(x)) }
+
+// numbers returns an input, a scalar for one number.
+func numbers(g *G.ExprGraph, dt tensor.Dtype, name string, x ...float64) *G.Node {
+	var v any = x
+	if dt == tensor.Float32 {
+		single := make([]float32, len(x))
+		for i := range x {
+			single[i] = float32(x[i])
+		}
+		if v = single; len(x) == 1 {
+			v = single[0]
+		}
+	} else if len(x) == 1 {
+		v = x[0]
+	}
+	if len(x) == 1 {
+		return G.NewScalar(g, dt, G.WithName(name), G.WithValue(v))
+	}
+	return G.NewVector(g, dt, G.WithName(name), G.WithShape(len(x)), G.WithValue(tensor.New(tensor.WithBacking(v))))
+}
+
+// column returns an input of one column.
+func column(g *G.ExprGraph, dt tensor.Dtype, x ...float64) *G.Node {
+	return G.Must(G.Reshape(numbers(g, dt, "y", x...), tensor.Shape{len(x), 1}))
+}
+
+// right says what of a quirk's values is not as it should be, "" if nothing is.
+func (q quirk) right(t *testing.T, y *G.Node, inputs G.Nodes, dt tensor.Dtype) string {
+	near := func(got G.Value, want []float64) bool {
+		v := floats(t, got)
+		return slices.EqualFunc(v, want, func(a, b float64) bool { return math.Abs(a-b) <= tolerance(dt)/100*math.Abs(b) })
+	}
+	if !near(y.Value(), q.want) {
+		return fmt.Sprint("the value is ", y.Value().Data())
+	}
+	for i, want := range q.grads {
+		if d, err := inputs[i].Grad(); err != nil || !near(d, want) {
+			return "the gradient of " + inputs[i].Name()
+		}
+	}
+	return ""
+}
+
+// What the tape machine computes wrongly is right here; and it does compute it wrongly.
+func TestQuirks(t *testing.T) {
+	for _, q := range quirks() {
+		for _, dt := range []tensor.Dtype{tensor.Float64, tensor.Float32} {
+			graph := func() (*G.ExprGraph, *G.Node, G.Nodes) {
+				g, y := q.build(t, dt)
+				inputs := g.Inputs()
+				slices.SortFunc(inputs, func(a, b *G.Node) int { return strings.Compare(a.Name(), b.Name()) })
+				if q.grads != nil {
+					cost := y
+					if !y.IsScalar() {
+						cost = must.Get[*G.Node](t)(G.Sum(y))
+					}
+					must.Get[G.Nodes](t)(G.Grad(cost, inputs...))
+				}
+				return g, y, inputs
+			}
+			t.Run(q.name+"/"+dt.String(), func(t *testing.T) {
+				onBackends(t, func(t *testing.T, on Option) {
+					g, y, inputs := graph()
+					vm := machine(t, g, on, Keep(y), Strict())
+					must.Do(t, vm.RunAll())
+					if wrong := q.right(t, y, inputs, dt); wrong != "" {
+						t.Error(wrong)
+					}
+				})
+				if q.tape == "" || G.CUDA || q.name == "Softplus beyond 16" && dt == tensor.Float32 { // float32 has no digits for the tail
+					return
+				}
+				g, y, inputs := graph()
+				err := G.NewTapeMachine(g, G.TraceExec()).RunAll()
+				if failed := err != nil; failed != (q.tape == "fails") {
+					t.Fatalf("the tape machine gives error %v: the table in docs/gorgonia-ops.md says that it %s", err, q.tape)
+				}
+				if err == nil && q.right(t, y, inputs, dt) == "" {
+					t.Errorf("the tape machine is right: docs/gorgonia-ops.md says that it is wrong")
+				}
+			})
+		}
+	}
+}
+
+// What Gorgonia does to a graph before a machine sees it is kept, and told.
+func TestKeptQuirks(t *testing.T) {
+	node := must.Get[*G.Node](t)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(1, 3), G.WithInit(G.RangedFrom(1)))
+	if soft, log := node(G.SoftMax(x)), node(G.LogSoftMax(x)); soft != log {
+		t.Error("LogSoftMax is a node of its own beside SoftMax")
+	}
+	h := G.NewGraph()
+	z := G.NewMatrix(h, tensor.Float64, G.WithName("z"), G.WithShape(1, 3), G.WithInit(G.RangedFrom(1)))
+	soft := node(G.SoftMax(z))
+	if log := node(G.Log(soft)); log != soft {
+		t.Error("the logarithm of a SoftMax is a node of its own")
+	}
+	onBackends(t, func(t *testing.T, on Option) {
+		must.Do(t, machine(t, g, on).RunAll())
+		must.Do(t, machine(t, h, on).RunAll())
+		total := math.Exp(-2) + math.Exp(-1) + 1
+		for i, want := range []float64{-2, -1, 0} {
+			if got := floats(t, soft.Value())[i]; math.Abs(got-(want-math.Log(total))) > 1e-12 {
+				t.Errorf("the logarithm of a SoftMax, element %d, is %v", i, got)
+			}
+		}
+	})
+}

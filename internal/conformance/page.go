@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	records = "bench/results/conformance"
+	page    = "docs/conformance.md"
+)
+
+// updatePage writes the tables of all records into the page.
+func updatePage() error {
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	text, err := withTables(string(old), records)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(text), 0o666)
+}
+
+// withTables returns the page's text with the tables of the records in a folder between
+// its markers.
+func withTables(text, folder string) (string, error) {
+	const begin, end = "<!-- conformance:begin -->\n", "<!-- conformance:end -->"
+	head, rest, found := strings.Cut(text, begin)
+	_, tail, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		return "", fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(begin), end)
+	}
+	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		return "", err
+	}
+	var tables strings.Builder
+	for _, name := range names {
+		r, err := readRecord(name)
+		if err != nil {
+			return "", err
+		}
+		tables.WriteString(r.table())
+	}
+	return head + begin + tables.String() + end + tail, nil
+}
+
+func (r Record) table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, %s, Gorgonia %s, onnx-go %s.\n\n", r.Device, r.Date, r.Gorgonia, r.ONNX)
+	b.WriteString("| Suite | Tests | Pass on the tape machine | Pass on Stheno | Values compared | Greatest difference | Steps on the host for want of a kernel |\n")
+	b.WriteString("|---|--:|--:|--:|--:|---|---|\n")
+	for _, o := range r.Suites {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %s | %s |\n", o.Name, o.Tests, o.Tape, o.Stheno, o.Nodes, o.worst(), o.host())
+	}
+	b.WriteString("\n")
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "%s:\n\n", title)
+		for _, l := range lines {
+			fmt.Fprintf(&b, "- %s\n", l)
+		}
+		b.WriteString("\n")
+	}
+	var failed, values []string
+	others := map[string]int{}
+	for _, o := range r.Suites {
+		for _, name := range o.Fail {
+			why := excused(name)
+			if why == "" {
+				why = "not explained"
+			}
+			failed = append(failed, fmt.Sprintf("`%s` %s", name, why))
+		}
+		for why, n := range o.Others {
+			others[why] += n
+		}
+		values = append(values, o.Apart...)
+		values = append(values, o.Errors...)
+	}
+	for _, why := range slices.Sorted(maps.Keys(others)) {
+		values = append(values, fmt.Sprintf("%d values: %s", others[why], why))
+	}
+	list("Tests that pass on the tape machine alone", failed)
+	list("Runs and values apart", values)
+	return b.String()
+}
+
+func (o Outcome) worst() string {
+	if o.Nodes == 0 {
+		return ""
+	}
+	if o.Worst == 0 {
+		return "none"
+	}
+	op, _, _ := strings.Cut(o.Of, "{")
+	return fmt.Sprintf("%.1g, %s", o.Worst, strings.ReplaceAll(op, "|", `\|`))
+}
+
+func (o Outcome) host() string {
+	var list []string
+	for _, op := range slices.Sorted(maps.Keys(o.Host)) {
+		list = append(list, fmt.Sprintf("%s %d", op, o.Host[op]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// String returns what a run prints of the suite.
+func (o Outcome) String() string {
+	s := fmt.Sprintf("%d tests, %d pass on the tape machine, %d on Stheno; %d values compared, %s; on the host: %s", o.Tests, o.Tape, o.Stheno, o.Nodes, o.worst(), o.host())
+	for _, l := range slices.Concat(o.Fail, o.Apart, o.Errors) {
+		s += "\n        " + l
+	}
+	return s
+}
+
+// faults is an error that names what is not explained.
+func (o Outcome) faults() error {
+	var errs []error
+	for _, name := range o.Fail {
+		if excused(name) == "" {
+			errs = append(errs, fmt.Errorf("%s: %s passes on the tape machine alone", o.Name, name))
+		}
+	}
+	for _, l := range slices.Concat(o.Apart, o.Errors) {
+		errs = append(errs, fmt.Errorf("%s: %s", o.Name, l))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/internal/jsonlines"
+)
+
+// Record is what a run of all suites found, in bench/results/conformance.
+type Record struct {
+	Device   string // that Stheno ran on: "host", or a GPU's name
+	Date     string
+	Gorgonia string // versions
+	ONNX     string
+	Hook     string // digest
+	Suites   []Outcome
+}
+
+// Outcome is what the runs of a suite found.
+type Outcome struct {
+	Name     string
+	Tests    int            // with an outcome on the tape machine; 1 for a program
+	Tape     int            // of these, those that pass there
+	Stheno   int            // and those that pass on Stheno
+	Fail     []string       `json:",omitempty"` // those that pass on the tape machine alone
+	Machines int            // that were made
+	Runs     int            // that were compared
+	Nodes    int            // whose values were compared
+	Worst    float64        // of the differences in runs with none apart, as a share of a value's greatest element or 1
+	Of       string         `json:",omitempty"` // the op of that node
+	Apart    []string       `json:",omitempty"` // nodes that differ by more than their type allows, or have another type or shape
+	Others   map[string]int `json:",omitempty"` // values that differ for a known reason, by that
+	Errors   []string       `json:",omitempty"` // runs of Stheno with an error that the tape machine did not have, or without one that it had
+	Host     map[string]int `json:",omitempty"` // steps on the host for want of a kernel, by their ops, over all machines
+}
+
+// line is what the hook writes.
+type line struct {
+	Event, Test, Error string
+	Host               []string
+	Nodes              int
+	Worst              float64
+	Node               string
+	Apart, Missing     []string
+}
+
+// outcome reads what the runs of a suite left.
+func (s suite) outcome(dir string) (o Outcome, err error) {
+	o = Outcome{Name: s.name, Host: map[string]int{}}
+	tape, err := s.results(dir, "tape")
+	if err != nil {
+		return o, err
+	}
+	ours, err := s.results(dir, "stheno")
+	if err != nil {
+		return o, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(tape)) {
+		o.Tests++
+		if tape[name] {
+			o.Tape++
+		}
+		if ours[name] {
+			o.Stheno++
+		} else if tape[name] {
+			o.Fail = append(o.Fail, name)
+		}
+	}
+	f, err := os.Open(s.log(dir, "compare", "jsonl"))
+	if err != nil {
+		return o, err
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); ; {
+		var l line
+		if err := d.Decode(&l); err == io.EOF {
+			return o, nil
+		} else if err != nil {
+			return o, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		o.add(l)
+	}
+}
+
+var opName = regexp.MustCompile(`^host ([A-Za-z0-9]+)`)
+
+func (o *Outcome) add(l line) {
+	if l.Error != "" && excused(l.Test) == "" {
+		o.Errors = append(o.Errors, l.Test+": "+l.Error)
+	}
+	if l.Event == "machine" {
+		o.Machines++
+		for _, h := range l.Host {
+			name := h
+			if m := opName.FindStringSubmatch(h); m != nil {
+				name = m[1]
+			}
+			o.Host[name]++
+		}
+		return
+	}
+	o.Runs++
+	o.Nodes += l.Nodes
+	apart := append(l.Apart, l.Missing...)
+	if l.Worst > o.Worst && len(apart) == 0 {
+		o.Worst, o.Of = l.Worst, l.Node
+	}
+	for _, a := range apart {
+		if why := otherOp(a); why != "" {
+			if o.Others == nil {
+				o.Others = map[string]int{}
+			}
+			o.Others[why]++
+			continue
+		}
+		o.Apart = append(o.Apart, l.Test+": "+a)
+	}
+}
+
+// otherOp returns why the value of a node may differ, "" if it may not.
+func otherOp(node string) string {
+	for op, why := range otherOps {
+		if strings.HasPrefix(node, op) {
+			return why
+		}
+	}
+	return ""
+}
+
+var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
+
+// results returns which tests of a run passed, skipped ones left out; for a program,
+// whether it ended well.
+func (s suite) results(dir, mode string) (map[string]bool, error) {
+	exit, err := os.ReadFile(s.log(dir, mode, "exit"))
+	if err != nil {
+		return nil, err
+	}
+	if !s.test {
+		return map[string]bool{s.name: strings.TrimSpace(string(exit)) == "0"}, nil
+	}
+	text, err := os.ReadFile(s.log(dir, mode, "log"))
+	if err != nil {
+		return nil, err
+	}
+	passed := map[string]bool{}
+	for _, m := range result.FindAllStringSubmatch(string(text), -1) {
+		if kind, name := m[1], m[2]; kind != "SKIP" {
+			passed[name] = kind == "PASS"
+		}
+	}
+	for name := range passed { // a test with subtests is told by these
+		if at := strings.LastIndex(name, "/"); at >= 0 {
+			delete(passed, name[:at])
+		}
+	}
+	if len(passed) == 0 {
+		return nil, fmt.Errorf("%s, %s: no test has an outcome", s.name, mode)
+	}
+	return passed, nil
+}
+
+func readRecord(name string) (r Record, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+func (r Record) write(name string) error { return jsonlines.Write(name, r, 2) }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// A suite is a program that runs on Gorgonia's tape machine, built once.
+type suite struct {
+	name string
+	dir  string // of its package in the tree, which is where it runs
+	test bool   // a test binary
+	args []string
+	tags string
+	env  []string
+	// For a run elsewhere: what it reads in its folder, files of numbers to be made there in
+	// place of large ones, by their sizes, and arguments that leave out what needs more.
+	files   []string
+	weights map[string]int
+	without []string
+}
+
+// suites are what is run, in order.
+var suites = []suite{
+	{name: "gorgonia", dir: "gorgonia", test: true, args: []string{"-test.short"}, without: []string{"-test.skip=TestYolo"}},
+	{name: "gorgonia, nn", dir: "gorgonia/ops/nn", test: true},
+	{name: "onnx operators", dir: "onnx-go/backend/x/gorgonnx", test: true},
+	{name: "linear regression, 286", dir: "gorgonia/examples/286"},
+	{name: "iris", dir: "gorgonia/examples/iris", files: []string{"iris.csv"}},
+	{name: "logistic regression", dir: "gorgonia/examples/logisticregression"},
+	{name: "convnet", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"}},
+	{name: "convnet without dropout", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"},
+		env: []string{"STHENO_CONFORMANCE_DROPOUT=none"}},
+	{name: "stacked autoencoder", dir: "gorgonia/examples/stacked_autoencoder", tags: "native",
+		args: []string{"-bs", "5", "-pt", "2", "-ft", "1"}},
+	{name: "charRNN", dir: "gorgonia/examples/charRNN"},
+	{name: "tiny-yolo v2", dir: "gorgonia/examples/tiny-yolo-v2-coco", files: []string{"data/dog_416x416.jpg"},
+		weights: map[string]int{"model/yolov2-tiny.weights": 44948600}},
+	{name: "tiny-yolo v3", dir: "gorgonia/examples/tiny-yolo-v3-coco", files: []string{"data/dog_416x416.jpg", "data/yolov3-tiny.cfg"},
+		weights: map[string]int{"data/yolov3-tiny.weights": 35434956}},
+}
+
+// modes are how a suite is run: on the tape machine, on Stheno in its place, and on the
+// tape machine with Stheno beside it.
+var modes = []string{"tape", "stheno", "compare"}
+
+// apart are the tests that fail on Stheno alone, and why they cannot do otherwise; a name
+// that ends in a slash is all subtests of a test.
+var apart = map[string]string{
+	"TestUse":                          "wants Sgemm of the BLAS given to gorgonia.Use: a matrix with one column is multiplied by its Sdot on the host, and by no BLAS on a GPU",
+	"Test_tapeMachinePointerWatchFail": "wants an error of the tape machine's watch for ops that return their input's memory: on Stheno no two nodes share memory",
+	"TestDropoutAll/":                  "wants the elements that math/rand drops, and the gradient divided by the probability of being dropped",
+	"TestBatchNormAll/":                lastBits,
+	"TestBatchNormStacked/":            lastBits,
+	"TestByIndicesOpFull/":             "wants an index beyond the axis to be taken for the first: here it is an error that names it",
+}
+
+const lastBits = "wants what Adam makes of gradients that are 0 but for the last bits of sums, as the tape machine adds them up, or those bits"
+
+// otherOps are ops whose values differ, by the beginning of their names, and why.
+var otherOps = map[string]string{
+	"dropoutDiffOp": "Gorgonia's derivative of Dropout divides by the probability of being dropped, and is 0 where that is 0",
+	"batchnormdiff": "Gorgonia's derivative of a BatchNorm that evaluates takes the moments of the last training run, or none",
+}
+
+// excused returns why a test may fail on Stheno alone, "" if it may not.
+func excused(test string) string {
+	if why := apart[test]; why != "" {
+		return why
+	}
+	name, _, _ := strings.Cut(test, "/")
+	return apart[name+"/"]
+}
+
+// binary returns where a suite is built.
+func (s suite) binary(dir string) string { return filepath.Join(dir, "bin", fileName(s.name)) }
+
+// log returns the path of what a run of the suite leaves: with .log, what it printed;
+// with .jsonl, what the hook recorded; with .exit, its exit status.
+func (s suite) log(dir, mode, kind string) string {
+	return filepath.Join(dir, "log", fileName(s.name)+"-"+mode+"."+kind)
+}
+
+// fileName makes one word of a suite's name.
+func fileName(name string) string {
+	word := []rune(name)
+	for i, r := range word {
+		if r == ' ' || r == ',' {
+			word[i] = '-'
+		}
+	}
+	return string(word)
+}

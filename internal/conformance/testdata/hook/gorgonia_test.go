@@ -1,0 +1,3 @@
+package gorgonia_test
+
+import _ "gorgonia.org/gorgonia/sthenohook"

@@ -1,0 +1,3 @@
+package gorgonnx_test
+
+import _ "gorgonia.org/gorgonia/sthenohook"

@@ -1,0 +1,3 @@
+package nnops_test
+
+import _ "gorgonia.org/gorgonia/sthenohook"

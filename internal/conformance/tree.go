@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hook is what the copies get beside their own files.
+//
+//go:embed testdata/hook
+var hook embed.FS
+
+// modules are those that are copied, by their folders in the tree.
+var modules = map[string]module{
+	"gorgonia": {"gorgonia.org/gorgonia", "v0.9.18"},
+	"onnx-go":  {"github.com/owulveryck/onnx-go", "v0.5.0"},
+}
+
+type module struct{ path, version string }
+
+// A patch replaces text in a file.
+type patch struct{ file, old, new string }
+
+// patches let Stheno stand in for a tape machine, keep the examples short, and let two
+// of them, which train on the Lisp machine, train on the tape machine.
+var patches = []patch{
+	{"gorgonia/vm_tape.go", "type tapeMachine struct {\n", "type tapeMachine struct {\n\tstandIn VM\n"},
+	{"gorgonia/vm_tape.go", "func NewTapeMachine(g *ExprGraph, opts ...VMOpt) *tapeMachine {\n",
+		"func NewTapeMachine(g *ExprGraph, opts ...VMOpt) *tapeMachine {\n\tif m := newStandIn(g, opts); m != nil {\n\t\treturn m\n\t}\n\treturn newTape(g, opts)\n}\n\n" +
+			"func newTape(g *ExprGraph, opts []VMOpt) *tapeMachine {\n"},
+	method("RunAll() (err error)", "return m.standIn.RunAll()"),
+	method("Reset()", "m.standIn.Reset()\n\t\treturn"),
+	method("Close() error", "return m.standIn.Close()"),
+	method("Let(n *Node, be interface{}) (err error)", "return m.standIn.(letter).Let(n, be)"),
+	method("Set(a, b *Node) (err error)", "return m.standIn.(letter).Set(a, b)"),
+
+	{"gorgonia/examples/charRNN/main.go", "i <= 100000", "i < 2"},
+	{"gorgonia/examples/charRNN/main.go", "var maxCharGen = 100", "var maxCharGen = 3"},
+	{"gorgonia/examples/charRNN/main.go", "if i%1000 == 0 {", "if true {"},
+	{"gorgonia/examples/charRNN/main.go", "old.cleanup()", "_ = old"}, // which gives nodes back that the tape machine still has
+	{"gorgonia/examples/charRNN/model.go", "\tmachine := NewLispMachine(g)\n", "\tmachine, err := onTape(r, cost)\n\tif err != nil {\n\t\treturn\n\t}\n\t_ = g\n"},
+	{"gorgonia/examples/charRNN/model.go", "\tmachine.UnbindAll()\n", ""},
+	{"gorgonia/examples/charRNN/model.go", "\t\tmachine := NewLispMachine(g, ExecuteFwdOnly())\n\t\tdefer machine.Close()\n\t\tmachine.ForceCPU()\n",
+		"\t\tmachine := NewTapeMachine(g)\n\t\tdefer machine.Close()\n"},
+	{"gorgonia/examples/charRNN/util.go", "tensor.SampleIndex(t)", "maxSample(t)"}, // which panics for some numbers
+	{"gorgonia/examples/convnet/main.go", "G.Dropout(", "dropout("},
+	{"gorgonia/examples/iris/main.go", "iter := 10000", "iter := 200"},
+	{"gorgonia/examples/logisticregression/main.go", "trainIter = 500", "trainIter = 20"},
+	{"gorgonia/examples/stacked_autoencoder/main.go", "import \"C\"\n", ""},
+	{"gorgonia/examples/stacked_autoencoder/main.go", "[]int{1000, 1000, 1000}", "[]int{30, 20, 10}"},
+	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "\t\tmachine := NewLispMachine(g)\n",
+		"\t\tvar machine VM\n\t\tif machine, err = onTape(sda.g, cost, model); err != nil {\n\t\t\treturn\n\t\t}\n\t\t_ = g\n"},
+	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "batch < batches; batch++ {\n\t\tlosses", "batch < 1; batch++ {\n\t\tlosses"}, // Grad goes through a graph with a SoftMax once
+	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "\tmachine := NewLispMachine(g, ExecuteFwdOnly())\n", "\tmachine := NewTapeMachine(g)\n"},
+}
+
+// method lets the stand-in, if there is one, run in place of a method.
+func method(signature, instead string) patch {
+	head := "func (m *tapeMachine) " + signature + " {\n"
+	return patch{"gorgonia/vm_tape.go", head, head + "\tif m.standIn != nil {\n\t\t" + instead + "\n\t}\n"}
+}
+
+// additions are the folders that files of the hook go to.
+var additions = map[string][]string{
+	"standin.go":     {"gorgonia"},
+	"hook.go":        {"gorgonia/sthenohook"},
+	"pair.go":        {"gorgonia/sthenohook"},
+	"difference.go":  {"gorgonia/sthenohook"},
+	"charrnn.go":     {"gorgonia/examples/charRNN"},
+	"convnet.go":     {"gorgonia/examples/convnet"},
+	"autoencoder.go": {"gorgonia/examples/stacked_autoencoder"},
+	"main.go": {
+		"gorgonia/examples/286", "gorgonia/examples/charRNN", "gorgonia/examples/convnet", "gorgonia/examples/iris",
+		"gorgonia/examples/logisticregression", "gorgonia/examples/stacked_autoencoder", "gorgonia/examples/tiny-yolo-v2-coco",
+		"gorgonia/examples/tiny-yolo-v3-coco",
+	},
+	"gorgonia_test.go": {"gorgonia"},
+	"nnops_test.go":    {"gorgonia/ops/nn"},
+	"gorgonnx_test.go": {"onnx-go/backend/x/gorgonnx"},
+}
+
+// digest tells one hook from another: what is in its files and in the patches.
+func digest() (string, error) {
+	h := sha256.New()
+	for _, p := range patches {
+		fmt.Fprintf(h, "%q %q %q\n", p.file, p.old, p.new)
+	}
+	for _, name := range slices.Sorted(mapKeys(additions)) {
+		text, err := hook.ReadFile("testdata/hook/" + name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %q\n%s\n", name, additions[name], text)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}
+
+func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
+	return func(yield func(K) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// makeTree copies the modules into a folder, with the hook, as a Go workspace beside
+// the Stheno in the folder root.
+func makeTree(dir, root string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	work := "go 1.26\n\nuse (\n\t" + root + "\n"
+	for _, name := range slices.Sorted(mapKeys(modules)) {
+		if err := copyModule(filepath.Join(dir, name), modules[name]); err != nil {
+			return err
+		}
+		work += "\t./" + name + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work+")\n"), 0o666); err != nil {
+		return err
+	}
+	for _, p := range patches {
+		if err := p.apply(dir); err != nil {
+			return err
+		}
+	}
+	for name, folders := range additions {
+		text, err := hook.ReadFile("testdata/hook/" + name)
+		if err != nil {
+			return err
+		}
+		for _, folder := range folders {
+			to := filepath.Join(dir, filepath.FromSlash(folder), "stheno_"+name)
+			if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+				return err
+			}
+			if err := os.WriteFile(to, text, 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))
+}
+
+func (p patch) apply(dir string) error {
+	name := filepath.Join(dir, filepath.FromSlash(p.file))
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(string(text), p.old); n == 0 {
+		return fmt.Errorf("%s: no %q", p.file, p.old)
+	}
+	return os.WriteFile(name, []byte(strings.ReplaceAll(string(text), p.old, p.new)), 0o666)
+}
+
+// copyModule copies a module out of the module cache. Of large files, weights, there are
+// links.
+func copyModule(to string, m module) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
+	cmd.Dir, cmd.Stderr = os.TempDir(), os.Stderr
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%v: %w", cmd, err)
+	}
+	from, err := field(out, "Dir")
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") || path.Base(relative) == "media" {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(target, 0o777)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Size() > 4<<20 {
+			return os.Symlink(name, target)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, 0o666)
+	})
+}
+
+// digits writes files in the format of MNIST with made-up images, which the examples
+// would have to download.
+func digits(dir string) error {
+	const images, side = 20, 28
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, name := range []string{"train", "t10k"} {
+		var pixels, labels bytes.Buffer
+		for _, v := range []int32{0x803, images, side, side} {
+			binary.Write(&pixels, binary.BigEndian, v)
+		}
+		for _, v := range []int32{0x801, images} {
+			binary.Write(&labels, binary.BigEndian, v)
+		}
+		for i := range images {
+			labels.WriteByte(byte(i % 10))
+			for range side * side {
+				pixels.WriteByte(byte(r.IntN(256)))
+			}
+		}
+		for kind, text := range map[string][]byte{"images-idx3": pixels.Bytes(), "labels-idx1": labels.Bytes()} {
+			if err := os.WriteFile(filepath.Join(dir, name+"-"+kind+"-ubyte"), text, 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

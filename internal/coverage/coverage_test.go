@@ -1,0 +1,92 @@
+package coverage
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every exported function of Gorgonia's that returns a node is a case.
+func TestEveryFunctionIsCovered(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of Gorgonia, %v", len(files), err)
+	}
+	known := slices.Clone(others)
+	for _, c := range Cases {
+		known = append(known, c.Names...)
+	}
+	found := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() || !returnsNode(f) {
+				continue
+			}
+			found++
+			if !slices.Contains(known, f.Name.Name) {
+				t.Errorf("%s returns a node and is no case", f.Name.Name)
+			}
+		}
+	}
+	if found < 90 {
+		t.Errorf("found %d functions that return nodes", found)
+	}
+}
+
+// returnsNode reports whether a function's first result is a *Node.
+func returnsNode(f *ast.FuncDecl) bool {
+	if f.Type.Results == nil {
+		return false
+	}
+	star, ok := f.Type.Results.List[0].Type.(*ast.StarExpr)
+	if !ok {
+		return false
+	}
+	name, ok := star.X.(*ast.Ident)
+	return ok && name.Name == "Node"
+}
+
+// What is known of some ops is what is measured.
+func TestMeasure(t *testing.T) {
+	want := map[string]Row{
+		"Tanh":      {Forward: []string{"map"}, Backward: OnDevice, Before: true, After: true},
+		"Sum":       {Forward: []string{"rows"}, Backward: OnDevice, Before: true, After: true},
+		"Reshape":   {Forward: []string{"view"}, Backward: OnDevice, Before: true, After: true},
+		"SizeOf":    {Forward: []string{"constant"}, Backward: None},
+		"Sparsemax": {Forward: []string{"host"}, Backward: OnHost},
+	}
+	for _, c := range Cases {
+		w, ok := want[c.Names[0]]
+		if !ok {
+			continue
+		}
+		delete(want, c.Names[0])
+		r, err := c.measure()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Forward, w.Forward) || r.Backward != w.Backward || r.Before != w.Before || r.After != w.After || (len(r.Types) == 2) == r.Host() {
+			t.Errorf("%s: got %v, backward %v, fused before %v, after %v, types %v", c.Names[0], r.Forward, r.Backward, r.Before, r.After, r.Types)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no case of %v", want)
+	}
+}

@@ -1,0 +1,153 @@
+package gorgonia
+
+import (
+	"reflect"
+	"sync"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// What is here differs from run to run: ops that train or evaluate, and random numbers.
+
+func (f *fields) float(name string) float64 {
+	v := f.v.FieldByName(name)
+	if !v.IsValid() || v.Kind() != reflect.Float64 {
+		f.bad = true
+		return 0
+	}
+	return v.Float()
+}
+
+// within goes to an op that another one points to, and returns that pointer.
+func (f *fields) within(name string) uintptr {
+	v := f.v.FieldByName(name)
+	if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
+		f.bad = true
+		f.v = reflect.ValueOf(struct{}{})
+		return 0
+	}
+	f.v = v.Elem()
+	return v.Pointer()
+}
+
+// own returns the fields of an op that is a pointer, or of that which its derivative
+// points to, and the pointer.
+func own(op gorgonia.Op, name, derivativeName string) (f fields, at uintptr, derivative, ok bool) {
+	if f, ok = fieldsOf(op, name); ok {
+		v := reflect.ValueOf(op)
+		return f, v.Pointer(), false, v.Kind() == reflect.Pointer
+	}
+	if f, ok = fieldsOf(op, derivativeName); !ok {
+		return f, 0, false, false
+	}
+	at = f.within(name)
+	return f, at, true, !f.bad
+}
+
+// DropoutOf is a Dropout, or its derivative, which has the same Op.
+type DropoutOf struct {
+	Op          uintptr // tells it from others
+	Probability float64 // of an element to be dropped
+	Training    bool
+	Derivative  bool
+}
+
+// Dropout returns what a Dropout or its derivative does. ok is false for any other op.
+func Dropout(op gorgonia.Op) (d DropoutOf, ok bool) {
+	f, at, derivative, ok := own(op, "dropoutOp", "dropoutDiffOp")
+	if !ok {
+		return d, false
+	}
+	d = DropoutOf{at, f.float("probability"), f.bool("isTraining"), derivative}
+	return d, !f.bad
+}
+
+// BatchNormOf is a BatchNorm, or its derivative, which has the same Op.
+type BatchNormOf struct {
+	Op                *gorgonia.BatchNormOp
+	Momentum, Epsilon float64
+	Training          bool
+	Derivative        bool
+}
+
+// BatchNorm returns what a BatchNorm or its derivative does. ok is false for any other op.
+func BatchNorm(op gorgonia.Op) (b BatchNormOf, ok bool) {
+	f, _, derivative, ok := own(op, "BatchNormOp", "batchnormDiffOp")
+	if !ok {
+		return b, false
+	}
+	b = BatchNormOf{Momentum: f.float("momentum"), Epsilon: f.float("epsilon"), Training: f.bool("training"), Derivative: derivative}
+	b.Op, ok = op.(*gorgonia.BatchNormOp)
+	if derivative {
+		b.Op, ok = reflect.Indirect(reflect.ValueOf(op)).FieldByName("BatchNormOp").Interface().(*gorgonia.BatchNormOp)
+	}
+	return b, ok && !f.bad
+}
+
+// GroupNorm returns the groups of a GroupNorm or of its derivative. ok is false for any
+// other op.
+func GroupNorm(op gorgonia.Op) (groups int, epsilon float64, derivative, ok bool) {
+	f, _, derivative, ok := own(op, "GroupNormOp", "groupNormDiffOp")
+	if !ok {
+		return 0, 0, false, false
+	}
+	groups, epsilon = f.int("numGroups"), f.float("epsilon")
+	return groups, epsilon, derivative, !f.bad
+}
+
+// Training reports whether an op trains, where it is one whose value depends on that.
+func Training(op gorgonia.Op) (training, ok bool) {
+	if d, ok := Dropout(op); ok {
+		return d.Training, true
+	}
+	b, ok := BatchNorm(op)
+	return b.Training, ok
+}
+
+// randomConstructors make the ops of random tensors, by the names that Random returns.
+var randomConstructors = map[string]func(g *gorgonia.ExprGraph, dt tensor.Dtype, a, b float64, shape ...int) *gorgonia.Node{
+	"uniform": gorgonia.UniformRandomNode, "gaussian": gorgonia.GaussianRandomNode, "binomial": gorgonia.BinomialRandomNode,
+}
+
+// randomKinds are the names of random tensors' ops by the number that they hold.
+var randomKinds = sync.OnceValues(func() (map[uint64]string, error) {
+	kinds := map[uint64]string{}
+	for name, node := range randomConstructors {
+		number, ok := randomKind(node(gorgonia.NewGraph(), tensor.Float64, 1, 2, 3).Op())
+		if old := kinds[number]; !ok || old != "" {
+			return nil, elsewhere(name, old)
+		}
+		kinds[number] = name
+	}
+	return kinds, nil
+})
+
+func randomKind(op gorgonia.Op) (number uint64, ok bool) {
+	f, ok := fieldsOf(op, "randomOp")
+	if !ok {
+		return 0, false
+	}
+	v := f.v.FieldByName("which")
+	if !v.IsValid() || !v.CanUint() {
+		return 0, false
+	}
+	return v.Uint(), true
+}
+
+// Random returns the name of the distribution of a random tensor, and its parameters:
+// uniform with the least number and that above all, gaussian with mean and standard
+// deviation, binomial with trials and probability. ok is false for any other op.
+func Random(op gorgonia.Op) (name string, a, b float64, ok bool) {
+	number, ok := randomKind(op)
+	if !ok {
+		return "", 0, 0, false
+	}
+	kinds, err := randomKinds()
+	if err != nil {
+		return "", 0, 0, false
+	}
+	f, _ := fieldsOf(op, "randomOp")
+	name, a, b = kinds[number], f.float("a"), f.float("b")
+	return name, a, b, name != "" && !f.bad
+}

@@ -1,0 +1,64 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// What is written into an archive comes out of it, the same files give the same bytes, and
+// damage is found.
+func TestArchive(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	common := make([]byte, 20_000)
+	for i := range common {
+		common[i] = byte(r.Uint32())
+	}
+	cubins := map[string][]byte{}
+	for i := range 20 {
+		cubin := bytes.Clone(common[:r.IntN(len(common))])
+		cubins[Sum([]byte(fmt.Sprint(i)))] = append(cubin, fmt.Sprint("kernel ", i)...)
+	}
+	data, err := WriteArchive("an assembler", cubins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := WriteArchive("an assembler", cubins); err != nil || !bytes.Equal(data, again) {
+		t.Errorf("the same files give other bytes, %v", err)
+	}
+	if len(data) > 3*len(common) {
+		t.Errorf("20 files with 20 000 bytes in common take %d bytes", len(data))
+	}
+	a, err := ReadArchive(data)
+	if err != nil || a.Assembler != "an assembler" || len(a.Digests()) != len(cubins) {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	for digest, want := range cubins {
+		if got, err := a.Cubin(digest); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%.12s: got %d bytes, %v, want %d", digest, len(got), err, len(want))
+		}
+	}
+	if got, err := a.Cubin("none"); got != nil || err != nil {
+		t.Errorf("a file that is not there: got %d bytes, %v", len(got), err)
+	}
+	if _, err := ReadArchive(data[:len(data)/2]); err == nil {
+		t.Error("half an archive is read without an error")
+	}
+	wrong := bytes.Clone(data)
+	for i := 21_000; i < len(wrong)-4000; i++ {
+		wrong[i] ^= 0x55
+	}
+	a, err = ReadArchive(wrong)
+	for digest := range cubins {
+		if err == nil {
+			_, err = a.Cubin(digest)
+		}
+	}
+	if err == nil {
+		t.Error("damaged files are read without an error")
+	}
+	if a, err := ReadArchive([]byte("PK\x05\x06" + string(make([]byte, 18)))); err != nil || len(a.Digests()) != 0 {
+		t.Errorf("an archive without files: got %+v, %v", a, err)
+	}
+}

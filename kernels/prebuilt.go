@@ -1,0 +1,73 @@
+package kernels
+
+import (
+	"embed"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels/build/manifest"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// prebuiltFiles holds the generated kernels that many programs need, assembled beforehand:
+// an archive for each target, made by the program in cudaops/internal/prebuilt.
+//
+//go:embed prebuilt/*.zip
+var prebuiltFiles embed.FS
+
+// generated is an image that is PTX, made when a device loads it.
+type generated interface {
+	Image
+	// ptx returns the PTX for devices of a major compute capability.
+	ptx(major int) ([]byte, error)
+	// source returns the stem of the source that the functions in the code come from.
+	source() string
+}
+
+// GeneratedCode returns the PTX of an image for devices of a major compute capability, if
+// it is one that is generated from a function.
+func GeneratedCode(image Image, major int) (ptx []byte, ok bool, err error) {
+	g, ok := image.(generated)
+	if !ok {
+		return nil, false, nil
+	}
+	ptx, err = g.ptx(major)
+	return ptx, true, err
+}
+
+// codeOf returns the code of a generated image: assembled, if that is there for the device,
+// else PTX.
+func codeOf(g generated, major, minor int) (Code, error) {
+	text, err := g.ptx(major)
+	if err != nil {
+		return Code{}, err
+	}
+	if target, minDriver, err := Target(major, minor); err == nil && target != manifest.PTX {
+		archive, err := archives[target]()
+		if err != nil {
+			return Code{}, own.named(err)
+		}
+		cubin, err := archive.Cubin(manifest.Sum(text))
+		if err != nil {
+			return Code{}, own.named(err)
+		}
+		if cubin != nil {
+			return Code{cubin, target, minDriver}, nil
+		}
+	}
+	return Code{text, manifest.PTX, expr.MinDriver}, nil
+}
+
+// archives are those of all targets, read when they are first asked for.
+var archives = func() map[string]func() (*manifest.Archive, error) {
+	list := map[string]func() (*manifest.Archive, error){}
+	for _, target := range manifest.Targets {
+		list[target] = sync.OnceValues(func() (*manifest.Archive, error) {
+			data, err := prebuiltFiles.ReadFile("prebuilt/" + manifest.ArchiveFile(target))
+			if err != nil {
+				return nil, err
+			}
+			return manifest.ReadArchive(data)
+		})
+	}
+	return list
+}()
