@@ -38,3 +38,43 @@ func ExampleNewVM() {
 	// Sparsemax{}()(%0): host, 16 bytes in, 0 out
 	// Add(%0, %1): host backend, 0 bytes in, 16 out
 }
+
+// A line through four points: each run makes a step of the solver, and Pull brings the
+// parameters to the host.
+func ExampleTrain() {
+	g := G.NewGraph()
+	x := G.NewVector(g, G.Float64, G.WithShape(4), G.WithName("x"), G.WithInit(G.RangedFrom(0)))
+	y := G.NewVector(g, G.Float64, G.WithShape(4), G.WithName("y"), G.WithInit(G.RangedFrom(3)))
+	m := G.NewScalar(g, G.Float64, G.WithName("m"), G.WithValue(0.0))
+	c := G.NewScalar(g, G.Float64, G.WithName("c"), G.WithValue(0.0))
+	line := G.Must(G.Add(G.Must(G.Mul(x, m)), c))
+	loss := G.Must(G.Mean(G.Must(G.Square(G.Must(G.Sub(line, y))))))
+	if _, err := G.Grad(loss, m, c); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	solver := G.NewVanillaSolver()
+	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(solver, m, c)) // OnDevice(0) for the GPU
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer vm.Close()
+	for step := range 400 {
+		G.WithLearnRate(0.2 / (1 + float64(step)/1000))(solver) // a schedule
+		if err := vm.RunAll(); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println("before Pull:", m.Value(), c.Value())
+	if err := vm.Pull(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("after Pull: %.3f %.3f\n", m.Value().Data(), c.Value().Data())
+	// Output:
+	// before Pull: 0 0
+	// after Pull: 1.000 3.000
+}

@@ -17,6 +17,9 @@ type config struct {
 	eval          bool
 	seed          *uint64
 	keep          []*gorgonia.Node
+	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
+	clipNorm      []float64
+	every         []int
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
 	compiled      any              // by gorgonia.Compile or CompileFunction

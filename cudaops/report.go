@@ -16,6 +16,7 @@ import (
 type Report struct {
 	Device string        // the device that runs kernels, or "host backend"
 	Why    string        // under OnAny, why it is the host; "" otherwise
+	Solver string        // under Train, where its steps are made, and why if on the host
 	Nodes  []NodeReport  // in the order of the graph
 	Steps  []Step        // what computes them, in the order of the run
 	Runs   int           // runs that ended without error
@@ -29,7 +30,8 @@ type NodeReport struct {
 	Name  string
 	Shape tensor.Shape
 	// Where the node's value comes from: Report.Device, "host" (the op's Do),
-	// "alias" (a reshape: nothing is done), "input", "constant", "statement", or
+	// "alias" (a reshape: nothing is done), "input", "constant", "state" (a learnable
+	// of Train, which is on the device between runs), "statement", or
 	// "unneeded" for a node that nothing wanted after a run depends on.
 	Where   string
 	Kernels []string // entry points in the order of their launches, which may compute other nodes too
@@ -87,6 +89,9 @@ func where(device string, v *program.Value) string {
 	case program.Host:
 		return "host"
 	}
+	if _, state := v.Base.Def.Op.(program.State); state && v.Def.In[0] == v.Base {
+		return v.Base.Def.Op.String()
+	}
 	return v.Def.Op.String() // alias, input, constant
 }
 
@@ -131,6 +136,9 @@ func (r Report) String() string {
 	var b strings.Builder
 	if r.Why != "" {
 		fmt.Fprintf(&b, "%s: %s\n", r.Device, r.Why)
+	}
+	if r.Solver != "" {
+		fmt.Fprintln(&b, r.Solver)
 	}
 	printSteps(&b, r.Steps)
 	device, host := 0, 0

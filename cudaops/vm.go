@@ -36,9 +36,9 @@ import (
 // the first and leave the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs. So is what a [gorgonia.BatchNormOp] keeps, its
-// running mean and variance: a run that trains leaves them in the op, where Stats finds
-// them.
+// place or by [gorgonia.Let] between runs. The learnables of [Train] are not. What a
+// [gorgonia.BatchNormOp] keeps, its running mean and variance, is: a run that trains leaves
+// them in the op, where Stats finds them.
 //
 // Ops that train in one way and evaluate in another, such as dropout, do as their
 // SetTraining says when a run begins; the first run after a change compiles the graph
@@ -55,6 +55,8 @@ type VM struct {
 	why      string // it is the host under OnAny
 	graph    *lower.Graph
 	boundary *boundary
+	trainer  *trainer // nil without Train
+	every    int      // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	seed     uint64        // of random numbers
@@ -131,9 +133,16 @@ func (vm *VM) Device() string {
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
-	vm := &VM{source: g, config: *c, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
+	vm := &VM{source: g, config: *c, every: 1, target: passes.Target{Device: b.Device()}, device: b.Name(), seed: rand.Uint64()}
+	if len(c.every) > 0 {
+		vm.every = c.every[0]
+	}
 	if c.seed != nil {
 		vm.seed = *c.seed
+	}
+	var err error
+	if vm.trainer, err = newTrainer(c); err != nil {
+		return nil, err
 	}
 	if err := setTraining(g, !c.eval); err != nil {
 		return nil, err
@@ -159,6 +168,9 @@ func (vm *VM) build(b exec.Backend) error {
 	if err != nil {
 		return err
 	}
+	if err := vm.trainer.built(e, graph.Trained); err != nil {
+		return err
+	}
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
@@ -167,11 +179,16 @@ func (vm *VM) build(b exec.Backend) error {
 }
 
 // rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
-// or SetTraining whether an op trains. What ops keep from run to run is theirs, so nothing is
-// lost.
+// or SetTraining whether an op trains. What ops keep from run to run is theirs, and the states
+// of training are saved, so nothing is lost.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() {
 		return nil
+	}
+	if !vm.broken {
+		if err := vm.trainer.save(vm.exec); err != nil {
+			return err
+		}
 	}
 	vm.broken = true
 	vm.cleanup.Stop()
@@ -191,7 +208,9 @@ func (vm *VM) rebuild() error {
 
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
-	graph, err := lower.New(vm.source, vm.config.wants())
+	wanted := vm.config.wants()
+	wanted.Train = vm.trainer.lowered()
+	graph, err := lower.New(vm.source, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +295,24 @@ func (vm *VM) run() error {
 	if err != nil {
 		return err
 	}
-	out, err := vm.exec.Run(in)
+	if err := vm.trainer.before(vm.exec, in); err != nil {
+		return err
+	}
+	if err := vm.exec.Start(in); err != nil {
+		return err
+	}
+	vm.trainer.started()
+	if (vm.runs+1)%vm.every == 0 || vm.graph.Keeps() {
+		if err := vm.finish(); err != nil {
+			return err
+		}
+	}
+	return vm.trainer.stepOnHost()
+}
+
+// finish waits for a run and hands its results over.
+func (vm *VM) finish() error {
+	out, err := vm.exec.Finish()
 	if err == nil {
 		err = vm.graph.Check(out)
 	}
@@ -293,8 +329,8 @@ func (vm *VM) run() error {
 // programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close gives the VM's device memory back; values on the host stay. Further
-// calls do nothing.
+// Close gives the VM's device memory back; values on the host stay. With [Train], the
+// learnables get the values that they have on the device. Further calls do nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {
 		return nil
@@ -306,7 +342,7 @@ func (vm *VM) Close() error {
 	}
 	vm.closed = true
 	vm.cleanup.Stop()
-	if err := vm.exec.Close(); err != nil {
+	if err := errors.Join(vm.trainer.finish(vm.exec), vm.exec.Close()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil
@@ -325,7 +361,7 @@ func (vm *VM) Report() Report {
 
 func (vm *VM) report() Report {
 	r := newReport(vm.device, vm.graph)
-	r.Why = vm.why
+	r.Why, r.Solver = vm.why, vm.trainer.where(vm.device)
 	if vm.runs > 0 {
 		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
 	}

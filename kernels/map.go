@@ -50,8 +50,8 @@ func rowMajor(shape []int) []int {
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
 // row-major order, and operands that are views of the plan's inputs. Several outputs
-// lie one behind the other as [Plan.Parts] says. A
-// single output may lie where an input does that has elements of that size, if that
+// lie one behind the other as [Plan.Parts] says. An
+// output may lie where an input does that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -25,11 +26,19 @@ func (m *mapping) run(c Call, part int, lo, hi int64) {
 		for k, d := range m.outputs {
 			if m.toStrides == nil {
 				b.out[k] = unsafe.Pointer(&b.outputs[k][at*d.Size()])
+				if b.late[k] != nil {
+					b.out[k] = unsafe.Pointer(unsafe.SliceData(b.late[k]))
+				}
 			}
 		}
 		m.eval.Run(n, b.in, b.out) // fails for other numbers of operands only
 		if m.toStrides != nil {
 			b.spread(n)
+		}
+		for k, d := range m.outputs {
+			if b.late[k] != nil {
+				copy(b.outputs[k][at*d.Size():], b.late[k][:int64(n)*d.Size()])
+			}
 		}
 	}
 }
@@ -40,15 +49,16 @@ type block struct {
 	operands, outputs [][]byte // of a launch
 	in, out           []unsafe.Pointer
 	gathered          [][]byte
-	index             []int64 // of a block's first element
-	walk              []int64 // of the element that is gathered
-	spreading         []byte  // elements of the output that go to an index each
+	index             []int64  // of a block's first element
+	walk              []int64  // of the element that is gathered
+	spreading         []byte   // elements of the output that go to an index each
+	late              [][]byte // of outputs among several that lie where operands do, written when these have been read
 }
 
 func (m *mapping) newBlock() any {
 	in, out := len(m.types), len(m.outputs)
 	b := &block{m, make([][]byte, in), make([][]byte, out), make([]unsafe.Pointer, in), make([]unsafe.Pointer, out), make([][]byte, in),
-		make([]int64, len(m.shape)), make([]int64, len(m.shape)), nil}
+		make([]int64, len(m.shape)), make([]int64, len(m.shape)), nil, make([][]byte, out)}
 	if m.toStrides != nil {
 		b.spreading = Bytes(make([]int64, expr.BlockSize))
 		b.out[0] = unsafe.Pointer(unsafe.SliceData(b.spreading))
@@ -75,7 +85,21 @@ func (b *block) bind(c Call, part int, size int64) {
 	first := len(b.operands) + max(b.layout.joined-1, 0)
 	for k, d := range b.mapping.outputs {
 		b.outputs[k] = Slice[byte](c, first+k)[int64(part)*b.next*d.Size():]
+		b.late[k] = nil
+		inPlace := func(operand []byte) bool { return overlap(operand, b.outputs[k]) }
+		if len(b.outputs) > 1 && slices.ContainsFunc(b.operands, inPlace) {
+			b.late[k] = make([]byte, size*d.Size())
+		}
 	}
+}
+
+// overlap reports whether two pieces of memory share bytes.
+func overlap(x, y []byte) bool {
+	if len(x) == 0 || len(y) == 0 {
+		return false
+	}
+	a, b := uintptr(unsafe.Pointer(&x[0])), uintptr(unsafe.Pointer(&y[0]))
+	return a < b+uintptr(len(y)) && b < a+uintptr(len(x))
 }
 
 // read finds n elements from at on of each operand.

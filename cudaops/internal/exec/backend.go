@@ -32,6 +32,8 @@ type Backend interface {
 	Name() string
 	// Alloc reserves the arena; it is called once.
 	Alloc(bytes int64) error
+	// Clear fills a span with zeros.
+	Clear(s Span) error
 	// Bind makes a plan ready to run on spans of the arena, one for each input and each
 	// output.
 	Bind(p *kernels.Plan, in, out []Span, scratch Span) (run func() error, err error)

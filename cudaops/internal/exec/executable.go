@@ -33,6 +33,8 @@ type Executable struct {
 	timings  []timing
 	// downloads are those queued in this run that nobody has taken over yet.
 	downloads []*transfer
+	pending   bool // a run was started and not finished
+	borrows   bool // copies take memory of inputs until they are done
 }
 
 // timing is two events around an instruction; event is the first.
@@ -54,6 +56,11 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		Times:   make([]time.Duration, len(p.Instrs)),
 		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed,
 	}
+	if len(p.Updates) > 0 { // states begin at 0, and what lies between joined values is read
+		if err := b.Clear(Span{0, p.Arena}); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.runSetup(); err != nil {
 		return nil, err
 	}
@@ -71,6 +78,7 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 func (e *Executable) runSetup() error {
 	for _, in := range e.program.Setup {
 		switch op := in.Op.(type) {
+		case program.State: // zeros: see New
 		case program.Constant:
 			e.frame[e.slot(in.Out[0])] = op.Value
 		case program.Copy:
@@ -119,7 +127,28 @@ func (e *Executable) bytes(in *program.Instr) ([]byte, error) {
 // [program.Program.Inputs], and returns those of its outputs. It keeps none of
 // them.
 func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err error) {
-	defer clear(e.frame[e.setup:])
+	if err := e.Start(inputs); err != nil {
+		return nil, err
+	}
+	return e.Finish()
+}
+
+// Start begins a run and does not wait for its end, which is that of Finish, of another
+// Start, or of any other call. The inputs may be changed when it returns. What goes wrong
+// on the device is an error of a later call.
+func (e *Executable) Start(inputs []gorgonia.Value) (err error) {
+	defer func() {
+		if err != nil {
+			clear(e.frame[e.setup:])
+		}
+	}()
+	if e.pending { // its staging memory is still in use; nobody wants its results
+		e.pending, e.downloads = false, e.downloads[:0]
+		if err := e.backend.Sync(); err != nil {
+			return err
+		}
+	}
+	clear(e.frame[e.setup:])
 	for i, slot := range e.inputs {
 		e.frame[slot] = values.Compact(inputs[i])
 	}
@@ -127,14 +156,25 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 		p := &e.parts[i]
 		if p.wait {
 			if err := e.wait(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := p.run(); err != nil {
 			// What is under way still uses host memory.
-			return nil, errors.Join(err, e.wait())
+			return errors.Join(err, e.wait())
 		}
 	}
+	e.pending = true
+	if e.borrows {
+		return e.backend.Sync()
+	}
+	return nil
+}
+
+// Finish waits for the run that was started and returns its outputs.
+func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
+	defer clear(e.frame[e.setup:])
+	e.pending = false
 	if err := e.wait(); err != nil {
 		return nil, err
 	}

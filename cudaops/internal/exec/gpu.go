@@ -58,6 +58,11 @@ func (g *GPUBackend) Alloc(bytes int64) (err error) {
 	return err
 }
 
+// Clear implements Backend.
+func (g *GPUBackend) Clear(s Span) error {
+	return g.ctx.Memset8(g.Address(s.Offset), 0, s.Size)
+}
+
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
 

@@ -50,6 +50,12 @@ func (h *HostBackend) Memory(s Span) []byte {
 	return h.arena[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
 }
 
+// Clear implements Backend.
+func (h *HostBackend) Clear(s Span) error {
+	clear(h.Memory(s))
+	return nil
+}
+
 // Bind implements Backend.
 func (h *HostBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	inputs := make([][]byte, len(in))

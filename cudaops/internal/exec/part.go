@@ -40,6 +40,8 @@ func (e *Executable) bind() error {
 				return err
 			}
 			e.addHost(i, op.Op, downloaded)
+		case program.Join:
+			continue // what is joined is there
 		case program.Alias:
 			if in.Out[0].Space == program.OnDevice {
 				continue // the same memory
@@ -225,12 +227,13 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			t.staged = t.memory != nil
 		}
 		if t.upload {
+			e.borrows = e.borrows || !t.staged
 			t.slot = e.slot(in.In[0])
 			to := span(in.Out[0].Base.Buffer)
 			return func() error { return e.backend.Upload(to, t.memory) }, t, nil
 		}
 		t.slot = e.slot(in.Out[0])
-		from, v := span(in.In[0].Base.Buffer), in.Out[0]
+		from, v := operands(in)[0], in.Out[0]
 		return func() error {
 			if !t.staged {
 				t.value, t.memory = values.New(v.Dtype, v.Shape)

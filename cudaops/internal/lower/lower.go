@@ -22,6 +22,7 @@ type Graph struct {
 	Inputs    []Input // those of the program, in order
 	Outputs   []Output
 	Gradients []Gradient
+	Trained   *Trained // nil without training
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
@@ -81,6 +82,7 @@ type Wanted struct {
 	Forward bool             // of no derivative
 	Only    []*gorgonia.Node // if there are any, of these and those of Keep instead of the graph's results
 	Watch   bool             // to look at, of every node
+	Train   *Training        // nil for no training
 }
 
 // New lowers g. w may be nil: the graph's results are wanted then.
@@ -114,6 +116,11 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			l.users[c]++
 		}
 	}
+	if w.Train != nil {
+		if err := l.startTraining(*w.Train); err != nil {
+			return nil, err
+		}
+	}
 	for _, n := range sorted {
 		if err := l.node(n); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
@@ -131,6 +138,11 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	l.keepStates()
 	if w.Watch {
 		l.watch()
+	}
+	if w.Train != nil {
+		if err := l.update(); err != nil {
+			return nil, err
+		}
 	}
 	return l.graph, nil
 }
@@ -168,10 +180,11 @@ type lowerer struct {
 	norms map[norm]*moments
 	// again emits a value once more, for a node that uses it: of one that is cheaper to
 	// compute for each than to keep in memory.
-	again map[*program.Value]func(c *call) *program.Value
-	kept  map[*tensor.Dense]*program.Value // what ops keep, as it is so far
-	order []*tensor.Dense                  // in which they were found
-	err   error                            // of a function that a rule wrote wrongly
+	again   map[*program.Value]func(c *call) *program.Value
+	kept    map[*tensor.Dense]*program.Value // what ops keep, as it is so far
+	order   []*tensor.Dense                  // in which they were found
+	learned map[*gorgonia.Node]bool          // by the program itself
+	err     error                            // of a function that a rule wrote wrongly
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -270,7 +283,7 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 //
 // Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
 // graph with several costs they stay, for what Grad returns at its second call is
-// not to be told from them.
+// not to be told from them. Those by learnables stay on the device.
 func (l *lowerer) results(w *Wanted) {
 	costs := 0
 	for _, n := range l.graph.Nodes {
@@ -283,7 +296,7 @@ func (l *lowerer) results(w *Wanted) {
 			continue
 		}
 		unasked := costs < 2 && internal.IsStray(n.Node)
-		if w.All || !l.used[n.Node] && !unasked || internal.IsCost(n.Node) {
+		if w.All || !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
 		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil || w.Forward {
@@ -296,4 +309,9 @@ func (l *lowerer) results(w *Wanted) {
 		l.bind(d)
 		l.graph.Gradients = append(l.graph.Gradients, Gradient{n.Node, d})
 	}
+}
+
+// isLearned reports whether nodes are learnables, with none among them that is not.
+func (l *lowerer) isLearned(nodes gorgonia.Nodes) bool {
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return !l.learned[n] })
 }

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
@@ -33,6 +35,11 @@ func (c *call) keeps(state *tensor.Dense) *program.Value {
 		c.order = append(c.order, state)
 	}
 	return c.kept[state]
+}
+
+// Keeps reports whether a run leaves something in ops that the next one begins with.
+func (g *Graph) Keeps() bool {
+	return slices.ContainsFunc(g.Outputs, func(o Output) bool { return o.State != nil })
 }
 
 // keepStates makes outputs of what ops keep, where it changed.

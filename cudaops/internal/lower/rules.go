@@ -23,8 +23,9 @@ type call struct {
 type rule func(c *call) *program.Value
 
 // rules are tried in this order. The last one takes every node.
-var rules = []rule{input, constant, size, reshape, transpose, slice, sliceDiff, repeat, at, concat, byIndices, diagonal, unary, binary, between, convert, function, multiply, tensorDot,
-	reduce, softMax, softMaxDiff, average, windows, batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
+var rules = []rule{learnable, input, constant, size, reshape, transpose, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
+	unary, binary, between, convert, function, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
+	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
 
 // emit adds an instruction with one output and returns that.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {

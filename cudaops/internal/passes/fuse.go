@@ -106,10 +106,16 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			}
 		}
 	}
-	for _, out := range p.Outputs {
+	keep := func(out *program.Value) {
 		if v := f.of[out.Base.Def]; v != nil {
 			v.kept, v.wanted = true, true
 		}
+	}
+	for _, out := range p.Outputs {
+		keep(out)
+	}
+	for _, u := range p.Updates {
+		keep(u.Next)
 	}
 	return f
 }

@@ -21,6 +21,7 @@ type builder struct {
 	pool G.Nodes
 	read []*G.Value
 	keep G.Nodes
+	x    G.Nodes // the inputs
 }
 
 const rows = 3
@@ -41,7 +42,8 @@ func (b *builder) input(cols int) *G.Node {
 			s[i] = float32(b.r.NormFloat64())
 		}
 	}
-	return G.NewMatrix(b.g, b.dt, G.WithName(fmt.Sprint("x", len(b.pool))), G.WithShape(rows, cols), G.WithValue(v))
+	b.x = append(b.x, G.NewMatrix(b.g, b.dt, G.WithName(fmt.Sprint("x", len(b.pool))), G.WithShape(rows, cols), G.WithValue(v)))
+	return b.x[len(b.x)-1]
 }
 
 // constant returns the constant of the graph. There is one: Gorgonia takes constants
@@ -213,20 +215,26 @@ func (b *builder) grow(t *rapid.T) {
 
 // drawGraph draws a graph, with the gradients of its inputs half of the time.
 func drawGraph(t *rapid.T) *builder {
+	b := drawForward(t, 25)
+	if rapid.Bool().Draw(t, "gradients") {
+		cost := G.Must(ops.Mean(b.pool[len(b.pool)-1]))
+		if _, err := G.Grad(cost, b.pool[0]); err != nil { // the last node may not depend on the first
+			t.Logf("no gradient: %v", err)
+		}
+	}
+	return b
+}
+
+// drawForward draws a graph of so many nodes at most, without gradients.
+func drawForward(t *rapid.T, most int) *builder {
 	b := &builder{
 		g:  G.NewGraph(),
 		r:  rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 		dt: rapid.SampledFrom([]tensor.Dtype{tensor.Float32, tensor.Float64}).Draw(t, "type"),
 	}
 	b.pool = G.Nodes{b.input(rapid.IntRange(1, 40).Draw(t, "columns"))}
-	for range rapid.IntRange(1, 25).Draw(t, "nodes") {
+	for range rapid.IntRange(1, most).Draw(t, "nodes") {
 		b.grow(t)
-	}
-	if rapid.Bool().Draw(t, "gradients") {
-		cost := G.Must(ops.Mean(b.pool[len(b.pool)-1]))
-		if _, err := G.Grad(cost, b.pool[0]); err != nil { // the last node may not depend on the first
-			t.Logf("no gradient: %v", err)
-		}
 	}
 	return b
 }

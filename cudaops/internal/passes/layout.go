@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -8,9 +10,9 @@ import (
 
 // layout copies what launches cannot read as it lies: operands of a kernel of its own that are
 // not in row-major order, or that start where vector loads cannot, and those of Rows that have
-// bounds. Maps read every view.
+// bounds. Maps read every view. It also copies what cannot be computed in its place in a Join.
 func layout(p *program.Program, _ Target) error {
-	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}}
+	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, joined: map[*program.Value]bool{}}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
@@ -21,6 +23,11 @@ func layout(p *program.Program, _ Target) error {
 					return in.InNode(err)
 				}
 				in.In[i] = dense
+			}
+		}
+		if isJoin(in) {
+			if err := l.join(in); err != nil {
+				return in.InNode(err)
 			}
 		}
 		p.Instrs = append(p.Instrs, in)
@@ -42,6 +49,34 @@ func readable(op program.Op, v *program.Value) bool {
 type layouter struct {
 	p      *program.Program
 	copies map[*program.Value]*program.Value
+	joined map[*program.Value]bool
+}
+
+// join makes the inputs of a Join values that a run computes, each for this place alone.
+func (l *layouter) join(in *program.Instr) error {
+	for i, v := range in.In {
+		base := v.Base
+		if v.IsContiguous() && v.Elements() == base.Elements() && l.computed(base) {
+			in.In[i] = base // another shape is no matter
+		} else {
+			var err error
+			if in.In[i], err = l.copy(v); err != nil {
+				return err
+			}
+		}
+		l.joined[in.In[i]] = true
+	}
+	return nil
+}
+
+// computed reports whether a run computes a value, and not in another place already.
+func (l *layouter) computed(v *program.Value) bool {
+	switch v.Def.Op.(type) {
+	case program.Constant, program.State, program.Join:
+		return false
+	}
+	updated := func(u program.Update) bool { return u.Next == v }
+	return !l.joined[v] && !slices.ContainsFunc(l.p.Updates, updated)
 }
 
 // dense returns a copy of v in row-major order.
@@ -49,14 +84,20 @@ func (l *layouter) dense(v *program.Value) (*program.Value, error) {
 	if c := l.copies[v]; c != nil {
 		return c, nil
 	}
+	c, err := l.copy(v)
+	l.copies[v] = c
+	return c, err
+}
+
+// copy returns a new copy of v in row-major order.
+func (l *layouter) copy(v *program.Value) (*program.Value, error) {
 	f, err := identity(v.Dtype)
 	if err != nil {
 		return nil, err
 	}
 	def := &program.Instr{Op: program.Map{Func: f}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	l.p.Instrs = append(l.p.Instrs, def)
-	l.copies[v] = l.p.NewValue(def, v.Name, v.Type)
-	return l.copies[v], nil
+	return l.p.NewValue(def, v.Name, v.Type), nil
 }
 
 // identity returns the function that gives its operand.

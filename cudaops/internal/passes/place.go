@@ -10,7 +10,8 @@ import (
 
 // place gives every value on the device its buffer, alive from its definition to
 // its last use, and every buffer its place in the arena. A map of values that nobody
-// uses afterwards writes its result over one of them.
+// uses afterwards writes its result over one of them; states are written over, and what
+// is joined is computed in its place.
 func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
 	buffer := func(size int64, birth, death int) *program.Buffer {
@@ -25,14 +26,31 @@ func place(p *program.Program, t Target) error {
 			}
 		}
 	}
-	uses := lastUses(p)
+	for _, u := range p.Updates {
+		u.Next.Buffer = u.State.Buffer
+	}
+	uses, places := lastUses(p), joined(p)
 	for at, in := range p.Instrs {
-		if v := overwrites(in, at, uses); v != nil && !(t.Replay && isCopy(v.Def)) {
+		for _, v := range in.Out {
+			if to, ok := places[v]; ok { // part of a Join, whose memory begins to live with the first of them
+				whole := to.join.Buffer
+				if whole == nil {
+					whole = buffer(to.join.Bytes(), at, at)
+					to.join.Buffer = whole
+				}
+				v.Buffer = buffer(v.Bytes(), at, at)
+				v.Buffer.Within, v.Buffer.Offset = whole, to.offset
+			}
+		}
+		if v := overwrites(in, at, uses); v != nil && in.Out[0].Buffer == nil && !(t.Replay && isCopy(v.Def)) {
 			in.Out[0].Buffer = v.Buffer
 		}
 		for _, v := range in.In {
 			if b := v.Base.Buffer; b != nil {
 				b.Death = max(b.Death, at)
+				if b.Within != nil {
+					b.Within.Death = max(b.Within.Death, at)
+				}
 			}
 		}
 		for _, v := range in.Out {
@@ -47,10 +65,40 @@ func place(p *program.Program, t Target) error {
 			in.Scratch = buffer(in.Plan.Scratch, at, at)
 		}
 	}
-	p.Peak = livePeak(p.Buffers)
-	p.Arena = pack(p.Buffers)
+	own := slices.DeleteFunc(slices.Clone(p.Buffers), func(b *program.Buffer) bool { return b.Within != nil })
+	p.Peak = livePeak(own)
+	p.Arena = pack(own)
+	for _, b := range p.Buffers {
+		if b.Within != nil {
+			b.Offset += b.Within.Offset
+		}
+	}
 	p.Stage = program.Placed
 	return nil
+}
+
+// part is the place of a value in a Join: bytes from its start.
+type part struct {
+	join   *program.Value
+	offset int64
+}
+
+// joined returns the places of what is joined.
+func joined(p *program.Program) map[*program.Value]part {
+	places := map[*program.Value]part{}
+	for _, in := range p.Instrs {
+		if isJoin(in) {
+			for i, at := range in.Offsets() {
+				places[in.In[i]] = part{in.Out[0], at * in.Out[0].Dtype.Size()}
+			}
+		}
+	}
+	return places
+}
+
+func isJoin(in *program.Instr) bool {
+	_, join := in.Op.(program.Join)
+	return join
 }
 
 func isCopy(in *program.Instr) bool {

@@ -6,8 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// prune drops the instructions whose values no output needs. Inputs stay: the user
-// sets them all.
+// prune drops the instructions whose values no output and no state needs. Inputs stay:
+// the user sets them all.
 func prune(p *program.Program, _ Target) error {
 	needed := map[*program.Instr]bool{}
 	var need func(v *program.Value)
@@ -23,9 +23,15 @@ func prune(p *program.Program, _ Target) error {
 	for _, v := range p.Outputs {
 		need(v)
 	}
+	for _, u := range p.Updates {
+		need(u.Next)
+	}
 	unneeded := func(in *program.Instr) bool {
-		_, input := in.Op.(program.Input)
-		return !input && !needed[in]
+		switch in.Op.(type) {
+		case program.Input, program.State:
+			return false
+		}
+		return !needed[in]
 	}
 	p.Setup = slices.DeleteFunc(p.Setup, unneeded)
 	p.Instrs = slices.DeleteFunc(p.Instrs, unneeded)

@@ -11,7 +11,7 @@ import (
 type surroundings struct {
 	p       *program.Program
 	readers map[*program.Value][]*program.Instr // of a base, through views too, each once
-	wanted  map[*program.Value]bool             // bases that outputs lie in
+	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
 	depth   map[*program.Instr]int              // launches that must run one after the other, but for Maps, until it has run
 	now     map[*program.Instr]*program.Instr   // what stands at the place of another; nil: nothing
 }
@@ -32,6 +32,9 @@ func newSurroundings(p *program.Program) *surroundings {
 	}
 	for _, v := range p.Outputs {
 		s.wanted[v.Base] = true
+	}
+	for _, u := range p.Updates {
+		s.wanted[u.Next.Base] = true
 	}
 	return s
 }

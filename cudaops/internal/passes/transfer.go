@@ -8,24 +8,33 @@ import (
 // and leave their values on the device, all else on the host. A value is copied
 // at most once each way: to the device right before its first use there, so that
 // it takes device memory no longer than needed, and to the host right before its
-// first use there. Constants are copied before the first run.
+// first use there. Constants are copied before the first run, and small inputs first of
+// all: in memory that others used before, their copies would wait for these.
 func transfer(p *program.Program, _ Target) error {
 	t := &transferrer{p: p, in: map[spaced]*program.Value{}}
-	setup, instrs := p.Setup, p.Instrs
+	setup, instrs, early := p.Setup, p.Instrs, smallInputs(p)
 	p.Setup, p.Instrs = nil, make([]*program.Instr, 0, len(instrs))
 	for _, in := range setup {
-		t.keep(&p.Setup, in, program.OnHost)
+		space := program.OnHost
+		if _, state := in.Op.(program.State); state {
+			space = program.OnDevice
+		}
+		t.keep(&p.Setup, in, space)
 	}
 	for _, in := range instrs {
+		t.outputsBefore(in)
 		switch in.Op.(type) {
 		case program.Alias:
 			// Made where it is used, like a copy.
-		case program.Kernel, program.Map, program.Rows, program.Concat:
+		case program.Kernel, program.Map, program.Rows, program.Concat, program.Join:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
 		default:
 			t.move(in, program.OnHost)
 			t.keep(&p.Instrs, in, program.OnHost)
+			if early[in] {
+				t.to(in.Out[0], program.OnDevice)
+			}
 		}
 	}
 	for i, v := range p.Outputs {
@@ -33,6 +42,23 @@ func transfer(p *program.Program, _ Target) error {
 	}
 	p.Stage = program.Transferred
 	return nil
+}
+
+// small is the size, in bytes, up to which the memory of an input does not matter.
+const small = 4096
+
+// smallInputs returns those that are used on the device.
+func smallInputs(p *program.Program) map[*program.Instr]bool {
+	list := map[*program.Instr]bool{}
+	for _, in := range p.Instrs {
+		for _, v := range in.In {
+			_, input := v.Base.Def.Op.(program.Input)
+			if input && (program.Launches(in.Op) || isJoin(in)) && v.Base.Bytes() <= small {
+				list[v.Base.Def] = true
+			}
+		}
+	}
+	return list
 }
 
 // spaced is a value in a space: the value as it was lowered, and where.
@@ -61,6 +87,21 @@ func (t *transferrer) move(in *program.Instr, s program.Space) {
 	}
 }
 
+// outputsBefore copies the outputs that lie in a state to the host, if an instruction is
+// about to write over it.
+func (t *transferrer) outputsBefore(in *program.Instr) {
+	for _, u := range t.p.Updates {
+		if u.Next.Def != in {
+			continue
+		}
+		for _, out := range t.p.Outputs {
+			if out.Base == u.State {
+				t.to(out, program.OnHost)
+			}
+		}
+	}
+}
+
 // to returns v in a space, with the instructions that bring it there.
 func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	if there := t.in[spaced{v, s}]; there != nil {
@@ -68,7 +109,11 @@ func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	}
 	def := &program.Instr{Nodes: v.Def.Nodes}
 	var out *program.Value
-	if _, alias := v.Def.Op.(program.Alias); alias {
+	_, alias := v.Def.Op.(program.Alias)
+	if _, state := v.Base.Def.Op.(program.State); alias && state && s == program.OnHost && v.IsContiguous() {
+		def.Op, def.In = program.Copy{}, []*program.Value{t.to(v, program.OnDevice)} // of the part alone
+		out = t.p.NewValue(def, v.Name, v.Type)
+	} else if alias {
 		base := t.to(v.Base, s)
 		def.Op, def.In = program.Alias{}, []*program.Value{base}
 		out = t.p.NewAlias(def, v.Name, v.Type, base, v.View)

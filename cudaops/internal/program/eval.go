@@ -19,9 +19,19 @@ import (
 // value at its place, so that buffers that share memory wrongly, and memory that
 // is read before it is written, show in the results.
 func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
-	e := interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}}
+	outputs, _, err := p.Step(inputs, nil)
+	return outputs, err
+}
+
+// Step is Eval of a program with states: it also takes the values of the states, in the
+// order of Updates, nil for zeros, and returns them as they are after the run.
+func (p *Program) Step(inputs, states []gorgonia.Value) (outputs, next []gorgonia.Value, err error) {
+	e := interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}, states: map[*Value]gorgonia.Value{}}
+	for i, v := range states {
+		e.states[p.Updates[i].State] = v
+	}
 	if want := len(p.Inputs()); len(inputs) != want {
-		return nil, fmt.Errorf("program: got %d inputs, want %d", len(inputs), want)
+		return nil, nil, fmt.Errorf("program: got %d inputs, want %d", len(inputs), want)
 	}
 	if p.Stage >= Placed {
 		const poison = 0xff // NaN in any float type
@@ -30,17 +40,21 @@ func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
 	}
 	for in := range p.All() {
 		if err := e.instr(in); err != nil {
-			return nil, fmt.Errorf("program: %v: %w", in.Op, err)
+			return nil, nil, fmt.Errorf("program: %v: %w", in.Op, err)
 		}
 	}
-	outputs := make([]gorgonia.Value, len(p.Outputs))
+	outputs, next = make([]gorgonia.Value, len(p.Outputs)), make([]gorgonia.Value, len(p.Updates))
 	for i, v := range p.Outputs {
-		var err error
 		if outputs[i], err = e.load(v); err != nil {
-			return nil, fmt.Errorf("program: output %d: %w", i, err)
+			return nil, nil, fmt.Errorf("program: output %d: %w", i, err)
 		}
 	}
-	return outputs, nil
+	for i, u := range p.Updates {
+		if next[i], err = e.load(u.Next); err != nil {
+			return nil, nil, fmt.Errorf("program: state %d: %w", i, err)
+		}
+	}
+	return outputs, next, nil
 }
 
 // interpreter is the state of one Eval.
@@ -48,6 +62,7 @@ type interpreter struct {
 	program *Program
 	inputs  []gorgonia.Value // those not taken yet
 	held    map[*Value]gorgonia.Value
+	states  map[*Value]gorgonia.Value // those given
 	arena   []byte
 }
 
@@ -69,6 +84,12 @@ func (e *interpreter) instr(in *Instr) error {
 		out, e.inputs = values.Compact(e.inputs[0]), e.inputs[1:]
 	case Constant:
 		out = values.Compact(op.Value)
+	case State:
+		if out = e.states[in.Out[0]]; out == nil {
+			out, _ = values.New(in.Out[0].Dtype, in.Out[0].Shape)
+		}
+	case Join:
+		return e.join(in, args)
 	case Host:
 		for i, v := range args { // some ops write into their inputs
 			if WritesThrough(in.In[i].Def.Op) {
@@ -181,6 +202,24 @@ func (e *interpreter) alias(v *Value) error {
 	}
 	e.held[v], err = values.View(base, v.Shape, v.View.Offset, v.View.Strides, v.View.Bounds)
 	return err
+}
+
+// join puts values one behind the other, unless they are placed so.
+func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
+	v := in.Out[0]
+	if e.buffer(v) != nil {
+		return nil
+	}
+	out, to := values.New(v.Dtype, v.Shape)
+	for i, at := range in.Offsets() {
+		from, err := values.Bytes(parts[i])
+		if err != nil {
+			return err
+		}
+		copy(to[at*v.Dtype.Size():], from)
+	}
+	e.held[v] = out
+	return nil
 }
 
 // Do calls an op on the host. Ops of Gorgonia panic on what they cannot do; that

@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Op is what an instruction does: one of [Input], [Constant], [Host], [Kernel],
-// [Map], [Rows], [Concat], [Alias] and [Copy].
+// Op is what an instruction does: one of [Input], [Constant], [State], [Host], [Kernel],
+// [Map], [Rows], [Concat], [Alias], [Join] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -17,6 +17,10 @@ type Input struct{}
 
 // Constant is a value that is part of the graph.
 type Constant struct{ Value gorgonia.Value }
+
+// State is a value that stays on the device from run to run: 0 at first, and after each
+// run what [Program.Updates] says.
+type State struct{}
 
 // Host calls the Do of an op on the host.
 type Host struct {
@@ -65,18 +69,25 @@ type Concat struct{ Axis int }
 // output says; no element moves. Of the state of random numbers it gives these.
 type Alias struct{}
 
+// Join is a row of the elements of its inputs, one behind the other as [Layout] has
+// them. What is computed to be joined is computed in its place: no element moves.
+// Between the inputs is anything.
+type Join struct{}
+
 // Copy moves a value between host and device, from the space of its input to the
 // space of its output.
 type Copy struct{}
 
 func (Input) String() string    { return "input" }
 func (Constant) String() string { return "constant" }
+func (State) String() string    { return "state" }
 func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
 func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
 func (m Map) String() string    { return fmt.Sprintf("map %v", m.Func) }
 func (r Rows) String() string   { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
 func (c Concat) String() string { return fmt.Sprintf("concat along %d", c.Axis) }
 func (Alias) String() string    { return "alias" }
+func (Join) String() string     { return "join" }
 func (Copy) String() string     { return "copy" }
 
 // Launches reports whether an op runs as launches on the device: whether it is a

@@ -24,15 +24,19 @@ import (
 // what a run changes lives in the backend.
 type Program struct {
 	Stage   Stage
-	Setup   []*Instr  // runs once, before the first run: constants
+	Setup   []*Instr  // runs once, before the first run: constants and states
 	Instrs  []*Instr  // runs in this order, every time
 	Outputs []*Value  // the values wanted on the host after a run
+	Updates []Update  // of every State
 	Buffers []*Buffer // device memory, from Placed on
 	Arena   int64     // bytes of device memory that the buffers take
 	Peak    int64     // bytes of the buffers alive at once, at most: the least arena for this order
 
 	values int // how many values were made
 }
+
+// Update says what a State is after a run. From Placed on, the two lie in one place.
+type Update struct{ State, Next *Value }
 
 // Stage says how far the passes have come.
 type Stage uint8
@@ -208,6 +212,7 @@ func (v *Value) kernelView() kernels.View {
 type Buffer struct {
 	Offset, Size int64 // bytes
 	Birth, Death int
+	Within       *Buffer // that of a Join, in which this one has its place; nil for none
 }
 
 // Alignment of every buffer in the arena, in bytes: the kernels' vector loads are
@@ -219,6 +224,27 @@ func (b *Buffer) Padded() int64 { return (b.Size + Alignment - 1) &^ (Alignment 
 
 // Overlaps reports whether a and b are alive at the same time.
 func (b *Buffer) Overlaps(a *Buffer) bool { return b.Birth <= a.Death && a.Birth <= b.Death }
+
+// Layout returns where values of those numbers of elements begin in a Join, in elements,
+// each at a multiple of Alignment, and the elements of the Join.
+func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
+	unit := Alignment / d.Size()
+	for _, n := range elements {
+		offsets = append(offsets, total)
+		total += (n + unit - 1) / unit * unit
+	}
+	return offsets, total
+}
+
+// Offsets returns where the inputs of a Join begin, in elements.
+func (in *Instr) Offsets() []int64 {
+	elements := make([]int64, len(in.In))
+	for i, v := range in.In {
+		elements[i] = v.Elements()
+	}
+	offsets, _ := Layout(in.Out[0].Dtype, elements...)
+	return offsets
+}
 
 // NewValue returns a value that instruction def is to have as an output; its
 // memory is its own.

@@ -25,6 +25,9 @@ func (p *Program) Verify() error {
 			c.fault("output %d, %v, is on the %v, want the host", i, v, v.Space)
 		}
 	}
+	for i, u := range p.Updates {
+		c.update(i, u)
+	}
 	if p.Stage >= Placed {
 		c.memory()
 	}
@@ -77,7 +80,7 @@ func (c *checker) instr(in *Instr) {
 // if it does not matter.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows, Concat:
+	case Kernel, Map, Rows, Concat, State, Join:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -127,7 +130,7 @@ func (c *checker) shape(in *Instr) {
 		outputs = max(len(in.Out), 1)
 	}
 	switch op := in.Op.(type) {
-	case Input, Constant:
+	case Input, Constant, State:
 		inputs = 0
 	case Alias, Copy:
 		inputs = 1
@@ -148,6 +151,8 @@ func (c *checker) shape(in *Instr) {
 	switch op := in.Op.(type) {
 	case Concat:
 		c.concat(op, in)
+	case Join:
+		c.join(in)
 	case Alias:
 		from, to := in.In[0], in.Out[0]
 		if from.Base != to.Base {
@@ -258,7 +263,7 @@ func (c *checker) overlaps() {
 			if b.Offset >= a.Offset+a.Size {
 				break
 			}
-			if b.Size > 0 && a.Overlaps(b) {
+			if b.Size > 0 && a.Overlaps(b) && a.Within != b && b.Within != a {
 				c.fault("buffers share memory: %+v and %+v", *a, *b)
 			}
 		}

@@ -1,0 +1,62 @@
+package exec
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// SetState fills a state, or a part of one that v is a view of. m may be changed when it
+// returns.
+func (e *Executable) SetState(v *program.Value, m []byte) error {
+	s, err := stateSpan(v, m)
+	if err == nil {
+		err = e.backend.Upload(s, m)
+	}
+	if err != nil {
+		return err
+	}
+	return e.backend.Sync()
+}
+
+// State copies what a state, or a part of one, is after the last run into m.
+func (e *Executable) State(v *program.Value, m []byte) error {
+	s, err := stateSpan(v, m)
+	if err == nil {
+		err = e.backend.Download(m, s)
+	}
+	if err != nil {
+		return err
+	}
+	return e.backend.Sync()
+}
+
+// States returns copies of all states, in the order of [program.Program.Updates].
+func (e *Executable) States() ([][]byte, error) {
+	list := make([][]byte, len(e.program.Updates))
+	for i, u := range e.program.Updates {
+		list[i] = make([]byte, u.State.Bytes())
+		if err := e.State(u.State, list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// SetStates fills all states with what States returned.
+func (e *Executable) SetStates(list [][]byte) error {
+	for i, u := range e.program.Updates {
+		if err := e.SetState(u.State, list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateSpan returns where a state or a part of one lies, which is to be as long as m.
+func stateSpan(v *program.Value, m []byte) (Span, error) {
+	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
+		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())
+	}
+	return Span{v.Base.Buffer.Offset + v.View.Offset*v.Dtype.Size(), v.Bytes()}, nil
+}

@@ -1,0 +1,239 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/cudaops/internal/solver"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// update emits the solver's step.
+func (l *lowerer) update() error {
+	t := l.graph.Trained
+	for _, m := range t.Learned {
+		if m.Value == nil {
+			return fmt.Errorf("Train: learnable %s is not in the graph", m.Node.Name())
+		}
+		d := l.of[m.Node.Deriv()]
+		if d == nil {
+			return fmt.Errorf("Train: learnable %s: its gradient is not in the graph", m.Node.Name())
+		}
+		if !d.Numeric || d.Dtype != m.Value.Dtype || d.Elements() != m.Value.Elements() {
+			return fmt.Errorf("Train: learnable %s: got a gradient of %v and shape %v, want %v and shape %v",
+				m.Node.Name(), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
+		}
+	}
+	e := &updater{lowerer: l, Trained: t, nodes: t.training.Learnables}
+	e.inputs()
+	for _, g := range t.groups {
+		if err := e.group(g); err != nil {
+			return fmt.Errorf("Train: %w", err)
+		}
+	}
+	return nil
+}
+
+// updater emits the instructions of a step.
+type updater struct {
+	*lowerer
+	*Trained
+	nodes  []*gorgonia.Node // that the instructions are for
+	common []*program.Value // numbers of all groups
+	own    map[*group]*program.Value
+	sums   []*program.Value // over all learnables
+}
+
+// emit adds an instruction with outputs of those types.
+func (e *updater) emit(op program.Op, in []*program.Value, types ...program.Type) []*program.Value {
+	def := &program.Instr{Op: op, In: in, Nodes: e.nodes}
+	p := e.graph.Program
+	p.Instrs = append(p.Instrs, def)
+	for _, t := range types {
+		p.NewValue(def, "step", t)
+	}
+	return def.Out
+}
+
+// alias adds a view.
+func (e *updater) alias(of *program.Value, t program.Type, view program.View) *program.Value {
+	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{of}, Nodes: e.nodes}
+	e.graph.Program.Instrs = append(e.graph.Program.Instrs, def)
+	return e.graph.Program.NewAlias(def, "step", t, of, view)
+}
+
+// one returns element i of a value as a number.
+func (e *updater) one(of *program.Value, i int) *program.Value {
+	return e.alias(of, program.Type{Numeric: true, Dtype: of.Dtype}, program.View{Offset: int64(i)})
+}
+
+// inputs emits those of the numbers, in the order of Numbers.
+func (e *updater) inputs() {
+	add := func(d kernels.Dtype, n int) *program.Value {
+		return e.emit(program.Input{}, nil, program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{n}})[0]
+	}
+	if n := len(e.Trained.common(e.training.Solver, 1, 0)); n > 0 {
+		e.numbers = true
+		v := add(kernels.Float64, n)
+		for i := range n {
+			e.common = append(e.common, e.one(v, i))
+		}
+	}
+	e.own = map[*group]*program.Value{}
+	for _, g := range e.groups {
+		if n := g.rule.Numbers(); n > 0 {
+			e.own[g] = add(g.dtype, n)
+		}
+	}
+}
+
+// group emits the step of a group: its gradients one behind the other, and one map.
+func (e *updater) group(g *group) error {
+	e.nodes = e.Trained.nodes(g)
+	gradients := make([]*program.Value, len(g.members))
+	for i, m := range g.members {
+		gradients[i] = e.of[e.Learned[m].Node.Deriv()]
+	}
+	shared, err := e.shared(g.dtype)
+	if err != nil {
+		return err
+	}
+	joined := e.emit(program.Join{}, gradients, g.whole(g.dtype))[0]
+	number := 0
+	in := make([]*program.Value, len(g.rule.Operands))
+	everywhere := program.View{Strides: []int64{0}}
+	for i, o := range g.rule.Operands {
+		switch {
+		case o == solver.Gradient:
+			in[i] = joined
+		case o == solver.Scale || o == solver.Step:
+			in[i] = e.alias(shared[o], g.whole(g.dtype), everywhere)
+		case o <= solver.Moment2:
+			in[i] = g.states[o-solver.Parameter]
+		default:
+			in[i] = e.alias(e.own[g], g.whole(g.dtype), program.View{Offset: int64(number), Strides: []int64{0}})
+			number++
+		}
+	}
+	types := slices.Repeat([]program.Type{g.whole(g.dtype)}, len(g.states))
+	for k, next := range e.emit(program.Map{Func: g.rule.Func}, in, types...) {
+		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
+	}
+	return nil
+}
+
+// shared emits the numbers in d that gradients of all learnables decide together.
+func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, error) {
+	numbers, of := e.common, map[solver.Operand]*program.Value{}
+	emit := func(o solver.Operand, f expr.Func, err error, in ...*program.Value) error {
+		if err == nil {
+			of[o] = e.emit(program.Map{Func: f}, in, program.Type{Numeric: true, Dtype: d})[0]
+		}
+		return err
+	}
+	if e.sums == nil {
+		if err := e.reduce(); err != nil {
+			return nil, err
+		}
+	}
+	sums := e.sums
+	if e.training.ClipNorm {
+		f, err := solver.NormScale(d)
+		if err := emit(solver.Scale, f, err, numbers[0], sums[0]); err != nil {
+			return nil, err
+		}
+		numbers, sums = numbers[1:], sums[1:]
+	}
+	if s := e.training.Solver; s.Kind == internal.BarzilaiBorwein {
+		f, err := solver.StepSize(s, d)
+		return of, emit(solver.Step, f, err, slices.Concat(numbers, sums)...)
+	}
+	return of, nil
+}
+
+// reduce emits the sums over all learnables: of the gradients' squares, for their norm,
+// and those that the step size of Barzilai and Borwein is made of.
+func (e *updater) reduce() error {
+	var parts [][]*program.Value // by sum, then learnable
+	collect := func(sums []*program.Value, from int) {
+		for k, v := range sums {
+			if from+k == len(parts) {
+				parts = append(parts, nil)
+			}
+			parts[from+k] = append(parts[from+k], v)
+		}
+	}
+	for _, m := range e.Learned {
+		g, at := e.of[m.Node.Deriv()], 0
+		if e.training.ClipNorm {
+			f, err := solver.Squares(g.Dtype)
+			if err != nil {
+				return err
+			}
+			collect(e.rows(f, g), 0)
+			at = 1
+		}
+		if e.training.Solver.Kind == internal.BarzilaiBorwein {
+			f, err := solver.Differences(g.Dtype)
+			if err != nil {
+				return err
+			}
+			before := func(state int) *program.Value { return e.alias(m.States[state], m.Value.Type, m.Value.View) }
+			collect(e.rows(f, g, m.Value, before(2), before(1)), at)
+		}
+	}
+	e.sums = []*program.Value{}
+	for _, list := range parts {
+		sum, err := e.total(list)
+		if err != nil {
+			return err
+		}
+		e.sums = append(e.sums, sum)
+	}
+	return nil
+}
+
+// rows emits a function of rows of all elements of values.
+func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
+	shape := in[0].Shape
+	if len(shape) == 0 {
+		shape = tensor.Shape{1}
+	}
+	axes := make([]int, len(shape))
+	for a := range axes {
+		axes[a] = a
+	}
+	own := make([]*program.Value, len(in))
+	for i, v := range in {
+		if own[i] = v; !slices.Equal(v.Shape, shape) { // of a learnable, or a number
+			view := program.Contiguous(shape)
+			view.Offset = v.View.Offset
+			own[i] = e.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: shape}, view)
+		}
+	}
+	perRow := slices.Repeat([]bool{true}, len(f.Outputs()))
+	types := slices.Repeat([]program.Type{{Numeric: true, Dtype: kernels.Float64}}, len(perRow))
+	return e.emit(program.Rows{Func: f, Axes: axes, PerRow: perRow}, own, types...)
+}
+
+// total emits the sum of numbers, a limited number of them at a time.
+func (e *updater) total(list []*program.Value) (*program.Value, error) {
+	const most = 64
+	for len(list) > 1 {
+		var sums []*program.Value
+		for some := range slices.Chunk(list, most) {
+			f, err := solver.Total(len(some))
+			if err != nil {
+				return nil, err
+			}
+			sums = append(sums, e.emit(program.Map{Func: f}, slices.Clone(some), program.Type{Numeric: true, Dtype: kernels.Float64})...)
+		}
+		list = sums
+	}
+	return list[0], nil
+}

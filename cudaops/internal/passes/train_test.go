@@ -1,0 +1,162 @@
+package passes
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+	"pgregory.net/rapid"
+)
+
+// training is a drawn graph with a solver for some of its inputs.
+type training struct {
+	*builder
+	graph *lower.Graph
+	limit float64 // of the gradients' norm
+}
+
+// drawTraining draws a graph and how it is trained.
+func drawTraining(t *rapid.T) *training {
+	b := drawForward(t, 10)
+	cost := G.Must(ops.Mean(b.pool[len(b.pool)-1]))
+	for _, x := range b.x { // each has a gradient: of the graph, or a view of a constant, or one that others have too
+		part := []func(*G.Node) *G.Node{
+			func(x *G.Node) *G.Node { return G.Must(G.Sum(G.Must(G.Square(x)))) },
+			func(x *G.Node) *G.Node { return G.Must(G.Sum(x)) },
+			func(x *G.Node) *G.Node { return G.Must(ops.Mean(G.Must(G.Tanh(turned(x))))) },
+		}[rapid.IntRange(0, 2).Draw(t, "penalty")]
+		cost = G.Must(G.Add(cost, part(x)))
+	}
+	all := append(G.Nodes{}, b.x...)
+	if _, err := G.Grad(cost, all...); err != nil {
+		t.Skip("no gradient: ", err)
+	}
+	learnables := rapid.SampledFrom([]G.Nodes{all, all[:1], all[len(all)-1:]}).Draw(t, "learnables")
+	kind := rapid.SampledFrom([]G.Solver{
+		G.NewVanillaSolver(G.WithLearnRate(0.1)), G.NewMomentum(G.WithL2Reg(0.1)), G.NewRMSPropSolver(), G.NewAdamSolver(G.WithClip(0.5), G.WithBatchSize(3)),
+		G.NewAdamW(), G.NewAdaGradSolver(), G.NewBarzilaiBorweinSolver(G.WithClip(0.1)),
+	}).Draw(t, "solver")
+	s, _, err := internal.ReadSolver(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &training{b, nil, 0.01}
+	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm")}
+	if out.graph, err = lower.New(b.g, &lower.Wanted{Keep: b.keep, Train: training}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// inputs returns those of a step.
+func (t *training) inputs(s internal.Solver, step int) []G.Value {
+	return append(inputsOf(t.graph), t.graph.Trained.Numbers(s, step, t.limit)...)
+}
+
+// parts returns the parts of states that learnables lie in: there is anything between
+// them.
+func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
+	for _, l := range t.graph.Trained.Learned {
+		for _, s := range l.States {
+			for i, u := range t.graph.Program.Updates {
+				if u.State == s {
+					m, err := values.Bytes(states[i])
+					if err != nil {
+						tb.Fatal(err)
+					}
+					v, to := values.New(s.Dtype, tensor.Shape{int(l.Value.Elements())})
+					copy(to, m[l.Value.View.Offset*s.Dtype.Size():])
+					list = append(list, v)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Every pass leaves a program that makes the same steps, bit for bit, and the backend
+// makes them again and again.
+func TestPassesKeepSteps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawTraining(t)
+		p, solver := b.graph.Program, b.graph.Trained.Solver()
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
+		states := make([]G.Value, len(p.Updates))
+		for i, u := range p.Updates {
+			v, m := values.New(u.State.Dtype, u.State.Shape)
+			for k := range u.State.Elements() {
+				if u.State.Dtype == kernels.Float32 {
+					kernels.Elements[float32](m)[k] = r.Float32()
+				} else {
+					kernels.Elements[float64](m)[k] = r.Float64()
+				}
+			}
+			states[i] = v
+		}
+		var want, next []G.Value
+		err := Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+			if err := p.Verify(); err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			out, after, err := p.Step(b.inputs(solver, 2), states)
+			if err != nil {
+				t.Fatalf("after %s: %v\n%v", pass, err, p)
+			}
+			if want == nil {
+				want, next = out, after
+			}
+			if !equal(t, out, want) || !equal(t, b.parts(t, after), b.parts(t, next)) {
+				t.Fatalf("after %s the program computes something else:\n%v", pass, p)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.backend(t, p, solver, states)
+	})
+}
+
+// backend compares steps of the backend with those of Eval.
+func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solver, states []G.Value) {
+	e, err := exec.New(p, new(exec.HostBackend), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range p.Updates {
+		m, _ := values.Bytes(states[i])
+		if err := e.SetState(u.State, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for step := range 3 {
+		in := b.inputs(solver, step+1)
+		want, next, err := p.Step(in, states)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.Run(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = make([]G.Value, len(next))
+		for i, u := range p.Updates {
+			var m []byte
+			states[i], m = values.New(u.State.Dtype, u.State.Shape)
+			if err := e.State(u.State, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !equal(t, got, want) || !equal(t, b.parts(t, states), b.parts(t, next)) {
+			t.Fatalf("in step %d the backend computes something else than Eval:\n%v", step+1, p)
+		}
+	}
+}

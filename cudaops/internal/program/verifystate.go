@@ -1,0 +1,74 @@
+package program
+
+import "slices"
+
+// update checks what becomes of a State.
+func (c *checker) update(i int, u Update) {
+	if _, state := u.State.Def.Op.(State); !state || !slices.Contains(c.p.Setup, u.State.Def) {
+		c.fault("update %d is of %v, which is no state", i, u.State)
+		return
+	}
+	switch {
+	case !c.defined[u.Next]:
+		c.fault("update %d, to %v, is defined nowhere", i, u.Next)
+	case u.Next.Base != u.Next || u.Next.Dtype != u.State.Dtype || !slices.Equal(u.Next.Shape, u.State.Shape):
+		c.fault("update %d is of %s to %s, want the same type and memory of its own", i, u.State.describe(), u.Next.describe())
+	case c.p.Stage >= Placed && u.State.Buffer != u.Next.Buffer:
+		c.fault("update %d is of %s to %s, want one place", i, u.State.describe(), u.Next.describe())
+	case c.p.Stage >= Placed:
+		c.inPlace(u)
+	}
+}
+
+// inPlace checks that a State can be written over where its update is computed: by a Map
+// that reads of it the elements it writes, and when nobody reads it any more.
+func (c *checker) inPlace(u Update) {
+	at := slices.Index(c.p.Instrs, u.Next.Def)
+	if at < 0 {
+		c.fault("%v is computed before the first run", u.Next)
+		return
+	}
+	for _, v := range u.Next.Def.In {
+		if v.Base == u.State && !u.Next.Def.ReadsInOrder(v) {
+			c.fault("%v writes over %v, of which it reads other elements", u.Next.Def.Op, u.State)
+		}
+	}
+	for _, in := range c.p.Instrs[at+1:] {
+		if slices.ContainsFunc(in.In, func(v *Value) bool { return v.Base == u.State }) {
+			c.fault("%v reads %v, which %v has written over", in.Op, u.State, u.Next.Def.Op)
+		}
+	}
+}
+
+// ReadsInOrder reports whether an instruction reads, of the base of an input, the element
+// at the index of the one that it computes.
+func (in *Instr) ReadsInOrder(v *Value) bool {
+	_, mapped := in.Op.(Map)
+	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
+}
+
+// join checks the sizes of what is joined, and from Placed on where it lies.
+func (c *checker) join(in *Instr) {
+	out := in.Out[0]
+	var elements []int64
+	for _, v := range in.In {
+		if !v.Numeric || v.Dtype != out.Dtype || c.p.Stage >= Planned && !v.IsContiguous() {
+			c.fault("a join of %s gives %s", v.describe(), out.describe())
+			return
+		}
+		elements = append(elements, v.Elements())
+	}
+	offsets, total := Layout(out.Dtype, elements...)
+	if out.Elements() != total || len(out.Shape) != 1 {
+		c.fault("a join of %d elements gives %s", total, out.describe())
+	}
+	if c.p.Stage < Placed || out.Buffer == nil {
+		return
+	}
+	for i, v := range in.In {
+		b := v.Base.Buffer
+		if want := out.Buffer.Offset + offsets[i]*out.Dtype.Size(); b == nil || v.Base != v || b.Within != out.Buffer || b.Offset != want {
+			c.fault("%s is not joined at %d", v.describe(), want)
+		}
+	}
+}

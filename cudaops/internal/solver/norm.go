@@ -1,0 +1,78 @@
+package solver
+
+import (
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// What the elements of all parameters decide together is computed in double precision:
+// sums over each parameter, then a number of the sums.
+
+// Squares returns the function of rows that gives the sum of the squares of a gradient
+// of elements of d.
+func Squares(d expr.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(d)
+	g := b.Convert(b.Operand(0), expr.Float64)
+	return b.Func(b.Apply(expr.RowSum, b.Apply(expr.Mul, g, g)))
+}
+
+// Total returns the function that adds numbers in double precision, in their order.
+func Total(n int) (expr.Func, error) {
+	b := expr.NewBuilder(doubles(n)...)
+	sum := b.Operand(0)
+	for i := 1; i < n; i++ {
+		sum = b.Apply(expr.Add, sum, b.Operand(i))
+	}
+	return b.Func(sum)
+}
+
+// NormScale returns the function of the greatest norm and of the sum of all squares that
+// gives what gradients are multiplied by, in d, so that their norm is that at most.
+func NormScale(d expr.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(doubles(2)...)
+	most, norm := b.Operand(0), b.Apply(expr.Sqrt, b.Operand(1))
+	return b.Func(b.Convert(b.Apply(expr.Div, most, b.Apply(expr.Max, most, norm)), d))
+}
+
+// Differences returns the function of rows of a gradient and a parameter, of elements of
+// d, and of those of the step before, that gives the sums of the products of their
+// differences and of the squares of those of the gradients.
+func Differences(d expr.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(d, d, d, d)
+	double := func(i int) expr.Value { return b.Convert(b.Operand(i), expr.Float64) }
+	g, p := b.Apply(expr.Sub, double(0), double(2)), b.Apply(expr.Sub, double(1), double(3))
+	sum := func(x, y expr.Value) expr.Value { return b.Apply(expr.RowSum, b.Apply(expr.Mul, x, y)) }
+	return b.Func(sum(p, g), sum(g, g))
+}
+
+// StepSize returns the function that gives the step size of Barzilai and Borwein in d. Its
+// operands are those of [StepNumbers], then the sums of [Differences] over all parameters.
+func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
+	b := expr.NewBuilder(doubles(5)...)
+	first, rate, most := b.Operand(0), b.Operand(1), b.Operand(2)
+	zero := b.Constant(expr.Float64, 0)
+	size := b.Apply(expr.Div, b.Operand(3), b.Operand(4))
+	if s.UseClip {
+		signed := b.Apply(expr.Select, b.Apply(expr.Lt, size, zero), b.Apply(expr.Neg, most), most)
+		size = b.Apply(expr.Select, b.Apply(expr.Gt, b.Apply(expr.Abs, size), most), signed, size)
+	}
+	return b.Func(b.Convert(b.Apply(expr.Select, b.Apply(expr.Ne, first, zero), rate, size), d))
+}
+
+// StepNumbers returns the numbers that [StepSize] takes in a step, counted from 1: whether
+// it is the first, the learning rate, which that one takes, and the greatest step size.
+func StepNumbers(s internal.Solver, step int) []float64 {
+	if step == 1 {
+		return []float64{1, s.Rate, s.Clip}
+	}
+	return []float64{0, s.Rate, s.Clip}
+}
+
+// doubles returns the types of n numbers.
+func doubles(n int) []expr.Dtype {
+	types := make([]expr.Dtype, n)
+	for i := range types {
+		types[i] = expr.Float64
+	}
+	return types
+}

@@ -1,0 +1,82 @@
+package solver
+
+import (
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// rules write the solvers. The order of operations is that of Gorgonia's Step on
+// tensors, so that no bit differs where both round alike.
+var rules = map[internal.SolverKind]struct {
+	moments int
+	write   func(w *writer) []expr.Value
+}{
+	internal.Vanilla:         {0, vanilla},
+	internal.Momentum:        {1, momentum},
+	internal.RMSProp:         {1, rmsProp},
+	internal.AdaGrad:         {1, adaGrad},
+	internal.Adam:            {2, adam},
+	internal.AdamW:           {2, adam},
+	internal.BarzilaiBorwein: {2, barzilaiBorwein},
+}
+
+func vanilla(w *writer) []expr.Value {
+	p := w.of(Parameter)
+	return []expr.Value{w.add(p, w.by(w.prepared(p), negRate))}
+}
+
+// momentum regularizes the velocity, not the parameter, as Gorgonia's does.
+func momentum(w *writer) []expr.Value {
+	v := w.of(Moment1)
+	g := w.by(w.prepared(v), negRate)
+	v = w.add(w.by(v, friction), g)
+	return []expr.Value{w.add(w.of(Parameter), v), v}
+}
+
+// rmsProp collects squares of gradients that are not clipped, and takes the derivative of
+// the regularization off as it is, without the learning rate.
+func rmsProp(w *writer) []expr.Value {
+	g := w.gradient()
+	squares := w.add(w.by(w.of(Moment1), rho), w.by(w.mul(g, g), lessRho))
+	return []expr.Value{w.scaledBy(squares, g), squares}
+}
+
+func adaGrad(w *writer) []expr.Value {
+	g := w.gradient()
+	squares := w.add(w.of(Moment1), w.mul(g, g))
+	return []expr.Value{w.scaledBy(squares, g), squares}
+}
+
+// scaledBy returns the parameter after a step by the gradient over the root of what
+// was collected of its squares.
+func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
+	p := w.of(Parameter)
+	step := w.Apply(expr.InverseSqrt, w.add(squares, w.of(eps)))
+	step = w.mul(step, w.by(w.clipped(g), negRate))
+	if w.solver.UseL2 {
+		step = w.sub(step, w.by(p, l2))
+	}
+	return w.add(p, step)
+}
+
+// adam is AdamW too, as that was published (Loshchilov and Hutter, 2017): weights decay
+// beside the step. The AdamW of Gorgonia v0.9.18 leaves the parameters as they are.
+func adam(w *writer) []expr.Value {
+	p := w.of(Parameter)
+	g := w.prepared(p)
+	m := w.add(w.by(g, lessBeta1), w.by(w.of(Moment1), beta1))
+	v := w.add(w.by(w.mul(g, g), lessBeta2), w.by(w.of(Moment2), beta2))
+	root := w.add(w.Apply(expr.Sqrt, w.by(v, correction2)), w.of(eps))
+	step := w.div(w.by(w.by(m, correction1), negRate), root)
+	if w.solver.Kind == internal.AdamW {
+		p = w.by(p, decay)
+	}
+	return []expr.Value{w.add(p, step), m, v}
+}
+
+// barzilaiBorwein keeps the parameter and the gradient of the step before; the step size
+// is computed from the differences: see [Sums] and [StepSize].
+func barzilaiBorwein(w *writer) []expr.Value {
+	p, g := w.of(Parameter), w.gradient()
+	return []expr.Value{w.sub(p, w.by(g, Step)), p, g}
+}

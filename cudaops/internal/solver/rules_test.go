@@ -1,0 +1,208 @@
+package solver
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// makers make Gorgonia's solvers.
+var makers = map[internal.SolverKind]func(...G.SolverOpt) G.Solver{
+	internal.Vanilla:         func(o ...G.SolverOpt) G.Solver { return G.NewVanillaSolver(o...) },
+	internal.Momentum:        func(o ...G.SolverOpt) G.Solver { return G.NewMomentum(o...) },
+	internal.RMSProp:         func(o ...G.SolverOpt) G.Solver { return G.NewRMSPropSolver(o...) },
+	internal.Adam:            func(o ...G.SolverOpt) G.Solver { return G.NewAdamSolver(o...) },
+	internal.AdamW:           func(o ...G.SolverOpt) G.Solver { return G.NewAdamW(o...) },
+	internal.AdaGrad:         func(o ...G.SolverOpt) G.Solver { return G.NewAdaGradSolver(o...) },
+	internal.BarzilaiBorwein: func(o ...G.SolverOpt) G.Solver { return G.NewBarzilaiBorweinSolver(o...) },
+}
+
+// options are Gorgonia's, with values that matter for gradients of about 1.
+var options = map[string]G.SolverOpt{
+	"rate": G.WithLearnRate(0.03), "L1": G.WithL1Reg(0.02), "L2": G.WithL2Reg(0.05),
+	"clip": G.WithClip(0.7), "no clip": G.WithClip(0), "batch": G.WithBatchSize(7),
+	"eps": G.WithEps(1e-3), "beta1": G.WithBeta1(0.8), "beta2": G.WithBeta2(0.95), "rho": G.WithRho(0.9), "momentum": G.WithMomentum(0.6),
+}
+
+// combinations returns none, each and all of the options, with names.
+func combinations() map[string][]G.SolverOpt {
+	all := map[string][]G.SolverOpt{"none": nil}
+	var most []G.SolverOpt
+	for name, o := range options {
+		all[name] = []G.SolverOpt{o}
+		if name != "no clip" {
+			most = append(most, o)
+		}
+	}
+	all["all"] = most
+	return all
+}
+
+const steps, elements = 100, 90
+
+// Every solver, with every option, gives the parameters of Gorgonia's Step, bit for bit.
+// AdamW and BarzilaiBorwein have tests of their own.
+func TestRulesAreGorgonias(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for kind, maker := range makers {
+		if kind == internal.AdamW || kind == internal.BarzilaiBorwein {
+			continue
+		}
+		for name, opts := range combinations() {
+			for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
+				start := gradients(r, elements)
+				start[0] = 0 // whose sign is 0
+				want := pair{tensorOf(dt, start), nil}
+				theirs, ours := maker(opts...), newStepper(t, maker(opts...), dt, false, start)
+				for step := range steps {
+					g := gradients(r, elements)
+					want.grad = tensorOf(dt, g)
+					must.Do(t, theirs.Step([]G.ValueGrad{want}))
+					ours.make(g)
+					what := fmt.Sprintf("%s with %s of %v, step %d", kind, name, dt, step+1)
+					compare(t, what, get(ours.state[0], dt), get(must.Get[[]byte](t)(values.Bytes(want.value)), dt), 0)
+				}
+			}
+		}
+	}
+}
+
+// compare wants elements to differ by a tolerance times their size at most, and NaN where
+// it is wanted.
+func compare(t testing.TB, what string, got, want []float64, tolerance float64) {
+	t.Helper()
+	for i := range want {
+		if math.IsNaN(got[i]) && math.IsNaN(want[i]) {
+			continue
+		}
+		if !(math.Abs(got[i]-want[i]) <= tolerance*(1+math.Abs(want[i]))) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// A schedule changes numbers, not the function.
+func TestNumbersChange(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	start := gradients(r, elements)
+	want := pair{tensorOf(expr.Float32, start), nil}
+	theirs := G.NewAdamSolver()
+	ours := newStepper(t, G.NewAdamSolver(), expr.Float32, false, start)
+	for range steps {
+		rate, g := G.WithLearnRate(r.Float64()), gradients(r, elements)
+		rate(theirs)
+		rate(ours.solver)
+		want.grad = tensorOf(expr.Float32, g)
+		must.Do(t, theirs.Step([]G.ValueGrad{want}))
+		ours.make(g)
+	}
+	compare(t, "Adam with a schedule", get(ours.state[0], expr.Float32), get(must.Get[[]byte](t)(values.Bytes(want.value)), expr.Float32), 0)
+}
+
+// AdamW is compared with its definition in float64.
+func TestAdamW(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for _, dt := range []expr.Dtype{expr.Float32, expr.Float64} {
+		const rate, lambda, b1, b2, small = 0.02, 0.3, 0.8, 0.95, 1e-6
+		s := G.NewAdamW(G.WithLearnRate(rate), G.WithRho(lambda), G.WithBeta1(b1), G.WithBeta2(b2), G.WithEps(small))
+		start := gradients(r, elements)
+		ours := newStepper(t, s, dt, false, start)
+		p, m, v := append([]float64{}, start...), make([]float64, elements), make([]float64, elements)
+		for step := range steps {
+			g := gradients(r, elements)
+			ours.make(g)
+			for i := range p {
+				p[i] -= rate * lambda * p[i]
+				m[i] = b1*m[i] + (1-b1)*g[i]
+				v[i] = b2*v[i] + (1-b2)*g[i]*g[i]
+				t := float64(step + 1)
+				p[i] -= rate * (m[i] / (1 - math.Pow(b1, t))) / (math.Sqrt(v[i]/(1-math.Pow(b2, t))) + small)
+			}
+		}
+		tolerance := map[expr.Dtype]float64{expr.Float32: 2e-4, expr.Float64: 1e-11}[dt]
+		compare(t, fmt.Sprint("AdamW of ", dt), get(ours.state[0], dt), p, tolerance)
+	}
+}
+
+// Gorgonia's AdamW leaves the parameters as they are: the day that it does not, ours is
+// to be compared with it.
+func TestGorgoniasAdamWStandsStill(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3), G.WithInit(G.RangedFrom(1)))
+	must.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(x)))), x))
+	vm := G.NewTapeMachine(g, G.BindDualValues(x))
+	must.Do(t, vm.RunAll())
+	must.Do(t, G.NewAdamW(G.WithLearnRate(1)).Step(G.NodesToValueGrads(G.Nodes{x})))
+	compare(t, "the parameter", x.Value().Data().([]float64), []float64{1, 2, 3}, 0)
+	must.Do(t, vm.Close())
+}
+
+func TestSame(t *testing.T) {
+	read := func(opts ...G.SolverOpt) internal.Solver {
+		s, _, _ := internal.ReadSolver(G.NewAdamSolver(opts...))
+		return s
+	}
+	plain := read()
+	for name, o := range options {
+		want := map[string]bool{"L1": false, "L2": false, "clip": false, "no clip": false, "batch": false}
+		same, listed := want[name]
+		if got := Same(plain, read(o)); got != (same || !listed) {
+			t.Errorf("Adam with %s is the same function: %v", name, got)
+		}
+	}
+	if _, err := NewRule(internal.Solver{Kind: "Other"}, expr.Float32, false); err == nil || !strings.Contains(err.Error(), "Other") {
+		t.Errorf("an unknown solver gives the error %v", err)
+	}
+}
+
+// number64 is a parameter without axes.
+type number64 struct{ value, grad *G.F64 }
+
+func (n number64) Value() G.Value         { return n.value }
+func (n number64) Grad() (G.Value, error) { return n.grad, nil }
+
+// Gorgonia steps parameters without axes by code of its own, which forgets what some
+// solvers keep, and clips otherwise. Here they are stepped as tensors are. The day that
+// Gorgonia does so, too, this says so.
+func TestGorgoniasNumbersDiffer(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind    internal.SolverKind
+		opts    []G.SolverOpt
+		differs bool
+	}{
+		"Vanilla":                         {internal.Vanilla, nil, false},
+		"Vanilla with L2":                 {internal.Vanilla, []G.SolverOpt{G.WithL2Reg(0.1)}, false},
+		"Vanilla that clips to 0":         {internal.Vanilla, []G.SolverOpt{G.WithClip(0)}, true},
+		"Vanilla with L1":                 {internal.Vanilla, []G.SolverOpt{G.WithL1Reg(0.1)}, true},
+		"Adam":                            {internal.Adam, nil, false},
+		"RMSProp":                         {internal.RMSProp, nil, false},
+		"RMSProp that clips":              {internal.RMSProp, []G.SolverOpt{G.WithClip(0.1)}, true},
+		"Momentum, whose velocity is 0":   {internal.Momentum, nil, true},
+		"AdaGrad, which collects nothing": {internal.AdaGrad, nil, true},
+	} {
+		theirs, ours := makers[c.kind](c.opts...), newStepper(t, makers[c.kind](c.opts...), expr.Float64, false, []float64{0})
+		value := G.F64(0) // whose sign is 0, or 1
+		for range 5 {
+			grad := G.F64(0.5)
+			must.Do(t, theirs.Step([]G.ValueGrad{number64{&value, &grad}}))
+			ours.make([]float64{0.5})
+		}
+		got := get(ours.state[0], expr.Float64)[0]
+		if differs := math.Abs(got-float64(value)) > 1e-12; differs != c.differs {
+			t.Errorf("%s: a number is %v, Gorgonia's %v, want them to differ: %v", name, got, value, c.differs)
+		}
+	}
+	single := pair{tensorOf(expr.Float32, []float64{1}), tensorOf(expr.Float32, []float64{1})}
+	if err := G.NewBarzilaiBorweinSolver().Step([]G.ValueGrad{single}); err == nil {
+		t.Error("Gorgonia's BarzilaiBorweinSolver takes float32")
+	}
+}

@@ -1,0 +1,327 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/solver"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+)
+
+// Train makes a step of the solver, one of Gorgonia's, a part of every run: forward,
+// backward and update are one piece of work on the device, where the learnables and what
+// the solver keeps of each stay from run to run. There is no call of the solver's Step
+// then; the gradients of the learnables are not copied to the host.
+//
+// Learnables are inputs of the graph that [gorgonia.Grad] was asked for. The first run
+// takes their values to the device. From then on [gorgonia.Node.Value] is the value that
+// was last pulled, by [VM.Pull] or [VM.Close]. A value that [gorgonia.Let] binds to one
+// goes to the device in the next run; one that is changed in place, by [VM.Push].
+//
+// Options of the solver are read before every run, so that a schedule of the learning rate is
+// gorgonia.WithLearnRate(rate)(solver) between runs. The solver itself stays as it is; it must
+// not have made steps yet.
+//
+// A solver of another module makes its steps on the host, by its Step after each run, and
+// the report says so.
+func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
+	return func(c *config) { c.train = append(c.train, training{s, learnables}) }
+}
+
+// ClipNorm multiplies the gradients of all learnables by one number, if their norm, the
+// root of the sum of the squares of all their elements, is larger than limit: it is limit
+// then. It comes before all else that the solver of [Train] does.
+func ClipNorm(limit float64) Option {
+	return func(c *config) { c.clipNorm = append(c.clipNorm, limit) }
+}
+
+// ReadEvery hands results to the host in every n-th run alone: values of nodes and
+// variables of Read. The other runs do not wait for the device; what goes wrong there is
+// the error of a later call. Indices outside of a tensor, and what [WatchNaN] and
+// [WatchInf] look for, are noticed in runs that hand results over.
+//
+// In a graph with a [gorgonia.BatchNormOp] that trains, every run hands them over: the next one
+// begins with the running mean and variance that it leaves in the op.
+func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
+
+// training is what Train was given.
+type training struct {
+	solver     gorgonia.Solver
+	learnables []*gorgonia.Node
+}
+
+// trainer makes the steps of a VM's solver.
+type trainer struct {
+	training
+	onHost  bool // by the solver itself
+	reader  *internal.SolverReader
+	options internal.Solver // as they were when the graph was compiled
+	norm    float64         // 0 for any
+	steps   int             // made so far
+	graph   *lower.Trained
+	// seen are the learnables' values on the host that the device has, or had before steps.
+	seen  []gorgonia.Value
+	stale bool     // the device has made steps since then
+	saved [][]byte // the states, while the graph is compiled again
+}
+
+// newTrainer returns that of the options, nil for none.
+func newTrainer(c *config) (*trainer, error) {
+	switch {
+	case len(c.every) > 1 || len(c.every) == 1 && c.every[0] < 1:
+		return nil, fmt.Errorf("ReadEvery got %v, want one number above 0", c.every)
+	case len(c.train) > 1:
+		return nil, fmt.Errorf("got the option Train %d times, want it once", len(c.train))
+	case len(c.clipNorm) > 1 || len(c.clipNorm) == 1 && !(c.clipNorm[0] > 0 && !math.IsInf(c.clipNorm[0], 0)):
+		return nil, fmt.Errorf("ClipNorm got %v, want one number above 0", c.clipNorm)
+	case len(c.train) > 0 && c.forward:
+		return nil, errors.New("got the options Train and ForwardOnly, want one of them")
+	case len(c.clipNorm) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option ClipNorm without Train")
+	case len(c.train) == 0:
+		return nil, nil
+	}
+	t := &trainer{training: c.train[0]}
+	if t.solver == nil {
+		return nil, errors.New("Train got a nil solver")
+	}
+	if len(t.learnables) == 0 {
+		return nil, errors.New("Train got no learnables")
+	}
+	var err error
+	if t.reader, err = internal.NewSolverReader(t.solver); err != nil {
+		return nil, fmt.Errorf("Train: %w", err)
+	}
+	if t.onHost = t.reader == nil; !t.onHost {
+		t.options = t.reader.Read()
+	}
+	switch {
+	case t.onHost && len(c.clipNorm) > 0:
+		return nil, fmt.Errorf("ClipNorm wants one of Gorgonia's solvers, got a %T", t.solver)
+	case t.onHost && c.strict:
+		return nil, fmt.Errorf("%s, and Strict is set", t.where(""))
+	case t.options.Stepped:
+		return nil, fmt.Errorf("Train got a %T that has made steps, want a new one", t.solver)
+	}
+	if len(c.clipNorm) > 0 {
+		t.norm = c.clipNorm[0]
+	}
+	t.seen = make([]gorgonia.Value, len(t.learnables))
+	return t, nil
+}
+
+// lowered returns what of the training is a part of the program, nil for nothing.
+func (t *trainer) lowered() *lower.Training {
+	if t == nil || t.onHost {
+		return nil
+	}
+	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0}
+}
+
+// where says where the steps are made.
+func (t *trainer) where(device string) string {
+	switch {
+	case t == nil:
+		return ""
+	case t.onHost:
+		return fmt.Sprintf("steps of %T on the host: it is not one of Gorgonia's solvers", t.solver)
+	}
+	return fmt.Sprintf("steps of %T on %s", t.solver, device)
+}
+
+// before gets a step ready: values that were bound to learnables go to the device, and
+// the numbers of the step become the program's last inputs.
+func (t *trainer) before(e *exec.Executable, in []gorgonia.Value) error {
+	if t == nil || t.onHost {
+		return nil
+	}
+	if err := t.push(e, t.changed()); err != nil {
+		return err
+	}
+	now := t.reader.Read()
+	if !solver.Same(now, t.options) {
+		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want those of %+v with other numbers", t.solver, now, t.options)
+	}
+	numbers := t.graph.Numbers(now, t.steps+1, t.norm)
+	copy(in[len(in)-len(numbers):], numbers)
+	return nil
+}
+
+// started takes note of a step that is on its way.
+func (t *trainer) started() {
+	if t != nil {
+		t.steps++
+		t.stale = !t.onHost
+	}
+}
+
+// stepOnHost makes the step of a solver that does so on the host.
+func (t *trainer) stepOnHost() error {
+	if t == nil || !t.onHost {
+		return nil
+	}
+	if err := t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)); err != nil {
+		return fmt.Errorf("%T: %w", t.solver, err)
+	}
+	return nil
+}
+
+// built takes over what was compiled, with the states that an executable before it had.
+func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
+	if t == nil {
+		return nil
+	}
+	t.graph = graph
+	if t.saved == nil {
+		return nil
+	}
+	if err := e.SetStates(t.saved); err != nil {
+		return err
+	}
+	t.saved = nil
+	return nil
+}
+
+// save keeps the states of an executable that is about to be closed.
+func (t *trainer) save(e *exec.Executable) (err error) {
+	if t != nil && !t.onHost {
+		t.saved, err = e.States()
+	}
+	return err
+}
+
+// changed returns the learnables whose values on the host are not those that the device
+// was given.
+func (t *trainer) changed() (list []int) {
+	for i, n := range t.learnables {
+		if n.Value() != t.seen[i] || t.seen[i] == nil {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// push takes values of learnables to the device, all or none.
+func (t *trainer) push(e *exec.Executable, list []int) error {
+	memory := make([][]byte, len(list))
+	for k, i := range list {
+		n, to := t.learnables[i], t.graph.Learned[i].Value
+		v := n.Value()
+		if v == nil {
+			return fmt.Errorf("learnable %s has no value: set it with gorgonia.Let", n.Name())
+		}
+		if want := values.Tensor(to.Dtype); v.Dtype() != want || !v.Shape().Eq(to.Shape) {
+			return fmt.Errorf("learnable %s has a value of %v and shape %v, want %v and shape %v", n.Name(), v.Dtype(), v.Shape(), want, to.Shape)
+		}
+		var err error
+		if memory[k], err = values.Bytes(v); err != nil {
+			return fmt.Errorf("learnable %s: its value is %w", n.Name(), err)
+		}
+	}
+	for k, i := range list {
+		if err := e.SetState(t.graph.Learned[i].Value, memory[k]); err != nil {
+			return fmt.Errorf("learnable %s: %w", t.learnables[i].Name(), err)
+		}
+		t.seen[i] = t.learnables[i].Value()
+	}
+	return nil
+}
+
+// pull gives learnables new values, those of the device, all or none.
+func (t *trainer) pull(e *exec.Executable, list []int) error {
+	pulled := make([]gorgonia.Value, len(list))
+	for k, i := range list {
+		from := t.graph.Learned[i].Value
+		var m []byte
+		pulled[k], m = values.New(from.Dtype, from.Shape)
+		if err := e.State(from, m); err != nil {
+			return fmt.Errorf("learnable %s: %w", t.learnables[i].Name(), err)
+		}
+	}
+	for k, i := range list {
+		if err := internal.Bind(t.learnables[i], pulled[k]); err != nil {
+			return err
+		}
+		t.seen[i] = pulled[k]
+	}
+	return nil
+}
+
+// find returns the numbers of learnables, of all for no nodes.
+func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
+	if t == nil || t.onHost {
+		return nil, errors.New("want a VM with the option Train and one of Gorgonia's solvers")
+	}
+	if len(nodes) == 0 {
+		nodes = t.learnables
+	}
+	list := make([]int, len(nodes))
+	for k, n := range nodes {
+		if list[k] = slices.Index(t.learnables, n); n == nil || list[k] < 0 {
+			return nil, fmt.Errorf("got %v, want a learnable of Train", n)
+		}
+	}
+	return list, nil
+}
+
+// Pull gives learnables the values that they have on the device, all of them if none is
+// named: their nodes are bound to new values. One that was bound to a node since the last
+// run or Push goes to the device instead.
+func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
+	return vm.move("Pull", nodes, func(list []int) error {
+		t := vm.trainer
+		bound := t.changed()
+		bound = slices.DeleteFunc(bound, func(i int) bool { return !slices.Contains(list, i) })
+		if err := t.push(vm.exec, bound); err != nil {
+			return err
+		}
+		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(bound, i) }))
+	})
+}
+
+// Push takes the values of learnables to the device, of all if none is named. What the
+// solver keeps of them stays.
+func (vm *VM) Push(nodes ...*gorgonia.Node) error {
+	return vm.move("Push", nodes, func(list []int) error { return vm.trainer.push(vm.exec, list) })
+}
+
+// move does something with learnables.
+func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
+	}
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	if vm.closed {
+		return fmt.Errorf("cudaops: %s after Close", method)
+	}
+	list, err := vm.trainer.find(nodes)
+	if err == nil {
+		err = do(list)
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: %s: %w", method, err)
+	}
+	return nil
+}
+
+// finish gives the learnables what they have on the device, if steps were made since they
+// were pulled.
+func (t *trainer) finish(e *exec.Executable) error {
+	if t == nil || !t.stale {
+		return nil
+	}
+	bound, all := t.changed(), []int{}
+	for i := range t.learnables {
+		if !slices.Contains(bound, i) {
+			all = append(all, i)
+		}
+	}
+	return t.pull(e, all)
+}

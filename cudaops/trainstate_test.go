@@ -1,0 +1,279 @@
+package cudaops
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Who holds the truth: the device from the first run on, the host for what is bound or
+// pushed, and for all after Close.
+func TestPullPush(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := must.Get[*G.Node](t)
+		build := func(opts ...Option) (vm *VM, w, v *G.Node, read *G.Value) {
+			g := G.NewGraph()
+			w = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(2), G.WithValue(vector(1, 2)))
+			v = G.NewVector(g, tensor.Float64, G.WithName("v"), G.WithShape(2), G.WithValue(vector(5, 6)))
+			read = new(G.Value)
+			G.Read(w, read)
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, v)))), w, v)) // each step takes 1 off
+			vm, err := NewVM(g, append([]Option{on, Train(G.NewVanillaSolver(G.WithLearnRate(1)), w, v)}, opts...)...)
+			must.Do(t, err)
+			return vm, w, v, read
+		}
+		vm, w, v, read := build()
+		must.Do(t, vm.Pull()) // nothing was run
+		own := w.Value()
+		must.Do(t, vm.RunAll())
+		must.Do(t, vm.RunAll())
+		equal(t, "read, before the second step", *read, vector(0, 1), 0)
+		equal(t, "w that was not pulled", w.Value(), vector(1, 2), 0)
+		must.Do(t, vm.Pull(w))
+		equal(t, "w", w.Value(), vector(-1, 0), 0)
+		equal(t, "v that was not pulled", v.Value(), vector(5, 6), 0)
+		equal(t, "the value that w had", own, vector(1, 2), 0)
+
+		must.Do(t, G.Let(w, vector(10, 20))) // goes to the device in the next run
+		must.Do(t, vm.RunAll())
+		must.Do(t, vm.Pull())
+		equal(t, "w after Let", w.Value(), vector(9, 19), 0)
+		equal(t, "v", v.Value(), vector(2, 3), 0)
+
+		w.Value().(*tensor.Dense).Float64s()[0] = 100 // nobody knows
+		must.Do(t, vm.RunAll())
+		must.Do(t, vm.Pull())
+		equal(t, "w changed in place", w.Value(), vector(8, 18), 0)
+		w.Value().(*tensor.Dense).Float64s()[0] = 100
+		must.Do(t, vm.Push(w))
+		must.Do(t, vm.RunAll())
+		equal(t, "w pushed", *read, vector(100, 18), 0)
+
+		must.Do(t, G.Let(w, vector(7, 7))) // newer than what the device has
+		must.Do(t, vm.Pull())
+		equal(t, "w after Let and Pull", w.Value(), vector(7, 7), 0)
+		must.Do(t, vm.RunAll())
+		must.Do(t, G.Let(v, vector(50, 60)))
+		must.Do(t, vm.Close())
+		equal(t, "w after Close", w.Value(), vector(6, 6), 0)
+		equal(t, "v bound before Close", v.Value(), vector(50, 60), 0)
+		for _, err := range []error{vm.Pull(), vm.Push(), vm.RunAll()} {
+			if err == nil || !strings.Contains(err.Error(), "after Close") {
+				t.Errorf("after Close the error is %v", err)
+			}
+		}
+
+		vm, _, _, _ = build()
+		must.Do(t, vm.RunAll())
+		for what, err := range map[string]error{
+			"Push of another graph's node": vm.Push(G.NewScalar(G.NewGraph(), tensor.Float64)), "Pull of nil": vm.Pull(nil),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "want a learnable") {
+				t.Errorf("%s: the error is %v", what, err)
+			}
+		}
+		must.Do(t, vm.Close())
+	})
+}
+
+// Results that arrive in every third run are those of that run.
+func TestReadEvery(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		every, third := newPerceptron(t, tensor.Float32, 8), newPerceptron(t, tensor.Float32, 8)
+		a := machine(t, every.g, on, Train(G.NewAdamSolver(), every.learnables...))
+		b := machine(t, third.g, on, Train(G.NewAdamSolver(), third.learnables...), ReadEvery(3))
+		var last G.Value
+		for step := range 11 {
+			every.feed(t)
+			third.feed(t)
+			must.Do(t, a.RunAll())
+			must.Do(t, b.RunAll())
+			if step%3 == 2 {
+				last = third.loss.Value()
+				equal(t, "loss", third.read, every.read, 0)
+			} else if step < 2 && third.read != nil || step > 2 && third.loss.Value() != last {
+				t.Errorf("in run %d there are results", step+1)
+			}
+		}
+		must.Do(t, a.Pull())
+		must.Do(t, b.Pull())
+		for i, n := range third.learnables {
+			equal(t, n.Name(), n.Value(), every.learnables[i].Value(), 0)
+		}
+	})
+}
+
+// otherSolver is one that is not Gorgonia's.
+type otherSolver struct{ own G.Solver }
+
+func (s otherSolver) Step(model []G.ValueGrad) error { return s.own.Step(model) }
+
+// Its steps are made on the host, and the report says so.
+func TestTrainOnTheHost(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		want, got := newPerceptron(t, tensor.Float64, 9), newPerceptron(t, tensor.Float64, 9)
+		a := machine(t, want.g, on, Train(G.NewMomentum(), want.learnables...))
+		b := machine(t, got.g, on, Train(otherSolver{G.NewMomentum()}, got.learnables...))
+		for range 10 {
+			want.feed(t)
+			got.feed(t)
+			must.Do(t, a.RunAll())
+			must.Do(t, b.RunAll())
+		}
+		must.Do(t, a.Pull())
+		for i, n := range got.learnables {
+			equal(t, n.Name(), n.Value(), want.learnables[i].Value(), 1e-12)
+		}
+		if r := b.Report(); !strings.Contains(r.Solver, "otherSolver on the host") || !strings.Contains(r.String(), r.Solver) {
+			t.Errorf("the report says %q", r.Solver)
+		}
+		if err := b.Pull(); err == nil {
+			t.Error("Pull of what is on the host is no error")
+		}
+	})
+}
+
+// A step is one launch, and no learnable nor gradient is copied.
+func TestTrainReport(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		p := newPerceptron(t, tensor.Float32, 10)
+		p.feed(t)
+		vm := machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...))
+		must.Do(t, vm.RunAll())
+		r, updates := vm.Report(), 0
+		for _, s := range r.Steps {
+			if len(s.Nodes) == len(p.learnables) && s.Nodes[0] == "w0" {
+				updates++
+			}
+		}
+		if updates != 1 || !strings.Contains(r.Solver, "AdamSolver on "+r.Device) {
+			t.Errorf("a step is %d launches; %s:\n%v", updates, r.Solver, r)
+		}
+		for _, n := range r.Nodes {
+			learnable := slices.ContainsFunc(p.learnables, func(l *G.Node) bool { return l.Name() == n.Name })
+			if learnable && (n.Where != "state" || n.In > 64) || n.Out > 4 {
+				t.Errorf("%+v", n)
+			}
+		}
+		if p.learnables[0].Deriv().Value() != nil {
+			t.Error("the gradient of w0 is on the host")
+		}
+		p = newPerceptron(t, tensor.Float32, 10)
+		p.feed(t)
+		d := p.learnables[0].Deriv()
+		must.Do(t, machine(t, p.g, on, Train(G.NewAdamSolver(), p.learnables...), Keep(d)).RunAll())
+		if d.Value() == nil {
+			t.Error("the gradient that is kept is not on the host")
+		}
+	})
+}
+
+// What Train cannot do is an error that says what it got and wants.
+func TestTrainErrors(t *testing.T) {
+	p := newPerceptron(t, tensor.Float64, 11)
+	used := G.NewAdamSolver()
+	vm := machine(t, p.g, OnHost())
+	p.feed(t)
+	must.Do(t, vm.RunAll())
+	must.Do(t, used.Step(G.NodesToValueGrads(p.learnables)))
+	ints := G.NewVector(p.g, tensor.Int, G.WithName("ints"), G.WithShape(2))
+	s, w := G.NewVanillaSolver(), p.learnables[0]
+	for want, opts := range map[string][]Option{
+		"nil solver":               {Train(nil, w)},
+		"no learnables":            {Train(s)},
+		"got it twice":             {Train(s, w, w)},
+		"nil learnable":            {Train(s, w, nil)},
+		"got a node with an op":    {Train(s, p.loss)},
+		"x: got a node without":    {Train(s, p.x)},
+		"ints: got a node without": {Train(s, ints)},
+		"option Train 2 times":     {Train(s, w), Train(s, w)},
+		"has made steps":           {Train(used, w)},
+		"ClipNorm without Train":   {ClipNorm(1)},
+		"ClipNorm got [0]":         {Train(s, w), ClipNorm(0)},
+		"ClipNorm got [NaN]":       {Train(s, w), ClipNorm(math.NaN())},
+		"ReadEvery got [0]":        {ReadEvery(0)},
+		"nil *gorgonia.AdamSolver": {Train((*G.AdamSolver)(nil), w)},
+		"ClipNorm wants one of":    {Train(otherSolver{s}, w), ClipNorm(1)},
+		"Train and ForwardOnly":    {Train(s, w), ForwardOnly()},
+		"and Strict is set":        {Train(otherSolver{s}, w), Strict()},
+		"w0 is not in the graph":   {Train(s, newPerceptron(t, tensor.Float64, 1).learnables[0])},
+	} {
+		if vm, err := NewVM(p.g, append(opts, OnHost())...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want one with %q", err, want)
+			if err == nil {
+				must.Do(t, vm.Close())
+			}
+		}
+	}
+
+	q := newPerceptron(t, tensor.Float64, 12)
+	q.feed(t)
+	w = q.learnables[0]
+	vm = machine(t, q.g, OnHost(), Train(s, q.learnables...))
+	must.Do(t, vm.RunAll())
+	must.Do(t, vm.Pull())
+	pulled := w.Value()
+	must.Do(t, G.Let(w, draw(q.r, tensor.Float64, 9, 21)))
+	G.WithClip(3)(s)
+	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "uses other options") {
+		t.Errorf("a solver that clips all at once gives the error %v", err)
+	}
+	must.Do(t, G.Let(w, pulled))
+	none := G.NewVector(q.g, tensor.Float64, G.WithName("none"), G.WithShape(3))
+	must.Get[G.Nodes](t)(G.Grad(G.Must(G.Sum(G.Must(G.Square(none)))), none))
+	vm = machine(t, q.g, OnHost(), Train(G.NewVanillaSolver(), none))
+	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "none has no value") {
+		t.Errorf("a learnable without value gives the error %v", err)
+	}
+}
+
+// A part of a learnable that begins anywhere comes to the host as it is before the step.
+func TestReadPartOfLearnable(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+			node, g := must.Get[*G.Node](t), G.NewGraph()
+			w := G.NewVector(g, dt, G.WithName("w"), G.WithShape(7), G.WithInit(G.RangedFrom(1)))
+			var part G.Value
+			G.Read(node(G.Slice(w, G.S(1, 4))), &part)
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
+			vm := machine(t, g, on, Train(G.NewVanillaSolver(G.WithLearnRate(1)), w))
+			for step := range 3 {
+				must.Do(t, vm.RunAll())
+				d := float64(step)
+				equal(t, "the part", part, vector(2-d, 3-d, 4-d), 0)
+			}
+		}
+	})
+}
+
+// A slice that UnsafeLet changes has the graph compiled again; the parameters and what
+// the solver keeps of them stay.
+func TestTrainWhileSlicesChange(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := must.Get[*G.Node](t)
+		build := func() (g *G.ExprGraph, w, part *G.Node) {
+			g = G.NewGraph()
+			w = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
+			part = node(G.Slice(w, G.S(0, 3)))
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(w)))), w))
+			return g, w, part
+		}
+		a, want, _ := build()
+		b, got, part := build()
+		s := func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.1)) }
+		whole, sliced := machine(t, a, on, Train(s(), want)), machine(t, b, on, Train(s(), got))
+		for step := range 6 {
+			must.Do(t, G.UnsafeLet(part, G.S(step%3, step%3+3)))
+			must.Do(t, whole.RunAll())
+			must.Do(t, sliced.RunAll())
+		}
+		must.Do(t, whole.Pull())
+		must.Do(t, sliced.Pull())
+		equal(t, "w", got.Value(), want.Value(), 0)
+	})
+}
