@@ -13,6 +13,7 @@ import (
 // matmul.cu and ../matmul_tensor.cu are compiled for.
 func TestTiledMatMulsMatchSource(t *testing.T) {
 	entry := regexp.MustCompile(`(?m)^ENTRY\((\w+), (float|double), (\d+), \w+, (\d+), (\d+), (\w+)(?:<([\w, ]+)>)?\)$`)
+	tensor := regexp.MustCompile(`(?s)__launch_bounds__\((\d+), \w+\) matmul_(\w+)\([^{]*\{\s*tensor<([\w, ]+)>\([^;]*?Product<(float|double), (\d+), (\d+)>`)
 	found := map[string][]string{}
 	for _, name := range []string{"matmul.cu", "../matmul_tensor.cu"} {
 		source, err := folder{files}.ReadFile(name)
@@ -21,6 +22,9 @@ func TestTiledMatMulsMatchSource(t *testing.T) {
 		}
 		for _, m := range entry.FindAllStringSubmatch(string(source), -1) {
 			found["matmul_"+m[1]] = m[2:]
+		}
+		for _, m := range tensor.FindAllStringSubmatch(string(source), -1) {
+			found["matmul_"+m[2]] = []string{m[4], m[1], m[5], m[6], "tensor", m[3]}
 		}
 	}
 	if len(found) != 2*len(matmuls) {
