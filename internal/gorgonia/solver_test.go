@@ -89,6 +89,9 @@ func TestReadSolver(t *testing.T) {
 
 // A solver that has made a step says so.
 func TestSteppedSolver(t *testing.T) {
+	if G.CUDA {
+		t.Skip("in a build with the tag cuda, Gorgonia's tape machine needs a GPU")
+	}
 	for kind, c := range solverDefaults {
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3), G.WithInit(G.RangedFrom(1)))
