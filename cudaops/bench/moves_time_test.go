@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"regexp"
 	"testing"
 	"time"
 
@@ -24,18 +22,12 @@ type moved struct {
 // The times of what moves elements, and the bandwidth that it reaches, a line each, of
 // those that the regular expression STHENO_TIMES matches, such as "concat".
 func TestMovesTimes(t *testing.T) {
-	if os.Getenv("STHENO_TIMES") == "" {
-		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
-	}
-	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
-	dev := device0(t)
-	copied := must.Get[float64](t)(CopyBandwidth(0))
-	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	w := newStopwatch(t)
 	for _, m := range append(append(turns(), parts()...), indexings()...) {
-		if !chosen.MatchString(m.name) {
+		if !w.wants(m.name) {
 			continue
 		}
-		p := must.Get[*kernels.Plan](t)(m.plan(dev))
+		p := must.Get[*kernels.Plan](t)(m.plan(w.dev))
 		var inputs [][]byte
 		for i, bytes := range p.Inputs {
 			if i == 1 && m.index != nil {
@@ -48,14 +40,11 @@ func TestMovesTimes(t *testing.T) {
 			}
 			inputs = append(inputs, uniform(bytes, i))
 		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 60*time.Millisecond))
-		d := median(timing.Runs)
 		bytes := m.bytes
 		if bytes == 0 {
 			bytes = p.Bytes()
 		}
-		rate := float64(bytes) / float64(d.Nanoseconds())
-		t.Logf("%-52s %9.2f us %6.0f GB/s %4.0f %% of copy", m.name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
+		w.plan(m.name, p, inputs, bytes, 60*time.Millisecond)
 	}
 }
 

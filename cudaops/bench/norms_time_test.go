@@ -2,8 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -86,21 +84,14 @@ func (p normProgram) graph(t *testing.T) *G.ExprGraph {
 // for the bytes that they must move, of those that the regular expression STHENO_TIMES
 // matches.
 func TestNormTimes(t *testing.T) {
-	if os.Getenv("STHENO_TIMES") == "" {
-		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
-	}
-	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
-	dev := device0(t)
-	copied := must.Get[float64](t)(CopyBandwidth(0))
-	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	w := newStopwatch(t)
 	for _, p := range normPrograms() {
 		name := fmt.Sprintf("%s of %v", p.name, p.shape)
-		if !chosen.MatchString(name) {
+		if !w.wants(name) {
 			continue
 		}
 		timing := must.Get[*GraphTiming](t)(TimeGraph(0, p.graph(t), 15, 300*time.Millisecond))
-		d, bytes := median(timing.Runs), 4*p.moves*kernels.Count(p.shape)
-		rate := float64(bytes) / float64(d.Nanoseconds())
-		t.Logf("%-46s %9.1f us, %d launches, %6.0f GB/s, %4.0f %% of copy, host %v", name, float64(d.Nanoseconds())/1e3, timing.Launches, rate, 100*rate/copied, timing.Host)
+		us, rate, share := w.rate(timing.Runs, 4*p.moves*kernels.Count(p.shape))
+		t.Logf("%-46s %9.1f us, %d launches, %6.0f GB/s, %4.0f %% of copy, host %v", name, us, timing.Launches, rate, share, timing.Host)
 	}
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"regexp"
 	"testing"
 	"time"
 
@@ -17,13 +15,7 @@ import (
 // The times of functions of rows, and the bandwidth that they reach, a line each, of
 // those that the regular expression STHENO_TIMES matches, such as "softmax over.*4096".
 func TestRowsTimes(t *testing.T) {
-	if os.Getenv("STHENO_TIMES") == "" {
-		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
-	}
-	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
-	dev := device0(t)
-	copied := must.Get[float64](t)(CopyBandwidth(0))
-	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	w := newStopwatch(t)
 	shapes := []exprtest.RowShape{
 		{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}}, {Shape: []int{16384, 32768}, Axes: []int{1}},
 	}
@@ -31,18 +23,15 @@ func TestRowsTimes(t *testing.T) {
 	sum := functions[5]
 	times := func(f exprtest.RowFunction, s exprtest.RowShape) {
 		name := fmt.Sprintf("%s over %v of %v", f.Name, s.Axes, s.Shape)
-		if !chosen.MatchString(name) {
+		if !w.wants(name) {
 			return
 		}
-		p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+		p := must.Get[*kernels.Plan](t)(kernels.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 		var inputs [][]byte
 		for i, bytes := range p.Inputs {
 			inputs = append(inputs, uniform(bytes, i))
 		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
-		d := median(timing.Runs)
-		rate := float64(p.Bytes()) / float64(d.Nanoseconds())
-		t.Logf("%-40s %9.2f us %6.0f GB/s %4.0f %% of copy", name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
+		w.plan(name, p, inputs, p.Bytes(), 100*time.Millisecond)
 	}
 	for _, s := range shapes {
 		for _, f := range functions {

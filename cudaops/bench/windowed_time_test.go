@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"regexp"
 	"testing"
 	"time"
 
@@ -17,18 +15,12 @@ import (
 // bandwidth that they reach, a line each, of those that the regular expression
 // STHENO_TIMES matches.
 func TestWindowTimes(t *testing.T) {
-	if os.Getenv("STHENO_TIMES") == "" {
-		t.Skip("SKIPPED, NOT TIMED: STHENO_TIMES is not set")
-	}
-	chosen := must.Get[*regexp.Regexp](t)(regexp.Compile(os.Getenv("STHENO_TIMES")))
-	dev := device0(t)
-	copied := must.Get[float64](t)(CopyBandwidth(0))
-	t.Logf("%s, copy %.0f GB/s", dev.Name, copied)
+	watch := newStopwatch(t)
 	times := func(name string, plan func(dev kernels.Device) (*kernels.Plan, error), maxima ...func(dev kernels.Device) (*kernels.Plan, error)) {
-		if !chosen.MatchString(name) {
+		if !watch.wants(name) {
 			return
 		}
-		p := must.Get[*kernels.Plan](t)(plan(dev))
+		p := must.Get[*kernels.Plan](t)(plan(watch.dev))
 		inputs := make([][]byte, len(p.Inputs))
 		for i, bytes := range p.Inputs {
 			inputs[i] = signed(bytes, i)
@@ -36,10 +28,7 @@ func TestWindowTimes(t *testing.T) {
 		for _, m := range maxima { // of the first input
 			must.Do(t, must.Get[*kernels.Plan](t)(m(kernels.HostDevice())).Run(inputs[:1], inputs[1], nil))
 		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 100*time.Millisecond))
-		d := median(timing.Runs)
-		rate := float64(p.Bytes()) / float64(d.Nanoseconds())
-		t.Logf("%-40s %9.2f us %6.0f GB/s %4.0f %% of copy", name, float64(d.Nanoseconds())/1e3, rate, 100*rate/copied)
+		watch.plan(name, p, inputs, p.Bytes(), 100*time.Millisecond)
 	}
 	const elements = 1 << 28
 	for _, c := range []struct{ channels, side, size, stride, pad int }{

@@ -2,39 +2,21 @@ package coverage
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 // Every exported function of Gorgonia's that returns a node is a case.
 func TestEveryFunctionIsCovered(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files of Gorgonia, %v", len(files), err)
-	}
 	known := slices.Clone(others)
 	for _, c := range Cases {
 		known = append(known, c.Names...)
 	}
 	found := 0
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range f.Decls {
+	for _, file := range must.Sources(t, "gorgonia.org/gorgonia") {
+		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !f.Name.IsExported() || !returnsNode(f) {
 				continue

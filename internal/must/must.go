@@ -1,5 +1,5 @@
 // Package must holds what tests of several packages ask for: that something
-// succeeds, that a file is written, that the machine has a GPU.
+// succeeds, that a file is written, that the machine has a GPU, what a module's source is.
 package must
 
 import (

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -172,17 +172,7 @@ func jobsOf(s *manifest.Source) []job {
 // each does the jobs, b.workers at a time. Of one source it returns one error,
 // since those of its other targets say the same.
 func (b *builder) each(jobs []job, do func(job) error) error {
-	errs := make([]error, len(jobs))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(b.workers, 1))
-	for i, j := range jobs {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = do(j)
-		})
-	}
-	wg.Wait()
+	errs := toolkit.Each(jobs, b.workers, do)
 	failed := map[string]bool{}
 	for i, j := range jobs {
 		if errs[i] != nil && failed[j.source.Stem] {

@@ -3,15 +3,11 @@ package lower
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -195,24 +191,9 @@ var loweredOps = []string{
 
 // Every op of Gorgonia's is lowered, or known to be left to the host.
 func TestEveryOpIsKnown(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files of Gorgonia, %v", len(files), err)
-	}
 	methods := map[string][]string{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range f.Decls {
+	for _, file := range must.Sources(t, "gorgonia.org/gorgonia") {
+		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
 				receiver := f.Recv.List[0].Type
 				if star, pointer := receiver.(*ast.StarExpr); pointer {

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -205,18 +206,7 @@ func (p pass) archive() (*manifest.Archive, error) {
 
 // each calls do for kernels, several at a time.
 func (p pass) each(digests []string, do func(digest string) error) error {
-	errs := make([]error, len(digests))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(p.workers, 1))
-	for i, digest := range digests {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = do(digest)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(toolkit.Each(digests, p.workers, do)...)
 }
 
 // assemble returns the cubin of PTX.
