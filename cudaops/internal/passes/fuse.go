@@ -69,6 +69,7 @@ type vertex struct {
 	readers []*vertex // instructions that read what it computes, through views too
 	kept    bool      // what it computes is in memory however groups are made
 	wanted  bool      // it computes a base that an output lies in
+	updates bool      // it computes what a state becomes, over that state
 	waiting bool
 	visited int // the last search that came here
 
@@ -106,16 +107,15 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			}
 		}
 	}
-	keep := func(out *program.Value) {
+	for _, out := range p.Outputs {
 		if v := f.of[out.Base.Def]; v != nil {
 			v.kept, v.wanted = true, true
 		}
 	}
-	for _, out := range p.Outputs {
-		keep(out)
-	}
 	for _, u := range p.Updates {
-		keep(u.Next)
+		if v := f.of[u.Next.Def]; v != nil {
+			v.kept, v.wanted, v.updates = true, true, true
+		}
 	}
 	return f
 }

@@ -173,8 +173,12 @@ func (g *group) reduces() bool {
 	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
 }
 
-// notInRows reports whether a member reads a view with bounds, or has integers, as Rows cannot.
+// notInRows reports whether a member reads a view with bounds, has integers, or writes over a
+// state that it reads, as Rows cannot.
 func notInRows(m *vertex) bool {
+	if m.updates {
+		return true
+	}
 	integers := func(v *program.Value) bool { return !v.Dtype.IsFloat() && v.Dtype != kernels.Bool }
 	return slices.ContainsFunc(m.In, (*program.Value).IsBounded) || slices.ContainsFunc(slices.Concat(m.In, m.Out), integers)
 }

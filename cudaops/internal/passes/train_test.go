@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -157,6 +158,26 @@ func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solve
 		}
 		if !equal(t, got, want) || !equal(t, b.parts(t, states), b.parts(t, next)) {
 			t.Fatalf("in step %d the backend computes something else than Eval:\n%v", step+1, p)
+		}
+	}
+}
+
+// An update stays a Map of its own where its gradient's norm is summed over the elements
+// that it goes over: Rows cannot write over what they read.
+func TestUpdatesAreNotInRows(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(3, 32), G.WithInit(G.Gaussian(0, 1)))
+	w := G.NewMatrix(g, tensor.Float64, G.WithName("w"), G.WithShape(32, 3), G.WithInit(G.Gaussian(0, 1)))
+	cost := must.Get[*G.Node](t)(G.Sum(must.Get[*G.Node](t)(G.Square(must.Get[*G.Node](t)(G.Mul(x, w))))))
+	must.Get[G.Nodes](t)(G.Grad(cost, x))
+	s, _, err := internal.ReadSolver(G.NewVanillaSolver())
+	must.Do(t, err)
+	training := &lower.Training{Learnables: G.Nodes{x}, Solver: s, ClipNorm: true}
+	p := must.Get[*lower.Graph](t)(lower.New(g, &lower.Wanted{Train: training})).Program
+	must.Do(t, Run(p, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error { return p.Verify() }))
+	for _, u := range p.Updates {
+		if _, mapped := u.Next.Def.Op.(program.Map); !mapped {
+			t.Errorf("%v updates %v, want a map:\n%v", u.Next.Def.Op, u.State, p)
 		}
 	}
 }
