@@ -3,10 +3,13 @@
 TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
 	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
 
-.PHONY: test conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
 
 test: # every test of every package
 	go test ./...
+
+hunt: # many drawn cases for every property, others each time, some minutes
+	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h
 
 conformance: # Gorgonia's own tests and examples and the ONNX operator tests on Stheno, some minutes
 	go run ./internal/conformance

@@ -77,7 +77,7 @@ func runGuarded(p *Plan, inputs [][]byte) ([]byte, error) {
 // but the output.
 func TestMap(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		m := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := planMap(rapid.SampledFrom(devices).Draw(t, "device"), m)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -61,7 +62,7 @@ func rowsApply(shape, axes []int) exprtest.Apply {
 // their operations and reductions give one by one, and write nothing but the outputs.
 func TestRows(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		m := exprtest.DrawRows(t, ops, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := planRows(HostDevice(), m)
 		if err != nil {

@@ -50,7 +50,7 @@ func TestMapOnGPU(t *testing.T) {
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	for name, ops := range map[string][]expr.Op{"exact": exprtest.Exact, "all": all} {
 		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			must.Hold(t, func(t *rapid.T) {
 				m, dev := exprtest.DrawMap(t, ops, rapid.IntRange(0, 10).Draw(t, "size")), device
 				if rapid.Bool().Draw(t, "of many") {
 					dev = ofMany(device)
@@ -142,7 +142,7 @@ func TestMapIntegersOnGPU(t *testing.T) {
 // type, alone and beside others, and written into a part of the output.
 func TestMapTilesOnGPU(t *testing.T) {
 	dev := device0(t)
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float64, expr.Int64, expr.Bool}).Draw(t, "type")
 		shape := []int{rapid.IntRange(1, 3).Draw(t, "batch"), rapid.IntRange(16, 150).Draw(t, "rows"), rapid.IntRange(16, 150).Draw(t, "columns")}
 		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]

@@ -52,7 +52,7 @@ func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
 func TestRowsOnGPU(t *testing.T) {
 	dev := device0(t)
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		m := exprtest.DrawRows(t, all, rapid.IntRange(0, 10).Draw(t, "size"))
 		p, err := kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
 		if err != nil {

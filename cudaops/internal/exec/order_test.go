@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/must"
 	"gorgonia.org/tensor"
 	"pgregory.net/rapid"
 )
@@ -13,7 +14,7 @@ import (
 // the earlier, by way of others perhaps; and none waits for one that it shares nothing
 // with.
 func TestOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		buffer := func(what string) *program.Buffer {
 			return &program.Buffer{Offset: rapid.Int64Range(0, 40).Draw(t, what), Size: rapid.Int64Range(0, 20).Draw(t, "size")}
 		}

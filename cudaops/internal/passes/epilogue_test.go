@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
@@ -52,7 +53,7 @@ func text(list []*program.Instr) string { return (&program.Program{Instrs: list}
 // order in which they grow.
 func TestEpiloguesSaveLaunches(t *testing.T) {
 	found := 0
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		with, without := launching(t, b.g, b.keep, true), launching(t, b.g, b.keep, false)
 		full := func(in *program.Instr) bool { return len(in.Out) == mostOutputs || len(in.In) == mostOperands }

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -47,7 +48,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 // Every pass leaves a program that Verify accepts and that computes, bit for bit,
 // what it did before; and the backend computes what Eval says.
 func TestPassesKeepResults(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		keepsResults(t, b.g, b.keep)
 	})

@@ -86,7 +86,7 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 // Every pass leaves a program that makes the same steps, bit for bit, and the backend
 // makes them again and again.
 func TestPassesKeepSteps(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	must.Hold(t, func(t *rapid.T) {
 		b := drawTraining(t)
 		p, solver := b.graph.Program, b.graph.Trained.Solver()
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
