@@ -48,27 +48,26 @@ func launching(t interface{ Fatal(...any) }, graph *G.ExprGraph, keep G.Nodes, w
 // text prints instructions.
 func text(list []*program.Instr) string { return (&program.Program{Instrs: list}).String() }
 
-// Products with epilogues make no more launches than without, unless an instruction
-// has as many inputs or outputs as it may have: then where groups end follows from the
-// order in which they grow.
+// Products with epilogues make fewer launches. Now and then they make one more: what a
+// product has taken in no longer joins the group that it would have been a part of.
 func TestEpiloguesSaveLaunches(t *testing.T) {
-	found := 0
+	epilogues, saved := 0, 0
 	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
 		with, without := launching(t, b.g, b.keep, true), launching(t, b.g, b.keep, false)
-		full := func(in *program.Instr) bool { return len(in.Out) == mostOutputs || len(in.In) == mostOperands }
 		for _, in := range with {
 			if hasEpilogue(in.Op) {
-				found++
+				epilogues++
 			}
 		}
-		if len(with) > len(without) && !slices.ContainsFunc(slices.Concat(with, without), full) {
+		if saved += len(without) - len(with); len(with) > len(without)+1 {
 			t.Fatalf("got %d launches, without epilogues %d:\n%s\n%s", len(with), len(without), text(with), text(without))
 		}
 	})
-	if found == 0 {
-		t.Error("no graph has a product with an epilogue")
+	if epilogues == 0 || saved <= 0 {
+		t.Errorf("%d products with epilogues save %d launches, want some", epilogues, saved)
 	}
+	t.Logf("%d products with epilogues save %d launches", epilogues, saved)
 }
 
 // special are numbers in which functions differ that agree elsewhere.
