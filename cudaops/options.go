@@ -76,9 +76,13 @@ func Precompiled(program, locations any) Option {
 	return func(c *config) { c.compiled = program }
 }
 
-// WatchNaN makes a run an error if an op gives a NaN. The error names the first such
-// node and its step in [VM.Report]. The values of all nodes are copied to the host for
-// it.
+// WatchNaN ends a run if an op gives a NaN or, under [Train], a step makes one in a learnable:
+// the error is a *[NotFinite]. All is as after the run before it then, learnables and what the
+// solver keeps of them too. The values of all nodes, and what training keeps, are copied to the
+// host in every run for it.
+//
+// It changes no bit of the results, so a training that went wrong without it can be run again
+// from its last checkpoint with it.
 func WatchNaN() Option { return func(c *config) { c.watch.nan = true } }
 
 // WatchInf is [WatchNaN] for infinities.

@@ -43,11 +43,12 @@ func ClipNorm(limit float64) Option {
 
 // ReadEvery hands results to the host in every n-th run alone: values of nodes and
 // variables of Read. The other runs do not wait for the device; what goes wrong there is
-// the error of a later call. Indices outside of a tensor, and what [WatchNaN] and
-// [WatchInf] look for, are noticed in runs that hand results over.
+// the error of a later call. Indices outside of a tensor are noticed in runs that hand results
+// over.
 //
-// In a graph with a [gorgonia.BatchNormOp] that trains, every run hands them over: the next one
-// begins with the running mean and variance that it leaves in the op.
+// Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
+// next one begins with the running mean and variance that it leaves in the op, and under
+// [WatchNaN] and [WatchInf].
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
 
 // training is what Train was given.
@@ -67,8 +68,12 @@ type trainer struct {
 	graph   *lower.Trained
 	// seen are the learnables' values on the host that the device has, or had before steps.
 	seen  []gorgonia.Value
-	stale bool     // the device has made steps since then
-	saved [][]byte // the states, while the graph is compiled again
+	stale bool // the device has made steps since then
+	// kept are the states before a run that is watched, after keptSteps; nil if they are
+	// others by now.
+	kept      [][]byte
+	keptSteps int
+	saved     [][]byte // the states, while the graph is compiled again
 }
 
 // newTrainer returns that of the options, nil for none.
@@ -136,8 +141,9 @@ func (t *trainer) where(device string) string {
 }
 
 // before gets a step ready: values that were bound to learnables go to the device, and
-// the numbers of the step become the program's last inputs.
-func (t *trainer) before(e *exec.Executable, in []gorgonia.Value) error {
+// the numbers of the step become the program's last inputs. Where the run is watched the
+// states are kept, so that the step can be undone.
+func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
 	if t == nil || t.onHost {
 		return nil
 	}
@@ -150,7 +156,19 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value) error {
 	}
 	numbers := t.graph.Numbers(now, t.steps+1, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
-	return nil
+	if t.keptSteps = t.steps; watched && t.kept == nil {
+		t.kept, err = e.States()
+	}
+	return err
+}
+
+// undo makes the states what they were before a run that is watched.
+func (t *trainer) undo(e *exec.Executable) error {
+	if t == nil || t.kept == nil {
+		return nil
+	}
+	t.steps = t.keptSteps
+	return e.SetStates(t.kept)
 }
 
 // started takes note of a step that is on its way.
@@ -225,6 +243,7 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 		}
 	}
 	for k, i := range list {
+		t.kept = nil
 		if err := e.SetState(t.graph.Learned[i].Value, memory[k]); err != nil {
 			return fmt.Errorf("learnable %s: %w", t.learnables[i].Name(), err)
 		}
@@ -302,6 +321,9 @@ func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) er
 		return fmt.Errorf("cudaops: %s after Close", method)
 	}
 	list, err := vm.trainer.find(nodes)
+	if err == nil {
+		err = vm.mend()
+	}
 	if err == nil {
 		err = do(list)
 	}

@@ -60,6 +60,7 @@ type VM struct {
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	seed     uint64        // of random numbers
+	next     int           // number of the next run, from 0 on, or from that of a state that was set
 	runs     int           // that ended without error
 	took     time.Duration // the last of them
 	broken   bool          // rebuild failed
@@ -206,6 +207,14 @@ func (vm *VM) rebuild() error {
 	return nil
 }
 
+// mend builds again if that has failed: there is no device memory then.
+func (vm *VM) mend() error {
+	if !vm.broken {
+		return nil
+	}
+	return vm.rebuild()
+}
+
 // compile lowers the graph and takes it through the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
@@ -280,6 +289,7 @@ func (vm *VM) RunAll() error {
 	}
 	vm.took = time.Since(start)
 	vm.runs++
+	vm.next++
 	vm.log()
 	return nil
 }
@@ -289,29 +299,31 @@ func (vm *VM) run() error {
 		return err
 	}
 	if state := vm.graph.Random; state != nil {
-		state[0], state[1] = int64(vm.seed), int64(vm.runs)
+		state[0], state[1] = int64(vm.seed), int64(vm.next)
 	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
 		return err
 	}
-	if err := vm.trainer.before(vm.exec, in); err != nil {
+	watched := vm.config.watch != watch{}
+	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}
-	if err := vm.exec.Start(in); err != nil {
-		return err
-	}
-	vm.trainer.started()
-	if (vm.runs+1)%vm.every == 0 || vm.graph.Keeps() {
-		if err := vm.finish(); err != nil {
-			return err
-		}
+	if err := vm.start(in, watched); err != nil {
+		return errors.Join(err, vm.trainer.undo(vm.exec))
 	}
 	return vm.trainer.stepOnHost()
 }
 
-// finish waits for a run and hands its results over.
-func (vm *VM) finish() error {
+// start starts a run and, if somebody wants its results, waits for it and hands them over.
+func (vm *VM) start(in []gorgonia.Value, watched bool) error {
+	if err := vm.exec.Start(in); err != nil {
+		return err
+	}
+	vm.trainer.started()
+	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
+		return nil
+	}
 	out, err := vm.exec.Finish()
 	if err == nil {
 		err = vm.graph.Check(out)
@@ -319,8 +331,10 @@ func (vm *VM) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := vm.config.watch.check(vm.graph, out); err != nil {
-		return err
+	if watched {
+		if err := vm.look(out); err != nil {
+			return err
+		}
 	}
 	return vm.boundary.deliver(out)
 }
@@ -342,7 +356,11 @@ func (vm *VM) Close() error {
 	}
 	vm.closed = true
 	vm.cleanup.Stop()
-	if err := errors.Join(vm.trainer.finish(vm.exec), vm.exec.Close()); err != nil {
+	err := vm.mend()
+	if err == nil {
+		err = vm.trainer.finish(vm.exec)
+	}
+	if err := errors.Join(err, vm.exec.Close()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil

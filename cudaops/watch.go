@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
-	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -15,19 +16,120 @@ import (
 // watch says what no op of a graph may give.
 type watch struct{ nan, inf bool }
 
-// check returns an error that names the first node, in the order of the graph, whose
-// value has what is watched for.
-func (w watch) check(g *lower.Graph, out []gorgonia.Value) error {
-	for _, n := range g.Watched {
-		what, at, err := w.find(out[n.Index])
-		if err != nil {
-			return fmt.Errorf("node %s: %w", n.Node.Name(), err)
-		}
-		if what != "" {
-			return fmt.Errorf("%s in the value of node %s, element %d, made by %s", what, n.Node.Name(), at, madeBy(g.Program, n.Node))
+// NotFinite is the error of a run that [WatchNaN] or [WatchInf] has ended.
+type NotFinite struct {
+	What    string         // "NaN" or "Inf"
+	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
+	Element int            // the first of them, counted in row-major order
+	By      string         // what made it: the run's step, as in [Report.Steps], or the solver's
+	Run     int            // counted from 1, those before a state that was set included; under [Train], the step of the solver
+	Input   *gorgonia.Node // the first input or learnable among those of Node that has one too, nil for none
+	trained bool
+}
+
+// Error says all of it.
+func (e *NotFinite) Error() string {
+	var b strings.Builder
+	if e.trained {
+		fmt.Fprintf(&b, "training step %d: ", e.Run)
+	} else {
+		fmt.Fprintf(&b, "run %d: ", e.Run)
+	}
+	fmt.Fprintf(&b, "%s in the value of node %s, element %d, made by %s", e.What, e.Node.Name(), e.Element, e.By)
+	if e.Input != nil {
+		fmt.Fprintf(&b, ", out of that in %s", e.Input.Name())
+	}
+	if e.trained {
+		fmt.Fprintf(&b, "; the learnables are as after step %d", e.Run-1)
+	}
+	return b.String()
+}
+
+// look returns a *NotFinite if the outputs of a run, or learnables after its step, have what is
+// watched for.
+func (vm *VM) look(out []gorgonia.Value) error {
+	bad, err := vm.lookAtNodes(out)
+	if err != nil {
+		return err
+	}
+	t := vm.trainer
+	trained := t != nil && !t.onHost
+	if trained && bad == nil {
+		if bad, err = vm.lookAtLearnables(); err != nil {
+			return err
 		}
 	}
-	return nil
+	if bad == nil {
+		return nil
+	}
+	if bad.Run, bad.trained = vm.next+1, trained; trained {
+		bad.Run = t.steps
+	}
+	return bad
+}
+
+// lookAtNodes looks at the values of the ops' nodes.
+func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
+	w := vm.config.watch
+	for _, n := range vm.graph.Watched {
+		what, at, err := w.find(out[n.Index])
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Node.Name(), err)
+		}
+		if what == "" {
+			continue
+		}
+		bad := &NotFinite{What: what, Node: n.Node, Element: at, By: madeBy(vm.graph.Program, n.Node)}
+		children, err := internal.Children(n.Node)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range children {
+			if bad.Input == nil && c.Op() == nil && vm.begins(c) {
+				bad.Input = c
+			}
+		}
+		return bad, nil
+	}
+	return nil, nil
+}
+
+// begins reports whether an input or a learnable has what is watched for when the run begins.
+func (vm *VM) begins(n *gorgonia.Node) bool {
+	w := vm.config.watch
+	if t := vm.trainer; t != nil && !t.onHost {
+		if i := slices.Index(t.learnables, n); i >= 0 {
+			what, _ := w.among(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i))
+			return what != ""
+		}
+	}
+	what, _, err := w.find(n.Value())
+	return err == nil && what != ""
+}
+
+// lookAtLearnables looks at what the step made. What it read is what the next run begins
+// with.
+func (vm *VM) lookAtLearnables() (*NotFinite, error) {
+	t := vm.trainer
+	now, err := vm.exec.States()
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range t.graph.Learned {
+		if what, at := vm.config.watch.among(l.Value.Dtype, t.parameter(vm.graph.Program, now, i)); what != "" {
+			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.solver)}, nil
+		}
+	}
+	t.kept = now
+	return nil, nil
+}
+
+// parameter returns the elements of a learnable among the states of a program, as
+// [exec.Executable.States] returns them.
+func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
+	l := t.graph.Learned[i]
+	k := slices.IndexFunc(p.Updates, func(u program.Update) bool { return u.State == l.States[0] })
+	return states[k][l.Value.View.Offset*l.Value.Dtype.Size():][:l.Value.Bytes()]
 }
 
 // find returns what it found in a value, "" if it has no such elements, and at which
@@ -41,12 +143,16 @@ func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if dt == kernels.Float32 {
-		what, at = first(w, kernels.Elements[float32](m))
-	} else {
-		what, at = first(w, kernels.Elements[float64](m))
-	}
+	what, at = w.among(dt, m)
 	return what, at, nil
+}
+
+// among is find for the elements of a value of floats.
+func (w watch) among(dt kernels.Dtype, m []byte) (what string, at int) {
+	if dt == kernels.Float32 {
+		return first(w, kernels.Elements[float32](m))
+	}
+	return first(w, kernels.Elements[float64](m))
 }
 
 func first[T float32 | float64](w watch, elements []T) (what string, at int) {

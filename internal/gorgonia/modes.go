@@ -1,7 +1,9 @@
 package gorgonia
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"sync"
 
 	"gorgonia.org/gorgonia"
@@ -83,6 +85,18 @@ func BatchNorm(op gorgonia.Op) (b BatchNormOf, ok bool) {
 		b.Op, ok = reflect.Indirect(reflect.ValueOf(op)).FieldByName("BatchNormOp").Interface().(*gorgonia.BatchNormOp)
 	}
 	return b, ok && !f.bad
+}
+
+// BatchNorms returns the BatchNorms of a graph in the order in which their nodes were made.
+func BatchNorms(g *gorgonia.ExprGraph) (list []*gorgonia.BatchNormOp) {
+	nodes := slices.Clone(g.AllNodes())
+	slices.SortFunc(nodes, func(a, b *gorgonia.Node) int { return cmp.Compare(a.ID(), b.ID()) })
+	for _, n := range nodes {
+		if op, ok := n.Op().(*gorgonia.BatchNormOp); ok && !slices.Contains(list, op) {
+			list = append(list, op)
+		}
+	}
+	return list
 }
 
 // GroupNorm returns the groups of a GroupNorm or of its derivative. ok is false for any

@@ -2,6 +2,7 @@ package gorgonia
 
 import (
 	"reflect"
+	"sync"
 
 	"gorgonia.org/gorgonia"
 )
@@ -34,3 +35,14 @@ func Bind(n *gorgonia.Node, v gorgonia.Value) error {
 	bound.Set(reflect.ValueOf(v))
 	return nil
 }
+
+// InputName returns the name that an input was given, "" if it was given none.
+func InputName(n *gorgonia.Node) string {
+	if name := n.Name(); name != unnamed() {
+		return name
+	}
+	return ""
+}
+
+// unnamed is what Gorgonia calls inputs without a name.
+var unnamed = sync.OnceValue(func() string { return gorgonia.NewScalar(gorgonia.NewGraph(), gorgonia.Float64).Name() })

@@ -41,6 +41,14 @@ type Learned struct {
 	States []*program.Value // of the parameters, then of each moment: it lies in each as Value does in the first
 }
 
+// Part returns a learnable's part of state k: its value is that of state 0, its moments
+// those of the others.
+func (l Learned) Part(k int) *program.Value {
+	v := *l.Value
+	v.Base = l.States[k]
+	return &v
+}
+
 // group is the learnables of one element type.
 type group struct {
 	dtype   kernels.Dtype

@@ -1,0 +1,309 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// State is all that a VM with the option [Train] keeps from run to run. Another VM that takes
+// it over, of the same graph and options, goes on with the same bits.
+//
+// Package checkpoint writes it to a file.
+type State struct {
+	Learnables []Learnable   // in the order of Train, with names of their own
+	Averages   []RunningMean // of each [gorgonia.BatchNormOp], in the order in which their nodes were made
+	Solver     string        // "AdamSolver", "VanillaSolver", ...
+	// Options are those of the solver that are in use, by the names that Gorgonia's options
+	// have without "With", such as "LearnRate", and "ClipNorm" for the limit of [ClipNorm].
+	Options map[string]float64
+	Steps   int    // made by the solver
+	Runs    int    // of the graph; random numbers follow from it and Seed
+	Seed    uint64 // see [Seed]
+}
+
+// Learnable is a learnable with what the solver keeps of it.
+type Learnable struct {
+	Name    string // of the node
+	Value   gorgonia.Value
+	Moments []gorgonia.Value // of the type and shape of Value
+}
+
+// RunningMean is what a [gorgonia.BatchNormOp] keeps of each channel.
+type RunningMean struct{ Mean, Variance gorgonia.Value }
+
+// State returns copies of what the VM keeps from run to run. A value that was bound to a
+// learnable since the last run goes to the device first.
+//
+// Learnables need names, each its own.
+func (vm *VM) State() (s *State, err error) {
+	err = vm.move("State", nil, func([]int) error {
+		t := vm.trainer
+		if err := t.named(); err != nil {
+			return err
+		}
+		if err := t.push(vm.exec, t.changed()); err != nil {
+			return err
+		}
+		options := t.reader.Read()
+		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps, Runs: vm.next, Seed: vm.seed}
+		for _, l := range t.graph.Learned {
+			var parts []gorgonia.Value
+			for k := range l.States {
+				v, m := values.New(l.Value.Dtype, l.Value.Shape)
+				if err := vm.exec.State(l.Part(k), m); err != nil {
+					return fmt.Errorf("learnable %s: %w", l.Node.Name(), err)
+				}
+				parts = append(parts, v)
+			}
+			s.Learnables = append(s.Learnables, Learnable{l.Node.Name(), parts[0], parts[1:]})
+		}
+		for i, op := range internal.BatchNorms(vm.source) {
+			mean, variance := op.Stats()
+			of := RunningMean{}
+			if of.Mean, err = fresh(mean, false, mean.Shape()); err == nil {
+				of.Variance, err = fresh(variance, false, variance.Shape())
+			}
+			if err != nil {
+				return fmt.Errorf("BatchNorm %d: %w", i, err)
+			}
+			s.Averages = append(s.Averages, of)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// SetState takes a state over, all of it or, where the error says that it does not fit,
+// nothing. The nodes of the learnables are bound to new values, as by [VM.Pull], the
+// solver gets the state's learning rate, and random numbers are those of the state's seed.
+//
+// The graph must have learnables of the same names, types and shapes, and the solver the same
+// options, but for the learning rate.
+func (vm *VM) SetState(s *State) error {
+	return vm.move("SetState", nil, func([]int) error {
+		t := vm.trainer
+		if s == nil {
+			return errors.New("got no state")
+		}
+		learnables, err := t.fit(s)
+		if err != nil {
+			return err
+		}
+		averages, err := fitAverages(s, internal.BatchNorms(vm.source))
+		if err != nil {
+			return err
+		}
+		for _, p := range learnables {
+			if err := vm.exec.SetState(p.of, p.memory); err != nil {
+				return err
+			}
+		}
+		for _, p := range averages {
+			copy(p.to, p.memory)
+		}
+		if err := t.pull(vm.exec, t.all()); err != nil {
+			return err
+		}
+		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)
+		t.steps, t.stale, t.kept = s.Steps, false, nil
+		vm.next, vm.seed = s.Runs, s.Seed
+		return nil
+	})
+}
+
+// learnRate is the option that may differ.
+const learnRate = "LearnRate"
+
+// used returns the options that are in use.
+func (t *trainer) used(s internal.Solver) map[string]float64 {
+	used := map[string]float64{learnRate: s.Rate}
+	for name, o := range map[string]struct {
+		x  float64
+		is bool
+	}{
+		"L1Reg": {s.L1, s.UseL1}, "L2Reg": {s.L2, s.UseL2}, "Clip": {s.Clip, s.UseClip}, "BatchSize": {s.Batch, s.Batch > 1},
+		"Momentum": {s.Momentum, s.Momentum != 0}, "Rho": {s.Rho, s.Rho != 0}, "Eps": {s.Eps, s.Eps != 0},
+		"Beta1": {s.Beta1, s.Beta1 != 0}, "Beta2": {s.Beta2, s.Beta2 != 0}, "WeightDecay": {s.WeightDecay, s.WeightDecay != 0},
+		"ClipNorm": {t.norm, t.norm > 0},
+	} {
+		if o.is {
+			used[name] = o.x
+		}
+	}
+	return used
+}
+
+// named returns an error unless every learnable has a name of its own.
+func (t *trainer) named() error {
+	seen := map[string]int{}
+	for i, n := range t.learnables {
+		name := internal.InputName(n)
+		if name == "" {
+			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
+		}
+		if before, twice := seen[name]; twice {
+			return fmt.Errorf("learnables %d and %d of Train are both called %q, want names of their own", before, i, name)
+		}
+		seen[name] = i
+	}
+	return nil
+}
+
+// all returns the numbers of all learnables.
+func (t *trainer) all() []int {
+	list := make([]int, len(t.learnables))
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// part is what a state says of a part of the VM's.
+type part struct {
+	of     *program.Value // of a learnable
+	to     []byte         // of an average
+	memory []byte
+}
+
+// fit returns what a state says of the learnables, or what does not fit.
+func (t *trainer) fit(s *State) (parts []part, err error) {
+	if err := t.named(); err != nil {
+		return nil, err
+	}
+	options := t.reader.Read()
+	if s.Solver != string(options.Kind) {
+		return nil, fmt.Errorf("got a state of the solver %q, want %s", s.Solver, options.Kind)
+	}
+	if err := sameOptions(s.Options, t.used(options)); err != nil {
+		return nil, err
+	}
+	if s.Steps < 0 || s.Runs < 0 {
+		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 or more", s.Steps, s.Runs)
+	}
+	byName := map[string]Learnable{}
+	for _, l := range s.Learnables {
+		if _, twice := byName[l.Name]; twice {
+			return nil, fmt.Errorf("got a state with two learnables %s, want one", l.Name)
+		}
+		byName[l.Name] = l
+	}
+	for _, own := range t.graph.Learned {
+		name := own.Node.Name()
+		l, ok := byName[name]
+		if !ok {
+			return nil, fmt.Errorf("got a state of the learnables %s, want %s too", names(s.Learnables), name)
+		}
+		delete(byName, name)
+		if len(l.Moments) != len(own.States)-1 {
+			return nil, fmt.Errorf("learnable %s: got a state with %d moments, want the %d of %s", name, len(l.Moments), len(own.States)-1, s.Solver)
+		}
+		for k, v := range append([]gorgonia.Value{l.Value}, l.Moments...) {
+			m, err := fitting(v, own.Value.Dtype, own.Value.Shape)
+			if err != nil {
+				return nil, fmt.Errorf("learnable %s%s: %w", name, moment(k), err)
+			}
+			parts = append(parts, part{of: own.Part(k), memory: m})
+		}
+	}
+	for _, l := range s.Learnables {
+		if _, left := byName[l.Name]; left {
+			return nil, fmt.Errorf("got a state of the learnable %s, want none but those of Train", l.Name)
+		}
+	}
+	return parts, nil
+}
+
+// moment names what of a learnable lies in state k.
+func moment(k int) string {
+	if k == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", moment %d", k)
+}
+
+// names lists learnables.
+func names(list []Learnable) string {
+	all := make([]string, len(list))
+	for i, l := range list {
+		all[i] = l.Name
+	}
+	return strings.Join(all, ", ")
+}
+
+// sameOptions returns an error that names the first option that differs.
+func sameOptions(got, want map[string]float64) error {
+	if _, ok := got[learnRate]; !ok {
+		return errors.New("got a state without a learning rate")
+	}
+	all := map[string]bool{}
+	for _, m := range []map[string]float64{got, want} {
+		for name := range m {
+			all[name] = name != learnRate
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		g, has := got[name]
+		w, wants := want[name]
+		switch {
+		case !all[name] || has && wants && g == w:
+		case has && wants:
+			return fmt.Errorf("got a state of a solver with %s %v, want %v", name, g, w)
+		case has:
+			return fmt.Errorf("got a state of a solver with %s %v, want one without", name, g)
+		default:
+			return fmt.Errorf("got a state of a solver without %s, want %v", name, w)
+		}
+	}
+	return nil
+}
+
+// fitting returns the memory of a value of the type and shape that is wanted.
+func fitting(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) ([]byte, error) {
+	if v == nil {
+		return nil, fmt.Errorf("got no value, want %v of shape %v", values.Tensor(dt), shape)
+	}
+	if want := values.Tensor(dt); v.Dtype() != want || !slices.Equal(v.Shape(), shape) {
+		return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v", v.Dtype(), v.Shape(), want, shape)
+	}
+	return values.Bytes(v)
+}
+
+// fitAverages returns what a state says of the running means and variances.
+func fitAverages(s *State, ops []*gorgonia.BatchNormOp) (parts []part, err error) {
+	if len(s.Averages) != len(ops) {
+		return nil, fmt.Errorf("got a state of %d BatchNorms, want %d", len(s.Averages), len(ops))
+	}
+	for i, op := range ops {
+		mean, variance := op.Stats()
+		for _, p := range []struct {
+			own  gorgonia.Value
+			got  gorgonia.Value
+			what string
+		}{{mean, s.Averages[i].Mean, "mean"}, {variance, s.Averages[i].Variance, "variance"}} {
+			dt, _ := values.Dtype(p.own.Dtype())
+			to, ok := values.Own(p.own, dt, p.own.Shape())
+			if !ok {
+				return nil, fmt.Errorf("BatchNorm %d: its %s is a %T, want a contiguous tensor", i, p.what, p.own)
+			}
+			m, err := fitting(p.got, dt, p.own.Shape())
+			if err != nil {
+				return nil, fmt.Errorf("BatchNorm %d, %s: %w", i, p.what, err)
+			}
+			parts = append(parts, part{to: to, memory: m})
+		}
+	}
+	return parts, nil
+}

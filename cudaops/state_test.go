@@ -1,0 +1,230 @@
+package cudaops
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/values"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// sameState ends the test unless two states are the same bit for bit.
+func sameState(t testing.TB, what string, got, want *State) {
+	t.Helper()
+	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Runs != want.Runs || got.Seed != want.Seed {
+		t.Fatalf("%s: got %+v, want %+v", what, got, want)
+	}
+	a, b := stateValues(got), stateValues(want)
+	if len(a) != len(b) {
+		t.Fatalf("%s: got %d values, want %d", what, len(a), len(b))
+	}
+	for i := range a {
+		x, y := must.Get[[]byte](t)(values.Bytes(a[i])), must.Get[[]byte](t)(values.Bytes(b[i]))
+		if !slices.Equal(x, y) || a[i].Dtype() != b[i].Dtype() || !a[i].Shape().Eq(b[i].Shape()) {
+			t.Fatalf("%s: value %d is %v, want %v", what, i, a[i], b[i])
+		}
+	}
+}
+
+func stateValues(s *State) (all []G.Value) {
+	for _, l := range s.Learnables {
+		all = append(append(all, l.Value), l.Moments...)
+	}
+	for _, a := range s.Averages {
+		all = append(all, a.Mean, a.Variance)
+	}
+	return all
+}
+
+// A VM that takes a state over goes on as the one that it comes from, with a BatchNorm, random
+// numbers, a learning rate that changed and results of every third run: all is the same bits.
+func TestState(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		build := func(seed uint64) (*modesGraph, *VM, G.Solver) {
+			m, s := newModesGraph(t, true), G.NewAdamSolver(G.WithLearnRate(0.1), G.WithL2Reg(0.01))
+			return m, machine(t, m.g, on, Seed(seed), Train(s, m.learnables...), ClipNorm(0.3), ReadEvery(3)), s
+		}
+		run := func(m *modesGraph, vm *VM, s G.Solver, from, to int) {
+			for step := from; step < to; step++ {
+				if step == 3 {
+					G.WithLearnRate(0.03)(s)
+				}
+				must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, uint64(step))), tensor.Float64, 6, 4)))
+				must.Do(t, vm.RunAll())
+			}
+		}
+		whole, vm, s := build(7)
+		run(whole, vm, s, 0, 5)
+		middle := must.Get[*State](t)(vm.State())
+		kept := must.Get[*State](t)(vm.State())
+		run(whole, vm, s, 5, 11)
+		want := must.Get[*State](t)(vm.State())
+		sameState(t, "a state that was got before more runs", middle, kept)
+		if names := fmt.Sprint(want.Learnables[0].Name, want.Learnables[1].Name); names != "scalebias" || want.Steps != 11 || want.Runs != 11 || want.Seed != 7 {
+			t.Errorf("got %s, %+v", names, want)
+		}
+
+		again, other, s := build(8)
+		run(again, other, s, 0, 2) // what it was does not matter
+		must.Do(t, other.SetState(middle))
+		equal(t, "the scale that SetState bound", again.learnables[0].Value(), middle.Learnables[0].Value, 0)
+		sameState(t, "a state that was set", must.Get[*State](t)(other.State()), middle)
+		run(again, other, s, 5, 11)
+		sameState(t, "after 11 runs", must.Get[*State](t)(other.State()), want)
+		equal(t, "the loss of run 9", again.loss, whole.loss, 0)
+		if r := other.Report(); r.Runs != 8 {
+			t.Errorf("the report says %d runs, want those of this VM, 8", r.Runs)
+		}
+
+		// A fresh one, whose learnables need no values of their own; what is bound after
+		// SetState counts.
+		third, vm, s := build(8)
+		must.Do(t, vm.SetState(middle))
+		must.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
+		bound := third.learnables[1].Value()
+		changed := must.Get[*State](t)(vm.State())
+		equal(t, "the bias that was bound", changed.Learnables[1].Value, bound, 0)
+		must.Do(t, vm.SetState(middle))
+		run(third, vm, s, 5, 11)
+		sameState(t, "of the third", must.Get[*State](t)(vm.State()), want)
+	})
+}
+
+func (m *modesGraph) rand() *rand.Rand { return rand.New(rand.NewPCG(3, 3)) }
+
+// What does not fit is an error that says what it got and wants, and changes nothing.
+func TestSetStateErrors(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		m := newModesGraph(t, false)
+		vm := machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithClip(5)), m.learnables...))
+		must.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
+		must.Do(t, vm.RunAll())
+		before := must.Get[*State](t)(vm.State())
+		option := func(name string, x float64) func(s *State) {
+			return func(s *State) { s.Options[name] = x }
+		}
+		for want, change := range map[string]func(s *State){
+			`the solver "Momentum", want AdamSolver`:                             func(s *State) { s.Solver = "Momentum" },
+			"with Beta1 0.5, want 0.9":                                           option("Beta1", 0.5),
+			"with L1Reg 0, want one without":                                     option("L1Reg", 0),
+			"without Clip, want 5":                                               func(s *State) { delete(s.Options, "Clip") },
+			"without a learning rate":                                            func(s *State) { delete(s.Options, "LearnRate") },
+			"ClipNorm 1, want one without":                                       option("ClipNorm", 1),
+			"after -1 steps":                                                     func(s *State) { s.Steps = -1 },
+			"the learnables scale, want bias too":                                func(s *State) { s.Learnables = s.Learnables[:1] },
+			"of the learnable more, want none but":                               func(s *State) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },
+			"two learnables scale":                                               func(s *State) { s.Learnables[1].Name = "scale" },
+			"bias: got a state with 1 moments, want the 2":                       func(s *State) { s.Learnables[1].Moments = s.Learnables[1].Moments[1:] },
+			"bias, moment 2: got no value, want float64 of shape (1, 4)":         func(s *State) { s.Learnables[1].Moments[1] = nil },
+			"bias: got float64 of shape (4, 1), want float64 of shape (1, 4)":    func(s *State) { s.Learnables[1].Value = draw(m.rand(), tensor.Float64, 4, 1) },
+			"bias: got float32 of shape (1, 4), want float64":                    func(s *State) { s.Learnables[1].Value = draw(m.rand(), tensor.Float32, 1, 4) },
+			"of 0 BatchNorms, want 1":                                            func(s *State) { s.Averages = nil },
+			"BatchNorm 0, mean: got no value":                                    func(s *State) { s.Averages[0].Mean = nil },
+			"BatchNorm 0, variance: got float64 of shape (3), want float64 of s": func(s *State) { s.Averages[0].Variance = draw(m.rand(), tensor.Float64, 3) },
+		} {
+			bad := must.Get[*State](t)(vm.State())
+			for _, v := range stateValues(bad) {
+				clear(must.Get[[]byte](t)(values.Bytes(v)))
+			}
+			change(bad)
+			if err := vm.SetState(bad); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got the error %v, want one with %q", err, want)
+			}
+			sameState(t, want, must.Get[*State](t)(vm.State()), before)
+		}
+		if err := vm.SetState(nil); err == nil {
+			t.Error("SetState of nil is no error")
+		}
+	})
+}
+
+// Learnables without names of their own, and VMs that have no state, are errors.
+func TestStateErrors(t *testing.T) {
+	node := must.Get[*G.Node](t)
+	build := func(first, second []G.NodeConsOpt, opts func(learnables ...*G.Node) []Option) *VM {
+		g := G.NewGraph()
+		a := G.NewVector(g, tensor.Float64, append(first, G.WithShape(2), G.WithValue(vector(1, 2)))...)
+		b := G.NewVector(g, tensor.Float64, append(second, G.WithShape(3), G.WithValue(vector(1, 2, 3)))...)
+		must.Get[G.Nodes](t)(G.Grad(node(G.Add(node(G.Sum(a)), node(G.Sum(b)))), a, b))
+		return machine(t, g, append(opts(a, b), OnHost())...)
+	}
+	named := func(s string) []G.NodeConsOpt { return []G.NodeConsOpt{G.WithName(s)} }
+	train := func(learnables ...*G.Node) []Option { return []Option{Train(G.NewVanillaSolver(), learnables...)} }
+	for want, vm := range map[string]*VM{
+		"learnable 1 of Train, of shape (3), has no name": build(named("a"), nil, train),
+		`0 and 1 of Train are both called "w"`:            build(named("w"), named("w"), train),
+		"want a VM with the option Train": build(named("a"), named("b"),
+			func(...*G.Node) []Option { return nil }),
+		"one of Gorgonia's solvers": build(named("a"), named("b"),
+			func(l ...*G.Node) []Option { return []Option{Train(otherSolver{G.NewVanillaSolver()}, l...)} }),
+	} {
+		_, err := vm.State()
+		for what, err := range map[string]error{"State": err, "SetState": vm.SetState(&State{})} {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: got the error %v, want one with %q", what, err, want)
+			}
+		}
+	}
+	vm := build(named("a"), named("b"), train)
+	must.Do(t, vm.Close())
+	if _, err := vm.State(); err == nil || !strings.Contains(err.Error(), "after Close") {
+		t.Errorf("after Close the error is %v", err)
+	}
+	if _, err := (*VM)(nil).State(); err == nil {
+		t.Error("State of no VM is no error")
+	}
+}
+
+// A device that fails is an error, not half a state.
+func TestStateOfBrokenDevice(t *testing.T) {
+	p := newPerceptron(t, tensor.Float64, 3)
+	p.feed(t)
+	f := &fake{closes: new(atomic.Int32)}
+	vm := must.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
+	must.Do(t, vm.RunAll())
+	f.broken = true
+	if s, err := vm.State(); !errors.Is(err, errFake) || s != nil {
+		t.Errorf("got %v and the error %v", s, err)
+	}
+	f.broken = false
+	must.Do(t, vm.Close())
+}
+
+// A graph that cannot be compiled again loses nothing: the error is that of the next call, and
+// once the graph is right again, so is the state.
+func TestStateOfBrokenGraph(t *testing.T) {
+	node, g := must.Get[*G.Node](t), G.NewGraph()
+	w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
+	part := node(G.Slice(w, G.S(0, 3)))
+	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
+	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Strict(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
+	must.Do(t, vm.RunAll())
+	must.Do(t, G.UnsafeLet(part, G.S(4, 6))) // of another shape: for the host
+	if err := vm.RunAll(); err == nil {
+		t.Fatal("an op without a kernel is no error")
+	}
+	if _, err := vm.State(); err == nil {
+		t.Error("the state of a VM that has no device memory is no error")
+	}
+	if err := vm.Pull(); err == nil {
+		t.Error("Pull from a VM that has no device memory is no error")
+	}
+	must.Do(t, G.UnsafeLet(part, G.S(1, 4)))
+	s := must.Get[*State](t)(vm.State())
+	equal(t, "w", s.Learnables[0].Value, vector(0, 1, 2, 3, 4, 5), 0)
+	must.Do(t, G.UnsafeLet(part, G.S(4, 6)))
+	if err := vm.RunAll(); err == nil {
+		t.Fatal("an op without a kernel is no error")
+	}
+	if err := vm.Close(); err == nil || !strings.Contains(err.Error(), "Strict") {
+		t.Errorf("Close of a VM that has no device memory gives the error %v", err)
+	}
+}
