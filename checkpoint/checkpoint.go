@@ -1,0 +1,195 @@
+// Package checkpoint saves what a training has come to in a file, and loads it, so that a run
+// that was ended goes on with the same bits as one that was not.
+//
+// Files are safetensors, which Python's library of that name reads. Each learnable is a tensor
+// with the name of its node; see [Save] for the others.
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/safetensors"
+)
+
+// version is that of the files that are written.
+const version = 1
+
+// The names of what a file says beside its tensors, each JSON.
+const (
+	headerKey   = "stheno"
+	positionKey = "position"
+)
+
+// header is what a file says of its tensors, and of the training that they come from.
+type header struct {
+	Version    int       `json:"version"`
+	Learnables []string  `json:"learnables"` // names, in the order of Train
+	Moments    int       `json:"moments"`    // of each
+	BatchNorms int       `json:"batchnorms"`
+	Training   *training `json:"training,omitempty"` // nil where the parameters are alone
+}
+
+type training struct {
+	Solver  string             `json:"solver"`
+	Options map[string]float64 `json:"options"`
+	Steps   int                `json:"steps"`
+	Runs    int                `json:"runs"`
+	Seed    uint64             `json:"seed"`
+}
+
+// momentName is the name of a learnable's moment, counted from 1.
+func momentName(k int, learnable string) string { return fmt.Sprintf("moment%d/%s", k, learnable) }
+
+// averageName is the name of a BatchNorm's running "mean" or "variance".
+func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s", i, what) }
+
+// Save writes the state of a training to a file: what [cudaops.VM.State] returns of a VM with
+// the option [cudaops.Train]. position is what the loop needs to go on, such as epoch, step and
+// the seed of its shuffling: anything that encoding/json encodes, or nil.
+//
+// A file that is there is replaced at once: whenever the program ends, by a kill or by a loss of
+// power, path is the old file or the new one, whole. One process at a time saves to one path. The
+// new file is first made beside it, under a name that begins with a dot and ends with .tmp; one
+// that a killed program left there is removed.
+//
+// The tensors are the learnables, by the names of their nodes, "moment1/" and "moment2/" with such
+// a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
+func Save(path string, vm *cudaops.VM, position any) error {
+	s, err := vm.State()
+	if err == nil {
+		err = save(path, s, position)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: Save: %w", err)
+	}
+	return nil
+}
+
+func save(path string, s *cudaops.State, position any) error {
+	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Runs, s.Seed}}
+	var list tensors
+	for _, l := range s.Learnables {
+		h.Learnables, h.Moments = append(h.Learnables, l.Name), len(l.Moments)
+		list.add(l.Name, l.Value)
+		for k, m := range l.Moments {
+			list.add(momentName(k+1, l.Name), m)
+		}
+	}
+	for i, a := range s.Averages {
+		list.add(averageName(i, "mean"), a.Mean)
+		list.add(averageName(i, "variance"), a.Variance)
+	}
+	return write(path, h, position, list)
+}
+
+// Load gives a VM the state that [Save] wrote, and *position, a pointer, what was given to Save,
+// or nothing if it is nil. The VM is one of the same graph with the same options, made anew or not;
+// [cudaops.VM.SetState] says what must be the same.
+//
+// An error says what does not fit; the VM and *position are as they were then. It wraps
+// [io/fs.ErrNotExist] where there is no file.
+func Load(path string, vm *cudaops.VM, position any) error {
+	if err := load(path, vm, position); err != nil {
+		return fmt.Errorf("checkpoint: Load: %w", err)
+	}
+	return nil
+}
+
+func load(path string, vm *cudaops.VM, position any) error {
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	setPosition, err := f.position(position)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	s, err := f.state()
+	if err == nil {
+		err = vm.SetState(s)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	setPosition()
+	return nil
+}
+
+// state returns the state that a file holds.
+func (f *file) state() (*cudaops.State, error) {
+	h := f.header
+	if h == nil {
+		return nil, errors.New("got a safetensors file without the state of a training, want one of Save; LoadParameters takes parameters alone")
+	}
+	if h.Training == nil {
+		return nil, errors.New("got a file of SaveParameters, want one of Save; LoadParameters takes it")
+	}
+	t := h.Training
+	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Runs: t.Runs, Seed: t.Seed}
+	for _, name := range h.Learnables {
+		l := cudaops.Learnable{Name: name, Value: f.value(name)}
+		for k := range h.Moments {
+			l.Moments = append(l.Moments, f.value(momentName(k+1, name)))
+		}
+		s.Learnables = append(s.Learnables, l)
+	}
+	for i := range h.BatchNorms {
+		s.Averages = append(s.Averages, cudaops.RunningMean{Mean: f.value(averageName(i, "mean")), Variance: f.value(averageName(i, "variance"))})
+	}
+	return s, f.err
+}
+
+// parseHeader returns what a file says of itself, nil for one of another program.
+func parseHeader(f *safetensors.File) (*header, error) {
+	text, ok := f.Metadata[headerKey]
+	if !ok {
+		return nil, nil
+	}
+	var of struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal([]byte(text), &of); err != nil {
+		return nil, fmt.Errorf("its metadata %q: %w", headerKey, err)
+	}
+	if of.Version != version {
+		return nil, fmt.Errorf("got a file of version %d, want %d, which this version of Stheno writes", of.Version, version)
+	}
+	h := &header{}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(h); err != nil {
+		return nil, fmt.Errorf("its metadata %q: %w", headerKey, err)
+	}
+	tensors := len(h.Learnables)*(1+h.Moments) + 2*h.BatchNorms
+	if most := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > most || tensors != most {
+		return nil, fmt.Errorf("got %d tensors, want those of %d learnables with %d moments each and of %d BatchNorms, of which its metadata tell",
+			most, len(h.Learnables), h.Moments, h.BatchNorms)
+	}
+	return h, nil
+}
+
+// position decodes what Save was given, and returns what puts it there.
+func (f *file) position(to any) (set func(), err error) {
+	if to == nil {
+		return func() {}, nil
+	}
+	v := reflect.ValueOf(to)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return nil, fmt.Errorf("got a %T for the position, want a pointer", to)
+	}
+	text, ok := f.Metadata[positionKey]
+	if !ok {
+		return nil, fmt.Errorf("got a file without a position, want one for a %T", to)
+	}
+	decoded := reflect.New(v.Type().Elem())
+	if err := json.Unmarshal([]byte(text), decoded.Interface()); err != nil {
+		return nil, fmt.Errorf("its position, %.200s: %w", text, err)
+	}
+	return func() { v.Elem().Set(decoded.Elem()) }, nil
+}

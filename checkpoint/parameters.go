@@ -1,0 +1,156 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+)
+
+// SaveParameters writes the values of nodes to a file, and the running means and variances of
+// the BatchNorms of their graph: what is needed to compute with them, and nothing of a
+// solver. The file is replaced as by [Save].
+//
+// It is for programs that call a solver's Step themselves. A VM with [cudaops.Train] has its
+// learnables on the device: [Save] writes these, or Pull first.
+func SaveParameters(path string, nodes ...*gorgonia.Node) error {
+	if err := saveParameters(path, nodes); err != nil {
+		return fmt.Errorf("checkpoint: SaveParameters: %w", err)
+	}
+	return nil
+}
+
+func saveParameters(path string, nodes gorgonia.Nodes) error {
+	g, err := graphOf(nodes)
+	if err != nil {
+		return err
+	}
+	norms := internal.BatchNorms(g)
+	h := header{Version: version, BatchNorms: len(norms)}
+	var list tensors
+	for _, n := range nodes {
+		if n.Value() == nil {
+			return fmt.Errorf("node %s has no value", n.Name())
+		}
+		h.Learnables = append(h.Learnables, n.Name())
+		list.add(n.Name(), n.Value())
+	}
+	for i, op := range norms {
+		mean, variance := op.Stats()
+		list.add(averageName(i, "mean"), mean)
+		list.add(averageName(i, "variance"), variance)
+	}
+	return write(path, h, nil, list)
+}
+
+// LoadParameters gives nodes the tensors of their names in a file, of [Save], of [SaveParameters]
+// or of another program, and the BatchNorms of their graph what the file has of them: all that is
+// in it but for the state of a solver, and all of it or, with an error, nothing.
+//
+// It comes after the VM is made, since a VM that trains begins with new running means and
+// variances. Learnables of [cudaops.Train] go to the device in the next run, as values do that
+// gorgonia.Let binds.
+func LoadParameters(path string, nodes ...*gorgonia.Node) error {
+	if err := loadParameters(path, nodes); err != nil {
+		return fmt.Errorf("checkpoint: LoadParameters: %w", err)
+	}
+	return nil
+}
+
+func loadParameters(path string, nodes gorgonia.Nodes) error {
+	g, err := graphOf(nodes)
+	if err != nil {
+		return err
+	}
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	steps, err := f.parameters(nodes, internal.BatchNorms(g))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, set := range steps {
+		if err := set(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parameters returns what sets the nodes and the averages.
+func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (set []func() error, err error) {
+	for _, n := range nodes {
+		v := f.value(n.Name())
+		if f.err != nil {
+			return nil, f.err
+		}
+		if want, _ := internal.ElementType(n); v.Dtype() != want || !slices.Equal(v.Shape(), n.Shape()) {
+			return nil, fmt.Errorf("node %s: got %v of shape %v, want %v of shape %v", n.Name(), v.Dtype(), v.Shape(), want, n.Shape())
+		}
+		set = append(set, func() error { return internal.Bind(n, v) })
+	}
+	for i, op := range norms {
+		mean, variance := op.Stats()
+		for what, own := range map[string]gorgonia.Value{"mean": mean, "variance": variance} {
+			name := averageName(i, what)
+			v := f.value(name)
+			if f.err != nil {
+				return nil, f.err
+			}
+			dt, _ := values.Dtype(v.Dtype())
+			to, ok := values.Own(own, dt, v.Shape())
+			if !ok {
+				return nil, fmt.Errorf("%s: got %v of shape %v, want %v of shape %v", name, v.Dtype(), v.Shape(), own.Dtype(), own.Shape())
+			}
+			m, err := values.Bytes(v)
+			if err != nil {
+				return nil, err
+			}
+			set = append(set, func() error { copy(to, m); return nil })
+		}
+	}
+	if h := f.header; h != nil { // the rest is the solver's
+		for _, name := range h.Learnables {
+			for k := range h.Moments {
+				f.read[momentName(k+1, name)] = true
+			}
+		}
+	}
+	for _, t := range f.Tensors {
+		if !f.read[t.Name] {
+			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want no others than the nodes' and those of %d BatchNorms", t.Name, t.Shape, len(norms))
+		}
+	}
+	return set, nil
+}
+
+// graphOf returns the graph of nodes, which are inputs with names of their own.
+func graphOf(nodes gorgonia.Nodes) (*gorgonia.ExprGraph, error) {
+	if len(nodes) == 0 {
+		return nil, errors.New("got no nodes")
+	}
+	seen := map[string]bool{}
+	for i, n := range nodes {
+		if n == nil {
+			return nil, fmt.Errorf("node %d is nil", i)
+		}
+		name := internal.InputName(n)
+		switch {
+		case n.Op() != nil:
+			return nil, fmt.Errorf("node %d, %s: got a node with an op, want an input of the graph", i, n.Name())
+		case name == "":
+			return nil, fmt.Errorf("node %d, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
+		case seen[name]:
+			return nil, fmt.Errorf("node %d: got the name %q again, want names of their own", i, name)
+		case n.Graph() != nodes[0].Graph():
+			return nil, fmt.Errorf("node %s: got one of another graph than %s", name, nodes[0].Name())
+		}
+		seen[name] = true
+	}
+	return nodes[0].Graph(), nil
+}
