@@ -3,6 +3,9 @@
 TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
 	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
 
+# What reads and writes safetensors in the tests of package checkpoint.
+PYTHON := safetensors==0.8.0 numpy
+
 .PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
 
 test: # every test of every package
@@ -18,11 +21,15 @@ release-check: # everything must have run on a GPU with the kernels that are the
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 -run RecordIsComplete ./examples/...
 
-toolkit: .toolkit/versions # the kernels' compiler, into .toolkit (Linux)
+toolkit: .toolkit/versions .toolkit/python/versions # the kernels' compiler, and Python's safetensors, into .toolkit (Linux)
 
 .toolkit/versions: Makefile
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
 	echo "$(TOOLKIT)" > $@
+
+.toolkit/python/versions: Makefile
+	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit/python $(PYTHON)
+	echo "$(PYTHON)" > $@
 
 images: toolkit # compile what changed of kernels/*.cu into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build

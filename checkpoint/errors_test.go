@@ -87,29 +87,35 @@ func TestLoadErrors(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		"empty":              {nil, "got 0 bytes, want a safetensors file"},
-		"no safetensors":     {[]byte("\x89PNG\r\n\x1a\n and so on"), "no safetensors file"},
-		"another shape":      {wider, "learnable w0: got float32 of shape (4, 6), want float32 of shape (4, 5)"},
-		"another type":       {double, "learnable w0: got float64 of shape (4, 5), want float32"},
-		"another solver":     {momentum, `got a state of the solver "Momentum", want AdamSolver`},
-		"other options":      {other, "L2Reg 0.25, want 0.5"},
-		"a limit of norms":   {clipped, "ClipNorm 2, want one without"},
-		"a newer version":    {edited(func(_ *safetensors.File, h *header) { h.Version = 2 }), "got a file of version 2, want 1"},
-		"no version":         {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "{}" }), "got a file of version 0, want 1"},
-		"no JSON":            {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "1" }), "cannot unmarshal"},
-		"unknown metadata":   {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = `{"version":1,"more":2}` }), `unknown field "more"`},
-		"no metadata":        {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey+"2"] = ""; delete(f.Metadata, headerKey) }), "without the state"},
-		"of parameters":      {edited(func(_ *safetensors.File, h *header) { h.Training = nil }), "got a file of SaveParameters"},
-		"a BatchNorm less":   {edited(func(f *safetensors.File, h *header) { h.BatchNorms = 1; f.Tensors = slices.DeleteFunc(f.Tensors, func(x safetensors.Tensor) bool { return strings.HasPrefix(x.Name, "batchnorm1") }) }), "of 1 BatchNorms, want 2"},
+		"empty":            {nil, "got 0 bytes, want a safetensors file"},
+		"no safetensors":   {[]byte("\x89PNG\r\n\x1a\n and so on"), "no safetensors file"},
+		"another shape":    {wider, "learnable w0: got float32 of shape (4, 6), want float32 of shape (4, 5)"},
+		"another type":     {double, "learnable w0: got float64 of shape (4, 5), want float32"},
+		"another solver":   {momentum, `got a state of the solver "Momentum", want AdamSolver`},
+		"other options":    {other, "L2Reg 0.25, want 0.5"},
+		"a limit of norms": {clipped, "ClipNorm 2, want one without"},
+		"a newer version":  {edited(func(_ *safetensors.File, h *header) { h.Version = 2 }), "got a file of version 2, want 1"},
+		"no version":       {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "{}" }), "got a file of version 0, want 1"},
+		"no JSON":          {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "1" }), "cannot unmarshal"},
+		"unknown metadata": {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = `{"version":1,"more":2}` }), `unknown field "more"`},
+		"no metadata":      {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey+"2"] = ""; delete(f.Metadata, headerKey) }), "without the state"},
+		"of parameters":    {edited(func(_ *safetensors.File, h *header) { h.Training = nil }), "got a file of SaveParameters"},
+		"a BatchNorm less": {edited(func(f *safetensors.File, h *header) {
+			h.BatchNorms = 1
+			f.Tensors = slices.DeleteFunc(f.Tensors, func(x safetensors.Tensor) bool { return strings.HasPrefix(x.Name, "batchnorm1") })
+		}), "of 1 BatchNorms, want 2"},
 		"a tensor less":      {edited(func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] }), "want those of 7 learnables with 2 moments each and of 2 BatchNorms"},
 		"negative numbers":   {edited(func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 }), "want those of"},
 		"a tensor renamed":   {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "moment2/w1")].Name = "moment2/w9" }), `without the tensor "moment2/w1"`},
 		"a learnable more":   {edited(func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" }), "two learnables beta0"},
 		"learnables renamed": {rewriteNames(edited, "w1", "w9"), "gamma1, beta1, scale, want w1 too"},
 		"whole numbers":      {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "scale")].Dtype = "I32" }), `"scale": got elements of I32, want F32 or F64`},
-		"no elements":        {edited(func(f *safetensors.File, _ *header) { x := &f.Tensors[find(f, "scale")]; x.Shape, x.Data = []int{0}, nil }), "want at least one element"},
-		"a vector":           {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "scale")].Shape = []int{1} }), "scale: got float32 of shape (1), want float32 of shape ()"},
-		"before it began":    {edited(func(_ *safetensors.File, h *header) { h.Training.Steps = -1 }), "after -1 steps"},
+		"no elements": {edited(func(f *safetensors.File, _ *header) {
+			x := &f.Tensors[find(f, "scale")]
+			x.Shape, x.Data = []int{0}, nil
+		}), "want at least one element"},
+		"a vector":        {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "scale")].Shape = []int{1} }), "scale: got float32 of shape (1), want float32 of shape ()"},
+		"before it began": {edited(func(_ *safetensors.File, h *header) { h.Training.Steps = -1 }), "after -1 steps"},
 	} {
 		path := filepath.Join(dir, "bad")
 		must.Do(t, os.WriteFile(path, c.b, 0o666))

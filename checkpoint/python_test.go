@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/values"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// python runs a program in Python, which finds safetensors and NumPy: 'make toolkit' brings them.
+func python(t *testing.T, program string, args ...string) []byte {
+	library := must.Get[string](t)(filepath.Abs("../.toolkit/python"))
+	_, err := os.Stat(filepath.Join(library, "safetensors"))
+	must.Have(t, "TOOLKIT", err)
+	cmd := exec.Command("python3", append([]string{"-c", program}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+library)
+	cmd.Stderr = os.Stderr
+	return must.Get[[]byte](t)(cmd.Output())
+}
+
+// readPython prints all that Python finds in a file.
+const readPython = `
+import json, sys
+from safetensors import safe_open
+with safe_open(sys.argv[1], framework="np") as f:
+    tensors = {k: f.get_tensor(k) for k in f.keys()}
+    metadata = f.metadata()
+print(json.dumps({
+    "tensors": {k: [str(v.dtype), list(v.shape), v.tobytes().hex()] for k, v in tensors.items()},
+    "metadata": {k: json.loads(v) for k, v in metadata.items()},
+}))
+`
+
+// Python's safetensors reads what Save writes: each value, bit for bit, and what is said beside.
+func TestPythonReads(t *testing.T) {
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		path := filepath.Join(t.TempDir(), "run.safetensors")
+		m := newModel(t, dt, rand.Uint64(), 5)
+		vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(math.MaxUint64))
+		m.steps(t, vm, 0, 3)
+		must.Do(t, Save(path, vm, position{Step: 3, Seed: 1 << 63}))
+		s, _ := state(t, vm)
+		want := map[string]string{}
+		add := func(name string, v G.Value) {
+			shape := append([]int{}, v.Shape()...)
+			b := must.Get[[]byte](t)(values.Bytes(v))
+			want[name] = string(must.Get[[]byte](t)(json.Marshal([]any{dt.String(), shape, hex.EncodeToString(b)})))
+		}
+		for _, l := range s.Learnables {
+			add(l.Name, l.Value)
+			add("moment1/"+l.Name, l.Moments[0])
+			add("moment2/"+l.Name, l.Moments[1])
+		}
+		for i, a := range s.Averages {
+			add(fmt.Sprintf("batchnorm%d/mean", i), a.Mean)
+			add(fmt.Sprintf("batchnorm%d/variance", i), a.Variance)
+		}
+		var read struct {
+			Tensors  map[string][]any
+			Metadata struct {
+				Stheno   header
+				Position position
+			}
+		}
+		must.Do(t, json.Unmarshal(python(t, readPython, path), &read))
+		got := map[string]string{}
+		for name, of := range read.Tensors {
+			got[name] = string(must.Get[[]byte](t)(json.Marshal(of)))
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("Python reads\n%v\nwant\n%v", got, want)
+		}
+		if h := read.Metadata.Stheno; h.Version != 1 || h.Training.Steps != 3 || h.Training.Seed != math.MaxUint64 || read.Metadata.Position.Seed != 1<<63 {
+			t.Errorf("Python reads the metadata %+v", read.Metadata)
+		}
+	}
+}
+
+// writePython writes four tensors of NumPy.
+const writePython = `
+import sys, numpy as np
+from safetensors.numpy import save_file
+save_file({
+    "weight": np.arange(6, dtype=np.float32).reshape(2, 3) / 7,
+    "transposed": np.ascontiguousarray(np.arange(6, dtype=np.float64).reshape(2, 3).T) / 7,
+    "scalar": np.array(-np.inf, dtype=np.float64),
+    "bias é": np.array([np.nan, -0.0, 5e-324], dtype=np.float64),
+}, sys.argv[1], metadata={"by": "numpy"})
+`
+
+// What Python's safetensors writes is loaded.
+func TestPythonWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "numpy.safetensors")
+	python(t, writePython, path)
+	g := G.NewGraph()
+	nodes := G.Nodes{
+		G.NewMatrix(g, tensor.Float32, G.WithName("weight"), G.WithShape(2, 3)),
+		G.NewMatrix(g, tensor.Float64, G.WithName("transposed"), G.WithShape(3, 2)),
+		G.NewScalar(g, tensor.Float64, G.WithName("scalar")),
+		G.NewVector(g, tensor.Float64, G.WithName("bias é"), G.WithShape(3)),
+	}
+	must.Do(t, LoadParameters(path, nodes...))
+	seventh := func(i float64) float64 { return i / 7 }
+	wants := []any{
+		[]float32{0, 1. / 7, 2. / 7, 3. / 7, 4. / 7, 5. / 7},
+		[]float64{0, seventh(3), seventh(1), seventh(4), seventh(2), seventh(5)},
+		math.Inf(-1),
+		[]float64{math.NaN(), math.Copysign(0, -1), 5e-324},
+	}
+	for i, n := range nodes {
+		if got, want := fmt.Sprint(n.Value().Data()), fmt.Sprint(wants[i]); got != want || !n.Value().Shape().Eq(n.Shape()) {
+			t.Errorf("%s: got %s of shape %v, want %s", n.Name(), got, n.Value().Shape(), want)
+		}
+	}
+}
