@@ -91,7 +91,8 @@ func TestTwoTypes(t *testing.T) {
 		var all G.Nodes
 		for i, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 			w := G.NewVector(g, dt, G.WithName(fmt.Sprint("w of ", dt)), G.WithShape(3+i), G.WithInit(G.RangedFrom(int(from))))
-			one := G.NewScalar(g, dt, G.WithName(fmt.Sprint("derivative of ", dt)), G.WithValue(map[tensor.Dtype]any{tensor.Float32: float32(1), tensor.Float64: 1.0}[dt]))
+			one := G.NewScalar(g, dt, G.WithName(fmt.Sprint("derivative of ", dt)))
+			must.Do(t, G.Let(one, map[tensor.Dtype]any{tensor.Float32: float32(1), tensor.Float64: 1.0}[dt]))
 			must.Get[G.Nodes](t)(G.Backpropagate(G.Nodes{node(G.Sum(node(G.HadamardProd(w, w))))}, G.Nodes{one}, G.Nodes{w}))
 			all = append(all, w)
 		}

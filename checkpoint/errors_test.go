@@ -21,8 +21,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// rewrite returns a file with other contents: change may do anything to what it says and has.
-func rewrite(t testing.TB, b []byte, change func(f *safetensors.File, h *header)) []byte {
+// rewrite returns a file after an edit.
+func rewrite(t testing.TB, b []byte, change edit) []byte {
 	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
 	for i := range f.Tensors {
 		x := &f.Tensors[i]
@@ -34,7 +34,7 @@ func rewrite(t testing.TB, b []byte, change func(f *safetensors.File, h *header)
 	must.Do(t, json.Unmarshal([]byte(f.Metadata[headerKey]), &h))
 	before := f.Metadata[headerKey]
 	change(f, &h)
-	if f.Metadata[headerKey] == before {
+	if text, has := f.Metadata[headerKey]; has && text == before {
 		f.Metadata[headerKey] = string(must.Get[[]byte](t)(json.Marshal(h)))
 	}
 	var w bytes.Buffer
@@ -42,124 +42,155 @@ func rewrite(t testing.TB, b []byte, change func(f *safetensors.File, h *header)
 	return w.Bytes()
 }
 
-// What cannot be loaded is an error that says what it got and wants, and changes nothing.
-func TestLoadErrors(t *testing.T) {
-	dir := t.TempDir()
-	save := func(name string, m *model, s G.Solver, opts ...cudaops.Option) []byte {
-		vm := m.machine(t, cudaops.OnHost(), s, append(opts, cudaops.Seed(3))...)
-		m.steps(t, vm, 0, 2)
-		must.Do(t, Save(filepath.Join(dir, name), vm, position{Step: 2}))
-		return must.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, name)))
-	}
-	adam := func() G.Solver { return G.NewAdamSolver(G.WithL2Reg(0.5)) }
-	good := save("good", newModel(t, tensor.Float32, 1, 5), adam())
-	wider := save("wider", newModel(t, tensor.Float32, 1, 6), adam())
-	double := save("double", newModel(t, tensor.Float64, 1, 5), adam())
-	momentum := save("momentum", newModel(t, tensor.Float32, 1, 5), G.NewMomentum())
-	other := save("options", newModel(t, tensor.Float32, 1, 5), G.NewAdamSolver(G.WithL2Reg(0.25)))
-	clipped := save("clipped", newModel(t, tensor.Float32, 1, 5), adam(), cudaops.ClipNorm(2))
-	edited := func(change func(f *safetensors.File, h *header)) []byte { return rewrite(t, good, change) }
-	find := func(f *safetensors.File, name string) int {
-		return slices.IndexFunc(f.Tensors, func(x safetensors.Tensor) bool { return x.Name == name })
-	}
+// edit changes what a file says, h, and has.
+type edit func(f *safetensors.File, h *header)
 
+// victim is a VM into which nothing can be loaded.
+type victim struct {
+	*testing.T
+	dir    string
+	vm     *cudaops.VM
+	kept   *cudaops.State
+	before map[string][]byte
+}
+
+func newVictim(t *testing.T) *victim {
 	m := newModel(t, tensor.Float32, 4, 5)
-	vm := m.machine(t, cudaops.OnHost(), adam(), cudaops.Seed(4))
-	m.steps(t, vm, 0, 3)
-	kept, before := state(t, vm)
-	refused := func(what, path string, to any, wants ...string) {
-		t.Helper()
-		err := Load(path, vm, to)
-		if err == nil {
-			t.Fatalf("%s: no error", what)
-		}
-		for _, want := range wants {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: got the error %v, want one with %q", what, err, want)
-			}
-		}
-		now, after := state(t, vm)
-		if !maps.EqualFunc(after, before, bytes.Equal) || now.Steps != kept.Steps || now.Seed != kept.Seed || now.Runs != kept.Runs {
-			t.Fatalf("%s: it changed the VM", what)
+	v := &victim{T: t, dir: t.TempDir(), vm: m.machine(t, cudaops.OnHost(), decaying(), cudaops.Seed(4))}
+	m.steps(t, v.vm, 0, 3)
+	v.kept, v.before = state(t, v.vm)
+	return v
+}
+
+// decaying returns the solver of victims.
+func decaying() G.Solver { return G.NewAdamSolver(G.WithL2Reg(0.5)) }
+
+// save returns a file of a model's training.
+func (v *victim) save(m *model, s G.Solver, opts ...cudaops.Option) []byte {
+	path := filepath.Join(v.dir, "good")
+	vm := m.machine(v, cudaops.OnHost(), s, append(opts, cudaops.Seed(3))...)
+	m.steps(v, vm, 0, 2)
+	must.Do(v, Save(path, vm, position{Step: 2}))
+	return must.Get[[]byte](v)(os.ReadFile(path))
+}
+
+// write makes a file.
+func (v *victim) write(b []byte) (path string) {
+	path = filepath.Join(v.dir, "bad")
+	must.Do(v, os.WriteFile(path, b, 0o666))
+	return path
+}
+
+// refuses ends the test unless Load returns an error with all of wants and changes nothing.
+func (v *victim) refuses(what, path string, to any, wants ...string) {
+	v.Helper()
+	err := Load(path, v.vm, to)
+	if err == nil {
+		v.Fatalf("%s: no error", what)
+	}
+	for _, want := range wants {
+		if !strings.Contains(err.Error(), want) {
+			v.Errorf("%s: got the error %v, want one with %q", what, err, want)
 		}
 	}
-	for what, c := range map[string]struct {
-		b    []byte
-		want string
-	}{
-		"empty":            {nil, "got 0 bytes, want a safetensors file"},
-		"no safetensors":   {[]byte("\x89PNG\r\n\x1a\n and so on"), "no safetensors file"},
-		"another shape":    {wider, "learnable w0: got float32 of shape (4, 6), want float32 of shape (4, 5)"},
-		"another type":     {double, "learnable w0: got float64 of shape (4, 5), want float32"},
-		"another solver":   {momentum, `got a state of the solver "Momentum", want AdamSolver`},
-		"other options":    {other, "L2Reg 0.25, want 0.5"},
-		"a limit of norms": {clipped, "ClipNorm 2, want one without"},
-		"a newer version":  {edited(func(_ *safetensors.File, h *header) { h.Version = 2 }), "got a file of version 2, want 1"},
-		"no version":       {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "{}" }), "got a file of version 0, want 1"},
-		"no JSON":          {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = "1" }), "cannot unmarshal"},
-		"unknown metadata": {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = `{"version":1,"more":2}` }), `unknown field "more"`},
-		"no metadata":      {edited(func(f *safetensors.File, _ *header) { f.Metadata[headerKey+"2"] = ""; delete(f.Metadata, headerKey) }), "without the state"},
-		"of parameters":    {edited(func(_ *safetensors.File, h *header) { h.Training = nil }), "got a file of SaveParameters"},
-		"a BatchNorm less": {edited(func(f *safetensors.File, h *header) {
+	now, after := state(v, v.vm)
+	if !maps.EqualFunc(after, v.before, bytes.Equal) || now.Steps != v.kept.Steps || now.Seed != v.kept.Seed || now.Runs != v.kept.Runs {
+		v.Fatalf("%s: it changed the VM", what)
+	}
+}
+
+// A file of another training is an error that says what it got and wants, and changes nothing.
+func TestLoadOtherTraining(t *testing.T) {
+	v := newVictim(t)
+	small := func() *model { return newModel(t, tensor.Float32, 1, 5) }
+	for want, b := range map[string][]byte{
+		"learnable w0: got float32 of shape (4, 6), want float32 of shape (4, 5)": v.save(newModel(t, tensor.Float32, 1, 6), decaying()),
+		"learnable w0: got float64 of shape (4, 5), want float32":                 v.save(newModel(t, tensor.Float64, 1, 5), decaying()),
+		`got a state of the solver "Momentum", want AdamSolver`:                   v.save(small(), G.NewMomentum()),
+		"L2Reg 0.25, want 0.5":         v.save(small(), G.NewAdamSolver(G.WithL2Reg(0.25))),
+		"ClipNorm 2, want one without": v.save(small(), decaying(), cudaops.ClipNorm(2)),
+	} {
+		path := v.write(b)
+		v.refuses(want, path, nil, want, path)
+	}
+}
+
+// A file that says what it does not have, or has what nobody reads, is an error.
+func TestLoadEditedFiles(t *testing.T) {
+	v := newVictim(t)
+	good := v.save(newModel(t, tensor.Float32, 1, 5), decaying())
+	says := func(text string) edit { return func(f *safetensors.File, _ *header) { f.Metadata[headerKey] = text } }
+	scale := func(change func(x *safetensors.Tensor)) edit {
+		return func(f *safetensors.File, _ *header) { change(f.Find("scale")) }
+	}
+	for want, change := range map[string]edit{
+		"got a file of version 2, want 1":                   func(_ *safetensors.File, h *header) { h.Version = 2 },
+		"got a file of version 0, want 1":                   says("{}"),
+		"cannot unmarshal":                                  says("1"),
+		`unknown field "more"`:                              says(`{"version":1,"more":2}`),
+		"want one of Save; LoadParameters takes parameters": func(f *safetensors.File, _ *header) { delete(f.Metadata, headerKey) },
+		"got a file of SaveParameters":                      func(_ *safetensors.File, h *header) { h.Training = nil },
+		"of 1 BatchNorms, want 2": func(f *safetensors.File, h *header) {
 			h.BatchNorms = 1
 			f.Tensors = slices.DeleteFunc(f.Tensors, func(x safetensors.Tensor) bool { return strings.HasPrefix(x.Name, "batchnorm1") })
-		}), "of 1 BatchNorms, want 2"},
-		"a tensor less":      {edited(func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] }), "want those of 7 learnables with 2 moments each and of 2 BatchNorms"},
-		"negative numbers":   {edited(func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 }), "want those of"},
-		"a tensor renamed":   {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "moment2/w1")].Name = "moment2/w9" }), `without the tensor "moment2/w1"`},
-		"a learnable more":   {edited(func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" }), "two learnables beta0"},
-		"learnables renamed": {rewriteNames(edited, "w1", "w9"), "gamma1, beta1, scale, want w1 too"},
-		"whole numbers":      {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "scale")].Dtype = "I32" }), `"scale": got elements of I32, want F32 or F64`},
-		"no elements": {edited(func(f *safetensors.File, _ *header) {
-			x := &f.Tensors[find(f, "scale")]
-			x.Shape, x.Data = []int{0}, nil
-		}), "want at least one element"},
-		"a vector":        {edited(func(f *safetensors.File, _ *header) { f.Tensors[find(f, "scale")].Shape = []int{1} }), "scale: got float32 of shape (1), want float32 of shape ()"},
-		"before it began": {edited(func(_ *safetensors.File, h *header) { h.Training.Steps = -1 }), "after -1 steps"},
+		},
+		"got 24 tensors, want those of 7 learnables with 2 moments": func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] },
+		"want those of 7 learnables with -1 moments":                func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 },
+		`without the tensor "moment2/w1"`:                           func(f *safetensors.File, _ *header) { f.Find("moment2/w1").Name = "moment2/w9" },
+		"two learnables beta0":                                      func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" },
+		"gamma1, beta1, scale, want w1 too":                         renamed("w1", "w9"),
+		`"scale": got elements of I32, want F32 or F64`:             scale(func(x *safetensors.Tensor) { x.Dtype = "I32" }),
+		"got the shape [0], want at least one element":              scale(func(x *safetensors.Tensor) { x.Shape, x.Data = []int{0}, nil }),
+		"scale: got float32 of shape (1), want float32 of shape ()": scale(func(x *safetensors.Tensor) { x.Shape = []int{1} }),
+		"after -1 steps": func(_ *safetensors.File, h *header) { h.Training.Steps = -1 },
 	} {
-		path := filepath.Join(dir, "bad")
-		must.Do(t, os.WriteFile(path, c.b, 0o666))
-		var at position
-		refused(what, path, &at, c.want, path)
-		if at != (position{}) {
-			t.Errorf("%s: it set the position", what)
+		path, at := v.write(rewrite(t, good, change)), position{}
+		if v.refuses(want, path, &at, want, path); at != (position{}) {
+			t.Errorf("%s: it set the position", want)
 		}
 	}
+}
+
+// What is no file of a training, and positions that do not fit, are errors.
+func TestLoadBadFiles(t *testing.T) {
+	v := newVictim(t)
+	good := v.save(newModel(t, tensor.Float32, 1, 5), decaying())
 	for n := 0; n < len(good); n += 13 { // truncated anywhere
-		path := filepath.Join(dir, "bad")
-		must.Do(t, os.WriteFile(path, good[:n], 0o666))
-		if err := Load(path, vm, nil); err == nil {
+		if err := Load(v.write(good[:n]), v.vm, nil); err == nil {
 			t.Fatalf("%d of %d bytes are taken for a file", n, len(good))
 		}
 	}
-	refused("a truncated file", filepath.Join(dir, "bad"), nil, "truncated")
-	refused("a folder", dir, nil, "got a folder, want a file")
-	refused("no file", filepath.Join(dir, "none"), nil, "none")
-	if err := Load(filepath.Join(dir, "none"), vm, nil); !errors.Is(err, fs.ErrNotExist) {
+	v.refuses("a truncated file", v.write(good[:len(good)-1]), nil, "truncated")
+	v.refuses("an empty file", v.write(nil), nil, "got 0 bytes, want a safetensors file")
+	v.refuses("a picture", v.write([]byte("\x89PNG\r\n\x1a\n and so on")), nil, "no safetensors file")
+	v.refuses("a folder", v.dir, nil, "got a folder, want a file")
+	none := filepath.Join(v.dir, "none")
+	v.refuses("no file", none, nil, none)
+	if err := Load(none, v.vm, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file gives the error %v", err)
 	}
-	whole := filepath.Join(dir, "good")
-	refused("no pointer", whole, position{}, "want a pointer")
-	refused("a nil pointer", whole, (*position)(nil), "want a pointer")
-	refused("another position", whole, new([]int), "its position", "cannot unmarshal")
-	must.Do(t, os.WriteFile(whole, edited(func(f *safetensors.File, _ *header) { delete(f.Metadata, positionKey) }), 0o666))
-	refused("no position", whole, new(position), "without a position")
-	must.Do(t, Load(whole, vm, nil)) // all else is right
-	if err := Load(whole, nil, nil); err == nil {
+	path := v.write(good)
+	v.refuses("no pointer", path, position{}, "want a pointer")
+	v.refuses("a nil pointer", path, (*position)(nil), "want a pointer")
+	v.refuses("another position", path, new([]int), "its position", "cannot unmarshal")
+	path = v.write(rewrite(t, good, func(f *safetensors.File, _ *header) { delete(f.Metadata, positionKey) }))
+	v.refuses("no position", path, new(position), "without a position")
+	must.Do(t, Load(path, v.vm, nil)) // all else is right
+	if err := Load(path, nil, nil); err == nil {
 		t.Error("Load into no VM is no error")
 	}
 }
 
-// rewriteNames renames a learnable and what belongs to it.
-func rewriteNames(edited func(func(*safetensors.File, *header)) []byte, from, to string) []byte {
-	return edited(func(f *safetensors.File, h *header) {
+// renamed gives a learnable, and what belongs to it, another name.
+func renamed(from, to string) edit {
+	return func(f *safetensors.File, h *header) {
 		for i := range f.Tensors {
 			if x := &f.Tensors[i]; x.Name == from || strings.HasSuffix(x.Name, "/"+from) {
 				x.Name = strings.TrimSuffix(x.Name, from) + to
 			}
 		}
 		h.Learnables[slices.Index(h.Learnables, from)] = to
-	})
+	}
 }
 
 func TestSaveErrors(t *testing.T) {
@@ -193,19 +224,24 @@ func TestSaveErrors(t *testing.T) {
 	}
 }
 
-// Whatever a file says, it gives a state or an error.
+// Whatever a whole file says of its tensors, it gives a state or an error.
 func FuzzState(f *testing.F) {
 	m := newModel(f, tensor.Float32, 1, 2)
 	vm := must.Get[*cudaops.VM](f)(cudaops.NewVM(m.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), m.learnables...)))
 	defer vm.Close()
 	path := filepath.Join(f.TempDir(), "run")
 	must.Do(f, Save(path, vm, position{}))
-	f.Add(must.Get[[]byte](f)(os.ReadFile(path)))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		file, err := newFile(bytes.NewReader(b), int64(len(b)))
+	b := must.Get[[]byte](f)(os.ReadFile(path))
+	whole := must.Get[*safetensors.File](f)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	f.Add(whole.Metadata[headerKey], whole.Metadata[positionKey])
+	f.Fuzz(func(t *testing.T, header, at string) {
+		own := *whole
+		own.Metadata = map[string]string{headerKey: header, positionKey: at}
+		h, err := parseHeader(&own)
 		if err != nil {
 			return
 		}
+		file := &file{File: &own, header: h, read: map[string]bool{}}
 		if s, err := file.state(); err == nil {
 			vm.SetState(s)
 		}

@@ -130,7 +130,8 @@ func TestParametersErrors(t *testing.T) {
 	good := must.Get[[]byte](t)(os.ReadFile(path))
 	bad := rewrite(t, good, func(f *safetensors.File, _ *header) { f.Find("batchnorm1/variance").Shape = []int{1, 3} })
 	must.Do(t, os.WriteFile(path, bad, 0o666))
-	if err := LoadParameters(path, other.learnables...); err == nil || !strings.Contains(err.Error(), "batchnorm1/variance: got float64 of shape (1, 3), want float64 of shape (3)") {
+	const want = "batchnorm1/variance: got float64 of shape (1, 3), want float64 of shape (3)"
+	if err := LoadParameters(path, other.learnables...); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("averages of another shape give the error %v", err)
 	}
 	if other.learnables[0].Value() != before {

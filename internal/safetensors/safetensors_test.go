@@ -126,7 +126,8 @@ func TestOpenBadFiles(t *testing.T) {
 		{`"b": got bytes 4 to 12, want them from 8 on`, file("{"+a+`,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`, 12)},
 		{`"b": got bytes 9 to 17, want them from 8 on`, file("{"+a+`,"b":{"dtype":"F32","shape":[2],"data_offsets":[9,17]}}`, 17)},
 		{`"b": got bytes 0 to 8, want them from 8 on`, file("{"+a+`,"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8)},
-		{"truncated: got 8 bytes of tensors, want 576460752303423488", file(`{"a":{"dtype":"F32","shape":[144115188075855872],"data_offsets":[0,576460752303423488]}}`, 8)},
+		{"truncated: got 8 bytes of tensors, want 576460752303423488",
+			file(`{"a":{"dtype":"F32","shape":[144115188075855872],"data_offsets":[0,576460752303423488]}}`, 8)},
 	} {
 		if f, err := open(c.b); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.90q: got %v, %v, want an error with %q", c.b, f, err, c.want)
