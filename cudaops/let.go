@@ -37,6 +37,22 @@ func (vm *VM) Set(a, b *gorgonia.Node) error {
 	return nil
 }
 
+// Results returns the nodes that a run binds values to. Inputs are not among them.
+func (vm *VM) Results() gorgonia.Nodes {
+	if vm == nil || vm.exec == nil {
+		return nil
+	}
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	var list gorgonia.Nodes
+	for _, o := range vm.graph.Outputs {
+		if o.Read == nil && o.State == nil {
+			list = append(list, o.Node)
+		}
+	}
+	return list
+}
+
 // has returns an error if a node is not in the VM's graph.
 func (vm *VM) has(method string, n *gorgonia.Node) error {
 	if vm == nil || vm.exec == nil {

@@ -20,6 +20,7 @@ type config struct {
 	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
 	clipNorm      []float64
 	every         []int
+	resident      []*gorgonia.Node
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
 	compiled      any              // by gorgonia.Compile or CompileFunction
@@ -29,7 +30,7 @@ type config struct {
 
 // wants returns what the options say of the values that a run gives.
 func (c *config) wants() *lower.Wanted {
-	return &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}}
+	return &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
 }
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).

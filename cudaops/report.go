@@ -31,7 +31,7 @@ type NodeReport struct {
 	Shape tensor.Shape
 	// Where the node's value comes from: Report.Device, "host" (the op's Do),
 	// "alias" (a reshape: nothing is done), "input", "constant", "state" (a learnable
-	// of Train, which is on the device between runs), "statement", or
+	// of Train or an input of Resident, which is on the device between runs), "statement", or
 	// "unneeded" for a node that nothing wanted after a run depends on.
 	Where   string
 	Kernels []string // entry points in the order of their launches, which may compute other nodes too
@@ -50,7 +50,7 @@ func newReport(device string, g *lower.Graph) Report {
 		needed[in] = true
 	}
 	for i, n := range g.Nodes {
-		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n.Value)}
+		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n)}
 		if n.Value != nil && !needed[n.Value.Base.Def] {
 			r.Nodes[i].Where = "unneeded"
 		}
@@ -78,10 +78,14 @@ func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
 	return of
 }
 
-// where says where a value comes from; nil is that of a statement.
-func where(device string, v *program.Value) string {
-	if v == nil {
+// where says where the value of a node comes from.
+func where(device string, n lower.Node) string {
+	v := n.Value
+	switch {
+	case v == nil:
 		return "statement"
+	case n.Op() == nil:
+		return v.Base.Def.Op.String() // input, state
 	}
 	switch v.Def.Op.(type) {
 	case program.Kernel, program.Map, program.Rows, program.Concat:
@@ -89,10 +93,7 @@ func where(device string, v *program.Value) string {
 	case program.Host:
 		return "host"
 	}
-	if _, state := v.Base.Def.Op.(program.State); state && v.Def.In[0] == v.Base {
-		return v.Base.Def.Op.String()
-	}
-	return v.Def.Op.String() // alias, input, constant
+	return v.Def.Op.String() // alias, constant
 }
 
 // measured adds what a run copied and how long it took.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -229,17 +230,9 @@ func (t *trainer) changed() (list []int) {
 func (t *trainer) push(e *exec.Executable, list []int) error {
 	memory := make([][]byte, len(list))
 	for k, i := range list {
-		n, to := t.learnables[i], t.graph.Learned[i].Value
-		v := n.Value()
-		if v == nil {
-			return fmt.Errorf("learnable %s has no value: set it with gorgonia.Let", n.Name())
-		}
-		if want := values.Tensor(to.Dtype); v.Dtype() != want || !v.Shape().Eq(to.Shape) {
-			return fmt.Errorf("learnable %s has a value of %v and shape %v, want %v and shape %v", n.Name(), v.Dtype(), v.Shape(), want, to.Shape)
-		}
 		var err error
-		if memory[k], err = values.Bytes(v); err != nil {
-			return fmt.Errorf("learnable %s: its value is %w", n.Name(), err)
+		if memory[k], err = stateBytes("learnable", t.learnables[i], t.graph.Learned[i].Value); err != nil {
+			return err
 		}
 	}
 	for k, i := range list {
@@ -250,6 +243,22 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 		t.seen[i] = t.learnables[i].Value()
 	}
 	return nil
+}
+
+// stateBytes returns the memory of the value of a node that is a state on the device.
+func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error) {
+	v := n.Value()
+	if v == nil {
+		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, n.Name())
+	}
+	if want := values.Tensor(to.Dtype); v.Dtype() != want || !v.Shape().Eq(to.Shape) {
+		return nil, fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, n.Name(), v.Dtype(), v.Shape(), want, to.Shape)
+	}
+	m, err := values.Bytes(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: its value is %w", what, n.Name(), err)
+	}
+	return m, nil
 }
 
 // pull gives learnables new values, those of the device, all or none.
@@ -304,14 +313,51 @@ func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	})
 }
 
-// Push takes the values of learnables to the device, of all if none is named. What the
-// solver keeps of them stays.
+// Push takes the values of learnables and of inputs of [Resident] to the device, of all if
+// none is named. What the solver keeps of learnables stays.
 func (vm *VM) Push(nodes ...*gorgonia.Node) error {
-	return vm.move("Push", nodes, func(list []int) error { return vm.trainer.push(vm.exec, list) })
+	return vm.between("Push", func() error {
+		residents, others := vm.resident.find(nodes)
+		if len(others) > 0 || len(nodes) == 0 && (len(vm.Learnables()) > 0 || len(residents) == 0) {
+			list, err := vm.trainer.find(others)
+			if err == nil {
+				err = vm.trainer.push(vm.exec, list)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for _, i := range residents {
+			if err := vm.resident.push(vm.exec, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Learnables returns the nodes of [Train] whose values stay on the device from run to run:
+// none without it, nor if the solver makes its steps on the host.
+func (vm *VM) Learnables() gorgonia.Nodes {
+	if vm == nil || vm.trainer == nil || vm.trainer.onHost {
+		return nil
+	}
+	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
 }
 
 // move does something with learnables.
 func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
+	return vm.between(method, func() error {
+		list, err := vm.trainer.find(nodes)
+		if err == nil {
+			err = do(list)
+		}
+		return err
+	})
+}
+
+// between does something between runs.
+func (vm *VM) between(method string, do func() error) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
 	}
@@ -320,12 +366,9 @@ func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) er
 	if vm.closed {
 		return fmt.Errorf("cudaops: %s after Close", method)
 	}
-	list, err := vm.trainer.find(nodes)
+	err := vm.mend()
 	if err == nil {
-		err = vm.mend()
-	}
-	if err == nil {
-		err = do(list)
+		err = do()
 	}
 	if err != nil {
 		return fmt.Errorf("cudaops: %s: %w", method, err)

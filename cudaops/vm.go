@@ -36,7 +36,8 @@ import (
 // the first and leave the second.
 //
 // Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs. The learnables of [Train] are not. What a
+// place or by [gorgonia.Let] between runs. The learnables of [Train] and the inputs of
+// [Resident] are not. What a
 // [gorgonia.BatchNormOp] keeps, its running mean and variance, is: a run that trains leaves
 // them in the op, where Stats finds them.
 //
@@ -56,7 +57,8 @@ type VM struct {
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train
-	every    int      // of so many runs one hands its results to the host
+	resident residents
+	every    int // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	seed     uint64        // of random numbers
@@ -172,6 +174,7 @@ func (vm *VM) build(b exec.Backend) error {
 	if err := vm.trainer.built(e, graph.Trained); err != nil {
 		return err
 	}
+	vm.resident.built(graph.Residents)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
@@ -303,6 +306,9 @@ func (vm *VM) run() error {
 	}
 	in, err := vm.boundary.fetch()
 	if err != nil {
+		return err
+	}
+	if err := vm.resident.before(vm.exec); err != nil {
 		return err
 	}
 	watched := vm.config.watch != watch{}

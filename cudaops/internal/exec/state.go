@@ -31,10 +31,14 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// States returns copies of all states, in the order of [program.Program.Updates].
+// States returns copies of the states that runs change, in the order of
+// [program.Program.Updates], nil for the others.
 func (e *Executable) States() ([][]byte, error) {
 	list := make([][]byte, len(e.program.Updates))
 	for i, u := range e.program.Updates {
+		if u.Next == u.State {
+			continue
+		}
 		list[i] = make([]byte, u.State.Bytes())
 		if err := e.State(u.State, list[i]); err != nil {
 			return nil, err
@@ -43,9 +47,12 @@ func (e *Executable) States() ([][]byte, error) {
 	return list, nil
 }
 
-// SetStates fills all states with what States returned.
+// SetStates fills the states that runs change with what States returned.
 func (e *Executable) SetStates(list [][]byte) error {
 	for i, u := range e.program.Updates {
+		if u.Next == u.State {
+			continue
+		}
 		if err := e.SetState(u.State, list[i]); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ type Graph struct {
 	Outputs   []Output
 	Gradients []Gradient
 	Trained   *Trained // nil without training
+	Residents []Resident
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
@@ -83,6 +84,8 @@ type Wanted struct {
 	Only    []*gorgonia.Node // if there are any, of these and those of Keep instead of the graph's results
 	Watch   bool             // to look at, of every node
 	Train   *Training        // nil for no training
+	// Resident are inputs that stay on the device from run to run.
+	Resident []*gorgonia.Node
 }
 
 // New lowers g. w may be nil: the graph's results are wanted then.
@@ -121,10 +124,16 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 			return nil, err
 		}
 	}
+	if err := l.startResidents(w.Resident); err != nil {
+		return nil, err
+	}
 	for _, n := range sorted {
 		if err := l.node(n); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
 		}
+	}
+	if err := l.checkResidents(w.Resident); err != nil {
+		return nil, err
 	}
 	if err := l.wanted("Keep", w.Keep); err != nil {
 		return nil, err
@@ -185,6 +194,8 @@ type lowerer struct {
 	order   []*tensor.Dense                  // in which they were found
 	learned map[*gorgonia.Node]bool          // by the program itself
 	err     error                            // of a function that a rule wrote wrongly
+	// resident are the states of inputs that stay on the device.
+	resident map[*gorgonia.Node]*program.Value
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -299,7 +310,8 @@ func (l *lowerer) results(w *Wanted) {
 		if w.All || !l.used[n.Node] && !unasked && !l.isLearned(n.DerivOf()) || internal.IsCost(n.Node) {
 			l.bind(n.Node)
 		}
-		if _, input := n.Value.Def.Op.(program.Input); !input || n.Deriv() == nil || w.Forward {
+		_, input := n.Value.Def.Op.(program.Input)
+		if !input && l.resident[n.Node] == nil || n.Deriv() == nil || w.Forward {
 			continue
 		}
 		d := n.Deriv()

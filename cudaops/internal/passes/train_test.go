@@ -2,6 +2,7 @@ package passes
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -51,7 +52,13 @@ func drawTraining(t *rapid.T) *training {
 	}
 	out := &training{b, nil, 0.01}
 	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm")}
-	if out.graph, err = lower.New(b.g, &lower.Wanted{Keep: b.keep, Train: training}); err != nil {
+	var resident []*G.Node // that no step changes
+	for _, x := range all {
+		if !slices.Contains(learnables, x) && rapid.Bool().Draw(t, "resident") {
+			resident = append(resident, x)
+		}
+	}
+	if out.graph, err = lower.New(b.g, &lower.Wanted{Keep: b.keep, Train: training, Resident: resident}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -62,8 +69,8 @@ func (t *training) inputs(s internal.Solver, step int) []G.Value {
 	return append(inputsOf(t.graph), t.graph.Trained.Numbers(s, step, t.limit)...)
 }
 
-// parts returns the parts of states that learnables lie in: there is anything between
-// them.
+// parts returns the parts of states that learnables lie in, between which there is anything,
+// and resident inputs.
 func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 	for _, l := range t.graph.Trained.Learned {
 		for _, s := range l.States {
@@ -79,6 +86,9 @@ func (t *training) parts(tb *rapid.T, states []G.Value) (list []G.Value) {
 				}
 			}
 		}
+	}
+	for _, r := range t.graph.Residents {
+		list = append(list, states[slices.Index(t.graph.Program.Updates, program.Update{State: r.Value, Next: r.Value})])
 	}
 	return list
 }

@@ -35,7 +35,8 @@ type Program struct {
 	values int // how many values were made
 }
 
-// Update says what a State is after a run. From Placed on, the two lie in one place.
+// Update says what a State is after a run: itself, if no run changes it. From Placed on, the
+// two lie in one place.
 type Update struct{ State, Next *Value }
 
 // Stage says how far the passes have come.

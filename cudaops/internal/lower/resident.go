@@ -1,0 +1,63 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"gorgonia.org/gorgonia"
+)
+
+// Resident is an input that stays on the device from run to run: a state that no run
+// changes.
+type Resident struct {
+	Node  *gorgonia.Node
+	Value *program.Value
+}
+
+// startResidents makes the states.
+func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
+	l.resident = map[*gorgonia.Node]*program.Value{}
+	for _, n := range nodes {
+		if n == nil {
+			return errors.New("Resident: got a nil node")
+		}
+		t := typeOf(n)
+		switch {
+		case l.resident[n] != nil:
+			return fmt.Errorf("Resident: got node %s twice, want it once", n.Name())
+		case l.learned[n]:
+			return fmt.Errorf("Resident: got node %s, which is a learnable of Train and stays on the device already", n.Name())
+		case n.Op() != nil:
+			return fmt.Errorf("Resident: got node %s with an op, %v, want an input of the graph", n.Name(), n.Op())
+		case !t.Numeric || t.Elements() == 0:
+			return fmt.Errorf("Resident: got node %s, a %v of shape %v, want elements that kernels take", n.Name(), n.Type(), n.Shape())
+		}
+		def := &program.Instr{Op: program.State{}, Nodes: []*gorgonia.Node{n}}
+		p := l.graph.Program
+		p.Setup = append(p.Setup, def)
+		v := p.NewValue(def, n.Name(), t)
+		p.Updates = append(p.Updates, program.Update{State: v, Next: v})
+		l.resident[n] = v
+	}
+	return nil
+}
+
+// resident lowers an input that stays on the device.
+func resident(c *call) *program.Value {
+	v := c.resident[c.node]
+	if v != nil {
+		c.graph.Residents = append(c.graph.Residents, Resident{c.node, v})
+	}
+	return v
+}
+
+// checkResidents returns an error that names a node which is not in the graph.
+func (l *lowerer) checkResidents(nodes []*gorgonia.Node) error {
+	for _, n := range nodes {
+		if l.of[n] == nil {
+			return fmt.Errorf("Resident: node %s is not in the graph", n.Name())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package cudaops
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"gorgonia.org/gorgonia"
+)
+
+// Resident keeps the values of inputs on the device from run to run: of a data set, say, from
+// which each run takes the rows that [gorgonia.ByIndices] chooses. The first run takes them there;
+// another value, bound by [gorgonia.Let], goes there in the next run, and one that is changed in place by
+// [VM.Push]. Those of [Train] stay there anyway.
+func Resident(nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.resident = append(c.resident, nodes...) }
+}
+
+// residents are the inputs of a VM that stay on the device.
+type residents struct {
+	graph []lower.Resident
+	seen  []gorgonia.Value // the values on the host that the device has
+}
+
+// built takes over what was compiled: nothing is on the device yet.
+func (r *residents) built(graph []lower.Resident) {
+	r.graph, r.seen = graph, make([]gorgonia.Value, len(graph))
+}
+
+// before takes values that were bound since the last run to the device.
+func (r *residents) before(e *exec.Executable) error {
+	for i, own := range r.graph {
+		if v := own.Node.Value(); v == nil || v != r.seen[i] {
+			if err := r.push(e, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// push takes the value of one to the device.
+func (r *residents) push(e *exec.Executable, i int) error {
+	own := r.graph[i]
+	m, err := stateBytes("resident input", own.Node, own.Value)
+	if err != nil {
+		return err
+	}
+	r.seen[i] = nil // until it is there
+	if err := e.SetState(own.Value, m); err != nil {
+		return err
+	}
+	r.seen[i] = own.Node.Value()
+	return nil
+}
+
+// find returns the numbers of those among the nodes, of all for no nodes, and the other nodes.
+func (r *residents) find(nodes []*gorgonia.Node) (list []int, others []*gorgonia.Node) {
+	for _, n := range nodes {
+		i := slices.IndexFunc(r.graph, func(own lower.Resident) bool { return own.Node == n })
+		if i < 0 {
+			others = append(others, n)
+		} else {
+			list = append(list, i)
+		}
+	}
+	if len(nodes) == 0 {
+		for i := range r.graph {
+			list = append(list, i)
+		}
+	}
+	return list, others
+}
