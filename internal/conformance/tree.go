@@ -122,7 +122,7 @@ func makeTree(dir, root string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	work := "go 1.26\n\nuse (\n\t" + root + "\n"
+	work := "go 1.26.0\n\nuse (\n\t" + root + "\n"
 	for _, name := range slices.Sorted(mapKeys(modules)) {
 		if err := copyModule(filepath.Join(dir, name), modules[name]); err != nil {
 			return err

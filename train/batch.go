@@ -1,0 +1,63 @@
+package train
+
+import (
+	"iter"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Batch is what a step takes: values of inputs of the graph.
+type Batch map[*gorgonia.Node]gorgonia.Value
+
+// Source makes the batches of a training.
+//
+// Batches returns those of an epoch, counted from 0, without the first ones, as many as
+// from says. It is called once for each epoch, in order, and iterated over once, in another
+// goroutine than [Run] was called in. A batch belongs to the loop once it was yielded.
+//
+// The first error ends the training, and so does a panic. An iterator that waits for
+// something should also wait for the context that Run was given: Run does not return before
+// it does.
+type Source interface {
+	Batches(epoch, from int) iter.Seq2[Batch, error]
+}
+
+// SourceFunc is a function as a [Source].
+type SourceFunc func(epoch, from int) iter.Seq2[Batch, error]
+
+// Batches calls the function.
+func (f SourceFunc) Batches(epoch, from int) iter.Seq2[Batch, error] { return f(epoch, from) }
+
+// Seq makes a source of an iterator over the batches of an epoch: every epoch iterates over
+// it again. To go on from the middle of an epoch, it makes the batches before and drops them.
+func Seq(batches iter.Seq2[Batch, error]) Source {
+	return SourceFunc(func(_, from int) iter.Seq2[Batch, error] {
+		return func(yield func(Batch, error) bool) {
+			n := 0
+			for b, err := range batches {
+				if n++; n <= from && err == nil {
+					continue
+				}
+				if !yield(b, err) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// ordered is a source with an order that can be named, so that a training is not continued
+// in another.
+type ordered interface{ Order() string }
+
+// counted is a source that knows its number of batches in an epoch, those that are short
+// among them or not.
+type counted interface{ batches(short bool) int }
+
+// order returns the name of a source's order, "" for one that has none.
+func order(s Source) string {
+	if o, ok := s.(ordered); ok {
+		return o.Order()
+	}
+	return ""
+}

@@ -1,0 +1,140 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+)
+
+// A training that is ended again and again, by whatever, and goes on from its checkpoint in
+// another machine takes the steps of one that was not, bit for bit, with the state of Adam.
+func TestCheckpoint(t *testing.T) {
+	noLeaks(t)
+	x, y := set(10)
+	adam := func() (*line, *Data) {
+		l := newLine(t, true)
+		l.vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.1)), l.learnables...)))
+		t.Cleanup(func() { must.Do(t, l.vm.Close()) })
+		return l, must.Get[*Data](t)(NewData(Columns{l.x: x, l.y: y})).Shuffle(4)
+	}
+	whole, data := adam()
+	want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, Epochs(6), Weights(whole.weights)))
+
+	path := filepath.Join(t.TempDir(), "line.safetensors")
+	var losses []Loss
+	at := 0
+	for i, end := range []struct {
+		opts []Option
+		want string
+	}{
+		{[]Option{AfterStep(3, func(Step) error { return ErrStop })}, ""},
+		{[]Option{Steps(4)}, ""},
+		{[]Option{AfterEpoch(func(Epoch) error { return errors.New("enough") })}, "enough"},
+		{[]Option{Steps(6)}, ""}, // is there already
+		{[]Option{Prefetch(4), AfterStep(1, func(s Step) error {
+			if s.Step == 11 {
+				panic("killed") // between two checkpoints
+			}
+			return nil
+		})}, "killed"},
+		{nil, ""},
+	} {
+		l, data := adam()
+		h, err := func() (h History, err error) {
+			defer func() {
+				if r := recover(); r != nil {
+					err = fmt.Errorf("%v", r)
+				}
+			}()
+			return Run(t.Context(), l.vm, l.loss, data, append(end.opts, Epochs(6), Weights(l.weights), Checkpoint(path, 2))...)
+		}()
+		if (err == nil) != (end.want == "") || err != nil && !strings.Contains(err.Error(), end.want) {
+			t.Fatalf("%d: got error %v, want %q", i, err, end.want)
+		}
+		if end.want == "killed" { // after the checkpoint of step 10
+			losses = append(losses, want.Losses[at:10]...)
+			at = 10
+			continue
+		}
+		if h.Begin.Step != at || h.End.Step != at+h.Steps {
+			t.Errorf("%d: began at %v and ended at %v, want to begin at step %d", i, h.Begin, h.End, at)
+		}
+		losses = append(losses, h.Losses...)
+		at = h.End.Step
+		if at == want.End.Step {
+			for k, n := range l.learnables {
+				if n.Value().Data() != whole.learnables[k].Value().Data() {
+					t.Errorf("%s is %v, want %v", n.Name(), n.Value(), whole.learnables[k].Value())
+				}
+			}
+		}
+	}
+	if at != want.End.Step || !slices.Equal(losses, want.Losses) {
+		t.Errorf("at step %d, losses %v, want %v", at, losses, want.Losses)
+	}
+}
+
+// What must not be saved, and what cannot be loaded.
+func TestCheckpointErrors(t *testing.T) {
+	l := newLine(t, false)
+	path := filepath.Join(t.TempDir(), "line.safetensors")
+	source := Seq(l.batches(3, nil))
+	must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Checkpoint(path, 10)))
+	saved := must.Get[[]byte](t)(os.ReadFile(path))
+	unchanged := func(what string) {
+		t.Helper()
+		if now := must.Get[[]byte](t)(os.ReadFile(path)); !slices.Equal(now, saved) {
+			t.Errorf("%s changes the checkpoint", what)
+		}
+	}
+
+	poison := l.batch(0, points)
+	poison[l.y].Data().([]float64)[2] = math.NaN()
+	sick := Seq(l.batches(1, func(yield func(Batch, error) bool) { yield(poison, nil) }))
+	_, err := Run(t.Context(), l.vm, l.loss, sick, Epochs(2), Checkpoint(path, 10))
+	wantError(t, err, "the loss is NaN")
+	unchanged("a NaN")
+	dying := newLine(t, false)
+	_, err = Run(t.Context(), dying.vm, dying.loss, Seq(dying.batches(3, nil)), Epochs(3), Checkpoint(path, 10),
+		AfterStep(5, func(Step) error { return dying.vm.Close() }))
+	wantError(t, err, "step 6 (epoch 1, batch 2): cudaops: RunAll after Close")
+	if strings.Contains(err.Error(), "checkpoint") {
+		t.Errorf("a training whose step failed is saved: %v", err)
+	}
+	unchanged("a step that failed")
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Run(stopped, l.vm, l.loss, source, Epochs(2), Checkpoint(path, 10))
+	wantError(t, err, "context canceled")
+	unchanged("no step")
+
+	for want, opts := range map[string][]Option{
+		"From and Checkpoint": {Checkpoint(path, 1), From(Position{Step: 1})},
+		"Checkpoint got 0":    {Checkpoint(path, 0)},
+		"got no path":         {Checkpoint("", 1)},
+	} {
+		_, err := Run(t.Context(), l.vm, l.loss, source, opts...)
+		wantError(t, err, want)
+	}
+	must.Do(t, os.WriteFile(path, saved[:len(saved)-3], 0o666))
+	_, err = Run(t.Context(), l.vm, l.loss, source, Checkpoint(path, 1))
+	wantError(t, err, path)
+	must.Do(t, os.WriteFile(path, saved, 0o666))
+	data := must.Get[*Data](t)(NewData(Columns{l.x: []float64{1, 2, 3, 4}, l.y: []float64{1, 2, 3, 4}}))
+	ordered := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, data, Epochs(9), Checkpoint(path, 1)))
+	if ordered.Begin.Step != 3 {
+		t.Errorf("began at %v, want the checkpoint's step 3", ordered.Begin)
+	}
+	_, err = Run(t.Context(), l.vm, l.loss, data.Shuffle(1), Epochs(9), Checkpoint(path, 1))
+	wantError(t, err, "shuffled by seed 1")
+}

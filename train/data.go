@@ -1,0 +1,175 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Columns are a data set by the inputs that take its rows: of each a tensor with the rows along its first
+// axis, or a slice of the elements of all rows, one behind the other.
+type Columns map[*gorgonia.Node]any
+
+// Data is a data set on the host, a [Source] of batches: each input takes as many rows as
+// its first axis is long. The last batch of an epoch has those that are left.
+//
+// The memory of a batch is used again after the next step: who wants to keep what is bound
+// to an input copies it.
+type Data struct {
+	rows
+	columns []column
+	free    chan Batch // of full size, that nobody needs any more
+}
+
+var _ Source = (*Data)(nil)
+
+// column is the rows for an input.
+type column struct {
+	node   *gorgonia.Node
+	dtype  kernels.Dtype
+	shape  tensor.Shape // of a batch
+	memory []byte
+	row    int // bytes
+}
+
+// NewData returns a data set in the order that it has: see [Data.Shuffle]. It holds on to the
+// memory of tensors and slices.
+func NewData(columns Columns) (*Data, error) {
+	d := &Data{free: make(chan Batch, 4)}
+	for n, of := range columns {
+		if n == nil {
+			return nil, errors.New("train: NewData got a nil node")
+		}
+		c, count, err := newColumn(n, of)
+		if err != nil {
+			return nil, fmt.Errorf("train: NewData: input %s: %w", n.Name(), err)
+		}
+		if batch := c.shape[0]; d.count > 0 && (count != d.count || batch != d.batch) {
+			return nil, fmt.Errorf("train: NewData: input %s: got %d rows for batches of %d, another input has %d for batches of %d",
+				n.Name(), count, batch, d.count, d.batch)
+		}
+		d.count, d.batch = count, c.shape[0]
+		d.columns = append(d.columns, c)
+	}
+	if len(columns) == 0 {
+		return nil, errors.New("train: NewData got no columns")
+	}
+	return d, nil
+}
+
+// newColumn returns the rows for an input and their number.
+func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
+	dt, ok := values.Dtype(n.Dtype())
+	c = column{node: n, dtype: dt, shape: n.Shape()}
+	if !ok || len(c.shape) == 0 || c.shape.TotalSize() == 0 {
+		return c, 0, fmt.Errorf("got an input of %v and shape %v, want numbers with an axis for the rows", n.Type(), c.shape)
+	}
+	t, ok := of.(tensor.Tensor)
+	if !ok {
+		if t, err = vector(of); err != nil {
+			return c, 0, err
+		}
+	}
+	value, ok := t.(gorgonia.Value)
+	if !ok {
+		return c, 0, fmt.Errorf("got a %T, want a tensor or a slice", of)
+	}
+	if t.Dtype() != n.Dtype() {
+		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype(), n.Dtype())
+	}
+	if c.memory, err = values.Bytes(value); err != nil {
+		return c, 0, fmt.Errorf("got %w", err)
+	}
+	elements := c.shape.TotalSize() / c.shape[0]
+	has := t.Shape()
+	if _, given := of.(tensor.Tensor); given && (len(has) != len(c.shape) || !slices.Equal(has[1:], c.shape[1:])) || !given && has.TotalSize()%elements != 0 {
+		return c, 0, fmt.Errorf("got rows of shape %v, want %v", has, c.shape)
+	}
+	c.row = elements * int(dt.Size())
+	return c, len(c.memory) / c.row, nil
+}
+
+// vector returns a slice as a tensor.
+func vector(slice any) (t tensor.Tensor, err error) {
+	defer func() { // of what is no slice, or of elements that no tensor has
+		if r := recover(); r != nil {
+			err = fmt.Errorf("got a %T, want a tensor or a slice", slice)
+		}
+	}()
+	t = tensor.New(tensor.WithBacking(slice))
+	if t.Shape().TotalSize() == 0 || t.IsScalar() {
+		return nil, fmt.Errorf("got a %T without elements, want a tensor or a slice", slice)
+	}
+	return t, nil
+}
+
+// Shuffle returns the same data set in another order in every epoch, which follows from the seed and
+// the number of the epoch alone.
+func (d *Data) Shuffle(seed uint64) *Data {
+	shuffled := *d
+	shuffled.shuffled, shuffled.seed = true, seed
+	return &shuffled
+}
+
+// Batches implements [Source].
+func (d *Data) Batches(epoch, from int) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		d.chunks(epoch, from, func(order []int) bool {
+			b, err := d.take(order)
+			return yield(b, err)
+		})
+	}
+}
+
+// take returns the rows of those numbers.
+func (d *Data) take(order []int) (Batch, error) {
+	b, used := make(Batch, len(d.columns)), false
+	if len(order) == d.batch {
+		select {
+		case b = <-d.free:
+			used = true
+		default:
+		}
+	}
+	for _, c := range d.columns {
+		if !used {
+			shape := c.shape.Clone()
+			shape[0] = len(order)
+			b[c.node], _ = values.New(c.dtype, shape)
+		}
+		m, err := values.Bytes(b[c.node])
+		if err != nil {
+			return nil, err
+		}
+		const grain = 256 << 10 // bytes
+		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				row := order[i] * c.row
+				copy(m[int(i)*c.row:], c.memory[row:row+c.row])
+			}
+		})
+	}
+	return b, nil
+}
+
+// recycle takes a batch back, if it is one that is of use.
+func (d *Data) recycle(b Batch) {
+	own := make(Batch, len(d.columns))
+	for _, c := range d.columns {
+		v := b[c.node]
+		if v == nil || !v.Shape().Eq(c.shape) {
+			return
+		}
+		own[c.node] = v
+	}
+	select {
+	case d.free <- own:
+	default: // there are enough
+	}
+}

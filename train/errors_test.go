@@ -1,0 +1,203 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), "train: ") || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+}
+
+// What Run cannot use is an error before anything runs.
+func TestRunErrors(t *testing.T) {
+	l, other := newLine(t, false), newLine(t, false)
+	idle := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
+	t.Cleanup(func() { must.Do(t, idle.Close()) })
+	never := SourceFunc(func(int, int) iter.Seq2[Batch, error] {
+		t.Error("batches are made")
+		return func(func(Batch, error) bool) {}
+	})
+	ctx := t.Context()
+	run := func(opts ...Option) error {
+		_, err := Run(ctx, l.vm, l.loss, never, opts...)
+		return err
+	}
+	for want, err := range map[string]error{
+		"nil VM":                    func() error { _, err := Run(ctx, nil, l.loss, never); return err }(),
+		"nil VM, loss":              func() error { _, err := Run(ctx, l.vm, nil, never); return err }(),
+		"loss or source":            func() error { _, err := Run(ctx, l.vm, l.loss, nil); return err }(),
+		"makes no steps":            func() error { _, err := Run(ctx, idle, other.loss, never); return err }(),
+		"is no result":              func() error { _, err := Run(ctx, l.vm, other.loss, never); return err }(),
+		"want a scalar":             func() error { _, err := Run(ctx, l.vm, l.x, never); return err }(),
+		"nil option":                run(nil),
+		"Epochs got 0":              run(Epochs(0)),
+		"Steps got -1":              run(Steps(-1), Epochs(2)),
+		"Prefetch got -1":           run(Prefetch(-1)),
+		"AfterStep got 0":           run(AfterStep(0, func(Step) error { return nil })),
+		"AfterStep got a nil":       run(AfterStep(1, nil)),
+		"AfterEpoch got a nil":      run(AfterEpoch(nil)),
+		"LearnRate got a nil":       run(LearnRate(nil, func(int) float64 { return 1 })),
+		"Progress got a nil":        run(Progress(nil)),
+		"Weights got a nil":         run(Weights(nil)),
+		"Weights got node slope":    run(Weights(l.learnables[0])),
+		"From got step -1":          run(From(Position{Step: -1})),
+		`in an order of "backward"`: run(From(Position{Order: "backward"})),
+	} {
+		wantError(t, err, want)
+	}
+	stopped, cancel := context.WithCancel(ctx)
+	cancel()
+	h, err := Run(stopped, l.vm, l.loss, Seq(l.batches(3, nil)))
+	wantError(t, err, "context canceled")
+	newReference().check(t, l, h)
+	must.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
+}
+
+// What is wrong with a batch is an error that names its number, its input, what it has and what is wanted.
+func TestBatchErrors(t *testing.T) {
+	noLeaks(t)
+	other := newLine(t, false)
+	for name, c := range map[string]struct {
+		batches  func(l *line) []Batch
+		want     string
+		steps    int
+		weighted bool
+	}{
+		"none":        {batches: func(l *line) []Batch { return nil }, want: "epoch 0 has no batches"},
+		"short alone": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 3)} }, want: "no batch of full size: got 3 rows"},
+		"short within": {batches: func(l *line) []Batch {
+			return []Batch{l.batch(0, 4), l.batch(1, 3), l.batch(2, 4)}
+		}, want: "batch 1 of epoch 0 has 3 rows", steps: 1},
+		"too long":      {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), l.batch(1, 5)} }, want: "step 2 (epoch 0, batch 1): input ", steps: 1},
+		"nil value":     {batches: func(l *line) []Batch { return []Batch{{l.x: nil}} }, want: "nil node or value"},
+		"nil node":      {batches: func(l *line) []Batch { return []Batch{{nil: l.batch(0, 4)[l.x]}} }, want: "nil node or value"},
+		"another graph": {batches: func(l *line) []Batch { return []Batch{other.batch(0, 4)} }, want: "is not in the graph of this VM"},
+		"missing":       {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 4)[l.x]}} }, want: "y has no value"},
+		"other type": {batches: func(l *line) []Batch {
+			return []Batch{{l.x: tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4}))}}
+		}, want: "Expected Dtype of float64"},
+		"rows that vary": {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 3)[l.x], l.y: l.batch(0, 2)[l.y]}} }, want: "want one number"},
+		"weighted": {batches: func(l *line) []Batch {
+			return []Batch{{l.x: tensor.New(tensor.WithBacking([]string{"a", "b"})), l.y: l.batch(0, 2)[l.y]}}
+		}, want: "which cannot be filled up", weighted: true},
+		"by an op": {batches: func(l *line) []Batch { return []Batch{{l.loss: G.NewF64(1)}} }, want: "Cannot bind a value to a non input node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t, c.weighted)
+			var opts []Option
+			if c.weighted {
+				opts = append(opts, Weights(l.weights))
+			}
+			source := Seq(func(yield func(Batch, error) bool) {
+				for _, b := range c.batches(l) {
+					if !yield(b, nil) {
+						return
+					}
+				}
+			})
+			h, err := Run(t.Context(), l.vm, l.loss, source, opts...)
+			wantError(t, err, c.want)
+			steps(constant, []int{0, 1, 2}[:c.steps]...).check(t, l, h)
+		})
+	}
+}
+
+// A loss that is NaN ends the training with the step that it is of.
+func TestNaN(t *testing.T) {
+	l := newLine(t, false)
+	poison := l.batch(0, points)
+	poison[l.y].Data().([]float64)[2] = math.NaN()
+	h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(2, func(yield func(Batch, error) bool) { yield(poison, nil) })))
+	wantError(t, err, "step 3 (epoch 0, batch 3): the loss is NaN")
+	if h.Steps != 3 || !math.IsNaN(h.Losses[2].Loss) {
+		t.Errorf("the history is %+v", h)
+	}
+}
+
+// Runs that hand nothing over have no loss; the means are of those that do.
+func TestReadEvery(t *testing.T) {
+	l := newLine(t, false, cudaops.ReadEvery(3))
+	var seen []float64
+	h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, Seq(l.batches(4, nil)), Epochs(2),
+		AfterStep(1, func(s Step) error { seen = append(seen, s.Loss); return nil })))
+	r := steps(constant, 0, 1, 2, 3, 0, 1, 2, 3)
+	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-12 }
+	if len(h.Losses) != 2 || h.Losses[0].Step != 3 || h.Losses[1].Step != 6 ||
+		!near(h.Losses[0].Loss, r.losses[2]) || !near(h.Losses[1].Loss, r.losses[5]) {
+		t.Errorf("losses %v, want those of steps 3 and 6 of %v", h.Losses, r.losses)
+	}
+	if !near(h.Epochs[0].Loss, r.losses[2]) || !near(h.Epochs[1].Loss, r.losses[5]) {
+		t.Errorf("epochs %+v", h.Epochs)
+	}
+	want := fmt.Sprint([]float64{math.NaN(), math.NaN(), seen[2], seen[2], seen[2], seen[5], seen[5], seen[5]})
+	if fmt.Sprint(seen) != want || !near(seen[2], r.losses[2]) {
+		t.Errorf("after the steps: %v, want %v", seen, want)
+	}
+}
+
+// A solver of another module makes its steps on the host, where the learnables are.
+func TestSolverOnTheHost(t *testing.T) {
+	l := newLine(t, false)
+	var err error
+	vm, err := cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(own{G.NewVanillaSolver(G.WithLearnRate(rate0))}, l.learnables...))
+	must.Do(t, err)
+	defer vm.Close()
+	h := must.Get[History](t)(Run(t.Context(), vm, l.loss, Seq(l.batches(3, nil))))
+	steps(constant, 0, 1, 2).check(t, l, h)
+}
+
+// own is a solver that is none of Gorgonia's types.
+type own struct{ G.Solver }
+
+func TestDataErrors(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(4, 3))
+	y := G.NewVector(g, tensor.Int, G.WithName("y"), G.WithShape(4))
+	five := G.NewVector(g, tensor.Int, G.WithName("five"), G.WithShape(5))
+	scalar := G.NewScalar(g, tensor.Float32, G.WithName("scalar"))
+	floats := make([]float32, 12)
+	for want, c := range map[string]Columns{
+		"no columns":               nil,
+		"nil node":                 {nil: floats},
+		"input scalar: got an inp": {scalar: floats},
+		"input x: got a string":    {x: "much"},
+		"input x: got a <nil>":     {x: nil},
+		"input x: got a []float32": {x: []float32{}},
+		"elements of float64":      {x: make([]float64, 12)},
+		"rows of shape (13)":       {x: make([]float32, 13)},
+		"rows of shape (3, 4)":     {x: tensor.New(tensor.WithShape(3, 4), tensor.WithBacking(floats))},
+		"rows of shape (12)":       {x: tensor.New(tensor.WithShape(12), tensor.WithBacking(floats))},
+		"another input has":        {x: floats, y: []int{1, 2, 3}},
+		"for batches of":           {five: []int{1, 2, 3, 4}, y: []int{1, 2, 3, 4}},
+	} {
+		_, err := NewData(c)
+		wantError(t, err, "NewData")
+		wantError(t, err, want)
+	}
+	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
+	for want, make := range map[string]func() (*Resident, error){
+		"nil graph":       func() (*Resident, error) { return NewResident(nil, 2, three) },
+		"batches of 0":    func() (*Resident, error) { return NewResident(g, 0, three) },
+		"no tensors":      func() (*Resident, error) { return NewResident(g, 2) },
+		"tensor 1: got":   func() (*Resident, error) { return NewResident(g, 2, three, nil) },
+		"tensor 1 has 4":  func() (*Resident, error) { return NewResident(g, 2, three, four) },
+		"tensor 0: got 7": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
+	} {
+		_, err := make()
+		wantError(t, err, "NewResident")
+		wantError(t, err, want)
+	}
+}

@@ -1,0 +1,245 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/stheno-ml/stheno"
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/train"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// plane draws n points of a plane, 3 a - 2 b + 1, with a little noise.
+func plane(n int) (inputs, targets []float64) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range n {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		inputs, targets = append(inputs, a, b), append(targets, 3*a-2*b+1+0.1*r.NormFloat64())
+	}
+	return inputs, targets
+}
+
+// model returns what is learnt, and the square of the error of each row of a batch.
+func model(x, y *G.Node) (parameters G.Nodes, errors *G.Node) {
+	slopes := G.NewVector(x.Graph(), G.Float64, G.WithName("slopes"), G.WithShape(2), G.WithInit(G.Zeroes()))
+	offset := G.NewScalar(x.Graph(), G.Float64, G.WithName("offset"), G.WithValue(0.0))
+	estimate := G.Must(G.Add(G.Must(G.Mul(x, slopes)), offset))
+	return G.Nodes{slopes, offset}, G.Must(G.Square(G.Must(G.Sub(estimate, y))))
+}
+
+func mean(errors *G.Node, parameters G.Nodes) (loss *G.Node) {
+	loss = G.Must(G.Mean(errors))
+	_, err := G.Grad(loss, parameters...)
+	check(err)
+	return loss
+}
+
+func Example() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+
+	solver := G.NewAdamSolver()
+	vm, err := stheno.NewVM(g, cudaops.Train(solver, parameters...))
+	check(err)
+	defer vm.Close()
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+	history, err := train.Run(context.Background(), vm, loss, data.Shuffle(1),
+		train.Epochs(10),
+		train.LearnRate(solver, train.Cosine(0.1, 20, 310)),
+		train.AfterEpoch(func(e train.Epoch) error {
+			if e.Number%5 == 0 {
+				fmt.Printf("epoch %d: loss %.2f\n", e.Number, e.Loss)
+			}
+			return nil
+		}))
+	check(err)
+	fmt.Printf("%d steps: %.1f %.1f\n", history.Steps, parameters[0].Value(), parameters[1].Value())
+	// Output:
+	// epoch 5: loss 0.01
+	// epoch 10: loss 0.01
+	// 310 steps: [ 3.0  -2.0] 1.0
+}
+
+// A data set on the device: a step takes the numbers of its rows there.
+func ExampleNewResident() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	data, err := train.NewResident(g, 32,
+		tensor.New(tensor.WithShape(1000, 2), tensor.WithBacking(inputs)),
+		tensor.New(tensor.WithBacking(targets)))
+	check(err)
+	parameters, errors := model(data.Nodes[0], data.Nodes[1])
+	loss := mean(errors, parameters)
+
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...), data.Option())
+	check(err)
+	defer vm.Close()
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(10))
+	check(err)
+	fmt.Printf("%.1f %.1f\n", parameters[0].Value(), parameters[1].Value())
+	// Output:
+	// [ 3.0  -2.0] 1.0
+}
+
+// Weights: the last batch of an epoch, of 1000 - 31 * 32 = 8 rows, counts as it should.
+func ExampleWeights() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	weights := G.NewVector(g, G.Float64, G.WithName("weights"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := G.Must(G.Sum(G.Must(G.HadamardProd(weights, errors)))) // of a full batch: the mean
+	_, err := G.Grad(loss, parameters...)
+	check(err)
+
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+	check(err)
+	defer vm.Close()
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+	history, err := train.Run(context.Background(), vm, loss, data.Shuffle(1),
+		train.Epochs(10), train.Weights(weights))
+	check(err)
+	fmt.Printf("%d steps, %d rows left out\n", history.Steps, history.Left)
+	// Output:
+	// 320 steps, 0 rows left out
+}
+
+// Batches from anywhere: an iterator, which runs in a goroutine of its own.
+func ExampleSeq() {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+	check(err)
+	defer vm.Close()
+
+	inputs, targets := plane(320 * 32)
+	var batches iter.Seq2[train.Batch, error] = func(yield func(train.Batch, error) bool) {
+		for len(targets) > 0 { // a file, a decoder, a network: what fails is yielded as an error
+			b := train.Batch{
+				x: tensor.New(tensor.WithShape(32, 2), tensor.WithBacking(inputs[:64])),
+				y: tensor.New(tensor.WithBacking(targets[:32])),
+			}
+			inputs, targets = inputs[64:], targets[32:]
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+	history, err := train.Run(context.Background(), vm, loss, train.Seq(batches), train.Prefetch(4))
+	check(err)
+	fmt.Println(history.End)
+	// Output:
+	// step 320 (epoch 1, batch 0)
+}
+
+// A training that ends within an epoch goes on where it was, in the same order.
+func ExampleFrom() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+	check(err)
+	defer vm.Close()
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+
+	first, err := train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Steps(100))
+	check(err)
+	fmt.Println(first.End)
+	rest, err := train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(10), train.From(first.End))
+	check(err)
+	fmt.Println(rest.End)
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(2), train.Epochs(11), train.From(rest.End))
+	fmt.Println(err)
+	// Output:
+	// step 100 (epoch 3, batch 7)
+	// step 310 (epoch 10, batch 0)
+	// train: got a position in an order of "1000 rows, shuffled by seed 1, in batches of 32", the source has "1000 rows, shuffled by seed 2, in batches of 32"
+}
+
+// The second run goes on from where the first one ended, as another process would.
+func ExampleCheckpoint() {
+	folder, err := os.MkdirTemp("", "")
+	check(err)
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "plane.safetensors")
+
+	inputs, targets := plane(1000)
+	for range 2 {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+		y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+		parameters, errors := model(x, y)
+		loss := mean(errors, parameters)
+		vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+		check(err)
+		data, err := train.NewData(train.Columns{x: inputs, y: targets})
+		check(err)
+		history, err := train.Run(context.Background(), vm, loss, data.Shuffle(1),
+			train.Epochs(10), train.Checkpoint(path, 100),
+			train.AfterStep(150, func(train.Step) error { return train.ErrStop })) // somebody ends it
+		check(err)
+		fmt.Println(history.Begin, "to", history.End)
+		check(vm.Close())
+	}
+	// Output:
+	// step 0 (epoch 0, batch 0) to step 150 (epoch 4, batch 26)
+	// step 150 (epoch 4, batch 26) to step 300 (epoch 9, batch 21)
+}
+
+// A bar on a terminal, a line now and then in a file; what is early stopping elsewhere.
+func ExampleAfterEpoch() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+	check(err)
+	defer vm.Close()
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+
+	best := 1e9
+	history, err := train.Run(context.Background(), vm, loss, data.Shuffle(1),
+		train.Epochs(1000),
+		train.Progress(os.Stderr),
+		train.AfterEpoch(func(e train.Epoch) error {
+			if e.Loss > 0.999*best { // vm.Pull() brings the parameters, for an evaluation
+				return train.ErrStop
+			}
+			best = e.Loss
+			return nil
+		}))
+	check(err)
+	fmt.Println(len(history.Epochs) < 50, history.Epochs[len(history.Epochs)-1].Loss < 0.02)
+	// Output:
+	// true true
+}

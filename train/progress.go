@@ -1,0 +1,128 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+	"github.com/mattn/go-isatty"
+)
+
+// progress shows how far a training is. A nil one shows nothing.
+type progress struct {
+	w      io.Writer
+	bar    *pb.ProgressBar // nil where w is no terminal
+	every  time.Duration
+	total  int // steps, 0 if that is not known
+	first  int // steps that were made before
+	start  time.Time
+	shown  time.Time // last
+	at     int       // step that was shown then
+	onLine bool      // the bar is to be seen
+}
+
+// template is the bar's, for a terminal.
+const template pb.ProgressBarTemplate = `{{counters . }} {{bar . "[" "=" ">" " " "]"}} {{string . "text"}}`
+
+// newProgress returns that of a writer, nil for none.
+func newProgress(w io.Writer, total, first int) *progress {
+	if w == nil {
+		return nil
+	}
+	f, file := w.(*os.File)
+	terminal := file && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+	return startProgress(w, terminal, total, first)
+}
+
+func startProgress(w io.Writer, terminal bool, total, first int) *progress {
+	p := &progress{w: w, every: 10 * time.Second, first: first, start: time.Now()}
+	p.shown = p.start
+	if terminal {
+		p.every = 200 * time.Millisecond
+		p.bar = template.New(total).Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w)
+		if p.bar.Width() <= 0 { // of a terminal that does not know
+			p.bar.SetWidth(80)
+		}
+		p.bar.Start()
+	}
+	p.setTotal(total)
+	return p
+}
+
+func (p *progress) setTotal(n int) {
+	if p == nil {
+		return
+	}
+	p.total = n
+	if p.bar != nil {
+		p.bar.SetTotal(int64(n))
+	}
+}
+
+// step shows a step, if the last one that was shown is some time ago.
+func (p *progress) step(at Position, loss float64) {
+	if p == nil || time.Since(p.shown) < p.every {
+		return
+	}
+	p.show(at, loss, false)
+}
+
+func (p *progress) show(at Position, loss float64, last bool) {
+	p.shown, p.at = time.Now(), at.Step
+	text := p.text(at, loss, last)
+	if p.bar != nil {
+		p.bar.SetCurrent(int64(at.Step)).Set("text", text).Write()
+		p.onLine = true
+		return
+	}
+	of := ""
+	if p.total > 0 {
+		of = fmt.Sprintf(" of %d", p.total)
+	}
+	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, of, text)
+}
+
+// text tells loss, steps in a second and the time that is left, at the end that it took.
+func (p *progress) text(at Position, loss float64, last bool) string {
+	text := ""
+	if !math.IsNaN(loss) {
+		text = fmt.Sprintf("loss %.4g  ", loss)
+	}
+	took := time.Since(p.start)
+	rate := float64(at.Step-p.first) / max(took.Seconds(), 1e-9)
+	if rate < 100 {
+		text += fmt.Sprintf("%.3g steps/s", rate)
+	} else {
+		text += fmt.Sprintf("%.0f steps/s", rate)
+	}
+	if left := p.total - at.Step; !last && left > 0 && rate > 0 {
+		text += fmt.Sprintf("  %v left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+	} else {
+		text += fmt.Sprintf("  %v", took.Round(time.Second/10))
+	}
+	return text
+}
+
+// clear makes room for what others print.
+func (p *progress) clear() {
+	if p == nil || !p.onLine {
+		return
+	}
+	p.onLine = false
+	fmt.Fprintf(p.w, "\r%*s\r", p.bar.Width(), "")
+}
+
+// end shows the last step, if it was not.
+func (p *progress) end(at Position, loss float64) {
+	if p == nil || p.bar == nil && p.at == at.Step {
+		return
+	}
+	p.show(at, loss, true)
+	if p.bar != nil {
+		p.bar.Finish()
+		fmt.Fprintln(p.w)
+	}
+}

@@ -1,0 +1,278 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"gorgonia.org/gorgonia"
+)
+
+// Run trains: for each batch of the source it binds the inputs and runs the VM, which makes
+// a step of the solver of cudaops.Train. loss is the node of the loss, a scalar result of
+// the graph.
+//
+// It ends after the epochs and steps of its options; early by the context, whose cause is in
+// the error then, by an error of the source, the VM or a callback, by [ErrStop], or if the
+// loss is NaN. In any case the history is that of the steps made, every step is whole, and
+// the learnables are pulled: their nodes have the values after the last step.
+func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
+	l, err := newLoop(vm, loss, source, opts)
+	if err != nil {
+		return History{}, fmt.Errorf("train: %w", err)
+	}
+	err = errors.Join(l.run(ctx), l.save())
+	if len(vm.Learnables()) > 0 {
+		err = errors.Join(err, vm.Pull())
+	}
+	l.progress.end(l.position, l.last)
+	l.history.End, l.history.Time = l.position, time.Since(l.start)
+	if err != nil {
+		err = fmt.Errorf("train: %w", err)
+	}
+	return l.history, err
+}
+
+// loop is a training under way.
+type loop struct {
+	vm       *cudaops.VM
+	loss     *gorgonia.Node
+	source   Source
+	config   config
+	fitter   *fitter
+	progress *progress // nil for none
+
+	start    time.Time
+	position Position
+	history  History
+	seen     gorgonia.Value          // of the loss, in the last run that handed it over
+	last     float64                 // loss
+	epoch    mean                    // of the epoch under way
+	inputs   map[*gorgonia.Node]bool // those of the VM's graph that batches had so far
+	bound    Batch                   // the last one
+	saved    int                     // the step of the last checkpoint
+	failed   bool                    // a step
+}
+
+// mean is that of the losses of an epoch.
+type mean struct {
+	sum          float64
+	known, steps int
+}
+
+func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) (*loop, error) {
+	l := &loop{vm: vm, loss: loss, source: source, config: config{prefetch: 1}, last: math.NaN(), start: time.Now(), inputs: map[*gorgonia.Node]bool{}}
+	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("Run got a nil option")
+		}
+		o(&l.config)
+	}
+	c := &l.config
+	switch {
+	case vm == nil || loss == nil || source == nil:
+		return nil, errors.New("Run got a nil VM, loss or source")
+	case vm.Report().Solver == "":
+		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")
+	case loss.Shape().TotalSize() != 1:
+		return nil, fmt.Errorf("the loss, node %s, has shape %v, want a scalar", loss.Name(), loss.Shape())
+	case !slices.Contains(vm.Results(), loss):
+		return nil, fmt.Errorf("the loss, node %s, is no result of the VM, want one or a node of cudaops.Keep", loss.Name())
+	}
+	if err := errors.Join(c.faults...); err != nil {
+		return nil, err
+	}
+	if err := l.load(); err != nil {
+		return nil, err
+	}
+	if c.epochs == 0 && c.steps == 0 {
+		c.epochs = 1
+	}
+	if has, want := order(source), c.from.Order; want != "" && has != want {
+		return nil, fmt.Errorf("got a position in an order of %q, the source has %q", want, has)
+	}
+	var err error
+	if l.fitter, err = newFitter(c.weights); err != nil {
+		return nil, err
+	}
+	l.position, l.seen = c.from, loss.Value()
+	l.position.Order = order(source)
+	l.history.Begin = l.position
+	l.progress = newProgress(c.progress, l.total(0), l.position.Step)
+	return l, nil
+}
+
+// total returns how many steps the training will have, 0 if that is not known. An epoch has
+// as many as perEpoch says, if that is not 0.
+func (l *loop) total(perEpoch int) int {
+	if s, ok := l.source.(counted); ok && perEpoch == 0 {
+		perEpoch = s.batches(l.config.weights != nil)
+	}
+	total := l.config.epochs * perEpoch
+	if steps := l.config.steps; steps > 0 && (total == 0 || steps < total) {
+		total = steps
+	}
+	return total
+}
+
+// run makes the steps.
+func (l *loop) run(ctx context.Context) (err error) {
+	if limit := l.config.steps; limit > 0 && l.position.Step >= limit {
+		return nil
+	}
+	p := prefetch(ctx, l.source, l.fitter, &l.config)
+	defer func() {
+		failed := p.stop()
+		if errors.Is(err, ErrStop) {
+			err = nil
+		}
+		if err == nil || !errors.Is(failed, err) {
+			err = errors.Join(err, failed)
+		} else {
+			err = failed // which says more
+		}
+	}()
+	for {
+		it, ok := p.next()
+		if ctx.Err() != nil && (ok || !p.complete) {
+			return context.Cause(ctx)
+		}
+		switch {
+		case !ok:
+			return l.ended(p)
+		case it.batch == nil:
+			l.history.Left += it.left
+			err = l.endEpoch(true)
+		default:
+			err = l.step(it.batch)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended does what is left to do when there are no more batches.
+func (l *loop) ended(p *prefetcher) error {
+	if p.err != nil || l.epoch.steps == 0 {
+		return nil
+	}
+	return l.endEpoch(false)
+}
+
+// step makes a step and calls those who wait for it.
+func (l *loop) step(b Batch) error {
+	at := l.position
+	for _, r := range l.config.rates {
+		gorgonia.WithLearnRate(r.of(at.Step))(r.solver)
+	}
+	err := l.bind(b)
+	if err == nil {
+		err = l.vm.RunAll()
+	}
+	if l.failed = err != nil; l.failed {
+		at.Step++
+		return fmt.Errorf("%v: %w", at, err)
+	}
+	l.position.Step++
+	l.position.Batch++
+	l.history.Steps++
+	l.epoch.steps++
+	if err := l.read(); err != nil {
+		return err
+	}
+	l.progress.step(l.position, l.last)
+	for _, s := range l.config.steppers {
+		if l.position.Step%s.n != 0 {
+			continue
+		}
+		l.progress.clear()
+		if err := s.f(Step{l.position, l.last}); err != nil {
+			return err
+		}
+	}
+	if n := l.config.checkpoint.n; n > 0 && l.position.Step%n == 0 {
+		return l.save()
+	}
+	return nil
+}
+
+// bind binds a batch to the inputs. Nobody needs the one before it any more.
+func (l *loop) bind(b Batch) error {
+	for n, v := range b {
+		err := gorgonia.Let(n, v)
+		if err == nil && !l.inputs[n] { // not seen yet
+			err = l.vm.Let(n, v)
+			l.inputs[n] = true
+		}
+		if err != nil {
+			return fmt.Errorf("input %s: %w", n.Name(), err)
+		}
+	}
+	if data, ok := l.source.(*Data); ok && l.bound != nil {
+		data.recycle(l.bound)
+	}
+	l.bound = b
+	return nil
+}
+
+// read takes the loss, if the run handed it over: it is bound to a new value then.
+func (l *loop) read() error {
+	v := l.loss.Value()
+	if v == nil || v == l.seen {
+		return nil
+	}
+	l.seen = v
+	switch x := v.Data().(type) {
+	case float32:
+		l.last = float64(x)
+	case float64:
+		l.last = x
+	case []float32:
+		l.last = float64(x[0])
+	case []float64:
+		l.last = x[0]
+	default:
+		return fmt.Errorf("the loss, node %s, is a %T, want a float", l.loss.Name(), x)
+	}
+	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
+	l.epoch.sum += l.last
+	l.epoch.known++
+	if l.failed = math.IsNaN(l.last); l.failed {
+		return fmt.Errorf("%v: the loss is NaN: cudaops.WatchNaN names the node that made it", l.position)
+	}
+	return nil
+}
+
+// endEpoch goes on to the next epoch, if this one is whole, and calls those who wait for it.
+// One that had ended before From has nothing to tell.
+func (l *loop) endEpoch(whole bool) error {
+	e := Epoch{
+		Number: l.position.Epoch + 1, Steps: l.epoch.steps,
+		Loss: l.epoch.sum / float64(l.epoch.known), Time: time.Since(l.start),
+	}
+	l.epoch = mean{}
+	if whole {
+		l.position.Epoch++
+		l.position.Batch = 0
+	}
+	if e.Steps == 0 {
+		return nil
+	}
+	e.Position = l.position
+	l.history.Epochs = append(l.history.Epochs, e)
+	if l.config.from.Batch == 0 || len(l.history.Epochs) > 1 {
+		l.progress.setTotal(l.total(e.Steps))
+	}
+	for _, f := range l.config.ends {
+		l.progress.clear()
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// fitter makes batches fit the graph.
+type fitter struct {
+	weights *gorgonia.Node // nil for none
+	full    gorgonia.Value // the weights of a batch that is not short
+}
+
+// newFitter checks the node of the weights.
+func newFitter(weights *gorgonia.Node) (*fitter, error) {
+	f := &fitter{weights: weights}
+	if weights == nil {
+		return f, nil
+	}
+	dt, ok := values.Dtype(weights.Dtype())
+	rows := 0
+	if s := weights.Shape(); len(s) > 0 {
+		rows = s[0]
+	}
+	if !ok || !dt.IsFloat() || rows < 1 || weights.Shape().TotalSize() != rows {
+		return nil, fmt.Errorf("Weights got node %s, a %v of shape %v, want a float for each row of a batch", weights.Name(), weights.Type(), weights.Shape())
+	}
+	f.full = f.of(rows)
+	return f, nil
+}
+
+// of returns the weights of a batch whose first rows are there.
+func (f *fitter) of(there int) gorgonia.Value {
+	dt, _ := values.Dtype(f.weights.Dtype())
+	v, m := values.New(dt, f.weights.Shape())
+	if dt == kernels.Float32 {
+		fill(kernels.Elements[float32](m)[:there])
+	} else {
+		fill(kernels.Elements[float64](m)[:there])
+	}
+	return v
+}
+
+func fill[T float32 | float64](weights []T) {
+	for i := range weights {
+		weights[i] = 1 / T(len(weights))
+	}
+}
+
+// fit returns a batch of the inputs' shapes, with the weights if there are any. A batch
+// that is short and cannot be weighted is left out: nil, with the rows that it has.
+func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
+	short, want := 0, 0
+	for n, v := range b {
+		if n == nil || v == nil {
+			return nil, 0, errors.New("a batch has a nil node or value")
+		}
+		has, of := v.Shape(), n.Shape()
+		if len(of) == 0 || len(has) != len(of) || has[0] >= of[0] || !slices.Equal(has[1:], of[1:]) {
+			continue // it fits, or Let says what is wrong
+		}
+		if short > 0 && (has[0] != short || of[0] != want) {
+			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", n.Name(), has[0], of[0], short)
+		}
+		short, want = has[0], of[0]
+	}
+	switch {
+	case short > 0 && f.weights == nil:
+		return nil, short, nil
+	case f.weights == nil:
+		return b, 0, nil
+	case short > 0 && f.weights.Shape()[0] != want:
+		return nil, 0, fmt.Errorf("Weights: node %s has %d rows, want the %d of the other inputs", f.weights.Name(), f.weights.Shape()[0], want)
+	}
+	fitted = make(Batch, len(b)+1)
+	for n, v := range b {
+		if short > 0 && len(v.Shape()) > 0 && v.Shape()[0] == short && n.Shape()[0] == want {
+			if v, err = repeated(v, n.Shape()); err != nil {
+				return nil, 0, fmt.Errorf("input %s: %w", n.Name(), err)
+			}
+		}
+		fitted[n] = v
+	}
+	if fitted[f.weights] = f.full; short > 0 {
+		fitted[f.weights] = f.of(short)
+	}
+	return fitted, short, nil
+}
+
+// repeated returns a value of that shape whose rows are those of v, again and again.
+func repeated(v gorgonia.Value, shape tensor.Shape) (gorgonia.Value, error) {
+	dt, ok := values.Dtype(v.Dtype())
+	if !ok {
+		return nil, fmt.Errorf("got rows of %v, which cannot be filled up", v.Dtype())
+	}
+	from, err := values.Bytes(v)
+	if err != nil {
+		return nil, err
+	}
+	out, to := values.New(dt, shape)
+	for len(to) > 0 {
+		to = to[copy(to, from):]
+	}
+	return out, nil
+}
