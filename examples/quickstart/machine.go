@@ -7,14 +7,13 @@ import (
 )
 
 // newMachine makes Stheno's machine for a graph, in the place of
-// gorgonia.NewTapeMachine(g). stheno.NewVM(g) alone is what "auto" does.
-func newMachine(g *G.ExprGraph, device string) (*cudaops.VM, error) {
+// gorgonia.NewTapeMachine(g). stheno.NewVM(g, opts...) alone is what "auto" does.
+func newMachine(g *G.ExprGraph, device string, opts ...cudaops.Option) (*cudaops.VM, error) {
 	switch device {
-	case "auto":
-		return stheno.NewVM(g)
 	case "gpu":
-		return stheno.NewVM(g, cudaops.OnDevice(0))
-	default: // cpu: run checked the flag
-		return stheno.NewVM(g, cudaops.OnHost())
+		opts = append(opts, cudaops.OnDevice(0))
+	case "cpu":
+		opts = append(opts, cudaops.OnHost())
 	}
+	return stheno.NewVM(g, opts...)
 }

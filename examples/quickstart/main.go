@@ -11,14 +11,17 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"time"
+	"os/signal"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -28,6 +31,7 @@ type options struct {
 	device        string
 	seed          uint64
 	out           string
+	progress      io.Writer // of the training, nil for none
 }
 
 func main() {
@@ -42,7 +46,10 @@ func main() {
 		fmt.Fprintf(os.Stderr, "quickstart: takes flags only, got %q\n", flag.Args())
 		os.Exit(2)
 	}
-	accuracy, err := run(o, os.Stdout)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o.progress = os.Stderr
+	accuracy, err := run(ctx, o, os.Stdout)
 	if err == nil && accuracy < 0.95 {
 		err = fmt.Errorf("%.1f %% of the held-out digits are right, want at least 95 %%", 100*accuracy)
 	}
@@ -53,7 +60,7 @@ func main() {
 }
 
 // run does it all and gives the accuracy on the held-out digits.
-func run(o options, w io.Writer) (float64, error) {
+func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 	// Where it runs.
 	_, where, err := notebook.Device(o.device)
 	if err != nil {
@@ -62,7 +69,7 @@ func run(o options, w io.Writer) (float64, error) {
 	fmt.Fprintln(w, where)
 
 	random := rand.New(rand.NewPCG(o.seed, 0))
-	train, held, err := prepare(w, o, random)
+	training, held, err := prepare(w, o, random)
 	if err != nil {
 		return 0, err
 	}
@@ -82,7 +89,7 @@ func run(o options, w io.Writer) (float64, error) {
 	if _, err := G.Grad(model.loss, model.parameters...); err != nil {
 		return 0, err
 	}
-	vm, err := newMachine(model.graph, o.device)
+	vm, err := newMachine(model.graph, o.device, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.003)), model.parameters...))
 	if err != nil {
 		return 0, err
 	}
@@ -95,25 +102,15 @@ func run(o options, w io.Writer) (float64, error) {
 
 	// Training.
 	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", pixels, hidden, classes, o.batch)
-	solver := G.NewAdamSolver(G.WithLearnRate(0.003))
-	var h history
-	start := time.Now()
-	for epoch := range o.epochs {
-		trained, err := trainEpoch(model, vm, solver, train, random.Perm(train.len()), o.batch)
-		if err != nil {
-			return 0, err
-		}
+	h, err := learn(ctx, w, o, vm, model, training, func() (float64, float64, error) {
 		if err := test.share(model); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		loss, err := test.run(testVM, held)
-		if err != nil {
-			return 0, err
-		}
-		h.train, h.held = append(h.train, trained), append(h.held, loss)
-		h.accuracy = append(h.accuracy, accuracy(test.predictions(), held))
-		fmt.Fprintf(w, "  epoch %2d of %d   loss %.4f   held out: loss %.4f, %.1f %% right   %.1f s\n", epoch+1, o.epochs,
-			h.train[epoch], loss, 100*h.accuracy[epoch], time.Since(start).Seconds())
+		return loss, accuracy(test.predictions(), held), err
+	})
+	if err != nil {
+		return 0, err
 	}
 
 	// What came out.
@@ -146,20 +143,33 @@ func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits, err
 	return train, held, nil
 }
 
-// trainEpoch takes one pass over the images in the given order, in batches, and returns
-// the mean loss. What does not fill the last batch waits for another epoch.
-func trainEpoch(model *network, vm G.VM, solver G.Solver, train digits, order []int, batch int) (float64, error) {
-	steps, sum := 0, 0.0
-	for ; len(order) >= batch; order = order[batch:] {
-		loss, err := model.run(vm, train.take(order[:batch]))
-		if err != nil {
-			return 0, err
-		}
-		if err := solver.Step(G.NodesToValueGrads(model.parameters)); err != nil {
-			return 0, err
-		}
-		sum += loss
-		steps++
+// learn trains the model, and looks after every epoch how well it does on what is held out.
+func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *network, training digits,
+	evaluate func() (loss, accuracy float64, err error)) (history, error) {
+	var h history
+	x, y := training.tensors()
+	data, err := train.NewData(train.Columns{model.x: x, model.y: y})
+	if err != nil {
+		return h, err
 	}
-	return sum / float64(steps), nil
+	afterEpoch := func(e train.Epoch) error {
+		if err := vm.Pull(); err != nil { // the parameters are on the device
+			return err
+		}
+		loss, accuracy, err := evaluate()
+		if err != nil {
+			return err
+		}
+		h.train, h.held, h.accuracy = append(h.train, e.Loss), append(h.held, loss), append(h.accuracy, accuracy)
+		fmt.Fprintf(w, "  epoch %2d of %d   loss %.4f   held out: loss %.4f, %.1f %% right   %.1f s\n", e.Number, o.epochs,
+			e.Loss, loss, 100*accuracy, e.Time.Seconds())
+		return nil
+	}
+	opts := []train.Option{train.Epochs(o.epochs), train.AfterEpoch(afterEpoch)}
+	if o.progress != nil {
+		opts = append(opts, train.Progress(o.progress))
+	}
+	// What does not fill the last batch of an epoch waits for another one: each has its own order.
+	_, err = train.Run(ctx, vm, model.loss, data.Shuffle(o.seed), opts...)
+	return h, err
 }

@@ -18,7 +18,7 @@ func TestQuickstart(t *testing.T) {
 	for i := range logs {
 		out := t.TempDir()
 		var log bytes.Buffer
-		accuracy, err := run(options{epochs: 8, batch: 32, device: "auto", seed: 1, out: out}, &log)
+		accuracy, err := run(t.Context(), options{epochs: 8, batch: 32, device: "auto", seed: 1, out: out}, &log)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log.String())
 		}
@@ -58,7 +58,7 @@ func TestFlags(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		if _, err := run(o, new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := run(t.Context(), o, new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got error %v, want one that names %s", o, err, want)
 		}
 	}
