@@ -63,7 +63,7 @@ func Chain(name string, rows int) Case {
 		Name: name, Size: fmt.Sprint(n), Rows: rows, Flops: p.ops * int64(n), Tolerance: 1e-5,
 		Outputs: []Output{{Name: "out", Elements: row}},
 		Build:   func(in G.Nodes) G.Nodes { return G.Nodes{p.build(in[0], in[1], in[2])} },
-		Row: func(in, out [][]float64) {
+		Row: func(in, out [][]float64, _ *Decisions) {
 			for i := range out[0] {
 				out[0][i] = p.f(in[0][i], in[1][i], in[2][i])
 			}

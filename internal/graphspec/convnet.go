@@ -1,7 +1,10 @@
 package graphspec
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -40,7 +43,7 @@ func Convnet(batch int, n net) Case {
 		},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
 		Build:   func(in G.Nodes) G.Nodes { return gradients(n.loss(in[0], in[1], in[2:]), in[2:]...) },
-		Row:     func(in, out [][]float64) { n.row(in, out, float64(batch)) },
+		Row:     func(in, out [][]float64, d *Decisions) { n.row(in, out, float64(batch), d) },
 	}
 	if n.side != example.side {
 		c.Name = fmt.Sprintf("convnet %+v, gradient", n)
@@ -83,123 +86,141 @@ type planes struct {
 	channels, side int
 }
 
-// at returns an element, 0 outside.
-func (p planes) at(c, y, x int) float64 {
-	if y < 0 || y >= p.side || x < 0 || x >= p.side {
-		return 0
-	}
-	return p.v[(c*p.side+y)*p.side+x]
-}
-
 func newPlanes(channels, side int) planes {
 	return planes{make([]float64, channels*side*side), channels, side}
 }
 
+// plane returns a channel.
+func (p planes) plane(c int) []float64 { return p.v[c*p.side*p.side:][:p.side*p.side] }
+
 // row is the part of a sample, one of batch, in the loss and the gradients.
-func (n net) row(in, out [][]float64, batch float64) {
+func (n net) row(in, out [][]float64, batch float64, d *Decisions) {
 	w, dw := in[2:], out[1:]
 	layers := len(n.filters)
-	inputs, activations := make([]planes, layers), make([]planes, layers)
-	from := make([][]int, layers) // where each element of a pool is from
+	inputs := make([]planes, layers)
+	from := make([][]int, layers) // where each element behind a pool is from
 	x := planes{in[0], 1, n.side}
 	for i, filters := range n.filters {
-		inputs[i], activations[i] = x, convolve(x, w[i], filters)
-		x, from[i] = pool(activations[i])
+		inputs[i] = x
+		x, from[i] = pool(convolve(x, w[i], filters), 9*x.channels, d)
 	}
 	hidden, scores := make([]float64, n.hidden), make([]float64, n.classes)
 	for k, v := range x.v {
-		for j := range hidden {
-			hidden[j] += v * w[layers][k*n.hidden+j]
-		}
+		addTimes(hidden, v, w[layers][k*n.hidden:])
 	}
-	for k := range hidden {
-		hidden[k] = max(hidden[k], 0)
-		for j := range scores {
-			scores[j] += hidden[k] * w[layers+1][k*n.classes+j]
-		}
-	}
-	d, dHidden := make([]float64, n.classes), make([]float64, n.hidden)
-	out[0][0] = crossEntropy(scores, in[1], batch, d)
+	through := rectify(hidden, len(x.v), d)
 	for k, v := range hidden {
-		for j, g := range d {
-			dw[layers+1][k*n.classes+j] = v * g
-		}
-		if v > 0 {
-			dHidden[k] = dot(w[layers+1][k*n.classes:(k+1)*n.classes], d)
+		addTimes(scores, v, w[layers+1][k*n.classes:])
+	}
+	slope, dHidden := make([]float64, n.classes), make([]float64, n.hidden)
+	out[0][0] = crossEntropy(scores, in[1], batch, slope)
+	for k, v := range hidden {
+		addTimes(dw[layers+1][k*n.classes:][:n.classes], v, slope)
+		if through[k] {
+			dHidden[k] = dot(w[layers+1][k*n.classes:(k+1)*n.classes], slope)
 		}
 	}
 	dx := newPlanes(x.channels, x.side)
 	for k, v := range x.v {
-		for j, g := range dHidden {
-			dw[layers][k*n.hidden+j] = v * g
-		}
+		addTimes(dw[layers][k*n.hidden:][:n.hidden], v, dHidden)
 		dx.v[k] = dot(w[layers][k*n.hidden:(k+1)*n.hidden], dHidden)
 	}
 	for i := layers - 1; i >= 0; i-- {
-		da := newPlanes(activations[i].channels, activations[i].side)
+		dy := newPlanes(n.filters[i], inputs[i].side)
 		for k, at := range from[i] {
-			if activations[i].v[at] > 0 {
-				da.v[at] = dx.v[k]
+			if at >= 0 {
+				dy.v[at] = dx.v[k]
 			}
 		}
-		dx = convolveGradient(inputs[i], w[i], da, dw[i])
+		dx = convolveGradient(inputs[i], w[i], dy, dw[i])
 	}
 }
 
-// convolve returns the rectified convolution of x with filters of 3 x 3.
-func convolve(x planes, w []float64, filters int) planes {
-	y := newPlanes(filters, x.side)
-	for f := range filters {
-		for c := range x.channels {
-			taps := w[(f*x.channels+c)*9:][:9]
-			for k := range x.side * x.side {
-				for t, tap := range taps {
-					y.v[f*x.side*x.side+k] += tap * x.at(c, k/x.side+t/3-1, k%x.side+t%3-1)
-				}
+// addTimes adds f times the first elements of x to y.
+func addTimes(y []float64, f float64, x []float64) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += f * x[i]
+	}
+}
+
+// around calls f for each element k of a plane and tap t, of 9, of a filter on it, with the element at
+// that the tap is on, if it is on one.
+func around(side int, f func(k, t, at int)) {
+	for k := range side * side {
+		for t := range 9 {
+			if i, j := k/side+t/3-1, k%side+t%3-1; i >= 0 && i < side && j >= 0 && j < side {
+				f(k, t, i*side+j)
 			}
 		}
 	}
-	for k, v := range y.v {
-		y.v[k] = max(v, 0)
+}
+
+// patches returns what a filter on each element of a plane is on, 0 outside.
+func patches(x planes) [][]float64 {
+	list := make([][]float64, x.side*x.side)
+	for k := range list {
+		list[k] = make([]float64, 9*x.channels)
+	}
+	around(x.side, func(k, t, at int) {
+		for c := range x.channels {
+			list[k][9*c+t] = x.plane(c)[at]
+		}
+	})
+	return list
+}
+
+// convolve returns the convolution of x with filters of 3 x 3.
+func convolve(x planes, w []float64, filters int) planes {
+	y, from := newPlanes(filters, x.side), patches(x)
+	for f := range filters {
+		for k, patch := range from {
+			y.plane(f)[k] = dot(patch, w[f*len(patch):])
+		}
 	}
 	return y
 }
 
 // convolveGradient returns the gradient by x and writes that by w, given that by what
-// convolve made, before the rectifier.
+// convolve made, most of which is 0.
 func convolveGradient(x planes, w []float64, dy planes, dw []float64) planes {
-	dx := newPlanes(x.channels, x.side)
+	dx, from, to := newPlanes(x.channels, x.side), patches(x), patches(newPlanes(x.channels, x.side))
 	for f := range dy.channels {
-		for k, g := range dy.v[f*x.side*x.side:][:x.side*x.side] {
-			if g == 0 {
-				continue
-			}
-			for c := range x.channels {
-				for t := range 9 {
-					i, j, at := k/x.side+t/3-1, k%x.side+t%3-1, (f*x.channels+c)*9+t
-					if dw[at] += g * x.at(c, i, j); i >= 0 && i < x.side && j >= 0 && j < x.side {
-						dx.v[(c*x.side+i)*x.side+j] += g * w[at]
-					}
-				}
+		for k, g := range dy.plane(f) {
+			if n := len(from[k]); g != 0 {
+				addTimes(dw[f*n:(f+1)*n], g, from[k])
+				addTimes(to[k], g, w[f*n:])
 			}
 		}
 	}
+	around(x.side, func(k, t, at int) {
+		for c := range x.channels {
+			dx.plane(c)[at] += to[k][9*c+t]
+		}
+	})
 	return dx
 }
 
-// pool returns the greatest of each 2 x 2 elements, and where it is.
-func pool(x planes) (y planes, from []int) {
+// pool returns the greatest of each 2 x 2 elements, sums of so many products, or 0 for those
+// below, and which element has the derivative: none, -1, where that is 0.
+func pool(x planes, products int, d *Decisions) (y planes, from []int) {
 	y = newPlanes(x.channels, x.side/2)
 	from = make([]int, len(y.v))
+	inDoubt := doubt(x.v, products)
 	for k := range y.v {
 		c, i, j := k/(y.side*y.side), k/y.side%y.side, k%y.side
-		from[k] = (c*x.side+2*i)*x.side + 2*j
-		for _, at := range []int{from[k], from[k] + 1, from[k] + x.side, from[k] + x.side + 1} {
-			if x.v[at] > x.v[from[k]] {
-				from[k] = at
-			}
+		first := (c*x.side+2*i)*x.side + 2*j
+		window := []int{first, first + 1, first + x.side, first + x.side + 1}
+		slices.SortStableFunc(window, func(a, b int) int { return cmp.Compare(x.v[b], x.v[a]) })
+		greatest, next := window[0], window[1]
+		y.v[k] = max(x.v[greatest], 0)
+		if x.v[next] > -inDoubt && d.turns(x.v[greatest]-x.v[next], inDoubt) {
+			greatest = next
 		}
-		y.v[k] = x.v[from[k]]
+		from[k] = greatest
+		if (x.v[greatest] > 0) == d.turns(math.Abs(x.v[greatest]), inDoubt) {
+			from[k] = -1
+		}
 	}
 	return y, from
 }

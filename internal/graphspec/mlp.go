@@ -2,6 +2,7 @@ package graphspec
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	G "gorgonia.org/gorgonia"
@@ -20,7 +21,7 @@ func MLP(batch int, widths ...int) Case {
 		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{batch, widths[0]}}, {Name: "classes", Shape: tensor.Shape{batch, widths[layers]}, Fill: oneHot}},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
 		Build:   func(in G.Nodes) G.Nodes { return gradients(mlpLoss(in[0], in[1], in[2:]), in[2:]...) },
-		Row:     func(in, out [][]float64) { mlpRow(in, out, float64(batch)) },
+		Row:     func(in, out [][]float64, d *Decisions) { mlpRow(in, out, float64(batch), d) },
 	}
 	for i := range layers {
 		from, to := widths[i], widths[i+1]
@@ -54,9 +55,10 @@ func classLoss(scores, classes *G.Node) *G.Node {
 }
 
 // mlpRow is the part of a sample, one of n, in the loss and the gradients.
-func mlpRow(in, out [][]float64, n float64) {
+func mlpRow(in, out [][]float64, n float64, d *Decisions) {
 	w, gradients := in[2:], out[1:]
 	values := [][]float64{in[0]} // before each layer
+	var through [][]bool         // what rectifiers behind the layers let through
 	for i := 0; i < len(w); i += 2 {
 		x, y := values[i/2], append([]float64(nil), w[i+1]...)
 		for k, v := range x {
@@ -64,29 +66,38 @@ func mlpRow(in, out [][]float64, n float64) {
 				y[j] += v * weight
 			}
 		}
-		for j := range y {
-			if i+2 < len(w) {
-				y[j] = max(y[j], 0)
-			}
+		if i+2 < len(w) {
+			through = append(through, rectify(y, len(x), d))
 		}
 		values = append(values, y)
 	}
 	last := values[len(values)-1]
-	d := make([]float64, len(last))
-	out[0][0] = crossEntropy(last, in[1], n, d)
+	slope := make([]float64, len(last))
+	out[0][0] = crossEntropy(last, in[1], n, slope)
 	for i := len(w) - 2; i >= 0; i -= 2 {
 		x := values[i/2]
-		copy(gradients[i+1], d)
+		copy(gradients[i+1], slope)
 		before := make([]float64, len(x))
 		for k, v := range x {
-			row := gradients[i][k*len(d) : (k+1)*len(d)]
-			for j, g := range d {
+			row := gradients[i][k*len(slope) : (k+1)*len(slope)]
+			for j, g := range slope {
 				row[j] = v * g
 			}
-			if v > 0 {
-				before[k] = dot(w[i][k*len(d):(k+1)*len(d)], d)
+			if i > 0 && through[i/2-1][k] {
+				before[k] = dot(w[i][k*len(slope):(k+1)*len(slope)], slope)
 			}
 		}
-		d = before
+		slope = before
 	}
+}
+
+// rectify makes 0 of numbers below it, sums of so many products, and returns which have a
+// derivative.
+func rectify(y []float64, products int, d *Decisions) (through []bool) {
+	through, inDoubt := make([]bool, len(y)), doubt(y, products)
+	for j, v := range y {
+		through[j] = (v > 0) != d.turns(math.Abs(v), inDoubt)
+		y[j] = max(v, 0)
+	}
+	return through
 }

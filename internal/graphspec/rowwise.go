@@ -42,7 +42,7 @@ func Rowwise(name string, rows, columns int) Case {
 		Inputs:  []Input{{Name: "x", Shape: shape}},
 		Outputs: []Output{{Name: "y", Elements: columns}},
 		Build:   func(in G.Nodes) G.Nodes { return G.Nodes{f.build(in[0])} },
-		Row:     func(in, out [][]float64) { f.value(in[0], out[0]) },
+		Row:     func(in, out [][]float64, _ *Decisions) { f.value(in[0], out[0]) },
 	}
 }
 
@@ -57,7 +57,7 @@ func RowwiseGradient(name string, rows, columns int) Case {
 	c.Build = func(in G.Nodes) G.Nodes {
 		return gradients(G.Must(G.Sum(G.Must(G.HadamardProd(f.build(in[0]), in[1])))), in[0])
 	}
-	c.Row = func(in, out [][]float64) {
+	c.Row = func(in, out [][]float64, _ *Decisions) {
 		y := make([]float64, columns)
 		f.value(in[0], y)
 		out[0][0] = dot(y, in[1])
@@ -78,7 +78,7 @@ func CrossEntropy(rows, columns int) Case {
 			likelihood := G.Must(G.HadamardProd(G.Must(G.LogSoftMax(in[0])), in[1]))
 			return gradients(G.Must(G.Mean(G.Must(G.Neg(G.Must(G.Sum(likelihood, 1)))))), in[0])
 		},
-		Row: func(in, out [][]float64) {
+		Row: func(in, out [][]float64, _ *Decisions) {
 			out[0][0] = crossEntropy(in[0], in[1], float64(rows), out[1])
 		},
 	}

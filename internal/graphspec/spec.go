@@ -21,9 +21,9 @@ type Case struct {
 	Outputs    []Output
 	// Build applies the program to the inputs and returns the outputs.
 	Build func(in gorgonia.Nodes) gorgonia.Nodes
-	// Row computes the part of one row in every output, by the plainest loops. out is
-	// zero before.
-	Row func(in, out [][]float64)
+	// Row computes the part of one row in every output, by the plainest loops, with
+	// decisions as d says. out is zero before.
+	Row func(in, out [][]float64, d *Decisions)
 	// Flops counts the operations on elements, a function as one.
 	Flops int64
 	// Tolerance is the largest relative error of an output, see [Case.Check].
