@@ -3,9 +3,12 @@ package kernels
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"pgregory.net/rapid"
 )
 
 // Outputs may lie where operands do, each of them: all of a block is read before any of
@@ -46,5 +49,39 @@ func TestMapInPlace(t *testing.T) {
 				t.Errorf("%d elements: output %d over an operand differs from one elsewhere", n, k)
 			}
 		}
+	}
+}
+
+// On a device, too, each element of a dense operand is read by the thread that writes the
+// output's element of that index, also where another operand is read by tiles: at the same
+// place in memory, and through no vector or tile that begins elsewhere.
+func TestMapReadsDenseOperandsInOrder(t *testing.T) {
+	b := expr.NewBuilder(Float32, Float32)
+	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1))))
+	byTiles := 0
+	must.Hold(t, func(t *rapid.T) {
+		shape := rapid.SliceOfN(rapid.SampledFrom([]int{1, 2, 3, 16, 33, 100}), 2, 4).Draw(t, "shape")
+		turned, next := View{Elements: Count(shape), Strides: make([]int, len(shape))}, 1
+		axes := make([]int, len(shape))
+		for a := range axes {
+			axes[a] = a
+		}
+		for _, a := range rapid.Permutation(axes).Draw(t, "axes") {
+			turned.Strides[a] = next
+			next *= shape[a]
+		}
+		for _, sms := range []int{0, 132} { // few elements have kernels of their own
+			m := newMapping(Device{Major: 9, SMs: sms}, f, shape, []View{Dense(shape), turned}, nil)
+			switch a := access(m.layout.accesses[0]); {
+			case a == dense, a == scalar && m.n == 1:
+			case a == strided && m.layout.tile > 0 && slices.Equal(m.strides[0], m.toStrides) && m.offsets[0] == 0 && m.to == 0:
+				byTiles++
+			default:
+				t.Fatalf("dense operand of %v is read as %c, at %v from %d on; the output is at %v; %+v", shape, a, m.strides[0], m.offsets[0], m.toStrides, m.layout)
+			}
+		}
+	})
+	if byTiles == 0 {
+		t.Error("no operand was read by tiles")
 	}
 }

@@ -118,7 +118,7 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 		own := g.stream
 		g.stream, g.record = s, true
 		defer func() { g.stream, g.record = own, false }()
-		return record(s, work)
+		return Record(s, work)
 	})
 	if err != nil {
 		return nil, err
@@ -127,8 +127,15 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
 
-// record queues work on a capturing stream, each piece behind those that it waits for.
-func record(s *driver.Stream, work []Work) error {
+// Recording is a stream that captures what is queued on it. Follow makes the next work wait
+// for nodes of the graph, Tail returns what it will wait for.
+type Recording interface {
+	Follow([]driver.GraphNode) error
+	Tail() ([]driver.GraphNode, error)
+}
+
+// Record queues work on a stream that captures it, each piece behind those that it waits for.
+func Record(s Recording, work []Work) error {
 	tails := make([][]driver.GraphNode, len(work)) // of each piece, what waits for it waits for
 	for i, w := range work {
 		var follow []driver.GraphNode

@@ -1,0 +1,79 @@
+package exectest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// H200 is what plans see of an H200.
+var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20, Memory: 141 << 30, Cooperative: true,
+	Bandwidth: 4.8e12, FMAs: 33.5e12}
+
+// Check returns what is wrong with the order in which a device runs a placed program, and
+// how many nodes the graphs have that it captures. Of any two nodes of a graph that use the same
+// memory, one of which writes it, one waits for the other; and in the order of the
+// instructions, each reads of every value what the value's definition has written.
+func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
+	b := &Recorder{For: dev}
+	e, err := exec.New(p, b, false)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := e.Replay(); err != nil {
+		return 0, err
+	}
+	faults := []error{dataflow(p)}
+	for _, g := range b.Graphs {
+		faults = append(faults, Races(g)...)
+		nodes += len(g)
+	}
+	return nodes, errors.Join(faults...)
+}
+
+// Races returns the pairs of nodes that use the same memory in no certain order, though one
+// of them writes it.
+func Races(g []Node) (faults []error) {
+	for i, n := range g {
+		before := ancestors(g, i)
+		for j, m := range g[:i] {
+			if s, shared := conflict(n, m); shared && !before[j] {
+				faults = append(faults, fmt.Errorf("node %d, %s, and node %d, %s, share bytes %d to %d and do not wait for each other", j, m.What, i, n.What, s.Offset, s.Offset+s.Size))
+			}
+		}
+	}
+	return faults
+}
+
+// ancestors returns the nodes that a node waits for, directly or by way of others.
+func ancestors(g []Node, i int) map[int]bool {
+	found := map[int]bool{}
+	rest := append([]int(nil), g[i].After...)
+	for len(rest) > 0 {
+		j := rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
+		if !found[j] {
+			found[j] = true
+			rest = append(rest, g[j].After...)
+		}
+	}
+	return found
+}
+
+// conflict returns memory that both nodes use, and one of them writes.
+func conflict(a, b Node) (exec.Span, bool) {
+	for _, pair := range [][2][]exec.Span{{a.Writes, b.Writes}, {a.Writes, b.Reads}, {a.Reads, b.Writes}} {
+		for _, x := range pair[0] {
+			for _, y := range pair[1] {
+				from, to := max(x.Offset, y.Offset), min(x.Offset+x.Size, y.Offset+y.Size)
+				if from < to {
+					return exec.Span{Offset: from, Size: to - from}, true
+				}
+			}
+		}
+	}
+	return exec.Span{}, false
+}
