@@ -11,28 +11,46 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Check compares the outputs of a run with the reference and returns the largest error
-// as a share of the tolerance. The error is the Euclidean norm of the differences over
+// Error is the largest error of a run's outputs, as a share of the tolerance, and the output
+// that it is of.
+type Error struct {
+	Share  float64
+	Output string
+}
+
+// String returns both.
+func (e Error) String() string {
+	return fmt.Sprintf("%.3g of what is allowed, of %s", e.Share, e.Output)
+}
+
+// see takes an output's error that is larger.
+func (e *Error) see(other Error) {
+	if !(other.Share <= e.Share) {
+		*e = other
+	}
+}
+
+// Check compares the outputs of a run with the reference. The error is the Euclidean norm of the differences over
 // that of the reference, row by row; for a sum, in all of it, over the norm of the sums
 // of absolute values.
 //
 // Where sums differ by more, decisions of rows that are in doubt are taken as the outputs
 // suggest, see [Decisions].
-func (c Case) Check(in, out []gorgonia.Value) (worst float64, err error) {
+func (c Case) Check(in, out []gorgonia.Value) (worst Error, err error) {
 	inputs, err := elements(in)
 	if err != nil {
-		return 0, err
+		return worst, err
 	}
 	got, err := elements(out)
 	if err != nil {
-		return 0, err
+		return worst, err
 	}
 	if len(inputs) != len(c.Inputs) || len(got) != len(c.Outputs) {
-		return 0, fmt.Errorf("got %d inputs and %d outputs, want %d and %d", len(inputs), len(got), len(c.Inputs), len(c.Outputs))
+		return worst, fmt.Errorf("got %d inputs and %d outputs, want %d and %d", len(inputs), len(got), len(c.Inputs), len(c.Outputs))
 	}
 	for i, o := range c.Outputs {
 		if len(got[i]) != c.length(o) {
-			return 0, fmt.Errorf("output %s has %d elements, want %d", o.Name, len(got[i]), c.length(o))
+			return worst, fmt.Errorf("output %s has %d elements, want %d", o.Name, len(got[i]), c.length(o))
 		}
 	}
 	whole := make([][]float64, len(inputs))
@@ -48,24 +66,24 @@ func (c Case) Check(in, out []gorgonia.Value) (worst float64, err error) {
 		p := c.checkRows(int(lo), int(hi), c.samples(inputs, whole), got)
 		mu.Lock()
 		defer mu.Unlock()
-		all.worst = max(all.worst, p.worst)
+		all.worst.see(p.worst)
 		all.doubts = append(all.doubts, p.doubts...)
 		add(all.sum, p.sum)
 		add(all.magnitude, p.magnitude)
 	})
-	if worst = c.distance(got, all); worst > c.Tolerance && len(all.doubts) > 0 {
+	if worst = c.worst(got, all); worst.Share > 1 && len(all.doubts) > 0 {
 		c.settle(c.samples(inputs, whole), got, all)
-		worst = c.distance(got, all)
+		worst = c.worst(got, all)
 	}
-	return worst / c.Tolerance, nil
+	return worst, nil
 }
 
-// distance returns the largest error of all.
-func (c Case) distance(got [][]float32, all part) float64 {
+// worst returns the largest error of all.
+func (c Case) worst(got [][]float32, all part) Error {
 	worst := all.worst
 	for i, o := range c.Outputs {
 		if o.Sum {
-			worst = max(worst, distance(got[i], all.sum[i], all.magnitude[i]))
+			worst.see(Error{distance(got[i], all.sum[i], all.magnitude[i]) / c.Tolerance, o.Name})
 		}
 	}
 	return worst
@@ -106,7 +124,7 @@ func (c Case) run(s *samples, d Decisions) (out [][]float64) {
 
 // part is what checkRows found.
 type part struct {
-	worst          float64 // error of a row
+	worst          Error // of a row
 	sum, magnitude [][]float64
 	doubts         []doubtful
 }
@@ -126,7 +144,7 @@ func (c Case) checkRows(lo, hi int, s *samples, got [][]float32) part {
 		}
 		for i, o := range c.Outputs {
 			if !o.Sum {
-				p.worst = max(p.worst, distance(got[i][r*o.Elements:(r+1)*o.Elements], want[i], want[i]))
+				p.worst.see(Error{distance(got[i][r*o.Elements:(r+1)*o.Elements], want[i], want[i]) / c.Tolerance, o.Name})
 				continue
 			}
 			for k, v := range want[i] {

@@ -91,14 +91,14 @@ func testDecisions(t *testing.T, c Case, in []gorgonia.Value) {
 		return narrow(total), d
 	}
 	out, d := with()
-	if worst, err := c.Check(in, out); err != nil || worst > 0.01 {
+	if worst, err := c.Check(in, out); err != nil || worst.Share > 0.01 {
 		t.Fatalf("the reference is off from itself by %v, %v", worst, err)
 	}
 	if len(d.doubts) == 0 {
 		t.Fatal("no decision is in doubt")
 	}
 	out, _ = with(d.doubts...)
-	if worst, err := c.Check(in, out); err != nil || worst > 0.01 {
+	if worst, err := c.Check(in, out); err != nil || worst.Share > 0.01 {
 		t.Errorf("decisions %v, in doubt, the other way: error %v, %v", d.doubts, worst, err)
 	}
 	wrong := 0
@@ -107,7 +107,7 @@ func testDecisions(t *testing.T, c Case, in []gorgonia.Value) {
 			continue
 		}
 		out, _ := with(append([]int{i}, d.doubts...)...)
-		if worst, err := c.Check(in, out); err != nil || worst > 1 {
+		if worst, err := c.Check(in, out); err != nil || worst.Share > 1 {
 			wrong++
 		}
 	}

@@ -89,8 +89,8 @@ func TestPrograms(t *testing.T) {
 			for _, c := range small() {
 				in := c.Values(block)
 				worst, err := c.Check(in, run(t, c, in, machine))
-				if err != nil || !(worst <= 1) {
-					t.Errorf("%s %s: error %.3g of what is allowed, %v", c.Name, c.Size, worst, err)
+				if err != nil || !(worst.Share <= 1) {
+					t.Errorf("%s %s: error %v, %v", c.Name, c.Size, worst, err)
 				}
 			}
 		})
@@ -113,8 +113,8 @@ func TestCheck(t *testing.T) {
 			right := x[at]
 			for _, wrong := range []float32{right + 3, -right - 1, float32(math.NaN()), float32(math.Inf(1))} {
 				x[at] = wrong
-				if worst, err := c.Check(in, out); err != nil || worst <= 1 {
-					t.Errorf("%s %s: element %d of %s is %v instead of %v, and the error %.3g, %v, want it above 1", c.Name, c.Size, at, o.Name, wrong, right, worst, err)
+				if worst, err := c.Check(in, out); err != nil || worst.Share <= 1 || worst.Output != o.Name {
+					t.Errorf("%s %s: element %d of %s is %v instead of %v, and the error %v, %v, want it above 1", c.Name, c.Size, at, o.Name, wrong, right, worst, err)
 				}
 			}
 			x[at] = right
@@ -175,8 +175,8 @@ func TestSteps(t *testing.T) {
 		for _, n := range nodes {
 			out = append(out, n.Value())
 		}
-		if worst, err := c.Check(in, out); err != nil || !(worst <= 1) {
-			t.Errorf("%s %s: error %.3g of what is allowed, %v", c.Name, c.Size, worst, err)
+		if worst, err := c.Check(in, out); err != nil || !(worst.Share <= 1) {
+			t.Errorf("%s %s: error %v, %v", c.Name, c.Size, worst, err)
 		}
 		t.Logf("%s %s\n%v", c.Name, c.Size, vm.Report())
 		must.Do(t, vm.Close())
