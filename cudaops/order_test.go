@@ -1,0 +1,35 @@
+package cudaops
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
+	"github.com/stheno-ml/stheno/internal/must"
+	"gorgonia.org/tensor"
+)
+
+// Every op of Gorgonia's that the VM lowers, and its derivative, run on an H200 as if the
+// instructions of the program ran one after the other.
+func TestOrderOfLowered(t *testing.T) {
+	quiet(t)
+	seed, total := rand.Uint64(), 0
+	t.Logf("seed %d", seed)
+	for _, c := range slices.Concat(loweredCases(), windowCases(seed)) {
+		for dt, w := range map[tensor.Dtype]*lower.Wanted{tensor.Float64: nil, tensor.Float32: {All: true}} {
+			p := must.Get[*lower.Graph](t)(lower.New(c.graph(t, dt, 1).g, w)).Program
+			must.Do(t, passes.Run(p, passes.Target{Device: exectest.H200}, nil))
+			nodes, err := exectest.Check(p, exectest.H200)
+			if err != nil {
+				t.Errorf("%s of %v: %v\n%v", c.name, dt, err, p)
+			}
+			total += nodes
+		}
+	}
+	if total < 1000 {
+		t.Errorf("got %d nodes of graphs, want more", total)
+	}
+}
