@@ -28,9 +28,10 @@ func (d *Decisions) turns(margin, doubt float64) bool {
 }
 
 // doubt returns how far apart two numbers that float32 may put in either order are at most, of
-// values that are sums of so many products. The error of such a sum, in whatever
-// order, is about half of 2^-24 times the square root of the products, times the values' size;
-// those of the numbers that go into it are as large. This is 16 times as much.
+// values that are sums of so many products. The error of such a sum, added up term by term, is
+// 0.3 times 2^-24 times the square root of the number of products, times the values' size
+// (root mean square of 4000 sums); those of the numbers that it is made of come to it. This is
+// 16 in place of 0.3, for sums in other orders and of several layers.
 func doubt(values []float64, products int) float64 {
 	return 0x1p-20 * math.Sqrt(float64(products)*dot(values, values)/float64(len(values)))
 }
