@@ -42,8 +42,8 @@ func TestNodes(t *testing.T) {
 	for name, vm := range devices(t) {
 		t.Run(name, func(t *testing.T) {
 			cases, block := small(), random(t)
-			if name != "host" {
-				cases = append(cases, MLP(128, 784, 512, 512, 10), Convnet(100, example))
+			if name != "host" && !testing.Short() { // sizes that have the kernels of large products
+				cases = append(cases, MLP(128, 784, 512, 512, 10), MLP(4096, 784, 512, 512, 10), Convnet(100, example))
 			}
 			for _, c := range cases {
 				in := c.Values(block)
