@@ -3,6 +3,7 @@ module github.com/stheno-ml/stheno
 go 1.26.0
 
 require (
+	github.com/alecthomas/kong v1.17.0
 	github.com/cheggaaa/pb/v3 v3.3.0
 	github.com/chewxy/hm v1.0.0
 	github.com/ebitengine/purego v0.11.3

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times other libraries on the cases of `stheno bench`, on this machine's GPU.
+"""Times other libraries on the cases of `stheno bench gpu`, on this machine's GPU.
 
     python3 bench/peers.py peers.json [text [pattern]]
     python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
@@ -10,7 +10,7 @@ where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
 case is told and left out. The histogram of a text is timed if one is given. With a
 pattern, a regular expression, cases are timed whose op/case/dtype it is found in.
 
-Method, the same as stheno bench's: random operands in device memory, results
+Method, the same as stheno bench gpu's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
 held several times over and take turns; warm-up of 50 ms; times between CUDA
 events at least a millisecond apart, the work queued back to back; the median.

@@ -1,11 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
-	"runtime"
 	"slices"
 	"time"
 
@@ -26,11 +24,11 @@ type benchCase interface {
 // timedCase is a case of an op in one element type.
 type timedCase struct{ evidence.Timed }
 
-// timedCases are those of all timed cases that are selected. The cases of numbered
-// versions are among them if wanted.
-func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
+// timedCases are all cases of ops that are timed on a GPU; those of the numbered versions
+// are among them if wanted.
+func timedCases(versions bool) (cases []benchCase) {
 	for _, c := range evidence.Cases() {
-		if selected.MatchString(c.Key().String()) && (versions || c.Case.Version == 0) {
+		if versions || c.Case.Version == 0 {
 			cases = append(cases, timedCase{c})
 		}
 	}
@@ -43,12 +41,17 @@ func textCase(path string) (timedCase, error) {
 	const size = 5_800_000
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return timedCase{}, fmt.Errorf("-text: %w", err)
+		return timedCase{}, fmt.Errorf("--text: %w", err)
 	}
 	if len(text) == 0 {
-		return timedCase{}, fmt.Errorf("-text: %s is empty", path)
+		return timedCase{}, fmt.Errorf("--text: %s is empty, want a text to count the bytes of", path)
 	}
-	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
+	all := timedCases(false)
+	like := slices.IndexFunc(all, func(c benchCase) bool { return caseName(c) == "Histogram/2^30 bytes/u8" })
+	if like < 0 {
+		return timedCase{}, errors.New("--text: there is no case Histogram/2^30 bytes/u8 to make another one of")
+	}
+	bytes := all[like].(timedCase)
 	bytes.Case.Name = "5.8 MB of text"
 	bytes.Case.Shapes = []tensor.Shape{{size}}
 	bytes.Case.Fill = func(operand []byte) {
@@ -56,37 +59,6 @@ func textCase(path string) (timedCase, error) {
 		}
 	}
 	return bytes, nil
-}
-
-// benchDevice times the selected cases, adds them to r and prints them, saving r
-// after each, for a run that is cut off. It goes on after a failure.
-func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []benchCase, runs int, seed uint64, save func() error) (failures []error) {
-	const format = "%-*s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
-	width := 0
-	for _, c := range cases {
-		width = max(width, len(c.Key().String()))
-	}
-	fmt.Fprintf(w, format, width, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
-	block := newRandomBlock(seed)
-	for _, c := range cases {
-		row, err := c.measure(device, block, runs)
-		runtime.GC() // gigabytes of operands
-		if err != nil {
-			fmt.Fprintf(w, "%-*s failed: %v\n", width, c.Key(), err)
-			failures = append(failures, fmt.Errorf("%v: %w", c.Key(), err))
-			continue
-		}
-		r.Rows = append(r.Rows, row)
-		if err := save(); err != nil {
-			return append(failures, err)
-		}
-		notes := fmt.Sprintf("%.2g", row.Error)
-		if row.Graph != nil {
-			notes = fmt.Sprintf("%-7s %v", notes, row.Graph)
-		}
-		fmt.Fprintf(w, format, width, row.Key, row.Time(), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, notes)
-	}
-	return failures
 }
 
 // measure times the case on the device and holds the output of the last timed
