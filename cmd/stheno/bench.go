@@ -99,6 +99,8 @@ type benchGPU struct {
 	selection
 	timing
 	onDevice
+	drawing
+	Peers    string `placeholder:"FILE" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote; or bench/peers.py itself, to let python3 run it first."`
 	Versions bool   `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
 	JSON     string `name:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
 }
@@ -112,11 +114,28 @@ func (benchGPU) Help() string {
   checked   how much of the result was held against the host's, in float64
   error     the largest of an element, as a share of what the op allows
 
-A wrong result is an error. On a machine without a GPU, see "stheno bench host".`
+A wrong result is an error. On a machine without a GPU, see "stheno bench host".
+
+With --random and --peers a column more says how many times as fast as the fastest other library Stheno
+is, below 1 it is slower; then come the worst cases, percentiles for each op, and the large cases that are far from the
+bandwidth. Where the libraries are timed in another place:
+
+  stheno bench gpu --random 500 --seed 7 --list > shapes.json
+  python3 bench/peers.py -random shapes.json peers.json
+  stheno bench gpu --random 500 --seed 7 --peers peers.json --plot all.svg`
 }
 
 // Run times the ops.
 func (b benchGPU) Run(c *console) error {
+	if b.Random > 0 {
+		return b.random(c)
+	}
+	if err := b.drawing.refuse(); err != nil {
+		return err
+	}
+	if b.Peers != "" {
+		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
+	}
 	cases, err := choose(b.selection.Run, timedCases(b.Versions), caseName)
 	if err != nil {
 		return err
@@ -128,7 +147,11 @@ func (b benchGPU) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	m := measurement{device: device, cases: cases, runs: int(b.Runs), seed: b.seed(), path: b.JSON}
+	m, err := onGPU(c, device, cases, int(b.Runs), b.seed())
+	if err != nil {
+		return err
+	}
+	m.path = b.JSON
 	return m.run(c)
 }
 

@@ -81,7 +81,11 @@ func (b benchGraphs) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	m := measurement{device: device, cases: cases, runs: int(b.Runs), seed: b.seed(), path: b.JSON}
+	m, err := onGPU(c, device, cases, int(b.Runs), b.seed())
+	if err != nil {
+		return err
+	}
+	m.path = b.JSON
 	return m.run(c)
 }
 

@@ -12,72 +12,76 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// measurement times cases on a GPU, prints them and keeps them.
+// measurement times cases, prints them and keeps them.
 type measurement struct {
-	device cudaops.Device
-	cases  []benchCase
-	runs   int
-	seed   uint64
-	path   string // of the file of results, or its folder; "" for none
-	peers  []results.Peer
-	suites []results.Suite
+	file  *results.File // what is known before
+	cases []benchCase
+	time  func(c benchCase) (results.Row, error)
+	path  string // of the file of results, or its folder; "" for none
+}
+
+// onGPU is a measurement on a device, with its bandwidth.
+func onGPU(c *console, device cudaops.Device, cases []benchCase, runs int, seed uint64) (*measurement, error) {
+	f := describe(device)
+	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", f.GPU, f.Driver, f.CUDA, seed)
+	var err error
+	if f.Copy, err = bench.CopyBandwidth(device.Ordinal); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", f.Copy)
+	block := newRandomBlock(seed)
+	return &measurement{file: f, cases: cases, time: func(c benchCase) (results.Row, error) { return c.measure(device, block, runs) }}, nil
 }
 
 // run measures. It goes on after a failure.
-func (m measurement) run(c *console) (err error) {
-	r := describe(m.device)
-	r.Peers, r.Suites = append(r.Peers, m.peers...), append(r.Suites, m.suites...)
-	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", r.GPU, r.Driver, r.CUDA, m.seed)
-	if r.Copy, err = bench.CopyBandwidth(m.device.Ordinal); err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", r.Copy)
+func (m *measurement) run(c *console) error {
 	if info, err := os.Stat(m.path); err == nil && info.IsDir() {
-		m.path = filepath.Join(m.path, results.Name(r.GPU))
+		m.path = filepath.Join(m.path, results.Name(m.file.GPU))
 	}
-	failures := m.measure(c, r, newRandomBlock(m.seed))
-	for _, p := range r.Unmatched() {
+	failures := m.measure(c)
+	for _, p := range m.file.Unmatched() {
 		failures = append(failures, fmt.Errorf("peer %s times %v, which is no case or failed", p.By, p.Key))
 	}
 	if m.path != "" {
 		fmt.Fprintf(c.out, "\nwrote %s\n", m.path)
 	}
-	return errors.Join(append(failures, m.save(r))...)
+	return errors.Join(append(failures, m.save())...)
 }
 
 // save writes the results, if a file is wanted.
-func (m measurement) save(r *results.File) error {
+func (m *measurement) save() error {
 	if m.path == "" {
 		return nil
 	}
-	return r.Write(m.path)
+	return m.file.Write(m.path)
 }
 
-// measure adds the cases to r and prints them, saving r after each, for a run that is cut
+// measure times the cases and prints them, and saves after each, for a run that is cut
 // off.
-func (m measurement) measure(c *console, r *results.File, block randomBlock) (failures []error) {
+func (m *measurement) measure(c *console) (failures []error) {
+	compared := len(m.file.Peers) > 0
 	columns := []column{{"case", longest(m.cases, caseName)}, {"time", 9}, {"rate", 12}, {"of copy", 7}}
-	if len(m.peers) > 0 {
+	if compared {
 		columns = append(columns, column{"than the best peer", 19})
 	}
 	t := newRows(c, len(m.cases), append(columns, column{"checked", 7}, column{"error / allowed", 8}, column{"", 0})...)
 	defer t.end()
-	for _, bc := range m.cases {
-		t.begin(caseName(bc))
-		row, err := bc.measure(m.device, block, m.runs)
+	for _, one := range m.cases {
+		t.begin(caseName(one))
+		row, err := m.time(one)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
-			t.fail(caseName(bc), err)
-			failures = append(failures, fmt.Errorf("%v: %w", bc.Key(), err))
+			t.fail(caseName(one), err)
+			failures = append(failures, fmt.Errorf("%v: %w", one.Key(), err))
 			continue
 		}
-		r.Rows = append(r.Rows, row)
-		if err := m.save(r); err != nil {
+		m.file.Rows = append(m.file.Rows, row)
+		if err := m.save(); err != nil {
 			return append(failures, err)
 		}
-		cells := []string{caseName(bc), row.Time(), row.Rate(), r.OfCopy(row)}
-		if len(m.peers) > 0 {
-			cells = append(cells, comparison(r, row))
+		cells := []string{caseName(one), row.Time(), row.Rate(), m.file.OfCopy(row)}
+		if compared {
+			cells = append(cells, comparison(m.file, row))
 		}
 		cells = append(cells, row.Check, fmt.Sprintf("%.2g", row.Error))
 		if row.Graph != nil {

@@ -161,20 +161,24 @@ func (r recorder) record(c *console, folder string, chosen pattern, cases []benc
 			return err
 		}
 	}
-	m := measurement{device: device, cases: cases, runs: int(r.Runs), seed: r.seed(), path: r.JSON, suites: suites}
-	if r.Peers == "" {
-		return m.run(c)
+	var peers []results.Peer
+	if r.Peers != "" {
+		if peers, err = results.ReadPeers(r.Peers); err != nil {
+			return err
+		}
 	}
-	peers, err := results.ReadPeers(r.Peers)
+	m, err := onGPU(c, device, cases, int(r.Runs), r.seed())
 	if err != nil {
 		return err
 	}
-	m.peers = slices.DeleteFunc(peers, func(p results.Peer) bool {
+	m.path = r.JSON
+	m.file.Suites = append(m.file.Suites, suites...)
+	m.file.Peers = append(m.file.Peers, slices.DeleteFunc(peers, func(p results.Peer) bool {
 		if r.All {
 			return !chosen.Matches(p.Key.String())
 		}
 		return !slices.ContainsFunc(cases, func(c benchCase) bool { return c.Key() == p.Key })
-	})
+	})...)
 	return m.run(c)
 }
 

@@ -95,9 +95,10 @@ func panel(points []Point, y func(Point) float64, here, elsewhere string, roof f
 		p.Legend.Add(set.name, scatter)
 	}
 	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(3)
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} { // which may be a point
-		axis.Min, axis.Max = axis.Min/1.5, axis.Max*1.5
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} { // whole decades, at least one
+		axis.Min, axis.Max = math.Pow10(int(math.Floor(math.Log10(axis.Min)))), math.Pow10(1+int(math.Floor(math.Log10(axis.Max))))
 	}
+	p.Y.Max *= 10 // for the legend
 	return p, nil
 }
 

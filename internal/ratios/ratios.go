@@ -82,3 +82,14 @@ func fastest(points []Point) (tflops float64) {
 
 // finite reports whether a number can be drawn on a logarithmic axis.
 func finite(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
+
+// Starved returns the rows whose ceiling is the memory, that move more than 64 MB and do so
+// below 60 % of the bandwidth of a copy, the worst first.
+func Starved(f *results.File) []results.Row {
+	const large, share = 64 << 20, 0.6
+	rows := slices.DeleteFunc(slices.Clone(f.Rows), func(r results.Row) bool {
+		return r.Arithmetic() || !r.Complete() || r.Bytes <= large || r.GBs() >= share*f.Copy
+	})
+	slices.SortStableFunc(rows, func(a, b results.Row) int { return cmp.Compare(a.GBs(), b.GBs()) })
+	return rows
+}
