@@ -19,13 +19,14 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag; graphs times whole
-#                graphs, here and in other libraries
+#                graphs, here and in other libraries; random, cases drawn at random, likewise
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   JOBS         suites of kernels that run at one time, 8 if unset
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
+#   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
 #   MOST         of graphs, time those that move at most so many megabytes
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -200,6 +201,22 @@ graphs() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# random: drawn cases, in other libraries and here.
+random() {
+    local folder=$OUT/random
+    passed "drawn cases" && return
+    enough 400 || return
+    mkdir -p "$folder"
+    [[ -s $folder/seed ]] || echo "${SEED:-$(date +%s)}" > "$folder/seed"
+    local drawn=(bench gpu --random "${SHAPES:-500}" --seed "$(cat "$folder/seed")" --run "${BENCH_RUN:-}") start status
+    start=$(now)
+    "$bin/stheno" "${drawn[@]}" --list > "$folder/shapes.json" || { failed=1 && return; }
+    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -random "$folder/shapes.json" "$folder/peers.json" > "$folder/peers.log" 2>&1
+    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$folder/peers.json" --json "$folder" --plot "$folder/ratios.svg" 2>&1 | tee "$folder/random.log"
+    status=${PIPESTATUS[0]}
+    record "drawn cases" "$status" "$start" "$(tail -n 1 "$folder/random.log" | tr -d '\t')"
+}
+
 # tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
 tag_suite() {
     local start log=$OUT/tag/$1.log
@@ -268,8 +285,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | graphs | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

@@ -3,6 +3,7 @@
 
     python3 bench/peers.py peers.json [text [pattern]]
     python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
+    python3 bench/peers.py -random shapes.json peers.json [pattern]    drawn cases: bench/random_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
@@ -221,6 +222,10 @@ if __name__ == "__main__":
 
         print(torch.cuda.get_device_name(), TORCH)
         sys.exit(graph_peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
-    if len(sys.argv) not in (2, 3, 4):
+    if sys.argv[1:2] == ["-random"] and len(sys.argv) in (4, 5):
+        import random_peers
+
+        sys.exit(random_peers.main(*sys.argv[2:]))
+    if len(sys.argv) not in (2, 3, 4) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) > 2 else None, *sys.argv[3:])

@@ -24,8 +24,9 @@ type maintain struct {
 		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
 		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
 	} `cmd:"" help:"Time on this machine's GPU what lacks a record."`
-	Merge  merge  `cmd:"" help:"Add a file of results to the recorded ones."`
-	Tables tables `cmd:"" help:"Write the tables of README.md and docs/graphs.md from the records."`
+	Ratios listRatios `cmd:"" help:"Show what a file of drawn cases says, as stheno bench gpu --random does at its end."`
+	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
+	Tables tables     `cmd:"" help:"Write the tables of README.md and docs/graphs.md from the records."`
 }
 
 func (maintain) Help() string {
@@ -124,6 +125,21 @@ func recordOf(folder, gpu string) (*results.File, error) {
 		gpu = device.Name
 	}
 	return evidence.Recorded(folder, gpu)
+}
+
+// listRatios shows what a file of drawn cases says.
+type listRatios struct {
+	File string `arg:"" type:"existingfile" help:"File of results, which stheno bench gpu --random --json wrote."`
+	Plot string `placeholder:"FILE" type:"path" help:"Draw the times of all cases into this .svg or .png file."`
+}
+
+// Run shows it.
+func (l listRatios) Run(c *console) error {
+	f, err := results.Read(l.File)
+	if err != nil {
+		return err
+	}
+	return conclude(c, f, l.Plot)
 }
 
 // merge adds a file to the recorded results of its GPU.

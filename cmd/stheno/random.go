@@ -119,8 +119,8 @@ func (b benchGPU) random(c *console) error {
 	if err != nil {
 		return err
 	}
-	m.path, m.file.Peers = b.JSON, append(m.file.Peers, peers...)
-	return errors.Join(m.run(c), conclude(c, m.file, b.Plot, fmt.Sprintf("%d cases on the %s, seed %d", len(drawn), device.Name, seed), "other libraries"))
+	m.path, m.file.Seed, m.file.Peers = b.JSON, seed, append(m.file.Peers, peers...)
+	return errors.Join(m.run(c), conclude(c, m.file, b.Plot))
 }
 
 // peersOf reads the times of other libraries, or lets a script measure them first.
@@ -153,7 +153,7 @@ func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, err
 }
 
 // conclude prints what drawn cases show, and draws them if a file is given.
-func conclude(c *console, f *results.File, plot, title, peers string) error {
+func conclude(c *console, f *results.File, plot string) error {
 	if starved := ratios.Starved(f); len(starved) > 0 {
 		fmt.Fprintf(c.out, "\nbelow 60 %% of the copy's bandwidth, of the cases that move over 64 MB, the worst first:\n")
 		lines := [][]string{{"case", "time", "of copy"}}
@@ -172,7 +172,7 @@ func conclude(c *console, f *results.File, plot, title, peers string) error {
 		return nil
 	}
 	const worst = 30
-	fmt.Fprintf(c.out, "\nthe %d slowest beside %s:\n", min(worst, len(points)), peers)
+	fmt.Fprintf(c.out, "\nthe %d slowest beside other libraries:\n", min(worst, len(points)))
 	lines := [][]string{{"case", "Stheno", "the other", "Stheno is", "the other is"}}
 	for _, p := range points[:min(worst, len(points))] {
 		lines = append(lines, []string{p.Row.Key.String(), results.Micros(p.Row.Micros), results.Micros(p.Peer.Micros), timesAsFast(p.Row.Micros, p.Peer.Micros), p.Peer.By})
@@ -180,11 +180,12 @@ func conclude(c *console, f *results.File, plot, title, peers string) error {
 	if err := printTable(c, lines); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "\ntimes as fast as %s:\n", peers)
+	fmt.Fprintf(c.out, "\ntimes as fast as the fastest other library:\n")
 	if err := printTable(c, ratios.Table(points)); err != nil || plot == "" {
 		return err
 	}
-	if err := ratios.Plot(plot, title, "Stheno", peers, points, f.Copy); err != nil {
+	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Seed)
+	if err := ratios.Plot(plot, title, "Stheno", "the fastest other library", points, f.Copy); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
 	_, err := fmt.Fprintf(c.out, "\nwrote %s\n", plot)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,8 +63,8 @@ func TestRandomOnHost(t *testing.T) {
 	for _, want := range []string{
 		`the host's \d+ cores, copy [0-9.]+ GB/s, read and write counted; seed 5\n`,
 		`\ncase +time +rate +of copy +checked +error / allowed\n(.* [um]s +.*(all|16 rows).*\n){13}`,
-		`\nthe 13 slowest beside plain loops and gonum's BLAS:\n`,
-		`\ntimes as fast as plain loops and gonum's BLAS:\nop +cases +geometric mean +least .*\n`, `\nall +13 `, `\nwrote .*all.svg\n$`,
+		`\nthe 13 slowest beside other libraries:\n`, `plain loops and gonum's BLAS\n`,
+		`\ntimes as fast as the fastest other library:\nop +cases +geometric mean +least .*\n`, `\nall +13 `, `\nwrote .*all.svg\n$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
@@ -82,8 +83,63 @@ func TestRandomOnHost(t *testing.T) {
 	}) {
 		t.Errorf("ratios %q, want 13 with the worst first", ratios)
 	}
-	if text := string(must.Get[[]byte](t)(os.ReadFile(plot))); !strings.Contains(text, "13 cases on ") {
+	if text := string(must.Get[[]byte](t)(os.ReadFile(plot))); !strings.Contains(text, "13 drawn cases, ") {
 		t.Errorf("%s does not say what it shows", plot)
+	}
+}
+
+// A file of drawn cases says the same later: what is slow beside others, and what is far
+// from the bandwidth.
+func TestRatios(t *testing.T) {
+	key := func(name string) results.Key { return results.Key{Op: "Sum", Case: name, Dtype: "f32"} }
+	f := &results.File{GPU: "G", Run: results.Run{Copy: 4000}, Seed: 7,
+		Rows: []results.Row{
+			{Key: key("good"), Micros: 25, Bytes: 1e8, Flops: 1}, {Key: key("slow"), Micros: 200, Bytes: 1e8, Flops: 1}, {Key: key("small"), Micros: 200, Bytes: 1e4, Flops: 1}},
+		Peers: []results.Peer{{Key: key("good"), By: "x", Micros: 50}, {Key: key("slow"), By: "x", Micros: 20}, {Key: key("slow"), By: "y", Micros: 30}},
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "g.json")
+	must.Do(t, f.Write(path))
+	const want = `
+below 60 % of the copy's bandwidth, of the cases that move over 64 MB, the worst first:
+case          time    of copy
+Sum/slow/f32  200 us  12 %
+
+the 2 slowest beside other libraries:
+case          Stheno   the other  Stheno is           the other is
+Sum/slow/f32  200 us   20.0 us    0.10 times as fast  x
+Sum/good/f32  25.0 us  50.0 us    2.00 times as fast  x
+
+times as fast as the fastest other library:
+op   cases  geometric mean  least  5 %   25 %  median  75 %  95 %  most  below 0.8
+Sum  2      0.45            0.10   0.10  0.10  0.10    2.00  2.00  2.00  1
+`
+	if got := succeed(t, "maintain", "ratios", path); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := succeed(t, "maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); !strings.HasSuffix(got, "g.svg\n") {
+		t.Errorf("with --plot: got\n%s", got)
+	}
+	f.Peers = nil
+	must.Do(t, f.Write(path))
+	if status, _, stderr := stheno("maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); status != failure || !strings.Contains(stderr, "--peers") {
+		t.Errorf("a plot without peers: status %d, %s, want an error that says what lacks", status, stderr)
+	}
+}
+
+// The script that times other libraries knows every op, and every expression that is drawn.
+func TestPeersKnowEveryOp(t *testing.T) {
+	script := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "bench", "random_peers.py"))))
+	known := map[string]bool{}
+	for _, d := range must.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All())) {
+		for _, word := range []string{d.Op, d.Expression} {
+			if known[word] = strings.Contains(script, fmt.Sprintf("%q: ", word)); word != "" && !known[word] {
+				t.Fatalf("bench/random_peers.py has no entry %q", word)
+			}
+		}
+	}
+	if len(known) < 12+6+6 {
+		t.Errorf("%d ops and expressions were drawn, want all", len(known))
 	}
 }
 

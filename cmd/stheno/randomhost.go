@@ -25,7 +25,7 @@ func (b benchHost) random(c *console) error {
 	if b.List {
 		return writeShapes(c.out, drawn)
 	}
-	f := &results.File{GPU: "host", Run: results.Run{Copy: hostCopy()}}
+	f := &results.File{GPU: fmt.Sprintf("%d cores", runtime.GOMAXPROCS(0)), Run: results.Run{Copy: hostCopy()}, Seed: seed}
 	fmt.Fprintf(c.out, "the host's %d cores, copy %.1f GB/s, read and write counted; seed %d\n\n", runtime.GOMAXPROCS(0), f.Copy, seed)
 	block := newRandomBlock(seed)
 	m := measurement{file: f, cases: drawnCases(drawn), time: func(one benchCase) (results.Row, error) {
@@ -35,7 +35,7 @@ func (b benchHost) random(c *console) error {
 		}
 		return row, err
 	}}
-	return errors.Join(m.run(c), conclude(c, f, b.Plot, fmt.Sprintf("%d cases on %d cores, seed %d", len(drawn), runtime.GOMAXPROCS(0), seed), plainPeer))
+	return errors.Join(m.run(c), conclude(c, f, b.Plot))
 }
 
 // measureOnHost times the host's body and, as plain, the plain loops, in microseconds.

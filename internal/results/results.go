@@ -30,6 +30,7 @@ type File struct {
 	Rows    []Row   `json:"rows"`
 	Peers   []Peer  `json:"peers"`
 	Suites  []Suite `json:"suites"`
+	Seed    uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
 }
 
 // Run says what a measurement was made with.
