@@ -103,7 +103,7 @@ func (b benchGraphs) onHost(c *console) error {
 	}
 	seed := b.seed()
 	fmt.Fprintf(c.out, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
-	block := newRandomBlock(seed)
+	block := newRandomBlock(seed, blockOfHost)
 	return beside(c, cases, caseName, func(g benchCase) (ours, theirs time.Duration, err error) {
 		return g.(graphCase).timeOnHost(block.f32, int(b.Runs))
 	})

@@ -49,7 +49,7 @@ func TestTimedCasesHavePlans(t *testing.T) {
 // check accepts what the host computes in the case's own type, and refuses one
 // wrong or unwritten element, whether it looks at all of it or at some rows.
 func TestCheck(t *testing.T) {
-	block := newRandomBlock(1)
+	block := newRandomBlock(1, 100_003)
 	for _, spec := range opspec.All() {
 		for _, dt := range spec.Types {
 			if dt != kernels.Uint8 && !dt.IsFloat() {
@@ -166,7 +166,7 @@ func TestCheckOfADifference(t *testing.T) {
 		Magnitude: func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Add(in[0], in[1]) },
 	}
 	timed := timedCase{evidence.Timed{Spec: opspec.Spec{Name: "Difference", Tolerance: 1}, Case: c, Dtype: kernels.Float32}}
-	testCheck(t, timed, newRandomBlock(1), affordable, "all")
+	testCheck(t, timed, newRandomBlock(1, 100_003), affordable, "all")
 
 	p, _, err := c.Plan(kernels.Float32, kernels.HostDevice())
 	if err != nil {

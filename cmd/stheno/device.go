@@ -29,7 +29,7 @@ func onGPU(c *console, device cudaops.Device, cases []benchCase, runs int, seed 
 		return nil, err
 	}
 	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", f.Copy)
-	block := newRandomBlock(seed)
+	block := newRandomBlock(seed, blockOfGPU)
 	return &measurement{file: f, cases: cases, time: func(c benchCase) (results.Row, error) { return c.measure(device, block, runs) }}, nil
 }
 

@@ -36,7 +36,7 @@ func TestTimedGraphsSelect(t *testing.T) {
 // A run of a machine is checked and timed; one whose outputs are others' is not taken.
 func TestGraphCaseRun(t *testing.T) {
 	c := graphCase{evidence.TimedGraph{Case: graphspec.CrossEntropy(20, 30)}}
-	in := c.Values(newRandomBlock(1).f32)
+	in := c.Values(newRandomBlock(1, 100_003).f32)
 	g, nodes := c.Graph(in)
 	vm, err := cudaops.NewVM(g, cudaops.OnHost())
 	if err != nil {
@@ -47,7 +47,7 @@ func TestGraphCaseRun(t *testing.T) {
 	if err := c.run(&row, vm, in, nodes, 3); err != nil || !(row.Graph.Run > 0) || row.Error > 1 {
 		t.Errorf("got %+v, %v, want a time and no error", row, err)
 	}
-	other := c.Values(newRandomBlock(2).f32)
+	other := c.Values(newRandomBlock(2, 100_003).f32)
 	if err := c.run(&row, vm, other, nodes, 3); err == nil || !strings.Contains(err.Error(), "wrong result") {
 		t.Errorf("outputs for other inputs: %v, want an error that they are wrong", err)
 	}

@@ -80,7 +80,7 @@ func (b benchHost) Run(c *console) error {
 	}
 	seed := b.seed()
 	fmt.Fprintf(c.out, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
-	block := newRandomBlock(seed)
+	block := newRandomBlock(seed, blockOfHost)
 	return beside(c, cases, hostName, func(h hostCase) (ours, theirs time.Duration, err error) { return h.time(block, int(b.Runs)) })
 }
 

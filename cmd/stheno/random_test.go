@@ -148,7 +148,7 @@ func TestDrawnCaseIsChecked(t *testing.T) {
 	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(9, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()[:1]))
 	first := slices.IndexFunc(drawn, func(d opspec.Drawn) bool { return d.Op == "Add" && d.Dtype == "f32" })
 	d := drawnCases(drawn)[first].(drawnCase)
-	block := newRandomBlock(1)
+	block := newRandomBlock(1, 100_003)
 	row, plain, err := d.measureOnHost(block, 1)
 	if err != nil || !(row.Micros > 0) || !(plain > 0) || row.Check != "all" {
 		t.Errorf("got %+v, %v, %v, want two times and a checked result", row, plain, err)

@@ -27,7 +27,7 @@ func (b benchHost) random(c *console) error {
 	}
 	f := &results.File{GPU: fmt.Sprintf("%d cores", runtime.GOMAXPROCS(0)), Run: results.Run{Copy: hostCopy()}, Seed: seed}
 	fmt.Fprintf(c.out, "the host's %d cores, copy %.1f GB/s, read and write counted; seed %d\n\n", runtime.GOMAXPROCS(0), f.Copy, seed)
-	block := newRandomBlock(seed)
+	block := newRandomBlock(seed, blockOfHost)
 	m := measurement{file: f, cases: drawnCases(drawn), time: func(one benchCase) (results.Row, error) {
 		row, plain, err := one.(drawnCase).measureOnHost(block, int(b.Runs))
 		if err == nil {
