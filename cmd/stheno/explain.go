@@ -45,9 +45,13 @@ func (e explain) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	vm, err := e.compile(g)
+	in := make([]gorgonia.Value, len(g.Inputs)) // zero: nothing runs
+	for i, input := range g.Inputs {
+		in[i], _ = values.New(kernels.Float32, input.Shape)
+	}
+	vm, err := machine(g, in, e.Host)
 	if err != nil {
-		return fmt.Errorf("%s: %w", graphName(g), err)
+		return err
 	}
 	defer vm.Close()
 	passes, err := vm.Passes()
@@ -66,18 +70,18 @@ func (e explain) Run(c *console) error {
 	return e.programs(c, vm, passes)
 }
 
-// compile makes a machine for a graph. Its inputs are zero: nothing runs.
-func (e explain) compile(g graphspec.Case) (*cudaops.VM, error) {
-	in := make([]gorgonia.Value, len(g.Inputs))
-	for i, input := range g.Inputs {
-		in[i], _ = values.New(kernels.Float32, input.Shape)
-	}
+// machine makes one for a graph: for GPU 0 or else for the processor, or at once for that.
+func machine(g graphspec.Case, in []gorgonia.Value, host bool, more ...cudaops.Option) (*cudaops.VM, error) {
 	graph, _ := g.Graph(in)
 	where := cudaops.OnAny()
-	if e.Host {
+	if host {
 		where = cudaops.OnHost()
 	}
-	return cudaops.NewVM(graph, where)
+	vm, err := cudaops.NewVM(graph, append(more, where)...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", graphName(g), err)
+	}
+	return vm, nil
 }
 
 // wants reports whether a pass is to be shown.

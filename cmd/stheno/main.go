@@ -1,5 +1,5 @@
 // Command stheno looks at the machine, measures the ops on it and shows what the
-// compiler makes of a graph. "stheno -h" lists its commands, "stheno bench gpu -h" the
+// compiler makes of a graph and when its steps run. "stheno -h" lists its commands, "stheno bench gpu -h" the
 // flags of one.
 package main
 
@@ -32,6 +32,7 @@ type commands struct {
 	Doctor   doctor   `cmd:"" help:"Say what this machine has for Stheno, and what is missing."`
 	Bench    benches  `cmd:"" help:"Time the ops, or whole graphs, on a GPU or on this machine's processor."`
 	Explain  explain  `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
+	Trace    trace    `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
 	Env      env      `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
 	Maintain maintain `cmd:"" help:"Keep the records of Stheno's repository: what ran on which GPU, and the tables made of it."`
 }

@@ -74,7 +74,7 @@ func TestHelp(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
 	for _, c := range []struct{ args, want string }{
-		{"", `stheno: expected one of "doctor", "bench", "explain", "env"`},
+		{"", `stheno: expected one of "doctor", "bench", "explain", "trace"`},
 		{"doctr", `unexpected argument doctr, did you mean "doctor"?`},
 		{"doctor now", "stheno doctor: unexpected argument now"},
 		{"doctor --device 1", "unknown flag --device"},
@@ -114,6 +114,9 @@ func TestMisuse(t *testing.T) {
 		{"explain --summary", "got no graph, want the name of one with --pass, --summary and --host"},
 		{"explain mlp --pass nothing", `--pass: got "nothing", want one of lower, prune`},
 		{"explain mlp softmax", "unexpected argument softmax"},
+		{"trace", `expected "<graph>"`},
+		{"trace nothing", `got graph "nothing", want one of`},
+		{"trace mlp --runs 0", `--runs: got "0", want a whole number from 1 on`},
 		{"env --cuda", "--cuda: expected"},
 		{"env now", "unexpected argument now"},
 		{"maintain", `expected one of "check", "suites"`},
@@ -235,6 +238,21 @@ func TestExplain(t *testing.T) {
 	short := succeed(t, "explain", "mlp", "--host", "--summary")
 	if !regexp.MustCompile(`(?m)^MLP 784-512-512-10, gradient/batch 128 on host backend\n\npass +instructions.*\nlower +\d+ .*(\n\w.*)+\nplace +\d+ `).MatchString(short) {
 		t.Errorf("got %s, want a line for each pass", short)
+	}
+}
+
+// A trace is a file for a viewer, of the last run.
+func TestTrace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	out := succeed(t, "trace", "mlp", "--host", "--runs", "2", "--out", path)
+	if !regexp.MustCompile(`^MLP 784-512-512-10, gradient/batch 128: run 2, \d+ steps, \S+s, on host backend\nwrote .*trace.json, .*perfetto`).MatchString(out) {
+		t.Errorf("got %q", out)
+	}
+	if text := string(must.Get[[]byte](t)(os.ReadFile(path))); !strings.Contains(text, `"traceEvents"`) || !strings.Contains(text, `"ph": "X"`) {
+		t.Errorf("%s has no events", path)
+	}
+	if status, _, stderr := stheno("trace", "chain of 2", "--host", "--out", t.TempDir()); status != failure || !strings.Contains(stderr, "is a directory") {
+		t.Errorf("a folder: status %d, %s, want an error", status, stderr)
 	}
 }
 
