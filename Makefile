@@ -47,11 +47,11 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 	bench/gpu-build.sh
 
 bench: # time every op on this machine's GPU
-	go run ./cmd/stheno bench
+	go run ./cmd/stheno bench gpu
 
 readme: # the tables of README.md and docs/graphs.md, from the ops and from bench/results
 	go run ./internal/readme
-	go run ./cmd/stheno bench -readme
+	go run ./cmd/stheno maintain tables
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
 	go run ./internal/tagmatrix -install 13.0-cudnn9

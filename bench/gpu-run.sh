@@ -6,11 +6,11 @@
 # $OUT: a call ends within $LIMIT seconds, and status 3 asks for another one. Logs
 # and results go to $OUT (bench/out if unset); there
 #
-#   stheno evidence -merge bench/out/<gpu>.json && make readme
+#   stheno maintain merge bench/out/<gpu>.json && make readme
 #
 # takes them over, and for the part graphs
 #
-#   stheno evidence -recorded bench/results/graphs -merge bench/out/graphs/<gpu>.json && make readme
+#   stheno maintain merge --into bench/results/graphs bench/out/graphs/<gpu>.json && make readme
 #
 # Goes on after a failure and ends with status 1 if there was one.
 #
@@ -19,14 +19,15 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag; graphs times whole
-#                graphs, here and in other libraries
+#                graphs, here and in other libraries; random, cases drawn at random, likewise
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   JOBS         suites of kernels that run at one time, 8 if unset
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
-#   MOST         of graphs, time those that move at most so many bytes
+#   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
+#   MOST         of graphs, time those that move at most so many megabytes
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,7 +53,7 @@ import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
-# Of another build's outcomes, those of kernels may still count: stheno evidence looks.
+# Of another build's outcomes, those of kernels may still count: stheno maintain suites looks.
 build=$(sha256sum < .gpu/bin.tar.xz)
 [[ -n ${SUITES:-} && $(realpath "$SUITES") != "$suites" ]] && cp "$SUITES" "$suites"
 touch "$suites"
@@ -123,7 +124,7 @@ control() {
     record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
-# suite NAME TOOL PROGRAM RUN PART KERNELS: a line of stheno evidence -list. It passes if
+# suite NAME TOOL PROGRAM RUN PART KERNELS: a line of stheno maintain suites. It passes if
 # the tests pass and the tool, if there is one, reports no error itself.
 suite() {
     local log=$bin/suite-${1//[^A-Za-z0-9]/-}.log dir start status note most= limit=$(($(left) < 230 ? $(left) : 230))
@@ -155,7 +156,7 @@ suite() {
 # kernels: the tests of the kernels that lack evidence, plain and under sanitizers.
 kernels() {
     local name tool program run part of
-    "$bin/stheno" evidence -list ${ALL:+-all} -suites "$suites" > "$bin/suites" || { failed=1 && return; }
+    "$bin/stheno" maintain suites ${ALL:+--all} --passed "$suites" > "$bin/suites" || { failed=1 && return; }
     # Nothing is timed here, so they may share the GPU, and the cores, of which each
     # takes one or two.
     while IFS=$'\t' read -r name tool program run part of; do
@@ -177,15 +178,14 @@ kernels() {
 
 # bench: the cases that lack a time with the kernels as they are, and the file of results.
 bench() {
-    local peers=() missing=(-missing)
-    [[ -n ${ALL:-} ]] && missing=()
+    local peers=()
     enough 290 || return
-    if [[ -n ${ALL:-} || -n $("$bin/stheno" bench -list -missing -run "${BENCH_RUN:-}" -text "$text") ]]; then
+    if [[ -n ${ALL:-} || -n $("$bin/stheno" maintain cases ops --missing --run "${BENCH_RUN:-}" --text "$text") ]]; then
         PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/bench.log"
         [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-        [[ -s $OUT/peers.json ]] && peers=(-peers "$OUT/peers.json")
+        [[ -s $OUT/peers.json ]] && peers=(--peers "$OUT/peers.json")
     fi
-    timeout 170 "$bin/stheno" bench "${missing[@]}" -run "${BENCH_RUN:-}" -text "$text" -suites "$suites" "${peers[@]}" -json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
+    timeout 170 "$bin/stheno" maintain record ops ${ALL:+--all} --run "${BENCH_RUN:-}" --text "$text" --suites "$suites" "${peers[@]}" --json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
@@ -196,9 +196,25 @@ graphs() {
     mkdir -p "$OUT/graphs"
     PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/graphs.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    [[ -s $OUT/graphs/peers ]] && peers=(-peers "$OUT/graph-peers.json")
-    timeout $(($(left) - 5)) "$bin/stheno" bench -graphs -run "${BENCH_RUN:-}" ${MOST:+-most "$MOST"} "${peers[@]}" -json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
+    [[ -s $OUT/graph-peers.json ]] && peers=(--peers "$OUT/graph-peers.json")
+    timeout $(($(left) - 5)) "$bin/stheno" maintain record graphs --all --run "${BENCH_RUN:-}" ${MOST:+--most "$MOST"} "${peers[@]}" --json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+}
+
+# random: drawn cases, in other libraries and here.
+random() {
+    local folder=$OUT/random
+    passed "drawn cases" && return
+    enough 400 || return
+    mkdir -p "$folder"
+    [[ -s $folder/seed ]] || echo "${SEED:-$(date +%s)}" > "$folder/seed"
+    local drawn=(bench gpu --random "${SHAPES:-500}" --seed "$(cat "$folder/seed")" --run "${BENCH_RUN:-}") start status
+    start=$(now)
+    "$bin/stheno" "${drawn[@]}" --list > "$folder/shapes.json" || { failed=1 && return; }
+    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -random "$folder/shapes.json" "$folder/peers.json" > "$folder/peers.log" 2>&1
+    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$folder/peers.json" --json "$folder" --plot "$folder/ratios.svg" 2>&1 | tee "$folder/random.log"
+    status=${PIPESTATUS[0]}
+    record "drawn cases" "$status" "$start" "$(tail -n 1 "$folder/random.log" | tr -d '\t')"
 }
 
 # tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
@@ -269,8 +285,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | graphs | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

@@ -1,4 +1,4 @@
-"""Times PyTorch and JAX on the graphs of `stheno bench -graphs`; bench/peers.py -graphs
+"""Times PyTorch and JAX on the graphs of `stheno bench graphs`; bench/peers.py -graphs
 runs it.
 
 PyTorch eager, captured as one CUDA graph, and compiled by Inductor and captured; JAX

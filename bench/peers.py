@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Times other libraries on the cases of `stheno bench`, on this machine's GPU.
+"""Times other libraries on the cases of `stheno bench gpu`, on this machine's GPU.
 
     python3 bench/peers.py peers.json [text [pattern]]
     python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
+    python3 bench/peers.py -random shapes.json peers.json [pattern]    drawn cases: bench/random_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
@@ -10,7 +11,7 @@ where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
 case is told and left out. The histogram of a text is timed if one is given. With a
 pattern, a regular expression, cases are timed whose op/case/dtype it is found in.
 
-Method, the same as stheno bench's: random operands in device memory, results
+Method, the same as stheno bench gpu's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
 held several times over and take turns; warm-up of 50 ms; times between CUDA
 events at least a millisecond apart, the work queued back to back; the median.
@@ -221,6 +222,10 @@ if __name__ == "__main__":
 
         print(torch.cuda.get_device_name(), TORCH)
         sys.exit(graph_peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
-    if len(sys.argv) not in (2, 3, 4):
+    if sys.argv[1:2] == ["-random"] and len(sys.argv) in (4, 5):
+        import random_peers
+
+        sys.exit(random_peers.main(*sys.argv[2:]))
+    if len(sys.argv) not in (2, 3, 4) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     main(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes() if len(sys.argv) > 2 else None, *sys.argv[3:])

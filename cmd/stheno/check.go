@@ -162,16 +162,21 @@ func widen(dt kernels.Dtype, b []byte) []float64 {
 }
 
 // randomBlock is random numbers in [-1, 1) and random bytes, of which inputs of any
-// size are made by repetition. It is longer than any GPU's level-2 cache and of a length
-// that no power of two divides evenly.
+// size are made by repetition.
 type randomBlock struct {
 	f32 []float32
 	f64 []float64
 	u8  []uint8
 }
 
-func newRandomBlock(seed uint64) randomBlock {
-	const n = 40_000_003 // a prime
+// Lengths of blocks, longer than the caches of a GPU or of a processor core, and primes,
+// which no power of two divides.
+const (
+	blockOfGPU  = 40_000_003
+	blockOfHost = 4_000_037
+)
+
+func newRandomBlock(seed uint64, n int) randomBlock {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var key [32]byte
 	b := randomBlock{make([]float32, n), make([]float64, n), make([]uint8, n)}

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"runtime"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -13,15 +11,29 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// doctorCommand says what is there and what is missing. A machine without a GPU
-// is a healthy one: it runs everything on the host.
-func doctorCommand(args []string, stdout, stderr io.Writer) error {
-	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
-	if err := parse(f, args, stderr); err != nil {
-		return err
-	}
+// doctor says what is there and what is missing. A machine without a GPU is a healthy
+// one: it runs everything on the host.
+type doctor struct{}
+
+func (doctor) Help() string {
+	return `Changes nothing and needs nothing. It prints a line each for:
+
+  go          the Go version that built this program, and the processor cores that it uses
+  kernels     how many kernel sources it carries compiled, and how many ops they make
+  driver      NVIDIA's driver and the newest CUDA version that it supports
+  device N    each GPU, by the number that --device and cudaops.OnDevice take
+  images      for which GPU architecture the kernels that run on it were compiled
+  missing     what keeps a GPU, or all of them, from being used
+  so          where graphs run on this machine
+
+The exit status is 0 where graphs run as they should, which without a GPU is on the host, and 1
+where there is a GPU that does not answer.`
+}
+
+// Run prints the lines.
+func (doctor) Run(c *console) error {
 	say := func(name, format string, a ...any) {
-		fmt.Fprintf(stdout, "%-10s %s\n", name, fmt.Sprintf(format, a...))
+		fmt.Fprintf(c.out, "%-10s %s\n", name, fmt.Sprintf(format, a...))
 	}
 	say("go", "%s, %s/%s, %d cores in use", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
 	say("kernels", "%d sources, %d ops", len(kernels.Digests()), len(opspec.All()))

@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,34 +16,31 @@ import (
 	"github.com/stheno-ml/stheno/internal/toolkit"
 )
 
-const envUsage = `usage: eval "$(stheno env [flags])"
+// env prints settings for a build with the tag cuda.
+type env struct {
+	Cuda string `placeholder:"FOLDER" type:"path" help:"Take the CUDA toolkit in this folder instead of looking for one."`
+	Stub bool   `help:"Also let programs start where there is no driver: put a stand-in for it on LD_LIBRARY_PATH."`
+}
 
-Prints the settings with which cgo builds Gorgonia's tag cuda, for a shell, and
-on standard error what it found, or what is missing and how to get it. It looks
-in $CUDA_HOME or $CUDA_PATH if set, else in wheels under .cuda, then in
-/usr/local/cuda*, /opt/cuda and /usr, then in $VIRTUAL_ENV and $CONDA_PREFIX; for
-cuDNN also in $CUDNN_HOME.
+func (env) Help() string {
+	return `For a shell to evaluate:
 
-`
+  eval "$(stheno env)"
 
-// envCommand prints settings for a build with the tag cuda.
-func envCommand(args []string, stdout, stderr io.Writer) error {
-	f := flag.NewFlagSet("env", flag.ContinueOnError)
-	root := f.String("cuda", "", "take the CUDA in this `folder`, instead of looking for one")
-	stub := f.Bool("stub", false, "also let programs start where there is no driver: puts a stand-in for it on LD_LIBRARY_PATH")
-	f.Usage = func() {
-		fmt.Fprint(stderr, envUsage)
-		f.PrintDefaults()
-	}
-	if err := parse(f, args, stderr); err != nil {
-		return err
-	}
+On standard error it says what it found, or what is missing and how to get it. It looks in $CUDA_HOME
+or $CUDA_PATH if set, else in wheels under .cuda, then in /usr/local/cuda*, /opt/cuda and /usr, then
+in $VIRTUAL_ENV and $CONDA_PREFIX; for cuDNN also in $CUDNN_HOME. Only builds with Gorgonia's tag cuda
+need this: Stheno's own machine, stheno.NewVM, uses the GPU without.`
+}
+
+// Run looks for a toolkit and prints the settings for it.
+func (e env) Run(c *console) error {
 	if runtime.GOOS != "linux" {
-		return fmt.Errorf("env: Stheno builds Gorgonia's tag cuda on Linux, this is %s; without the tag, stheno.NewVM runs on the GPU here too", runtime.GOOS)
+		return fmt.Errorf("Stheno builds Gorgonia's tag cuda on Linux, this is %s; without the tag, stheno.NewVM runs on the GPU here too", runtime.GOOS)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return fmt.Errorf("env: no folder to keep headers and links in: %w", err)
+		return fmt.Errorf("no folder to keep headers and links in: %w", err)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -53,40 +48,37 @@ func envCommand(args []string, stdout, stderr io.Writer) error {
 	}
 	tools, err := findTools(dir)
 	if err != nil {
-		return fmt.Errorf("env: %w", err)
+		return err
 	}
 	roots := toolkit.Roots(os.Getenv, dir)
-	if *root != "" {
-		roots = []string{*root}
+	if e.Cuda != "" {
+		roots = []string{e.Cuda}
 	}
 	t, settings, err := prepare(roots, toolkit.DNNRoots(os.Getenv), filepath.Join(cache, "stheno"), tools.CC)
 	if err != nil {
-		return fmt.Errorf("env: %w", err)
+		return err
 	}
 	_, noDevice := cudaops.Devices()
-	if err := printEnv(stdout, stderr, t, settings, tools, noDevice, *stub); err != nil {
-		return fmt.Errorf("env: %w", err)
-	}
-	return nil
+	return printEnv(c, t, settings, tools, noDevice, e.Stub)
 }
 
 // printEnv prints the settings, and what they are of. noDevice says why this
 // machine has no GPU, nil if it has one.
-func printEnv(stdout, stderr io.Writer, t *toolkit.Toolkit, settings *toolkit.Settings, tools *tools, noDevice error, stub bool) error {
+func printEnv(c *console, t *toolkit.Toolkit, settings *toolkit.Settings, tools *tools, noDevice error, stub bool) error {
 	exports, err := settings.Exports()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "stheno env: CUDA %s in %s, cuDNN %s, %s, gorgonia.org/cu %s\n", t.CUDA, t.Root, cmp.Or(t.CUDNN, "of unknown version"), tools.CC, tools.CU)
+	fmt.Fprintf(c.err, "stheno env: CUDA %s in %s, cuDNN %s, %s, gorgonia.org/cu %s\n", t.CUDA, t.Root, cmp.Or(t.CUDNN, "of unknown version"), tools.CC, tools.CU)
 	if noDevice != nil && !stub {
-		fmt.Fprintf(stderr, "stheno env: %v\nstheno env: programs build here; to start them without a driver (graphs run on the host): eval \"$(stheno env -stub)\"\n", noDevice)
+		fmt.Fprintf(c.err, "stheno env: %v\nstheno env: programs build here; to start them without a driver (graphs run on the host): eval \"$(stheno env --stub)\"\n", noDevice)
 	}
 	if noDevice == nil && stub {
-		fmt.Fprintln(stderr, "stheno env: -stub hides this machine's GPU from the programs of this shell")
+		fmt.Fprintln(c.err, "stheno env: --stub hides this machine's GPU from the programs of this shell")
 	}
-	fmt.Fprint(stdout, exports)
+	fmt.Fprint(c.out, exports)
 	if stub {
-		fmt.Fprint(stdout, settings.StubExport())
+		fmt.Fprint(c.out, settings.StubExport())
 	}
 	return nil
 }

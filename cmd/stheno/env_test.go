@@ -33,16 +33,15 @@ func TestEnvSaysWhatIsMissing(t *testing.T) {
 	}
 	tryEnv := func(args ...string) string {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		err := run(append([]string{"env"}, args...), &stdout, &stderr)
-		if err == nil || stdout.Len() > 0 {
-			t.Errorf("env %v: error %v, stdout %q, want an error and nothing for the shell", args, err, stdout.String())
+		status, stdout, stderr := stheno(append([]string{"env"}, args...)...)
+		if status == 0 || stdout != "" {
+			t.Errorf("env %v: status %d, stdout %q, want an error and nothing for the shell", args, status, stdout)
 			return ""
 		}
-		return err.Error() + stderr.String()
+		return stderr
 	}
 	for _, want := range []string{dir + " lacks cublas_v2.h", "libcublas.so", "pip install", "nvidia-cublas-cu12==12.4"} {
-		if got := tryEnv("-cuda", dir); !strings.Contains(got, want) {
+		if got := tryEnv("--cuda", dir); !strings.Contains(got, want) {
 			t.Errorf("an incomplete toolkit: %q, want %q in it", got, want)
 		}
 	}
@@ -58,7 +57,7 @@ func TestEnvSaysWhatIsMissing(t *testing.T) {
 	if got := tryEnv(); !strings.Contains(got, "no go command") {
 		t.Errorf("no go: %q", got)
 	}
-	if got := tryEnv("now"); !strings.Contains(got, `"now"`) {
+	if got := tryEnv("now"); !strings.Contains(got, "unexpected argument now") {
 		t.Errorf("an argument: %q", got)
 	}
 }
@@ -138,7 +137,7 @@ func smallToolkit(t *testing.T, cc string) string {
 }
 
 // What a shell evaluates sets the variables, with a device and without, with
-// -stub and without.
+// --stub and without.
 func TestEnvSettings(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the tag cuda is for Linux")
@@ -175,22 +174,22 @@ func TestEnvSettings(t *testing.T) {
 			t.Errorf("CGO_ENABLED=%s\nCGO_CFLAGS=%s\nCGO_LDFLAGS=%s\nwant Stheno's headers, in %s, before those of %s", cgo, cflags, ldflags, cache, dir)
 		}
 		if got := strings.HasPrefix(path, cache); got != stub || !strings.HasSuffix(path, "/mine") {
-			t.Errorf("-stub %v: LD_LIBRARY_PATH=%s", stub, path)
+			t.Errorf("--stub %v: LD_LIBRARY_PATH=%s", stub, path)
 		}
 	}
 
-	var stdout, stderr bytes.Buffer
-	if err := run([]string{"env", "-cuda", dir}, &stdout, &stderr); err != nil {
-		t.Fatal(err)
+	status, stdout, stderr := stheno("env", "--cuda", dir)
+	if status != 0 {
+		t.Fatal(stderr)
 	}
-	check(stdout.String(), false)
+	check(stdout, false)
 	want := "stheno env: CUDA 12.4 in " + dir + ", cuDNN 8.9.7, " + cc + ", gorgonia.org/cu v0.9.6\n"
-	if got := stderr.String(); !strings.HasPrefix(got, want) {
-		t.Errorf("it says %q, want %q first", got, want)
+	if !strings.HasPrefix(stderr, want) {
+		t.Errorf("it says %q, want %q first", stderr, want)
 	}
 
 	settings := &toolkit.Settings{CFlags: []string{"-I" + cache, "-I" + dir}, LDFlags: []string{"-L" + cache}, Stub: cache}
-	const build, hides = "programs build here", "-stub hides this machine's GPU"
+	const build, hides = "programs build here", "--stub hides this machine's GPU"
 	for _, c := range []struct {
 		noDevice    error
 		stub        bool
@@ -202,12 +201,12 @@ func TestEnvSettings(t *testing.T) {
 		{cudaops.ErrNoDevice, true, "CUDA 12.4", build},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := printEnv(&stdout, &stderr, &toolkit.Toolkit{CUDA: "12.4"}, settings, &tools{}, c.noDevice, c.stub); err != nil {
+		if err := printEnv(&console{&stdout, &stderr}, &toolkit.Toolkit{CUDA: "12.4"}, settings, &tools{}, c.noDevice, c.stub); err != nil {
 			t.Fatal(err)
 		}
 		check(stdout.String(), c.stub)
 		if got := stderr.String(); !strings.Contains(got, c.says) || strings.Contains(got, c.quiet) {
-			t.Errorf("no device: %v, -stub: %v: it says %q, want %q in it and not %q", c.noDevice, c.stub, got, c.says, c.quiet)
+			t.Errorf("no device: %v, --stub: %v: it says %q, want %q in it and not %q", c.noDevice, c.stub, got, c.says, c.quiet)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -21,10 +20,10 @@ const graphBudget = time.Second / 2
 // graphCase is a whole graph of Gorgonia's ops.
 type graphCase struct{ evidence.TimedGraph }
 
-// timedGraphs are the graphs that are selected and move at most so many bytes.
-func timedGraphs(selected *regexp.Regexp, most int64) (cases []benchCase) {
+// timedGraphs are all graphs that are timed and do not move more than the limit.
+func timedGraphs(most megabytes) (cases []benchCase) {
 	for _, g := range evidence.Graphs() {
-		if selected.MatchString(g.Key().String()) && g.Bytes() <= most {
+		if most.allow(g.Bytes()) {
 			cases = append(cases, graphCase{g})
 		}
 	}

@@ -3,11 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"regexp"
 	"runtime"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/opspec"
@@ -18,44 +15,101 @@ import (
 	"gorgonia.org/tensor"
 )
 
-var errNoTape = errors.New("bench: no GPU to time, and to compare with Gorgonia on the CPU needs a build without the tag cuda")
+var errNoTape = errors.New("to compare with Gorgonia on the processor needs a build without the tag cuda")
 
 // benchHost times the host's bodies against Gorgonia's own ops, each a graph of
 // one op on gorgonia.NewTapeMachine, and prints the best
 // times: a median counts what else the machine does.
-func benchHost(w io.Writer, selected *regexp.Regexp, runs int) error {
-	if gorgonia.CUDA {
-		return errNoTape
-	}
-	fmt.Fprintf(w, "host bodies against Gorgonia's own ops on gorgonia.NewTapeMachine, %d cores, best of %d runs\n\n", runtime.GOMAXPROCS(0), runs)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
-	fmt.Fprintln(t, "case\tStheno\tGorgonia\tspeed of Gorgonia's")
-	block := newRandomBlock(1)
+type benchHost struct {
+	selection
+	timing
+	drawing
+}
+
+func (benchHost) Help() string {
+	return `Runs each op of Stheno's that Gorgonia has too and Gorgonia's own in turn, both on gorgonia.NewTapeMachine
+with the same inputs, and prints a line each as soon as it is measured: the best time of either, and
+how many times as fast as Gorgonia's op Stheno's is. Below 1 it is slower.
+
+With --random, drawn cases of Stheno's ops are timed beside the plainest loops on one core, products
+beside gonum's BLAS; then come the worst cases and percentiles for each op.`
+}
+
+// hostCase is a case of an op that Gorgonia has too.
+type hostCase struct {
+	op string
+	opspec.Case
+	dtype kernels.Dtype
+}
+
+// hostCases are all of them.
+func hostCases() (cases []hostCase) {
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
 			for _, dt := range c.Types {
-				name := fmt.Sprintf("%s %s %v", s.Name, c.Name, values.Tensor(dt))
-				if c.Gorgonia == nil || !selected.MatchString(name) {
-					continue
+				if c.Gorgonia != nil {
+					cases = append(cases, hostCase{s.Name, c, dt})
 				}
-				ours, theirs, err := timeHost(c, dt, block, runs)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%.0f %%\n", name, results.Micros(micros(ours)), results.Micros(micros(theirs)), 100*float64(theirs)/float64(ours))
 			}
 		}
 	}
-	return nil
+	return cases
 }
 
-// timeHost gives the best times of running the case's two graphs, which take
+func hostName(c hostCase) string {
+	return results.Key{Op: c.op, Case: c.Name, Dtype: c.dtype.String()}.String()
+}
+
+// Run times the ops.
+func (b benchHost) Run(c *console) error {
+	if b.Random > 0 {
+		return b.random(c)
+	}
+	if err := b.drawing.refuse(); err != nil {
+		return err
+	}
+	cases, err := choose(b.selection.Run, hostCases(), hostName)
+	if err != nil {
+		return err
+	}
+	if b.List {
+		return printNames(c.out, cases, hostName)
+	}
+	if gorgonia.CUDA {
+		return errNoTape
+	}
+	seed := b.seed()
+	fmt.Fprintf(c.out, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
+	block := newRandomBlock(seed, blockOfHost)
+	return beside(c, cases, hostName, func(h hostCase) (ours, theirs time.Duration, err error) { return h.time(block, int(b.Runs)) })
+}
+
+// beside prints the times of cases, Stheno's and Gorgonia's.
+func beside[T any](c *console, cases []T, name func(T) string, measure func(T) (ours, theirs time.Duration, err error)) (failed error) {
+	t := newRows(c, len(cases), column{"case", longest(cases, name)}, column{"Stheno", 8}, column{"Gorgonia", 8}, column{"Stheno is", 19})
+	defer t.end()
+	for _, one := range cases {
+		t.begin(name(one))
+		ours, theirs, err := measure(one)
+		if err != nil {
+			t.fail(name(one), err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name(one), err))
+			continue
+		}
+		t.add(name(one), results.Micros(micros(ours)), results.Micros(micros(theirs)), timesAsFast(micros(ours), micros(theirs)))
+	}
+	return failed
+}
+
+// timesAsFast compares two times.
+func timesAsFast(ours, theirs float64) string { return fmt.Sprintf("%.2f times as fast", theirs/ours) }
+
+// time gives the best times of running the case's two graphs, which take
 // turns.
-func timeHost(c opspec.Case, dt kernels.Dtype, block randomBlock, runs int) (ours, theirs time.Duration, err error) {
+func (h hostCase) time(block randomBlock, runs int) (ours, theirs time.Duration, err error) {
 	var vms [2]gorgonia.VM
-	for i, b := range []opspec.Build{c.Build, c.Gorgonia} {
-		if vms[i], err = hostMachine(b, dt, c.Shapes, block); err != nil {
+	for i, b := range []opspec.Build{h.Build, h.Gorgonia} {
+		if vms[i], err = hostMachine(b, h.dtype, h.Shapes, block); err != nil {
 			return 0, 0, err
 		}
 		defer vms[i].Close()

@@ -1,75 +1,147 @@
-// Command stheno looks at the machine and measures the kernels on it.
-//
-//	stheno doctor   what is there, and what is missing, in plain words
-//	stheno bench    times the ops: on a GPU, or against Gorgonia's own on the CPU
-//	stheno evidence compares what has run on GPUs with the kernels of this build
-//	stheno env      prints cgo's settings for a build with Gorgonia's tag cuda
+// Command stheno looks at the machine, measures the ops on it and shows what the
+// compiler makes of a graph and when its steps run. "stheno -h" lists its commands, "stheno bench gpu -h" the
+// flags of one.
 package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/alecthomas/kong"
 )
 
-const usage = `usage: stheno <command> [flags]
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-  doctor   says what this machine has for Stheno, and what is missing
-  bench    times every op, or whole graphs, on a GPU (stheno bench -h lists the flags)
-  evidence compares what has run on GPUs with these kernels (stheno evidence -h)
-  env      prints cgo's settings for a build with the tag cuda (stheno env -h)
-`
+// Exit statuses.
+const (
+	failure = 1 // something went wrong
+	misuse  = 2 // the command line asks for what cannot be
+)
 
-func main() {
-	switch err := run(os.Args[1:], os.Stdout, os.Stderr); {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "stheno:", err)
-		os.Exit(1)
-	}
+// commands are all commands with their flags.
+type commands struct {
+	Help    helpFlag    `short:"h" help:"Explain a command and its flags."`
+	Version versionFlag `help:"Print the version."`
+
+	Doctor   doctor   `cmd:"" help:"Say what this machine has for Stheno, and what is missing."`
+	Bench    benches  `cmd:"" help:"Time the ops, or whole graphs, on a GPU or on this machine's processor."`
+	Explain  explain  `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
+	Trace    trace    `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
+	Env      env      `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
+	Maintain maintain `cmd:"" help:"Keep the records of Stheno's repository: what ran on which GPU, and the tables made of it."`
 }
 
-// errUsage says that the command line is wrong and that this has been told.
-var errUsage = errors.New("wrong usage")
+const description = `Stheno runs Gorgonia's graphs on an NVIDIA GPU, or on the processor with the same results.`
 
-func run(args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
-		return errUsage
+// console is where a command writes.
+type console struct{ out, err io.Writer }
+
+// run runs a command line and returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	parser, err := kong.New(&commands{}, kong.Name("stheno"), kong.Description(description), kong.NoDefaultHelp(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}), kong.Writers(stdout, stderr))
+	if err != nil {
+		fmt.Fprintln(stderr, "stheno:", err)
+		return failure
 	}
-	switch args[0] {
-	case "doctor":
-		return doctorCommand(args[1:], stdout, stderr)
-	case "bench":
-		return benchCommand(args[1:], stdout, stderr)
-	case "evidence":
-		return evidenceCommand(args[1:], stdout, stderr)
-	case "env":
-		return envCommand(args[1:], stdout, stderr)
-	case "help", "-h", "-help", "--help":
-		fmt.Fprint(stdout, usage)
-		return nil
+	line, err := parser.Parse(twoDashes(args))
+	if err == nil {
+		err = line.Run(&console{stdout, stderr})
+	} else if !errors.Is(err, errTold) {
+		return refuse(err, stderr)
 	}
-	fmt.Fprintf(stderr, "stheno: no command %q\n\n%s", args[0], usage)
-	return errUsage
+	var misused *usageError
+	switch {
+	case err == nil, errors.Is(err, errTold):
+		return 0
+	case errors.As(err, &misused):
+		fmt.Fprintf(stderr, "%s: %v\n", name(line), err)
+		return misuse
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", name(line), err)
+	return failure
 }
 
-// parse parses flags; what is wrong has been printed when it gives errUsage.
-func parse(f *flag.FlagSet, args []string, stderr io.Writer) error {
-	f.SetOutput(stderr)
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
+// twoDashes writes flags with one dash, as those of Go's own commands, with two. -h alone is
+// a flag of one letter.
+func twoDashes(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if len(arg) > 2 && arg[0] == '-' && unicode.IsLetter(rune(arg[1])) {
+			args[i] = "-" + arg
 		}
-		return errUsage
 	}
-	if f.NArg() > 0 {
-		fmt.Fprintf(stderr, "stheno %s: takes no arguments beside flags, got %q\n", f.Name(), f.Args())
-		return errUsage
+	return args
+}
+
+// refuse tells what is wrong with a command line and how to get help, and returns the exit
+// status. A command that is a group is shown with what is in it.
+func refuse(err error, stderr io.Writer) int {
+	var wrong *kong.ParseError
+	if !errors.As(err, &wrong) {
+		fmt.Fprintln(stderr, "stheno:", err)
+		return misuse
 	}
-	return nil
+	line := wrong.Context
+	if node := line.Selected(); node == nil || !node.Leaf() {
+		line.Stdout = stderr
+		if err := line.PrintUsage(false); err == nil {
+			fmt.Fprintln(stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "%s: %v\nRun \"%[1]s -h\" for help.\n", name(line), err)
+	return misuse
+}
+
+// name is a command as the user calls it: "stheno bench gpu".
+func name(line *kong.Context) string {
+	words := []string{"stheno"}
+	for _, p := range line.Path {
+		if p.Command != nil {
+			words = append(words, p.Command.Name)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// usageError is an error of a command that is the command line's, found only when it ran.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+func usageErrorf(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
+
+// errTold ends the parsing of a command line whose flag has been answered.
+var errTold = errors.New("told")
+
+// helpFlag prints the help of the command that it stands behind.
+type helpFlag bool
+
+// BeforeReset runs as soon as the flag is seen, whatever else the command line lacks.
+func (helpFlag) BeforeReset(line *kong.Context) error {
+	if err := line.PrintUsage(false); err != nil {
+		return err
+	}
+	return errTold
+}
+
+// IgnoreDefault says that the flag's default, false, is not worth mentioning.
+func (helpFlag) IgnoreDefault() {}
+
+// versionFlag prints the version of the module.
+type versionFlag bool
+
+func (versionFlag) BeforeReset(line *kong.Context) error {
+	version := "of unknown version"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	fmt.Fprintln(line.Stdout, "stheno", version)
+	return errTold
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
-	"regexp"
-	"runtime"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/tensor"
 )
 
@@ -26,11 +26,11 @@ type benchCase interface {
 // timedCase is a case of an op in one element type.
 type timedCase struct{ evidence.Timed }
 
-// timedCases are those of all timed cases that are selected. The cases of numbered
-// versions are among them if wanted.
-func timedCases(selected *regexp.Regexp, versions bool) (cases []timedCase) {
+// timedCases are all cases of ops that are timed on a GPU; those of the numbered versions
+// are among them if wanted.
+func timedCases(versions bool) (cases []benchCase) {
 	for _, c := range evidence.Cases() {
-		if selected.MatchString(c.Key().String()) && (versions || c.Case.Version == 0) {
+		if versions || c.Case.Version == 0 {
 			cases = append(cases, timedCase{c})
 		}
 	}
@@ -43,12 +43,17 @@ func textCase(path string) (timedCase, error) {
 	const size = 5_800_000
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return timedCase{}, fmt.Errorf("-text: %w", err)
+		return timedCase{}, fmt.Errorf("--text: %w", err)
 	}
 	if len(text) == 0 {
-		return timedCase{}, fmt.Errorf("-text: %s is empty", path)
+		return timedCase{}, fmt.Errorf("--text: %s is empty, want a text to count the bytes of", path)
 	}
-	bytes := timedCases(regexp.MustCompile(`^Histogram/2\^30 bytes/`), false)[0]
+	all := timedCases(false)
+	like := slices.IndexFunc(all, func(c benchCase) bool { return caseName(c) == "Histogram/2^30 bytes/u8" })
+	if like < 0 {
+		return timedCase{}, errors.New("--text: there is no case Histogram/2^30 bytes/u8 to make another one of")
+	}
+	bytes := all[like].(timedCase)
 	bytes.Case.Name = "5.8 MB of text"
 	bytes.Case.Shapes = []tensor.Shape{{size}}
 	bytes.Case.Fill = func(operand []byte) {
@@ -58,40 +63,15 @@ func textCase(path string) (timedCase, error) {
 	return bytes, nil
 }
 
-// benchDevice times the selected cases, adds them to r and prints them, saving r
-// after each, for a run that is cut off. It goes on after a failure.
-func benchDevice(w io.Writer, r *results.File, device cudaops.Device, cases []benchCase, runs int, seed uint64, save func() error) (failures []error) {
-	const format = "%-*s %9s %15s %8s %8s  %-8s %s\n" // lines come as they are measured
-	width := 0
-	for _, c := range cases {
-		width = max(width, len(c.Key().String()))
-	}
-	fmt.Fprintf(w, format, width, "case", "time", "rate", "of copy", "of peer", "checked", "error / allowed")
-	block := newRandomBlock(seed)
-	for _, c := range cases {
-		row, err := c.measure(device, block, runs)
-		runtime.GC() // gigabytes of operands
-		if err != nil {
-			fmt.Fprintf(w, "%-*s failed: %v\n", width, c.Key(), err)
-			failures = append(failures, fmt.Errorf("%v: %w", c.Key(), err))
-			continue
-		}
-		r.Rows = append(r.Rows, row)
-		if err := save(); err != nil {
-			return append(failures, err)
-		}
-		notes := fmt.Sprintf("%.2g", row.Error)
-		if row.Graph != nil {
-			notes = fmt.Sprintf("%-7s %v", notes, row.Graph)
-		}
-		fmt.Fprintf(w, format, width, row.Key, row.Time(), row.Rate(), r.OfCopy(row), r.OfPeer(row), row.Check, notes)
-	}
-	return failures
-}
-
 // measure times the case on the device and holds the output of the last timed
 // run against the host.
 func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
+	return t.measureWithin(device, block, runs, 3*time.Second, math.MaxInt64)
+}
+
+// measureWithin is measure within a time for the runs. The output of a case that moves more
+// bytes than are to be checked is not.
+func (t timedCase) measureWithin(device cudaops.Device, block randomBlock, runs int, budget time.Duration, checked int64) (results.Row, error) {
 	plan, _, err := t.Case.Plan(t.Dtype, device.Device)
 	if err != nil {
 		return results.Row{}, err
@@ -100,6 +80,37 @@ func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 	if err != nil {
 		return results.Row{}, err
 	}
+	inputs := t.inputs(plan, block)
+	timing, err := bench.TimeWithin(device.Ordinal, plan, inputs, runs, budget)
+	if err != nil {
+		return results.Row{}, err
+	}
+	slices.Sort(timing.Runs)
+	row := results.Row{
+		Key: t.Key(), Version: int(t.Case.Version), Kernels: digests, Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
+		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
+	}
+	if plan.Bytes() > checked {
+		row.Check = "no"
+		return row, nil
+	}
+	err = t.checkInto(&row, plan, inputs, timing.Out)
+	return row, err
+}
+
+// checkInto notes in a row what was checked of an output. A wrong one is an error.
+func (t timedCase) checkInto(row *results.Row, plan *kernels.Plan, inputs [][]byte, out []byte) (err error) {
+	if row.Check, row.Error, err = t.check(plan, inputs, out, affordable); err != nil {
+		return err
+	}
+	if !(row.Error <= 1) {
+		return fmt.Errorf("wrong result: an element of %s is off by %.3g times what the op allows", row.Check, row.Error)
+	}
+	return nil
+}
+
+// inputs makes the operands of a plan of the case.
+func (t timedCase) inputs(plan *kernels.Plan, block randomBlock) [][]byte {
 	inputs := make([][]byte, len(plan.Inputs))
 	for i, n := range plan.Inputs {
 		if t.Case.Fill != nil {
@@ -109,22 +120,7 @@ func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (
 		}
 		inputs[i] = block.fill(t.Dtype, n, i)
 	}
-	timing, err := bench.Time(device.Ordinal, plan, inputs, runs)
-	if err != nil {
-		return results.Row{}, err
-	}
-	slices.Sort(timing.Runs)
-	row := results.Row{
-		Key: t.Key(), Version: int(t.Case.Version), Kernels: digests, Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
-		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
-	}
-	if row.Check, row.Error, err = t.check(plan, inputs, timing.Out, affordable); err != nil {
-		return results.Row{}, err
-	}
-	if !(row.Error <= 1) {
-		return results.Row{}, fmt.Errorf("wrong result: an element of %s is off by %.3g times what the op allows", row.Check, row.Error)
-	}
-	return row, nil
+	return inputs
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -35,6 +35,16 @@ var _ = register(Spec{
 		lo := float64(r.IntN(9) - 6)
 		return histogramCase(0, randomShape(r, 1, 3), 1+r.IntN(300), lo, lo+float64(1+r.IntN(1000))/4)
 	},
+	Wide: func(s *Sizes) Wide {
+		bins, lo, hi := s.LogInt(1, 1_000_000), -1.0, 1.0
+		if s.Type == kernels.Uint8 {
+			bins, lo, hi = s.LogInt(1, 256), 0, 256
+		}
+		data := []string{"uniform", "uniform", "equal", "skewed"}[s.IntN(4)]
+		c := histogramCase(0, s.Shape(s.Elements(1), 1, 1), bins, lo, hi)
+		c.Name, c.Fill = c.Name+", "+data, fillKind(s.Type, data)
+		return Wide{c, Parameters{Bins: bins, Lo: lo, Hi: hi, Data: data}, s.plainHistogram(bins, lo, hi)}
+	},
 })
 
 func badHistogram(name, want string, bins int, lo, hi float64) Bad {

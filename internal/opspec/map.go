@@ -82,6 +82,17 @@ var _ = register(Spec{
 		}
 		return mapCase(i, shapes...)
 	},
+	Wide: func(s *Sizes) Wide {
+		i := s.IntN(len(mapExamples))
+		e := mapExamples[i]
+		shapes := slices.Repeat([]tensor.Shape{s.Shape(s.Elements(e.inputs+1), 1, 3)}, e.inputs)
+		for k := range shapes[1:] {
+			if s.IntN(4) == 0 {
+				shapes[k+1] = tensor.ScalarShape()
+			}
+		}
+		return Wide{mapCase(i, shapes...), Parameters{Expression: e.expression}, s.plainFloats(plainMap[float32](e.f), plainMap[float64](e.f))}
+	},
 })
 
 func badMap(name, expression, want string, shapes ...tensor.Shape) Bad {

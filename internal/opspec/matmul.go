@@ -64,7 +64,28 @@ var _ = register(Spec{
 		o := transposes{a: r.IntN(2) == 1, b: r.IntN(2) == 1}
 		return matMulOf(o, s[0], s[1], s[2], s[3:3+r.IntN(3)]...)
 	},
+	Wide: wideMatMul,
 })
+
+// wideMatMul draws products of matrices, or of a matrix and a vector, and batches of them.
+func wideMatMul(s *Sizes) Wide {
+	const widest = 1_000_000
+	p := product{transposes{s.IntN(2) == 1, s.IntN(2) == 1}, 1, s.LogInt(1, widest), s.LogInt(1, widest), s.LogInt(1, widest)}
+	var leading []int
+	switch s.IntN(6) {
+	case 0, 1:
+		p.batch = s.LogInt(1, 100_000)
+		leading = []int{p.batch}
+	case 2:
+		p.n, p.b = 1, false
+		a := tensor.Shape{p.m, p.k}
+		if p.a {
+			a = tensor.Shape{p.k, p.m}
+		}
+		return Wide{matMulCase(p.transposes, a, tensor.Shape{p.k}), Parameters{TransA: p.a}, s.plainFloats(p.f32, p.f64)}
+	}
+	return Wide{matMulOf(p.transposes, p.m, p.n, p.k, leading...), Parameters{TransA: p.a, TransB: p.b}, s.plainFloats(p.f32, p.f64)}
+}
 
 // matMulForms are all transposes of all forms.
 func matMulForms() (cases []Case) {

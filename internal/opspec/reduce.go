@@ -58,6 +58,12 @@ var _ = register(Spec{
 		}
 		return reduceCase(i, 1+r.IntN(100), 1+r.IntN(10))
 	},
+	Wide: func(s *Sizes) Wide {
+		i := s.IntN(len(reduceExamples) - 1) // the last one multiplies: of many factors, beyond the range of the type
+		e := reduceExamples[i]
+		return Wide{reduceCase(i, s.Shape(s.Elements(1), 1, 2)...), Parameters{Expression: e.expression},
+			s.plainFloats(plainReduce[float32](e.f, e.identity, e.operator), plainReduce[float64](e.f, e.identity, e.operator))}
+	},
 })
 
 func badReduce(name, expression string, identity float64, want string) Bad {

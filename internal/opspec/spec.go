@@ -27,6 +27,8 @@ type Spec struct {
 	Bad     []Bad
 	// Random draws a case for the property tests.
 	Random func(r *rand.Rand) Case
+	// Wide draws a case for benches, see [Draw].
+	Wide func(s *Sizes) Wide
 	// Tolerance against the float64 reference, relative to the sum of absolute
 	// values that the element is made of, in units of the type's epsilon.
 	Tolerance float64
@@ -97,24 +99,26 @@ func register(s Spec) bool {
 	if s.Types == nil {
 		s.Types = []kernels.Dtype{kernels.Float32, kernels.Float64}
 	}
-	complete := func(c Case) Case {
-		if c.Types == nil {
-			c.Types = s.Types
-		}
-		if c.Magnitude == nil {
-			c.Magnitude = c.Build
-		}
-		return c
-	}
 	for i, c := range s.Cases {
-		s.Cases[i] = complete(c)
+		s.Cases[i] = complete(s, c)
 	}
 	if draw := s.Random; draw != nil {
-		s.Random = func(r *rand.Rand) Case { return complete(draw(r)) }
+		s.Random = func(r *rand.Rand) Case { return complete(s, draw(r)) }
 	}
 	specs = append(specs, s)
 	slices.SortFunc(specs, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return true
+}
+
+// complete fills in what a case takes from its Spec.
+func complete(s Spec, c Case) Case {
+	if c.Types == nil {
+		c.Types = s.Types
+	}
+	if c.Magnitude == nil {
+		c.Magnitude = c.Build
+	}
+	return c
 }
 
 // All returns the Specs of all ops in the order of their names.

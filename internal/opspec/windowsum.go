@@ -1,6 +1,7 @@
 package opspec
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -62,6 +63,20 @@ var _ = register(Spec{
 			return windowCase("random", r.IntN(n+20), true, shape...)
 		}
 		return windowCase("random", r.IntN((n-1)/2+1), false, shape...)
+	},
+	Wide: func(s *Sizes) Wide {
+		shape := s.Shape(s.Elements(2), 1, 2)
+		row, same := shape[len(shape)-1], s.IntN(2) == 0
+		most := min(row-1, 1_000_000)
+		if !same {
+			most = min((row-1)/2, 1_000_000)
+		}
+		radius, mode := s.LogInt(1, most+1)-1, "valid"
+		if same {
+			mode = "same"
+		}
+		return Wide{windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...), Parameters{Radius: radius, Same: same},
+			s.plainFloats(plainWindow[float32](row, radius, same), plainWindow[float64](row, radius, same))}
 	},
 })
 

@@ -29,7 +29,7 @@ func CheckPage(path string, update Update, files []*File, cases []Key) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if want != string(text) {
-		return fmt.Errorf("%s: its speed table is stale: run 'go run ./cmd/stheno bench -readme'", path)
+		return fmt.Errorf("%s: its speed table is stale: run 'go run ./cmd/stheno maintain tables'", path)
 	}
 	return nil
 }

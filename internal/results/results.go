@@ -30,6 +30,7 @@ type File struct {
 	Rows    []Row   `json:"rows"`
 	Peers   []Peer  `json:"peers"`
 	Suites  []Suite `json:"suites"`
+	Seed    uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
 }
 
 // Run says what a measurement was made with.
@@ -107,10 +108,16 @@ func (r Row) Rate() string {
 	if !r.Complete() {
 		return ""
 	}
-	if r.Arithmetic() {
-		return fmt.Sprintf("%.1f TFLOP/s", r.TFLOPs())
+	switch tflops, gbs := r.TFLOPs(), r.GBs(); {
+	case r.Arithmetic() && tflops < 0.05:
+		return fmt.Sprintf("%.1f GFLOP/s", 1e3*tflops)
+	case r.Arithmetic():
+		return fmt.Sprintf("%.1f TFLOP/s", tflops)
+	case gbs < 10:
+		return fmt.Sprintf("%.2f GB/s", gbs)
+	default:
+		return fmt.Sprintf("%.0f GB/s", gbs)
 	}
-	return fmt.Sprintf("%.0f GB/s", r.GBs())
 }
 
 // Peer is the time of another library on the same case, measured on the same

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"gorgonia.org/gorgonia"
+)
+
+// benchGraphs times whole graphs of Gorgonia's ops.
+type benchGraphs struct {
+	selection
+	timing
+	Device *uint     `xor:"where" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: 0)."`
+	Host   bool      `xor:"where,file" help:"Time them on this machine's processor, beside gorgonia.NewTapeMachine."`
+	Most   megabytes `placeholder:"MB" help:"Leave out graphs that move more than so many megabytes (default: no limit, with --host 64)."`
+	JSON   string    `name:"json" xor:"file" placeholder:"FILE" type:"path" help:"Also write the results of a GPU to this file; in a folder, to one named after the GPU."`
+}
+
+func (benchGraphs) Help() string {
+	return `Programs as users of Gorgonia write them: element-wise chains, softmax, layer norm, losses, whole training
+steps. A line a graph, as soon as it is measured. On a GPU:
+
+  time      the median of the launches, by the GPU's clock
+  rate      bytes that must be moved, or operations, by that time
+  of copy   the rate as a share of the one at which the GPU copies its memory
+  checked   how much of the result was held against a reference in float64
+  error     the largest error, where 1 is what the graph is allowed
+
+then the launches of a run, and the time of a run with the copies from and to the host. With --host: the
+best time of either machine, and how many times as fast as Gorgonia's Stheno's is.`
+}
+
+// Defaults of a bench of graphs on the host.
+const (
+	hostMegabytes = 64
+	// hostBudget is how long the runs of one graph take, both machines together.
+	hostBudget = 2 * time.Second
+)
+
+// megabytes is a limit of bytes moved, 0 for none given.
+type megabytes float64
+
+// UnmarshalText takes what stands on the command line.
+func (m *megabytes) UnmarshalText(text []byte) error {
+	value, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(value > 0) {
+		return fmt.Errorf("got %q, want a number of megabytes above 0", text)
+	}
+	*m = megabytes(value)
+	return nil
+}
+
+// allow reports whether so many bytes are within the limit.
+func (m megabytes) allow(bytes int64) bool { return m == 0 || float64(bytes) <= 1e6*float64(m) }
+
+// Run times the graphs.
+func (b benchGraphs) Run(c *console) error {
+	if b.Host {
+		return b.onHost(c)
+	}
+	cases, err := choose(b.selection.Run, timedGraphs(b.Most), caseName)
+	if err != nil {
+		return err
+	}
+	if b.List {
+		return printNames(c.out, cases, caseName)
+	}
+	var number uint
+	if b.Device != nil {
+		number = *b.Device
+	}
+	device, err := deviceOf(number, "\"stheno bench graphs --host\" times them on this machine's processor")
+	if err != nil {
+		return err
+	}
+	m, err := onGPU(c, device, cases, int(b.Runs), b.seed())
+	if err != nil {
+		return err
+	}
+	m.path = b.JSON
+	return m.run(c)
+}
+
+// onHost times them on the host backend against gorgonia.NewTapeMachine.
+func (b benchGraphs) onHost(c *console) error {
+	cases, err := choose(b.selection.Run, hostGraphs(cmp.Or(b.Most, hostMegabytes)), caseName)
+	if err != nil {
+		return err
+	}
+	if b.List {
+		return printNames(c.out, cases, caseName)
+	}
+	if gorgonia.CUDA {
+		return errNoTape
+	}
+	seed := b.seed()
+	fmt.Fprintf(c.out, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
+	block := newRandomBlock(seed, blockOfHost)
+	return beside(c, cases, caseName, func(g benchCase) (ours, theirs time.Duration, err error) {
+		return g.(graphCase).timeOnHost(block.f32, int(b.Runs))
+	})
+}
+
+// hostGraphs are the graphs for the host: those of a GPU that move little enough, and
+// smaller ones.
+func hostGraphs(most megabytes) []benchCase {
+	small := []benchCase{
+		graphCase{evidence.TimedGraph{Case: graphspec.Rowwise("softmax", 1024, 128)}},
+		graphCase{evidence.TimedGraph{Case: graphspec.RowwiseGradient("layer norm", 1024, 128)}},
+	}
+	return slices.Concat(small, timedGraphs(most))
+}
+
+// timeOnHost gives the best times of running a graph on both machines, which take
+// turns.
+func (c graphCase) timeOnHost(random []float32, runs int) (ours, theirs time.Duration, err error) {
+	in := c.Values(random)
+	mine, _ := c.Graph(in)
+	vm, err := cudaops.NewVM(mine, cudaops.OnHost())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer vm.Close()
+	other, _ := c.Graph(in)
+	tape := gorgonia.NewTapeMachine(other)
+	defer tape.Close()
+	return takeTurns(vm, tape, runs, hostBudget)
+}

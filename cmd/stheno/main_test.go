@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	"gorgonia.org/gorgonia"
+)
+
+var update = flag.Bool("update", false, "write testdata/help.txt anew")
+
+// stheno runs a command line.
+func stheno(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	status = run(args, &out, &err)
+	return status, out.String(), err.String()
+}
+
+// succeed runs a command line that must succeed and say nothing on standard error.
+func succeed(t *testing.T, args ...string) (stdout string) {
+	t.Helper()
+	status, stdout, stderr := stheno(args...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("stheno %s: status %d, %s", strings.Join(args, " "), status, stderr)
+	}
+	return stdout
+}
+
+// allCommands are the words of every command, groups included.
+func allCommands(t *testing.T) (all [][]string) {
+	var walk func(n *kong.Node, words []string)
+	walk = func(n *kong.Node, words []string) {
+		all = append(all, words)
+		for _, child := range n.Children {
+			walk(child, append(words[:len(words):len(words)], child.Name))
+		}
+	}
+	k := must.Get[*kong.Kong](t)(kong.New(&commands{}, kong.NoDefaultHelp()))
+	walk(k.Model.Node, nil)
+	return all
+}
+
+// What each command says of itself is in testdata/help.txt: it is the same on all machines.
+func TestHelp(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	var all strings.Builder
+	for _, words := range allCommands(t) {
+		all.WriteString("$ stheno " + strings.Join(append(words[:len(words):len(words)], "-h"), " ") + "\n")
+		all.WriteString(succeed(t, append(words, "-h")...) + "\n")
+	}
+	got, path := all.String(), filepath.Join("testdata", "help.txt")
+	dir := must.Get[string](t)(os.Getwd())
+	if strings.Contains(got, dir) {
+		t.Errorf("the help names the folder %s, want nothing of this machine", dir)
+	}
+	if *update {
+		must.Write(t, path, got)
+	}
+	if want := string(must.Get[[]byte](t)(os.ReadFile(path))); got != want {
+		t.Errorf("the help is not that of %s: if it is as it should be, go test ./cmd/stheno -run TestHelp -update\n%s", path, got)
+	}
+}
+
+// Wherever a command is wrong, the status is 2, and the error says what was got and what
+// is wanted; nothing is printed for programs that read standard output.
+func TestMisuse(t *testing.T) {
+	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
+	for _, c := range []struct{ args, want string }{
+		{"", `stheno: expected one of "doctor", "bench", "explain", "trace"`},
+		{"doctr", `unexpected argument doctr, did you mean "doctor"?`},
+		{"doctor now", "stheno doctor: unexpected argument now"},
+		{"doctor --device 1", "unknown flag --device"},
+		{"bench", `stheno bench: expected one of "gpu", "host", "graphs"`},
+		{"bench cpu", "unexpected argument cpu"},
+		{"bench gpu --no", "unknown flag --no"},
+		{"bench gpu -no", "unknown flag --no"},
+		{"bench gpu --run", "--run: expected"},
+		{"bench gpu --run (", `--run: got "(", want a regular expression`},
+		{"bench gpu --run nothing", `--run: got "nothing", which matches none of the`},
+		{"bench gpu --list --run nothing", `--run: got "nothing", which matches none of the`},
+		{"bench host --run nothing", `--run: got "nothing", which matches none of the`},
+		{"bench graphs --run nothing", `--run: got "nothing", which matches none of the`},
+		{"bench graphs --host --run nothing", `--run: got "nothing", which matches none of the`},
+		{"maintain cases ops --run nothing", `--run: got "nothing", which matches none of the`},
+		{"bench gpu --runs 0", `--runs: got "0", want a whole number from 1 on`},
+		{"bench host --runs 1.5", `--runs: got "1.5", want a whole number from 1 on`},
+		{"bench gpu --seed x", "--seed: expected"},
+		{"bench gpu --device=-1", "--device: expected"},
+		{"bench host --device 0", "unknown flag --device"},
+		{"bench graphs --host --device 0", "--device and --host can't be used together"},
+		{"bench graphs --host --json x", "--host and --json can't be used together"},
+		{"bench graphs --most 0", `--most: got "0", want a number of megabytes above 0`},
+		{"bench graphs --most NaN", `--most: got "NaN", want a number of megabytes above 0`},
+		{"bench graphs --most 0.000001", "--most: got a limit that leaves out every graph"},
+		{"bench host --random 0", `--random: got "0", want a whole number from 1 on`},
+		{"bench host --random 1 --run Nothing", `--run: got "Nothing", which matches none of the ops Add, Broadcast`},
+		{"bench host --random 1 --most 0.001", "--most: got 0.001 megabytes, want at least 0.002"},
+		{"bench host --random 1 --plot x.gif", "want a name that ends in .svg or .png"},
+		{"bench host --plot x.svg", "got --plot without --random"},
+		{"bench gpu --plot x.svg", "got --plot without --random"},
+		{"bench gpu --most 7", "got --most without --random"},
+		{"bench gpu --peers x", "got --peers without --random"},
+		{"bench gpu --random 3 --versions", "got --versions with --random"},
+		{"explain nothing", `got graph "nothing", want one of map tanh(a*b)+c; chain of 2`},
+		{"explain ,", `got graph ",", want one of`},
+		{"explain --summary", "got no graph, want the name of one with --pass, --summary and --host"},
+		{"explain mlp --pass nothing", `--pass: got "nothing", want one of lower, prune`},
+		{"explain mlp softmax", "unexpected argument softmax"},
+		{"trace", `expected "<graph>"`},
+		{"trace nothing", `got graph "nothing", want one of`},
+		{"trace mlp --runs 0", `--runs: got "0", want a whole number from 1 on`},
+		{"env --cuda", "--cuda: expected"},
+		{"env now", "unexpected argument now"},
+		{"maintain", `expected one of "check", "suites"`},
+		{"maintain merge", `expected "<file>"`},
+		{"maintain merge nothing.json", "no such file"},
+		{"maintain suites --gpu G --all", "--gpu and --all can't be used together"},
+		{"maintain cases ops --gpu G", "got --gpu without --missing"},
+		{"maintain record ops", "missing flags: --json=FILE"},
+	} {
+		status, stdout, stderr := stheno(strings.Fields(c.args)...)
+		if status != misuse || !strings.Contains(stderr, c.want) || stdout != "" {
+			t.Errorf("stheno %s: status %d, stdout %q, stderr %q, want status %d and %q", c.args, status, stdout, stderr, misuse, c.want)
+		}
+	}
+}
+
+// What cannot be done here, though it is well said, has status 1.
+func TestFailure(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must.Write(t, "empty", "")
+	cases := []struct{ args, want string }{
+		{"maintain tables", "no results in"},
+		{"maintain cases ops --text empty", "--text: "},
+		{"maintain check --recorded nowhere", "no results in"},
+	}
+	if _, err := cudaops.Devices(); err != nil {
+		cases = append(cases, []struct{ args, want string }{
+			{"bench gpu", `"stheno bench host" times the ops on this machine's processor`},
+			{"bench gpu --device 99", `"stheno bench host" times the ops on this machine's processor`},
+			{"bench graphs", `"stheno bench graphs --host" times them on this machine's processor`},
+			{"maintain suites", "--gpu names the GPU of another machine"},
+			{"maintain record ops --json x.json", "records are made on one"},
+		}...)
+	} else {
+		cases = append(cases, struct{ args, want string }{"bench gpu --device 99", "--device: got 99, want one of the"})
+	}
+	for _, c := range cases {
+		status, _, stderr := stheno(strings.Fields(c.args)...)
+		if status != failure || !strings.Contains(stderr, c.want) {
+			t.Errorf("stheno %s: status %d, stderr %q, want status %d and %q", c.args, status, stderr, failure, c.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := succeed(t, "--version"); !strings.HasPrefix(got, "stheno ") {
+		t.Errorf("got %q, want the program's name and its version", got)
+	}
+}
+
+func TestDoctorAlwaysConcludes(t *testing.T) {
+	out := succeed(t, "doctor")
+	for _, want := range []string{"go ", "kernels ", "so "} {
+		if !strings.Contains("\n"+out, "\n"+want) {
+			t.Errorf("no line %q in\n%s", want, out)
+		}
+	}
+}
+
+// Every bench lists its cases, and a pattern chooses among them.
+func TestList(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"bench gpu --run ^Sum/all.*30", "Sum/all 2^30/f32\n"},
+		{"bench gpu --versions --run ^Sum/all.2.28.version.7", "Sum/all 2^28 version 7/f32\n"},
+		{"bench gpu -run ^Sum/all.*30", "Sum/all 2^30/f32\n"},
+		{"bench host --run ^Mean/.*f64", "Mean/all 2^22/f64\n"},
+		{"bench graphs --run ^softmax/.*128/", "softmax/16384x128/f32\n"},
+		{"bench graphs --run ^softmax --most 17", "softmax/16384x128/f32\n"},
+		{"bench graphs --host --run ^softmax/", "softmax/1024x128/f32\nsoftmax/16384x128/f32\n"},
+	} {
+		if got := succeed(t, append(strings.Fields(c.args), "--list")...); got != c.want {
+			t.Errorf("stheno %s --list: got %q, want %q", c.args, got, c.want)
+		}
+	}
+	if got := succeed(t, "bench", "gpu", "--list"); strings.Contains(got, "version") {
+		t.Errorf("numbered versions were not wanted:\n%s", got)
+	}
+}
+
+// A bench on the host prints a line for each case.
+func TestBenchOnHost(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"bench host --runs 1 --seed 7 --run ^MatMul/128", `(?s)best of 1 runs, seed 7\n.*\nMatMul/128 x 128/f32 +\S+ [um]s +\S+ [um]s +[0-9.]+ times as fast\n.*f64`},
+		{"bench graphs --host --runs 1 --most 4 --run softmax/.*x128", `\nsoftmax/1024x128/f32 +\S+ [um]s +\S+ [um]s +[0-9.]+ times as fast\n$`},
+	} {
+		if gorgonia.CUDA {
+			if status, _, stderr := stheno(strings.Fields(c.args)...); status != failure || !strings.Contains(stderr, "without the tag cuda") {
+				t.Errorf("with the tag cuda: status %d, %s, want an error that says to build without", status, stderr)
+			}
+			continue
+		}
+		if got := succeed(t, strings.Fields(c.args)...); !regexp.MustCompile(c.want).MatchString(got) {
+			t.Errorf("stheno %s: want %s, got\n%s", c.args, c.want, got)
+		}
+	}
+}
+
+// Programs are shown pass by pass, or those that are wanted, or in numbers.
+func TestExplain(t *testing.T) {
+	names := strings.Split(strings.TrimSpace(succeed(t, "explain")), "\n")
+	if len(names) < 10 || names[0] != "map tanh(a*b)+c/2^28" {
+		t.Errorf("got names %q, want those of all graphs", names)
+	}
+	all := succeed(t, "explain", "softmax", "--host")
+	for _, want := range []string{"softmax/16384x128 on host backend\n\n== lower\n", "\n== fuse\n", "\n== place\n", "rowmax(x0)"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	two := succeed(t, "explain", "Softmax 16384X128", "--host", "--pass", "lower", "--pass", "fuse")
+	if got := regexp.MustCompile(`(?m)^== .*`).FindAllString(two, -1); strings.Join(got, " ") != "== lower == fuse" {
+		t.Errorf("got passes %q, want lower and fuse", got)
+	}
+	for section := range strings.SplitSeq(two, "== ") {
+		if !strings.Contains(all, strings.TrimSpace(section)) {
+			t.Errorf("%q is not part of what is shown without --pass", section)
+		}
+	}
+	short := succeed(t, "explain", "mlp", "--host", "--summary")
+	if !regexp.MustCompile(`(?m)^MLP 784-512-512-10, gradient/batch 128 on host backend\n\npass +instructions.*\nlower +\d+ .*(\n\w.*)+\nplace +\d+ `).MatchString(short) {
+		t.Errorf("got %s, want a line for each pass", short)
+	}
+}
+
+// A trace is a file for a viewer, of the last run.
+func TestTrace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	out := succeed(t, "trace", "mlp", "--host", "--runs", "2", "--out", path)
+	if !regexp.MustCompile(`^MLP 784-512-512-10, gradient/batch 128: run 2, \d+ steps, \S+s, on host backend\nwrote .*trace.json, .*perfetto`).MatchString(out) {
+		t.Errorf("got %q", out)
+	}
+	if text := string(must.Get[[]byte](t)(os.ReadFile(path))); !strings.Contains(text, `"traceEvents"`) || !strings.Contains(text, `"ph": "X"`) {
+		t.Errorf("%s has no events", path)
+	}
+	if status, _, stderr := stheno("trace", "chain of 2", "--host", "--out", t.TempDir()); status != failure || !strings.Contains(stderr, "is a directory") {
+		t.Errorf("a folder: status %d, %s, want an error", status, stderr)
+	}
+}
+
+// Rows are aligned, whatever their cells; a failure stands in its row's place.
+func TestRows(t *testing.T) {
+	var out bytes.Buffer
+	r := newRows(&console{&out, &out}, 3, column{"case", 6}, column{"time", 7}, column{"of", 2})
+	r.begin("one")
+	r.add("one", "1.00 µs", "")
+	r.add("longer", "12.0 ms", "7")
+	r.fail("bad", os.ErrInvalid)
+	r.end()
+	const want = "case       time  of\none     1.00 µs\nlonger  12.0 ms   7\nbad     failed: invalid argument\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// The bar says how far a bench is and with what, and goes away for a row.
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := startProgress(&out, 4)
+	p.describe("Sum/all")
+	p.advance()
+	p.describe("Sum/rows")
+	p.hide()
+	for _, want := range []string{"0 / 4 [", "1 / 4 [", "Sum/all", "Sum/rows", "\r\x1b[K"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out.String())
+		}
+	}
+	if newProgress(&out, 4) != nil {
+		t.Error("a bar in a file, want none")
+	}
+}

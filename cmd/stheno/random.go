@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/ratios"
+	"github.com/stheno-ml/stheno/internal/results"
+)
+
+// drawing are the flags of a bench of shapes that nobody chose.
+type drawing struct {
+	Random count     `placeholder:"N" help:"Time N cases with sizes, shapes and parameters drawn at random instead, the same ones for the same --seed; --run chooses among the names of the ops."`
+	Most   megabytes `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000 on a GPU, 64 on the host)."`
+	Plot   string    `placeholder:"FILE" type:"path" help:"With --random: draw the times of all cases into this .svg or .png file."`
+}
+
+// refuse returns an error if a flag would do nothing without --random.
+func (d drawing) refuse() error {
+	switch {
+	case d.Most != 0:
+		return usageErrorf("got --most without --random, want both: the other cases have their sizes")
+	case d.Plot != "":
+		return usageErrorf("got --plot without --random, want both: a plot is of drawn cases")
+	}
+	return nil
+}
+
+// cases draws.
+func (d drawing) cases(ops pattern, seed uint64, limits opspec.Limits) ([]opspec.Drawn, error) {
+	if d.Plot != "" && !slices.Contains(ratios.Formats, filepath.Ext(d.Plot)) {
+		return nil, usageErrorf("--plot: got %s, want a name that ends in %s", d.Plot, strings.Join(ratios.Formats, " or "))
+	}
+	if d.Most != 0 {
+		limits.Most = int64(1e6 * d.Most)
+		if limits.Most < 2*limits.Least {
+			return nil, usageErrorf("--most: got %g megabytes, want at least %g", float64(d.Most), 2*float64(limits.Least)/1e6)
+		}
+	}
+	all := opspec.All()
+	specs := slices.DeleteFunc(slices.Clone(all), func(s opspec.Spec) bool { return !ops.Matches(s.Name) })
+	if len(specs) == 0 {
+		var names []string
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return nil, usageErrorf("--run: got %q, which matches none of the ops %s", ops, strings.Join(names, ", "))
+	}
+	return opspec.Draw(int(d.Random), seed, limits, specs)
+}
+
+// drawnCase is a drawn case as one of a bench.
+type drawnCase struct {
+	timedCase
+	opspec.Drawn
+}
+
+func drawnCases(drawn []opspec.Drawn) (cases []benchCase) {
+	for _, d := range drawn {
+		cases = append(cases, drawnCase{timedCase{evidence.Timed{Spec: d.Spec, Case: d.Case, Dtype: d.Type}}, d})
+	}
+	return cases
+}
+
+// measure implements benchCase, with little time for each of many cases.
+func (d drawnCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
+	const budget, checked = 300 * time.Millisecond, 256 << 20
+	return d.timedCase.measureWithin(device, block, runs, budget, checked)
+}
+
+// writeShapes prints drawn cases as JSON, one a line.
+func writeShapes(w io.Writer, drawn []opspec.Drawn) error {
+	for i, d := range drawn {
+		text, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s%s", []string{",\n", "[\n"}[max(0, 1-i)], text); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w, "\n]")
+	return err
+}
+
+// random times drawn cases on a GPU.
+func (b benchGPU) random(c *console) error {
+	if b.Versions {
+		return usageErrorf("got --versions with --random, want one of them: drawn cases are of the ops themselves")
+	}
+	seed := b.seed()
+	drawn, err := b.drawing.cases(b.selection.Run, seed, opspec.Limits{Least: 1e3, Most: 4e9, Flops: 2e13})
+	if err != nil {
+		return err
+	}
+	if b.List {
+		return writeShapes(c.out, drawn)
+	}
+	device, err := deviceOf(b.Device, "\"stheno bench host --random\" times drawn cases on this machine's processor")
+	if err != nil {
+		return err
+	}
+	peers, err := peersOf(c, b.Peers, drawn)
+	if err != nil {
+		return err
+	}
+	m, err := onGPU(c, device, drawnCases(drawn), int(b.Runs), seed)
+	if err != nil {
+		return err
+	}
+	m.path, m.file.Seed, m.file.Peers = b.JSON, seed, append(m.file.Peers, peers...)
+	return errors.Join(m.run(c), conclude(c, m.file, b.Plot))
+}
+
+// peersOf reads the times of other libraries, or lets a script measure them first.
+func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if filepath.Ext(path) != ".py" {
+		return results.ReadPeers(path)
+	}
+	dir, err := os.MkdirTemp("", "stheno")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	shapes, times := filepath.Join(dir, "shapes.json"), filepath.Join(dir, "peers.json")
+	file, err := os.Create(shapes)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(writeShapes(file, drawn), file.Close()); err != nil {
+		return nil, err
+	}
+	script := exec.Command("python3", path, "-random", shapes, times)
+	script.Stdout, script.Stderr = c.err, c.err
+	if err := script.Run(); err != nil {
+		return nil, fmt.Errorf("--peers: %v: %w", script, err)
+	}
+	return results.ReadPeers(times)
+}
+
+// conclude prints what drawn cases show, and draws them if a file is given.
+func conclude(c *console, f *results.File, plot string) error {
+	if starved := ratios.Starved(f); len(starved) > 0 {
+		fmt.Fprintf(c.out, "\nbelow 60 %% of the copy's bandwidth, of the cases that move over 64 MB, the worst first:\n")
+		lines := [][]string{{"case", "time", "of copy"}}
+		for _, row := range starved {
+			lines = append(lines, []string{row.Key.String(), row.Time(), f.OfCopy(row)})
+		}
+		if err := printTable(c, lines); err != nil {
+			return err
+		}
+	}
+	points := ratios.Of(f)
+	if len(points) == 0 {
+		if plot != "" {
+			return fmt.Errorf("--plot: no case has a time beside another library's, want --peers for them")
+		}
+		return nil
+	}
+	const worst = 30
+	fmt.Fprintf(c.out, "\nthe %d slowest beside other libraries:\n", min(worst, len(points)))
+	lines := [][]string{{"case", "Stheno", "the other", "Stheno is", "the other is"}}
+	for _, p := range points[:min(worst, len(points))] {
+		lines = append(lines, []string{p.Row.Key.String(), results.Micros(p.Row.Micros), results.Micros(p.Peer.Micros), timesAsFast(p.Row.Micros, p.Peer.Micros), p.Peer.By})
+	}
+	if err := printTable(c, lines); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "\ntimes as fast as the fastest other library:\n")
+	if err := printTable(c, ratios.Table(points)); err != nil || plot == "" {
+		return err
+	}
+	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Seed)
+	if err := ratios.Plot(plot, title, "Stheno", "the fastest other library", points, f.Copy); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	_, err := fmt.Fprintf(c.out, "\nwrote %s\n", plot)
+	return err
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+)
+
+// trace writes a trace of a run.
+type trace struct {
+	Graph string `arg:"" help:"Name of a graph, as stheno explain takes it."`
+	Out   string `default:"trace.json" placeholder:"FILE" type:"path" help:"File to write (default: trace.json)."`
+	Runs  count  `default:"3" placeholder:"N" help:"Runs, of which the last is written (default: ${default})."`
+	Host  bool   `help:"Run on the processor even where there is a GPU."`
+}
+
+func (trace) Help() string {
+	return `Runs a graph that comes with this program on random inputs, on GPU 0 or else on the processor, and writes the
+steps of the last run in Chrome's trace format: open the file at https://ui.perfetto.dev or chrome://tracing. A
+step has its nodes, kernels, bytes and operations. Each is measured by itself and begins where the
+one before ended: copies and gaps between steps are not in it. In a program of your own, make the VM with
+cudaops.Timed() and call vm.Report().Trace(file).`
+}
+
+// Run runs the graph and writes the file.
+func (t trace) Run(c *console) error {
+	g, err := findGraph(t.Graph)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(t.Out) // before the work, of which it is the point
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	defer file.Close()
+	vm, err := machine(g, g.Values(newRandomBlock(1, blockOfHost).f32), t.Host, cudaops.Timed())
+	if err != nil {
+		return err
+	}
+	defer vm.Close()
+	for range t.Runs {
+		if err := vm.RunAll(); err != nil {
+			return fmt.Errorf("%s: %w", graphName(g), err)
+		}
+	}
+	r := vm.Report()
+	if err := errors.Join(r.Trace(file), file.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%s: run %d, %d steps, %v, on %s\nwrote %s, which https://ui.perfetto.dev shows\n",
+		graphName(g), r.Runs, len(r.Steps), r.Time.Round(time.Microsecond), vm.Device(), t.Out)
+	return err
+}

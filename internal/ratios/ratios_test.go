@@ -1,0 +1,141 @@
+package ratios
+
+import (
+	"encoding/xml"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/results"
+)
+
+// file has n cases of two ops; those of Sum have the ratios 1 to n.
+func file(n int) *results.File {
+	f := &results.File{}
+	for i := range n {
+		sum, product := results.Key{Op: "Sum", Case: fmt.Sprint(i), Dtype: "f32"}, results.Key{Op: "MatMul", Case: fmt.Sprint(i), Dtype: "f32"}
+		f.Rows = append(f.Rows, results.Row{Key: sum, Micros: 10, Bytes: 1 << i, Flops: 1}, results.Row{Key: product, Micros: 5, Bytes: 100, Flops: 1 << (10 + i)})
+		f.Peers = append(f.Peers, results.Peer{Key: sum, By: "slow", Micros: 1e6}, results.Peer{Key: sum, By: "x", Micros: 10 * float64(n-i)},
+			results.Peer{Key: product, By: "x", Micros: 5 * []float64{0.5, 2}[i%2]})
+	}
+	f.Rows = append(f.Rows, results.Row{Key: results.Key{Op: "Dot", Case: "alone", Dtype: "f32"}, Micros: 1, Bytes: 1})
+	return f
+}
+
+// The worst comes first, beside the fastest peer; what has none is left out.
+func TestOf(t *testing.T) {
+	points := Of(file(10))
+	if len(points) != 20 {
+		t.Fatalf("%d points, want 20", len(points))
+	}
+	if !slices.IsSortedFunc(points, func(a, b Point) int { return int(math.Copysign(1, a.Ratio()-b.Ratio())) }) {
+		t.Error("the ratios are not in order")
+	}
+	if p := points[0]; p.Ratio() != 0.5 || p.Row.Op != "MatMul" {
+		t.Errorf("the worst is %v with %v, want a MatMul with 0.5", p.Row.Key, p.Ratio())
+	}
+	if p := points[19]; p.Ratio() != 10 || p.Peer.By != "x" {
+		t.Errorf("the best is %v beside %s, want 10 beside x", p.Ratio(), p.Peer.By)
+	}
+}
+
+// Figures of a hundred ratios from 1 to 100, and of a half and two by turns.
+func TestTable(t *testing.T) {
+	lines := Table(Of(file(100)))
+	if len(lines) != 4 {
+		t.Fatalf("got %q, want a header, two ops and both together", lines)
+	}
+	logs := 0.0
+	for i := range 100 {
+		logs += math.Log(float64(i + 1))
+	}
+	for i, want := range [][]string{
+		{"MatMul", "100", "1.00", "0.50", "0.50", "0.50", "0.50", "2.00", "2.00", "2.00", "50"},
+		{"Sum", "100", fmt.Sprintf("%.2f", math.Exp(logs/100)), "1.00", "5.00", "25.00", "50.00", "75.00", "95.00", "100.00", "0"},
+	} {
+		if !slices.Equal(lines[i+1], want) {
+			t.Errorf("got %q, want %q", lines[i+1], want)
+		}
+	}
+	if all := lines[3]; all[0] != "all" || all[1] != "200" || all[10] != "50" {
+		t.Errorf("got %q for all, want 200 cases and 50 below 0.8", all)
+	}
+	if lines := Table(Of(file(1))); len(lines) != 4 || lines[2][2] != "1.00" {
+		t.Errorf("of one case each: got %q", lines)
+	}
+	if lines := Table(nil); len(lines) != 1 {
+		t.Errorf("of none: got %q, want the header", lines)
+	}
+}
+
+// Both formats are drawn whole: a panel for each kind of limit, with its units, its
+// roofline and as many marks as there are times.
+func TestPlot(t *testing.T) {
+	dir := t.TempDir()
+	points := Of(file(20))
+	svg, bitmap := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.png")
+	must.Do(t, Plot(svg, "40 shapes", "Stheno", "others", points, 1000))
+	text := string(must.Get[[]byte](t)(os.ReadFile(svg)))
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{">bytes moved (log)<", ">operations (log)<", ">time in µs (log)<", ">10⁶<", ">Stheno<", ">others<",
+		">roofline: copy, 1e+03 GB/s<", ">roofline: the fastest, 107 TFLOP/s<", ">40 shapes<"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, svg)
+		}
+	}
+	if n := strings.Count(text, "fill:#1F6FB4") + strings.Count(text, "stroke:#1F6FB4"); n < 40 {
+		t.Errorf("%d marks of Stheno's, want 40 and those of the legends", n)
+	}
+	must.Do(t, Plot(bitmap, "40 shapes", "Stheno", "others", points, 1000))
+	picture := must.Get[*os.File](t)(os.Open(bitmap))
+	defer picture.Close()
+	if img, err := png.Decode(picture); err != nil || img.Bounds().Dx() != 1920 {
+		t.Errorf("the picture: %v, want one 1920 pixels wide", err)
+	}
+	for path, points := range map[string][]Point{filepath.Join(dir, "a.gif"): points, filepath.Join(dir, "none.svg"): nil} {
+		if err := Plot(path, "", "", "", points, 1); err == nil {
+			t.Errorf("%s of %d points: no error", path, len(points))
+		}
+	}
+	must.Do(t, Plot(svg, "one", "Stheno", "others", Of(file(1)), 1))
+}
+
+// Powers of ten are named, those of large ranges by turns.
+func TestDecades(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for range 100 {
+		lo := math.Pow(10, 12*r.Float64()-4)
+		hi := lo * math.Pow(10, 1+10*r.Float64())
+		named := 0
+		for _, tick := range decades(lo, hi) {
+			if tick.Value < lo || tick.Value > hi {
+				t.Errorf("%g to %g: a mark at %g", lo, hi, tick.Value)
+			}
+			if tick.Label != "" {
+				named++
+			}
+		}
+		if named < 1 || named > 10 {
+			t.Errorf("%g to %g: %d names, want 1 to 10", lo, hi, named)
+		}
+	}
+	for e, want := range map[int]string{-4: "10⁻⁴", -3: "0.001", 0: "1", 3: "1000", 4: "10⁴", 12: "10¹²"} {
+		if got := power(e); got != want {
+			t.Errorf("10^%d is named %q, want %q", e, got, want)
+		}
+	}
+}
