@@ -18,14 +18,14 @@ type progress struct {
 // newProgress begins a bar of n steps where w is a terminal.
 func newProgress(w io.Writer, n int) *progress {
 	file, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(file.Fd()) {
+	if !ok || !isatty.IsTerminal(file.Fd()) && !isatty.IsCygwinTerminal(file.Fd()) {
 		return nil
 	}
 	return startProgress(w, n)
 }
 
 func startProgress(w io.Writer, n int) *progress {
-	bar := pb.New(n).SetWriter(w).SetMaxWidth(100).Set(pb.Static, true).Set(pb.Terminal, true)
+	bar := pb.New(n).SetWriter(w).SetMaxWidth(100).Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false)
 	bar.SetTemplateString(`{{counters .}} {{bar . "[" "=" ">" " " "]"}} {{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`)
 	return &progress{bar.Start(), w}
 }
