@@ -37,16 +37,16 @@ func Plot(path, title, here, elsewhere string, points []Point, bandwidth float64
 		if len(chosen) == 0 {
 			continue
 		}
-		y, unit, roof, name := bytes, "bytes moved", 1e3*bandwidth, fmt.Sprintf("copy, %.3g GB/s", bandwidth)
+		y, unit, axis, roof, name := bytes, "B", "bytes moved", 1e3*bandwidth, fmt.Sprintf("copy, %.3g GB/s", bandwidth)
 		if arithmetic {
 			tflops := fastest(chosen)
-			y, unit, roof, name = flops, "operations", 1e6*tflops, fmt.Sprintf("the fastest, %.3g TFLOP/s", tflops)
+			y, unit, axis, roof, name = flops, "", "operations", 1e6*tflops, fmt.Sprintf("the fastest, %.3g TFLOP/s", tflops)
 		}
 		p, err := panel(chosen, y, here, elsewhere, roof, name)
 		if err != nil {
 			return err
 		}
-		p.Y.Label.Text, p.Title.Text = unit+" (log)", title
+		p.Y.Label.Text, p.Title.Text, p.Y.Tick.Marker = axis+" (log)", title, decades(unit, 0)
 		panels = append(panels, p)
 	}
 	if len(panels) == 0 {
@@ -62,10 +62,8 @@ func flops(p Point) float64 { return float64(p.Row.Flops) }
 // panel draws points over their times, and a line of roof units a microsecond.
 func panel(points []Point, y func(Point) float64, here, elsewhere string, roof float64, name string) (*plot.Plot, error) {
 	p := plot.New()
-	p.X.Label.Text = "time in µs (log)"
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Scale, axis.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
-	}
+	p.X.Label.Text, p.X.Tick.Marker = "time (log)", decades("s", 6) // of microseconds
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	ours, theirs := make(plotter.XYs, len(points)), make(plotter.XYs, len(points))
 	low, high := math.Inf(1), 0.0
 	for i, point := range points {
@@ -102,31 +100,36 @@ func panel(points []Point, y func(Point) float64, here, elsewhere string, roof f
 	return p, nil
 }
 
-// decades marks the powers of ten, and nine steps between them.
-func decades(lo, hi float64) (list []plot.Tick) {
-	first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
-	every := max(1, (last-first+7)/8)
-	for e := first; e <= last; e++ {
-		for f := 1; f < 10; f++ {
-			tick := plot.Tick{Value: float64(f) * math.Pow10(e)}
-			if f == 1 && e%every == 0 {
-				tick.Label = power(e)
-			}
-			if tick.Value >= lo && tick.Value <= hi {
-				list = append(list, tick)
+// decades marks the powers of ten of a unit, which is itself a power of ten of the values',
+// and nine steps between them.
+func decades(unit string, power int) plot.TickerFunc {
+	return func(lo, hi float64) (list []plot.Tick) {
+		first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
+		every := max(1, (last-first+7)/8)
+		for e := first; e <= last; e++ {
+			for f := 1; f < 10; f++ {
+				tick := plot.Tick{Value: float64(f) * math.Pow10(e)}
+				if f == 1 && e%every == 0 {
+					tick.Label = quantity(e-power, unit)
+				}
+				if tick.Value >= lo && tick.Value <= hi {
+					list = append(list, tick)
+				}
 			}
 		}
+		return list
 	}
-	return list
 }
 
-// power prints a power of ten: 0.1, 100, 10⁶.
-func power(e int) string {
-	if -3 <= e && e < 4 {
-		return fmt.Sprint(math.Pow10(e))
+// quantity prints a power of ten of a unit: 100 µs, 10 GB, 1 T.
+func quantity(e int, unit string) string {
+	const least = -12
+	prefixes := []string{"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}
+	i := min(max((e-least)/3, 0), len(prefixes)-1)
+	if e < least {
+		i = 0
 	}
-	raised := strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
-	return "10" + raised.Replace(fmt.Sprint(e))
+	return strings.TrimSpace(fmt.Sprint(math.Pow10(e-least-3*i)) + " " + prefixes[i] + unit)
 }
 
 // write draws panels side by side into a file.

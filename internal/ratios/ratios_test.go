@@ -91,7 +91,7 @@ func TestPlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{">bytes moved (log)<", ">operations (log)<", ">time in µs (log)<", ">10⁶<", ">Stheno<", ">others<",
+	for _, want := range []string{">bytes moved (log)<", ">operations (log)<", ">time (log)<", ">100 µs<", ">100 B<", ">10 M<", ">Stheno<", ">others<",
 		">roofline: copy, 1e+03 GB/s<", ">roofline: the fastest, 107 TFLOP/s<", ">40 shapes<"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, svg)
@@ -121,7 +121,7 @@ func TestDecades(t *testing.T) {
 		lo := math.Pow(10, 12*r.Float64()-4)
 		hi := lo * math.Pow(10, 1+10*r.Float64())
 		named := 0
-		for _, tick := range decades(lo, hi) {
+		for _, tick := range decades("B", 0)(lo, hi) {
 			if tick.Value < lo || tick.Value > hi {
 				t.Errorf("%g to %g: a mark at %g", lo, hi, tick.Value)
 			}
@@ -133,9 +133,12 @@ func TestDecades(t *testing.T) {
 			t.Errorf("%g to %g: %d names, want 1 to 10", lo, hi, named)
 		}
 	}
-	for e, want := range map[int]string{-4: "10⁻⁴", -3: "0.001", 0: "1", 3: "1000", 4: "10⁴", 12: "10¹²"} {
-		if got := power(e); got != want {
+	for e, want := range map[int]string{-14: "0.01 pB", -4: "100 µB", -3: "1 mB", 0: "1 B", 2: "100 B", 4: "10 kB", 9: "1 GB", 11: "100 GB", 21: "1000 EB"} {
+		if got := quantity(e, "B"); got != want {
 			t.Errorf("10^%d is named %q, want %q", e, got, want)
 		}
+	}
+	if got := quantity(7, ""); got != "10 M" {
+		t.Errorf("10^7 of no unit is named %q, want 10 M", got)
 	}
 }
