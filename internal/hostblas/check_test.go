@@ -115,16 +115,67 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
+// compile makes a library of a C source.
+func compile(t *testing.T, name, source string) (file string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if runtime.GOOS != "linux" || err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: no C compiler on Linux (%v)", err)
+	}
+	dir := t.TempDir()
+	from, file := filepath.Join(dir, name+".c"), filepath.Join(dir, "lib"+name+".so")
+	must.Write(t, from, source)
+	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", file, from).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return file
+}
+
+// A library without threads is called once at a time, and one whose products with vectors
+// alone are wrong is used for matrices.
+func TestOpenInPart(t *testing.T) {
+	const source = `
+		#define GEMM(name, T) void name(char *ta, char *tb, int *m, int *n, int *k, T *alpha, T *a, int *lda, T *b, int *ldb, T *beta, T *c, int *ldc) { \
+			for (int i = 0; i < *m; i++) for (int j = 0; j < *n; j++) { \
+				T sum = 0; \
+				for (int l = 0; l < *k; l++) sum += (*ta == 'T' ? a[l + i * *lda] : a[i + l * *lda]) * (*tb == 'T' ? b[j + l * *ldb] : b[l + j * *ldb]); \
+				c[i + j * *ldc] = sum; \
+			} }
+		GEMM(sgemm_, float)
+		GEMM(dgemm_, double)
+		void sgemv_(void) {}
+		void dgemv_(void) {}
+		char *openblas_get_config(void) { return "OpenBLAS 0.3.29"; }
+		static int threads;
+		void openblas_set_num_threads(int n) { threads = n; }
+		int openblas_get_num_threads(void) { return threads; }
+		int openblas_get_parallel(void) { return 0; }`
+	file := compile(t, "part", source)
+	l, err := Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cap(l.calls) != 1 {
+		t.Errorf("it is called %d times at once, want 1", cap(l.calls))
+	}
+	if n := call(symbol(present(file), "openblas_get_num_threads")); n != 1 {
+		t.Errorf("its number of threads is %d, want 1", n)
+	}
+	want := file + "), small ones and products with vectors that failed its check by gonum"
+	if got := l.String() + l.rest(); !strings.HasSuffix(got, want) {
+		t.Errorf("it says %q, want %q at the end", got, want)
+	}
+	x := kernels.Matrices[float32]{M: 64, N: 64, K: 64, A: make([]float32, 4096), LDA: 64, B: make([]float32, 4096), LDB: 64, C: make([]float32, 4096)}
+	matrices := l.Multiply32(x)
+	x.N, x.LDB = 1, 1
+	if vector := l.Multiply32(x); !matrices || vector {
+		t.Errorf("it multiplies matrices: %v, a matrix and a vector: %v, want true and false", matrices, vector)
+	}
+}
+
 // A library that loads is refused if it has not all functions, is too old or multiplies
 // wrongly, each time that it is asked for.
 func TestOpenRefuses(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the libraries of this test are made on Linux")
-	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: no C compiler: %v", err)
-	}
 	const functions = `
 		void sgemm_(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, int *lda, float *b, int *ldb, float *beta, float *c, int *ldc) {}
 		void dgemm_(void) {}
@@ -145,12 +196,7 @@ func TestOpenRefuses(t *testing.T) {
 		"mkl":      {functions + "void MKL_Get_Version_String(void) {}", "has no MKL_Set_Threading_Layer"},
 		"blis":     {functions + `char *bli_info_get_version_str(void) { return "0.9"; }`, "BLIS 0.9 has no bli_thread_set_num_threads"},
 	} {
-		dir := t.TempDir()
-		must.Write(t, filepath.Join(dir, name+".c"), c.source)
-		file := filepath.Join(dir, "lib"+name+".so")
-		if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", file, filepath.Join(dir, name+".c")).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		file := compile(t, name, c.source)
 		for range 2 {
 			if _, err := Open(file); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), file) {
 				t.Errorf("%s: got error %v, want %s: %s", name, err, file, c.want)

@@ -69,7 +69,7 @@ func Describe(given kernels.BLAS) string {
 	case f.err != nil:
 		return f.err.Error()
 	case f.library != nil:
-		return f.library.String() + ", small ones by gonum"
+		return f.library.String() + f.library.rest()
 	default:
 		return "gonum: " + f.why
 	}

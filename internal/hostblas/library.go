@@ -32,6 +32,14 @@ var _ kernels.Multiplier = (*Library)(nil)
 // String returns the library's name, version and file.
 func (l *Library) String() string { return fmt.Sprintf("%s (%s)", l.name, l.file) }
 
+// rest says what the library leaves to gonum.
+func (l *Library) rest() string {
+	if l.single.rows && l.single.columns && l.double.rows && l.double.columns {
+		return ", small ones by gonum"
+	}
+	return ", small ones and products with vectors that failed its check by gonum"
+}
+
 // Multiply32 implements [kernels.Multiplier].
 func (l *Library) Multiply32(x kernels.Matrices[float32]) bool {
 	return worthwhile(x) && multiply(l, l.single, x)

@@ -145,11 +145,13 @@ func TestProducts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	single, double := testProducts[float32](r), testProducts[float64](r)
-	hostblastest.Each(t, func(t *testing.T, l *hostblas.Library) {
-		for _, test := range slices.Concat(single, double) {
-			test(t, l)
-		}
-	})
+	for _, l := range hostblastest.Libraries(t) {
+		t.Run(l.String(), func(t *testing.T) {
+			for _, test := range slices.Concat(single, double) {
+				test(t, l)
+			}
+		})
+	}
 }
 
 // testProducts returns tests of products of a type: of some sizes in all forms, and of tiles
@@ -183,12 +185,14 @@ func TestSameBits(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	single, double := testSameBits[float32](r), testSameBits[float64](r)
-	hostblastest.Each(t, func(t *testing.T, l *hostblas.Library) {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-		for _, test := range slices.Concat(single, double) {
-			test(t, l)
-		}
-	})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, l := range hostblastest.Libraries(t) {
+		t.Run(l.String(), func(t *testing.T) {
+			for _, test := range slices.Concat(single, double) {
+				test(t, l)
+			}
+		})
+	}
 }
 
 // testSameBits returns tests of the bits of products of a type.
