@@ -31,6 +31,7 @@ type Call struct {
 	outputs [][]byte // by part
 	scratch []byte
 	blas    BLAS
+	took    func(argument int, element any) // is told what Slice returns, for Check
 }
 
 // BLAS is what products on the host are made by. Its matrices are row-major, as those of
@@ -83,6 +84,9 @@ func (c Call) Float(i int) float64 {
 // Slice returns argument i, a Ref or a TensorMap, as the elements from its offset to
 // the end of its operand.
 func Slice[T Element](c Call, i int) []T {
+	if c.took != nil {
+		c.took(i, T(0))
+	}
 	r, ok := c.Args[i].(Ref)
 	if !ok {
 		r = c.Args[i].(TensorMap).Ref
@@ -125,12 +129,17 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	if int64(len(out)) != p.Out {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
-	outputs := make([][]byte, max(len(p.Parts), 1))
-	outputs[0] = out
+	return Host{}.Run(p, inputs, p.outputs(out), scratch)
+}
+
+// outputs takes an output of several parts apart.
+func (p *Plan) outputs(out []byte) [][]byte {
+	parts := make([][]byte, max(len(p.Parts), 1))
+	parts[0] = out
 	for k, at := range p.Parts {
-		outputs[k] = out[at : at+p.OutputBytes(k)]
+		parts[k] = out[at : at+p.OutputBytes(k)]
 	}
-	return Host{}.Run(p, inputs, outputs, scratch)
+	return parts
 }
 
 // Run runs a plan with the Go bodies. Its outputs lie anywhere, each where a slice of
@@ -159,7 +168,7 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by})
+		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by, nil})
 	}
 	return nil
 }
