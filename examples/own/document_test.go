@@ -123,7 +123,7 @@ func TestDocumentAsModule(t *testing.T) {
 	}
 	run("vet", ".")
 	out := run("test", "-v", ".")
-	for _, test := range []string{"TestImages", "TestSwish", "TestGradient"} {
+	for _, test := range []string{"TestImages", "TestSwish", "TestGradient", "TestQuad", "TestQuadGradient"} {
 		if !strings.Contains(out, "--- PASS: "+test) {
 			t.Errorf("%s did not run:\n%s", test, bytes.TrimSpace([]byte(out)))
 		}
