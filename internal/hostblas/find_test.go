@@ -80,7 +80,7 @@ func TestForUsersBLAS(t *testing.T) {
 
 // The environment variable chooses, in a process of its own.
 func TestVariable(t *testing.T) {
-	if os.Getenv("STHENO_TEST_VARIABLE") != "" {
+	if os.Getenv("STHENO_PROGRAM") != "" {
 		b, err := For(gonum.Implementation{})
 		fmt.Printf("For gives %T, %v\nDescribe: %s\n", b, err, Describe(b))
 		return
@@ -91,7 +91,7 @@ func TestVariable(t *testing.T) {
 		"./none/here.so": "For gives <nil>, hostblas: STHENO_BLAS=./none/here.so: ./none/here.so: ",
 	} {
 		c := exec.Command(os.Args[0], "-test.run=^TestVariable$")
-		c.Env = append(os.Environ(), "STHENO_TEST_VARIABLE=1", Variable+"="+wish)
+		c.Env = append(os.Environ(), "STHENO_PROGRAM=variable", Variable+"="+wish)
 		out, err := c.CombinedOutput()
 		must.Do(t, err)
 		if !strings.HasPrefix(string(out), want) {

@@ -87,7 +87,7 @@ func TestCommand(t *testing.T) {
 			c.want = errSystem.Error()
 		}
 		cmd := exec.Command(os.Args[0], strings.Fields(c.args)...)
-		cmd.Env = append(os.Environ(), "STHENO_TEST_COMMAND=1")
+		cmd.Env = append(os.Environ(), "STHENO_PROGRAM=build")
 		out, err := cmd.CombinedOutput()
 		if !strings.Contains(string(out), c.want) || cmd.ProcessState.ExitCode() != c.status {
 			t.Errorf("build %s: %v, %s\nwant status %d and %q", c.args, err, out, c.status, c.want)

@@ -232,7 +232,7 @@ func TestCompilesReproducibly(t *testing.T) {
 
 // TestMain lets the test program be this command, and the process that compiles.
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "compile") || os.Getenv("STHENO_TEST_COMMAND") != "" {
+	if slices.Contains(os.Args, "compile") || os.Getenv("STHENO_PROGRAM") != "" {
 		main()
 		return
 	}
