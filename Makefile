@@ -1,8 +1,3 @@
-# The toolkit that compiles the kernels: NVIDIA's compiler library and headers.
-# These versions decide the images' bytes.
-TOOLKIT := nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79 \
-	nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-cccl-cu12==12.9.27
-
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 
@@ -21,11 +16,8 @@ release-check: # everything must have run on a GPU with the kernels that are the
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 -run RecordIsComplete ./examples/...
 
-toolkit: .toolkit/versions .toolkit/python/versions # the kernels' compiler, and Python's safetensors, into .toolkit (Linux)
-
-.toolkit/versions: Makefile
-	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit $(TOOLKIT)
-	echo "$(TOOLKIT)" > $@
+toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetensors, into .toolkit (Linux)
+	go run ./kernels/build -fetch
 
 .toolkit/python/versions: Makefile
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit/python $(PYTHON)

@@ -27,7 +27,14 @@ func onGPU(p *kernels.Plan, inputs [][]byte, out []byte) error {
 
 // onHost runs a plan's Go bodies, with guards around the output and the
 // scratch memory, both poisoned.
-func onHost(p *kernels.Plan, inputs [][]byte, out []byte) error {
+func onHost(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(nil, p, inputs, out) }
+
+// onHostBy is onHost with the products by a BLAS.
+func onHostBy(by kernels.BLAS) runner {
+	return func(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(by, p, inputs, out) }
+}
+
+func runOnHost(by kernels.BLAS, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	const guard = 256
 	before := make([][]byte, len(inputs))
 	for i := range inputs {
@@ -42,7 +49,7 @@ func onHost(p *kernels.Plan, inputs [][]byte, out []byte) error {
 	}
 	allOut, result := guarded(p.Out)
 	allScratch, scratch := guarded(p.Scratch)
-	if err := p.Run(inputs, result, scratch); err != nil {
+	if err := (kernels.Host{BLAS: by}).Run(p, inputs, [][]byte{result}, scratch); err != nil {
 		return err
 	}
 	for i := range inputs {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/ops"
 	"gonum.org/v1/gonum/blas"
@@ -47,6 +48,30 @@ func TestUsersBLAS(t *testing.T) {
 	if n := c.products.Load(); n < 2 {
 		t.Errorf("ops.MatMul on the tape machine made no product by the user's BLAS")
 	}
+}
+
+// The report says what multiplies matrices on the host, where something does.
+func TestReportSaysWhatMultiplies(t *testing.T) {
+	own := G.WhichBLAS()
+	defer G.Use(own)
+	g := G.NewGraph()
+	a := G.NewMatrix(g, tensor.Float64, G.WithName("a"), G.WithShape(20, 30), G.WithInit(G.Gaussian(0, 1)))
+	b := G.NewMatrix(g, tensor.Float64, G.WithName("b"), G.WithShape(30, 40), G.WithInit(G.Gaussian(0, 1)))
+	v := G.NewVector(g, tensor.Float64, G.WithName("v"), G.WithShape(30), G.WithInit(G.Gaussian(0, 1)))
+	sums, c, d := must.Get[*G.Node](t)(G.Add(a, a)), must.Get[*G.Node](t)(G.Mul(a, b)), must.Get[*G.Node](t)(G.Mul(a, v))
+	says := func(of *G.Node, want string) {
+		t.Helper()
+		r := machine(t, g, OnHost(), Outputs(of)).Report()
+		if r.Products != want || want != "" && !strings.HasPrefix(r.String(), "products of matrices by "+want+"\n") {
+			t.Errorf("the report says %q and begins with %.120q, want %q", r.Products, r, want)
+		}
+	}
+	says(sums, "")
+	says(c, hostblas.Describe(own))
+	says(d, hostblas.Describe(own))
+	G.Use(counting{products: new(atomic.Int32)})
+	says(sums, "")
+	says(c, "the BLAS given to gorgonia.Use, cudaops.counting")
 }
 
 // A machine says why it is the host where a device was preferred.

@@ -37,7 +37,10 @@ func (c *config) wants() *lower.Wanted {
 func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host = i, false, false } }
 
 // OnHost runs the Go bodies of the kernels instead of a GPU. Products are made by the
-// BLAS that gorgonia.Use was given when the machine is made, gonum's if none was.
+// BLAS that gorgonia.Use was given when the machine is made; if none was, by an OpenBLAS,
+// BLIS, MKL or Accelerate library of this machine, and by gonum's where there is none. The
+// environment variable STHENO_BLAS chooses a library or switches them off: see
+// docs/host.md.
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
 // OnAny runs kernels on CUDA device 0 if there is one that can be used, else as

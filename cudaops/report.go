@@ -14,15 +14,18 @@ import (
 
 // Report is what a VM did in its last run.
 type Report struct {
-	Device string        // the device that runs kernels, or "host backend"
-	Why    string        // under OnAny, why it is the host; "" otherwise
-	Solver string        // under Train, where its steps are made, and why if on the host
-	Nodes  []NodeReport  // in the order of the graph
-	Steps  []Step        // what computes them, in the order of the run
-	Runs   int           // runs that ended without error
-	Time   time.Duration // wall time of the last of them
-	Peak   int64         // bytes: the most that values and scratch alive at once take, in units of 256
-	Arena  int64         // bytes of device memory reserved: the peak and what the plan wastes
+	Device string // the device that runs kernels, or "host backend"
+	Why    string // under OnAny, why it is the host; "" otherwise
+	Solver string // under Train, where its steps are made, and why if on the host
+	// Products is what multiplies matrices on the host, and why if it is gonum's BLAS; ""
+	// on a GPU and where there are no such products.
+	Products string
+	Nodes    []NodeReport  // in the order of the graph
+	Steps    []Step        // what computes them, in the order of the run
+	Runs     int           // runs that ended without error
+	Time     time.Duration // wall time of the last of them
+	Peak     int64         // bytes: the most that values and scratch alive at once take, in units of 256
+	Arena    int64         // bytes of device memory reserved: the peak and what the plan wastes
 }
 
 // NodeReport is what a VM did for one node.
@@ -140,6 +143,9 @@ func (r Report) String() string {
 	}
 	if r.Solver != "" {
 		fmt.Fprintln(&b, r.Solver)
+	}
+	if r.Products != "" {
+		fmt.Fprintf(&b, "products of matrices by %s\n", r.Products)
 	}
 	printSteps(&b, r.Steps)
 	device, host := 0, 0

@@ -16,6 +16,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"gorgonia.org/gorgonia"
 )
 
@@ -52,8 +53,9 @@ type VM struct {
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
-	device   string // the backend's name
-	why      string // it is the host under OnAny
+	device   string            // the backend's name
+	why      string            // it is the host under OnAny
+	host     *exec.HostBackend // nil on a GPU
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train
@@ -109,18 +111,21 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 // open returns the backend that the options ask for and, where it is the host for want
 // of a device, why.
 func open(c *config) (b exec.Backend, why string, err error) {
-	host := func() exec.Backend { return &exec.HostBackend{BLAS: gorgonia.WhichBLAS()} }
-	if c.host {
-		return host(), "", nil
+	if !c.host {
+		g, err := exec.OpenGPU(c.device)
+		if err == nil {
+			return g, "", nil
+		}
+		if !c.auto || !errors.Is(err, driver.ErrNoDevice) {
+			return nil, "", err
+		}
+		why = err.Error()
 	}
-	g, err := exec.OpenGPU(c.device)
-	if c.auto && errors.Is(err, driver.ErrNoDevice) {
-		return host(), err.Error(), nil
-	}
+	by, err := hostblas.For(gorgonia.WhichBLAS())
 	if err != nil {
 		return nil, "", err
 	}
-	return g, "", nil
+	return &exec.HostBackend{BLAS: by}, why, nil
 }
 
 // Device returns the name of the device that runs kernels; "host backend" if the host
@@ -176,6 +181,7 @@ func (vm *VM) build(b exec.Backend) error {
 	}
 	vm.resident.built(graph.Residents)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
+	vm.host, _ = b.(*exec.HostBackend)
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
@@ -385,9 +391,23 @@ func (vm *VM) Report() Report {
 
 func (vm *VM) report() Report {
 	r := newReport(vm.device, vm.graph)
-	r.Why, r.Solver = vm.why, vm.trainer.where(vm.device)
+	r.Why, r.Solver, r.Products = vm.why, vm.trainer.where(vm.device), vm.products()
 	if vm.runs > 0 {
 		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
 	}
 	return r
+}
+
+// products says what makes products of matrices on the host; it returns "" if the program
+// has none.
+func (vm *VM) products() string {
+	if vm.host == nil {
+		return ""
+	}
+	for _, in := range vm.graph.Program.Instrs {
+		if in.Plan != nil && in.Plan.Multiplies() {
+			return hostblas.Describe(vm.host.BLAS)
+		}
+	}
+	return ""
 }

@@ -18,45 +18,71 @@ import (
 // [Library.Kernel] made must be an entry point of its image. The launches of the
 // plans, of kernels of whatever image, must have the arguments that the entry point
 // takes, in number, size and kind, blocks that it can have, and operands that the plan
-// has.
+// has. The Go body of a kernel of a library must take them too, and float32 or float64
+// where the entry point does: it is run on zeros, for a plan of less than a megabyte.
 func Check(l *Library, plans ...*Plan) error {
 	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
 		return l.named(err)
 	}
-	known := map[Image]map[string]signature{}
+	c := newChecking()
 	for _, p := range plans {
-		for i := range p.Launches {
-			if p.Launches[i].Kernel == nil {
-				return fmt.Errorf("%s: launch %d: got no kernel", p.Op, i+1)
-			}
-			if err := p.checkLaunch(&p.Launches[i], known); err != nil {
-				return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, p.Launches[i].Kernel.Entry, err)
-			}
+		if err := c.plan(p); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// checkLaunch compares a launch with its entry point; known holds those of the
-// images read so far.
-func (p *Plan) checkLaunch(l *Launch, known map[Image]map[string]signature) error {
+// checking is what Check has seen so far.
+type checking struct {
+	signatures map[Image]map[string]signature
+	run        map[*Kernel]bool // their Go bodies
+}
+
+func newChecking() checking {
+	return checking{map[Image]map[string]signature{}, map[*Kernel]bool{}}
+}
+
+// plan checks the launches of a plan.
+func (c checking) plan(p *Plan) error {
+	for i := range p.Launches {
+		if p.Launches[i].Kernel == nil {
+			return fmt.Errorf("%s: launch %d: got no kernel", p.Op, i+1)
+		}
+		if err := c.launch(p, &p.Launches[i]); err != nil {
+			return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, p.Launches[i].Kernel.Entry, err)
+		}
+	}
+	return nil
+}
+
+// launch compares a launch with its entry point, and the kernel's Go body with it.
+func (c checking) launch(p *Plan, l *Launch) error {
 	image := l.Kernel.Image
 	if err := CheckImage(image); err != nil {
 		return err
 	}
-	entries, ok := known[image]
+	entries, ok := c.signatures[image]
 	if !ok {
 		var err error
 		if entries, err = imageSignatures(image); err != nil {
 			return err
 		}
-		known[image] = entries
+		c.signatures[image] = entries
 	}
 	s, ok := entries[l.Kernel.Entry]
 	if !ok {
 		return noEntry(l.Kernel.Entry, image.Name(), entries)
 	}
-	return s.check(p, l)
+	if err := s.check(p, l); err != nil {
+		return err
+	}
+	const most = 1 << 20
+	if _, ok := image.(compiled); !ok || l.Kernel.Body == nil || c.run[l.Kernel] || p.Bytes()+p.Scratch > most {
+		return nil // generated code and its Go body are made of one function
+	}
+	c.run[l.Kernel] = true
+	return s.checkBody(p, l)
 }
 
 // checkEntries compares the kernels that Kernel made with the images.

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,6 +53,15 @@ func TestCheckPlans(t *testing.T) {
 		"no entry point add_f16 in stheno/add: the nearest are add_f32, add_f64": func(l *Launch) {
 			l.Kernel = &Kernel{own.Image("add"), "add_f16", nil}
 		},
+		"argument 0: its Go body takes float64, the entry point float32": func(l *Launch) {
+			l.Kernel = &Kernel{own.Image("add"), "add_f32", func(c Call) { Slice[float64](c, 0) }}
+		},
+		"argument 2: its Go body takes float32, the entry point float64": func(l *Launch) {
+			l.Kernel = &Kernel{own.Image("add"), "add_f64", func(c Call) { Slice[int32](c, 0); Slice[float32](c, 2) }}
+		},
+		"its Go body panics on zeros: interface conversion": func(l *Launch) {
+			l.Kernel = &Kernel{own.Image("add"), "add_f32", func(c Call) { c.Int(0) }}
+		},
 		"without an image":          func(l *Launch) { l.Kernel = &Kernel{Entry: "x"} },
 		"got no kernel":             func(l *Launch) { l.Kernel = nil },
 		"got code for sm_90a, want": func(l *Launch) { l.Kernel = &Kernel{cubin{}, "x", nil} },
@@ -68,10 +78,49 @@ func TestCheckPlans(t *testing.T) {
 	} {
 		p := Add(dev, Float32, 15)
 		change(&p.Launches[0])
-		err := Check(own, p)
+		err := newChecking().plan(p)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
+	}
+}
+
+// The types of numbers follow from loads and stores, also of addresses that are computed in
+// loops; where they may be of either of two parameters or types, none is said.
+func TestSignatureFloats(t *testing.T) {
+	const ptx = `.entry x(
+	.param .u64 x_0, .param .u64 x_1, .param .u64 x_2, .param .u64 x_3, .param .u64 x_4, .param .u64 x_5
+)
+{
+	ld.param.u64 %rd1, [x_0];
+	ld.param.u64 %rd2, [x_1];
+	ld.param.u64 %rd3, [x_2];
+	ld.param.u64 %rd4, [x_3];
+	ld.param.u64 %rd5, [x_4];
+	ld.param.u64 %rd6, [x_5];
+	cvta.to.global.u64 %rd11, %rd1;
+	cvta.to.global.u64 %rd12, %rd2;
+	cvta.to.global.u64 %rd13, %rd3;
+	cvta.to.global.u64 %rd14, %rd4;
+	cvta.to.global.u64 %rd15, %rd5;
+$L_1:
+	ld.global.nc.L1::no_allocate.v4.f32 {%f1, %f2, %f3, %f4}, [%rd21+16];
+	mul.wide.s32 %rd20, %r1, 4;
+	add.s64 %rd21, %rd22, %rd20;
+	mov.u64 %rd22, %rd11;
+	@%p1 st.global.f64 [%rd12], %fd1;
+	ld.global.f32 %f5, [%rd13];
+	ld.global.u32 %r5, [%rd13+4];
+	selp.b64 %rd30, %rd14, %rd15, %p2;
+	st.global.f32 [%rd30], %f5;
+	atom.global.add.f32 %f6, [%rd15], %f5;
+	@%p1 bra $L_1;
+}
+`
+	want := []param{{"64-bit integer", true, "float32"}, {"64-bit integer", true, "float64"}, {"64-bit integer", true, ""}, {"64-bit integer", true, ""},
+		{"64-bit integer", true, "float32"}, {"64-bit integer", false, ""}}
+	if got := signatures(ptx)["x"].params; !slices.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
 	}
 }
 

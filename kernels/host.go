@@ -31,6 +31,7 @@ type Call struct {
 	outputs [][]byte // by part
 	scratch []byte
 	blas    BLAS
+	took    func(argument int, element any) // is told what Slice returns, for Check
 }
 
 // BLAS is what products on the host are made by. Its matrices are row-major, as those of
@@ -38,6 +39,27 @@ type Call struct {
 type BLAS interface {
 	blas.Float32
 	blas.Float64
+}
+
+// Multiplier is a [BLAS] that has products of its own for some matrices. In them NaN and
+// Inf are numbers as others: 0 x Inf is NaN. An element's bits depend on the processor,
+// the sizes, the transposes, and its row and column of the operands alone: not on where
+// matrices lie or how many cores there are.
+type Multiplier interface {
+	BLAS
+	// Multiply32 and Multiply64 write C, or return false and leave it to the BLAS.
+	Multiply32(Matrices[float32]) bool
+	Multiply64(Matrices[float64]) bool
+}
+
+// Matrices are the operands of C = op(A) op(B), row-major, the rows of A and B so many
+// elements apart, those of C without a gap. op(A) is M x K and op(B) is K x N, as
+// [MatMul] has them; K > 0.
+type Matrices[T Float] struct {
+	TransA, TransB bool
+	M, N, K        int64
+	A, B, C        []T
+	LDA, LDB       int64
 }
 
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
@@ -62,6 +84,9 @@ func (c Call) Float(i int) float64 {
 // Slice returns argument i, a Ref or a TensorMap, as the elements from its offset to
 // the end of its operand.
 func Slice[T Element](c Call, i int) []T {
+	if c.took != nil {
+		c.took(i, T(0))
+	}
 	r, ok := c.Args[i].(Ref)
 	if !ok {
 		r = c.Args[i].(TensorMap).Ref
@@ -104,12 +129,17 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	if int64(len(out)) != p.Out {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
-	outputs := make([][]byte, max(len(p.Parts), 1))
-	outputs[0] = out
+	return Host{}.Run(p, inputs, p.outputs(out), scratch)
+}
+
+// outputs takes an output of several parts apart.
+func (p *Plan) outputs(out []byte) [][]byte {
+	parts := make([][]byte, max(len(p.Parts), 1))
+	parts[0] = out
 	for k, at := range p.Parts {
-		outputs[k] = out[at : at+p.OutputBytes(k)]
+		parts[k] = out[at : at+p.OutputBytes(k)]
 	}
-	return Host{}.Run(p, inputs, outputs, scratch)
+	return parts
 }
 
 // Run runs a plan with the Go bodies. Its outputs lie anywhere, each where a slice of
@@ -138,7 +168,7 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by})
+		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by, nil})
 	}
 	return nil
 }

@@ -280,6 +280,9 @@ func gemm[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda int64
 		clear(c)
 		return
 	}
+	if own, ok := by.(Multiplier); ok && multiply(own, Matrices[T]{transA, transB, m, n, k, a, b, c, lda, ldb}) {
+		return
+	}
 	rows, cols := k, n
 	if transB {
 		rows, cols = n, k
@@ -297,6 +300,14 @@ func gemm[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda int64
 	case []float64:
 		by.Dgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float64), int(ldb), 0, any(c).([]float64), int(n))
 	}
+}
+
+// multiply is the method of a Multiplier for T.
+func multiply[T Float](by Multiplier, x Matrices[T]) bool {
+	if x, ok := any(x).(Matrices[float32]); ok {
+		return by.Multiply32(x)
+	}
+	return by.Multiply64(any(x).(Matrices[float64]))
 }
 
 // finite reports whether a rows x cols matrix has neither NaN nor Inf.
@@ -336,27 +347,34 @@ func transpose[T Float](x []T, rows, cols, ld int64) []T {
 	return out
 }
 
-// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l]. The BLAS takes float64
-// four rows at a time, so a goroutine starts at a multiple of four in a matrix:
-// then the order of a sum does not depend on the goroutines.
+// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
 func matmulRowsBody[T Float](c Call) {
 	x, v, y := Slice[T](c, 0), aligned(Slice[T](c, 1)), Slice[T](c, 2)
 	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
 	splits := max(CeilDiv(k, chunk), 1)
-	const group = 4
-	groups := CeilDiv(rows, group)
-	Parallel(groups*batch*splits, max(Grain/max(group*min(k, chunk), 1), 1), func(lo, hi int64) {
-		for lo < hi {
-			part, first := lo/groups, lo%groups*group // part: a matrix of a split
-			matrix, k0 := part%batch, part/batch*chunk
-			last := min(first+(hi-lo)*group, rows)
-			lo += CeilDiv(last-first, group)
-			if k == 0 {
-				clear(y[part*rows+first : part*rows+last])
-				continue
-			}
-			rowsTimes(c.blas, last-first, min(chunk, k-k0), x[(matrix*rows+first)*k+k0:], k, v[matrix*k+k0:], y[part*rows+first:])
+	Parallel(splits*batch, max(Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			matrix, k0 := i%batch, i/batch*chunk
+			matvec(c.blas, rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
 		}
+	})
+}
+
+// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms. gonum's BLAS
+// takes float64 four rows at a time, so a goroutine starts at a multiple of four:
+// then the order of a sum does not depend on the goroutines.
+func matvec[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
+	if terms == 0 {
+		clear(y)
+		return
+	}
+	if own, ok := by.(Multiplier); ok && multiply(own, Matrices[T]{M: rows, N: 1, K: terms, A: x, LDA: ld, B: v, LDB: 1, C: y}) {
+		return
+	}
+	const group = 4
+	Parallel(CeilDiv(rows, group), max(Grain/(group*terms), 1), func(lo, hi int64) {
+		first, last := lo*group, min(hi*group, rows)
+		rowsTimes(by, last-first, terms, x[first*ld:], ld, v, y[first:])
 	})
 }
 
@@ -381,6 +399,10 @@ func matmulColumnsBody[T Float](c Call) {
 	for i := range splits * batch {
 		matrix, k0 := i%batch, i/batch*chunk
 		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
+		if own, ok := c.blas.(Multiplier); ok && k > 0 &&
+			multiply(own, Matrices[T]{TransA: true, M: n, N: 1, K: min(chunk, k-k0), A: x[k0*n:], LDA: n, B: v[k0:], LDB: 1, C: y}) {
+			continue
+		}
 		Parallel(n, max(Grain/max(k, 1), 16), func(lo, hi int64) {
 			y := y[lo:hi]
 			clear(y)

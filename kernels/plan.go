@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -134,6 +135,19 @@ func (p *Plan) Bytes() int64 {
 	}
 	return n
 }
+
+// Multiplies reports whether the plan has products of matrices, or of a matrix and a
+// vector, which a [BLAS] makes on the host.
+func (p *Plan) Multiplies() bool {
+	for _, l := range p.Launches {
+		if l.Kernel != nil && slices.Contains(products, l.Kernel.Image) {
+			return true
+		}
+	}
+	return false
+}
+
+var products = []Image{own.Image("matmul"), own.Image("matmul_tensor"), own.Image("matmul_hopper")}
 
 // String prints the plan, one launch a line.
 func (p *Plan) String() string {

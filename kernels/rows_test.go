@@ -26,10 +26,8 @@ func planRows(dev Device, m *exprtest.Rows) (*Plan, error) {
 
 // checkLaunches compares a plan's launches with their entry points.
 func checkLaunches(p *Plan) error {
-	for i := range p.Launches {
-		if err := p.checkLaunch(&p.Launches[i], map[Image]map[string]signature{}); err != nil {
-			return fmt.Errorf("%v: %w", p, err)
-		}
+	if err := newChecking().plan(p); err != nil {
+		return fmt.Errorf("%v: %w", p, err)
 	}
 	return nil
 }

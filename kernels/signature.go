@@ -22,6 +22,7 @@ type signature struct {
 type param struct {
 	kind    string // "32-bit integer", "64-bit integer", "float32", "float64", or PTX's own word for another type
 	pointer bool   // is converted to an address in global memory, so that it must be one
+	float   string // "float32" or "float64" if all numbers read and written there are, else ""
 }
 
 var (
@@ -29,7 +30,7 @@ var (
 	entryParam  = regexp.MustCompile(`\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)[^,]*?(\w+)(\[\d+\])?\s*(?:,|$)`)
 	entryLimit  = regexp.MustCompile(`(?m)^\.maxntid (\d+)(?:, (\d+))?(?:, (\d+))?`)
 	paramLoad   = regexp.MustCompile(`ld\.param\.[us]64\s+(%\w+), \[(\w+)\];`)
-	paramGlobal = regexp.MustCompile(`cvta\.to\.global\.u64\s+%\w+, (%\w+);`)
+	paramGlobal = regexp.MustCompile(`cvta\.to\.global\.u64\s+(%\w+), (%\w+);`)
 )
 
 // paramKinds are the kinds by PTX type.
@@ -62,11 +63,14 @@ func signatures(ptx string) map[string]signature {
 				loaded[m[1]] = n
 			}
 		}
+		addresses := map[string]int{} // likewise, by a register with an address in its memory
 		for _, m := range paramGlobal.FindAllStringSubmatch(text, -1) {
-			if n, ok := loaded[m[1]]; ok {
+			if n, ok := loaded[m[2]]; ok {
 				s.params[n].pointer = true
+				addresses[m[1]] = n
 			}
 		}
+		s.floats(text, addresses)
 		if m := entryLimit.FindStringSubmatch(text); m != nil {
 			s.maxThreads = 1
 			for _, extent := range m[1:] {

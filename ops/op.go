@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/chewxy/hm"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -195,7 +196,11 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := guard("its kernel", func() error { return kernels.Host{BLAS: gorgonia.WhichBLAS()}.Run(p, mem, [][]byte{out}, nil) }); err != nil {
+	by, err := hostblas.For(gorgonia.WhichBLAS())
+	if err != nil {
+		return fmt.Errorf("ops: %v: %w", o, err)
+	}
+	if err := guard("its kernel", func() error { return kernels.Host{BLAS: by}.Run(p, mem, [][]byte{out}, nil) }); err != nil {
 		return fmt.Errorf("ops: %v: %w", o, err)
 	}
 	return nil

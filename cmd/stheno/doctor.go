@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -37,6 +38,7 @@ func (doctor) Run(c *console) error {
 	}
 	say("go", "%s, %s/%s, %d cores in use", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
 	say("kernels", "%d sources, %d ops", len(kernels.Digests()), len(opspec.All()))
+	say("products", "of matrices, on the host: %s", hostblas.Describe(nil))
 
 	devices, err := cudaops.Devices()
 	if len(devices) == 0 {

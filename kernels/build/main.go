@@ -1,15 +1,18 @@
 // Command build compiles the CUDA sources of a folder, kernels/*.cu if nothing else
 // is said, into images with NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no
-// cgo. It needs Linux and a folder with the toolkit's wheels in it; `make images`
-// sets that up. The same sources and the same compiler give the same bytes, so
+// cgo. It needs Linux and a folder with the compiler in it, which -fetch downloads. The
+// same sources and the same compiler give the same bytes, so
 // only what changed is compiled.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,6 +27,7 @@ func main() {
 	check := flag.Bool("check", false, "write nothing: hold sources and images against the manifest, compile images again for as long as -for says, exit 1 naming what differs")
 	limit := flag.Duration("for", time.Minute, "how long -check goes on to compile, in an order drawn at random; -all sets no limit")
 	since := flag.String("since", "", "let -check begin with the sources whose images are not those of this git revision")
+	get := flag.Bool("fetch", false, "download the compiler into the folder of -toolkit, by python3 and pip, unless it is there, and do nothing else")
 	verbose := flag.Bool("v", false, "print registers, stack and spills of each kernel")
 	flag.Usage = usage
 	flag.Parse()
@@ -37,7 +41,11 @@ func main() {
 	case len(args) == 3 && args[0] == "compile":
 		err = compileInput(b.toolkit, b.dir, args[1], args[2])
 	case len(args) > 0:
-		err = fmt.Errorf("got arguments %q, want flags alone", args)
+		err = usageError(fmt.Sprintf("got arguments %q, want flags alone", args))
+	case *get:
+		if err = alone("fetch", "toolkit"); err == nil {
+			err = fetch(b.toolkit, b.log)
+		}
 	case *check:
 		err = b.check(*limit, *since)
 	default:
@@ -45,8 +53,30 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kernels/build:", err)
+		if wrong := usageError(""); errors.As(err, &wrong) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
+}
+
+// usageError says what is wrong with the command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// alone returns an error if flags are set that do not go with one.
+func alone(name string, with ...string) error {
+	var others []string
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != name && !slices.Contains(with, f.Name) {
+			others = append(others, "-"+f.Name)
+		}
+	})
+	if len(others) > 0 {
+		return usageError(fmt.Sprintf("got -%s with %s, want no other flag than -%s", name, strings.Join(others, ", "), strings.Join(with, ", -")))
+	}
+	return nil
 }
 
 func usage() {

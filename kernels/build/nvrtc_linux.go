@@ -25,6 +25,9 @@ type nvrtc struct {
 	ptx            func(prog uintptr, b *byte) int32
 }
 
+// supported returns an error where there is no compiler.
+func supported() error { return nil }
+
 func openCompiler(toolkit string) (compiler, error) {
 	path, err := filepath.Abs(filepath.Join(toolkit, "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"))
 	if err != nil {
@@ -32,7 +35,7 @@ func openCompiler(toolkit string) (compiler, error) {
 	}
 	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return nil, fmt.Errorf("no NVRTC in %s: `make toolkit` puts it there, in another module the pip command of docs/write-your-own-kernel.md: %w", toolkit, err)
+		return nil, fmt.Errorf("no compiler in %s: `go run github.com/stheno-ml/stheno/kernels/build -fetch -toolkit %s` puts it there: %w", toolkit, toolkit, err)
 	}
 	c := new(nvrtc)
 	for name, fn := range map[string]any{

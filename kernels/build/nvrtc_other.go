@@ -2,8 +2,8 @@
 
 package main
 
-import "errors"
-
 func openCompiler(string) (compiler, error) {
-	return nil, errors.New("the kernels are compiled on Linux")
+	return nil, errSystem
 }
+
+func supported() error { return errSystem }

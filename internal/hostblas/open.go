@@ -1,0 +1,235 @@
+package hostblas
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// errAbsent is the error of a library that is not on the machine.
+var errAbsent = errors.New("there is no such library")
+
+// loaded holds what Open made of the libraries that it has loaded, by their handles. They
+// stay in the process.
+var loaded = struct {
+	sync.Mutex
+	by map[uintptr]opened
+}{by: map[uintptr]opened{}}
+
+type opened struct {
+	library *Library
+	err     error
+}
+
+// Open loads a library and returns it if it multiplies as it must. The name is what the
+// system's loader takes: a file or, where the loader searches folders, its last part. A
+// library that is in the process already, but not by Open, is refused: those who loaded it
+// would find its number of threads changed.
+func Open(name string) (*Library, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if handle := present(name); handle != 0 {
+		if o, ok := loaded.by[handle]; ok {
+			return o.library, o.err
+		}
+		if !strings.HasPrefix(name, systems) {
+			return nil, fmt.Errorf("%s: another part of this program uses it: give it to gorgonia.Use, or Stheno another one", name)
+		}
+	}
+	handle, err := load(name)
+	if err != nil {
+		if strings.Contains(strings.ToLower(err.Error()), "no such file") {
+			err = errAbsent
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	l := &Library{file: name, calls: make(chan struct{}, min(runtime.NumCPU(), mostCalls))}
+	if err = l.start(functions{handle: handle}); err != nil {
+		l, err = nil, fmt.Errorf("%s: %w", name, err)
+	}
+	loaded.by[handle] = opened{l, err}
+	return l, err
+}
+
+// start finds the library's functions and checks them.
+func (l *Library) start(f functions) error {
+	if !f.decorate("sgemm_") {
+		return errors.New("has no function sgemm_")
+	}
+	for _, fn := range []struct {
+		to   *uintptr
+		name string
+	}{{&l.single.gemm, "sgemm_"}, {&l.single.gemv, "sgemv_"}, {&l.double.gemm, "dgemm_"}, {&l.double.gemv, "dgemv_"}} {
+		if *fn.to = f.find(fn.name); *fn.to == 0 {
+			return fmt.Errorf("has no function %s%s%s", f.prefix, fn.name, f.suffix)
+		}
+	}
+	if err := l.prepare(f); err != nil {
+		return err
+	}
+	if err := l.check(); err != nil {
+		return fmt.Errorf("%s is refused: %w", l.name, err)
+	}
+	return nil
+}
+
+// systems is where the libraries of macOS lie, whose number of threads is not set.
+const systems = "/System/"
+
+// mostCalls is how many calls at a time all libraries have memory for: OpenBLAS reserves
+// some when it is compiled, in all builds for 50 threads at least.
+const mostCalls = 32
+
+// load is open on an OS thread that ends with it: libraries compiled with -ffast-math make
+// the thread that loads them flush denormal numbers to 0.
+func load(name string) (handle uintptr, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked
+		handle, err = open(name)
+	}()
+	<-done
+	return handle, err
+}
+
+// functions are those of a library. Some builds decorate the names of all.
+type functions struct {
+	handle         uintptr
+	prefix, suffix string
+}
+
+// decorations are what names begin and end with: of 64-bit integers, and of the libraries
+// that NumPy and SciPy bring.
+var decorations = [][2]string{{"", ""}, {"", "64_"}, {"", "_64"}, {"scipy_", ""}, {"scipy_", "64_"}}
+
+// decorate finds out how names are decorated, from that of one function.
+func (f *functions) decorate(name string) bool {
+	for _, d := range decorations {
+		if f.prefix, f.suffix = d[0], d[1]; f.find(name) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns a function, 0 if there is none.
+func (f functions) find(name string) uintptr { return symbol(f.handle, f.prefix+name+f.suffix) }
+
+// text returns what a function without arguments returns as text, "" if there is none.
+func (f functions) text(name string) string {
+	fn := f.find(name)
+	if fn == 0 {
+		return ""
+	}
+	return goString(call(fn))
+}
+
+// goString copies a C string.
+func goString(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	p := *(**byte)(unsafe.Pointer(&addr)) // C's memory, which no collector moves
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+// prepare finds out what a library is and makes its calls those of one thread each.
+func (l *Library) prepare(f functions) error {
+	switch {
+	case f.find("openblas_get_config") != 0:
+		return l.prepareOpenBLAS(f)
+	case symbol(f.handle, "bli_info_get_version_str") != 0:
+		f.prefix, f.suffix = "", ""
+		return l.prepareBLIS(f)
+	case symbol(f.handle, "MKL_Get_Version_String") != 0:
+		f.prefix, f.suffix = "", ""
+		return l.prepareMKL(f)
+	case strings.HasPrefix(l.file, systems):
+		l.name = "Accelerate"
+	default:
+		l.name = "BLAS of an unknown make"
+	}
+	return nil
+}
+
+var openBLASVersion = regexp.MustCompile(`^OpenBLAS (\d+)\.(\d+)\.(\d+)`)
+
+// prepareOpenBLAS refuses versions before 0.3.12: kernels for AVX-512 gave wrong results
+// until then, and calls from several threads did.
+func (l *Library) prepareOpenBLAS(f functions) error {
+	config := f.text("openblas_get_config")
+	version := openBLASVersion.FindStringSubmatch(config)
+	if version == nil {
+		return fmt.Errorf("an OpenBLAS that does not tell its version (%q), want 0.3.12 or newer", config)
+	}
+	number := 0
+	for _, part := range version[1:] {
+		n, _ := strconv.Atoi(part) // digits by the pattern
+		number = number*1000 + n
+	}
+	if number < 3_012 {
+		return fmt.Errorf("%s has errors, want 0.3.12 or newer", version[0])
+	}
+	l.name = version[0]
+	if core := f.text("openblas_get_corename"); core != "" {
+		l.name += " for " + core
+	}
+	set, parallel := f.find("openblas_set_num_threads"), f.find("openblas_get_parallel")
+	if set == 0 || parallel == 0 {
+		return fmt.Errorf("has no openblas_set_num_threads or openblas_get_parallel")
+	}
+	call(set, 1)
+	switch call(parallel) & 0xff {
+	case 0: // built without threads, perhaps without locks
+		l.calls = make(chan struct{}, 1)
+	case 2: // by OpenMP, whose number of threads is an OS thread's
+		if l.threads = symbol(f.handle, "omp_set_num_threads"); l.threads == 0 {
+			return fmt.Errorf("%s uses OpenMP, whose omp_set_num_threads is not there", l.name)
+		}
+	}
+	return nil
+}
+
+func (l *Library) prepareBLIS(f functions) error {
+	l.name = "BLIS " + f.text("bli_info_get_version_str")
+	if l.threads = f.find("bli_thread_set_num_threads"); l.threads == 0 {
+		return fmt.Errorf("%s has no bli_thread_set_num_threads", l.name)
+	}
+	return nil
+}
+
+// prepareMKL asks MKL for its code without threads, before anything else loads the other,
+// and for results that do not depend on where operands lie.
+func (l *Library) prepareMKL(f functions) error {
+	const sequential, automatic = 1, 2
+	l.name = "MKL"
+	layer, reproducible, threads := f.find("MKL_Set_Threading_Layer"), f.find("MKL_CBWR_Set"), f.find("MKL_Set_Num_Threads")
+	if layer == 0 || reproducible == 0 || threads == 0 {
+		return errors.New("MKL has no MKL_Set_Threading_Layer, MKL_CBWR_Set or MKL_Set_Num_Threads")
+	}
+	if r := int32(call(layer, sequential)); r != sequential {
+		return fmt.Errorf("MKL_Set_Threading_Layer(SEQUENTIAL) returns %d, want %d", r, sequential)
+	}
+	if r := int32(call(reproducible, automatic)); r != 0 {
+		return fmt.Errorf("MKL_CBWR_Set(AUTO) returns %d, want 0", r)
+	}
+	call(threads, 1)
+	var version [200]byte
+	call(f.find("MKL_Get_Version_String"), uintptr(unsafe.Pointer(&version[0])), uintptr(len(version)-1))
+	if m := mklVersion.FindSubmatch(version[:]); m != nil {
+		l.name += " " + string(m[1])
+	}
+	return nil
+}
+
+var mklVersion = regexp.MustCompile(`Version (\d[\w.]*)`)

@@ -1,0 +1,93 @@
+package kernels
+
+import (
+	"fmt"
+	"regexp"
+	"sync"
+
+	"gonum.org/v1/gonum/blas/gonum"
+)
+
+var (
+	instruction  = regexp.MustCompile(`(?m)^\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s+([^;\n]*);`)
+	register64   = regexp.MustCompile(`%rd\d+`)
+	memoryAccess = regexp.MustCompile(`^(?:ld|st|atom|red)\..*\.(f32|f64|[busf]\d+)$`)
+	accessed     = regexp.MustCompile(`\[(%rd\d+)`)
+	result64     = regexp.MustCompile(`\.[usb]64$`)
+)
+
+// several stands for an address that may be in the memory of one parameter or another.
+const several = -1
+
+// floats finds out which parameters point to floating-point numbers, from the types of
+// loads and stores at addresses that are computed from them; addresses holds the
+// registers in which they begin.
+func (s signature) floats(text string, addresses map[string]int) {
+	all := instruction.FindAllStringSubmatch(text, -1)
+	for changed := true; changed; { // loops lead back
+		changed = false
+		for _, in := range all {
+			if memoryAccess.MatchString(in[1]) || !result64.MatchString(in[1]) {
+				continue
+			}
+			registers := register64.FindAllString(in[2], -1)
+			if len(registers) < 2 {
+				continue
+			}
+			to := registers[0]
+			for _, from := range registers[1:] {
+				n, ok := addresses[from]
+				if old, is := addresses[to]; is && ok && old != n {
+					n = several
+				}
+				if old, is := addresses[to]; ok && (!is || old != n) {
+					addresses[to], changed = n, true
+				}
+			}
+		}
+	}
+	types := make([]map[string]bool, len(s.params))
+	for _, in := range all {
+		kind, at := memoryAccess.FindStringSubmatch(in[1]), accessed.FindStringSubmatch(in[2])
+		if kind == nil || at == nil {
+			continue
+		}
+		if n, ok := addresses[at[1]]; ok && n != several {
+			if types[n] == nil {
+				types[n] = map[string]bool{}
+			}
+			types[n][kind[1]] = true
+		}
+	}
+	for n, t := range types {
+		if len(t) == 1 && (t["f32"] || t["f64"]) {
+			s.params[n].float = map[bool]string{true: "float32", false: "float64"}[t["f32"]]
+		}
+	}
+}
+
+// checkBody runs the Go body of a launch on zeros and compares the floating-point types
+// that it takes with those of the entry point.
+func (s signature) checkBody(p *Plan, l *Launch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its Go body panics on zeros: %v", r)
+		}
+	}()
+	memory := func(bytes int64) []byte { return Bytes(make([]float64, CeilDiv(bytes, 8)))[:bytes] }
+	c := Call{Launch: l, plan: p, outputs: p.outputs(memory(p.Out)), scratch: memory(p.Scratch), blas: gonum.Implementation{}}
+	for _, n := range p.Inputs {
+		c.inputs = append(c.inputs, memory(n))
+	}
+	var mu sync.Mutex // bodies work in several goroutines
+	c.took = func(argument int, element any) {
+		mu.Lock()
+		defer mu.Unlock()
+		got, want := fmt.Sprintf("%T", element), s.params[argument].float
+		if float := got == "float32" || got == "float64"; float && want != "" && got != want && err == nil {
+			err = fmt.Errorf("argument %d: its Go body takes %s, the entry point %s", argument, got, want)
+		}
+	}
+	l.Kernel.Body(c)
+	return err
+}
