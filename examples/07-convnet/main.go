@@ -64,7 +64,7 @@ func run(p *notebook.Page, o options) (err error) {
 func learnt(s *story) error {
 	s.Heading("What we learnt")
 	drawings := s.nets[0].training.Len()
-	s.Text(`A convolution has few parameters and uses each of them everywhere in the image. Distortion teaches what does not matter: of %d images a training made %d.`, drawings, s.nets[0].history.Steps*images)
+	s.Text(`A convolution has few parameters and uses each of them everywhere in the image. Distortion teaches what does not matter: a training of %d images read %d.`, drawings, s.nets[0].history.Steps*images)
 	if len(s.nets) > 1 {
 		s.Text("And one accuracy is not a result: networks that differ in their seeds alone make %s mistakes.", s.counts())
 	}
