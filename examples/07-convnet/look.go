@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno"
@@ -34,7 +35,7 @@ func mistakes(s *story) error {
 	}
 	for digit, row := range h.Values {
 		for k := range row {
-			row[k] /= count[digit]
+			row[k] = math.Round(100*row[k]/count[digit]) / 100
 		}
 		row[digit] = math.NaN() // right
 	}
@@ -133,26 +134,29 @@ func launches(s *story) error {
 			return err
 		}
 	}
-	runs := s.Size(20, 20, 2)
-	times, steps := map[string]float64{}, 0
-	for range runs {
+	times, steps := map[string][]float64{}, 0 // of each run, in ms
+	for range s.Size(31, 31, 3) {
 		if err := vm.RunAll(); err != nil {
 			return err
 		}
-		r := vm.Report()
-		steps = len(r.Steps)
-		for _, step := range r.Steps {
-			times[kind(step)] += step.Time.Seconds() * 1e3 / float64(runs)
+		run := map[string]float64{}
+		steps = len(vm.Report().Steps)
+		for _, step := range vm.Report().Steps {
+			run[kind(step)] += step.Time.Seconds() * 1e3
+		}
+		for name, ms := range run {
+			times[name] = append(times[name], ms)
 		}
 	}
 	bars := notebook.Bars{Title: "Time of a step of the training", Label: "ms", Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
 	for _, name := range kinds {
 		bars.Names = append(bars.Names, name)
-		bars.Series[0].Values = append(bars.Series[0].Values, times[name])
+		slices.Sort(times[name])
+		bars.Series[0].Values = append(bars.Series[0].Values, times[name][len(times[name])/2])
 	}
 	c := notebook.NewCanvas(1100, int(bars.Height()))
 	bars.Draw(c, 0, 0, 1100, bars.Height())
-	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images, on %s.", steps, images, s.Where()), c); err != nil {
+	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), c); err != nil {
 		return err
 	}
 	s.Text(`Gorgonia has no convolution: it copies the 3 x 3 pixels around every place into a row of a matrix, and multiplies that with the filters. The derivative goes the same way back. The copies take time that a convolution
