@@ -275,7 +275,7 @@ gallery() {
             timeout 60 ncu --csv -k 'regex:^matmul_' --metrics "$(grep -o '"[a-z0-9_]*\.sum"' examples/$name/counts.go | tr -d '"' | paste -sd,)" "$notebook" -profile > "$OUT/gallery/counts.csv" 2> /dev/null &&
                 extra=(-counts "$OUT/gallery/counts.csv")
         fi
-        [[ $name == 04-* ]] && extra=(-text "$text")
+        [[ $name == 04-* || $name == 08-* ]] && extra=(-text "$text")
         timeout 120 "$notebook" -device gpu "${extra[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
             > "$OUT/gallery/$name.txt" 2>&1 < /dev/null
         status=$?

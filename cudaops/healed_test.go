@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -83,5 +84,20 @@ func TestMergedOps(t *testing.T) {
 	}
 	if norm(0.9, 1e-5) == norm(0.5, 1e-5) {
 		t.Error("BatchNorm of momentum 0.9 and 0.5 are one node")
+	}
+
+	// The derivatives by the parts of a Concat are slices.
+	parts := make(G.Nodes, 3)
+	for i := range parts {
+		parts[i] = G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("part ", i)), G.WithShape(128, 2))
+	}
+	whole := G.NewMatrix(g, tensor.Float64, G.WithName("whole"), G.WithShape(384, 2))
+	loss := node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...))))))
+	grads, err := G.Grad(loss, parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grads[0] != grads[2] || grads[0] == grads[1] {
+		t.Error("the derivatives by the first and the third of three parts of 128 rows are two nodes, or those by the first and the second are one")
 	}
 }

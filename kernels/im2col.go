@@ -157,9 +157,10 @@ func col2imBody[T Float](c Call) {
 				for x := range h.out {
 					left, lo, hi := h.windowed(x)
 					window := in[((image*v.out+y)*h.out+x)*width+c*v.size*h.size:]
-					for i := first; i < last; i++ {
-						for j := lo; j < hi; j++ {
-							sums[(top+i*v.dilation)*h.in+left+j*h.dilation] += window[i*h.size+j]
+					for i := first; i < last && lo < hi; i++ {
+						to := sums[(top+i*v.dilation)*h.in+left+lo*h.dilation:]
+						for j, e := range window[i*h.size+lo : i*h.size+hi] {
+							to[int64(j)*h.dilation] += e
 						}
 					}
 				}

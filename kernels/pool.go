@@ -161,14 +161,17 @@ func maxPoolBody[T Float](c Call) {
 	v, h := windowAxes(c, 3)
 	forPlanes(c.Int(2)/(v.out*h.out), v.out, h.out, func(plane, y int64) {
 		from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
+		top, first, last := v.windowed(y)
 		for x := range to {
 			greatest := least[T]()
-			eachOf(from, v, h, y, int64(x), func(_ int64, e T) bool {
-				if e > greatest {
-					greatest = e
+			left, lo, hi := h.windowed(int64(x))
+			for i := top + first; i < top+last && lo < hi; i++ {
+				for _, e := range from[i*h.in+left+lo : i*h.in+left+hi] {
+					if e > greatest {
+						greatest = e
+					}
 				}
-				return true
-			})
+			}
 			to[x] = greatest
 		}
 	})

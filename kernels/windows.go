@@ -79,6 +79,9 @@ func windowAxes(c Call, i int) (rows, columns axis) {
 // where its first one is.
 func (a axis) windowed(o int64) (first, lo, hi int64) {
 	first = o*a.stride - a.pad
+	if first >= 0 && first+(a.size-1)*a.dilation < a.in { // all, as of most windows: without a division
+		return first, 0, a.size
+	}
 	if lo = CeilDiv(max(-first, 0), a.dilation); first < a.in {
 		hi = min(CeilDiv(a.in-first, a.dilation), a.size)
 	}

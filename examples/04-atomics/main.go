@@ -15,6 +15,7 @@ import (
 	"flag"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/examples/internal/opticks"
 )
 
 //go:embed recorded.json
@@ -29,7 +30,7 @@ func main() {
 
 func run(p *notebook.Page, path string) error {
 	size := p.Timed(5_800_000, 200_000)
-	text, err := load(path, size, goText)
+	text, err := load(path, size, opticks.Path)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
+	"github.com/stheno-ml/stheno/examples/internal/opticks"
 )
 
 // The program runs on small sizes, its counts are right (it fails if not), and its
@@ -25,7 +26,7 @@ func TestText(t *testing.T) {
 	if err := os.WriteFile(path, []byte("abc"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := load(path, 8, goText)
+	got, err := load(path, 8, opticks.Path)
 	if err != nil || string(got.bytes) != "abcabcab" || got.from != "the file text.txt" || !got.given {
 		t.Errorf("got %q from %s, given %v, and error %v, want abcabcab from the file text.txt, given", got.bytes, got.from, got.given, err)
 	}
@@ -43,7 +44,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{path, filepath.Join(t.TempDir(), "absent.txt")} {
-		if _, err := load(bad, 8, goText); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
+		if _, err := load(bad, 8, opticks.Path); err == nil || !strings.Contains(err.Error(), filepath.Base(bad)) {
 			t.Errorf("%s: %v, want an error that names it", bad, err)
 		}
 	}
@@ -52,7 +53,7 @@ func TestText(t *testing.T) {
 // A copy of Newton's Opticks given by -text is the standard text; one that was
 // changed is not.
 func TestStandardText(t *testing.T) {
-	path, err := goText()
+	path, err := opticks.Path()
 	if err != nil {
 		t.Skipf("SKIPPED, NOT TESTED: %v", err)
 	}
@@ -61,11 +62,11 @@ func TestStandardText(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(t.TempDir(), filepath.Base(path))
-	for _, want := range []letters{{text, opticks, false}, {append([]byte("x"), text[1:]...), "the file " + filepath.Base(path), true}} {
+	for _, want := range []letters{{text, opticks.Name, false}, {append([]byte("x"), text[1:]...), "the file " + filepath.Base(path), true}} {
 		if err := os.WriteFile(copied, want.bytes, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := load(copied, len(text), goText)
+		got, err := load(copied, len(text), opticks.Path)
 		if err != nil || !bytes.Equal(got.bytes, want.bytes) || got.from != want.from || got.given != want.given {
 			t.Errorf("%d bytes from %s, given %v, and error %v, want %d from %s, given %v", len(got.bytes), got.from, got.given, err, len(text), want.from, want.given)
 		}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
+	"github.com/stheno-ml/stheno/examples/internal/opticks"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -18,13 +16,6 @@ type letters struct {
 	from  string
 	given bool // by -text, and not the standard one
 }
-
-// opticks is what the standard text is, and opticksSum its SHA-256: a copy of it is
-// the standard text wherever it lies.
-const (
-	opticks    = "Isaac Newton's Opticks (1704), which comes with Go's sources"
-	opticksSum = "d4a9ac22462b35e7821a4f2706c211093da678620a8f9997989ee7cf8d507bbd"
-)
 
 // load reads a text and repeats it to size bytes. Without a path it takes the one
 // that standard finds, or says that there is none and takes a text that is built in.
@@ -50,21 +41,10 @@ func load(path string, size int, standard func() (string, error)) (letters, erro
 	if len(text) == 0 {
 		return letters{}, fmt.Errorf("-text %s is empty", path)
 	}
-	if !given || fmt.Sprintf("%x", sha256.Sum256(text)) == opticksSum {
-		return letters{repeated(text), opticks, false}, nil
+	if !given || opticks.Is(text) { // a copy is the standard text wherever it lies
+		return letters{repeated(text), opticks.Name, false}, nil
 	}
 	return letters{repeated(text), "the file " + filepath.Base(path), true}, nil
-}
-
-// goText is the path of Newton's Opticks in Go's sources.
-func goText() (string, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOROOT: %w", err)
-	}
-	path := filepath.Join(strings.TrimSpace(string(root)), "src", "testdata", "Isaac.Newton-Opticks.txt")
-	_, err = os.Stat(path)
-	return path, err
 }
 
 // builtIn is a text that is always there.

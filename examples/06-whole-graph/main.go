@@ -48,9 +48,5 @@ func run(p *notebook.Page) error {
 
 // newVM makes Stheno's machine for a graph, on the device of the page.
 func newVM(p *notebook.Page, g *G.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
-	on := cudaops.OnHost()
-	if p.GPU() != nil {
-		on = cudaops.OnDevice(p.GPU().Ordinal)
-	}
-	return stheno.NewVM(g, append(opts, on)...)
+	return stheno.NewVM(g, append(opts, p.On())...)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 )
 
@@ -14,7 +15,7 @@ type history struct {
 }
 
 // draw writes the figures to a folder, and their paths to w.
-func draw(w io.Writer, out string, h history, d digits, predicted []prediction) error {
+func draw(w io.Writer, out string, h history, d digits.Set, predicted []prediction) error {
 	for _, figure := range []func() (string, error){
 		func() (string, error) { return drawLoss(out, h) },
 		func() (string, error) { return drawDigits(out, d, predicted) },
@@ -49,32 +50,32 @@ func drawLoss(out string, h history) (string, error) {
 
 // drawDigits writes digits.png: held-out images with what the network made of
 // them, and the images that it got wrong.
-func drawDigits(out string, d digits, predicted []prediction) (string, error) {
+func drawDigits(out string, d digits.Set, predicted []prediction) (string, error) {
 	const columns, cell, tall, pixel = 10, 128, 150, 12
 	var wrong []int
 	for i, p := range predicted {
-		if p.digit != d.labels[i] {
+		if p.digit != d.Labels[i] {
 			wrong = append(wrong, i)
 		}
 	}
 	c := notebook.NewCanvas(columns*cell+40, 3*tall+160)
 	draw := func(x, y, i int) {
-		c.Rect(x-1, y-1, side*pixel+2, side*pixel+2, notebook.Rule)
-		c.Gray(x, y, pixel, side, d.image(i))
+		c.Rect(x-1, y-1, digits.Side*pixel+2, digits.Side*pixel+2, notebook.Rule)
+		c.Gray(x, y, pixel, digits.Side, d.Image(i))
 		p, colour := predicted[i], notebook.Ink
 		text := fmt.Sprintf("%d   %.0f %%", p.digit, 100*p.probability)
-		if p.digit != d.labels[i] {
-			colour, text = notebook.Red, fmt.Sprintf("%d, is a %d", p.digit, d.labels[i])
+		if p.digit != d.Labels[i] {
+			colour, text = notebook.Red, fmt.Sprintf("%d, is a %d", p.digit, d.Labels[i])
 		}
-		c.Text(float64(x+side*pixel/2), float64(y+side*pixel+24), 14, notebook.Centre, colour, text)
+		c.Text(float64(x+digits.Side*pixel/2), float64(y+digits.Side*pixel+24), 14, notebook.Centre, colour, text)
 	}
 	c.Text(36, 46, 17, notebook.Left, notebook.Ink, "Held-out digits, the network's answer and its probability")
-	for i := range min(2*columns, d.len()) {
+	for i := range min(2*columns, d.Len()) {
 		draw(36+i%columns*cell, 74+i/columns*tall, i)
 	}
 	y := 74 + 2*tall + 30
 	c.Text(36, float64(y+4), 17, notebook.Left, notebook.Ink,
-		fmt.Sprintf("Its mistakes: %d of %d", len(wrong), d.len()))
+		fmt.Sprintf("Its mistakes: %d of %d", len(wrong), d.Len()))
 	for k, i := range wrong[:min(columns, len(wrong))] {
 		draw(36+k*cell, y+32, i)
 	}

@@ -4,10 +4,10 @@
 //
 //	go run ./examples/quickstart
 //
-// It reads like a notebook: data.go loads the images, model.go builds the
-// graph, machine.go chooses where to run it, gradients.go checks the
-// derivatives, this file trains, figures.go draws. It fails if a gradient is
-// wrong or if fewer than 95 % of the held-out digits are recognised.
+// It reads like a notebook: model.go builds the graph, machine.go chooses where to
+// run it, gradients.go checks the derivatives, this file trains, figures.go draws.
+// It fails if a gradient is wrong or if fewer than 95 % of the held-out digits are
+// recognised.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"os/signal"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
@@ -82,7 +83,7 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 
 	// Two graphs over the same parameters: one takes a training batch and has
 	// the gradients, one takes all held-out images.
-	model, test := newNetwork(o.batch), newNetwork(held.len())
+	model, test := newNetwork(o.batch), newNetwork(held.Len())
 	if err := model.initialise(random); err != nil {
 		return 0, err
 	}
@@ -101,7 +102,7 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 	defer testVM.Close()
 
 	// Training.
-	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", pixels, hidden, classes, o.batch)
+	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", digits.Pixels, hidden, digits.Classes, o.batch)
 	h, err := learn(ctx, w, o, vm, model, training, func() (float64, float64, error) {
 		if err := test.share(model); err != nil {
 			return 0, 0, err
@@ -117,25 +118,25 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 	fmt.Fprintln(w, "\nWhere each op of a training step ran")
 	fmt.Fprint(w, vm.Report())
 	right := h.accuracy[o.epochs-1]
-	fmt.Fprintf(w, "\n%.1f %% of the %d held-out digits are right\n", 100*right, held.len())
+	fmt.Fprintf(w, "\n%.1f %% of the %d held-out digits are right\n", 100*right, held.Len())
 	return right, draw(w, o.out, h, held, test.predictions())
 }
 
 // prepare loads the images, four in five to train on and one in five held out, and
 // checks the flags against them.
-func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits, err error) {
-	all, err := loadDigits()
+func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits.Set, err error) {
+	all, err := digits.Load()
 	if err != nil {
 		return train, held, err
 	}
-	train, held = all.split(random)
+	train, held = all.Split(random)
 	fmt.Fprintf(w, "%d handwritten digits of %d x %d pixels: %d to train on, %d held out\n",
-		all.len(), side, side, train.len(), held.len())
+		all.Len(), digits.Side, digits.Side, train.Len(), held.Len())
 	if o.epochs < 1 {
 		return train, held, fmt.Errorf("-epochs is %d, want at least 1", o.epochs)
 	}
-	if o.batch < 1 || o.batch > train.len() {
-		return train, held, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.len())
+	if o.batch < 1 || o.batch > train.Len() {
+		return train, held, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.Len())
 	}
 	if err := os.MkdirAll(o.out, 0o777); err != nil {
 		return train, held, fmt.Errorf("-out: %w", err)
@@ -144,10 +145,10 @@ func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits, err
 }
 
 // learn trains the model, and looks after every epoch how well it does on what is held out.
-func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *network, training digits,
+func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *network, training digits.Set,
 	evaluate func() (loss, accuracy float64, err error)) (history, error) {
 	var h history
-	x, y := training.tensors()
+	x, y := training.Tensors()
 	data, err := train.NewData(train.Columns{model.x: x, model.y: y})
 	if err != nil {
 		return h, err

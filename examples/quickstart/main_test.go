@@ -63,27 +63,3 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
-
-func TestDigits(t *testing.T) {
-	d, err := loadDigits()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.len() != 1797 || len(d.images) != 1797*pixels {
-		t.Fatalf("%d labels and %d pixels, want 1797 and %d", d.len(), len(d.images), 1797*pixels)
-	}
-	seen := [classes]int{}
-	for _, label := range d.labels {
-		seen[label]++
-	}
-	for digit, n := range seen {
-		if n < 170 { // the set is balanced
-			t.Errorf("%d images of %d, want at least 170", n, digit)
-		}
-	}
-	for i, v := range d.images {
-		if v < 0 || v > 1 {
-			t.Fatalf("pixel %d is %v, want 0 to 1", i, v)
-		}
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -64,9 +65,9 @@ func newNetwork(n int) *network {
 	node := func(name string, shape ...int) *G.Node {
 		return G.NewTensor(g, tensor.Float32, len(shape), G.WithName(name), G.WithShape(shape...))
 	}
-	m := &network{graph: g, x: node("x", n, pixels), y: node("y", n, classes)}
-	w1, b1 := node("W1", pixels, hidden), node("b1", hidden)
-	w2, b2 := node("W2", hidden, classes), node("b2", classes)
+	m := &network{graph: g, x: node("x", n, digits.Pixels), y: node("y", n, digits.Classes)}
+	w1, b1 := node("W1", digits.Pixels, hidden), node("b1", hidden)
+	w2, b2 := node("W2", hidden, digits.Classes), node("b2", digits.Classes)
 	m.parameters = G.Nodes{w1, b1, w2, b2}
 	logp := logProbabilities(m.x, w1, b1, w2, b2)
 	m.loss = objective(logp, m.y, w1, w2)
@@ -105,8 +106,8 @@ func (m *network) share(from *network) error {
 }
 
 // feed binds images and labels to the inputs.
-func (m *network) feed(d digits) error {
-	x, y := d.tensors()
+func (m *network) feed(d digits.Set) error {
+	x, y := d.Tensors()
 	if err := G.Let(m.x, x); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (m *network) feed(d digits) error {
 }
 
 // run runs the machine once over a batch and gives the loss.
-func (m *network) run(vm G.VM, d digits) (float64, error) {
+func (m *network) run(vm G.VM, d digits.Set) (float64, error) {
 	if err := m.feed(d); err != nil {
 		return 0, err
 	}
@@ -134,9 +135,9 @@ type prediction struct {
 // predictions reads them off the last run's logp.
 func (m *network) predictions() []prediction {
 	logp := m.logp.Data().([]float32)
-	out := make([]prediction, len(logp)/classes)
+	out := make([]prediction, len(logp)/digits.Classes)
 	for i := range out {
-		row := logp[i*classes : (i+1)*classes]
+		row := logp[i*digits.Classes : (i+1)*digits.Classes]
 		best := 0
 		for k, v := range row {
 			if v > row[best] {
@@ -149,12 +150,12 @@ func (m *network) predictions() []prediction {
 }
 
 // accuracy is the share of predictions that name the right digit.
-func accuracy(predicted []prediction, d digits) float64 {
+func accuracy(predicted []prediction, d digits.Set) float64 {
 	right := 0
 	for i, p := range predicted {
-		if p.digit == d.labels[i] {
+		if p.digit == d.Labels[i] {
 			right++
 		}
 	}
-	return float64(right) / float64(d.len())
+	return float64(right) / float64(d.Len())
 }

@@ -50,13 +50,11 @@ func unaryBlock[T float](op Op, out, x []T) {
 		for i, v := range x {
 			out[i] = T(math.Sqrt(float64(v)))
 		}
-	case Exp:
-		if x, single := any(x).([]float32); single {
-			expBlock(any(out).([]float32), x)
+	default:
+		if x, single := any(x).([]float32); single && singles[op] != nil {
+			singles[op](any(out).([]float32), x)
 			return
 		}
-		fallthrough
-	default:
 		apply(out, x, functionsOfOne[op])
 	}
 }
@@ -66,6 +64,9 @@ var functionsOfOne = [opCount]func(float64) float64{
 	Exp: exp, Expm1: math.Expm1, Log: math.Log, Log2: log2, Log1p: math.Log1p, Sin: sin, Cos: cos,
 	Tanh: math.Tanh, Erf: math.Erf, Sigmoid: sigmoid, Softplus: softplus,
 }
+
+// singles are faster bodies for float32.
+var singles = [opCount]func(out, x []float32){Exp: expBlock, Sigmoid: sigmoidBlock, Tanh: tanhBlock}
 
 func binaryBlock[T float](op Op, out, x, y []T) {
 	out, y = out[:len(x)], y[:len(x)]

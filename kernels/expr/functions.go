@@ -32,39 +32,6 @@ func exp(x float64) float64 {
 	return (e - float64(e*lo)) * 0x1p64
 }
 
-// expBlock is eˣ of float32, several times as fast as by math.Exp: 2^(k/32) from a table
-// times a polynomial of the rest, in double, rounded once (Tang, 1989). Before that the
-// error is below 2⁻³⁸ of the result.
-func expBlock(out, x []float32) {
-	const (
-		most, least = 89, -104                                // beyond them are +Inf and 0
-		hi, lo      = 0x1.62e42fefap-6, 0x1.cf79abc9e3b3ap-45 // ln 2 / 32
-	)
-	out = out[:len(x)]
-	for i, v := range x {
-		d := float64(v)
-		if !(d < most && d > least) {
-			out[i] = float32(math.Exp(d))
-			continue
-		}
-		k := math.RoundToEven(d * (32 / math.Ln2))
-		r := float64(d-float64(k*hi)) - float64(k*lo)
-		r2 := float64(r * r)
-		p := 1 + (r + float64(r2*((1.0/2+float64(r*(1.0/6)))+float64(r2*(1.0/24)))))
-		n := int64(k)
-		scale := math.Float64frombits(exp32nds[n&31] + uint64(n>>5)<<52)
-		out[i] = float32(scale * p)
-	}
-}
-
-// exp32nds are the bits of 2^(i/32).
-var exp32nds = func() (bits [32]uint64) {
-	for i := range bits {
-		bits[i] = math.Float64bits(math.Exp2(float64(i) / 32))
-	}
-	return bits
-}()
-
 // softplus is ln(1 + eˣ), with an exponential that does not overflow.
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 

@@ -120,7 +120,7 @@ func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err er
 // Device chooses the device that -device means: auto, gpu or cpu. It is nil for
 // the host. where says in a line what it is, or why no GPU is used.
 func Device(choice string) (gpu *cudaops.Device, where string, err error) {
-	host := fmt.Sprintf("Running on the host (%s/%s, %d cores)", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
+	host := "Running on " + theHost()
 	switch choice {
 	case "", "auto", "gpu":
 	case "cpu":
@@ -144,6 +144,10 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 		return nil, "", err
 	}
 	return &d, fmt.Sprintf("Running on %v with the kernel images for %s", d, target), nil
+}
+
+func theHost() string {
+	return fmt.Sprintf("the host (%s/%s, %d cores)", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
 }
 
 // source returns the text of a file of kernels or of kernels/versions.
@@ -170,6 +174,22 @@ type Page struct {
 
 // GPU is the device to run on, nil for the host.
 func (p *Page) GPU() *cudaops.Device { return p.gpu }
+
+// Where names what the notebook runs on, for the captions of what depends on it.
+func (p *Page) Where() string {
+	if p.gpu == nil {
+		return theHost()
+	}
+	return p.gpu.Name
+}
+
+// On is the option of a VM that runs where the notebook does.
+func (p *Page) On() cudaops.Option {
+	if p.gpu == nil {
+		return cudaops.OnHost()
+	}
+	return cudaops.OnDevice(p.gpu.Ordinal)
+}
 
 // Small says that sizes must be small, for a test.
 func (p *Page) Small() bool { return p.options.Small }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/stheno-ml/stheno"
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	G "gorgonia.org/gorgonia"
+)
+
+// mistakes shows what the digits are taken for, and the images that were read wrong.
+func mistakes(s *story) error {
+	s.Heading("What it gets wrong")
+	h := notebook.HeatMap{Title: "Probability of what the digit is not", YLabel: "the digit", XLabel: "is taken for", Label: "mean, %"}
+	var count [digits.Classes]float64
+	for digit := range digits.Classes {
+		name := fmt.Sprint(digit)
+		h.Rows, h.Columns, h.Values = append(h.Rows, name), append(h.Columns, name), append(h.Values, make([]float64, digits.Classes))
+	}
+	wrong := 0
+	for _, t := range s.nets {
+		wrong += len(t.wrong)
+		for i, digit := range t.held.Labels {
+			count[digit]++
+			for k, v := range t.test.logp.Data().([]float32)[i*digits.Classes:][:digits.Classes] {
+				h.Values[digit][k] += 100 * math.Exp(float64(v))
+			}
+		}
+	}
+	for digit, row := range h.Values {
+		for k := range row {
+			row[k] = math.Round(100*row[k]/count[digit]) / 100
+		}
+		row[digit] = math.NaN() // right
+	}
+	c := notebook.NewCanvas(900, 620)
+	h.Draw(c, 0, 0, 900, 620)
+	if err := s.Figure("confusion", "What the networks take the digits for, on average over all that was held out. The diagonal, what is right, is left out.", c); err != nil {
+		return err
+	}
+	if wrong == 0 {
+		s.Text("There is no mistake to look at.")
+		return nil
+	}
+	s.Text("Some of the mistakes are hard for people, too:")
+	return s.drawMistakes(min(wrong, 30))
+}
+
+// drawMistakes draws the first images that were read wrong.
+func (s *story) drawMistakes(n int) error {
+	const cell, tall, pixel = 118, 132, 10
+	columns := min(n, 10)
+	c := notebook.NewCanvas(columns*cell+24, (n+columns-1)/columns*tall+16)
+	k := 0
+	for _, t := range s.nets {
+		for _, i := range t.wrong[:min(len(t.wrong), n-k)] {
+			x, y := 24+k%columns*cell, 20+k/columns*tall
+			c.Rect(x-1, y-1, digits.Side*pixel+2, digits.Side*pixel+2, notebook.Rule)
+			c.Gray(x, y, pixel, digits.Side, t.held.Image(i))
+			digit, probability := t.test.answer(i)
+			text := fmt.Sprintf("%d: %d, %.0f %%", t.held.Labels[i], digit, 100*probability)
+			c.Text(float64(x+digits.Side*pixel/2), float64(y+digits.Side*pixel+22), 12, notebook.Centre, notebook.Red, text)
+			k++
+		}
+	}
+	return s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", c)
+}
+
+// filters shows the first layer of a network, and what it makes of an image.
+func filters(s *story) error {
+	s.Heading("What it sees")
+	net := s.nets[0].test
+	weights, seen := net.parameters[0].Value().Data().([]float32), net.seen.Data().([]float32)
+	const shown, pixel = 3, 8 // images
+	features := net.parameters[0].Shape()[0]
+	const cell = digits.Side*pixel + 12
+	c := notebook.NewCanvas((features+1)*cell+24, (shown+1)*cell+12)
+	most := float32(0)
+	for _, w := range weights {
+		most = max(most, w, -w)
+	}
+	for f := range features {
+		filter := make([]float32, 9)
+		for k, w := range weights[f*9:][:9] {
+			filter[k] = w / most
+		}
+		c.Picture(20+(f+1)*cell, 12, digits.Side*pixel/3, 3, filter, notebook.Diverging)
+	}
+	for i := range shown {
+		y := 12 + (i+1)*cell
+		c.Gray(20, y, pixel, digits.Side, s.nets[0].held.Image(i))
+		for f := range features {
+			feature := append([]float32(nil), seen[(i*features+f)*digits.Pixels:][:digits.Pixels]...)
+			brightest := float32(1e-9)
+			for _, v := range feature {
+				brightest = max(brightest, v)
+			}
+			for k := range feature {
+				feature[k] /= brightest
+			}
+			c.Gray(20+(f+1)*cell, y, pixel, digits.Side, feature)
+		}
+	}
+	if err := s.Figure("filters", "Above, the filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, and where each filter finds what it looks for.", c); err != nil {
+		return err
+	}
+	s.Text("No one told the filters what to look for. Several look for an edge, each from another side, as filters do in most networks that learn from pictures.")
+	return nil
+}
+
+// launches shows where the time of a step goes.
+func launches(s *story) error {
+	s.Heading("Where the time goes")
+	net := newNetwork(images, dropout)
+	if err := net.share(s.nets[0].test); err != nil {
+		return err
+	}
+	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
+		return err
+	}
+	vm, err := stheno.NewVM(net.graph, s.On(), cudaops.Train(G.NewAdamSolver(), net.parameters...), cudaops.Timed())
+	if err != nil {
+		return err
+	}
+	defer vm.Close()
+	for n, v := range net.batch(s.all.Take(rand.New(rand.NewPCG(1, 1)).Perm(s.all.Len())[:images])) {
+		if err := G.Let(n, v); err != nil {
+			return err
+		}
+	}
+	times, steps := map[string][]float64{}, 0 // of each run, in ms
+	for range s.Size(31, 31, 3) {
+		if err := vm.RunAll(); err != nil {
+			return err
+		}
+		run := map[string]float64{}
+		steps = len(vm.Report().Steps)
+		for _, step := range vm.Report().Steps {
+			run[kind(step)] += step.Time.Seconds() * 1e3
+		}
+		for name, ms := range run {
+			times[name] = append(times[name], ms)
+		}
+	}
+	bars := notebook.Bars{Title: "Time of a step of the training", Label: "ms", Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	for _, name := range kinds {
+		bars.Names = append(bars.Names, name)
+		slices.Sort(times[name])
+		bars.Series[0].Values = append(bars.Series[0].Values, times[name][len(times[name])/2])
+	}
+	c := notebook.NewCanvas(1100, int(bars.Height()))
+	bars.Draw(c, 0, 0, 1100, bars.Height())
+	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), c); err != nil {
+		return err
+	}
+	s.Text(`Gorgonia has no convolution: it copies the 3 x 3 pixels around every place into a row of a matrix, and multiplies that with the filters. The derivative goes the same way back. The copies take time that a convolution
+		would not need, and memory: each pixel is there nine times.`)
+	return nil
+}
+
+// kinds are what launches may be.
+var kinds = []string{"products with filters and weights", "copies of windows, and back", "maxima, and back", "element by element, sums, the solver"}
+
+func kind(step cudaops.Step) string {
+	kernel := strings.Join(step.Kernels, " ")
+	for i, part := range []string{"matmul", "col", "pool"} {
+		if strings.Contains(kernel, part) {
+			return kinds[i]
+		}
+	}
+	return kinds[3]
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stheno-ml/stheno/examples/internal/opticks"
+)
+
+// text is what there is to learn: letters by their numbers, bytes of the file.
+type text struct {
+	name    string
+	letters []byte // what the numbers stand for
+	read    []int  // to learn from
+	held    []int  // the last twentieth, held out
+}
+
+// least is how many letters a text must have.
+const least = 50_000
+
+// load reads a text, Newton's Opticks for no path.
+func load(path string) (text, error) {
+	name := "the file " + filepath.Base(path)
+	if path == "" {
+		var err error
+		if path, err = opticks.Path(); err != nil {
+			return text{}, fmt.Errorf("there is no text to learn: %s is not where it should be (%w). Give any text of 100 KB or more: -text book.txt", opticks.Name, err)
+		}
+		name = opticks.Name
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return text{}, fmt.Errorf("-text: %w", err)
+	}
+	if opticks.Is(content) {
+		name = opticks.Name
+	}
+	if len(content) < least {
+		return text{}, fmt.Errorf("-text %s has %d bytes, want at least %d", path, len(content), least)
+	}
+	return newText(name, content), nil
+}
+
+// newText numbers the letters of a text and holds out its end.
+func newText(name string, content []byte) text {
+	t := text{name: name}
+	var number [256]int
+	for _, c := range content {
+		number[c] = 1
+	}
+	for c, there := range number {
+		if there == 1 {
+			number[c] = len(t.letters)
+			t.letters = append(t.letters, byte(c))
+		}
+	}
+	all := make([]int, len(content))
+	for i, c := range content {
+		all[i] = number[c]
+	}
+	n := len(all) - len(all)/20
+	t.read, t.held = all[:n], all[n:]
+	return t
+}
+
+// cut leaves the first letters of what is read, and as much in proportion of what is held out.
+func (t *text) cut(n int) {
+	n = min(n, len(t.read))
+	t.read, t.held = t.read[:n], t.held[:n/19]
+}
+
+// string is the text of numbers.
+func (t *text) string(numbers []int) string {
+	out := make([]byte, len(numbers))
+	for i, n := range numbers {
+		out[i] = t.letters[n]
+	}
+	return strings.ToValidUTF8(string(out), "?")
+}
+
+// reading shows the text.
+func reading(s *story) error {
+	s.Heading("The text")
+	s.Text(`We read %s: %d letters of %d kinds, for capitals, spaces, commas and ends of lines are letters, too. The last %d are held out, to see how well what was learnt does on what was
+		not.`, s.text.name, len(s.text.read)+len(s.text.held), len(s.text.letters), len(s.text.held))
+	if s.text.name == opticks.Name {
+		s.Text("The book is about experiments with light, and ends with questions about all of nature. So its end is not like its middle, and the harder to guess.")
+	}
+	from := len(s.text.read) / 4
+	for s.text.letters[s.text.read[from]] != '\n' && from < len(s.text.read)-1 {
+		from++
+	}
+	s.Listing("a part of it", s.text.string(s.text.read[from:min(from+400, len(s.text.read))]))
+	s.Text(`The task is to guess the next letter, and a guess is a probability for each letter. If the letter that comes had probability p, it costs log2(1/p) bits: none if it was certain, 1 bit for a
+		half, %s bits if all %d letters were equally likely. The mean over the text is how many bits it takes to store a letter of it, for somebody who guesses likewise.`, bits(uniform(s)), len(s.text.letters))
+	return nil
+}
+
+// bits prints bits a letter.
+func bits(v float64) string { return fmt.Sprintf("%.2f", v) }

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"image/color"
+	"math"
+	"math/rand/v2"
+	"os"
+
+	"github.com/stheno-ml/stheno"
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/train"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// trainSource is this file, whose functions the page shows.
+//
+//go:embed train.go
+var trainSource string
+
+// point is how well what is held out is guessed after so many steps.
+type point struct {
+	step int
+	held float64 // bits a letter
+}
+
+// windows cuts a text into lines for the network, each with the same line one letter on: what
+// comes next at every place.
+func (net *network) windows(text []int) (*train.Data, error) {
+	var x, y []int
+	for at := 0; at+net.length < len(text); at += net.length {
+		x, y = append(x, text[at:at+net.length]...), append(y, text[at+1:at+net.length+1]...)
+	}
+	return train.NewData(train.Columns{net.x: x, net.y: y})
+}
+
+// train trains the network, and looks at it eight times. Lines come in any order, so each begins with nothing
+// remembered. The learning rate is less for a wider network; it grows at first, and falls along half a cosine. Gradients that
+// are too long are cut.
+func (s *story) train(look func(step int) error) (train.History, *cudaops.VM, error) {
+	solver := G.NewAdamSolver()
+	if _, err := G.Grad(s.net.loss, s.net.parameters...); err != nil {
+		return train.History{}, nil, err
+	}
+	vm, err := stheno.NewVM(s.net.graph, s.On(), cudaops.Train(solver, s.net.parameters...), cudaops.ClipNorm(1))
+	if err != nil {
+		return train.History{}, nil, err
+	}
+	data, err := s.net.windows(s.text.read)
+	if err != nil {
+		return train.History{}, vm, err
+	}
+	options := []train.Option{
+		train.Steps(s.steps),
+		train.LearnRate(solver, train.Cosine(5/float64(max(s.hidden, 128)), s.steps/20, s.steps)),
+		train.AfterStep(max(s.steps/8, 1), func(step train.Step) error {
+			if err := vm.Pull(); err != nil { // the parameters are on the device
+				return err
+			}
+			return look(step.Step)
+		}),
+	}
+	if !s.Small() {
+		options = append(options, train.Progress(os.Stderr))
+	}
+	h, err := train.Run(context.Background(), vm, s.net.loss, data.Shuffle(s.seed), options...)
+	return h, vm, err
+}
+
+// judge guesses what is held out, in lines side by side, with the parameters of a network. The cells remember
+// from run to run.
+type judge struct {
+	net *network
+	vm  *cudaops.VM
+}
+
+func (s *story) newJudge(lines, length int) (j *judge, err error) {
+	j = &judge{net: newNetwork(sizes{s.hidden, lines, length}, len(s.text.letters)).withLoss()}
+	j.vm, err = stheno.NewVM(j.net.graph, s.On(), cudaops.ForwardOnly())
+	return j, err
+}
+
+// bits is the mean cost of a letter of a text.
+func (j *judge) bits(of *network, text []int) (float64, error) {
+	if err := j.net.share(of); err != nil {
+		return 0, err
+	}
+	if err := j.net.forget(); err != nil {
+		return 0, err
+	}
+	size, sum, runs := j.net.sizes, 0.0, 0
+	long := (len(text) - 1) / size.lines // letters of a line's own
+	for at := 0; at+size.length <= long; at += size.length {
+		x, y := make([]int, 0, size.lines*size.length), make([]int, 0, size.lines*size.length)
+		for line := range size.lines {
+			from := line*long + at
+			x, y = append(x, text[from:from+size.length]...), append(y, text[from+1:from+size.length+1]...)
+		}
+		for n, letters := range map[*G.Node][]int{j.net.x: x, j.net.y: y} {
+			if err := G.Let(n, tensor.New(tensor.WithShape(n.Shape()...), tensor.WithBacking(letters))); err != nil {
+				return 0, err
+			}
+		}
+		if err := j.vm.RunAll(); err != nil {
+			return 0, err
+		}
+		if err := j.net.goOn(); err != nil {
+			return 0, err
+		}
+		sum += float64(j.net.loss.Value().Data().(float32)) / math.Ln2
+		runs++
+	}
+	return sum / float64(runs), nil
+}
+
+// training trains the network and shows what it writes on the way.
+func training(s *story) error {
+	s.Heading("The training")
+	s.Text("A step takes %d lines of %d letters. The next lines are made ready while the step runs, and the parameters stay on the device until somebody looks.", s.lines, s.length)
+	if err := show(s.Page, trainSource, "train"); err != nil {
+		return err
+	}
+	s.Text("Eight times on the way, we look how many bits a letter of what is held out costs, and let the network write: it guesses a letter, takes one by its probability as if it had come, and goes on.")
+	if err := s.net.initialise(rand.New(rand.NewPCG(s.seed, 0)), s.text.read); err != nil {
+		return err
+	}
+	j, err := s.newJudge(s.Size(64, 64, 16), s.Size(44, 44, 16))
+	if err != nil {
+		return err
+	}
+	defer j.vm.Close()
+	w, err := s.newWriter()
+	if err != nil {
+		return err
+	}
+	defer w.vm.Close()
+	look := func(step int) error {
+		held, err := j.bits(s.net, s.text.held)
+		if err != nil {
+			return err
+		}
+		written, err := w.write(s.net, &s.text, s.Size(300, 300, 60), s.seed)
+		if err != nil {
+			return err
+		}
+		s.points = append(s.points, point{step, held})
+		s.Listing(fmt.Sprintf("after %d steps, %s bits a letter", step, bits(held)), written)
+		return nil
+	}
+	if err := look(0); err != nil {
+		return err
+	}
+	h, vm, err := s.train(look)
+	if vm != nil {
+		defer vm.Close()
+	}
+	if err != nil {
+		return err
+	}
+	s.Text("The training took %.0f s for %d steps, %s letters a second, on %s.", h.Time.Seconds(), h.Steps, notebook.Number(h.Rate()*float64(s.lines*s.length)), s.Where())
+	if err := s.drawBits(h); err != nil {
+		return err
+	}
+	return s.compare()
+}
+
+// compare holds the network against counting.
+func (s *story) compare() error {
+	last, beaten := s.points[len(s.points)-1].held, -1
+	for n, b := range s.counts {
+		if last < b && n == beaten+1 {
+			beaten = n
+		}
+	}
+	want := s.Size(2, 2, 0) // letters before the next one
+	if beaten < want {
+		return fmt.Errorf("a letter costs %s bits, want less than the %s of counting with %d letters before it: are %d steps enough?", bits(last), bits(s.counts[want]), want, s.steps)
+	}
+	s.Text("At the end a letter costs %s bits, less than the %s of counting with %d letters before the next one. The program fails if it is not less than %s.", bits(last), bits(s.counts[beaten]), beaten, bits(s.counts[want]))
+	if beaten+1 < len(s.counts) {
+		s.Text("With %d letters before the next one, counting still does better: %s.", beaten+1, bits(s.counts[beaten+1]))
+		if s.GPU() == nil {
+			s.Text("On a GPU the program takes a larger network and more steps.")
+		}
+	}
+	return nil
+}
+
+// drawBits draws what a letter costs by step.
+func (s *story) drawBits(h train.History) error {
+	trained := notebook.Series{Name: "what is read, mean of some steps", Colour: notebook.Blue}
+	window := max(len(h.Losses)/40, 1)
+	for at := 0; at+window <= len(h.Losses); at += window {
+		sum := 0.0
+		for _, l := range h.Losses[at : at+window] {
+			sum += l.Loss / math.Ln2 / float64(window)
+		}
+		trained.X, trained.Y = append(trained.X, float64(at)+float64(window+1)/2), append(trained.Y, sum)
+	}
+	held := notebook.Series{Name: "what is held out", Colour: notebook.Amber}
+	for _, p := range s.points {
+		held.X, held.Y = append(held.X, float64(p.step)), append(held.Y, p.held)
+	}
+	chart := notebook.Chart{Title: "What a letter costs", XLabel: "step", YLabel: "bits", Series: []notebook.Series{trained, held}}
+	for n, b := range s.counts {
+		grey := uint8(200 - 25*n)
+		chart.Series = append(chart.Series, notebook.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: color.RGBA{grey, grey, grey, 0xff}, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
+	}
+	c := notebook.NewCanvas(1100, 620)
+	chart.Draw(c, 0, 0, 1100, 620)
+	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are what counting takes for what is held out, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), c)
+}
