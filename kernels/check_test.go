@@ -117,10 +117,9 @@ $L_1:
 	@%p1 bra $L_1;
 }
 `
-	want := []param{{"64-bit integer", true, "float32"}, {"64-bit integer", true, "float64"}, {"64-bit integer", true, ""}, {"64-bit integer", true, ""},
-		{"64-bit integer", true, "float32"}, {"64-bit integer", false, ""}}
-	if got := signatures(ptx)["x"].params; !slices.Equal(got, want) {
-		t.Errorf("got %v\nwant %v", got, want)
+	want := []string{"float32", "float64", "", "", "float32", ""}
+	if got := signatures(ptx)["x"].floats(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 type signature struct {
 	params     []param
 	maxThreads int // of a block, 0 for no limit of its own
+	code       string
+	addresses  map[string]int // parameters by the registers in code that first hold their addresses
 }
 
 // param is a parameter of an entry point.
 type param struct {
 	kind    string // "32-bit integer", "64-bit integer", "float32", "float64", or PTX's own word for another type
 	pointer bool   // is converted to an address in global memory, so that it must be one
-	float   string // "float32" or "float64" if all numbers read and written there are, else ""
 }
 
 var (
@@ -51,7 +52,7 @@ func signatures(ptx string) map[string]signature {
 		if i == 0 || head == nil {
 			continue
 		}
-		var s signature
+		s := signature{code: text, addresses: map[string]int{}}
 		var names []string
 		for _, m := range entryParam.FindAllStringSubmatch(head[2], -1) {
 			s.params = append(s.params, param{kind: cmp.Or(paramKinds[m[1]], m[1]+m[3])})
@@ -63,14 +64,12 @@ func signatures(ptx string) map[string]signature {
 				loaded[m[1]] = n
 			}
 		}
-		addresses := map[string]int{} // likewise, by a register with an address in its memory
 		for _, m := range paramGlobal.FindAllStringSubmatch(text, -1) {
 			if n, ok := loaded[m[2]]; ok {
 				s.params[n].pointer = true
-				addresses[m[1]] = n
+				s.addresses[m[1]] = n
 			}
 		}
-		s.floats(text, addresses)
 		if m := entryLimit.FindStringSubmatch(text); m != nil {
 			s.maxThreads = 1
 			for _, extent := range m[1:] {

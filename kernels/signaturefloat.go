@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"sync"
 
@@ -19,11 +20,11 @@ var (
 // several stands for an address that may be in the memory of one parameter or another.
 const several = -1
 
-// floats finds out which parameters point to floating-point numbers, from the types of
-// loads and stores at addresses that are computed from them; addresses holds the
-// registers in which they begin.
-func (s signature) floats(text string, addresses map[string]int) {
-	all := instruction.FindAllStringSubmatch(text, -1)
+// floats returns, by parameter, "float32" or "float64" where that is what all loads and stores
+// at addresses computed from it are of, else "".
+func (s signature) floats() []string {
+	all := instruction.FindAllStringSubmatch(s.code, -1)
+	addresses := maps.Clone(s.addresses)
 	for changed := true; changed; { // loops lead back
 		changed = false
 		for _, in := range all {
@@ -59,11 +60,16 @@ func (s signature) floats(text string, addresses map[string]int) {
 			types[n][kind[1]] = true
 		}
 	}
+	floats := make([]string, len(types))
 	for n, t := range types {
-		if len(t) == 1 && (t["f32"] || t["f64"]) {
-			s.params[n].float = map[bool]string{true: "float32", false: "float64"}[t["f32"]]
+		switch {
+		case len(t) == 1 && t["f32"]:
+			floats[n] = "float32"
+		case len(t) == 1 && t["f64"]:
+			floats[n] = "float64"
 		}
 	}
+	return floats
 }
 
 // checkBody runs the Go body of a launch on zeros and compares the floating-point types
@@ -79,11 +85,12 @@ func (s signature) checkBody(p *Plan, l *Launch) (err error) {
 	for _, n := range p.Inputs {
 		c.inputs = append(c.inputs, memory(n))
 	}
+	floats := s.floats()
 	var mu sync.Mutex // bodies work in several goroutines
 	c.took = func(argument int, element any) {
 		mu.Lock()
 		defer mu.Unlock()
-		got, want := fmt.Sprintf("%T", element), s.params[argument].float
+		got, want := fmt.Sprintf("%T", element), floats[argument]
 		if float := got == "float32" || got == "float64"; float && want != "" && got != want && err == nil {
 			err = fmt.Errorf("argument %d: its Go body takes %s, the entry point %s", argument, got, want)
 		}

@@ -21,8 +21,11 @@ func find(wish string, open func(string) (*Library, error)) found {
 	if err != nil {
 		return found{err: err}
 	}
-	if len(files) == 0 {
+	switch {
+	case wish == "gonum":
 		return found{why: fmt.Sprintf("%s=%s", Variable, wish)}
+	case len(files) == 0:
+		return found{why: fmt.Sprintf("on this system no library is looked for, but %s names the file of one", Variable)}
 	}
 	var absent, refused []error
 	for _, file := range files {

@@ -64,6 +64,19 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Where no names are known, such as on Windows, a file is all that a library can be.
+func TestFindWithoutNames(t *testing.T) {
+	defer func(all []kind) { searched = all }(searched)
+	searched = nil
+	open := func(file string) (*Library, error) { return &Library{file: file}, nil }
+	if got := find("", open); got.library != nil || got.why != "on this system no library is looked for, but STHENO_BLAS names the file of one" {
+		t.Errorf("got %+v, want no library and why", got)
+	}
+	if got := find(`C:\blas.dll`, open); got.library == nil || got.library.file != `C:\blas.dll` {
+		t.Errorf("got %+v, want the file", got)
+	}
+}
+
 // users is a BLAS of the user's.
 type users struct{ gonum.Implementation }
 
