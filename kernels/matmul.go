@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"math"
 
 	"gonum.org/v1/gonum/blas"
 )
@@ -245,106 +244,6 @@ func matmulBody[T Float](joined bool) func(Call) {
 		}
 		gemms(c.blas, transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
 	}
-}
-
-// gemms is [gemm] for each split of k, of so many terms, of each matrix of a batch.
-func gemms[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda, strideA int64, b []T, ldb, strideB int64, c []T, batch, chunk, splits int64) {
-	if transB {
-		b = aligned(b)
-	}
-	Parallel(splits*batch, max(Grain/max(m*n*min(k, chunk), 1), 1), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			matrix, k0 := i%batch, i/batch*chunk
-			a, b := fromTerm(a[matrix*strideA:], k0, lda, transA), fromTerm(b[matrix*strideB:], k0, ldb, !transB)
-			gemm(by, transA, transB, m, n, min(chunk, k-k0), a, lda, b, ldb, c[i*m*n:(i+1)*m*n])
-		}
-	})
-}
-
-// fromTerm returns a matrix from term k0 on: its rows from there, if rows are terms, else
-// its columns.
-func fromTerm[T Float](x []T, k0, ld int64, rows bool) []T {
-	if rows {
-		return x[k0*ld:]
-	}
-	return x[k0:]
-}
-
-// gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
-// transposed skip the zeros of A, so that 0 x Inf would give 0, and the one with
-// both transposed is slow. The form A B^T does neither: those cases are
-// brought to it by copies, whose cost is small against the product's. It makes dot
-// products with rows of B, which the caller has aligned.
-func gemm[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda int64, b []T, ldb int64, c []T) {
-	if k == 0 {
-		clear(c)
-		return
-	}
-	if own, ok := by.(Multiplier); ok && multiply(own, Matrices[T]{transA, transB, m, n, k, a, b, c, lda, ldb}) {
-		return
-	}
-	rows, cols := k, n
-	if transB {
-		rows, cols = n, k
-	}
-	if !transB && !finite(b, rows, cols, ldb) {
-		b, ldb, transB = transpose(b, k, n, ldb), k, true
-	}
-	if transA && transB {
-		a, lda, transA = transpose(a, k, m, lda), k, false
-	}
-	flag := map[bool]blas.Transpose{false: blas.NoTrans, true: blas.Trans}
-	switch a := any(a).(type) {
-	case []float32:
-		by.Sgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float32), int(ldb), 0, any(c).([]float32), int(n))
-	case []float64:
-		by.Dgemm(flag[transA], flag[transB], int(m), int(n), int(k), 1, a, int(lda), any(b).([]float64), int(ldb), 0, any(c).([]float64), int(n))
-	}
-}
-
-// multiply is the method of a Multiplier for T.
-func multiply[T Float](by Multiplier, x Matrices[T]) bool {
-	if x, ok := any(x).(Matrices[float32]); ok {
-		return by.Multiply32(x)
-	}
-	return by.Multiply64(any(x).(Matrices[float64]))
-}
-
-// finite reports whether a rows x cols matrix has neither NaN nor Inf.
-func finite[T Float](x []T, rows, cols, ld int64) bool {
-	for i := range rows {
-		var a, b, c, d T // x - x is 0 for finite x, else NaN; four sums hide the latency
-		row := x[i*ld : i*ld+cols]
-		for ; len(row) >= 4; row = row[4:] {
-			a += row[0] - row[0]
-			b += row[1] - row[1]
-			c += row[2] - row[2]
-			d += row[3] - row[3]
-		}
-		for _, v := range row {
-			a += v - v
-		}
-		if math.IsNaN(float64((a + b) + (c + d))) {
-			return false
-		}
-	}
-	return true
-}
-
-// transpose copies a rows x cols matrix to cols x rows.
-func transpose[T Float](x []T, rows, cols, ld int64) []T {
-	out := makeAligned[T](rows * cols)
-	const b = 32 // a block of both fits the first-level cache
-	for i0 := int64(0); i0 < rows; i0 += b {
-		for j0 := int64(0); j0 < cols; j0 += b {
-			for i := i0; i < min(i0+b, rows); i++ {
-				for j := j0; j < min(j0+b, cols); j++ {
-					out[j*rows+i] = x[i*ld+j]
-				}
-			}
-		}
-	}
-	return out
 }
 
 // matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
