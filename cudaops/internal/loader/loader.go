@@ -47,13 +47,13 @@ func New(ctx *driver.Context) *Loader {
 // load loads an image into the context.
 func (l *Loader) load(image kernels.Image) (*module, error) {
 	d := l.ctx.Device
-	code, err := image.Code(d.Major, d.Minor)
+	code, err := kernels.CodeFor(image, d.Major, d.Minor)
 	if err != nil {
 		return nil, err
 	}
 	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
 	if err != nil {
-		return nil, fmt.Errorf("image %s for %s: %w", image.Name(), code.Target, err)
+		return nil, fmt.Errorf("image %s for %s: %w", kernels.ImageName(image), code.Target, err)
 	}
 	return &module{m, map[string]*function{}}, nil
 }
