@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // wants fails unless an error has some words; none for no error.
@@ -133,4 +135,37 @@ func TestCodeFor(t *testing.T) {
 	wants(t, "a library of no files", Check(l), "example.com/nowhere: open images/manifest.json: file does not exist")
 	_, err := l.Source("x.cu")
 	wants(t, "a library of no files", err, `no source "x.cu"`)
+}
+
+// A map with several outputs and a transposed operand, which a GPU reads by tiles, has the
+// same bits by the Go body, of elements of both sizes.
+func TestTilesOfSeveralOutputs(t *testing.T) {
+	b := expr.NewBuilder(Float32)
+	f, err := b.Func(b.Operand(0), b.Convert(b.Operand(0), Float64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, columns = 33, 48
+	x := make([]float32, rows*columns)
+	for i := range x {
+		x[i] = float32(i)
+	}
+	p, err := Map(Device{Major: 9, SMs: 132}, f, []int{rows, columns}, viewAt(rows*columns, 0, 1, rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Launches[0].Kernel.Image.(mapImage).layout.tile == 0 {
+		t.Fatal("this test wants tiles")
+	}
+	out, err := runGuarded(p, [][]byte{Bytes(x)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow, wide := Elements[float32](out), Elements[float64](out[p.Parts[1]:])
+	for i := range x {
+		want := x[i%columns*rows+i/columns]
+		if narrow[i] != want || wide[i] != float64(want) {
+			t.Fatalf("element %d is %v and %v, want %v", i, narrow[i], wide[i], want)
+		}
+	}
 }
