@@ -2,11 +2,14 @@ package cudaops
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -44,6 +47,53 @@ type NodeReport struct {
 	Time time.Duration
 }
 
+// Report returns where each node ran, what was copied and how long it took in the
+// last run that ended without error.
+func (vm *VM) Report() Report {
+	if vm == nil || vm.exec == nil {
+		return Report{}
+	}
+	s := vm.shown.Load()
+	r := newReport(vm.device, s.graph)
+	r.Why, r.Solver, r.Products = s.why, vm.trainer.where(vm.device), s.products
+	if s.runs > 0 {
+		r.measured(s.graph, vm.target.Device, s.times, s.runs, s.took)
+	}
+	return r
+}
+
+// shown is what a VM was after its last run. It does not change.
+type shown struct {
+	graph    *lower.Graph
+	why      string
+	products string
+	runs     int
+	took     time.Duration
+	times    []time.Duration // of the program's instructions
+}
+
+// show makes the VM as it is now what Report and others tell. times are nil before a run.
+func (vm *VM) show(times []time.Duration) {
+	if times == nil {
+		times = make([]time.Duration, len(vm.graph.Program.Instrs))
+	}
+	vm.shown.Store(&shown{vm.graph, vm.why, vm.products(), vm.runs, vm.took, slices.Clone(times)})
+}
+
+// products says what makes products of matrices on the host; it returns "" if the program
+// has none.
+func (vm *VM) products() string {
+	if vm.host == nil {
+		return ""
+	}
+	for _, in := range vm.graph.Program.Instrs {
+		if in.Plan != nil && in.Plan.Multiplies() {
+			return hostblas.Describe(vm.host.BLAS)
+		}
+	}
+	return ""
+}
+
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
@@ -53,7 +103,7 @@ func newReport(device string, g *lower.Graph) Report {
 		needed[in] = true
 	}
 	for i, n := range g.Nodes {
-		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n)}
+		r.Nodes[i] = NodeReport{Name: internal.Name(n.Node), Shape: n.Shape(), Where: where(device, n)}
 		if n.Value != nil && !needed[n.Value.Base.Def] {
 			r.Nodes[i].Where = "unneeded"
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -38,7 +39,7 @@ func steps(device string, p *program.Program) []Step {
 		}
 		s := Step{Op: in.Op.String(), Where: "host"}
 		for _, n := range in.Nodes {
-			s.Nodes = append(s.Nodes, n.Name())
+			s.Nodes = append(s.Nodes, internal.Name(n))
 		}
 		if h, host := in.Op.(program.Host); host {
 			s.Reason = h.Reason

@@ -1,13 +1,14 @@
 package cudaops
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -17,6 +18,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -47,7 +49,11 @@ import (
 // again. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
-// wait. The graph's nodes belong to it while it runs.
+// wait. The graph's nodes belong to it while it runs: a run of another VM that would read
+// what it writes, or write what it reads, is an error.
+//
+// An op that a run calls may ask the VM for its Report, its Memory and its Device. All other
+// methods wait for the end of the run.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
@@ -63,11 +69,13 @@ type VM struct {
 	every    int // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
-	seed     uint64        // of random numbers
-	next     int           // number of the next run, from 0 on, or from that of a state that was set
-	runs     int           // that ended without error
-	took     time.Duration // the last of them
-	broken   bool          // rebuild failed
+	nodes    *footprint
+	shown    atomic.Pointer[shown] // for those who ask while it runs
+	seed     uint64                // of random numbers
+	next     int                   // number of the next run, from 0 on, or from that of a state that was set
+	runs     int                   // that ended without error
+	took     time.Duration         // the last of them
+	broken   bool                  // rebuild failed
 	closed   bool
 }
 
@@ -102,9 +110,10 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	}
 	vm, err := newVM(g, c, b)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cudaops: %w", err), b.Close())
+		return nil, driver.Join(fmt.Errorf("cudaops: %w", err), b.Close())
 	}
 	vm.why = why
+	vm.show(nil)
 	return vm, nil
 }
 
@@ -134,10 +143,10 @@ func (vm *VM) Device() string {
 	if vm == nil || vm.exec == nil {
 		return ""
 	}
-	if vm.why == "" {
-		return vm.device
+	if why := vm.shown.Load().why; why != "" {
+		return vm.device + ": " + why
 	}
-	return vm.device + ": " + vm.why
+	return vm.device
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
@@ -182,6 +191,8 @@ func (vm *VM) build(b exec.Backend) error {
 	vm.resident.built(graph.Residents)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	vm.host, _ = b.(*exec.HostBackend)
+	vm.nodes = newFootprint(graph, vm.trainer.nodes())
+	vm.show(nil)
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
@@ -210,7 +221,7 @@ func (vm *VM) rebuild() error {
 		return err
 	}
 	if err := vm.build(b); err != nil {
-		return errors.Join(err, b.Close())
+		return driver.Join(err, b.Close())
 	}
 	vm.why = why
 	return nil
@@ -254,56 +265,64 @@ func onlyKernels(p *program.Program) error {
 func setTraining(g *gorgonia.ExprGraph, training bool) error {
 	for _, n := range g.AllNodes() {
 		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
-			if err := op.SetTraining(training); err != nil {
-				return fmt.Errorf("node %s: %w", n.Name(), err)
+			if err := safely.Call("its SetTraining", func() error { return op.SetTraining(training) }); err != nil {
+				return fmt.Errorf("node %s: %w", internal.Name(n), err)
 			}
 		}
 	}
 	return nil
 }
 
-// Explain writes what became of the graph: the program that it was lowered to, and
-// that program after each pass of the compiler. It compiles the graph as it is
-// now, for the device of the VM.
-func (vm *VM) Explain(w io.Writer) error {
+// RunAll runs the graph once. If it returns an error, nothing on the host has changed but
+// by what is the user's own: the Step of a solver of another module, the writer of a log.
+func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
+
+// RunContext is RunAll that ends with an error when ctx is done: before a step of
+// [VM.Report] on the host, and on a device before a piece of work that is one launch there,
+// such as all steps between two on the host. A run that has begun to change learnables of
+// [Train] goes on to its end. The error wraps that of ctx and its cause. Nothing has changed
+// then, and the VM may run again.
+func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
+		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
 	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	_, err := vm.compile(func(pass string, p *program.Program) error {
-		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
-		return err
-	})
+	if ctx == nil {
+		return fmt.Errorf("cudaops: RunContext got a nil context")
+	}
+	err := vm.runOnce(ctx)
+	if err == nil {
+		err = vm.log()
+	}
 	if err != nil {
 		return fmt.Errorf("cudaops: %w", err)
 	}
 	return nil
 }
 
-// RunAll runs the graph once. Nothing on the host has changed if it returns an
-// error.
-func (vm *VM) RunAll() error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
-	}
+// runOnce runs the graph, after runs that other goroutines have begun.
+func (vm *VM) runOnce(ctx context.Context) error {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	if vm.closed {
-		return fmt.Errorf("cudaops: RunAll after Close")
+		return errors.New("RunAll after Close")
 	}
+	release, err := vm.nodes.claim()
+	if err != nil {
+		return err
+	}
+	defer release()
 	start := time.Now()
-	if err := vm.run(); err != nil {
-		return fmt.Errorf("cudaops: %w", err)
+	if err := vm.run(ctx); err != nil {
+		return err
 	}
 	vm.took = time.Since(start)
 	vm.runs++
 	vm.next++
-	vm.log()
+	vm.show(vm.exec.Times)
 	return nil
 }
 
-func (vm *VM) run() error {
+func (vm *VM) run(ctx context.Context) error {
 	if err := vm.rebuild(); err != nil {
 		return err
 	}
@@ -321,15 +340,15 @@ func (vm *VM) run() error {
 	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}
-	if err := vm.start(in, watched); err != nil {
+	if err := vm.start(ctx, in, watched); err != nil {
 		return errors.Join(err, vm.trainer.undo(vm.exec))
 	}
 	return vm.trainer.stepOnHost()
 }
 
 // start starts a run and, if somebody wants its results, waits for it and hands them over.
-func (vm *VM) start(in []gorgonia.Value, watched bool) error {
-	if err := vm.exec.Start(in); err != nil {
+func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
+	if err := vm.exec.Start(ctx, in); err != nil {
 		return err
 	}
 	vm.trainer.started()
@@ -366,48 +385,21 @@ func (vm *VM) Close() error {
 	if vm.closed {
 		return nil
 	}
+	if vm.trainer.ahead() {
+		release, err := vm.nodes.claim()
+		if err != nil {
+			return fmt.Errorf("cudaops: Close: %w", err)
+		}
+		defer release()
+	}
 	vm.closed = true
 	vm.cleanup.Stop()
 	err := vm.mend()
 	if err == nil {
 		err = vm.trainer.finish(vm.exec)
 	}
-	if err := errors.Join(err, vm.exec.Close()); err != nil {
+	if err := driver.Join(err, vm.exec.Close()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil
-}
-
-// Report returns where each node ran, what was copied and how long it took in the
-// last run that ended without error.
-func (vm *VM) Report() Report {
-	if vm == nil || vm.exec == nil {
-		return Report{}
-	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	return vm.report()
-}
-
-func (vm *VM) report() Report {
-	r := newReport(vm.device, vm.graph)
-	r.Why, r.Solver, r.Products = vm.why, vm.trainer.where(vm.device), vm.products()
-	if vm.runs > 0 {
-		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
-	}
-	return r
-}
-
-// products says what makes products of matrices on the host; it returns "" if the program
-// has none.
-func (vm *VM) products() string {
-	if vm.host == nil {
-		return ""
-	}
-	for _, in := range vm.graph.Program.Instrs {
-		if in.Plan != nil && in.Plan.Multiplies() {
-			return hostblas.Describe(vm.host.BLAS)
-		}
-	}
-	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -162,6 +163,9 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 		return fmt.Errorf("kernels: %s: got %d outputs, want %d", p.Op, len(outputs), want)
 	}
 	if scratch == nil && p.Scratch > 0 {
+		if err := hostmem.Check(p.Scratch); err != nil {
+			return fmt.Errorf("kernels: %s: scratch memory: %w", p.Op, err)
+		}
 		scratch = Bytes(make([]float64, CeilDiv(p.Scratch, 8)))
 	}
 	if int64(len(scratch)) < p.Scratch {

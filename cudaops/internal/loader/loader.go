@@ -119,6 +119,39 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 	return b, nil
 }
 
+// CheckSizes returns an error if the launches of the plan that was bound have other arguments,
+// by number and bytes, than their kernels take, as far as the driver tells.
+func (b *Bound) CheckSizes(p *kernels.Plan) error {
+	for i, l := range b.launches {
+		if want, ok := l.function.ParamSizes(); ok {
+			if err := checkSizes(p.Launches[i].Args, want); err != nil {
+				return fmt.Errorf("kernel %s: %w", l.function.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSizes compares arguments with the bytes of a kernel's parameters.
+func checkSizes(args []any, want []int) error {
+	if len(args) != len(want) {
+		return fmt.Errorf("got %d arguments, want %d", len(args), len(want))
+	}
+	for i, a := range args {
+		size := 8 // a Ref, an int64 or a float64
+		switch a.(type) {
+		case int32, float32:
+			size = 4
+		case kernels.TensorMap:
+			size = 128
+		}
+		if size != want[i] {
+			return fmt.Errorf("argument %d: got a %T of %d bytes, want %d bytes", i, a, size, want[i])
+		}
+	}
+	return nil
+}
+
 // params returns pointers to the values of a launch's arguments.
 func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
 	params := make([]unsafe.Pointer, len(k.Args))
