@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -13,7 +14,7 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	if err := gorgonia.Let(n, value); err != nil {
+	if err := safely.Call("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
 		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil

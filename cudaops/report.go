@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
@@ -53,7 +54,10 @@ func (vm *VM) Report() Report {
 	if vm == nil || vm.exec == nil {
 		return Report{}
 	}
-	s := vm.shown.Load()
+	return vm.report(vm.shown.Load())
+}
+
+func (vm *VM) report(s *shown) Report {
 	r := newReport(vm.device, s.graph)
 	r.Why, r.Solver, r.Products = s.why, vm.trainer.where(vm.device), s.products
 	if s.runs > 0 {
@@ -64,31 +68,37 @@ func (vm *VM) Report() Report {
 
 // shown is what a VM was after its last run. It does not change.
 type shown struct {
-	graph    *lower.Graph
-	why      string
-	products string
-	runs     int
-	took     time.Duration
-	times    []time.Duration // of the program's instructions
+	device        string
+	graph         *lower.Graph
+	why, products string
+	runs          int
+	began         time.Time
+	took          time.Duration
+	finished      bool            // the run handed its results over
+	times, starts []time.Duration // of the program's instructions
 }
 
-// show makes the VM as it is now what Report and others tell. times are nil before a run.
-func (vm *VM) show(times []time.Duration) {
-	if times == nil {
-		times = make([]time.Duration, len(vm.graph.Program.Instrs))
+// show makes the VM as it is now what Report and others tell.
+func (vm *VM) show() *shown {
+	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
+		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times)}
+	if vm.tracer != nil {
+		s.starts = slices.Clone(vm.exec.Starts)
 	}
-	vm.shown.Store(&shown{vm.graph, vm.why, vm.products(), vm.runs, vm.took, slices.Clone(times)})
+	vm.shown.Store(s)
+	return s
 }
 
-// products says what makes products of matrices on the host; it returns "" if the program
-// has none.
-func (vm *VM) products() string {
-	if vm.host == nil {
+// productsBy says what makes a program's products of matrices on the host; it returns "" if
+// there are none.
+func productsBy(p *program.Program, b exec.Backend) string {
+	host, is := b.(*exec.HostBackend)
+	if !is {
 		return ""
 	}
-	for _, in := range vm.graph.Program.Instrs {
+	for _, in := range p.Instrs {
 		if in.Plan != nil && in.Plan.Multiplies() {
-			return hostblas.Describe(vm.host.BLAS)
+			return hostblas.Describe(host.BLAS)
 		}
 	}
 	return ""

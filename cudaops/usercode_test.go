@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -334,4 +335,31 @@ func TestUnnamedNodes(t *testing.T) {
 	if strings.Contains(explained.String(), "%!") {
 		t.Errorf("got %s", &explained)
 	}
+}
+
+// A value that is none is the error of Let.
+func TestLetNothing(t *testing.T) {
+	g, _, _, _ := applied(t, userOp{})
+	vm := machine(t, g, OnHost())
+	x := g.ByName("x")[0]
+	for _, v := range []any{(*tensor.Dense)(nil), nil, struct{}{}, new(tensor.Dense)} {
+		if err := vm.Let(x, v); err == nil || !strings.Contains(err.Error(), "cudaops: Let: node x") {
+			t.Errorf("Let of a %T gives %v", v, err)
+		}
+	}
+	must.Do(t, vm.RunAll())
+}
+
+// Constants of Gorgonia are inputs of Stheno's ops, with the gradients of the others.
+func TestConstantInputs(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node, g := must.Get[*G.Node](t), G.NewGraph()
+		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(3), G.WithValue(vector(1, 2, 3)))
+		y := node(ops.Scale(node(ops.Add(G.NewConstant(vector(10, 20, 30)), x)), G.NewConstant(2.0)))
+		cost := node(ops.Sum(node(ops.Map("a*b", y, G.NewConstant(vector(1, 10, 100))))))
+		must.Get[G.Nodes](t)(G.Grad(cost, x))
+		must.Do(t, machine(t, g, on, Keep(y)).RunAll())
+		equal(t, "y", y.Value(), vector(22, 44, 66), 0)
+		equal(t, "gradient", must.Get[G.Value](t)(x.Grad()), vector(2, 20, 200), 0)
+	})
 }

@@ -1,7 +1,6 @@
 package cudaops
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -59,12 +58,13 @@ type VM struct {
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
-	device   string            // the backend's name
-	why      string            // it is the host under OnAny
-	host     *exec.HostBackend // nil on a GPU
+	device   string // the backend's name
+	why      string // it is the host under OnAny
+	products string // what makes those of matrices on the host
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train
+	tracer   *tracer  // nil without Trace
 	resident residents
 	every    int // of so many runs one hands its results to the host
 	exec     *exec.Executable
@@ -74,8 +74,9 @@ type VM struct {
 	seed     uint64                // of random numbers
 	next     int                   // number of the next run, from 0 on, or from that of a state that was set
 	runs     int                   // that ended without error
-	took     time.Duration         // the last of them
-	broken   bool                  // rebuild failed
+	began    time.Time             // the last of them
+	took     time.Duration
+	broken   bool // rebuild failed
 	closed   bool
 }
 
@@ -95,9 +96,9 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 		}
 		o(c)
 	}
-	if c.compiled != nil {
+	if len(c.compiled) > 0 {
 		var err error
-		if g, err = internal.Compiled(c.compiled); err != nil {
+		if g, err = internal.Compiled(c.compiled[len(c.compiled)-1]); err != nil {
 			return nil, fmt.Errorf("cudaops: Precompiled %w", err)
 		}
 	}
@@ -113,7 +114,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 		return nil, driver.Join(fmt.Errorf("cudaops: %w", err), b.Close())
 	}
 	vm.why = why
-	vm.show(nil)
+	vm.show()
 	return vm, nil
 }
 
@@ -161,6 +162,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if vm.trainer, err = newTrainer(c); err != nil {
 		return nil, err
 	}
+	if vm.tracer, err = newTracer(c); err != nil {
+		return nil, err
+	}
 	if err := setTraining(g, !c.eval); err != nil {
 		return nil, err
 	}
@@ -181,7 +185,7 @@ func (vm *VM) build(b exec.Backend) error {
 			return err
 		}
 	}
-	e, err := exec.New(graph.Program, b, vm.config.timed)
+	e, err := exec.New(graph.Program, b, vm.config.timed || vm.tracer != nil)
 	if err != nil {
 		return err
 	}
@@ -190,9 +194,9 @@ func (vm *VM) build(b exec.Backend) error {
 	}
 	vm.resident.built(graph.Residents)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
-	vm.host, _ = b.(*exec.HostBackend)
+	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, vm.trainer.nodes())
-	vm.show(nil)
+	vm.show()
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
@@ -273,103 +277,6 @@ func setTraining(g *gorgonia.ExprGraph, training bool) error {
 	return nil
 }
 
-// RunAll runs the graph once. If it returns an error, nothing on the host has changed but
-// by what is the user's own: the Step of a solver of another module, the writer of a log.
-func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
-
-// RunContext is RunAll that ends with an error when ctx is done: before a step of
-// [VM.Report] on the host, and on a device before a piece of work that is one launch there,
-// such as all steps between two on the host. A run that has begun to change learnables of
-// [Train] goes on to its end. The error wraps that of ctx and its cause. Nothing has changed
-// then, and the VM may run again.
-func (vm *VM) RunContext(ctx context.Context) error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
-	}
-	if ctx == nil {
-		return fmt.Errorf("cudaops: RunContext got a nil context")
-	}
-	err := vm.runOnce(ctx)
-	if err == nil {
-		err = vm.log()
-	}
-	if err != nil {
-		return fmt.Errorf("cudaops: %w", err)
-	}
-	return nil
-}
-
-// runOnce runs the graph, after runs that other goroutines have begun.
-func (vm *VM) runOnce(ctx context.Context) error {
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	if vm.closed {
-		return errors.New("RunAll after Close")
-	}
-	release, err := vm.nodes.claim()
-	if err != nil {
-		return err
-	}
-	defer release()
-	start := time.Now()
-	if err := vm.run(ctx); err != nil {
-		return err
-	}
-	vm.took = time.Since(start)
-	vm.runs++
-	vm.next++
-	vm.show(vm.exec.Times)
-	return nil
-}
-
-func (vm *VM) run(ctx context.Context) error {
-	if err := vm.rebuild(); err != nil {
-		return err
-	}
-	if state := vm.graph.Random; state != nil {
-		state[0], state[1] = int64(vm.seed), int64(vm.next)
-	}
-	in, err := vm.boundary.fetch()
-	if err != nil {
-		return err
-	}
-	if err := vm.resident.before(vm.exec); err != nil {
-		return err
-	}
-	watched := vm.config.watch != watch{}
-	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
-		return err
-	}
-	if err := vm.start(ctx, in, watched); err != nil {
-		return errors.Join(err, vm.trainer.undo(vm.exec))
-	}
-	return vm.trainer.stepOnHost()
-}
-
-// start starts a run and, if somebody wants its results, waits for it and hands them over.
-func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
-	if err := vm.exec.Start(ctx, in); err != nil {
-		return err
-	}
-	vm.trainer.started()
-	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
-		return nil
-	}
-	out, err := vm.exec.Finish()
-	if err == nil {
-		err = vm.graph.Check(out)
-	}
-	if err != nil {
-		return err
-	}
-	if watched {
-		if err := vm.look(out); err != nil {
-			return err
-		}
-	}
-	return vm.boundary.deliver(out)
-}
-
 // Reset does nothing: a VM can be run again at any time. It is there for
 // programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
@@ -398,7 +305,7 @@ func (vm *VM) Close() error {
 	if err == nil {
 		err = vm.trainer.finish(vm.exec)
 	}
-	if err := driver.Join(err, vm.exec.Close()); err != nil {
+	if err := driver.Join(err, vm.exec.Close(), vm.tracer.end()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil

@@ -183,13 +183,13 @@ func madeBy(p *program.Program, n *gorgonia.Node) string {
 	return "no step: it is a view of another value"
 }
 
-// log writes what the last run did to the logger, if there is one.
-func (vm *VM) log() error {
+// log writes what a run did to the logger, if there is one.
+func (vm *VM) log(done *shown) error {
 	to := vm.config.logger
 	if to == nil {
 		return nil
 	}
-	r := vm.Report()
+	r := vm.report(done)
 	return safely.Call("the log's writer", func() error {
 		for i, s := range r.Steps {
 			to.Printf("step %d of %d: %s on %s: %s, %v", i+1, len(r.Steps), covered(s.Nodes), s.Where, s.Op, s.Time)

@@ -179,6 +179,15 @@ func TestDoOfNothing(t *testing.T) {
 	if _, err := sum.Op().InferShape(nil); err == nil {
 		t.Error("InferShape of nil gives no error")
 	}
+	if err := sum.Op().(gorgonia.ADOp).DoDiff(gorgonia.ExecutionContext{}, gorgonia.Nodes{nil}, sum); err == nil || !strings.Contains(err.Error(), "nil node") {
+		t.Errorf("DoDiff of nil: got error %v", err)
+	}
+	if nodes, err := sum.Op().(gorgonia.SDOp).SymDiff(gorgonia.Nodes{nil}, nil, nil); err == nil {
+		t.Errorf("SymDiff of nil gives %v", nodes)
+	}
+	if wrt := sum.Op().(gorgonia.SDOp).DiffWRT(-1); len(wrt) != 0 {
+		t.Errorf("DiffWRT of -1 inputs gives %v", wrt)
+	}
 	if _, _, err := values.Make(kernels.Float64, tensor.Shape{-1}); err == nil {
 		t.Error("a tensor of -1 elements gives no error")
 	}

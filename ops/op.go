@@ -216,7 +216,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 // of them for an op without a gradient, so that SymDiff is asked and says why.
 func (o *Op) DiffWRT(inputs int) []bool {
 	terms, err := o.derivatives()
-	wrt := make([]bool, inputs)
+	wrt := make([]bool, max(inputs, 0))
 	for i := range wrt {
 		wrt[i] = err != nil || i < len(terms) && terms[i].term != nil
 	}
@@ -244,6 +244,9 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 func (o *Op) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
 	if len(inputs) != len(o.in) {
 		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
+	if output == nil || slices.Contains(inputs, nil) {
+		return fmt.Errorf("ops: %v: DoDiff got a nil node", o)
 	}
 	terms, err := o.derivatives()
 	if err != nil {

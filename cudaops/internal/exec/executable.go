@@ -19,8 +19,11 @@ import (
 // one launch. It is for one goroutine at a time.
 type Executable struct {
 	// Times are how long the instructions of the program took in the last run: host
-	// instructions always, kernels if they are timed.
+	// instructions always, kernels and copies if they are timed.
 	Times []time.Duration
+	// Starts are when they began, from the begin of the run on. Those of the device are from
+	// when its first one was queued on.
+	Starts []time.Duration
 
 	program *program.Program
 	backend Backend
@@ -35,6 +38,8 @@ type Executable struct {
 	timed    bool
 	events   int
 	timings  []timing
+	begun    time.Time     // of the last run
+	queued   time.Duration // when its first instruction of the device that is timed was queued
 	// downloads are those queued in this run that nobody has taken over yet.
 	downloads []*transfer
 	ctx       context.Context          // of the run that is being started
@@ -64,6 +69,7 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	}
 	e := &Executable{
 		Times:   make([]time.Duration, len(p.Instrs)),
+		Starts:  make([]time.Duration, len(p.Instrs)),
 		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
 	}
 	for _, u := range p.Updates {
@@ -173,7 +179,7 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 // It stops between instructions, or pieces of work that were captured, when ctx is done, but
 // not once it has changed a state: states are those before a run, or those after it.
 func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
-	e.ctx, e.changed = ctx, false
+	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
 		e.ctx = nil
 		if err != nil {
@@ -224,6 +230,9 @@ func (e *Executable) cancelled() error {
 	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
 }
 
+// Pending reports whether a run was started and not finished.
+func (e *Executable) Pending() bool { return e.pending }
+
 // Finish waits for the run that was started and returns its outputs.
 func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 	defer clear(e.frame[e.setup:])
@@ -235,6 +244,11 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 		if e.Times[t.instr], err = e.backend.Elapsed(t.event, t.event+1); err != nil {
 			return nil, err
 		}
+		start, err := e.backend.Elapsed(0, t.event)
+		if err != nil {
+			return nil, err
+		}
+		e.Starts[t.instr] = e.queued + start
 	}
 	outputs = make([]gorgonia.Value, len(e.outputs))
 	for i, slot := range e.outputs {

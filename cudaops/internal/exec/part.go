@@ -137,7 +137,7 @@ func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*progra
 		}
 		start := time.Now()
 		out, err := f()
-		e.frame[to], e.Times[i] = out, time.Since(start)
+		e.frame[to], e.Times[i], e.Starts[i] = out, time.Since(start), start.Sub(e.begun)
 		return in.InNode(err)
 	}}
 	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
@@ -234,18 +234,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 		if err != nil || !e.timed {
 			return run, nil, err
 		}
-		start := e.events
-		e.events += 2
-		e.timings = append(e.timings, timing{i, start})
-		return func() error {
-			if err := e.backend.Record(start); err != nil {
-				return err
-			}
-			if err := run(); err != nil {
-				return err
-			}
-			return e.backend.Record(start + 1)
-		}, nil, nil
+		return e.between(i, run), nil, nil
 	case program.Copy:
 		t = &transfer{instr: in, upload: in.Out[0].Space == program.OnDevice}
 		if capture {
@@ -258,20 +247,43 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			e.borrows = e.borrows || !t.staged
 			t.slot = e.slot(in.In[0])
 			to := span(in.Out[0].Base.Buffer)
-			return func() error { return e.backend.Upload(to, t.memory) }, t, nil
+			return e.between(i, func() error { return e.backend.Upload(to, t.memory) }), t, nil
 		}
 		t.slot = e.slot(in.Out[0])
 		from, v := operands(in)[0], in.Out[0]
-		return func() (err error) {
+		return e.between(i, func() (err error) {
 			if !t.staged {
 				if t.value, t.memory, err = values.Make(v.Dtype, v.Shape); err != nil {
 					return err
 				}
 			}
 			return e.backend.Download(t.memory, from)
-		}, t, nil
+		}), t, nil
 	}
 	return nil, nil, errNoSuchOp
+}
+
+// between returns what queues instruction i of the device between two events, if
+// instructions are timed.
+func (e *Executable) between(i int, queue func() error) func() error {
+	if !e.timed {
+		return queue
+	}
+	start := e.events
+	e.events += 2
+	e.timings = append(e.timings, timing{i, start})
+	return func() error {
+		if start == 0 {
+			e.queued = time.Since(e.begun)
+		}
+		if err := e.backend.Record(start); err != nil {
+			return err
+		}
+		if err := queue(); err != nil {
+			return err
+		}
+		return e.backend.Record(start + 1)
+	}
 }
 
 // A transfer is a copy between host and device. In work that is captured it goes
