@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,14 @@ func TestMemoryOfTraining(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Inputs that stay on the device are inputs.
+func TestMemoryOfResidents(t *testing.T) {
+	c := newChooser(t, draw(rand.New(rand.NewPCG(1, 2)), tensor.Float64, 64, 8), 2)
+	if m := machine(t, c.g, OnHost(), Resident(c.data)).Memory(); m.Inputs != 64*8*8+256 || m.Parameters != 0 || m.Activations != 256 {
+		t.Errorf("got %+v, want inputs of 4096 bytes and two indices, and two rows", m)
+	}
 }
 
 // What a step needs while it runs is told from values.

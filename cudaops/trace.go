@@ -104,7 +104,7 @@ func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 		if !isStep(in) {
 			return e, false
 		}
-		e.Args["bytes"], e.Args["flops"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, entries(in.Plan)
+		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, entries(in.Plan)
 	}
 	return e, true
 }

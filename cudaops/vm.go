@@ -17,6 +17,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
@@ -184,6 +185,9 @@ func (vm *VM) build(b exec.Backend) error {
 		if err := onlyKernels(graph.Program); err != nil {
 			return err
 		}
+	}
+	if err := hostmem.Check(exec.OnHost(graph.Program, b.Device())); err != nil {
+		return fmt.Errorf("memory for the graph's values on the host: %w", err)
 	}
 	e, err := exec.New(graph.Program, b, vm.config.timed || vm.tracer != nil)
 	if err != nil {

@@ -21,7 +21,7 @@ func (trace) Help() string {
 	return `Runs a graph that comes with this program on random inputs, on GPU 0 or else on the processor, and writes when
 each step and each copy ran in Chrome's trace format: open the file at https://ui.perfetto.dev or
 chrome://tracing. A step has its nodes, kernels, bytes and operations. On a GPU each is a launch of its own, which
-takes longer than all of them together. In a program of your own, make the VM with cudaops.Trace(file).`
+makes the run longer. In a program of your own, make the VM with cudaops.Trace(file).`
 }
 
 // Run runs the graph and writes the file.

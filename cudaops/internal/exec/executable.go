@@ -8,7 +8,6 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -61,9 +60,6 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
 	}
-	if err := hostmem.Check(onHost(p, b.Device())); err != nil {
-		return nil, fmt.Errorf("memory for the graph's values on the host: %w", err)
-	}
 	if err := b.Alloc(p.Arena); err != nil {
 		return nil, fmt.Errorf("memory for the graph's values on %s: %w", b.Name(), err)
 	}
@@ -93,9 +89,9 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	return e, b.Events(e.events)
 }
 
-// onHost returns the bytes that a run takes on the host: the values that it makes there and,
+// OnHost returns the bytes that a run takes on the host: the values that it makes there and,
 // where the host is the device, the arena.
-func onHost(p *program.Program, dev kernels.Device) int64 {
+func OnHost(p *program.Program, dev kernels.Device) int64 {
 	bytes := int64(0)
 	if dev.Major == 0 {
 		bytes = p.Arena
