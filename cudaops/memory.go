@@ -45,7 +45,7 @@ func (m Memory) String() string {
 		fmt.Fprintf(&b, "%-11s  %10s\n", part.name, size(part.bytes))
 	}
 	if m.At != "" {
-		fmt.Fprintf(&b, "the peak is at %s\n", m.At)
+		fmt.Fprintf(&b, "the peak is at %s\n", shorten(m.At, 80))
 	}
 	return b.String()
 }
