@@ -1,12 +1,16 @@
 package cudaops
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,6 +23,9 @@ type boundary struct {
 	// handed says of each output of the program whether a run makes it anew for
 	// nobody else, so that one user may have it without a copy.
 	handed []bool
+	// derived are the places in graph.Outputs of what graph.Gradients are derivatives of,
+	// -1 for one that is not there.
+	derived []int
 }
 
 func newBoundary(g *lower.Graph) *boundary {
@@ -33,6 +40,11 @@ func newBoundary(g *lower.Graph) *boundary {
 		_, copied := v.Def.Op.(program.Copy)
 		b.handed[i] = copied && !used[v]
 	}
+	for _, d := range g.Gradients {
+		b.derived = append(b.derived, slices.IndexFunc(g.Outputs, func(o lower.Output) bool {
+			return o.Read == nil && o.State == nil && o.Node == d.Derivative
+		}))
+	}
 	return b
 }
 
@@ -40,45 +52,37 @@ func newBoundary(g *lower.Graph) *boundary {
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
 	for i, input := range b.graph.Inputs {
-		n, v, t := input.Node, input.Value(), b.inputs[i].Type
-		if v == nil {
-			return nil, fmt.Errorf("input %s has no value: set it with gorgonia.Let", n.Name())
+		if err := safely.Call("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
+			return nil, fmt.Errorf("input %s has %w", internal.Name(input.Node), err)
 		}
-		if want := values.Tensor(t.Dtype); t.Numeric && (v.Dtype() != want || !v.Shape().Eq(t.Shape)) {
-			return nil, fmt.Errorf("input %s has a value of %v and shape %v, want %v and shape %v", n.Name(), v.Dtype(), v.Shape(), want, t.Shape)
-		}
-		in[i] = v
 	}
 	return in, nil
 }
 
+// check returns an error that says what v is unless it is a value of the type.
+func check(v gorgonia.Value, t program.Type) error {
+	if safely.IsNil(v) {
+		return errors.New("no value: set it with gorgonia.Let")
+	}
+	if want := values.Tensor(t.Dtype); t.Numeric && (v.Dtype() != want || !v.Shape().Eq(t.Shape)) {
+		return fmt.Errorf("a value of %v and shape %v, want %v and shape %v", v.Dtype(), v.Shape(), want, t.Shape)
+	}
+	return nil
+}
+
 // deliver hands the outputs of a run to the user: the only place where a run
-// changes anything on the host. What each node is bound to is new and shares its
-// memory with nothing.
+// changes anything on the host, all or nothing. What each node is bound to is new and
+// shares its memory with nothing.
 func (b *boundary) deliver(out []gorgonia.Value) error {
-	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
-	taken := make([]bool, len(out))
-	for i, o := range b.graph.Outputs {
-		v := out[o.Index]
-		shape := b.graph.Program.Outputs[o.Index].Shape
-		if o.Vector {
-			shape = tensor.Shape{1}
-		}
-		if b.handed[o.Index] && !taken[o.Index] && !o.Vector {
-			taken[o.Index], delivered[i] = true, v
-			continue
-		}
-		if o.Read != nil && readInPlace(*o.Read, v, b.graph.Program.Outputs[o.Index]) {
-			delivered[i] = v
-			continue
-		}
-		var err error
-		if delivered[i], err = fresh(v, o.Node.IsScalar() && !o.Vector, shape); err != nil {
-			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
-		}
+	delivered, err := b.ready(out)
+	if err != nil {
+		return err
+	}
+	gradients, err := b.gradients(delivered)
+	if err != nil {
+		return err
 	}
 	for i, o := range b.graph.Outputs {
-		var err error
 		switch {
 		case o.Read != nil:
 			err = read(o.Read, delivered[i])
@@ -89,15 +93,61 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 			err = internal.Bind(o.Node, delivered[i])
 		}
 		if err != nil {
-			return fmt.Errorf("node %s: %w", o.Node.Name(), err)
+			return fmt.Errorf("node %s: %w", internal.Name(o.Node), err)
 		}
 	}
-	for _, g := range b.graph.Gradients {
-		if err := gradient(g); err != nil {
-			return fmt.Errorf("gradient of %s: %w", g.Input.Name(), err)
+	for i, g := range b.graph.Gradients {
+		if gradients[i] == nil {
+			continue
+		}
+		// Such options of Gorgonia's panic where they do not fit.
+		if err := safely.Call("it", func() error { gorgonia.WithGrad(gradients[i])(g.Input); return nil }); err != nil {
+			return fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
 		}
 	}
 	return nil
+}
+
+// ready returns what each of the graph's outputs gives the user, nothing of it given yet.
+func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
+	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
+	taken := make([]bool, len(out))
+	for i, o := range b.graph.Outputs {
+		v, of := out[o.Index], b.graph.Program.Outputs[o.Index]
+		if b.handed[o.Index] && !taken[o.Index] && !o.Vector {
+			taken[o.Index], delivered[i] = true, v
+			continue
+		}
+		if o.Read != nil && readInPlace(*o.Read, v, of) {
+			delivered[i] = v
+			continue
+		}
+		shape := of.Shape
+		if o.Vector {
+			shape = tensor.Shape{1}
+		}
+		var err error
+		if delivered[i], err = fresh(v, o.Node.IsScalar() && !o.Vector, shape); err != nil {
+			return nil, fmt.Errorf("node %s: %w", internal.Name(o.Node), err)
+		}
+	}
+	return delivered, nil
+}
+
+// gradients returns those of the inputs, nil for an input without.
+func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, error) {
+	list := make([]gorgonia.Value, len(b.graph.Gradients))
+	for i, g := range b.graph.Gradients {
+		d := g.Derivative.Value()
+		if at := b.derived[i]; at >= 0 {
+			d = delivered[at]
+		}
+		var err error
+		if list[i], err = gradient(d, g.Input.Value()); err != nil {
+			return nil, fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
+		}
+	}
+	return list, nil
 }
 
 // fresh returns a copy of a value: row-major, in memory of its own, and in the
@@ -105,16 +155,19 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok {
-		return gorgonia.CloneValue(v)
+		return values.Clone(v)
 	}
 	m, err := values.Bytes(v)
 	if err != nil {
-		return gorgonia.CloneValue(v)
+		return values.Clone(v)
 	}
 	if !scalar && len(shape) == 0 || int64(shape.TotalSize())*dt.Size() != int64(len(m)) {
 		shape = v.Shape()
 	}
-	out, to := values.New(dt, shape)
+	out, to, err := values.Make(dt, shape)
+	if err != nil {
+		return nil, err
+	}
 	copy(to, m)
 	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // as an op on the host gives it
 		return tensor.New(tensor.FromScalar(out.Data())), nil
@@ -154,16 +207,19 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 	return nil
 }
 
-// gradient gives an input its gradient: a copy of the derivative, with the type and
-// shape of the input's value, since solvers combine the two in place.
-func gradient(g lower.Gradient) error {
-	d, value := g.Derivative.Value(), g.Input.Value()
+// gradient returns the gradient of an input: a copy of the derivative, with the type and
+// shape of the input's value, since solvers combine the two in place; nil if either is not
+// there.
+func gradient(d, value gorgonia.Value) (gorgonia.Value, error) {
 	if d == nil || value == nil {
-		return nil
+		return nil, nil
+	}
+	if d.Dtype() != value.Dtype() || kernels.Count(d.Shape()) != kernels.Count(value.Shape()) {
+		return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v as of its value", d.Dtype(), d.Shape(), value.Dtype(), value.Shape())
 	}
 	own, err := fresh(d, value.Shape().IsScalar(), value.Shape())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if of, dense := value.(*tensor.Dense); dense {
 		if value.Shape().IsScalar() {
@@ -173,17 +229,5 @@ func gradient(g lower.Gradient) error {
 			tensor.WithEngine(of.Engine())(t)
 		}
 	}
-	return apply(g.Input, gorgonia.WithGrad(own))
-}
-
-// apply applies Gorgonia's construction option to a node; such options panic
-// where they do not fit.
-func apply(n *gorgonia.Node, o gorgonia.NodeConsOpt) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	o(n)
-	return nil
+	return own, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -13,8 +14,8 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	if err := vm.has("Let", n); err != nil {
 		return err
 	}
-	if err := gorgonia.Let(n, value); err != nil {
-		return fmt.Errorf("cudaops: Let: node %s: %w", n.Name(), err)
+	if err := safely.Call("gorgonia.Let", func() error { return gorgonia.Let(n, value) }); err != nil {
+		return fmt.Errorf("cudaops: Let: node %s: %w", internal.Name(n), err)
 	}
 	return nil
 }
@@ -29,7 +30,7 @@ func (vm *VM) Set(a, b *gorgonia.Node) error {
 	}
 	v := b.Value()
 	if v == nil {
-		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep if the node is no result of it", b.Name())
+		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep if the node is no result of it", internal.Name(b))
 	}
 	if err := internal.Bind(a, v); err != nil {
 		return fmt.Errorf("cudaops: Set: %w", err)
@@ -42,10 +43,8 @@ func (vm *VM) Results() gorgonia.Nodes {
 	if vm == nil || vm.exec == nil {
 		return nil
 	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
 	var list gorgonia.Nodes
-	for _, o := range vm.graph.Outputs {
+	for _, o := range vm.shown.Load().graph.Outputs {
 		if o.Read == nil && o.State == nil {
 			list = append(list, o.Node)
 		}
@@ -61,10 +60,10 @@ func (vm *VM) has(method string, n *gorgonia.Node) error {
 	if n == nil {
 		return fmt.Errorf("cudaops: %s got a nil node", method)
 	}
-	for _, own := range vm.graph.Nodes {
+	for _, own := range vm.shown.Load().graph.Nodes {
 		if own.Node == n {
 			return nil
 		}
 	}
-	return fmt.Errorf("cudaops: %s: node %s is not in the graph of this VM", method, n.Name())
+	return fmt.Errorf("cudaops: %s: node %s is not in the graph of this VM", method, internal.Name(n))
 }

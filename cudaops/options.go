@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"io"
 	"log"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -23,9 +24,10 @@ type config struct {
 	resident      []*gorgonia.Node
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
-	compiled      any              // by gorgonia.Compile or CompileFunction
+	compiled      []any            // by gorgonia.Compile or CompileFunction
 	watch         watch
 	logger        *log.Logger
+	trace         []io.Writer
 }
 
 // wants returns what the options say of the values that a run gives.
@@ -77,7 +79,7 @@ func Outputs(nodes ...*gorgonia.Node) Option {
 // function, or of [gorgonia.Compile], as [gorgonia.WithPrecompiled] does; Stheno compiles
 // the part itself.
 func Precompiled(program, locations any) Option {
-	return func(c *config) { c.compiled = program }
+	return func(c *config) { c.compiled = append(c.compiled, program) }
 }
 
 // WatchNaN ends a run if an op gives a NaN or, under [Train], a step makes one in a learnable:

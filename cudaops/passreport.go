@@ -1,9 +1,12 @@
 package cudaops
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -20,6 +23,37 @@ type PassReport struct {
 	// Values is the size of all values on the device in bytes, constants and copied inputs
 	// included, if each had memory of its own; views have none.
 	Values int64
+}
+
+// Explain writes what became of the graph: the program that it was lowered to, and
+// that program after each pass of the compiler. It compiles the graph as it is
+// now, for the device of the VM.
+func (vm *VM) Explain(w io.Writer) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
+	}
+	if safely.IsNil(w) {
+		return fmt.Errorf("cudaops: Explain got no writer")
+	}
+	var text bytes.Buffer
+	err := vm.explain(&text)
+	if err == nil {
+		err = safely.Call("the writer", func() error { _, err := text.WriteTo(w); return err })
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: Explain: %w", err)
+	}
+	return nil
+}
+
+func (vm *VM) explain(w io.Writer) error {
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	_, err := vm.compile(func(pass string, p *program.Program) error {
+		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
+		return err
+	})
+	return err
 }
 
 // Passes returns the program's size as the graph was lowered and after each pass of the

@@ -2,11 +2,15 @@ package cudaops
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -44,6 +48,62 @@ type NodeReport struct {
 	Time time.Duration
 }
 
+// Report returns where each node ran, what was copied and how long it took in the
+// last run that ended without error.
+func (vm *VM) Report() Report {
+	if vm == nil || vm.exec == nil {
+		return Report{}
+	}
+	return vm.report(vm.shown.Load())
+}
+
+func (vm *VM) report(s *shown) Report {
+	r := newReport(vm.device, s.graph)
+	r.Why, r.Solver, r.Products = s.why, vm.trainer.where(vm.device), s.products
+	if s.runs > 0 {
+		r.measured(s.graph, vm.target.Device, s.times, s.runs, s.took)
+	}
+	return r
+}
+
+// shown is what a VM was after its last run. It does not change.
+type shown struct {
+	device        string
+	graph         *lower.Graph
+	why, products string
+	runs          int
+	began         time.Time
+	took          time.Duration
+	finished      bool            // the run handed its results over
+	times, starts []time.Duration // of the program's instructions
+}
+
+// show makes the VM as it is now what Report and others tell.
+func (vm *VM) show() *shown {
+	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
+		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times)}
+	if vm.tracer != nil {
+		s.starts = slices.Clone(vm.exec.Starts)
+	}
+	vm.shown.Store(s)
+	return s
+}
+
+// productsBy says what makes a program's products of matrices on the host; it returns "" if
+// there are none.
+func productsBy(p *program.Program, b exec.Backend) string {
+	host, is := b.(*exec.HostBackend)
+	if !is {
+		return ""
+	}
+	for _, in := range p.Instrs {
+		if in.Plan != nil && in.Plan.Multiplies() {
+			return hostblas.Describe(host.BLAS)
+		}
+	}
+	return ""
+}
+
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
@@ -53,7 +113,7 @@ func newReport(device string, g *lower.Graph) Report {
 		needed[in] = true
 	}
 	for i, n := range g.Nodes {
-		r.Nodes[i] = NodeReport{Name: n.Name(), Shape: n.Shape(), Where: where(device, n)}
+		r.Nodes[i] = NodeReport{Name: internal.Name(n.Node), Shape: n.Shape(), Where: where(device, n)}
 		if n.Value != nil && !needed[n.Value.Base.Def] {
 			r.Nodes[i].Where = "unneeded"
 		}

@@ -3,6 +3,7 @@ package cudaops
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -15,24 +16,30 @@ import (
 // does all of this by itself.
 //
 // Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
-// and Sync wait for all that was queued. A session is for one goroutine.
+// and Sync wait for all that was queued. A session is for one goroutine. One that is dropped
+// with its buffers gives its memory back, as Close does.
 type Session struct {
-	gpu     *exec.GPUBackend // nil for the host
-	buffers map[*Buffer]bool
-	bound   map[kernels.Image]*loader.Bound
+	device  sessionDevice
+	checker kernels.Checker
+	cleanup runtime.Cleanup
 	closed  bool
 }
 
 // Buffer is memory of a session's device, from [Session.Alloc].
 type Buffer struct {
 	session *Session
+	memory  memory
 	size    int64
-	address driver.Ptr // of a GPU
-	bytes   []byte     // of the host
+	freed   bool
 }
 
 // Size is the number of bytes.
-func (b *Buffer) Size() int64 { return b.size }
+func (b *Buffer) Size() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.size
+}
 
 // Open opens a session on CUDA device number i. The error wraps [ErrNoDevice]
 // if there is none.
@@ -41,143 +48,139 @@ func Open(device int) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{gpu: g, buffers: map[*Buffer]bool{}, bound: map[kernels.Image]*loader.Bound{}}, nil
+	return newSession(&gpuSession{gpu: g, held: map[driver.Ptr]bool{}, bound: map[kernels.Image]*loader.Bound{}}), nil
 }
 
 // OpenHost opens a session on the host, where launches run the kernels' Go
 // bodies: the same program works without a GPU.
-func OpenHost() *Session { return &Session{buffers: map[*Buffer]bool{}} }
+func OpenHost() *Session { return newSession(hostSession{}) }
+
+func newSession(d sessionDevice) *Session {
+	s := &Session{device: d}
+	// The device does not point to the session, so that one that is dropped is found.
+	s.cleanup = runtime.AddCleanup(s, func(d sessionDevice) { d.close() }, d)
+	return s
+}
 
 // Alloc returns a buffer of n bytes on the device, 256-byte aligned. What it holds is
 // undefined.
 func (s *Session) Alloc(n int64) (*Buffer, error) {
-	if s.closed {
-		return nil, errSessionClosed
+	if err := s.usable(); err != nil {
+		return nil, err
 	}
 	if n < 0 {
 		return nil, fmt.Errorf("cudaops: cannot allocate %d bytes", n)
 	}
-	m := &Buffer{session: s, size: n}
-	var err error
-	if s.gpu != nil {
-		m.address, err = s.gpu.Context().Alloc(n)
-	} else {
-		m.bytes, err = exec.HostMemory(n)
-	}
+	m, err := s.device.alloc(n)
 	if err != nil {
 		return nil, fmt.Errorf("cudaops: %w", err)
 	}
-	s.buffers[m] = true
-	return m, nil
+	return &Buffer{session: s, memory: m, size: n}, nil
 }
 
 // CopyTo copies src to the start of dst, once what was queued is done, and waits.
 func (s *Session) CopyTo(dst *Buffer, src []byte) error {
-	if err := s.check(dst, int64(len(src))); err != nil {
+	err := s.check(dst, int64(len(src)))
+	if err == nil {
+		err = s.device.upload(dst.memory, src)
+	}
+	if err != nil {
 		return fmt.Errorf("cudaops: copy to the device: %w", err)
 	}
-	if s.gpu != nil {
-		return errors.Join(s.gpu.Stream().Upload(dst.address, src), s.gpu.Stream().Sync())
-	}
-	copy(dst.bytes, src)
 	return nil
 }
 
 // CopyFrom fills dst from the start of src, once what was queued is done, and
 // waits. Its error may be that of a kernel that was launched before.
 func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
-	if err := s.check(src, int64(len(dst))); err != nil {
+	err := s.check(src, int64(len(dst)))
+	if err == nil {
+		err = s.device.download(dst, src.memory)
+	}
+	if err != nil {
 		return fmt.Errorf("cudaops: copy from the device: %w", err)
 	}
-	if s.gpu != nil {
-		return errors.Join(s.gpu.Stream().Download(dst, src.address), s.gpu.Stream().Sync())
-	}
-	copy(dst, src.bytes)
 	return nil
 }
 
 // Launch queues a kernel on a grid of blocks of threads with so many bytes of
 // dynamic shared memory. args are the kernel's parameters, all of them, in order
-// and of their types: *Buffer, int32, int64, float32 or float64.
+// and of their types: *Buffer, int32, int64, float32 or float64. It is an error if the kernel
+// takes others, as far as its PTX or, without one, the driver tells.
 // What the kernel does with them is not checked: as in CUDA, an access outside
 // its memory is an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
-	if s.closed {
-		return errSessionClosed
+	if err := s.usable(); err != nil {
+		return err
 	}
 	if k == nil {
 		return errors.New("cudaops: launch: got a nil kernel")
 	}
-	launch := kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Args: make([]any, len(args))}
+	err := s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Args: make([]any, len(args))}, args)
+	if err != nil {
+		return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
+	}
+	return nil
+}
+
+func (s *Session) launch(l kernels.Launch, args []any) error {
 	for i := range 3 {
-		if grid[i] < 1 || block[i] < 1 || shared < 0 {
-			return fmt.Errorf("cudaops: launch of %s: got grid %v, block %v, %d bytes shared, want extents of 1 or more", k.Entry, grid, block, shared)
+		if l.Grid[i] < 1 || l.Block[i] < 1 || l.Shared < 0 {
+			return fmt.Errorf("got grid %v, block %v, %d bytes shared, want extents of 1 or more", l.Grid, l.Block, l.Shared)
 		}
 	}
 	// A plan whose inputs are the buffers that the arguments name: kernels take
 	// operands by number.
-	plan := &kernels.Plan{Op: k.Entry}
-	var bytes [][]byte
-	var spans []exec.Span
+	plan := &kernels.Plan{Op: l.Kernel.Entry}
+	var operands []*Buffer
 	for i, a := range args {
 		switch a := a.(type) {
 		case *Buffer:
 			if err := s.check(a, 0); err != nil {
-				return fmt.Errorf("cudaops: launch of %s: argument %d: %w", k.Entry, i, err)
+				return fmt.Errorf("argument %d: %w", i, err)
 			}
-			launch.Args[i] = kernels.Ref{Operand: kernels.Operand(len(bytes))}
-			bytes, spans = append(bytes, a.bytes), append(spans, exec.Span{Offset: int64(a.address), Size: a.size})
-			plan.Inputs = append(plan.Inputs, a.size)
+			l.Args[i] = kernels.Ref{Operand: kernels.Operand(len(operands))}
+			operands, plan.Inputs = append(operands, a), append(plan.Inputs, a.size)
 		case int32, int64, float32, float64:
-			launch.Args[i] = a
+			l.Args[i] = a
 		default:
-			return fmt.Errorf("cudaops: launch of %s: argument %d is a %T, want *Buffer, int32, int64, float32 or float64", k.Entry, i, a)
+			return fmt.Errorf("argument %d is a %T, want *Buffer, int32, int64, float32 or float64", i, a)
 		}
 	}
-	plan.Launches = []kernels.Launch{launch}
-	if s.gpu != nil { // its arena is at 0: offsets are addresses
-		bound, err := s.gpu.Load(plan, spans, nil, exec.Span{})
-		if err != nil {
-			return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
-		}
-		// One bound launch of an image keeps its module loaded until the session is
-		// closed, however many there are.
-		if old := s.bound[k.Image]; old != nil {
-			if err := old.Close(); err != nil {
-				return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
-			}
-		}
-		s.bound[k.Image] = bound
-		return bound.Run(s.gpu.Stream())
+	plan.Launches = []kernels.Launch{l}
+	dev, checked := s.device.properties(), false
+	if err := plan.Check(dev); err != nil {
+		return err
 	}
-	if k.Body == nil {
-		return fmt.Errorf("cudaops: launch of %s: the kernel has no Go body for the host", k.Entry)
+	if dev.Major > 0 || l.Kernel.Image != nil { // the host needs no CUDA code
+		err := s.checker.CheckLaunch(plan, &plan.Launches[0])
+		if checked = err == nil; !checked && !errors.Is(err, kernels.ErrNoSignatures) {
+			return err
+		}
 	}
-	return plan.Run(bytes, nil, nil)
+	return s.device.launch(plan, operands, checked)
 }
 
 // Sync waits until all that was queued is done. Its error may be that of any
 // kernel before.
 func (s *Session) Sync() error {
-	if s.closed {
-		return errSessionClosed
+	if err := s.usable(); err != nil {
+		return err
 	}
-	if s.gpu != nil {
-		return s.gpu.Sync()
-	}
-	return nil
+	return s.device.sync()
 }
 
 // Free gives a buffer back, once what was queued is done. Freeing it again is an
 // error.
 func (s *Session) Free(m *Buffer) error {
-	if err := s.check(m, 0); err != nil {
-		return fmt.Errorf("cudaops: free: %w", err)
+	err := s.check(m, 0)
+	if err == nil {
+		m.freed = true
+		err = s.device.free(m.memory)
+		m.memory = memory{}
 	}
-	delete(s.buffers, m)
-	m.bytes = nil
-	if s.gpu != nil {
-		return errors.Join(s.gpu.Sync(), s.gpu.Context().Free(m.address))
+	if err != nil {
+		return fmt.Errorf("cudaops: free: %w", err)
 	}
 	return nil
 }
@@ -185,35 +188,36 @@ func (s *Session) Free(m *Buffer) error {
 // Close frees all memory and ends the session, once what was queued is done.
 // Further calls do nothing.
 func (s *Session) Close() error {
-	if s.closed {
+	if s == nil || s.device == nil || s.closed {
 		return nil
 	}
-	var errs []error
-	for m := range s.buffers {
-		errs = append(errs, s.Free(m))
-	}
 	s.closed = true
-	if s.gpu != nil {
-		errs = append(errs, s.gpu.Close())
-		for _, b := range s.bound {
-			errs = append(errs, b.Close())
-		}
-	}
-	return errors.Join(errs...)
+	s.cleanup.Stop()
+	return s.device.close()
 }
 
-var errSessionClosed = errors.New("cudaops: the session is closed")
+// usable returns an error if the session is none, or closed.
+func (s *Session) usable() error {
+	switch {
+	case s == nil || s.device == nil:
+		return errors.New("cudaops: got a session that Open did not make")
+	case s.closed:
+		return errors.New("cudaops: the session is closed")
+	}
+	return nil
+}
 
 // check returns what is wrong with a buffer of which n bytes are wanted.
 func (s *Session) check(m *Buffer, n int64) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
 	switch {
-	case s.closed:
-		return errSessionClosed
 	case m == nil:
 		return errors.New("got a nil buffer")
 	case m.session != s:
 		return errors.New("got a buffer of another session")
-	case !s.buffers[m]:
+	case m.freed:
 		return errors.New("got a buffer that was freed")
 	case n > m.size:
 		return fmt.Errorf("got %d bytes for a buffer of %d", n, m.size)

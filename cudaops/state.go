@@ -61,7 +61,7 @@ func (vm *VM) State() (s *State, err error) {
 			for k := range l.States {
 				v, m := values.New(l.Value.Dtype, l.Value.Shape)
 				if err := vm.exec.State(l.Part(k), m); err != nil {
-					return fmt.Errorf("learnable %s: %w", l.Node.Name(), err)
+					return fmt.Errorf("learnable %s: %w", internal.Name(l.Node), err)
 				}
 				parts = append(parts, v)
 			}

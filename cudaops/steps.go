@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -36,10 +37,7 @@ func steps(device string, p *program.Program) []Step {
 		if !isStep(in) {
 			continue
 		}
-		s := Step{Op: in.Op.String(), Where: "host"}
-		for _, n := range in.Nodes {
-			s.Nodes = append(s.Nodes, n.Name())
-		}
+		s := Step{Nodes: nodeNames(in), Op: in.Op.String(), Where: "host"}
 		if h, host := in.Op.(program.Host); host {
 			s.Reason = h.Reason
 		}
@@ -52,6 +50,14 @@ func steps(device string, p *program.Program) []Step {
 		list = append(list, s)
 	}
 	return list
+}
+
+// nodeNames returns the names of the nodes that an instruction computes.
+func nodeNames(in *program.Instr) (names []string) {
+	for _, n := range in.Nodes {
+		names = append(names, internal.Name(n))
+	}
+	return names
 }
 
 // isStep reports whether an instruction is a step: neither a value that is there nor a

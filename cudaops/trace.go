@@ -2,72 +2,170 @@ package cudaops
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"sync"
 	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/safely"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
-// traceEvent is an event of Chrome's trace format.
+// Trace writes when each step of each run began and how long it took, as a trace in Chrome's
+// format, which chrome://tracing and ui.perfetto.dev show: a row for runs, one for the host
+// and one for the device, on which copies are too. [VM.Close] writes its end, which both can
+// do without.
+//
+// It measures as [Timed] does. A device's clock is not the host's: the begin of its first
+// step in a run is taken to be when the host queued it. Steps of a run that hands no results
+// over, under [ReadEvery], are left out.
+func Trace(w io.Writer) Option { return func(c *config) { c.trace = append(c.trace, w) } }
+
+// tracer writes a trace.
+type tracer struct {
+	mu    sync.Mutex
+	to    io.Writer
+	made  time.Time // where times count from
+	begun bool
+	ended bool
+}
+
+// newTracer returns that of the options, nil for none.
+func newTracer(c *config) (*tracer, error) {
+	switch {
+	case len(c.trace) == 0:
+		return nil, nil
+	case len(c.trace) > 1:
+		return nil, fmt.Errorf("got the option Trace %d times, want it once", len(c.trace))
+	case safely.IsNil(c.trace[0]):
+		return nil, errors.New("Trace got no writer")
+	}
+	return &tracer{to: c.trace[0], made: time.Now()}, nil
+}
+
+// traceEvent is an event in Chrome's format: times are in microseconds.
 type traceEvent struct {
-	Name     string         `json:"name"`
-	Phase    string         `json:"ph"` // X, of a duration, or M, a name
-	Start    float64        `json:"ts"` // microseconds
-	Duration float64        `json:"dur,omitempty"`
-	Process  int            `json:"pid"`
-	Thread   int            `json:"tid"`
-	Args     map[string]any `json:"args"`
+	Name  string         `json:"name"`
+	Phase string         `json:"ph"` // X is a span, M says what something is called
+	Start float64        `json:"ts"`
+	Took  float64        `json:"dur"`
+	Group int            `json:"pid"`
+	Row   int            `json:"tid"`
+	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Threads of a trace.
+// The rows of a trace.
 const (
-	traceHost   = 1
-	traceDevice = 2
+	runRow = iota + 1
+	hostRow
+	deviceRow
 )
 
-// Trace writes the steps of the last run in Chrome's trace format, which
-// https://ui.perfetto.dev and chrome://tracing show: each with its nodes, kernels, bytes and operations.
-// Steps run one after the other; each begins where the one before ended, so copies
-// between them and gaps are not shown. The VM has to be made with [Timed].
-func (r Report) Trace(w io.Writer) error {
-	if r.Runs == 0 {
-		return fmt.Errorf("cudaops: Trace of a report without a run: call RunAll first")
+// run writes a run.
+func (t *tracer) run(s *shown) error {
+	if t == nil {
+		return nil
 	}
-	events := []traceEvent{named("thread_name", traceHost, "host"), named("thread_name", traceDevice, r.Device)}
-	var at time.Duration
-	for i, s := range r.Steps {
-		if s.Time == 0 && s.Where != "host" {
-			return fmt.Errorf("cudaops: Trace: step %d has no time, want a VM that is made with Timed", i+1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events := []traceEvent{{Name: fmt.Sprint("run ", s.runs), Start: micros(s.began.Sub(t.made)), Took: micros(s.took), Row: runRow}}
+	if s.finished {
+		for i, in := range s.graph.Program.Instrs {
+			if e, ok := instrEvent(in); ok {
+				e.Start, e.Took = micros(s.began.Sub(t.made)+s.starts[i]), micros(s.times[i])
+				events = append(events, e)
+			}
 		}
-		events = append(events, s.event(at, r.Device))
-		at += s.Time
 	}
-	text, err := json.MarshalIndent(map[string]any{"traceEvents": events, "displayTimeUnit": "ns"}, "", " ")
+	return t.write(s.device, events)
+}
+
+// instrEvent returns what a trace says of an instruction; ok is false for one that takes no
+// time.
+func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
+	nodes := nodeNames(in)
+	e = traceEvent{Name: shorten(covered(nodes), 60), Row: deviceRow, Args: map[string]any{"nodes": nodes, "op": in.Op.String()}}
+	switch op := in.Op.(type) {
+	case program.Copy:
+		v, to := in.Out[0], "in"
+		if v.Space == program.OnHost {
+			to = "out"
+		}
+		e.Name, e.Args["bytes"] = fmt.Sprintf("copy %s: %s", to, v.Name), v.Bytes()
+		delete(e.Args, "op")
+	case program.Host:
+		e.Row = hostRow
+		if op.Reason != "" {
+			e.Args["reason"] = op.Reason
+		}
+	default:
+		if !isStep(in) {
+			return e, false
+		}
+		e.Args["bytes"], e.Args["operations"], e.Args["kernels"] = in.Plan.Bytes(), in.Plan.Flops, entries(in.Plan)
+	}
+	return e, true
+}
+
+// entries returns the entry points of a plan's launches.
+func entries(p *kernels.Plan) []string {
+	list := make([]string, len(p.Launches))
+	for i, l := range p.Launches {
+		list[i] = l.Kernel.Entry
+	}
+	return list
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// write writes events, and what comes before the first.
+func (t *tracer) write(device string, events []traceEvent) error {
+	if !t.begun {
+		called := func(what string, row int, name string) traceEvent {
+			return traceEvent{Name: what, Phase: "M", Row: row, Args: map[string]any{"name": name}}
+		}
+		events = append([]traceEvent{called("process_name", 0, "Stheno"), called("thread_name", runRow, "runs"),
+			called("thread_name", hostRow, "host"), called("thread_name", deviceRow, device)}, events...)
+	}
+	var text []byte
+	for _, e := range events {
+		e.Group = 1
+		if e.Phase == "" {
+			e.Phase = "X"
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("Trace: %w", err)
+		}
+		before := ",\n"
+		if !t.begun {
+			before, t.begun = "[\n", true
+		}
+		text = append(append(text, before...), line...)
+	}
+	return t.put(text)
+}
+
+// end ends the trace.
+func (t *tracer) end() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.begun || t.ended {
+		return nil
+	}
+	t.ended = true
+	return t.put([]byte("\n]\n"))
+}
+
+func (t *tracer) put(text []byte) error {
+	err := safely.Call("its writer", func() error { _, err := t.to.Write(text); return err })
 	if err != nil {
-		return fmt.Errorf("cudaops: Trace: %w", err)
+		return fmt.Errorf("Trace: %w", err)
 	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return nil
 }
-
-// event returns a step that begins at a time.
-func (s Step) event(at time.Duration, device string) traceEvent {
-	e := traceEvent{Name: s.Op, Phase: "X", Start: microseconds(at), Duration: microseconds(s.Time), Process: 1, Thread: traceHost, Args: map[string]any{"nodes": s.Nodes}}
-	if s.Where == device {
-		e.Thread = traceDevice
-		e.Args["kernels"], e.Args["bytes"], e.Args["operations"] = strings.Join(s.Kernels, " "), s.Bytes, s.Flops
-	}
-	if s.Roofline > 0 {
-		e.Args["roofline"] = s.Roofline
-	}
-	if s.Reason != "" {
-		e.Args["reason"] = s.Reason
-	}
-	return e
-}
-
-func named(what string, thread int, name string) traceEvent {
-	return traceEvent{Name: what, Phase: "M", Process: 1, Thread: thread, Args: map[string]any{"name": name}}
-}
-
-func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -3,59 +3,133 @@ package cudaops
 import (
 	"bytes"
 	"encoding/json"
-	"math"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
-// A trace has an event for each step of the last run, one after the other and as long as
-// the report says, on the track of where it ran.
+// readTrace returns the events of a trace, ended or not, and what its rows are called.
+func readTrace(t *testing.T, text string) (events []traceEvent, rows map[int]string) {
+	t.Helper()
+	if !strings.HasSuffix(text, "]\n") {
+		text += "]"
+	}
+	must.Do(t, json.Unmarshal([]byte(text), &events))
+	rows = map[int]string{}
+	for _, e := range events {
+		if e.Phase == "M" && e.Name == "thread_name" {
+			rows[e.Row] = fmt.Sprint(e.Args["name"])
+		}
+	}
+	return slices.DeleteFunc(events, func(e traceEvent) bool { return e.Phase == "M" }), rows
+}
+
+// near reports whether times in us are the same to a nanosecond.
+func near(us float64, d time.Duration) bool {
+	return us >= float64(d-1)/1e3 && us <= float64(d+1)/1e3
+}
+
+// A trace has every step of every run, within it, one after the other, with the times of the
+// report, and the copies.
 func TestTrace(t *testing.T) {
-	c := graphspec.CrossEntropy(64, 10)
-	g, _ := c.Graph(c.Values([]float32{0.25, -0.5, 0.75}))
-	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Timed()))
-	defer vm.Close()
-	if err := vm.Report().Trace(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "RunAll") {
-		t.Errorf("before a run: %v, want an error that says to run", err)
-	}
-	must.Do(t, vm.RunAll())
-	report := vm.Report()
-	report.Steps = append(report.Steps, Step{Op: "an op", Where: "host", Reason: "no kernel", Time: 3 * time.Microsecond, Nodes: []string{"n"}})
+	onBackends(t, func(t *testing.T, on Option) {
+		g, _, second, _ := applied(t, doing(func(in ...G.Value) (G.Value, error) { time.Sleep(time.Millisecond); return in[0], nil }))
+		must.Get[*G.Node](t)(G.Square(second))
+		var text bytes.Buffer
+		vm := must.Get[*VM](t)(NewVM(g, on, Trace(&text)))
+		before := 0.0
+		for run := 1; run <= 3; run++ {
+			must.Do(t, vm.RunAll())
+			r := vm.Report()
+			events, rows := readTrace(t, text.String())
+			if rows[runRow] != "runs" || rows[hostRow] != "host" || rows[deviceRow] != r.Device {
+				t.Fatalf("the rows are %v", rows)
+			}
+			at := slices.IndexFunc(events, func(e traceEvent) bool { return e.Name == fmt.Sprint("run ", run) && e.Row == runRow })
+			if at < 0 {
+				t.Fatalf("no run %d among %v", run, events)
+			}
+			whole, steps := events[at], events[at+1:]
+			if !near(whole.Took, r.Time) || whole.Start < before {
+				t.Errorf("run %d from %v for %v us, want %v after %v", run, whole.Start, whole.Took, r.Time, before)
+			}
+			before = whole.Start + whole.Took
+			copies, k := map[string]float64{}, 0
+			ends := map[int]float64{}
+			for _, e := range steps {
+				if e.Phase != "X" || e.Group != 1 || e.Took < 0 || e.Start < max(whole.Start, ends[e.Row]) || e.Start+e.Took > before+0.001 {
+					t.Errorf("%+v is not within run %d, after what was before on its row, until %v", e, run, ends[e.Row])
+				}
+				ends[e.Row] = e.Start + e.Took
+				if way, _, copied := strings.Cut(e.Name, ":"); copied && strings.HasPrefix(way, "copy ") {
+					copies[way] += e.Args["bytes"].(float64)
+					continue
+				}
+				s := r.Steps[k]
+				k++
+				if e.Name != covered(s.Nodes) || !near(e.Took, s.Time) || (e.Row == hostRow) != (s.Where == "host") || e.Args["op"] != s.Op ||
+					s.Where == "host" && (e.Took < 1000 || e.Args["reason"] != s.Reason) || s.Where != "host" && fmt.Sprint(e.Args["kernels"]) != fmt.Sprint(s.Kernels) {
+					t.Errorf("step %d is %+v, want %+v", k, e, s)
+				}
+			}
+			if k != len(r.Steps) || copies["copy in"] != float64(r.In()) || copies["copy out"] != float64(r.Out()) {
+				t.Errorf("%d steps, copies %v, want %d, %d bytes in and %d out", k, copies, len(r.Steps), r.In(), r.Out())
+			}
+		}
+		must.Do(t, vm.Close())
+		must.Do(t, vm.Close())
+		if !json.Valid(text.Bytes()) {
+			t.Errorf("a trace that was ended is no JSON: %s", &text)
+		}
+	})
+}
+
+// Runs that hand nothing over are there, without steps.
+func TestTraceReadEvery(t *testing.T) {
+	p := newPerceptron(t, tensor.Float64, 3)
+	p.feed(t)
 	var text bytes.Buffer
-	must.Do(t, report.Trace(&text))
-	var trace struct {
-		TraceEvents []struct {
-			Name, Ph string
-			Ts, Dur  float64
-			Tid      int
-			Args     map[string]any
+	vm := machine(t, p.g, OnHost(), Trace(&text), ReadEvery(2), Train(G.NewVanillaSolver(), p.learnables...))
+	for range 4 {
+		must.Do(t, vm.RunAll())
+	}
+	var runs []string
+	steps := map[string]int{}
+	events, _ := readTrace(t, text.String())
+	for _, e := range events {
+		if e.Row == runRow {
+			runs = append(runs, e.Name)
+		} else {
+			steps[runs[len(runs)-1]]++
 		}
 	}
-	must.Do(t, json.Unmarshal(text.Bytes(), &trace))
-	events := trace.TraceEvents[2:] // the first two name the tracks
-	if len(events) != len(report.Steps) || len(events) < 2 {
-		t.Fatalf("%d events, want %d", len(events), len(report.Steps))
+	if fmt.Sprint(runs) != "[run 1 run 2 run 3 run 4]" || steps["run 1"] != 0 || steps["run 3"] != 0 || steps["run 2"] == 0 || steps["run 4"] != steps["run 2"] {
+		t.Errorf("runs %v, events %v", runs, steps)
 	}
-	at := 0.0
-	for i, e := range events {
-		s := report.Steps[i]
-		if e.Name != s.Op || e.Ph != "X" || math.Abs(e.Ts-at) > 1e-6 || math.Abs(e.Dur-float64(s.Time)/1e3) > 1e-6 || len(e.Args["nodes"].([]any)) != len(s.Nodes) {
-			t.Errorf("event %d is %+v, want step %+v at %g us", i, e, s, at)
+}
+
+func TestTraceErrors(t *testing.T) {
+	g, first, _, _ := applied(t, userOp{})
+	for want, opts := range map[string][]Option{
+		"Trace got no writer":             {Trace(nil)},
+		"the option Trace 2 times":        {Trace(new(bytes.Buffer)), Trace(new(bytes.Buffer))},
+		"Precompiled got a <nil>, want t": {Precompiled(nil, nil)},
+	} {
+		if _, err := NewVM(g, append(opts, OnHost())...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want one with %q", err, want)
 		}
-		if want := map[bool]int{true: traceHost, false: traceDevice}[s.Where == "host"]; e.Tid != want {
-			t.Errorf("event %d is on track %d, want %d", i, e.Tid, want)
-		}
-		at += e.Dur
 	}
-	if last := events[len(events)-1]; last.Args["reason"] != "no kernel" || events[0].Args["kernels"] == "" {
-		t.Errorf("got %+v, want the reason of the host's and the kernels of others", events)
+	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Trace(panicWriter{})))
+	if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), "cudaops: Trace: its writer panicked: boom") || first.Value() == nil {
+		t.Errorf("a writer that panics gives %v and the value %v", err, first.Value())
 	}
-	report.Steps[0].Time = 0
-	if err := report.Trace(&text); err == nil || !strings.Contains(err.Error(), "Timed") {
-		t.Errorf("a step without a time: %v, want an error that names Timed", err)
+	if err := vm.Close(); err == nil || !strings.Contains(err.Error(), "Trace") {
+		t.Errorf("Close gives %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/cudaops/internal/solver"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
@@ -97,6 +98,9 @@ func newTrainer(c *config) (*trainer, error) {
 	if t.solver == nil {
 		return nil, errors.New("Train got a nil solver")
 	}
+	if safely.IsNil(t.solver) {
+		return nil, fmt.Errorf("Train got a nil %T", t.solver)
+	}
 	if len(t.learnables) == 0 {
 		return nil, errors.New("Train got no learnables")
 	}
@@ -120,6 +124,14 @@ func newTrainer(c *config) (*trainer, error) {
 	}
 	t.seen = make([]gorgonia.Value, len(t.learnables))
 	return t, nil
+}
+
+// nodes returns the learnables.
+func (t *trainer) nodes() []*gorgonia.Node {
+	if t == nil {
+		return nil
+	}
+	return t.learnables
 }
 
 // lowered returns what of the training is a part of the program, nil for nothing.
@@ -185,8 +197,9 @@ func (t *trainer) stepOnHost() error {
 	if t == nil || !t.onHost {
 		return nil
 	}
-	if err := t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)); err != nil {
-		return fmt.Errorf("%T: %w", t.solver, err)
+	err := safely.Call("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })
+	if err != nil {
+		return fmt.Errorf("solver %T: %w", t.solver, err)
 	}
 	return nil
 }
@@ -238,7 +251,7 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 	for k, i := range list {
 		t.kept = nil
 		if err := e.SetState(t.graph.Learned[i].Value, memory[k]); err != nil {
-			return fmt.Errorf("learnable %s: %w", t.learnables[i].Name(), err)
+			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
 		}
 		t.seen[i] = t.learnables[i].Value()
 	}
@@ -249,14 +262,14 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error) {
 	v := n.Value()
 	if v == nil {
-		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, n.Name())
+		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, internal.Name(n))
 	}
 	if want := values.Tensor(to.Dtype); v.Dtype() != want || !v.Shape().Eq(to.Shape) {
-		return nil, fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, n.Name(), v.Dtype(), v.Shape(), want, to.Shape)
+		return nil, fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, to.Shape)
 	}
 	m, err := values.Bytes(v)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: its value is %w", what, n.Name(), err)
+		return nil, fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
 	}
 	return m, nil
 }
@@ -267,9 +280,12 @@ func (t *trainer) pull(e *exec.Executable, list []int) error {
 	for k, i := range list {
 		from := t.graph.Learned[i].Value
 		var m []byte
-		pulled[k], m = values.New(from.Dtype, from.Shape)
-		if err := e.State(from, m); err != nil {
-			return fmt.Errorf("learnable %s: %w", t.learnables[i].Name(), err)
+		var err error
+		if pulled[k], m, err = values.Make(from.Dtype, from.Shape); err == nil {
+			err = e.State(from, m)
+		}
+		if err != nil {
+			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
 		}
 	}
 	for k, i := range list {
@@ -298,88 +314,13 @@ func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 	return list, nil
 }
 
-// Pull gives learnables the values that they have on the device, all of them if none is
-// named: their nodes are bound to new values. One that was bound to a node since the last
-// run or Push goes to the device instead.
-func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
-	return vm.move("Pull", nodes, func(list []int) error {
-		t := vm.trainer
-		bound := t.changed()
-		bound = slices.DeleteFunc(bound, func(i int) bool { return !slices.Contains(list, i) })
-		if err := t.push(vm.exec, bound); err != nil {
-			return err
-		}
-		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(bound, i) }))
-	})
-}
-
-// Push takes the values of learnables and of inputs of [Resident] to the device, of all if
-// none is named. What the solver keeps of learnables stays.
-func (vm *VM) Push(nodes ...*gorgonia.Node) error {
-	return vm.between("Push", func() error {
-		residents, others := vm.resident.find(nodes)
-		if len(others) > 0 || len(nodes) == 0 && (len(vm.Learnables()) > 0 || len(residents) == 0) {
-			list, err := vm.trainer.find(others)
-			if err == nil {
-				err = vm.trainer.push(vm.exec, list)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		for _, i := range residents {
-			if err := vm.resident.push(vm.exec, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Learnables returns the nodes of [Train] whose values stay on the device from run to run:
-// none without it, nor if the solver makes its steps on the host.
-func (vm *VM) Learnables() gorgonia.Nodes {
-	if vm == nil || vm.trainer == nil || vm.trainer.onHost {
-		return nil
-	}
-	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
-}
-
-// move does something with learnables.
-func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
-	return vm.between(method, func() error {
-		list, err := vm.trainer.find(nodes)
-		if err == nil {
-			err = do(list)
-		}
-		return err
-	})
-}
-
-// between does something between runs.
-func (vm *VM) between(method string, do func() error) error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
-	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	if vm.closed {
-		return fmt.Errorf("cudaops: %s after Close", method)
-	}
-	err := vm.mend()
-	if err == nil {
-		err = do()
-	}
-	if err != nil {
-		return fmt.Errorf("cudaops: %s: %w", method, err)
-	}
-	return nil
-}
+// ahead reports whether the device has made steps since the learnables were pulled.
+func (t *trainer) ahead() bool { return t != nil && t.stale }
 
 // finish gives the learnables what they have on the device, if steps were made since they
 // were pulled.
 func (t *trainer) finish(e *exec.Executable) error {
-	if t == nil || !t.stale {
+	if !t.ahead() {
 		return nil
 	}
 	bound, all := t.changed(), []int{}

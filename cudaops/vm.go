@@ -3,11 +3,11 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -17,6 +17,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -47,27 +49,35 @@ import (
 // again. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
-// wait. The graph's nodes belong to it while it runs.
+// wait. The graph's nodes belong to it while it runs: a run of another VM that would read
+// what it writes, or write what it reads, is an error.
+//
+// An op that a run calls may ask the VM for its Report, its Memory and its Device. All other
+// methods wait for the end of the run.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
-	device   string            // the backend's name
-	why      string            // it is the host under OnAny
-	host     *exec.HostBackend // nil on a GPU
+	device   string // the backend's name
+	why      string // it is the host under OnAny
+	products string // what makes those of matrices on the host
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train
+	tracer   *tracer  // nil without Trace
 	resident residents
 	every    int // of so many runs one hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
-	seed     uint64        // of random numbers
-	next     int           // number of the next run, from 0 on, or from that of a state that was set
-	runs     int           // that ended without error
-	took     time.Duration // the last of them
-	broken   bool          // rebuild failed
+	nodes    *footprint
+	shown    atomic.Pointer[shown] // for those who ask while it runs
+	seed     uint64                // of random numbers
+	next     int                   // number of the next run, from 0 on, or from that of a state that was set
+	runs     int                   // that ended without error
+	began    time.Time             // the last of them
+	took     time.Duration
+	broken   bool // rebuild failed
 	closed   bool
 }
 
@@ -87,9 +97,9 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 		}
 		o(c)
 	}
-	if c.compiled != nil {
+	if len(c.compiled) > 0 {
 		var err error
-		if g, err = internal.Compiled(c.compiled); err != nil {
+		if g, err = internal.Compiled(c.compiled[len(c.compiled)-1]); err != nil {
 			return nil, fmt.Errorf("cudaops: Precompiled %w", err)
 		}
 	}
@@ -102,9 +112,10 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	}
 	vm, err := newVM(g, c, b)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cudaops: %w", err), b.Close())
+		return nil, driver.Join(fmt.Errorf("cudaops: %w", err), b.Close())
 	}
 	vm.why = why
+	vm.show()
 	return vm, nil
 }
 
@@ -134,10 +145,10 @@ func (vm *VM) Device() string {
 	if vm == nil || vm.exec == nil {
 		return ""
 	}
-	if vm.why == "" {
-		return vm.device
+	if why := vm.shown.Load().why; why != "" {
+		return vm.device + ": " + why
 	}
-	return vm.device + ": " + vm.why
+	return vm.device
 }
 
 func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
@@ -150,6 +161,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	}
 	var err error
 	if vm.trainer, err = newTrainer(c); err != nil {
+		return nil, err
+	}
+	if vm.tracer, err = newTracer(c); err != nil {
 		return nil, err
 	}
 	if err := setTraining(g, !c.eval); err != nil {
@@ -172,7 +186,10 @@ func (vm *VM) build(b exec.Backend) error {
 			return err
 		}
 	}
-	e, err := exec.New(graph.Program, b, vm.config.timed)
+	if err := hostmem.Check(exec.OnHost(graph.Program, b.Device())); err != nil {
+		return fmt.Errorf("memory for the graph's values on the host: %w", err)
+	}
+	e, err := exec.New(graph.Program, b, vm.config.timed || vm.tracer != nil)
 	if err != nil {
 		return err
 	}
@@ -181,7 +198,9 @@ func (vm *VM) build(b exec.Backend) error {
 	}
 	vm.resident.built(graph.Residents)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
-	vm.host, _ = b.(*exec.HostBackend)
+	vm.products = productsBy(graph.Program, b)
+	vm.nodes = newFootprint(graph, vm.trainer.nodes())
+	vm.show()
 	// The executable does not point to the VM, so a VM that is dropped without
 	// Close still gives its memory back.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
@@ -210,7 +229,7 @@ func (vm *VM) rebuild() error {
 		return err
 	}
 	if err := vm.build(b); err != nil {
-		return errors.Join(err, b.Close())
+		return driver.Join(err, b.Close())
 	}
 	vm.why = why
 	return nil
@@ -254,101 +273,12 @@ func onlyKernels(p *program.Program) error {
 func setTraining(g *gorgonia.ExprGraph, training bool) error {
 	for _, n := range g.AllNodes() {
 		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
-			if err := op.SetTraining(training); err != nil {
-				return fmt.Errorf("node %s: %w", n.Name(), err)
+			if err := safely.Call("its SetTraining", func() error { return op.SetTraining(training) }); err != nil {
+				return fmt.Errorf("node %s: %w", internal.Name(n), err)
 			}
 		}
 	}
 	return nil
-}
-
-// Explain writes what became of the graph: the program that it was lowered to, and
-// that program after each pass of the compiler. It compiles the graph as it is
-// now, for the device of the VM.
-func (vm *VM) Explain(w io.Writer) error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
-	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	_, err := vm.compile(func(pass string, p *program.Program) error {
-		_, err := fmt.Fprintf(w, "== %s\n%v\n", pass, p)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cudaops: %w", err)
-	}
-	return nil
-}
-
-// RunAll runs the graph once. Nothing on the host has changed if it returns an
-// error.
-func (vm *VM) RunAll() error {
-	if vm == nil || vm.exec == nil {
-		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
-	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	if vm.closed {
-		return fmt.Errorf("cudaops: RunAll after Close")
-	}
-	start := time.Now()
-	if err := vm.run(); err != nil {
-		return fmt.Errorf("cudaops: %w", err)
-	}
-	vm.took = time.Since(start)
-	vm.runs++
-	vm.next++
-	vm.log()
-	return nil
-}
-
-func (vm *VM) run() error {
-	if err := vm.rebuild(); err != nil {
-		return err
-	}
-	if state := vm.graph.Random; state != nil {
-		state[0], state[1] = int64(vm.seed), int64(vm.next)
-	}
-	in, err := vm.boundary.fetch()
-	if err != nil {
-		return err
-	}
-	if err := vm.resident.before(vm.exec); err != nil {
-		return err
-	}
-	watched := vm.config.watch != watch{}
-	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
-		return err
-	}
-	if err := vm.start(in, watched); err != nil {
-		return errors.Join(err, vm.trainer.undo(vm.exec))
-	}
-	return vm.trainer.stepOnHost()
-}
-
-// start starts a run and, if somebody wants its results, waits for it and hands them over.
-func (vm *VM) start(in []gorgonia.Value, watched bool) error {
-	if err := vm.exec.Start(in); err != nil {
-		return err
-	}
-	vm.trainer.started()
-	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
-		return nil
-	}
-	out, err := vm.exec.Finish()
-	if err == nil {
-		err = vm.graph.Check(out)
-	}
-	if err != nil {
-		return err
-	}
-	if watched {
-		if err := vm.look(out); err != nil {
-			return err
-		}
-	}
-	return vm.boundary.deliver(out)
 }
 
 // Reset does nothing: a VM can be run again at any time. It is there for
@@ -366,48 +296,21 @@ func (vm *VM) Close() error {
 	if vm.closed {
 		return nil
 	}
+	if vm.trainer.ahead() {
+		release, err := vm.nodes.claim()
+		if err != nil {
+			return fmt.Errorf("cudaops: Close: %w", err)
+		}
+		defer release()
+	}
 	vm.closed = true
 	vm.cleanup.Stop()
 	err := vm.mend()
 	if err == nil {
 		err = vm.trainer.finish(vm.exec)
 	}
-	if err := errors.Join(err, vm.exec.Close()); err != nil {
+	if err := driver.Join(err, vm.exec.Close(), vm.tracer.end()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil
-}
-
-// Report returns where each node ran, what was copied and how long it took in the
-// last run that ended without error.
-func (vm *VM) Report() Report {
-	if vm == nil || vm.exec == nil {
-		return Report{}
-	}
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	return vm.report()
-}
-
-func (vm *VM) report() Report {
-	r := newReport(vm.device, vm.graph)
-	r.Why, r.Solver, r.Products = vm.why, vm.trainer.where(vm.device), vm.products()
-	if vm.runs > 0 {
-		r.measured(vm.graph, vm.target.Device, vm.exec.Times, vm.runs, vm.took)
-	}
-	return r
-}
-
-// products says what makes products of matrices on the host; it returns "" if the program
-// has none.
-func (vm *VM) products() string {
-	if vm.host == nil {
-		return ""
-	}
-	for _, in := range vm.graph.Program.Instrs {
-		if in.Plan != nil && in.Plan.Multiplies() {
-			return hostblas.Describe(vm.host.BLAS)
-		}
-	}
-	return ""
 }

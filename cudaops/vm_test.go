@@ -259,7 +259,7 @@ func TestTooLarge(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, _, z := sum2(t, 1<<58)
 		vm, err := NewVM(g, on)
-		if err == nil || !strings.Contains(err.Error(), "a launch has at most") || z.Value() != nil {
+		if err == nil || !strings.Contains(err.Error(), "want at most 140737488355328 bytes") || z.Value() != nil {
 			t.Errorf("2^58 elements give %v", err)
 		}
 		must.Do(t, vm.Close())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -35,9 +36,9 @@ func (e *NotFinite) Error() string {
 	} else {
 		fmt.Fprintf(&b, "run %d: ", e.Run)
 	}
-	fmt.Fprintf(&b, "%s in the value of node %s, element %d, made by %s", e.What, e.Node.Name(), e.Element, e.By)
+	fmt.Fprintf(&b, "%s in the value of node %s, element %d, made by %s", e.What, internal.Name(e.Node), e.Element, e.By)
 	if e.Input != nil {
-		fmt.Fprintf(&b, ", out of that in %s", e.Input.Name())
+		fmt.Fprintf(&b, ", out of that in %s", internal.Name(e.Input))
 	}
 	if e.trained {
 		fmt.Fprintf(&b, "; the learnables are as after step %d", e.Run-1)
@@ -74,7 +75,7 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 	for _, n := range vm.graph.Watched {
 		what, at, err := w.find(out[n.Index])
 		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", n.Node.Name(), err)
+			return nil, fmt.Errorf("node %s: %w", internal.Name(n.Node), err)
 		}
 		if what == "" {
 			continue
@@ -182,14 +183,18 @@ func madeBy(p *program.Program, n *gorgonia.Node) string {
 	return "no step: it is a view of another value"
 }
 
-// log writes what the last run did to the logger, if there is one.
-func (vm *VM) log() {
-	if vm.config.logger == nil {
-		return
+// log writes what a run did to the logger, if there is one.
+func (vm *VM) log(done *shown) error {
+	to := vm.config.logger
+	if to == nil {
+		return nil
 	}
-	r := vm.report()
-	for i, s := range r.Steps {
-		vm.config.logger.Printf("step %d of %d: %s on %s: %s, %v", i+1, len(r.Steps), covered(s.Nodes), s.Where, s.Op, s.Time)
-	}
-	vm.config.logger.Printf("run %d on %s: %d steps, %s copied in, %s out, %v", r.Runs, r.Device, len(r.Steps), size(r.In()), size(r.Out()), r.Time)
+	r := vm.report(done)
+	return safely.Call("the log's writer", func() error {
+		for i, s := range r.Steps {
+			to.Printf("step %d of %d: %s on %s: %s, %v", i+1, len(r.Steps), covered(s.Nodes), s.Where, s.Op, s.Time)
+		}
+		to.Printf("run %d on %s: %d steps, %s copied in, %s out, %v", r.Runs, r.Device, len(r.Steps), size(r.In()), size(r.Out()), r.Time)
+		return nil
+	})
 }

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -24,61 +25,80 @@ func Check(l *Library, plans ...*Plan) error {
 	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
 		return l.named(err)
 	}
-	c := newChecking()
+	var c Checker
 	for _, p := range plans {
-		if err := c.plan(p); err != nil {
+		if err := c.Check(p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checking is what Check has seen so far.
-type checking struct {
+// Checker compares plans with the entry points that they launch, as [Check] does. It keeps
+// what it has seen. The zero value is ready; it is for one goroutine.
+type Checker struct {
 	signatures map[Image]map[string]signature
 	run        map[*Kernel]bool // their Go bodies
 }
 
-func newChecking() checking {
-	return checking{map[Image]map[string]signature{}, map[*Kernel]bool{}}
-}
+// ErrNoSignatures is in the chain of the error about an image that does not say what its
+// entry points take: it is no PTX.
+var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which says what an entry point takes")
 
-// plan checks the launches of a plan.
-func (c checking) plan(p *Plan) error {
+// Check returns what is wrong with the launches of a plan.
+func (c *Checker) Check(p *Plan) error {
+	if p == nil {
+		return errors.New("got no plan")
+	}
 	for i := range p.Launches {
-		if p.Launches[i].Kernel == nil {
+		l := &p.Launches[i]
+		if l.Kernel == nil {
 			return fmt.Errorf("%s: launch %d: got no kernel", p.Op, i+1)
 		}
-		if err := c.launch(p, &p.Launches[i]); err != nil {
-			return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, p.Launches[i].Kernel.Entry, err)
+		s, err := c.launch(p, l)
+		if err == nil {
+			err = c.body(p, l, s)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: launch %d, %s: %w", p.Op, i+1, l.Kernel.Entry, err)
 		}
 	}
 	return nil
 }
 
-// launch compares a launch with its entry point, and the kernel's Go body with it.
-func (c checking) launch(p *Plan, l *Launch) error {
+// CheckLaunch returns what is wrong with a launch, which has a kernel, of a plan. It leaves
+// the Go body alone.
+func (c *Checker) CheckLaunch(p *Plan, l *Launch) error {
+	_, err := c.launch(p, l)
+	return err
+}
+
+// launch compares a launch with its entry point, and returns what that takes.
+func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
 	image := l.Kernel.Image
 	if err := CheckImage(image); err != nil {
-		return err
+		return s, err
 	}
 	entries, ok := c.signatures[image]
 	if !ok {
-		var err error
 		if entries, err = imageSignatures(image); err != nil {
-			return err
+			return s, err
+		}
+		if c.signatures == nil {
+			c.signatures, c.run = map[Image]map[string]signature{}, map[*Kernel]bool{}
 		}
 		c.signatures[image] = entries
 	}
-	s, ok := entries[l.Kernel.Entry]
-	if !ok {
-		return noEntry(l.Kernel.Entry, image.Name(), entries)
+	if s, ok = entries[l.Kernel.Entry]; !ok {
+		return s, noEntry(l.Kernel.Entry, ImageName(image), entries)
 	}
-	if err := s.check(p, l); err != nil {
-		return err
-	}
+	return s, s.check(p, l)
+}
+
+// body compares the Go body of a launch's kernel with what the entry point takes.
+func (c *Checker) body(p *Plan, l *Launch, s signature) error {
 	const most = 1 << 20
-	if _, ok := image.(compiled); !ok || l.Kernel.Body == nil || c.run[l.Kernel] || p.Bytes()+p.Scratch > most {
+	if _, ok := l.Kernel.Image.(compiled); !ok || l.Kernel.Body == nil || c.run[l.Kernel] || p.Bytes()+p.Scratch > most {
 		return nil // generated code and its Go body are made of one function
 	}
 	c.run[l.Kernel] = true

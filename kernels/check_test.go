@@ -15,7 +15,7 @@ func (t text) Code(int, int) (Code, error) { return Code{Text: []byte(t), Target
 // cubin is an image that says nothing about its entry points.
 type cubin struct{ text }
 
-func (cubin) Code(int, int) (Code, error) { return Code{Target: "sm_90a"}, nil }
+func (cubin) Code(int, int) (Code, error) { return Code{Text: []byte{0}, Target: "sm_90a"}, nil }
 
 // Check fails for an entry point that is not there, naming those that come nearest.
 func TestCheckEntries(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCheckPlans(t *testing.T) {
 		"without an image":          func(l *Launch) { l.Kernel = &Kernel{Entry: "x"} },
 		"got no kernel":             func(l *Launch) { l.Kernel = nil },
 		"got code for sm_90a, want": func(l *Launch) { l.Kernel = &Kernel{cubin{}, "x", nil} },
-		"in text, which has none":   func(l *Launch) { l.Kernel = &Kernel{text(""), "x", nil} },
+		"in text, which has none":   func(l *Launch) { l.Kernel = &Kernel{text(" "), "x", nil} },
 		"got 4 arguments, want 1":   func(l *Launch) { l.Kernel = &Kernel{text(".entry x(\n\t.param .align 8 .b8 x_0[16]\n)\n"), "x", nil} },
 		"want 1 to 64": func(l *Launch) {
 			l.Kernel = &Kernel{text(".entry x(\n)\n.maxntid 8, 8, 1\n{}"), "x", nil}
@@ -78,7 +78,7 @@ func TestCheckPlans(t *testing.T) {
 	} {
 		p := Add(dev, Float32, 15)
 		change(&p.Launches[0])
-		err := newChecking().plan(p)
+		err := new(Checker).Check(p)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got error %v, want %q", err, want)
 		}

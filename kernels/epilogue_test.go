@@ -164,7 +164,7 @@ func numbers[T Float](r *rand.Rand, n int64, special int) []T {
 func TestEpilogue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	r, checked := rand.New(rand.NewPCG(seed, 0)), newChecking()
+	r, check := rand.New(rand.NewPCG(seed, 0)), new(Checker)
 	for first := range epilogueSteps {
 		for range 12 {
 			c := drawChain(r, first)
@@ -177,14 +177,14 @@ func TestEpilogue(t *testing.T) {
 			}
 			p := Product{Batch: batch, M: m, N: n, K: k, TransA: r.IntN(2) == 0, TransB: r.IntN(2) == 0}
 			for _, dev := range matmulDevices {
-				testEpilogue[float32](t, r, dev, p, Float32, c, checked)
-				testEpilogue[float64](t, r, dev, p, Float64, c, checked)
+				testEpilogue[float32](t, r, dev, p, Float32, c, check)
+				testEpilogue[float64](t, r, dev, p, Float64, c, check)
 			}
 		}
 	}
 }
 
-func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt Dtype, c chained, checked checking) {
+func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt Dtype, c chained, check *Checker) {
 	p.Dtype = dt
 	shape := []int{int(p.Batch), int(p.M), int(p.N)}
 	names, inputs := []string{"c"}, [][]byte{Bytes(numbers[T](r, p.Batch*p.M*p.K, 1000)), Bytes(numbers[T](r, p.Batch*p.K*p.N, 1000))}
@@ -215,7 +215,7 @@ func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt
 	}
 	plan, err := with.Plan(dev)
 	got := run(plan, err, inputs...)
-	if err := checked.plan(plan); err != nil {
+	if err := check.Check(plan); err != nil {
 		t.Fatalf("%v: %v", plan, err)
 	}
 	plain, err := p.Plan(dev)

@@ -1,11 +1,14 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -108,6 +111,9 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	if int64(len(out)) != p.Out {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
+	if err := p.checkSizes(); err != nil {
+		return fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
 	return Host{}.Run(p, inputs, p.outputs(out), scratch)
 }
 
@@ -136,6 +142,9 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 		return fmt.Errorf("kernels: %s: got %d outputs, want %d", p.Op, len(outputs), want)
 	}
 	if scratch == nil && p.Scratch > 0 {
+		if err := hostmem.Check(p.Scratch); err != nil {
+			return fmt.Errorf("kernels: %s: scratch memory: %w", p.Op, err)
+		}
 		scratch = Bytes(make([]float64, CeilDiv(p.Scratch, 8)))
 	}
 	if int64(len(scratch)) < p.Scratch {
@@ -146,9 +155,28 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 		by = gonum.Implementation{}
 	}
 	for i := range p.Launches {
-		l := &p.Launches[i]
-		l.Kernel.Body(Call{l, p, inputs, outputs, scratch, by, nil})
+		if err := (Call{&p.Launches[i], p, inputs, outputs, scratch, by, nil}).run(); err != nil {
+			return fmt.Errorf("kernels: %s: %w", p.Op, err)
+		}
 	}
+	return nil
+}
+
+// run runs the Go body of the launch, which may be that of another module.
+func (c Call) run() (err error) {
+	k := c.Kernel
+	switch {
+	case k == nil:
+		return errors.New("got a launch without a kernel")
+	case k.Body == nil:
+		return fmt.Errorf("kernel %s has no Go body for the host", k.Entry)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the Go body of kernel %s panicked: %v", k.Entry, r)
+		}
+	}()
+	k.Body(c)
 	return nil
 }
 
@@ -166,12 +194,26 @@ func Parallel(n, Grain int64, f func(lo, hi int64)) {
 		return
 	}
 	var wg sync.WaitGroup
+	var panicked atomic.Value // nobody else could recover from a panic in a goroutine of ours
 	step := CeilDiv(n, pieces)
 	for lo := int64(0); lo < n; lo += step {
-		wg.Go(func() { f(lo, min(lo+step, n)) })
+		wg.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					panicked.CompareAndSwap(nil, caught{r})
+				}
+			}()
+			f(lo, min(lo+step, n))
+		})
 	}
 	wg.Wait()
+	if p, ok := panicked.Load().(caught); ok {
+		panic(p.value)
+	}
 }
+
+// caught is what a goroutine panicked with.
+type caught struct{ value any }
 
 // Grain is the number of elements below which one goroutine is faster than
 // two: about 10 us of work, measured against 1-2 us to start a goroutine.

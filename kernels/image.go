@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
@@ -23,13 +24,34 @@ type Image interface {
 
 // CheckImage returns an error if there is no image or it cannot be compared.
 func CheckImage(image Image) error {
-	if image == nil {
+	if safely.IsNil(image) {
 		return errors.New("got a kernel without an image")
 	}
 	if !reflect.ValueOf(image).Comparable() {
-		return fmt.Errorf("image %s is a %T, want a comparable type", image.Name(), image)
+		return fmt.Errorf("image %s is a %T, want a comparable type", ImageName(image), image)
 	}
 	return nil
+}
+
+// CodeFor returns the code of an image, which may be of another module, for a device of that
+// compute capability. An image that panics, or has no code, gives an error.
+func CodeFor(image Image, major, minor int) (c Code, err error) {
+	err = safely.Call("its Code", func() (err error) { c, err = image.Code(major, minor); return err })
+	if err == nil && len(c.Text) == 0 {
+		err = errors.New("it has no code")
+	}
+	if err != nil {
+		return Code{}, fmt.Errorf("image %s: %w", ImageName(image), err)
+	}
+	return c, nil
+}
+
+// ImageName returns the name of an image, which may be of another module.
+func ImageName(image Image) (name string) {
+	if err := safely.Call("Name", func() error { name = image.Name(); return nil }); err != nil {
+		return fmt.Sprintf("of type %T", image)
+	}
+	return name
 }
 
 // Code is what the CUDA driver loads.

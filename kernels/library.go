@@ -54,9 +54,19 @@ type entry struct{ stem, name string }
 // reports. Files are read when they are first used: an error is returned then, and
 // by [Check].
 func NewLibrary(name string, files fs.FS) *Library {
+	if files == nil {
+		files = noFiles{}
+	}
 	l := &Library{name: name, files: files, entries: map[entry]bool{}}
 	l.manifest = sync.OnceValues(l.readManifest)
 	return l
+}
+
+// noFiles is a folder without files.
+type noFiles struct{}
+
+func (noFiles) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
 func (l *Library) readManifest() (*manifest.Manifest, error) {

@@ -36,7 +36,7 @@ func (m *mapping) run(c Call, part int, lo, hi int64) {
 			b.spread(n)
 		}
 		for k, d := range m.outputs {
-			if b.late[k] != nil {
+			if b.late[k] != nil && m.toStrides == nil {
 				copy(b.outputs[k][at*d.Size():], b.late[k][:int64(n)*d.Size()])
 			}
 		}
@@ -51,7 +51,7 @@ type block struct {
 	gathered          [][]byte
 	index             []int64  // of a block's first element
 	walk              []int64  // of the element that is gathered
-	spreading         []byte   // elements of the output that go to an index each
+	spreading         [][]byte // elements of the outputs that go to an index each
 	late              [][]byte // of outputs among several that lie where operands do, written when these have been read
 }
 
@@ -59,9 +59,11 @@ func (m *mapping) newBlock() any {
 	in, out := len(m.types), len(m.outputs)
 	b := &block{m, make([][]byte, in), make([][]byte, out), make([]unsafe.Pointer, in), make([]unsafe.Pointer, out), make([][]byte, in),
 		make([]int64, len(m.shape)), make([]int64, len(m.shape)), nil, make([][]byte, out)}
-	if m.toStrides != nil {
-		b.spreading = Bytes(make([]int64, expr.BlockSize))
-		b.out[0] = unsafe.Pointer(unsafe.SliceData(b.spreading))
+	for k := range m.outputs {
+		if m.toStrides != nil {
+			b.spreading = append(b.spreading, Bytes(make([]int64, expr.BlockSize)))
+			b.out[k] = unsafe.Pointer(unsafe.SliceData(b.spreading[k]))
+		}
 	}
 	for i, d := range m.types {
 		if a := access(m.layout.accesses[i]); a != dense && a != unaligned || isRandom(m.layout.random, i) {
@@ -131,12 +133,13 @@ func (b *block) read(at int64, n int) {
 	}
 }
 
-// spread copies n elements of the output from the block's index on to their places.
+// spread copies n elements of each output from the block's index on to their places.
 func (b *block) spread(n int) {
-	size := b.mapping.outputs[0].Size()
-	b.runs(b.toStrides, n, func(k, at, stride int64, run int) {
-		move(size, b.outputs[0], at, stride, b.spreading, k, 1, int64(run))
-	})
+	for i, d := range b.mapping.outputs {
+		b.runs(b.toStrides, n, func(k, at, stride int64, run int) {
+			move(d.Size(), b.outputs[i], at, stride, b.spreading[i], k, 1, int64(run))
+		})
+	}
 }
 
 // runs calls f for the runs of n elements that lie by those strides, from the block's index

@@ -26,7 +26,7 @@ func planRows(dev Device, m *exprtest.Rows) (*Plan, error) {
 
 // checkLaunches compares a plan's launches with their entry points.
 func checkLaunches(p *Plan) error {
-	if err := newChecking().plan(p); err != nil {
+	if err := new(Checker).Check(p); err != nil {
 		return fmt.Errorf("%v: %w", p, err)
 	}
 	return nil

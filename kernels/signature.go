@@ -100,12 +100,12 @@ func imageSignatures(image Image) (map[string]signature, error) {
 			return nil, err
 		}
 	} else {
-		code, err := image.Code(9, 0)
+		code, err := CodeFor(image, 9, 0)
 		if err != nil {
 			return nil, err
 		}
 		if code.Target != manifest.PTX {
-			return nil, fmt.Errorf("got code for %s, want %s, which says what an entry point takes", code.Target, manifest.PTX)
+			return nil, fmt.Errorf("got code for %s, %w", code.Target, ErrNoSignatures)
 		}
 		text = code.Text
 	}
@@ -145,52 +145,7 @@ func (s signature) check(p *Plan, l *Launch) error {
 			return fmt.Errorf("argument %d: got %s, want a %s", i, got, want.kind)
 		}
 	}
-	threads := l.Block[0] * l.Block[1] * l.Block[2]
-	if most := cmp.Or(s.maxThreads, 1024); threads < 1 || threads > most {
-		return fmt.Errorf("got blocks of %d threads, want 1 to %d", threads, most)
-	}
-	for axis, most := range [3]int{1<<31 - 1, 1<<16 - 1, 1<<16 - 1} {
-		if l.Grid[axis] < 1 || l.Grid[axis] > most {
-			return fmt.Errorf("got a grid of %v blocks, want 1 to %d along axis %d", l.Grid, most, axis)
-		}
-	}
-	return nil
-}
-
-// checkRef returns an error unless r points into an operand of the plan, or to
-// its end.
-func (p *Plan) checkRef(r Ref) error {
-	size, err := p.size(r.Operand)
-	if err == nil && (r.Offset < 0 || r.Offset > size) {
-		return fmt.Errorf("got offset %d of %v, which has %d bytes", r.Offset, r.Operand, size)
-	}
-	return err
-}
-
-// checkTensorMap returns an error unless t is a map that TMA takes, of memory inside
-// an operand of the plan.
-func (p *Plan) checkTensorMap(t TensorMap) error {
-	if err := cmp.Or(t.Check(), p.checkRef(t.Ref)); err != nil {
-		return err
-	}
-	size, err := p.size(t.Ref.Operand)
-	if err == nil && t.Bytes() > size-t.Ref.Offset {
-		return fmt.Errorf("got a tensor of %d bytes at %v, which has %d bytes", t.Bytes(), t.Ref, size)
-	}
-	return err
-}
-
-// size returns the bytes of an operand.
-func (p *Plan) size(o Operand) (int64, error) {
-	switch {
-	case o == Out:
-		return p.Out, nil
-	case o == Scratch:
-		return p.Scratch, nil
-	case o >= 0 && int(o) < len(p.Inputs):
-		return p.Inputs[o], nil
-	}
-	return 0, fmt.Errorf("got operand %d of a plan of %d inputs", o, len(p.Inputs))
+	return l.checkExtents(s.maxThreads)
 }
 
 // noEntry is the error of an entry point that does not exist, with the names that

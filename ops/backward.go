@@ -3,6 +3,8 @@ package ops
 import (
 	"errors"
 	"fmt"
+
+	"github.com/stheno-ml/stheno/internal/safely"
 )
 
 // Backward builds the derivatives of a loss by the inputs of a primitive: see
@@ -124,7 +126,7 @@ func (b *Backward) check(t Term) error {
 // derive returns the derivatives by the op's inputs.
 func (o *Op) derive() (terms []Term, err error) {
 	b := newBackward(o)
-	err = guard("Adjoints", func() error { terms = o.primitive.Adjoints(b); return nil })
+	err = safely.Call("Adjoints", func() error { terms = o.primitive.Adjoints(b); return nil })
 	switch {
 	case b.err != nil:
 		err = b.err

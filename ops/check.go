@@ -3,44 +3,68 @@ package ops
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // This file holds what keeps a primitive's faults from becoming panics.
 
-// guard calls a method of a primitive and returns its panic as an error.
-func guard(method string, call func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%s panicked: %v", method, r)
-		}
-	}()
-	return call()
-}
-
 // nameOf returns the name of a primitive, or an error where there is none.
 func nameOf(p Primitive) (name string, err error) {
 	if p == nil {
 		return "", errors.New("got a nil primitive")
 	}
-	switch v := reflect.ValueOf(p); v.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
-		if v.IsNil() {
-			return "", fmt.Errorf("got a nil %T as primitive", p)
-		}
+	if safely.IsNil(p) {
+		return "", fmt.Errorf("got a nil %T as primitive", p)
 	}
-	err = guard(fmt.Sprintf("String of %T", p), func() error { name = p.String(); return nil })
+	err = safely.Call(fmt.Sprintf("String of %T", p), func() error { name = p.String(); return nil })
 	return name, err
 }
 
-// checkPlan returns an error if a plan is not one for the op.
-func (o *Op) checkPlan(p *kernels.Plan) error {
+// function returns the function of elements that a primitive is, and ok = false for one that
+// is no [Pointwise].
+func function(p Primitive, in []Type, out Type) (f expr.Func, ok bool, err error) {
+	pointwise, ok := p.(Pointwise)
+	if !ok {
+		return f, false, nil
+	}
+	err = safely.Call("Func", func() error {
+		if f, err = pointwise.Func(in...); err != nil {
+			return err
+		}
+		return checkFunction(f, in, out)
+	})
+	return f, true, err
+}
+
+// checkFunction returns an error if a function does not go with the types of an op.
+func checkFunction(f expr.Func, in []Type, out Type) error {
+	operands, results := f.Operands(), f.Outputs()
+	if len(operands) != len(in) || len(results) != 1 {
+		return fmt.Errorf("Func: got a function of %d operands with %d results, want %d and 1", len(operands), len(results), len(in))
+	}
+	for i, t := range in {
+		if operands[i] != t.Dtype {
+			return fmt.Errorf("Func: operand %d is %v, want %v", i, values.Tensor(operands[i]), values.Tensor(t.Dtype))
+		}
+		if !t.Shape.IsScalar() && !sameShape(t.Shape, out.Shape) {
+			return fmt.Errorf("Func: input %d is of shape %v, want a scalar or %v, the output's", i, t.Shape, out.Shape)
+		}
+	}
+	if results[0] != out.Dtype {
+		return fmt.Errorf("Func: its result is %v, want %v", values.Tensor(results[0]), values.Tensor(out.Dtype))
+	}
+	return nil
+}
+
+// checkPlan returns an error if a plan is not one for the op on a device.
+func (o *Op) checkPlan(p *kernels.Plan, dev kernels.Device) error {
 	if p == nil {
 		return errors.New("Plan returned nil and no error")
 	}
@@ -55,12 +79,7 @@ func (o *Op) checkPlan(p *kernels.Plan) error {
 	if p.Out != o.out.Bytes() {
 		return fmt.Errorf("the plan gives %d bytes, want the %d of %v", p.Out, o.out.Bytes(), o.out)
 	}
-	for i, l := range p.Launches {
-		if l.Kernel == nil {
-			return fmt.Errorf("launch %d of the plan has no kernel", i)
-		}
-	}
-	return nil
+	return p.Check(dev)
 }
 
 // checkValues returns an error if values are not of the op's types.
@@ -69,7 +88,7 @@ func (o *Op) checkValues(in []gorgonia.Value) error {
 		return fmt.Errorf("ops: %v: got %d inputs, want %d", o, len(in), len(o.in))
 	}
 	for i, v := range in {
-		if v == nil {
+		if safely.IsNil(v) {
 			return fmt.Errorf("ops: %v: input %d has no value", o, i)
 		}
 		if v.Dtype() != values.Tensor(o.in[i].Dtype) || !sameShape(v.Shape(), o.in[i].Shape) {

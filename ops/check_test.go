@@ -104,7 +104,7 @@ func TestPrimitiveErrors(t *testing.T) {
 		want string
 	}{
 		{panics{"Plan"}, "ops: Panics: Plan panicked: oh"},
-		{panics{"body"}, "ops: Panics: its kernel panicked: oh"},
+		{panics{"body"}, "ops: Panics: kernels: panics: the Go body of kernel panics panicked: oh"},
 		{given{&fields{infer: vector3}, "Given"}, "ops: Given: Plan returned nil and no error"},
 		{given{&fields{infer: vector3, plan: &kernels.Plan{}}, "Given"}, "ops: Given: the plan takes 0 inputs, want 1"},
 		{given{&fields{infer: vector3, plan: &kernels.Plan{Inputs: []int64{12}, Out: 24}}, "Given"}, "takes 12 bytes of input 0, want the 24 of float64 (3)"},

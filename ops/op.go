@@ -9,6 +9,7 @@ import (
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -26,6 +27,8 @@ type Op struct {
 	in          []Type
 	out         Type
 	identity    identity
+	pointwise   bool // it is function, element by element
+	function    expr.Func
 	derivatives func() ([]Term, error) // by the inputs, made at first use
 }
 
@@ -47,11 +50,14 @@ func newOp(p Primitive, in ...Type) (*Op, error) {
 	for i, t := range in {
 		o.in[i] = Type{t.Dtype, slices.Clone(t.Shape)}
 	}
-	err = guard("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
+	err = safely.Call("Infer", func() (err error) { o.out, err = p.Infer(o.in...); return err })
 	if err == nil {
 		if err = o.out.check(); err != nil {
 			err = fmt.Errorf("output: %w", err)
 		}
+	}
+	if err == nil {
+		o.function, o.pointwise, err = function(p, o.in, o.out)
 	}
 	if err == nil {
 		o.identity, err = identify(p, name, o.in)
@@ -66,6 +72,10 @@ func newOp(p Primitive, in ...Type) (*Op, error) {
 
 // apply applies the op to nodes.
 func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
+	inputs, err := inOneGraph(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
 	for i, n := range inputs {
 		switch t, err := typeOf(n); {
 		case err != nil:
@@ -87,9 +97,9 @@ func (o *Op) String() string { return o.name }
 
 // Plan returns the launches of the op on dev. It implements kernels.Planner.
 func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
-	err = guard("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
+	err = safely.Call("Plan", func() (err error) { p, err = o.primitive.Plan(dev, o.in...); return err })
 	if err == nil {
-		err = o.checkPlan(p)
+		err = o.checkPlan(p, dev)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ops: %v: %w", o, err)
@@ -99,14 +109,7 @@ func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
 
 // Pointwise returns the function of elements that the op is, if its primitive is
 // [Pointwise]; ok is false for any other.
-func (o *Op) Pointwise() (f expr.Func, ok bool) {
-	p, ok := o.primitive.(Pointwise)
-	if !ok {
-		return f, false
-	}
-	err := guard("Func", func() (err error) { f, err = p.Func(o.in...); return err })
-	return f, err == nil
-}
+func (o *Op) Pointwise() (f expr.Func, ok bool) { return o.function, o.pointwise }
 
 // Product returns the product of matrices that the op is; ok is false for any other.
 func (o *Op) Product() (p kernels.Product, ok bool) {
@@ -155,7 +158,10 @@ func (o *Op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 // Do runs the op's plan on the host.
 func (o *Op) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
-	out, mem := values.New(o.out.Dtype, o.out.Shape)
+	out, mem, err := values.Make(o.out.Dtype, o.out.Shape)
+	if err != nil {
+		return nil, fmt.Errorf("ops: %v: its output: %w", o, err)
+	}
 	if err := o.run(mem, in); err != nil {
 		return nil, err
 	}
@@ -200,7 +206,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	if err != nil {
 		return fmt.Errorf("ops: %v: %w", o, err)
 	}
-	if err := guard("its kernel", func() error { return kernels.Host{BLAS: by}.Run(p, mem, [][]byte{out}, nil) }); err != nil {
+	if err := (kernels.Host{BLAS: by}).Run(p, mem, [][]byte{out}, nil); err != nil {
 		return fmt.Errorf("ops: %v: %w", o, err)
 	}
 	return nil
@@ -210,7 +216,7 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 // of them for an op without a gradient, so that SymDiff is asked and says why.
 func (o *Op) DiffWRT(inputs int) []bool {
 	terms, err := o.derivatives()
-	wrt := make([]bool, inputs)
+	wrt := make([]bool, max(inputs, 0))
 	for i := range wrt {
 		wrt[i] = err != nil || i < len(terms) && terms[i].term != nil
 	}
@@ -238,6 +244,9 @@ func (o *Op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 func (o *Op) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
 	if len(inputs) != len(o.in) {
 		return fmt.Errorf("ops: %v: DoDiff got %d inputs, want %d", o, len(inputs), len(o.in))
+	}
+	if output == nil || slices.Contains(inputs, nil) {
+		return fmt.Errorf("ops: %v: DoDiff got a nil node", o)
 	}
 	terms, err := o.derivatives()
 	if err != nil {

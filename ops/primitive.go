@@ -101,7 +101,7 @@ func CheckFloats(in []Type, n int) error {
 }
 
 // Apply applies a primitive to nodes of one graph and returns the node of its
-// output. The error names the primitive, the input, what it got and what it
+// output. Constants, of [gorgonia.NewConstant], become a part of that graph. The error names the primitive, the input, what it got and what it
 // wants. A primitive that panics gives an error too.
 func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	name, err := nameOf(p)
@@ -134,19 +134,19 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 	if n == nil {
 		return t, errors.New("got a nil node")
 	}
-	if n.Graph() == nil {
-		return t, fmt.Errorf("node %v is in no graph", n)
+	if n.Graph() == nil && !internal.IsConstant(n.Op()) {
+		return t, fmt.Errorf("node %s is in no graph", internal.Name(n))
 	}
 	of, ok := internal.ElementType(n)
 	if !ok {
-		return t, fmt.Errorf("node %v has no element type", n)
+		return t, fmt.Errorf("node %s has no element type", internal.Name(n))
 	}
 	dt, ok := values.Dtype(of)
 	if !ok || dt == kernels.Bool {
 		return t, fmt.Errorf("got %v, which no op takes", of)
 	}
 	if n.Shape().Dims() != n.Dims() {
-		return t, fmt.Errorf("node %v has no shape yet", n)
+		return t, fmt.Errorf("node %s has no shape yet", internal.Name(n))
 	}
 	t = Type{dt, n.Shape()}
 	return t, t.check()

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -48,11 +49,11 @@ func NewData(columns Columns) (*Data, error) {
 		}
 		c, count, err := newColumn(n, of)
 		if err != nil {
-			return nil, fmt.Errorf("train: NewData: input %s: %w", n.Name(), err)
+			return nil, fmt.Errorf("train: NewData: input %s: %w", internal.Name(n), err)
 		}
 		if batch := c.shape[0]; d.count > 0 && (count != d.count || batch != d.batch) {
 			return nil, fmt.Errorf("train: NewData: input %s: got %d rows for batches of %d, another input has %d for batches of %d",
-				n.Name(), count, batch, d.count, d.batch)
+				internal.Name(n), count, batch, d.count, d.batch)
 		}
 		d.count, d.batch = count, c.shape[0]
 		d.columns = append(d.columns, c)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -200,4 +201,33 @@ func TestDataErrors(t *testing.T) {
 		wantError(t, err, "NewResident")
 		wantError(t, err, want)
 	}
+}
+
+// cancelling is an op that does something before it computes.
+type cancelling struct {
+	G.Op
+	first func()
+}
+
+func (c cancelling) Do(in ...G.Value) (G.Value, error) { c.first(); return c.Op.Do(in...) }
+
+// A context that is done in the middle of a step takes the step back.
+func TestCancelledInAStep(t *testing.T) {
+	l := newLine(t, false)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough, calls := errors.New("enough"), 0
+	tanh := must.Get[*G.Node](t)(G.Tanh(G.NewVector(G.NewGraph(), tensor.Float64, G.WithShape(points), G.WithName("x"))))
+	must.Get[*G.Node](t)(G.ApplyOp(cancelling{tanh.Op(), func() {
+		if calls++; calls == 3 {
+			cancel(enough)
+		}
+	}}, l.x))
+	vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(rate0)), l.learnables...)))
+	defer vm.Close()
+	h, err := Run(ctx, vm, l.loss, Seq(l.batches(5, nil)))
+	wantError(t, err, "enough")
+	if !errors.Is(err, enough) || calls != 3 || h.Steps != 2 || h.End.Step != 2 {
+		t.Errorf("got the error %v and %+v after %d calls, want two steps of three", err, h, calls)
+	}
+	steps(func(int) float64 { return rate0 }, 0, 1).check(t, l, h)
 }

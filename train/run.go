@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -17,9 +18,10 @@ import (
 // the graph.
 //
 // It ends after the epochs and steps of its options; early by the context, whose cause is in
-// the error then, by an error of the source, the VM or a callback, by [ErrStop], or if the
-// loss is NaN. In any case the history is that of the steps made, every step is whole, and
-// the learnables are pulled: their nodes have the values after the last step.
+// the error then, also in the middle of a step, which is not made; by an error of the source,
+// the VM or a callback, by [ErrStop], or if the loss is NaN. In any case the history is that of
+// the steps made, every step is whole, and the learnables are pulled: their nodes have the
+// values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
 	l, err := newLoop(vm, loss, source, opts)
 	if err != nil {
@@ -79,9 +81,9 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	case vm.Report().Solver == "":
 		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")
 	case loss.Shape().TotalSize() != 1:
-		return nil, fmt.Errorf("the loss, node %s, has shape %v, want a scalar", loss.Name(), loss.Shape())
+		return nil, fmt.Errorf("the loss, node %s, has shape %v, want a scalar", internal.Name(loss), loss.Shape())
 	case !slices.Contains(vm.Results(), loss):
-		return nil, fmt.Errorf("the loss, node %s, is no result of the VM, want one or a node of cudaops.Keep", loss.Name())
+		return nil, fmt.Errorf("the loss, node %s, is no result of the VM, want one or a node of cudaops.Keep", internal.Name(loss))
 	}
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
@@ -148,7 +150,7 @@ func (l *loop) run(ctx context.Context) (err error) {
 			l.history.Left += it.left
 			err = l.endEpoch(true)
 		default:
-			err = l.step(it.batch)
+			err = l.step(ctx, it.batch)
 		}
 		if err != nil {
 			return err
@@ -165,14 +167,17 @@ func (l *loop) ended(p *prefetcher) error {
 }
 
 // step makes a step and calls those who wait for it.
-func (l *loop) step(b Batch) error {
+func (l *loop) step(ctx context.Context, b Batch) error {
 	at := l.position
 	for _, r := range l.config.rates {
 		gorgonia.WithLearnRate(r.of(at.Step))(r.solver)
 	}
 	err := l.bind(b)
 	if err == nil {
-		err = l.vm.RunAll()
+		err = l.vm.RunContext(ctx)
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // nothing of the step was made
+		return context.Cause(ctx)
 	}
 	if l.failed = err != nil; l.failed {
 		at.Step++
@@ -210,7 +215,7 @@ func (l *loop) bind(b Batch) error {
 			l.inputs[n] = true
 		}
 		if err != nil {
-			return fmt.Errorf("input %s: %w", n.Name(), err)
+			return fmt.Errorf("input %s: %w", internal.Name(n), err)
 		}
 	}
 	if data, ok := l.source.(*Data); ok && l.bound != nil {
@@ -237,7 +242,7 @@ func (l *loop) read() error {
 	case []float64:
 		l.last = x[0]
 	default:
-		return fmt.Errorf("the loss, node %s, is a %T, want a float", l.loss.Name(), x)
+		return fmt.Errorf("the loss, node %s, is a %T, want a float", internal.Name(l.loss), x)
 	}
 	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
 	l.epoch.sum += l.last

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -29,7 +30,7 @@ func newFitter(weights *gorgonia.Node) (*fitter, error) {
 		rows = s[0]
 	}
 	if !ok || !dt.IsFloat() || rows < 1 || weights.Shape().TotalSize() != rows {
-		return nil, fmt.Errorf("Weights got node %s, a %v of shape %v, want a float for each row of a batch", weights.Name(), weights.Type(), weights.Shape())
+		return nil, fmt.Errorf("Weights got node %s, a %v of shape %v, want a float for each row of a batch", internal.Name(weights), weights.Type(), weights.Shape())
 	}
 	f.full = f.of(rows)
 	return f, nil
@@ -66,7 +67,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 			continue // it fits, or Let says what is wrong
 		}
 		if short > 0 && (has[0] != short || of[0] != want) {
-			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", n.Name(), has[0], of[0], short)
+			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", internal.Name(n), has[0], of[0], short)
 		}
 		short, want = has[0], of[0]
 	}
@@ -76,13 +77,13 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 	case f.weights == nil:
 		return b, 0, nil
 	case short > 0 && f.weights.Shape()[0] != want:
-		return nil, 0, fmt.Errorf("Weights: node %s has %d rows, want the %d of the other inputs", f.weights.Name(), f.weights.Shape()[0], want)
+		return nil, 0, fmt.Errorf("Weights: node %s has %d rows, want the %d of the other inputs", internal.Name(f.weights), f.weights.Shape()[0], want)
 	}
 	fitted = make(Batch, len(b)+1)
 	for n, v := range b {
 		if short > 0 && len(v.Shape()) > 0 && v.Shape()[0] == short && n.Shape()[0] == want {
 			if v, err = repeated(v, n.Shape()); err != nil {
-				return nil, 0, fmt.Errorf("input %s: %w", n.Name(), err)
+				return nil, 0, fmt.Errorf("input %s: %w", internal.Name(n), err)
 			}
 		}
 		fitted[n] = v

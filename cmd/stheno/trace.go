@@ -13,16 +13,15 @@ import (
 type trace struct {
 	Graph string `arg:"" help:"Name of a graph, as stheno explain takes it."`
 	Out   string `default:"trace.json" placeholder:"FILE" type:"path" help:"File to write (default: trace.json)."`
-	Runs  count  `default:"3" placeholder:"N" help:"Runs, of which the last is written (default: ${default})."`
+	Runs  count  `default:"3" placeholder:"N" help:"Runs to write (default: ${default})."`
 	Host  bool   `help:"Run on the processor even where there is a GPU."`
 }
 
 func (trace) Help() string {
-	return `Runs a graph that comes with this program on random inputs, on GPU 0 or else on the processor, and writes the
-steps of the last run in Chrome's trace format: open the file at https://ui.perfetto.dev or chrome://tracing. A
-step has its nodes, kernels, bytes and operations. Each is measured by itself and begins where the
-one before ended: copies and gaps between steps are not in it. In a program of your own, make the VM with
-cudaops.Timed() and call vm.Report().Trace(file).`
+	return `Runs a graph that comes with this program on random inputs, on GPU 0 or else on the processor, and writes when
+each step and each copy ran in Chrome's trace format: open the file at https://ui.perfetto.dev or
+chrome://tracing. A step has its nodes, kernels, bytes and operations. On a GPU each is a launch of its own, which
+makes the run longer. In a program of your own, make the VM with cudaops.Trace(file).`
 }
 
 // Run runs the graph and writes the file.
@@ -36,7 +35,7 @@ func (t trace) Run(c *console) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer file.Close()
-	vm, err := machine(g, g.Values(newRandomBlock(1, blockOfHost).f32), t.Host, cudaops.Timed())
+	vm, err := machine(g, g.Values(newRandomBlock(1, blockOfHost).f32), t.Host, cudaops.Trace(file))
 	if err != nil {
 		return err
 	}
@@ -47,10 +46,10 @@ func (t trace) Run(c *console) error {
 		}
 	}
 	r := vm.Report()
-	if err := errors.Join(r.Trace(file), file.Close()); err != nil {
+	if err := errors.Join(vm.Close(), file.Close()); err != nil { // which end the trace
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%s: run %d, %d steps, %v, on %s\nwrote %s, which https://ui.perfetto.dev shows\n",
+	_, err = fmt.Fprintf(c.out, "%s: %d runs of %d steps, the last of %v, on %s\nwrote %s, which https://ui.perfetto.dev shows\n",
 		graphName(g), r.Runs, len(r.Steps), r.Time.Round(time.Microsecond), vm.Device(), t.Out)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -68,7 +69,7 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Dura
 	inputs := make([]gorgonia.Value, len(graph.Inputs))
 	for i, in := range graph.Inputs {
 		if inputs[i] = in.Value(); inputs[i] == nil {
-			return nil, fmt.Errorf("input %s has no value", in.Node.Name())
+			return nil, fmt.Errorf("input %s has no value", internal.Name(in.Node))
 		}
 	}
 	if _, err := e.Run(inputs); err != nil {
@@ -88,7 +89,7 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Dura
 // add takes note of an instruction.
 func (t *GraphTiming) add(in *program.Instr) error {
 	if host, ok := in.Op.(program.Host); ok && host.Reason != "" {
-		t.Host = append(t.Host, in.Nodes[0].Name())
+		t.Host = append(t.Host, internal.Name(in.Nodes[0]))
 	}
 	if in.Plan == nil {
 		return nil

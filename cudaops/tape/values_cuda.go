@@ -71,10 +71,10 @@ func compactInputs(g *gorgonia.ExprGraph) (restore func(), err error) {
 		}
 		c := values.Compact(d)
 		if c == gorgonia.Value(d) {
-			return restore, fmt.Errorf("tape: input %v is masked, or a transposed or sliced tensor of %v, which Gorgonia's machine copies wrongly to a device: want a contiguous copy", n.Name(), d.Dtype())
+			return restore, fmt.Errorf("tape: input %v is masked, or a transposed or sliced tensor of %v, which Gorgonia's machine copies wrongly to a device: want a contiguous copy", internal.Name(n), d.Dtype())
 		}
 		if err := gorgonia.UnsafeLet(n, c); err != nil {
-			return restore, fmt.Errorf("tape: input %v: %w", n.Name(), err)
+			return restore, fmt.Errorf("tape: input %v: %w", internal.Name(n), err)
 		}
 		own[n] = d
 	}

@@ -68,7 +68,7 @@ func Sort(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
 		}
 		for _, c := range children {
 			if id := c.ID(); id < 0 || id > last || d.nodes[id] != c {
-				return nil, fmt.Errorf("node %s has an input outside the graph", n.Name())
+				return nil, fmt.Errorf("node %s has an input outside the graph", Name(n))
 			}
 		}
 		d.children[n.ID()] = children

@@ -1,6 +1,7 @@
 package gorgonia
 
 import (
+	"fmt"
 	"reflect"
 	"sync"
 
@@ -46,3 +47,15 @@ func InputName(n *gorgonia.Node) string {
 
 // unnamed is what Gorgonia calls inputs without a name.
 var unnamed = sync.OnceValue(func() string { return gorgonia.NewScalar(gorgonia.NewGraph(), gorgonia.Float64).Name() })
+
+// Name returns what messages call a node: its name or, if it has none, its op with the
+// places of its inputs in the graph, or an input's type and shape.
+func Name(n *gorgonia.Node) string {
+	switch {
+	case n == nil:
+		return "<nil>"
+	case n.Op() == nil && InputName(n) == "":
+		return fmt.Sprintf("(unnamed, %v of shape %v)", n.Type(), n.Shape())
+	}
+	return n.Name()
+}

@@ -2,10 +2,13 @@
 package values
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
 
+	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -37,6 +40,9 @@ func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 // must not be written unless the caller owns the value; views, slices,
 // transposed and column-major tensors give a copy.
 func Bytes(v gorgonia.Value) ([]byte, error) {
+	if safely.IsNil(v) {
+		return nil, errors.New("no value")
+	}
 	switch v := v.(type) {
 	case *gorgonia.F32:
 		return scalar(v), nil
@@ -76,8 +82,6 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 			return elements(v, (*tensor.Dense).Bools), nil
 		}
 		return nil, fmt.Errorf("a tensor of %v: want one of %v", v.Dtype(), types)
-	case nil:
-		return nil, fmt.Errorf("no value")
 	}
 	return nil, fmt.Errorf("a %T: want a *tensor.Dense or a scalar of one of %v", v, types)
 }
@@ -116,7 +120,7 @@ func elements[T element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byt
 // in place.
 func Compact(v gorgonia.Value) gorgonia.Value {
 	d, ok := v.(*tensor.Dense)
-	if !ok || Contiguous(d) {
+	if !ok || d == nil || Contiguous(d) {
 		return v
 	}
 	mem, err := Bytes(d)
@@ -127,6 +131,12 @@ func Compact(v gorgonia.Value) gorgonia.Value {
 	out, to := New(dt, d.Shape())
 	copy(to, mem)
 	return out
+}
+
+// Clone is gorgonia.CloneValue, with an error where that panics.
+func Clone(v gorgonia.Value) (c gorgonia.Value, err error) {
+	err = safely.Call("a copy of the value", func() (err error) { c, err = gorgonia.CloneValue(v); return err })
+	return c, err
 }
 
 // Contiguous reports whether the tensor's memory is its elements in row-major
@@ -307,6 +317,32 @@ func Gather(to, base []byte, size int64, shape []int, offset int64, strides []in
 	walk(0, offset, false)
 }
 
+// Size returns the bytes of a value of the given shape, or an error if they are more than a
+// process can address.
+func Size(dt kernels.Dtype, shape tensor.Shape) (bytes int64, err error) {
+	bytes = dt.Size()
+	for _, d := range shape {
+		if d < 0 || d > 0 && bytes > hostmem.Most/int64(d) {
+			return 0, fmt.Errorf("got %v of shape %v, want at most %d bytes", Tensor(dt), shape, int64(hostmem.Most))
+		}
+		bytes *= int64(d)
+	}
+	return bytes, nil
+}
+
+// Make is New, with an error where there is no memory for it.
+func Make(dt kernels.Dtype, shape tensor.Shape) (v gorgonia.Value, memory []byte, err error) {
+	bytes, err := Size(dt, shape)
+	if err == nil {
+		err = hostmem.Check(bytes)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	v, memory = New(dt, shape)
+	return v, memory, nil
+}
+
 // New is a new zero value of the given shape and its memory. A scalar shape
 // gives Gorgonia's scalar type.
 func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
@@ -342,7 +378,7 @@ func fresh[T element, S any, P interface {
 // Own is the memory of a value that may be written in place: a scalar or a
 // contiguous tensor of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
-	if v == nil || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
+	if safely.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false
 	}
 	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {

@@ -79,6 +79,7 @@ var (
 	cuModuleUnload      = cu("cuModuleUnload")
 	cuFuncSetAttribute  = cu("cuFuncSetAttribute")
 	cuFuncGetAttribute  = cu("cuFuncGetAttribute")
+	cuFuncGetParamInfo  = cu("cuFuncGetParamInfo") // from CUDA 12.4 on
 	cuOccupancy         = cu("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 
 	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")

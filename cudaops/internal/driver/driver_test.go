@@ -102,3 +102,32 @@ func TestParseRelease(t *testing.T) {
 		}
 	}
 }
+
+// What a dead context says to every call is said once; other errors all stay.
+func TestJoin(t *testing.T) {
+	dead := func(call string) error {
+		return fmt.Errorf("here: %w", &Error{Call: call, Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS"})
+	}
+	other, memory := errors.New("other"), &Error{Call: "cuMemAlloc_v2", Code: 2}
+	for _, c := range []struct {
+		errs []error
+		want string
+	}{
+		{nil, ""},
+		{[]error{nil, nil}, ""},
+		{[]error{dead("a"), nil, dead("b")}, "here: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+		{[]error{other, dead("a"), other, memory, dead("b")}, "other\nhere: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)\nother\ncuMemAlloc_v2: CUDA error 2"},
+		{[]error{dead("a"), Join(dead("b"), other)}, "here: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)\nother"},
+		{[]error{dead("a"), Join(dead("b"), memory)}, "here: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)\ncuMemAlloc_v2: CUDA error 2"},
+		{[]error{dead("a"), fmt.Errorf("%w and %w", dead("b"), memory)}, "here: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)\nhere: b: CUDA_ERROR_ILLEGAL_ADDRESS (700) and cuMemAlloc_v2: CUDA error 2"},
+		{[]error{Join(other, dead("a")), dead("b")}, "other\nhere: a: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+	} {
+		got := ""
+		if err := Join(c.errs...); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -37,6 +38,52 @@ func IsOutOfMemory(err error) bool {
 	const outOfMemory = 2
 	var e *Error
 	return errors.As(err, &e) && e.Code == outOfMemory
+}
+
+// Join is errors.Join without what was said before: after a kernel has failed, a context
+// answers every call, such as those that give its memory back, with the same error.
+func Join(errs ...error) error {
+	said := map[int]bool{}
+	var list []error
+	for _, err := range apart(errs) {
+		codes := codesOf(err, nil)
+		if len(codes) > 0 && !slices.ContainsFunc(codes, func(code int) bool { return !said[code] }) {
+			continue
+		}
+		for _, code := range codes {
+			said[code] = true
+		}
+		list = append(list, err)
+	}
+	return errors.Join(list...)
+}
+
+// apart returns errors with those that errors.Join has made taken apart.
+func apart(errs []error) (list []error) {
+	for _, err := range errs {
+		joined, ok := err.(interface{ Unwrap() []error })
+		if ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+			list = append(list, apart(joined.Unwrap())...)
+		} else if err != nil {
+			list = append(list, err)
+		}
+	}
+	return list
+}
+
+// codesOf appends the codes of the calls that failed in the tree of an error.
+func codesOf(err error, codes []int) []int {
+	switch e := err.(type) {
+	case *Error:
+		codes = append(codes, e.Code)
+	case interface{ Unwrap() error }:
+		codes = codesOf(e.Unwrap(), codes)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			codes = codesOf(err, codes)
+		}
+	}
+	return codes
 }
 
 func newError(call string, code int) *Error {

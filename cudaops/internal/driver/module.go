@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -133,6 +134,28 @@ func (f *Function) Attributes() (a Attributes, err error) {
 		*q.to = int(v)
 	}
 	return a, nil
+}
+
+// ParamSizes returns the bytes of each parameter of f. ok is false where the driver cannot
+// tell, as before CUDA 12.4.
+func (f *Function) ParamSizes() (sizes []int, ok bool) {
+	const invalidValue, most = 1, 4096 // there is no parameter of that number; more than any kernel has
+	if cuFuncGetParamInfo.addr == 0 {
+		return nil, false
+	}
+	for i := range most {
+		var offset, size uintptr
+		err := f.ctx.call(cuFuncGetParamInfo, f.handle, uintptr(i), uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size)))
+		var e *Error
+		if errors.As(err, &e) && e.Code == invalidValue {
+			return sizes, true
+		}
+		if err != nil {
+			return nil, false
+		}
+		sizes = append(sizes, int(size))
+	}
+	return nil, false
 }
 
 // MaxActiveBlocks is how many blocks of that many threads and bytes of dynamic

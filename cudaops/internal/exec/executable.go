@@ -1,12 +1,15 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -15,8 +18,11 @@ import (
 // one launch. It is for one goroutine at a time.
 type Executable struct {
 	// Times are how long the instructions of the program took in the last run: host
-	// instructions always, kernels if they are timed.
+	// instructions always, kernels and copies if they are timed.
 	Times []time.Duration
+	// Starts are when they began, from the begin of the run on. Those of the device are from
+	// when its first one was queued on.
+	Starts []time.Duration
 
 	program *program.Program
 	backend Backend
@@ -31,10 +37,15 @@ type Executable struct {
 	timed    bool
 	events   int
 	timings  []timing
+	begun    time.Time     // of the last run
+	queued   time.Duration // when its first instruction of the device that is timed was queued
 	// downloads are those queued in this run that nobody has taken over yet.
 	downloads []*transfer
-	pending   bool // a run was started and not finished
-	borrows   bool // copies take memory of inputs until they are done
+	ctx       context.Context          // of the run that is being started
+	changes   map[*program.Buffer]bool // of the states that runs change
+	changed   bool                     // the run that is being started has changed a state
+	pending   bool                     // a run was started and not finished
+	borrows   bool                     // copies take memory of inputs until they are done
 }
 
 // timing is two events around an instruction; event is the first.
@@ -54,7 +65,11 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	}
 	e := &Executable{
 		Times:   make([]time.Duration, len(p.Instrs)),
-		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed,
+		Starts:  make([]time.Duration, len(p.Instrs)),
+		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
+	}
+	for _, u := range p.Updates {
+		e.changes[u.State.Buffer] = true
 	}
 	if len(p.Updates) > 0 { // states begin at 0, and what lies between joined values is read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
@@ -72,6 +87,26 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		e.outputs = append(e.outputs, e.slots[v])
 	}
 	return e, b.Events(e.events)
+}
+
+// OnHost returns the bytes that a run takes on the host: the values that it makes there and,
+// where the host is the device, the arena.
+func OnHost(p *program.Program, dev kernels.Device) int64 {
+	bytes := int64(0)
+	if dev.Major == 0 {
+		bytes = p.Arena
+	}
+	for _, in := range p.Instrs {
+		if _, input := in.Op.(program.Input); input {
+			continue
+		}
+		for _, v := range in.Out {
+			if v.Space == program.OnHost && v.Numeric && v.Base == v {
+				bytes += v.Bytes()
+			}
+		}
+	}
+	return bytes
 }
 
 // runSetup takes the constants over and copies them where they are needed.
@@ -127,7 +162,7 @@ func (e *Executable) bytes(in *program.Instr) ([]byte, error) {
 // [program.Program.Inputs], and returns those of its outputs. It keeps none of
 // them.
 func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err error) {
-	if err := e.Start(inputs); err != nil {
+	if err := e.Start(context.Background(), inputs); err != nil {
 		return nil, err
 	}
 	return e.Finish()
@@ -136,12 +171,20 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 // Start begins a run and does not wait for its end, which is that of Finish, of another
 // Start, or of any other call. The inputs may be changed when it returns. What goes wrong
 // on the device is an error of a later call.
-func (e *Executable) Start(inputs []gorgonia.Value) (err error) {
+//
+// It stops between instructions, or pieces of work that were captured, when ctx is done, but
+// not once it has changed a state: states are those before a run, or those after it.
+func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
+	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
+		e.ctx = nil
 		if err != nil {
 			clear(e.frame[e.setup:])
 		}
 	}()
+	if err := e.cancelled(); err != nil {
+		return err
+	}
 	if e.pending { // its staging memory is still in use; nobody wants its results
 		e.pending, e.downloads = false, e.downloads[:0]
 		if err := e.backend.Sync(); err != nil {
@@ -161,7 +204,7 @@ func (e *Executable) Start(inputs []gorgonia.Value) (err error) {
 		}
 		if err := p.run(); err != nil {
 			// What is under way still uses host memory.
-			return errors.Join(err, e.wait())
+			return driver.Join(err, e.wait())
 		}
 	}
 	e.pending = true
@@ -170,6 +213,21 @@ func (e *Executable) Start(inputs []gorgonia.Value) (err error) {
 	}
 	return nil
 }
+
+// cancelled returns an error if the run that is being started is to stop.
+func (e *Executable) cancelled() error {
+	if e.ctx == nil || e.changed || e.ctx.Err() == nil {
+		return nil
+	}
+	err, cause := e.ctx.Err(), context.Cause(e.ctx)
+	if cause == err {
+		return fmt.Errorf("the run was cancelled: %w", err)
+	}
+	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
+}
+
+// Pending reports whether a run was started and not finished.
+func (e *Executable) Pending() bool { return e.pending }
 
 // Finish waits for the run that was started and returns its outputs.
 func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
@@ -182,6 +240,11 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 		if e.Times[t.instr], err = e.backend.Elapsed(t.event, t.event+1); err != nil {
 			return nil, err
 		}
+		start, err := e.backend.Elapsed(0, t.event)
+		if err != nil {
+			return nil, err
+		}
+		e.Starts[t.instr] = e.queued + start
 	}
 	outputs = make([]gorgonia.Value, len(e.outputs))
 	for i, slot := range e.outputs {
@@ -206,9 +269,9 @@ func (e *Executable) Replay() (func() error, error) {
 // wait waits for all that was queued and takes the downloads over.
 func (e *Executable) wait() error {
 	err := e.backend.Sync()
-	if err == nil {
-		for _, t := range e.downloads {
-			t.take(e)
+	for _, t := range e.downloads {
+		if err == nil {
+			err = t.take(e)
 		}
 	}
 	e.downloads = e.downloads[:0]

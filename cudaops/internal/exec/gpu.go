@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -270,7 +269,7 @@ func (g *GPUBackend) Close() error {
 			errs = append(errs, b.Close())
 		}
 		errs = append(errs, g.ctx.Free(g.arena), g.stream.Close())
-		g.closed = errors.Join(errs...)
+		g.closed = driver.Join(errs...)
 	})
 	return g.closed
 }

@@ -1,11 +1,11 @@
 package exec
 
 import (
-	"fmt"
 	"time"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -33,14 +33,12 @@ func (h *HostBackend) Alloc(bytes int64) (err error) {
 }
 
 // HostMemory returns memory that is aligned as every buffer is.
-func HostMemory(bytes int64) (memory []byte, err error) {
-	defer func() { // make panics where it can tell that there is no such memory
-		if r := recover(); r != nil {
-			err = fmt.Errorf("cannot allocate %d bytes: %v", bytes, r)
-		}
-	}()
+func HostMemory(bytes int64) ([]byte, error) {
+	if err := hostmem.Check(bytes); err != nil {
+		return nil, err
+	}
 	const words = program.Alignment / 8
-	memory = kernels.Bytes(make([]float64, bytes/8+words))
+	memory := kernels.Bytes(make([]float64, bytes/8+words))
 	skip := int64(-uintptr(unsafe.Pointer(&memory[0])) & (program.Alignment - 1))
 	return memory[skip : skip+bytes : skip+bytes], nil
 }

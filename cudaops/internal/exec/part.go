@@ -88,12 +88,11 @@ func (e *Executable) addHost(i int, op gorgonia.Op, downloaded map[*program.Valu
 				continue
 			}
 			var err error
-			if args[k], err = gorgonia.CloneValue(args[k]); err != nil {
+			if args[k], err = values.Clone(args[k]); err != nil {
 				return nil, err
 			}
 		}
-		out, err := program.Do(op, args...)
-		return values.Compact(out), err
+		return program.Do(op, in.Out[0].Type, args...)
 	})
 }
 
@@ -133,9 +132,12 @@ func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*progra
 	in := e.program.Instrs[i]
 	to := e.slot(in.Out[0])
 	p := part{run: func() error {
+		if err := e.cancelled(); err != nil {
+			return in.InNode(err)
+		}
 		start := time.Now()
 		out, err := f()
-		e.frame[to], e.Times[i] = out, time.Since(start)
+		e.frame[to], e.Times[i], e.Starts[i] = out, time.Since(start), start.Sub(e.begun)
 		return in.InNode(err)
 	}}
 	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
@@ -170,7 +172,7 @@ func (e *Executable) addDevice(instrs []int) error {
 		default:
 			downloads = append(downloads, t)
 		}
-		work[k] = Work{f, o.add(k, in)}
+		work[k] = Work{e.stoppable(in, f), o.add(k, in)}
 	}
 	launch := work[0].Queue
 	if capture {
@@ -179,16 +181,42 @@ func (e *Executable) addDevice(instrs []int) error {
 			return first.InNode(err)
 		}
 	}
+	changes := slices.ContainsFunc(instrs, func(i int) bool { return e.changesState(e.program.Instrs[i]) })
 	e.parts = append(e.parts, part{run: func() error {
+		if err := e.cancelled(); err != nil {
+			return first.InNode(err)
+		}
 		for _, t := range uploads {
 			if err := t.fill(e); err != nil {
 				return t.instr.InNode(err)
 			}
 		}
 		e.downloads = append(e.downloads, downloads...)
-		return first.InNode(launch())
+		if err := launch(); err != nil {
+			return first.InNode(err)
+		}
+		e.changed = e.changed || changes
+		return nil
 	}})
 	return nil
+}
+
+// stoppable returns what queues an instruction of the device unless the run is to stop. Where
+// work is captured, the backend calls it when it captures or, as that of the host does, in
+// each run.
+func (e *Executable) stoppable(in *program.Instr, queue func() error) func() error {
+	return func() error {
+		if err := e.cancelled(); err != nil {
+			return in.InNode(err)
+		}
+		e.changed = e.changed || e.changesState(in)
+		return in.InNode(queue())
+	}
+}
+
+// changesState reports whether an instruction writes into a state.
+func (e *Executable) changesState(in *program.Instr) bool {
+	return slices.ContainsFunc(in.Out, func(v *program.Value) bool { return v.Base.Buffer != nil && e.changes[v.Base.Buffer] })
 }
 
 // queued is an instruction with what queues it.
@@ -206,18 +234,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 		if err != nil || !e.timed {
 			return run, nil, err
 		}
-		start := e.events
-		e.events += 2
-		e.timings = append(e.timings, timing{i, start})
-		return func() error {
-			if err := e.backend.Record(start); err != nil {
-				return err
-			}
-			if err := run(); err != nil {
-				return err
-			}
-			return e.backend.Record(start + 1)
-		}, nil, nil
+		return e.between(i, run), nil, nil
 	case program.Copy:
 		t = &transfer{instr: in, upload: in.Out[0].Space == program.OnDevice}
 		if capture {
@@ -230,18 +247,43 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			e.borrows = e.borrows || !t.staged
 			t.slot = e.slot(in.In[0])
 			to := span(in.Out[0].Base.Buffer)
-			return func() error { return e.backend.Upload(to, t.memory) }, t, nil
+			return e.between(i, func() error { return e.backend.Upload(to, t.memory) }), t, nil
 		}
 		t.slot = e.slot(in.Out[0])
 		from, v := operands(in)[0], in.Out[0]
-		return func() error {
+		return e.between(i, func() (err error) {
 			if !t.staged {
-				t.value, t.memory = values.New(v.Dtype, v.Shape)
+				if t.value, t.memory, err = values.Make(v.Dtype, v.Shape); err != nil {
+					return err
+				}
 			}
 			return e.backend.Download(t.memory, from)
-		}, t, nil
+		}), t, nil
 	}
 	return nil, nil, errNoSuchOp
+}
+
+// between returns what queues instruction i of the device between two events, if
+// instructions are timed.
+func (e *Executable) between(i int, queue func() error) func() error {
+	if !e.timed {
+		return queue
+	}
+	start := e.events
+	e.events += 2
+	e.timings = append(e.timings, timing{i, start})
+	return func() error {
+		if start == 0 {
+			e.queued = time.Since(e.begun)
+		}
+		if err := e.backend.Record(start); err != nil {
+			return err
+		}
+		if err := queue(); err != nil {
+			return err
+		}
+		return e.backend.Record(start + 1)
+	}
 }
 
 // A transfer is a copy between host and device. In work that is captured it goes
@@ -272,16 +314,20 @@ func (t *transfer) fill(e *Executable) error {
 }
 
 // take makes a download that is done a value of this run.
-func (t *transfer) take(e *Executable) {
+func (t *transfer) take(e *Executable) error {
 	if !t.staged {
 		e.frame[t.slot] = t.value
 		t.value, t.memory = nil, nil
-		return
+		return nil
 	}
 	v := t.instr.Out[0]
-	h, m := values.New(v.Dtype, v.Shape)
+	h, m, err := values.Make(v.Dtype, v.Shape)
+	if err != nil {
+		return t.instr.InNode(err)
+	}
 	copyParallel(m, t.memory)
 	e.frame[t.slot] = h
+	return nil
 }
 
 // copyParallel copies by several goroutines where that is worth it: from about

@@ -47,13 +47,13 @@ func New(ctx *driver.Context) *Loader {
 // load loads an image into the context.
 func (l *Loader) load(image kernels.Image) (*module, error) {
 	d := l.ctx.Device
-	code, err := image.Code(d.Major, d.Minor)
+	code, err := kernels.CodeFor(image, d.Major, d.Minor)
 	if err != nil {
 		return nil, err
 	}
 	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
 	if err != nil {
-		return nil, fmt.Errorf("image %s for %s: %w", image.Name(), code.Target, err)
+		return nil, fmt.Errorf("image %s for %s: %w", kernels.ImageName(image), code.Target, err)
 	}
 	return &module{m, map[string]*function{}}, nil
 }
@@ -117,6 +117,39 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 		b.launches[i] = launch{f, dim3(k.Grid), dim3(k.Block), uint32(k.Shared), k.Cooperative, params}
 	}
 	return b, nil
+}
+
+// CheckSizes returns an error if the launches of the plan that was bound have other arguments,
+// by number and bytes, than their kernels take, as far as the driver tells.
+func (b *Bound) CheckSizes(p *kernels.Plan) error {
+	for i, l := range b.launches {
+		if want, ok := l.function.ParamSizes(); ok {
+			if err := checkSizes(p.Launches[i].Args, want); err != nil {
+				return fmt.Errorf("kernel %s: %w", l.function.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSizes compares arguments with the bytes of a kernel's parameters.
+func checkSizes(args []any, want []int) error {
+	if len(args) != len(want) {
+		return fmt.Errorf("got %d arguments, want %d", len(args), len(want))
+	}
+	for i, a := range args {
+		size := 8 // a Ref, an int64 or a float64
+		switch a.(type) {
+		case int32, float32:
+			size = 4
+		case kernels.TensorMap:
+			size = 128
+		}
+		if size != want[i] {
+			return fmt.Errorf("argument %d: got a %T of %d bytes, want %d bytes", i, a, size, want[i])
+		}
+	}
+	return nil
 }
 
 // params returns pointers to the values of a launch's arguments.

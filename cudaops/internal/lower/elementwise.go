@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -115,7 +116,11 @@ func function(c *call) *program.Value {
 	if !ok || !c.Numeric {
 		return nil
 	}
-	f, ok := op.Pointwise()
+	var f expr.Func
+	if err := safely.Call("its Pointwise", func() error { f, ok = op.Pointwise(); return nil }); err != nil {
+		c.err = err
+		return nil
+	}
 	if !ok || len(f.Operands()) != len(c.in) || len(f.Outputs()) != 1 || f.Outputs()[0] != c.Dtype {
 		return nil
 	}

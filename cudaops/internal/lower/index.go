@@ -88,11 +88,11 @@ func (g *Graph) Check(outputs []gorgonia.Value) error {
 	for _, r := range g.ranges {
 		m, err := values.Bytes(outputs[r.output])
 		if err != nil {
-			return fmt.Errorf("node %s: its indices are %w", r.node.Name(), err)
+			return fmt.Errorf("node %s: its indices are %w", internal.Name(r.node), err)
 		}
 		for i, at := range kernels.Elements[int](m) {
 			if at < 0 || at >= r.extent {
-				return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", r.node.Name(), at, i, r.extent-1)
+				return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), at, i, r.extent-1)
 			}
 		}
 	}

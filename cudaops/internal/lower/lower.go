@@ -113,7 +113,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	for _, n := range sorted {
 		children, err := internal.Children(n)
 		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+			return nil, fmt.Errorf("node %s: %w", internal.Name(n), err)
 		}
 		for _, c := range children {
 			l.users[c]++
@@ -129,7 +129,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	}
 	for _, n := range sorted {
 		if err := l.node(n); err != nil {
-			return nil, fmt.Errorf("node %s: %w", n.Name(), err)
+			return nil, fmt.Errorf("node %s: %w", internal.Name(n), err)
 		}
 	}
 	if err := l.checkResidents(w.Resident); err != nil {
@@ -206,7 +206,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	in := make([]*program.Value, len(children))
 	for i, c := range children {
 		if in[i] = l.of[c]; in[i] == nil {
-			return fmt.Errorf("input %d, %s, is outside the graph", i, c.Name())
+			return fmt.Errorf("input %d, %s, is outside the graph", i, internal.Name(c))
 		}
 	}
 	if n.Op() != nil && internal.IsStatement(n.Op()) {
@@ -219,6 +219,11 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	l.noteSlice(n.Op())
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
+	if c.Numeric {
+		if _, err := values.Size(c.Dtype, c.Shape); err != nil {
+			return err
+		}
+	}
 	for i, v := range in {
 		if again := l.again[v]; again != nil {
 			in[i] = again(c)

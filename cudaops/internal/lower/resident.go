@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"gorgonia.org/gorgonia"
 )
 
@@ -25,18 +26,18 @@ func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
 		t := typeOf(n)
 		switch {
 		case l.resident[n] != nil:
-			return fmt.Errorf("Resident: got node %s twice, want it once", n.Name())
+			return fmt.Errorf("Resident: got node %s twice, want it once", internal.Name(n))
 		case l.learned[n]:
-			return fmt.Errorf("Resident: got node %s, which is a learnable of Train and stays on the device already", n.Name())
+			return fmt.Errorf("Resident: got node %s, which is a learnable of Train and stays on the device already", internal.Name(n))
 		case n.Op() != nil:
-			return fmt.Errorf("Resident: got node %s with an op, %v, want an input of the graph", n.Name(), n.Op())
+			return fmt.Errorf("Resident: got node %s with an op, %v, want an input of the graph", internal.Name(n), n.Op())
 		case !t.Numeric || t.Elements() == 0:
-			return fmt.Errorf("Resident: got node %s, a %v of shape %v, want elements that kernels take", n.Name(), n.Type(), n.Shape())
+			return fmt.Errorf("Resident: got node %s, a %v of shape %v, want elements that kernels take", internal.Name(n), n.Type(), n.Shape())
 		}
 		def := &program.Instr{Op: program.State{}, Nodes: []*gorgonia.Node{n}}
 		p := l.graph.Program
 		p.Setup = append(p.Setup, def)
-		v := p.NewValue(def, n.Name(), t)
+		v := p.NewValue(def, internal.Name(n), t)
 		p.Updates = append(p.Updates, program.Update{State: v, Next: v})
 		l.resident[n] = v
 	}
@@ -56,7 +57,7 @@ func resident(c *call) *program.Value {
 func (l *lowerer) checkResidents(nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
 		if l.of[n] == nil {
-			return fmt.Errorf("Resident: node %s is not in the graph", n.Name())
+			return fmt.Errorf("Resident: node %s is not in the graph", internal.Name(n))
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *progra
 		list = &c.graph.Program.Setup
 	}
 	*list = append(*list, def)
-	return c.graph.Program.NewValue(def, c.node.Name(), t)
+	return c.graph.Program.NewValue(def, internal.Name(c.node), t)
 }
 
 // alias adds a view of from's memory, whose offset and strides count the elements of
@@ -43,7 +43,7 @@ func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *progra
 func (c *call) alias(from *program.Value, t program.Type, view program.View) *program.Value {
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{from}, Nodes: []*gorgonia.Node{c.node}}
 	c.graph.Program.Instrs = append(c.graph.Program.Instrs, def)
-	return c.graph.Program.NewAlias(def, c.node.Name(), t, from, view)
+	return c.graph.Program.NewAlias(def, internal.Name(c.node), t, from, view)
 }
 
 // floats reports whether the node has n inputs and they and its value are of one

@@ -135,15 +135,15 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 	case n == nil:
 		return errors.New("got a nil learnable")
 	case l.learned[n]:
-		return fmt.Errorf("learnable %s: got it twice, want it once", n.Name())
+		return fmt.Errorf("learnable %s: got it twice, want it once", internal.Name(n))
 	case n.Op() != nil:
-		return fmt.Errorf("learnable %s: got a node with an op, %v, want an input of the graph", n.Name(), n.Op())
+		return fmt.Errorf("learnable %s: got a node with an op, %v, want an input of the graph", internal.Name(n), n.Op())
 	case n.Deriv() == nil:
-		return fmt.Errorf("learnable %s: got a node without gradient, want one that gorgonia.Grad was asked for", n.Name())
+		return fmt.Errorf("learnable %s: got a node without gradient, want one that gorgonia.Grad was asked for", internal.Name(n))
 	}
 	of := typeOf(n)
 	if !of.Numeric || !of.Dtype.IsFloat() || of.Elements() == 0 {
-		return fmt.Errorf("learnable %s: got a %v of shape %v, want elements of float32 or float64", n.Name(), n.Type(), n.Shape())
+		return fmt.Errorf("learnable %s: got a %v of shape %v, want elements of float32 or float64", internal.Name(n), n.Type(), n.Shape())
 	}
 	if l.learned == nil {
 		l.learned = map[*gorgonia.Node]bool{}

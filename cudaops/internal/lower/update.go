@@ -18,15 +18,15 @@ func (l *lowerer) update() error {
 	t := l.graph.Trained
 	for _, m := range t.Learned {
 		if m.Value == nil {
-			return fmt.Errorf("Train: learnable %s is not in the graph", m.Node.Name())
+			return fmt.Errorf("Train: learnable %s is not in the graph", internal.Name(m.Node))
 		}
 		d := l.of[m.Node.Deriv()]
 		if d == nil {
-			return fmt.Errorf("Train: learnable %s: its gradient is not in the graph", m.Node.Name())
+			return fmt.Errorf("Train: learnable %s: its gradient is not in the graph", internal.Name(m.Node))
 		}
 		if !d.Numeric || d.Dtype != m.Value.Dtype || d.Elements() != m.Value.Elements() {
 			return fmt.Errorf("Train: learnable %s: got a gradient of %v and shape %v, want %v and shape %v",
-				m.Node.Name(), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
+				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
 	e := &updater{lowerer: l, Trained: t, nodes: t.training.Learnables}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -50,13 +51,15 @@ func productOf(op program.Op) (kernels.Product, bool) {
 	if p, product := k.Planner.(kernels.Product); product {
 		return p, true
 	}
-	p, known := k.Planner.(interface {
+	known, is := k.Planner.(interface {
 		Product() (kernels.Product, bool)
 	})
-	if !known {
+	if !is {
 		return kernels.Product{}, false
 	}
-	return p.Product()
+	var p kernels.Product
+	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
+	return p, is && err == nil
 }
 
 // hasEpilogue reports whether an op is a product that has taken Maps.

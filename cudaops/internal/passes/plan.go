@@ -18,6 +18,9 @@ func plan(p *program.Program, t Target) error {
 		if _, kernel := in.Op.(program.Kernel); err == nil && kernel {
 			err = fits(in, plan)
 		}
+		if err == nil {
+			err = plan.Check(t.Device)
+		}
 		if err != nil {
 			return in.InNode(err)
 		}
@@ -29,9 +32,6 @@ func plan(p *program.Program, t Target) error {
 
 // fits says where a plan does not go with the values that it reads and writes.
 func fits(in *program.Instr, plan *kernels.Plan) error {
-	if plan == nil {
-		return fmt.Errorf("%v has no plan", in.Op)
-	}
 	if len(plan.Inputs) != len(in.In) {
 		return fmt.Errorf("its plan takes %d inputs, the node has %d", len(plan.Inputs), len(in.In))
 	}
@@ -39,6 +39,9 @@ func fits(in *program.Instr, plan *kernels.Plan) error {
 		if !v.Numeric || v.Bytes() != plan.Inputs[i] {
 			return fmt.Errorf("input %d is %s, its plan wants %d bytes", i, typeName(v), plan.Inputs[i])
 		}
+	}
+	if len(plan.Parts) > 1 {
+		return fmt.Errorf("its plan gives %d outputs, want one", len(plan.Parts))
 	}
 	if out := in.Out[0]; !out.Numeric || out.Bytes() != plan.Out {
 		return fmt.Errorf("the node is %s, its plan gives %d bytes", typeName(out), plan.Out)

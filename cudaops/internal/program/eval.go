@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -95,15 +96,15 @@ func (e *interpreter) instr(in *Instr) error {
 			if WritesThrough(in.In[i].Def.Op) {
 				continue
 			}
-			if args[i], err = gorgonia.CloneValue(v); err != nil {
+			if args[i], err = values.Clone(v); err != nil {
 				return err
 			}
 		}
-		out, err = Do(op.Op, args...)
+		out, err = Do(op.Op, in.Out[0].Type, args...)
 	case Alias:
 		return e.alias(in.Out[0])
 	case Copy:
-		out, err = gorgonia.CloneValue(args[0])
+		out, err = values.Clone(args[0])
 	default:
 		err = errors.New("no such op")
 	}
@@ -222,16 +223,35 @@ func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 	return nil
 }
 
-// Do calls an op on the host. Ops of Gorgonia panic on what they cannot do; that
-// is an error here, and so is an op that returns no value.
-func Do(op gorgonia.Op, in ...gorgonia.Value) (out gorgonia.Value, err error) {
+// Do calls an op on the host and returns its value, of the wanted type, with the elements in
+// row-major order. Ops of Gorgonia panic on what they cannot do; that is an error here, and
+// so is an op that returns no value, or one of another type.
+func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			out, err = nil, fmt.Errorf("op %v panicked: %v", op, r)
 		}
 	}()
-	if out, err = op.Do(in...); err == nil && out == nil {
-		err = fmt.Errorf("op %v returned no value", op)
+	if out, err = op.Do(in...); err != nil {
+		return nil, err
 	}
-	return out, err
+	if err := want.Check(out); err != nil {
+		return nil, fmt.Errorf("op %v returned %w", op, err)
+	}
+	return values.Compact(out), nil
+}
+
+// Check returns an error that says what v is if it is no value of the type. The shape may be
+// another one of as many elements: that of Gorgonia's ops is, at times.
+func (t Type) Check(v gorgonia.Value) error {
+	if safely.IsNil(v) {
+		return errors.New("no value")
+	}
+	if t.Numeric && v.Dtype().Type == nil {
+		return fmt.Errorf("a value without element type, want %v of shape %v", values.Tensor(t.Dtype), t.Shape)
+	}
+	if want := values.Tensor(t.Dtype); t.Numeric && (v.Dtype() != want || kernels.Count(v.Shape()) != t.Elements()) {
+		return fmt.Errorf("%v of shape %v, want %v of shape %v", v.Dtype(), v.Shape(), want, t.Shape)
+	}
+	return nil
 }

@@ -1,8 +1,10 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
@@ -43,6 +45,18 @@ func WritesThrough(op Op) bool {
 
 // Kernel runs an op that has kernels of its own.
 type Kernel struct{ Planner kernels.Planner }
+
+// plan returns the launches of an op, which may be of another module.
+func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
+	err = safely.Call("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
+	if err == nil && p == nil {
+		err = errors.New("its Plan returned nil and no error")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
 
 // Map computes each element of its outputs by a function of the elements of its
 // inputs at the same index. The inputs are views of any strides, all of the

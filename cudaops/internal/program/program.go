@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"iter"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -168,7 +169,7 @@ func (in *Instr) Domain() tensor.Shape {
 // PlanFor returns the launches of an instruction on a device.
 func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	if op, kernel := in.Op.(Kernel); kernel {
-		return op.Planner.Plan(dev)
+		return op.plan(dev)
 	}
 	views := make([]kernels.View, len(in.In))
 	for i, v := range in.In {
@@ -189,14 +190,24 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
 
-// InNode returns err with the name of the graph's node that the instruction computes,
-// and nil for nil.
+// InNode returns err with the name of the graph's node that the instruction computes. It
+// returns nil for nil, and an error that names a node already as it is.
 func (in *Instr) InNode(err error) error {
-	if err == nil || len(in.Nodes) == 0 {
+	if _, named := err.(*nodeError); named || err == nil || len(in.Nodes) == 0 {
 		return err
 	}
-	return fmt.Errorf("node %s: %w", in.Nodes[0].Name(), err)
+	return &nodeError{internal.Name(in.Nodes[0]), err}
 }
+
+// nodeError is an error in a node of the graph.
+type nodeError struct {
+	node string
+	err  error
+}
+
+func (e *nodeError) Error() string { return fmt.Sprintf("node %s: %v", e.node, e.err) }
+
+func (e *nodeError) Unwrap() error { return e.err }
 
 // kernelView returns the value as an operand of a Map or Rows: a view of the whole buffer of
 // its base.

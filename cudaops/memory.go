@@ -1,0 +1,144 @@
+package cudaops
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+)
+
+// Memory is what a VM takes of its device's memory, in bytes in units of 256. Values that are
+// not needed at the same time share memory: the parts are what there is of each kind at the
+// step where most is needed, and Peak is their sum.
+type Memory struct {
+	Parameters  int64  // learnables of Train, which stay from run to run
+	Solver      int64  // what the solver keeps of them
+	Constants   int64  // which stay too
+	Inputs      int64  // values that came from the user
+	Activations int64  // values that ops gave, derivatives included
+	Workspace   int64  // what a step needs while it runs
+	Peak        int64  // most that is needed at once
+	Reserved    int64  // what the VM has: the peak, and gaps between values
+	At          string // the step where most is needed, by the names of its nodes
+}
+
+// Memory returns what the VM takes of its device's memory. Kernels, and what the driver needs
+// for itself, are not counted.
+func (vm *VM) Memory() Memory {
+	if vm == nil || vm.exec == nil {
+		return Memory{}
+	}
+	return newMemory(vm.shown.Load().graph)
+}
+
+// String prints a table of the parts.
+func (m Memory) String() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"parameters", m.Parameters}, {"solver", m.Solver}, {"constants", m.Constants}, {"inputs", m.Inputs},
+		{"activations", m.Activations}, {"workspace", m.Workspace}, {"peak", m.Peak}, {"reserved", m.Reserved},
+	} {
+		fmt.Fprintf(&b, "%-11s  %10s\n", part.name, size(part.bytes))
+	}
+	if m.At != "" {
+		fmt.Fprintf(&b, "the peak is at %s\n", shorten(m.At, 80))
+	}
+	return b.String()
+}
+
+// newMemory finds the step where most is needed.
+func newMemory(g *lower.Graph) Memory {
+	p := g.Program
+	m := Memory{Peak: p.Peak, Reserved: p.Arena}
+	alive := make([]int64, len(p.Instrs)+1)
+	for _, b := range p.Buffers {
+		if b.Within == nil { // others are a part of one
+			alive[b.Birth] += b.Padded()
+			alive[b.Death+1] -= b.Padded()
+		}
+	}
+	at, now := 0, int64(0)
+	for i, change := range alive {
+		if now += change; now == p.Peak {
+			at = i
+			break
+		}
+	}
+	if at < len(p.Instrs) && p.Peak > 0 {
+		m.At = covered(nodeNames(p.Instrs[at]))
+	}
+	held := m.held(g, at)
+	for _, b := range p.Buffers {
+		if b.Within == nil && b.Birth <= at && at <= b.Death {
+			part := held[b]
+			if part == nil {
+				part = &m.Workspace
+			}
+			*part += b.Padded()
+		}
+	}
+	return m
+}
+
+// held returns the part of the memory that each buffer with a value belongs to at a step.
+func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
+	part, held := m.kinds(g), map[*program.Buffer]*int64{}
+	take := func(instrs []*program.Instr) {
+		for _, in := range instrs {
+			for _, v := range in.Out {
+				b := v.Buffer
+				if b == nil {
+					continue
+				}
+				for b.Within != nil {
+					b = b.Within
+				}
+				if held[b] != &m.Parameters && held[b] != &m.Solver { // a step writes over those
+					held[b] = part(v)
+				}
+			}
+		}
+	}
+	take(g.Program.Setup)
+	take(g.Program.Instrs[:min(at+1, len(g.Program.Instrs))])
+	return held
+}
+
+// kinds returns a function that says which part of the memory a value belongs to.
+func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
+	states := map[*program.Value]*int64{}
+	if g.Trained != nil {
+		for _, l := range g.Trained.Learned {
+			for k, s := range l.States {
+				if states[s] = &m.Parameters; k > 0 {
+					states[s] = &m.Solver
+				}
+			}
+		}
+	}
+	constants := map[*program.Instr]bool{}
+	for _, in := range g.Program.Setup {
+		constants[in] = true
+	}
+	return func(v *program.Value) *int64 {
+		switch _, copied := v.Def.Op.(program.Copy); {
+		case states[v] != nil:
+			return states[v]
+		case copied && constants[v.Def]:
+			return &m.Constants
+		case copied && isInput(v.Def.In[0]), constants[v.Def]:
+			return &m.Inputs
+		}
+		return &m.Activations
+	}
+}
+
+// isInput reports whether a value is one that the user sets.
+func isInput(v *program.Value) bool {
+	_, input := v.Base.Def.Op.(program.Input)
+	return input
+}

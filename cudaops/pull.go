@@ -1,0 +1,90 @@
+package cudaops
+
+import (
+	"fmt"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Pull gives learnables the values that they have on the device, all of them if none is
+// named: their nodes are bound to new values. One that was bound to a node since the last
+// run or Push goes to the device instead.
+func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
+	return vm.move("Pull", nodes, func(list []int) error {
+		t := vm.trainer
+		bound := t.changed()
+		bound = slices.DeleteFunc(bound, func(i int) bool { return !slices.Contains(list, i) })
+		if err := t.push(vm.exec, bound); err != nil {
+			return err
+		}
+		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(bound, i) }))
+	})
+}
+
+// Push takes the values of learnables and of inputs of [Resident] to the device, of all if
+// none is named. What the solver keeps of learnables stays.
+func (vm *VM) Push(nodes ...*gorgonia.Node) error {
+	return vm.between("Push", func() error {
+		residents, others := vm.resident.find(nodes)
+		if len(others) > 0 || len(nodes) == 0 && (len(vm.Learnables()) > 0 || len(residents) == 0) {
+			list, err := vm.trainer.find(others)
+			if err == nil {
+				err = vm.trainer.push(vm.exec, list)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for _, i := range residents {
+			if err := vm.resident.push(vm.exec, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Learnables returns the nodes of [Train] whose values stay on the device from run to run:
+// none without it, nor if the solver makes its steps on the host.
+func (vm *VM) Learnables() gorgonia.Nodes {
+	if vm == nil || vm.trainer == nil || vm.trainer.onHost {
+		return nil
+	}
+	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
+}
+
+// move does something with learnables.
+func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
+	return vm.between(method, func() error {
+		list, err := vm.trainer.find(nodes)
+		if err == nil {
+			err = do(list)
+		}
+		return err
+	})
+}
+
+// between does something between runs.
+func (vm *VM) between(method string, do func() error) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)
+	}
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	if vm.closed {
+		return fmt.Errorf("cudaops: %s after Close", method)
+	}
+	err := vm.mend()
+	if err == nil {
+		var release func()
+		if release, err = vm.nodes.claim(); err == nil {
+			defer release()
+			err = do()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: %s: %w", method, err)
+	}
+	return nil
+}

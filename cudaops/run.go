@@ -1,0 +1,108 @@
+package cudaops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"gorgonia.org/gorgonia"
+)
+
+// RunAll runs the graph once. If it returns an error, nothing on the host has changed but
+// by what is the user's own: the Step of a solver of another module, the writer of a log.
+func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
+
+// RunContext is RunAll that ends with an error when ctx is done: before a step of
+// [VM.Report] on the host, and on a device before a piece of work that is one launch there,
+// such as all steps between two on the host. A run that has begun to change learnables of
+// [Train] goes on to its end. The error wraps that of ctx and its cause. Nothing has changed
+// then, and the VM may run again.
+func (vm *VM) RunContext(ctx context.Context) error {
+	if vm == nil || vm.exec == nil {
+		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
+	}
+	if ctx == nil {
+		return fmt.Errorf("cudaops: RunContext got a nil context")
+	}
+	done, err := vm.runOnce(ctx)
+	if err == nil {
+		err = errors.Join(vm.log(done), vm.tracer.run(done))
+	}
+	if err != nil {
+		return fmt.Errorf("cudaops: %w", err)
+	}
+	return nil
+}
+
+// runOnce runs the graph, after runs that other goroutines have begun, and returns what the
+// VM is then.
+func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	if vm.closed {
+		return nil, errors.New("RunAll after Close")
+	}
+	release, err := vm.nodes.claim()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	vm.began = time.Now()
+	if err := vm.run(ctx); err != nil {
+		return nil, err
+	}
+	vm.took = time.Since(vm.began)
+	vm.runs++
+	vm.next++
+	return vm.show(), nil
+}
+
+func (vm *VM) run(ctx context.Context) error {
+	if err := vm.rebuild(); err != nil {
+		return err
+	}
+	if state := vm.graph.Random; state != nil {
+		state[0], state[1] = int64(vm.seed), int64(vm.next)
+	}
+	in, err := vm.boundary.fetch()
+	if err != nil {
+		return err
+	}
+	if err := vm.resident.before(vm.exec); err != nil {
+		return err
+	}
+	watched := vm.config.watch != watch{}
+	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
+		return err
+	}
+	if err := vm.start(ctx, in, watched); err != nil {
+		return driver.Join(err, vm.trainer.undo(vm.exec))
+	}
+	return vm.trainer.stepOnHost()
+}
+
+// start starts a run and, if somebody wants its results, waits for it and hands them over.
+func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
+	if err := vm.exec.Start(ctx, in); err != nil {
+		return err
+	}
+	vm.trainer.started()
+	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
+		return nil
+	}
+	out, err := vm.exec.Finish()
+	if err == nil {
+		err = vm.graph.Check(out)
+	}
+	if err != nil {
+		return err
+	}
+	if watched {
+		if err := vm.look(out); err != nil {
+			return err
+		}
+	}
+	return vm.boundary.deliver(out)
+}

@@ -1,0 +1,113 @@
+package cudaops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno"
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+)
+
+func ExampleDevices() {
+	devices, err := stheno.Devices()
+	for _, d := range devices {
+		fmt.Println(d) // name, number, compute capability, memory, driver
+	}
+	fmt.Println(err) // why there is none
+}
+
+// network is a layer and its gradients.
+func network() (*G.ExprGraph, G.Nodes) {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float32, G.WithShape(256, 128), G.WithName("x"), G.WithInit(G.Ones()))
+	w := G.NewMatrix(g, G.Float32, G.WithShape(128, 64), G.WithName("w"), G.WithInit(G.GlorotN(1)))
+	loss := G.Must(G.Mean(G.Must(G.Square(G.Must(G.Tanh(G.Must(G.Mul(x, w))))))))
+	if _, err := G.Grad(loss, w); err != nil {
+		panic(err)
+	}
+	return g, G.Nodes{w}
+}
+
+func ExampleVM_Memory() {
+	g, learnables := network()
+	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), learnables...))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer vm.Close()
+	fmt.Print(vm.Memory())
+	// Output:
+	// parameters     32.0 KiB
+	// solver         64.0 KiB
+	// constants           0 B
+	// inputs        128.2 KiB
+	// activations   128.2 KiB
+	// workspace           0 B
+	// peak          352.5 KiB
+	// reserved      352.5 KiB
+	// the peak is at 8: square(%3), Σ[0 1](%4), ÷ false(%5, %8), ⊙ false(%3, %12), ⊙ false(%13, %11)…
+}
+
+func ExampleTrace() {
+	g, _ := network()
+	file, err := os.Create(filepath.Join(os.TempDir(), "trace.json")) // for ui.perfetto.dev
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer file.Close()
+	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Trace(file))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(vm.RunAll(), vm.Close())
+	// Output: <nil> <nil>
+}
+
+func ExampleVM_RunContext() {
+	g, _ := network()
+	vm, err := cudaops.NewVM(g, cudaops.OnHost())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer vm.Close()
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now()) // too early
+	defer cancel()
+	err = vm.RunContext(ctx)
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), vm.RunAll())
+	// Output:
+	// cudaops: the run was cancelled: context deadline exceeded
+	// true <nil>
+}
+
+// The code of docs/running.md is that of these examples, and what it says that they print.
+func TestRunningDocument(t *testing.T) {
+	document := string(must.Get[[]byte](t)(os.ReadFile("../docs/running.md")))
+	examples := string(must.Get[[]byte](t)(os.ReadFile("running_test.go")))
+	blocks := regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$").FindAllStringSubmatch(document, -1)
+	for _, b := range blocks {
+		text := b[2]
+		if b[1] == "text" {
+			text = regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(text, "\n"), "\t// ") + "\n"
+		}
+		if !strings.Contains(examples, "\n"+text) {
+			t.Errorf("the examples do not have\n%s", text)
+		}
+	}
+	if len(blocks) < 5 {
+		t.Errorf("the document has %d pieces of code and of output, want 5", len(blocks))
+	}
+}

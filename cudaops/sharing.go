@@ -1,0 +1,87 @@
+package cudaops
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"gorgonia.org/gorgonia"
+)
+
+// A footprint is what a VM reads and writes of what belongs to the user while it runs: nodes
+// of a graph, and variables of Read by their addresses.
+type footprint struct {
+	graph         *gorgonia.ExprGraph // that the nodes are in: VMs of two graphs share nothing
+	reads, writes map[any]*gorgonia.Node
+}
+
+// newFootprint returns that of a VM of a graph, with its learnables.
+func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
+	f := &footprint{graph: g.Nodes[0].Graph(), reads: map[any]*gorgonia.Node{}, writes: map[any]*gorgonia.Node{}}
+	for _, in := range g.Inputs {
+		f.reads[in.Node] = in.Node
+	}
+	for _, r := range g.Residents {
+		f.reads[r.Node] = r.Node
+	}
+	for _, o := range g.Outputs {
+		if f.writes[o.Node] = o.Node; o.Read != nil {
+			f.writes[o.Read] = o.Node
+		}
+	}
+	for _, d := range g.Gradients {
+		f.writes[d.Input] = d.Input
+	}
+	for _, n := range learnables {
+		f.writes[n] = n
+	}
+	return f
+}
+
+// conflict returns a node that one of two footprints writes and the other one reads or writes,
+// nil for none.
+func (f *footprint) conflict(g *footprint) *gorgonia.Node {
+	if f.graph != g.graph {
+		return nil
+	}
+	for key, n := range f.writes {
+		if g.writes[key] != nil || g.reads[key] != nil {
+			return n
+		}
+	}
+	for key, n := range f.reads {
+		if g.writes[key] != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// claims are the footprints of the VMs that run now. VMs know nothing of each other, so it
+// is one list for the process.
+var claims struct {
+	sync.Mutex
+	held map[*footprint]bool
+}
+
+// claim takes the nodes of a footprint for a run. It is an error if another VM that runs now
+// has some of them. release gives them back.
+func (f *footprint) claim() (release func(), err error) {
+	claims.Lock()
+	defer claims.Unlock()
+	for other := range claims.held {
+		if n := f.conflict(other); n != nil {
+			return nil, fmt.Errorf("node %s belongs to another VM of the same graph, which runs now: run one after the other, or VMs of graphs of their own", internal.Name(n))
+		}
+	}
+	if claims.held == nil {
+		claims.held = map[*footprint]bool{}
+	}
+	claims.held[f] = true
+	return func() {
+		claims.Lock()
+		defer claims.Unlock()
+		delete(claims.held, f)
+	}, nil
+}

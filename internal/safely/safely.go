@@ -1,0 +1,32 @@
+// Package safely calls code that this module did not write, such as the Do of a user's op:
+// its panics become errors, and the nil pointers that it returns are told from values.
+package safely
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Call calls f and returns its error. A panic of f is an error that begins with what, which
+// names the code that is called.
+func Call(what string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s panicked: %v", what, r)
+		}
+	}()
+	return f()
+}
+
+// IsNil reports whether x is nil, or an interface that holds a nil pointer, map, slice,
+// function or channel.
+func IsNil(x any) bool {
+	if x == nil {
+		return true
+	}
+	switch v := reflect.ValueOf(x); v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
+}

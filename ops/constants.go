@@ -1,0 +1,57 @@
+package ops
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+)
+
+// inOneGraph returns the nodes with the constants among them as nodes of the others' graph,
+// where they are in no graph, as gorgonia.NewConstant leaves them, or in another one.
+func inOneGraph(nodes []*gorgonia.Node) ([]*gorgonia.Node, error) {
+	var g *gorgonia.ExprGraph
+	for _, n := range nodes {
+		if n != nil && n.Graph() != nil && (g == nil || !internal.IsConstant(n.Op())) {
+			g = n.Graph()
+			if !internal.IsConstant(n.Op()) {
+				break
+			}
+		}
+	}
+	if g == nil {
+		return nil, errors.New("its inputs are in no graph: want one of them to be, which constants are not by themselves")
+	}
+	nodes = slices.Clone(nodes)
+	for i, n := range nodes {
+		if n == nil || n.Graph() == g || !internal.IsConstant(n.Op()) {
+			continue
+		}
+		nodes[i] = g.AddNode(n)
+		if !sameConstant(n, nodes[i]) { // Gorgonia takes those of one name for one
+			return nil, fmt.Errorf("input %d: the graph has another constant of the name %s: give them names by gorgonia.WithName", i, internal.Name(n))
+		}
+	}
+	return nodes, nil
+}
+
+// sameConstant reports whether two constants have the same type and bits.
+func sameConstant(a, b *gorgonia.Node) bool {
+	if a == b {
+		return true
+	}
+	v, w := a.Value(), b.Value()
+	if v == nil || w == nil || v.Dtype() != w.Dtype() || !v.Shape().Eq(w.Shape()) {
+		return false
+	}
+	x, err := values.Bytes(v)
+	if err != nil {
+		return false
+	}
+	y, err := values.Bytes(w)
+	return err == nil && bytes.Equal(x, y)
+}
