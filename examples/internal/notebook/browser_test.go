@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html"
-	"image"
 	"image/color"
-	_ "image/png"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +28,15 @@ addEventListener("load", () => {
   document.getElementById("probe").textContent = JSON.stringify({
     headings: document.querySelectorAll("h1, h2").length,
     rows: document.querySelectorAll("td").length,
-    code: document.querySelectorAll("pre b").length,
-    images: [...document.images].map((i) => i.complete ? i.naturalWidth : 0),
+    code: document.querySelectorAll("pre .k, pre .kt, pre .kd").length,
+    panels: [...document.querySelectorAll("svg")].map((s) => s.getBoundingClientRect().width),
+    small: [...document.querySelectorAll("svg text")].filter((e) => e.getBoundingClientRect().height < 9).map((e) => e.textContent),
+    outside: [...document.querySelectorAll("svg")].flatMap((s) => [...s.querySelectorAll("text")].filter((e) => {
+      const a = s.getBoundingClientRect(), b = e.getBoundingClientRect();
+      return b.left < a.left - 1 || b.right > a.right + 1 || b.top < a.top - 4 || b.bottom > a.bottom + 4;
+    }).map((e) => e.textContent)),
+    ink: [...document.querySelectorAll("svg text")].map((e) => getComputedStyle(e).fill),
+    code_ink: [...document.querySelectorAll("pre.chroma, pre.chroma span")].map((e) => getComputedStyle(e).color),
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     background: colour(document.body),
   });
@@ -38,14 +45,17 @@ addEventListener("load", () => {
 
 type probed struct {
 	Headings, Rows, Code, Wider int
-	Images                      []int
+	Panels                      []float64
+	Small, Outside              []string // texts of figures that are too small to read, or clipped
+	Ink                         []string // colours of the figures' texts
+	CodeInk                     []string `json:"code_ink"`
 	Background                  string
 }
 
 var probeText = regexp.MustCompile(`<pre id="probe">([^<]*)</pre>`)
 
-// A browser shows a page: pictures decode, nothing is wider than the window of a
-// phone, and dark mode is dark. The pages in docs/gallery are looked at too. Without
+// A browser shows a page: figures are large enough and whole, nothing is wider than the
+// window of a phone, and dark mode is dark, figures and code included. The pages in docs/gallery are looked at too. Without
 // a browser it is skipped, or fails where STHENO_REQUIRE_BROWSER=1.
 func TestBrowser(t *testing.T) {
 	browser := findBrowser(t)
@@ -86,17 +96,52 @@ func TestBrowser(t *testing.T) {
 			if p.Background != background {
 				t.Errorf("%s in %s mode has background %s, want %s", path, scheme, p.Background, background)
 			}
-			if p.Headings < 2 || p.Rows < 2 || p.Code < 2 || len(p.Images) < 1 {
-				t.Errorf("%s: %d headings, %d cells, %d keywords and %d pictures, want at least 2, 2, 2 and 1", path, p.Headings, p.Rows, p.Code, len(p.Images))
+			if p.Headings < 2 || p.Rows < 2 || p.Code < 2 || len(p.Panels) < 1 {
+				t.Errorf("%s: %d headings, %d cells, %d keywords and %d drawings, want at least 2, 2, 2 and 1", path, p.Headings, p.Rows, p.Code, len(p.Panels))
 			}
-			for i, width := range p.Images {
-				if width < 100 {
-					t.Errorf("%s: picture %d is %d pixels wide, want at least 100", path, i, width)
+			for i, width := range p.Panels {
+				if width < 300 {
+					t.Errorf("%s: drawing %d is %v pixels wide, want at least 300", path, i, width)
 				}
 			}
+			if len(p.Small)+len(p.Outside) > 0 {
+				t.Errorf("%s: texts too small: %q, clipped: %q", path, p.Small, p.Outside)
+			}
+			checkContrast(t, path+" in "+scheme+" mode", p)
 		}
 	}
 	checkColours(t, browser, page)
+}
+
+// checkContrast compares the colours of texts with the background of the page.
+func checkContrast(t *testing.T, where string, p probed) {
+	t.Helper()
+	back := lightness(t, p.Background)
+	away := 0 // of the figures' texts; those in the cells of maps stand on colours of their own
+	for _, c := range p.Ink {
+		if math.Abs(lightness(t, c)-back) > .3 {
+			away++
+		}
+	}
+	if away < 10 || away < len(p.Ink)/2 {
+		t.Errorf("%s: of %d texts of figures %d can be told from the background", where, len(p.Ink), away)
+	}
+	for _, c := range p.CodeInk {
+		if d := math.Abs(lightness(t, c) - back); d < .3 {
+			t.Errorf("%s: code in %s on %s", where, c, p.Background)
+			return
+		}
+	}
+}
+
+// lightness is that of a colour as a browser writes it, from 0 to 1.
+func lightness(t *testing.T, colour string) float64 {
+	t.Helper()
+	var c color.RGBA
+	if _, err := fmt.Sscanf(colour, "rgb(%d, %d, %d)", &c.R, &c.G, &c.B); err != nil {
+		t.Fatalf("the colour %q: %v", colour, err)
+	}
+	return luminance(c)
 }
 
 // findBrowser returns the path of a browser, or skips the test.
@@ -116,22 +161,10 @@ func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
-	f, err := os.Open(shot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	picture, _, err := image.Decode(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[color.RGBA]int{}
-	for y := range picture.Bounds().Dy() {
-		for x := range picture.Bounds().Dx() {
-			seen[color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)]++
-		}
-	}
-	for name, c := range map[string]color.RGBA{"ink of the text": Ink, "blue of the bars": Blue, "dark red of the heat map": Diverging(-1)} {
+	seen := count(readPNG(t, shot))
+	red := HeatMap{Gain: true, Values: [][]float64{{-1, 1}}}
+	c, _ := red.colours()
+	for name, c := range map[string]color.RGBA{"ink of the text": Ink, "blue of the lines": Blue, "dark red of the heat map": c.of(-1)} {
 		if seen[c] < 100 {
 			t.Errorf("%d pixels of the screenshot have the %s, want at least 100", seen[c], name)
 		}
