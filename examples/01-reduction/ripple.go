@@ -57,7 +57,7 @@ func ripple(p *notebook.Page) error {
 		caption += " Drawn on the host, which runs the warps of a block one after the other; on a GPU another part of each tile is wrong, in each run another one."
 	}
 	const mark = "NO BARRIER: WRONG"
-	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, notebook.Image{Width: side, Values: racy, Text: mark, Wrong: true})); err != nil {
+	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, notebook.Image{Width: side, Values: racy, Mark: mark})); err != nil {
 		return err
 	}
 	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier and without.", hill, hill),

@@ -4,6 +4,8 @@ import (
 	"image"
 	"image/color"
 	"math"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
@@ -25,7 +27,8 @@ type Image struct {
 	Width  int
 	Values []float32
 	Text   string
-	Wrong  bool // the text is to be seen in red
+	Wrong  bool   // the text is to be seen in red
+	Mark   string // in red on the upper left corner, for what must not be taken for right
 }
 
 // Grey is a colour for t from 0, white, to 1, black.
@@ -110,6 +113,13 @@ func (p Pictures) draw(c draw.Canvas, corner vg.Point, m Image) {
 		bottom += caption
 	}
 	c.DrawImage(vg.Rectangle{Min: vg.Point{X: corner.X, Y: bottom}, Max: vg.Point{X: corner.X + size.X, Y: corner.Y}}, p.image(m))
+	if m.Mark != "" {
+		sty := style(20, Red)
+		box := vg.Rectangle{Min: corner.Sub(vg.Point{Y: 38}), Max: corner.Add(vg.Point{X: sty.Width(m.Mark) + 24})}
+		c.SetColor(Paper)
+		c.Fill(box.Path())
+		c.FillText(sty, vg.Point{X: box.Min.X + 12, Y: box.Min.Y + 19}, m.Mark)
+	}
 }
 
 // image is the picture, with a byte for each pixel if 256 colours are enough.
@@ -136,11 +146,9 @@ func (p Pictures) image(m Image) image.Image {
 }
 
 func (p Pictures) describe() string {
-	s := p.Title
+	words := []string{p.Title}
 	for _, m := range p.Images {
-		if m.Text != "" {
-			s += ". " + m.Text
-		}
+		words = append(words, m.Text, m.Mark)
 	}
-	return typeset(s)
+	return typeset(strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ". "))
 }
