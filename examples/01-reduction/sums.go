@@ -267,7 +267,7 @@ func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Me
 		}
 	}
 	p.Table(t)
-	caption := "Bytes read in a second; further right is better."
+	caption := "Bytes read in a second; further right is better. Ranges are standard deviations."
 	if p.GPU() == nil {
 		p.Text("The CPU's rates were measured here, on fewer numbers, so the figure has those of the GPU named above alone.")
 	}

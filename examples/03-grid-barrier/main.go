@@ -253,7 +253,7 @@ func sweeps(p *lab) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs.", most, same[len(same)-1]),
+	if err := p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs and their standard deviations.", most, same[len(same)-1]),
 		drawTimes(fmt.Sprintf("%d threads in all", most), all)); err != nil {
 		return err
 	}
@@ -262,9 +262,9 @@ func sweeps(p *lab) error {
 	if all, err = p.sweep(n, alone, func(int) int { return 128 }); err != nil {
 		return err
 	}
-	caption := "128 values on one block and more, 128 threads each. Means of 10 runs."
+	caption := "128 values on one block and more, 128 threads each. Means of 10 runs and their standard deviations."
 	if p.sms > 0 && !p.Tiny() {
-		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs.", 8*p.sms, p.sms)
+		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs and their standard deviations.", 8*p.sms, p.sms)
 	}
 	return p.Figure("alone", caption, drawTimes("128 values, blocks of 128 threads", all))
 }

@@ -274,7 +274,7 @@ func (l *ladder) compare() error {
 	if !oneMachine {
 		l.p.Text("The CPU's times are of this machine, so the figure has the others alone, which were recorded on the GPU named above%s.", l.of)
 	}
-	caption := "Time of one sum over the picture; further left is better. The bars are standard deviations."
+	caption := "Time of one sum over the picture; further left is better. Ranges are standard deviations."
 	if err := l.p.Figure("steps", caption, bars); err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (h HeatMap) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
 		c = head(c, typeset(h.Title), nil)
 		sty := style(labelSize, Muted)
 		sty.XAlign = text.XRight
-		c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, typeset(h.Label))
+		c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, axisLabel(h.Label, true))
 		scale := newPlot()
 		scale.HideX()
 		scale.Y.Tick.Marker = colours

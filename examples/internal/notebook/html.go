@@ -80,6 +80,7 @@ th + th, td + td { padding-left: .8rem }
 th { vertical-align: bottom }
 .n { text-align: right }
 td.n { white-space: nowrap }
+td:first-child { min-width: 7rem }
 `
 
 // styleSheet is the style of a page, with the colours of both modes.
