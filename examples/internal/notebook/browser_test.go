@@ -24,14 +24,16 @@ import (
 const probe = `<script>
 addEventListener("load", () => {
   const colour = (e) => getComputedStyle(e).backgroundColor;
+  const shown = [...document.querySelectorAll("svg")].filter((s) => s.getBoundingClientRect().width > 0);
   document.body.insertAdjacentHTML("beforeend", "<pre id=probe></pre>");
   document.getElementById("probe").textContent = JSON.stringify({
     headings: document.querySelectorAll("h1, h2").length,
     rows: document.querySelectorAll("td").length,
     code: document.querySelectorAll("pre .k, pre .kt, pre .kd").length,
-    panels: [...document.querySelectorAll("svg")].map((s) => s.getBoundingClientRect().width),
-    small: [...document.querySelectorAll("svg text")].filter((e) => e.getBoundingClientRect().height < 9).map((e) => e.textContent),
-    outside: [...document.querySelectorAll("svg")].flatMap((s) => [...s.querySelectorAll("text")].filter((e) => {
+    panels: shown.map((s) => s.getBoundingClientRect().width),
+    empty: [...document.querySelectorAll("figure[id]")].filter((f) => !shown.some((s) => f.contains(s))).map((f) => f.id),
+    small: shown.flatMap((s) => [...s.querySelectorAll("text")]).filter((e) => e.getAttribute("font-size") > 10 && e.getBoundingClientRect().height < 10).map((e) => e.textContent),
+    outside: shown.flatMap((s) => [...s.querySelectorAll("text")].filter((e) => {
       const a = s.getBoundingClientRect(), b = e.getBoundingClientRect();
       return b.left < a.left - 1 || b.right > a.right + 1 || b.top < a.top - 4 || b.bottom > a.bottom + 4;
     }).map((e) => e.textContent)),
@@ -46,6 +48,7 @@ addEventListener("load", () => {
 type probed struct {
 	Headings, Rows, Code, Wider int
 	Panels                      []float64
+	Empty                       []string // figures of which nothing is shown
 	Small, Outside              []string // texts of figures that are too small to read, or clipped
 	Ink                         []string // colours of the figures' texts
 	CodeInk                     []string `json:"code_ink"`
@@ -54,9 +57,10 @@ type probed struct {
 
 var probeText = regexp.MustCompile(`<pre id="probe">([^<]*)</pre>`)
 
-// A browser shows a page: figures are large enough and whole, nothing is wider than the
-// window of a phone, and dark mode is dark, figures and code included. The pages in docs/gallery are looked at too. Without
-// a browser it is skipped, or fails where STHENO_REQUIRE_BROWSER=1.
+// A browser shows a page: figures are large enough and whole, nothing is wider than a
+// window, narrow or wide, and dark mode is dark, figures and code included. The pages in
+// docs/gallery are looked at too. Without a browser it is skipped, or fails where
+// STHENO_REQUIRE_BROWSER=1.
 func TestBrowser(t *testing.T) {
 	browser := findBrowser(t)
 	dir := t.TempDir()
@@ -80,8 +84,12 @@ func TestBrowser(t *testing.T) {
 		if err := os.WriteFile(copied, append(text, probe...), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for scheme, background := range map[string]string{"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"} {
-			dom := visit(t, browser, copied, scheme, "--dump-dom")
+		for _, mode := range []struct {
+			scheme, background string
+			width              int
+		}{{"light", "rgb(255, 255, 255)", phone}, {"dark", "rgb(20, 24, 29)", 1100}} {
+			scheme, background := mode.scheme, mode.background
+			dom := visit(t, browser, copied, scheme, mode.width, "--dump-dom")
 			m := probeText.FindSubmatch(dom)
 			if m == nil {
 				t.Fatalf("%s: the browser did not run the probe; it gave %d bytes", path, len(dom))
@@ -104,8 +112,8 @@ func TestBrowser(t *testing.T) {
 					t.Errorf("%s: drawing %d is %v pixels wide, want at least 300", path, i, width)
 				}
 			}
-			if len(p.Small)+len(p.Outside) > 0 {
-				t.Errorf("%s: texts too small: %q, clipped: %q", path, p.Small, p.Outside)
+			if len(p.Empty)+len(p.Small)+len(p.Outside) > 0 {
+				t.Errorf("%s: figures with no drawing: %q, texts too small: %q, clipped: %q", path, p.Empty, p.Small, p.Outside)
 			}
 			checkContrast(t, path+" in "+scheme+" mode", p)
 		}
@@ -160,7 +168,7 @@ func findBrowser(t *testing.T) string {
 func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
-	visit(t, browser, page, "light", "--screenshot="+shot)
+	visit(t, browser, page, "light", phone, "--screenshot="+shot)
 	seen := count(readPNG(t, shot))
 	red := HeatMap{Gain: true, Values: [][]float64{{-1, 1}}}
 	c, _ := red.colours()
@@ -171,11 +179,13 @@ func checkColours(t *testing.T, browser, page string) {
 	}
 }
 
-// visit opens a page in a window of a phone's width and gives what the browser
-// prints.
-func visit(t *testing.T, browser, page, scheme string, flags ...string) []byte {
+// phone is the width of a narrow window, the narrowest that the browser makes.
+const phone = 500
+
+// visit opens a page in a window of a width and gives what the browser prints.
+func visit(t *testing.T, browser, page, scheme string, width int, flags ...string) []byte {
 	t.Helper()
-	const width, height = 500, 3000 // the narrowest that the browser makes a window
+	const height = 3000
 	args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
 		"--window-size=" + strconv.Itoa(width) + "," + strconv.Itoa(height)}, flags...)

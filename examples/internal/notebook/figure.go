@@ -2,8 +2,10 @@ package notebook
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"html"
+	"html/template"
 	"image"
 	"math"
 	"os"
@@ -42,14 +44,6 @@ const (
 	apart  = 24 // between panels, and around all in a PNG
 )
 
-// columns returns how many panels stand side by side, and how wide each is.
-func columns(panels []Panel) (n int, width vg.Length) {
-	if len(panels) == 1 {
-		return 1, alone
-	}
-	return 2, paired
-}
-
 // Save writes panels as a PNG; it makes the folder if need be.
 func Save(path string, panels ...Panel) error {
 	picture, err := drawPNG(panels)
@@ -64,7 +58,10 @@ func Save(path string, panels ...Panel) error {
 
 // drawPNG draws panels on white, with two dots for a pixel each way.
 func drawPNG(panels []Panel) ([]byte, error) {
-	n, width := columns(panels)
+	n, width := 2, vg.Length(paired)
+	if len(panels) == 1 {
+		n, width = 1, alone
+	}
 	type place struct {
 		corner, size vg.Point // the upper left corner, y downwards
 		draw         func(vgdraw.Canvas) error
@@ -102,9 +99,29 @@ func (c squares) DrawImage(r vg.Rectangle, img image.Image) {
 	draw.NearestNeighbor.Scale(c.Image(), image.Rect(dots(r.Min.X), bottom-dots(r.Max.Y), dots(r.Max.X), bottom-dots(r.Min.Y)), img, img.Bounds(), draw.Src, nil)
 }
 
-// drawSVG draws a panel as SVG for a page: an element whose colours are the theme's
-// variables.
-func drawSVG(p Panel, width vg.Length) (string, error) {
+// drawings are panels as SVG for a page. One that is alone is drawn twice, for wide and for
+// narrow windows: the style of the page shows one of them.
+func drawings(panels []Panel) (list []template.HTML, err error) {
+	add := func(p Panel, width vg.Length, attributes string) {
+		svg, failed := drawSVG(p, width, attributes)
+		list, err = append(list, template.HTML(svg)), errors.Join(err, failed)
+	}
+	for _, p := range panels {
+		if pictures, ok := p.(Pictures); ok {
+			size, _ := pictures.layout(alone)
+			add(p, alone, fmt.Sprintf(`style="max-width: %.5gpx"`, size.X))
+		} else if len(panels) == 1 {
+			add(p, alone, `class="wide"`)
+			add(p, paired, `class="narrow"`)
+		} else {
+			add(p, paired, `class="any"`)
+		}
+	}
+	return list, err
+}
+
+// drawSVG draws a panel as SVG: an element whose colours are the theme's variables.
+func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 	size, draw := p.layout(width)
 	c := vgsvg.New(size.X, size.Y)
 	if err := draw(vgdraw.New(c)); err != nil {
@@ -117,10 +134,6 @@ func drawSVG(p Panel, width vg.Length) (string, error) {
 	_, elements, _ := strings.Cut(b.String(), "<g ")
 	elements = svgText.ReplaceAllStringFunc(themed.Replace("<g "+elements), fitText)
 	elements = strings.NewReplacer("data:image/jpg", "data:image/png", "xlink:href", `preserveAspectRatio="none" href`).Replace(elements)
-	attributes := `class="wide"`
-	if _, own := p.(Pictures); own {
-		attributes = fmt.Sprintf(`style="max-width: %.5gpx"`, size.X)
-	}
 	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.describe()), elements), nil
 }
 

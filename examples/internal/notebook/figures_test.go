@@ -21,7 +21,7 @@ import (
 
 func svgOf(t *testing.T, p Panel, width vg.Length) string {
 	t.Helper()
-	svg, err := drawSVG(p, width)
+	svg, err := drawSVG(p, width, "")
 	if err != nil {
 		t.Fatal(err)
 	}

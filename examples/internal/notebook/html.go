@@ -32,7 +32,7 @@ var blocks = template.Must(template.New("").Parse(`
 {{end -}}
 {{define "code"}}<figure class="code">{{with .Caption}}<figcaption>{{template "text" .}}</figcaption>{{end}}<pre class="chroma" tabindex="0">{{.Code}}</pre></figure>
 {{end -}}
-{{define "figure"}}<figure id="{{.Name}}"><div class="panels{{if .Alone}} alone{{end}}" tabindex="0">{{range .Panels}}
+{{define "figure"}}<figure id="{{.Name}}"><div class="{{if .Alone}}alone{{else}}panels{{end}}">{{range .Drawings}}
 {{.}}{{end}}</div><figcaption>{{template "text" .Caption}}</figcaption></figure>
 {{end -}}
 {{define "table"}}<div class="table" tabindex="0"><table>
@@ -66,12 +66,13 @@ code, pre { font-family: ui-monospace, Consolas, monospace }
 code { background: var(--code); padding: .1em .3em; border-radius: .25em; font-size: .9em }
 pre, pre.chroma { background: var(--code); padding: .9rem 1rem; margin: .3rem 0; overflow-x: auto; border-radius: .4rem; font-size: .82rem; line-height: 1.45 }
 figure { margin: 1.4rem 0 }
-.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.5rem; align-items: start; margin-bottom: .5rem; overflow-x: auto }
-.panels svg { display: block; width: 100%; height: auto; max-width: 58rem }
-.panels text { font-family: "Liberation Sans", Arial, Helvetica, Arimo, sans-serif }
-.panels image { image-rendering: pixelated }
-.alone { display: block }
-.alone .wide { min-width: 36rem }
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.5rem; align-items: start }
+.panels, .alone { margin-bottom: .5rem }
+svg { display: block; width: 100%; height: auto }
+svg text { font-family: "Liberation Sans", Arial, Helvetica, Arimo, sans-serif }
+svg image { image-rendering: pixelated }
+svg.narrow { display: none }
+@media (max-width: 38rem) { svg.wide { display: none } svg.narrow { display: block } }
 .table { overflow-x: auto; margin: 1.4rem 0 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem }
 caption { text-align: left; padding-bottom: .4rem }

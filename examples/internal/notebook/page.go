@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"html/template"
 	"io"
 	"os"
 	"path/filepath"
@@ -292,14 +291,11 @@ func (p *Page) Figure(name, caption string, panels ...Panel) error {
 	}
 	p.names[name] = true
 	caption = strings.Join(strings.Fields(caption), " ")
-	_, width := columns(panels)
-	var drawn []template.HTML
+	drawn, err := drawings(panels)
+	if err != nil {
+		return fmt.Errorf("figure %s: %w", name, err)
+	}
 	for _, panel := range panels {
-		svg, err := drawSVG(panel, width)
-		if err != nil {
-			return fmt.Errorf("figure %s: %w", name, err)
-		}
-		drawn = append(drawn, template.HTML(svg))
 		if text := strings.TrimRight(panel.text(), "\n"); text != "" {
 			fmt.Fprintf(p.terminal, "%s\n\n", text)
 		}
@@ -313,7 +309,7 @@ func (p *Page) Figure(name, caption string, panels ...Panel) error {
 		fmt.Fprintln(p.terminal, "wrote", path)
 	}
 	fmt.Fprintln(p.terminal)
-	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": len(panels) == 1, "Panels": drawn})
+	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": len(panels) == 1, "Drawings": drawn})
 	return nil
 }
 
