@@ -224,7 +224,7 @@ func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
 	const line = 20
 	sty := style(labelSize, Muted)
 	if y != "" {
-		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, y)
+		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, strings.TrimSpace(y))
 		c.Max.Y -= line
 	}
 	inner := vgdraw.Crop(c, 0, 0, line, 0)

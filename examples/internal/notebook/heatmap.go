@@ -145,7 +145,7 @@ func (h HeatMap) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
 		scale.Add(&plotter.ColorBar{ColorMap: colours.ColorMap, Vertical: true, Colors: 128})
 		bar := scale.DataCanvas(c).Min.X - c.Min.X + 14 // its ticks and itself
 		p, cells := h.plot(colours, c.Max.X-c.Min.X-bar)
-		area := drawPlot(draw.Crop(c, 0, -bar-16, 0, 0), p, typeset(h.XLabel), typeset(h.YLabel))
+		area := drawPlot(draw.Crop(c, 0, -bar-16, 0, 0), p, typeset(h.XLabel), typeset(h.YLabel)+" ") // leaves a line above for both labels
 		scale.Draw(draw.Canvas{Canvas: c, Rectangle: vg.Rectangle{Min: vg.Point{X: c.Max.X - bar, Y: area.Min.Y}, Max: vg.Point{X: c.Max.X, Y: area.Max.Y}}})
 		cells.write(area)
 		return nil
