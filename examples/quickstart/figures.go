@@ -50,8 +50,8 @@ func drawLoss(out string, h history) (string, error) {
 // them, and the images that it got wrong.
 func drawDigits(out string, d digits, predicted []prediction) (string, error) {
 	const columns = 10
-	some := notebook.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8}
-	wrong, mistakes := notebook.Pictures{Zoom: 8}, 0
+	some := notebook.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8, Columns: columns}
+	wrong, mistakes := notebook.Pictures{Zoom: 8, Columns: columns}, 0
 	for i, p := range predicted {
 		image := notebook.Image{Width: side, Values: d.image(i), Text: fmt.Sprintf("%d   %.0f %%", p.digit, 100*p.probability)}
 		if p.digit != d.labels[i] {

@@ -155,7 +155,7 @@ func (l leaders) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 func (b Bars) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
-	height := 120 + .3*width
+	height := 100 + .3*width
 	if !b.Standing {
 		height = 28 + 28 + 56 + vg.Length(len(b.Names))*b.slot()
 	}

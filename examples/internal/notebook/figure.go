@@ -44,6 +44,17 @@ const (
 	apart  = 24 // between panels, and around all in a PNG
 )
 
+// columns returns how many panels stand side by side, and the width of each. A panel that is
+// too wide for two stands alone, as all others then do.
+func columns(panels []Panel) (n int, width vg.Length) {
+	for _, p := range panels {
+		if size, _ := p.layout(paired); size.X > paired || len(panels) == 1 {
+			return 1, alone
+		}
+	}
+	return 2, paired
+}
+
 // Save writes panels as a PNG; it makes the folder if need be.
 func Save(path string, panels ...Panel) error {
 	picture, err := drawPNG(panels)
@@ -58,10 +69,7 @@ func Save(path string, panels ...Panel) error {
 
 // drawPNG draws panels on white, with two dots for a pixel each way.
 func drawPNG(panels []Panel) ([]byte, error) {
-	n, width := 2, vg.Length(paired)
-	if len(panels) == 1 {
-		n, width = 1, alone
-	}
+	n, width := columns(panels)
 	type place struct {
 		corner, size vg.Point // the upper left corner, y downwards
 		draw         func(vgdraw.Canvas) error
@@ -106,15 +114,16 @@ func drawings(panels []Panel) (list []template.HTML, err error) {
 		svg, failed := drawSVG(p, width, attributes)
 		list, err = append(list, template.HTML(svg)), errors.Join(err, failed)
 	}
+	n, width := columns(panels)
 	for _, p := range panels {
-		if pictures, ok := p.(Pictures); ok {
-			size, _ := pictures.layout(alone)
-			add(p, alone, fmt.Sprintf(`style="max-width: %.5gpx"`, size.X))
-		} else if len(panels) == 1 {
+		if _, ok := p.(Pictures); ok {
+			size, _ := p.layout(width)
+			add(p, width, fmt.Sprintf(`style="max-width: %.5gpx"`, size.X))
+		} else if n == 1 {
 			add(p, alone, `class="wide"`)
 			add(p, paired, `class="narrow"`)
 		} else {
-			add(p, paired, `class="any"`)
+			add(p, paired, "")
 		}
 	}
 	return list, err
@@ -227,7 +236,10 @@ func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
 		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, strings.TrimSpace(y))
 		c.Max.Y -= line
 	}
-	inner := vgdraw.Crop(c, 0, 0, line, 0)
+	inner := c
+	if x != "" {
+		inner = vgdraw.Crop(c, 0, 0, line, 0)
+	}
 	p.Draw(inner)
 	area := p.DataCanvas(inner)
 	sty.XAlign = text.XCenter

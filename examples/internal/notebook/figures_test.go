@@ -171,13 +171,13 @@ func TestSuperscripts(t *testing.T) {
 			runs = append(runs, run{f.String, f.Size, f.Point})
 		}
 	}
-	if len(runs) != 3 || runs[0].text != "2" || runs[1].text != "−9" || runs[2].text != " µs" {
+	if len(runs) != 3 || runs[0].text != "2" || runs[1].text != "−9" || runs[2].text != "µs" {
 		t.Fatalf("wrote %+v, want 2, -9 and µs", runs)
 	}
 	if !(runs[1].size < runs[0].size && runs[1].at.Y > runs[0].at.Y+5 && runs[0].at.Y == runs[2].at.Y && runs[0].at.X < runs[1].at.X && runs[1].at.X < runs[2].at.X) {
 		t.Errorf("wrote %+v, want a small run above the line between two others", runs)
 	}
-	if w := runs[2].at.X - 10 + sty.Width(" µs"); math.Abs(float64(w-sty.Width("2⁻⁹ µs"))) > 1e-9 {
+	if w := runs[2].at.X - 10 + sty.Width("µs"); math.Abs(float64(w-sty.Width("2⁻⁹ µs"))) > 1e-9 {
 		t.Errorf("the width is %v, that of the runs %v", sty.Width("2⁻⁹ µs"), w)
 	}
 }

@@ -69,7 +69,7 @@ figure { margin: 1.4rem 0 }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.5rem; align-items: start }
 .panels, .alone { margin-bottom: .5rem }
 .chroma .err { color: inherit; background: none }
-svg { display: block; width: 100%; height: auto }
+svg { display: block; width: 100%; height: auto; overflow: visible }
 svg text { font-family: "Liberation Sans", Arial, Helvetica, Arimo, sans-serif }
 svg image { image-rendering: pixelated }
 svg.narrow { display: none }

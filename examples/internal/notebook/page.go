@@ -291,6 +291,7 @@ func (p *Page) Figure(name, caption string, panels ...Panel) error {
 	}
 	p.names[name] = true
 	caption = strings.Join(strings.Fields(caption), " ")
+	n, _ := columns(panels)
 	drawn, err := drawings(panels)
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", name, err)
@@ -309,7 +310,7 @@ func (p *Page) Figure(name, caption string, panels ...Panel) error {
 		fmt.Fprintln(p.terminal, "wrote", path)
 	}
 	fmt.Fprintln(p.terminal)
-	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": len(panels) == 1, "Drawings": drawn})
+	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": n == 1, "Drawings": drawn})
 	return nil
 }
 

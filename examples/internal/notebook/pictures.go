@@ -16,10 +16,11 @@ import (
 
 // Pictures shows images side by side, in rows from the left.
 type Pictures struct {
-	Title  string
-	Zoom   int                        // pixels of a value's side; 0 is 1
-	Colour func(v float64) color.RGBA // of a value; nil is grey, from 0, white, to 1, black
-	Images []Image
+	Title   string
+	Zoom    int                        // pixels of a value's side; 0 is 1
+	Colour  func(v float64) color.RGBA // of a value; nil is grey, from 0, white, to 1, black
+	Columns int                        // images in a row; 0 is as many as there is room for
+	Images  []Image
 }
 
 // Image is values in rows of a width, with a text below if there is one.
@@ -84,7 +85,8 @@ func (p Pictures) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
 	all := vg.Point{X: style(titleSize, Ink).Width(p.Title) * 1.1, Y: at.Y}
 	for i, m := range p.Images {
 		size := p.size(m)
-		if at.X > 0 && at.X+size.X > width {
+		full := p.Columns == 0 && at.X+size.X > width || p.Columns > 0 && i%p.Columns == 0
+		if at.X > 0 && full {
 			at = vg.Point{Y: all.Y + between}
 		}
 		corners[i] = at
@@ -112,7 +114,10 @@ func (p Pictures) draw(c draw.Canvas, corner vg.Point, m Image) {
 		c.FillText(sty, vg.Point{X: corner.X + size.X/2, Y: bottom + caption/2}, m.Text)
 		bottom += caption
 	}
-	c.DrawImage(vg.Rectangle{Min: vg.Point{X: corner.X, Y: bottom}, Max: vg.Point{X: corner.X + size.X, Y: corner.Y}}, p.image(m))
+	frame := vg.Rectangle{Min: vg.Point{X: corner.X, Y: bottom}, Max: vg.Point{X: corner.X + size.X, Y: corner.Y}}
+	c.SetLineStyle(draw.LineStyle{Color: Rule, Width: 2}) // half of it is covered
+	c.Stroke(frame.Path())
+	c.DrawImage(frame, p.image(m))
 	if m.Mark != "" {
 		sty := style(20, Red)
 		box := vg.Rectangle{Min: corner.Sub(vg.Point{Y: 38}), Max: corner.Add(vg.Point{X: sty.Width(m.Mark) + 24})}

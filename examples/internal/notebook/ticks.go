@@ -124,7 +124,8 @@ func (h raising) Draw(c vg.Canvas, s string, sty text.Style, at vg.Point) {
 	c.SetColor(sty.Color)
 	for _, piece := range raised.FindAllString(s, -1) {
 		piece, face, up := h.run(piece, sty.Font)
-		c.FillString(face, at.Add(vg.Point{Y: up}), piece)
+		from := strings.TrimLeft(piece, " ") // SVG leaves spaces at the beginning out
+		c.FillString(face, at.Add(vg.Point{X: face.Width(piece) - face.Width(from), Y: up}), from)
 		at.X += face.Width(piece)
 	}
 }
