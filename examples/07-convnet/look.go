@@ -70,11 +70,11 @@ func filters(s *story) error {
 	weights, seen := net.parameters[0].Value().Data().([]float32), net.seen.Data().([]float32)
 	const shown = 3 // images
 	features := net.parameters[0].Shape()[0]
-	taps := notebook.Pictures{Title: "Filters", Zoom: 21, Colour: notebook.Diverging}
+	taps := notebook.Pictures{Zoom: 21, Colour: notebook.Diverging}
 	for f := range features {
 		taps.Images = append(taps.Images, notebook.Image{Width: 3, Values: scaled(weights[f*9:][:9], weights)})
 	}
-	found := notebook.Pictures{Title: "What each finds", Zoom: 8, Columns: features + 1}
+	found := notebook.Pictures{Zoom: 8, Columns: features + 1}
 	for i := range shown {
 		found.Images = append(found.Images, notebook.Image{Width: digits.Side, Values: s.nets[0].held.Image(i)})
 		for f := range features {

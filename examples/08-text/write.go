@@ -79,7 +79,7 @@ func (w *writer) write(of *network, t *text, letters int, seed uint64) (string, 
 // surprises shows what each letter of a passage costs.
 func surprises(s *story) error {
 	s.Heading("What surprises it")
-	const rows, columns = 12, 40
+	const letters = 280
 	w, err := s.newWriter()
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func surprises(s *story) error {
 	if err := w.begin(s.net); err != nil {
 		return err
 	}
-	p := notebook.Pictures{Zoom: 17, Columns: columns, Colour: notebook.Diverging}
-	for i, letter := range s.text.held[:rows*columns] {
+	p := notebook.Pictures{Zoom: 17, Columns: 20, Colour: notebook.Diverging}
+	for i, letter := range s.text.held[:letters] {
 		logp, err := w.take(letter)
 		if err != nil {
 			return err
