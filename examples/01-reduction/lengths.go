@@ -48,10 +48,8 @@ func lengths(p *notebook.Page) error {
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	c := notebook.NewCanvas(1320, 700)
-	ch.Draw(c, 0, 0, 1320, 700)
 	caption := "Bytes read in a second over the number of elements. On the left a sum costs its launches: two, or for the op one where a block is enough."
-	if err := p.Figure("lengths", caption, c); err != nil {
+	if err := p.Figure("lengths", caption, ch); err != nil {
 		return err
 	}
 	if us, ok := at[0]; ok {

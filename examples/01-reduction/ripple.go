@@ -49,22 +49,19 @@ func ripple(p *notebook.Page) error {
 		return err
 	}
 	size := fmt.Sprintf("%d x %d elements", side, side)
-	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(right, side)); err != nil {
+	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(1, notebook.Image{Width: side, Values: right})); err != nil {
 		return err
 	}
 	caption := "The ripple without the barrier, " + size + ": wrong on purpose."
 	if p.GPU() == nil {
 		caption += " Drawn on the host, which runs the warps of a block one after the other; on a GPU another part of each tile is wrong, in each run another one."
 	}
-	marked := drawn(racy, side)
 	const mark = "NO BARRIER: WRONG"
-	marked.Rect(0, 0, int(notebook.TextWidth(mark, 14))+24, 38, notebook.Paper)
-	marked.Text(12, 26, 14, notebook.Left, notebook.Red, mark)
-	if err := p.Figure("ripple-racy-wrong", caption, marked); err != nil {
+	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, notebook.Image{Width: side, Values: racy, Mark: mark})); err != nil {
 		return err
 	}
-	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier (left) and without (right, wrong).", hill, hill),
-		drawnHills(right, racy, side)); err != nil {
+	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier and without.", hill, hill),
+		drawn(zoom, around(right, side, "with the barrier")), drawn(zoom, around(racy, side, mark))); err != nil {
 		return err
 	}
 	if share.Known() {
@@ -105,32 +102,23 @@ func wrong(elements []float32, side int) (n int) {
 	return n
 }
 
-// drawn is a square picture of the given side, a pixel for each element.
-func drawn(elements []float32, side int) *notebook.Canvas {
-	c := notebook.NewCanvas(side, side)
-	c.Picture(0, 0, 1, side, elements, spectral)
-	return c
+// drawn shows a picture in the colours of its amplitudes.
+func drawn(zoom int, m notebook.Image) notebook.Pictures {
+	return notebook.Pictures{Zoom: zoom, Colour: colour, Images: []notebook.Image{m}}
 }
 
-// hill is the side in elements of what is shown enlarged.
-const hill = 64
+// hill is the side in elements of what is shown enlarged, and zoom by how much.
+const hill, zoom = 64, 6
 
-// drawnHills draws the middle of the first hill of two pictures next to each other.
-func drawnHills(right, racy []float32, side int) *notebook.Canvas {
-	const zoom, first, margin = 8, 96, 24
-	c := notebook.NewCanvas(2*zoom*hill+3*margin, zoom*hill+46+margin)
-	for i, name := range []string{"with the barrier", "without: wrong"} {
-		x, all := margin+i*(zoom*hill+margin), [][]float32{right, racy}[i]
-		var part []float32
-		for y := first; y < first+hill; y++ {
-			part = append(part, all[y*side+first:][:hill]...)
-		}
-		c.Text(float64(x), 26, 17, notebook.Left, notebook.Ink, name)
-		c.Picture(x, 46, zoom, hill, part, spectral)
+// around is the middle of the first hill of a picture.
+func around(elements []float32, side int, name string) notebook.Image {
+	const first = 96
+	m := notebook.Image{Width: hill, Text: name, Wrong: name != "with the barrier"}
+	for y := first; y < first+hill; y++ {
+		m.Values = append(m.Values, elements[y*side+first:][:hill]...)
 	}
-	return c
+	return m
 }
 
-// spectral is the colour of an amplitude, 0 to 4, one of 200: a picture of few
-// colours is a small file.
-func spectral(v float64) color.RGBA { return notebook.Spectral(math.Round(v/4*199) / 199) }
+// colour is that of an amplitude, 0 to 4.
+func colour(v float64) color.RGBA { return notebook.Viridis(v / 4) }

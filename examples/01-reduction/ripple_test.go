@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"image"
 	"image/color"
 	"image/png"
 	"os"
@@ -15,7 +14,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// Both pictures are files, a pixel for each element; the right one is the formula
+// Both pictures are files, four dots for each element; the right one is the formula
 // pixel by pixel, the racy one is not, and says so.
 func TestRipple(t *testing.T) {
 	var log bytes.Buffer
@@ -39,14 +38,15 @@ func TestRipple(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := picture.Bounds(); size != image.Rect(0, 0, 256, 256) {
-			t.Fatalf("%s is %v, want 256 x 256 in a test", name, size)
+		// The figure has a margin of 24 pixels, and two dots for a pixel each way.
+		if size := picture.Bounds().Dx(); size != 2*(256+2*24) {
+			t.Fatalf("%s is %d dots wide, want 256 pixels and the margins in a test", name, size)
 		}
 		for y := range 256 {
 			for x := range 256 {
-				got, want := color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA), spectral(expected(x, y))
+				got, want := color.RGBAModel.Convert(picture.At(2*(24+x), 2*(24+y))).(color.RGBA), colour(expected(x, y))
 				// An amplitude next to the edge between two colours may be rounded to either.
-				if got != want && got != spectral(expected(x, y)+1e-5) && got != spectral(expected(x, y)-1e-5) {
+				if got != want && got != colour(expected(x, y)+1e-5) && got != colour(expected(x, y)-1e-5) {
 					differing[name]++
 				}
 			}

@@ -250,30 +250,28 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Measured) error {
 	p.Heading("What we learnt about one long sum")
 	t := notebook.Table{Caption: "One sum", Header: []string{"way", "time", "spread", "rate", "of a copy", "sum"}}
-	bars := notebook.Bars{Title: "Rate of one long sum", Label: "GB/s, logarithmic", Log: true}
-	var rates []float64
+	bars := notebook.Bars{Title: "Rate of one long sum", Label: "GB/s", Log: true, Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
 	for _, r := range rows {
 		if err := agrees(r.name, r.sum, exact, r.within); err != nil {
 			return err
 		}
-		spread, ofCopy := "", ""
-		if r.spread.Unit != "" {
+		onGPU, spread, ofCopy := r.spread.Unit != "", "", ""
+		if onGPU {
 			spread, ofCopy = r.spread.String(), notebook.Measured{Value: 100 * r.rate() / copied.Value, Unit: "%"}.String()
 		}
 		t.Rows = append(t.Rows, []string{r.name, notebook.Micros(r.us).String(), spread,
 			notebook.Measured{Value: r.rate(), Unit: "GB/s"}.String(), ofCopy, fmt.Sprintf("%.12f", r.sum)})
-		bars.Names = append(bars.Names, r.name)
-		rates = append(rates, r.rate())
+		if s := &bars.Series[0]; onGPU || p.GPU() != nil { // of one machine
+			bars.Names = append(bars.Names, r.name)
+			s.Values, s.Spread = append(s.Values, r.rate()), append(s.Spread, r.rate()*r.spread.Value/r.us)
+		}
 	}
 	p.Table(t)
-	bars.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: rates}}
-	c := notebook.NewCanvas(1100, int(bars.Height()))
-	bars.Draw(c, 0, 0, 1100, bars.Height())
-	caption := "Bytes read in a second; longer is better."
+	caption := "Bytes read in a second; further right is better. Ranges are standard deviations."
 	if p.GPU() == nil {
-		caption += " The CPU's rates were measured here on fewer numbers, the others on the GPU named above."
+		p.Text("The CPU's rates were measured here, on fewer numbers, so the figure has those of the GPU named above alone.")
 	}
-	return p.Figure("sums", caption, c)
+	return p.Figure("sums", caption, bars)
 }
 
 // shares are 0, 1, ..., n-1 divided by their sum.

@@ -19,7 +19,7 @@ func accuracy(p *notebook.Page) error {
 		out is held against sums in float64: the largest error of an element, relative to the sum of the absolute values of its products, in units of
 		2^-23, for %d x %d elements which are sums of K products. Factors are random, from -1 to 1 or from 0 to 1; among the latter nothing cancels, so
 		that all roundings count.`, m, n)
-	ch := notebook.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23, logarithmic", Log: true, LogX: true}
+	ch := notebook.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23", Log: true, LogX: true}
 	t := notebook.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
 	colours := []color.RGBA{notebook.Amber, notebook.Red, notebook.Blue, notebook.Green}
 	most := p.Timed(1<<16, 1<<10)
@@ -45,9 +45,7 @@ func accuracy(p *notebook.Page) error {
 		}
 	}
 	p.Table(t)
-	c := notebook.NewCanvas(1320, 640)
-	ch.Draw(c, 0, 0, 1320, 640)
-	return p.Figure("accuracy", "The largest error of 64 x 64 sums of K products.", c)
+	return p.Figure("accuracy", "The largest error of 64 x 64 sums of K products.", ch)
 }
 
 // random gives float32 numbers of all 24 bits, from -1 or 0 to 1.

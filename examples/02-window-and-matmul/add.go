@@ -112,10 +112,8 @@ func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err 
 		t.Rows = append(t.Rows, []string{name, notebook.Measured{Value: times[i], Unit: "us"}.String(), notebook.Measured{Value: 100 * times[i] / total, Unit: "%"}.String()})
 	}
 	p.Table(t)
-	c := notebook.NewCanvas(1100, 340)
-	notebook.Bars{Title: "Where the time goes", Label: "us, logarithmic", Log: true, Names: names,
-		Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}}.Draw(c, 0, 0, 1100, 340)
-	return total, p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.", c)
+	return total, p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.",
+		notebook.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}})
 }
 
 // showLast shows the last function of a file of this program, with its comment.

@@ -221,9 +221,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	}
 	b := notebook.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []notebook.BarSeries{
 		{Name: "float32", Colour: notebook.Blue, Values: bars[0]}, {Name: "float64", Colour: notebook.Amber, Values: bars[1]}}}
-	canvas := notebook.NewCanvas(1100, int(b.Height()))
-	b.Draw(canvas, 0, 0, 1100, b.Height())
-	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", canvas); err != nil {
+	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", b); err != nil {
 		return err
 	}
 
@@ -245,9 +243,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	canvas = notebook.NewCanvas(1320, 640)
-	ch.Draw(canvas, 0, 0, 1320, 640)
-	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", canvas)
+	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", ch)
 }
 
 // onHost gives the rate in TFLOP/s of the Go body, which is that of all versions, on

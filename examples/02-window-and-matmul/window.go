@@ -70,9 +70,7 @@ func windows(p *notebook.Page) error {
 	if err != nil {
 		return err
 	}
-	c := notebook.NewCanvas(1320, 640)
-	ch.Draw(c, 0, 0, 1320, 640)
-	if err := p.Figure("windows", "Time against the width of the window. The plain versions add up every window anew.", c); err != nil {
+	if err := p.Figure("windows", "Time against the width of the window. The plain versions add up every window anew.", ch); err != nil {
 		return err
 	}
 	p.Text(`At radius 2 the first-level cache does by itself what shared memory does by hand: the inputs come from memory once in both. By hand it takes one
@@ -110,7 +108,7 @@ func (w *windowRun) time(version, radius, n, runs int) (float64, error) {
 // byRadius draws the time of n outputs against the radius. at has the times, by the index
 // of the version and the radius.
 func (w *windowRun) byRadius(names []string, n int) (ch notebook.Chart, at map[[2]int]float64, err error) {
-	ch = notebook.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "us", Log: true, LogX: true}
+	ch = notebook.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "time, µs", Log: true, LogX: true}
 	at = map[[2]int]float64{}
 	for v := range names {
 		s := notebook.Series{Name: names[v], Colour: []color.RGBA{notebook.Red, notebook.Amber, notebook.Blue}[v]}

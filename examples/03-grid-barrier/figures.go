@@ -15,29 +15,24 @@ type picture struct {
 }
 
 // drawWrong draws each kernel's picture, GPU and host side by side.
-func drawWrong(counts []int, pictures [2]picture) *notebook.Canvas {
-	const width, height = 1320, 420
-	c := notebook.NewCanvas(width, len(pictures)*height)
-	for i, p := range pictures {
+func drawWrong(counts []int, pictures [2]picture) (maps []notebook.Panel) {
+	for _, p := range pictures {
 		for k, values := range [2][][]float64{p.gpu, p.host} {
-			m := notebook.HeatMap{Title: p.name + [...]string{", GPU", ", host"}[k], XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %",
-				Gain: true, Rows: labels(counts), Columns: []string{"0", "1", "2", "3"}, Values: values}
-			m.Draw(c, float64(k*width/2), float64(i*height), width/2, height)
+			maps = append(maps, notebook.HeatMap{Title: p.name + [...]string{", GPU", ", host"}[k], XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %",
+				Gain: true, Rows: labels(counts), Columns: []string{"0", "1", "2", "3"}, Values: values})
 		}
 	}
-	return c
+	return maps
 }
 
-// drawPlanes draws planes over blocks and threads, two by two.
-func drawPlanes(blocks, threads []int, maps []notebook.HeatMap) *notebook.Canvas {
-	const width, height = 1320, 480
-	c := notebook.NewCanvas(width, (len(maps)+1)/2*height)
-	for i, m := range maps {
+// overGrid gives planes the axes of blocks and threads.
+func overGrid(blocks, threads []int, maps ...notebook.HeatMap) (panels []notebook.Panel) {
+	for _, m := range maps {
 		m.XLabel, m.YLabel, m.Gain = "threads per block", "blocks", true
 		m.Columns, m.Rows = labels(threads), labels(blocks)
-		m.Draw(c, float64(i%2*width/2), float64(i/2*height), width/2, height)
+		panels = append(panels, m)
 	}
-	return c
+	return panels
 }
 
 func labels(v []int) (names []string) {
@@ -48,13 +43,11 @@ func labels(v []int) (names []string) {
 }
 
 // drawTimes draws the methods' times over the number of blocks.
-func drawTimes(title string, all []times) *notebook.Canvas {
+func drawTimes(title string, all []times) notebook.Chart {
 	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Blue, notebook.Green}
-	c := notebook.NewCanvas(1320, 560)
-	chart := notebook.Chart{Title: title, XLabel: "blocks", YLabel: "us a half step", LogX: true}
+	chart := notebook.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true}
 	for i, t := range all {
-		chart.Series = append(chart.Series, notebook.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y})
+		chart.Series = append(chart.Series, notebook.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y, Spread: t.spread})
 	}
-	chart.Draw(c, 0, 0, 1320, 560)
-	return c
+	return chart
 }

@@ -109,7 +109,7 @@ func wrong(p *lab) error {
 		Rows:    rows,
 	})
 	if err := p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from what is right. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.",
-		drawWrong(counts, pictures)); err != nil {
+		drawWrong(counts, pictures)...); err != nil {
 		return err
 	}
 	if !math.IsNaN(whole[0] + whole[1]) {
@@ -203,7 +203,7 @@ func prices(p *lab) error {
 	rows = append(rows, []string{"this CPU, host body", host.String()})
 	p.Table(notebook.Table{
 		Caption: fmt.Sprintf("%d transformations of 128 values, 2 blocks of 64 threads (the last two of the GPU choose their own): the mean of 10 runs and their standard deviation.", steps),
-		Header:  []string{"method", "time", "spread", "us a half step", "gain, %"},
+		Header:  []string{"method", "time", "spread", "µs a half step", "gain, %"},
 		Rows:    rows,
 	})
 	p.Text("Gain is how much faster than a launch per half step.")
@@ -211,7 +211,7 @@ func prices(p *lab) error {
 		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", notebook.Number(math.Abs(d)))
 	}
 	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, 2026-11-21, " +
-		"128 values on 132 blocks with a thread for each row, it took 5.93 us a half step, and its algorithm written out 4.75.")
+		"128 values on 132 blocks with a thread for each row, it took 5.93 µs a half step, and its algorithm written out 4.75.")
 	return nil
 }
 
@@ -234,12 +234,11 @@ func sweeps(p *lab) error {
 	apart, row, column := planes[0].minus(planes[3])
 	if err := p.Figure("planes", fmt.Sprintf(`How much faster than a launch per half step, in percent, are one launch with the acquire barrier, one with grid.sync's algorithm, and a CUDA graph of the
 		launches; and how many points of gain the acquire barrier is ahead of the volatile one. As many values as threads, but %d at most: then the grid has more threads than values.`, most),
-		drawPlanes(blocks, threads, []notebook.HeatMap{
-			{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
-			{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
-			{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
-			{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart},
-		})); err != nil {
+		overGrid(blocks, threads,
+			notebook.HeatMap{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
+			notebook.HeatMap{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
+			notebook.HeatMap{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
+			notebook.HeatMap{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart})...); err != nil {
 		return err
 	}
 	if d := apart[row][column]; !math.IsNaN(d) {
@@ -254,7 +253,7 @@ func sweeps(p *lab) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs.", most, same[len(same)-1]),
+	if err := p.Figure("blocks", fmt.Sprintf("%d values on as many threads in all, rounded up to whole blocks, in one block to %d. Means of 10 runs and their standard deviations.", most, same[len(same)-1]),
 		drawTimes(fmt.Sprintf("%d threads in all", most), all)); err != nil {
 		return err
 	}
@@ -263,9 +262,9 @@ func sweeps(p *lab) error {
 	if all, err = p.sweep(n, alone, func(int) int { return 128 }); err != nil {
 		return err
 	}
-	caption := "128 values on one block and more, 128 threads each. Means of 10 runs."
+	caption := "128 values on one block and more, 128 threads each. Means of 10 runs and their standard deviations."
 	if p.sms > 0 && !p.Tiny() {
-		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs.", 8*p.sms, p.sms)
+		caption = fmt.Sprintf("128 values on one block to %d, eight for each of the %d multiprocessors, 128 threads each. Means of 10 runs and their standard deviations.", 8*p.sms, p.sms)
 	}
 	return p.Figure("alone", caption, drawTimes("128 values, blocks of 128 threads", all))
 }
@@ -303,7 +302,7 @@ func fast(p *lab) error {
 		rows = append(rows, row)
 	}
 	p.Table(notebook.Table{
-		Caption: "us a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
+		Caption: "µs a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
 		Header:  []string{"values", "launches", "graph", "grid.sync's algorithm", "registers", "ops.Iterate"},
 		Rows:    rows,
 	})

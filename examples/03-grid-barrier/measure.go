@@ -285,6 +285,7 @@ func (a plane) minus(b plane) (points plane, row, column int) {
 type times struct {
 	name      string
 	blocks, y []float64 // us a half step
+	spread    []float64 // its standard deviation
 }
 
 // sweep times all methods with a grid of their own over the number of blocks.
@@ -300,6 +301,7 @@ func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all [
 				return nil, err
 			}
 			s.blocks, s.y = append(s.blocks, float64(b)), append(s.y, t.half())
+			s.spread = append(s.spread, t.spread.Value/(2*steps))
 		}
 		all = append(all, s)
 	}

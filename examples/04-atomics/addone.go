@@ -99,7 +99,7 @@ func waiting(p *notebook.Page) error {
 	p.Heading("What waiting costs")
 	p.Text("Now n blocks of one thread each: the more there are, the longer each waits for its turn.")
 	most := p.Timed(1<<12, 1<<4)
-	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "us", Log: true, LogX: true}
+	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	per := map[string]float64{}
 	for _, v := range []struct {
 		variant string
@@ -120,12 +120,10 @@ func waiting(p *notebook.Page) error {
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	c := notebook.NewCanvas(1100, 560)
-	ch.Draw(c, 0, 0, 1100, 560)
-	if err := p.Figure("waiting", "Time of one addition by each of n blocks, the launches that clear the cell and add included.", c); err != nil {
+	if err := p.Figure("waiting", "Time of one addition by each of n blocks, the launches that clear the cell and add included.", ch); err != nil {
 		return err
 	}
-	p.Text(`With %d blocks, an addition takes %s us under the mutex, %s us under the ticket lock and %s us as an atomic. A lock is for what no atomic can do, and for
+	p.Text(`With %d blocks, an addition takes %s µs under the mutex, %s µs under the ticket lock and %s µs as an atomic. A lock is for what no atomic can do, and for
 		few threads: one for a block, after the block has done its part together.`, most, notebook.Number(per["mutex"]), notebook.Number(per["ticket"]), notebook.Number(per["atomic"]))
 	return nil
 }

@@ -172,10 +172,9 @@ func bars(p *notebook.Page, text letters) error {
 	for k := range 26 {
 		lower[k], upper[k] = 100*float64(counts['a'+k])/all, 100*float64(counts['A'+k])/all
 	}
-	c := notebook.NewCanvas(1320, 560)
-	notebook.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []notebook.BarSeries{
+	letters := notebook.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []notebook.BarSeries{
 		{Name: "lower case", Colour: notebook.Blue, Values: lower}, {Name: "upper case", Colour: notebook.Amber, Values: upper},
-	}}.Draw(c, 0, 0, 1320, 560)
+	}}
 	return p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
-		notebook.Number(lower[most-'a'])), c)
+		notebook.Number(lower[most-'a'])), letters)
 }

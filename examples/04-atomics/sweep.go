@@ -13,9 +13,9 @@ func sweep(p *notebook.Page, text letters) error {
 	p.Heading("How many blocks?")
 	p.Text("The grid was a guess: %d blocks of %d threads. Here are 32 i blocks for i = 10, 15, ..., 995, for the two versions whose grid can be anything.", blocks, threads)
 	step := p.Timed(5, 985)
-	ch := notebook.Chart{Title: "Time of a histogram of the text, 128 threads a block", XLabel: "blocks", YLabel: "global atomics, us", RightLabel: "shared atomics, us", Zero: true}
+	var charts []notebook.Panel
 	t := notebook.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
-	for v, s := range []notebook.Series{{Name: "global atomics", Colour: notebook.Blue}, {Name: "shared atomics", Colour: notebook.Amber, Right: true}} {
+	for v, s := range []notebook.Series{{Name: "global atomics", Colour: notebook.Blue}, {Name: "shared atomics", Colour: notebook.Amber}} {
 		best, guess := -1, math.NaN()
 		for i := 10; i <= 995; i += step {
 			plan, err := version(p, v+1, len(text.bytes), 32*i, ascii)
@@ -41,11 +41,11 @@ func sweep(p *notebook.Page, text letters) error {
 			s.Marks = []notebook.Mark{{At: best, Text: fmt.Sprintf("best: %v with %.0f blocks", m, s.X[best])}}
 			t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.0f", s.X[best]), m.String(), notebook.Measured{Value: guess, Unit: "us"}.String()})
 		}
-		ch.Series = append(ch.Series, s)
+		title := "Histogram by " + s.Name
+		s.Name = ""
+		charts = append(charts, notebook.Chart{Title: title, XLabel: "blocks of 128 threads", YLabel: "time, µs", Zero: true, Series: []notebook.Series{s}})
 	}
-	c := notebook.NewCanvas(1320, 640)
-	ch.Draw(c, 0, 0, 1320, 640)
-	if err := p.Figure("sweep", "Both versions over the number of blocks, each with an axis of its own and its best grid.", c); err != nil {
+	if err := p.Figure("sweep", "Time of a histogram of the text over the number of blocks, and the best grid of each version.", charts...); err != nil {
 		return err
 	}
 	if len(t.Rows) > 0 {
@@ -63,6 +63,6 @@ func sweep(p *notebook.Page, text letters) error {
 		blocks keep more of the device busy, up to a point; beyond it each of them pays for clearing its cells and adding them up at the end, and those
 		additions meet in global memory; and past 16 blocks a multiprocessor, which is all that it holds at once, some wait for a place. The op, version 3, has one block for each multiprocessor and takes %v. Most of
 		that is two launches, which this program starts one after the other, as fast as the host can: the same two in the first table were timed at another
-		moment, and runs of so few us differ by that.`, m)
+		moment, and runs of so few µs differ by that.`, m)
 	return nil
 }

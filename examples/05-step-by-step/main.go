@@ -14,6 +14,7 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"image/color"
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
@@ -53,6 +54,7 @@ type ladder struct {
 	p      *notebook.Page
 	side   int
 	pixels []float32
+	of     string  // what the recorded times are of, if not of this picture
 	exact  float64 // their sum
 	steps  []step
 }
@@ -62,6 +64,7 @@ type step struct {
 	launches int    // 0 on the host
 	runs     string // how many were timed
 	us       float64
+	spread   float64 // the standard deviation, in us; 0 on the host
 	sum      float64
 }
 
@@ -69,6 +72,9 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 	l := &ladder{p: p, side: 512}
 	if p.Tiny() { // recorded times are of the full size
 		l.side = 64
+	}
+	if path != "" {
+		l.of = ", where they are of the picture that is drawn without -picture"
 	}
 	var err error
 	if l.pixels, err = load(path, l.side); err != nil {
@@ -82,17 +88,12 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 		and no two additions depend on each other, so all of a GPU could work on it at once. But every thread's part must end up in one
 		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`versions.Version(3).Sum(x)`"+`
 		puts one into a graph, and `+"`ops.Sum(x)`"+` is the last.`, l.side, l.side)
-	c := notebook.NewCanvas(512, 512)
-	grey := make([]float32, len(l.pixels))
-	for i, v := range l.pixels {
-		grey[i] = 1 - v // Gray draws 0 as white
-	}
-	c.Gray(0, 0, 512/l.side, l.side, grey)
-	if err := p.Figure("picture", fmt.Sprintf("The picture. Its pixels add up to %.6f, their mean is %.4f.", l.exact, l.exact/float64(len(l.pixels))), c); err != nil {
+	if err := p.Figure("picture", fmt.Sprintf("The picture. Its pixels add up to %.6f, their mean is %.4f.", l.exact, l.exact/float64(len(l.pixels))),
+		notebook.Pictures{Zoom: 512 / l.side, Images: []notebook.Image{{Width: l.side, Values: l.pixels}}, Colour: func(v float64) color.RGBA { return notebook.Grey(1 - v) }}); err != nil {
 		return nil, err
 	}
 	p.Text(`Times are per sum, with the picture in the memory of the device. Each is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
-		take a millisecond. What is us for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
+		take a millisecond. What is µs for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
 		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`, runs)
 	return l, nil
 }
@@ -135,7 +136,7 @@ func (l *ladder) host() error {
 		if err != nil {
 			return err
 		}
-		if err := l.add(way.name, 0, "", 1000*time.Value, sum); err != nil {
+		if err := l.add(way.name, 0, "", 1000*time.Value, 0, sum); err != nil {
 			return err
 		}
 		p.Text("%s: %v.", way.name, notebook.Micros(1000*time.Value))
@@ -158,7 +159,7 @@ func (l *ladder) version(v versions.Version, name string) error {
 		return err
 	}
 	before := l.steps[len(l.steps)-1]
-	if err := l.add(name, len(plan.Launches), ran.Runs.String(), ran.Mean.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
+	if err := l.add(name, len(plan.Launches), ran.Runs.String(), ran.Mean.Value, ran.Spread.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
 		return err
 	}
 	if v == 1 {
@@ -171,7 +172,7 @@ func (l *ladder) version(v versions.Version, name string) error {
 
 // add keeps a step, whose sum must be right: to the last bit, or to 1 % on the
 // host, where a library may add in float32, which loses a bit every so often.
-func (l *ladder) add(name string, launches int, runs string, us, sum float64) error {
+func (l *ladder) add(name string, launches int, runs string, us, spread, sum float64) error {
 	allowed := 0x1p-23 * l.exact
 	if launches == 0 {
 		allowed = 0.01 * l.exact
@@ -179,7 +180,7 @@ func (l *ladder) add(name string, launches int, runs string, us, sum float64) er
 	if !(math.Abs(sum-l.exact) <= allowed) {
 		return fmt.Errorf("%s: the sum is %v, want %v within %v", name, sum, l.exact, allowed)
 	}
-	l.steps = append(l.steps, step{name, launches, runs, us, sum})
+	l.steps = append(l.steps, step{name, launches, runs, us, spread, sum})
 	return nil
 }
 
@@ -254,31 +255,30 @@ func (l *ladder) compare() error {
 	l.p.Heading("All steps side by side")
 	first := l.steps[3] // one thread
 	t := notebook.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
-	var bars notebook.Bars
-	var us []float64
+	bars := notebook.Bars{Title: "Time of one sum over the picture", Label: "time, µs", Log: true, Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	oneMachine := l.p.GPU() != nil
 	for _, s := range l.steps {
-		launches := fmt.Sprint(s.launches)
-		if s.launches == 0 {
-			launches = ""
+		launches, gain := "", ""
+		if s.launches > 0 {
+			launches = fmt.Sprint(s.launches)
+		}
+		if s.launches > 0 || oneMachine {
+			gain = notebook.Number(first.us / s.us)
+			bars.Names = append(bars.Names, s.name)
+			bars.Series[0].Values, bars.Series[0].Spread = append(bars.Series[0].Values, s.us), append(bars.Series[0].Spread, s.spread)
 		}
 		t.Rows = append(t.Rows, []string{s.name, launches, s.runs, notebook.Micros(s.us).String(),
-			notebook.Number(first.us / s.us), fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
-		bars.Names = append(bars.Names, s.name)
-		us = append(us, s.us)
+			gain, fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
 	}
 	l.p.Table(t)
-	bars.Title, bars.Label, bars.Log = "Time of one sum over the picture", "us, logarithmic", true
-	bars.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: us}}
-	c := notebook.NewCanvas(1100, int(bars.Height()))
-	bars.Draw(c, 0, 0, 1100, bars.Height())
-	caption := "Time of one sum over the picture; shorter is better. "
-	if l.p.GPU() == nil {
-		caption += "The CPU's times are of this machine, the others were recorded on the GPU named above."
+	if !oneMachine {
+		l.p.Text("The CPU's times are of this machine, so the figure has the others alone, which were recorded on the GPU named above%s.", l.of)
 	}
-	if err := l.p.Figure("steps", caption, c); err != nil {
+	caption := "Time of one sum over the picture; further left is better. Ranges are standard deviations."
+	if err := l.p.Figure("steps", caption, bars); err != nil {
 		return err
 	}
-	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few us: a step that
+	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few µs: a step that
 		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
 		they do not matter.`)
 	return nil

@@ -20,7 +20,7 @@ func sizes(p *notebook.Page) error {
 			input[i] = float32(i%1000) / 1000
 		}
 	}
-	ch := notebook.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "us", Log: true, LogX: true}
+	ch := notebook.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	names := []string{"one thread", "one block, atomics", "16 blocks, atomics", "16 blocks, tree", "16 blocks, in order", "the op"}
 	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Green, notebook.Blue}
 	at := map[[2]int]float64{} // us by version and log2 n
@@ -42,16 +42,14 @@ func sizes(p *notebook.Page) error {
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	c := notebook.NewCanvas(1320, 700)
-	ch.Draw(c, 0, 0, 1320, 700)
-	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", c); err != nil {
+	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", ch); err != nil {
 		return err
 	}
 	us := func(version int) string { return notebook.Number(at[[2]int{version, 8}]) }
 	rate := func(version int) string {
 		return notebook.Number(4 * float64(int(1)<<largest) / at[[2]int{version, largest}] / 1e3)
 	}
-	p.Text(`2^8 elements take %s us in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
+	p.Text(`2^8 elements take %s µs in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
 		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a
 		time. The op reads %s GB/s.`, us(0), us(5), us(4), largest, rate(3), rate(4), rate(5), rate(0))
 	return nil

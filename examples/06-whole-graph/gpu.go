@@ -133,21 +133,16 @@ func (s *story) measure(pr *profile) (err error) {
 
 // drawSteps draws the time of each step, a picture for each batch.
 func (s *story) drawSteps(profiles ...profile) error {
-	height := 0.0
-	bars := make([]notebook.Bars, len(profiles))
-	for i, pr := range profiles {
-		bars[i] = notebook.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "us", Series: []notebook.BarSeries{{Colour: pr.colour}}}
+	var panels []notebook.Panel
+	for _, pr := range profiles {
+		bars := notebook.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "time, µs", Series: []notebook.BarSeries{{Colour: pr.colour}}}
 		for k, step := range pr.steps {
-			bars[i].Names = append(bars[i].Names, fmt.Sprintf("%d %s", k+1, kind(step)))
-			bars[i].Series[0].Values = append(bars[i].Series[0].Values, micros(step.Time))
+			bars.Names = append(bars.Names, fmt.Sprintf("%d %s", k+1, kind(step)))
+			bars.Series[0].Values = append(bars.Series[0].Values, micros(step.Time))
 		}
-		height = max(height, bars[i].Height(), 300)
+		panels = append(panels, bars)
 	}
-	c := notebook.NewCanvas(1320, int(height))
-	for i := range bars {
-		bars[i].Draw(c, float64(660*i), 0, 660, height)
-	}
-	return s.Figure("steps", "The time of each step of a run on the GPU, timed one by one, in the order of the run.", c)
+	return s.Figure("steps", "The time of each step of a run on the GPU, timed one by one, in the order of the run.", panels...)
 }
 
 // drawRoofline draws the speed of each step over its arithmetic intensity, with the
@@ -181,15 +176,13 @@ func (s *story) drawRoofline(profiles ...profile) error {
 	if device.FMAs > 0 {
 		peak := 2 * device.FMAs / 1e9
 		roof := notebook.Series{Name: "the device's limits", Colour: notebook.Muted}
-		for _, x := range []float64{lo, 2 * device.FMAs / device.Bandwidth, hi} {
+		for x := lo; x < hi; x *= 1.05 {
 			roof.X, roof.Y = append(roof.X, x), append(roof.Y, min(x*device.Bandwidth/1e9, peak))
 		}
 		chart.Series = append(chart.Series, roof)
 	}
-	c := notebook.NewCanvas(1100, 700)
-	chart.Draw(c, 0, 0, 1100, 700)
 	caption := "Each dot is a step. The slope is the memory's peak bandwidth, the ceiling what ordinary multiply-adds in float32 reach."
-	if err := s.Figure("roofline", caption, c); err != nil {
+	if err := s.Figure("roofline", caption, chart); err != nil {
 		return err
 	}
 	s.Text(`A dot far below the roof is a step that is too small for the device: it is over before all of the device is at work. A dot above the slope has inputs in the level-2 cache, where the step before left them. A dot

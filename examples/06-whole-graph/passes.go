@@ -305,10 +305,7 @@ func compared(s *story, passes []cudaops.PassReport) error {
 	s.Table(t)
 	steps.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: counts}}
 	traffic.Series = []notebook.BarSeries{{Colour: notebook.Amber, Values: megabytes}}
-	c := notebook.NewCanvas(1320, int(steps.Height()))
-	steps.Draw(c, 0, 0, 660, steps.Height())
-	traffic.Draw(c, 660, 0, 660, steps.Height())
-	if err := s.Figure("passes", "How many instructions compute something, and what they move, after each pass.", c); err != nil {
+	if err := s.Figure("passes", "How many instructions compute something, and what they move, after each pass.", steps, traffic); err != nil {
 		return err
 	}
 	first, last := passes[0], passes[len(passes)-1]

@@ -54,9 +54,7 @@ func memory(s *story) error {
 		bars.Names, values = append(bars.Names, line.name), append(values, float64(line.bytes)/(1<<20))
 	}
 	bars.Series = []notebook.BarSeries{{Colour: notebook.Green, Values: values}}
-	c := notebook.NewCanvas(1100, int(bars.Height()))
-	bars.Draw(c, 0, 0, 1100, bars.Height())
-	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", c); err != nil {
+	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", bars); err != nil {
 		return err
 	}
 	s.Text(`A value is alive from the instruction that computes it to the last one that reads it, and only what is alive needs memory. The compiler knows both for every value, and the size of each, so it

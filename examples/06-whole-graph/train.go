@@ -26,13 +26,12 @@ func program(s *story) error {
 	}
 	s.Text(`The digits are drawn as they are needed: ten shapes of pen strokes, each time of another size, slant, place and pen, with noise. The drawing
 		knows which digit it is, so the labels are right.`)
-	const columns, rows, pixel = 12, 2, 3
-	images, _ := drawBatch(rand.New(rand.NewPCG(3, 4)), columns*rows)
-	c := notebook.NewCanvas(columns*(side*pixel+14)+26, rows*(side*pixel+14)+26)
-	for i := range columns * rows {
-		c.Gray(20+i%columns*(side*pixel+14), 20+i/columns*(side*pixel+14), pixel, side, images.Data().([]float32)[i*pixels:(i+1)*pixels])
+	images, _ := drawBatch(rand.New(rand.NewPCG(3, 4)), 24)
+	some := notebook.Pictures{Zoom: 3}
+	for values := range slices.Chunk(images.Data().([]float32), pixels) {
+		some.Images = append(some.Images, notebook.Image{Width: side, Values: values})
 	}
-	return s.Figure("digits", "Some of the digits.", c)
+	return s.Figure("digits", "Some of the digits.", some)
 }
 
 // What the two machines may differ by: gradients of one run, as the norm of the
@@ -148,12 +147,11 @@ func (s *story) compare(tape, ours *trained) error {
 	for i := range x {
 		x[i] = float64(i + 1)
 	}
-	c := notebook.NewCanvas(1100, 520)
-	notebook.Chart{Title: "Loss by step of the training", XLabel: "step", Zero: true, Series: []notebook.Series{
+	losses := notebook.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []notebook.Series{
 		{Name: "Gorgonia's tape machine", Colour: notebook.Amber, X: x, Y: tape.losses},
 		{Name: "Stheno's machine", Colour: notebook.Blue, X: x, Y: ours.losses, Dots: true},
-	}}.Draw(c, 0, 0, 1100, 520)
-	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", c); err != nil {
+	}}
+	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses); err != nil {
 		return err
 	}
 	s.Text(`In %d steps the loss falls from %.3f to %.3f; whoever guesses has ln 10 = 2.303. From the same weights, the gradients by all parameters differ by
@@ -199,9 +197,7 @@ func graph(s *story) error {
 	for _, name := range names {
 		bars.Series[0].Values = append(bars.Series[0].Values, float64(count[name]))
 	}
-	c := notebook.NewCanvas(1100, int(bars.Height()))
-	bars.Draw(c, 0, 0, 1100, bars.Height())
-	if err := s.Figure("nodes", "What the graph consists of: its inputs and ops, those of Grad included.", c); err != nil {
+	if err := s.Figure("nodes", "What the graph consists of: its inputs and ops, those of Grad included.", bars); err != nil {
 		return err
 	}
 	s.Text(`The few lines of the program make %d nodes, about half of them by Grad. A rectifier is a comparison with 0 and a product. A bias is reshaped and

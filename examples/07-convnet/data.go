@@ -86,15 +86,15 @@ func data(s *story) error {
 	if err := show(s.Page, dataSource, "distort"); err != nil {
 		return err
 	}
-	const columns, rows, pixel = 12, 4, 8
+	const columns, rows = 12, 4
 	r := rand.New(rand.NewPCG(1, 1))
-	c := notebook.NewCanvas(columns*(digits.Side*pixel+18)+22, rows*(digits.Side*pixel+18)+22)
+	p := notebook.Pictures{Zoom: 8, Columns: columns}
 	for k := range columns * rows {
 		image := s.all.Image(k % columns)
 		if k >= columns {
 			image = distort(r, image)
 		}
-		c.Gray(20+k%columns*(digits.Side*pixel+18), 20+k/columns*(digits.Side*pixel+18), pixel, digits.Side, image)
+		p.Images = append(p.Images, notebook.Image{Width: digits.Side, Values: image})
 	}
-	return s.Figure("digits", "The first images of the set, and under each what it may look like in a training.", c)
+	return s.Figure("digits", "The first images of the set, and under each what it may look like in a training.", p)
 }

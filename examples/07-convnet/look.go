@@ -39,9 +39,7 @@ func mistakes(s *story) error {
 		}
 		row[digit] = math.NaN() // right
 	}
-	c := notebook.NewCanvas(900, 620)
-	h.Draw(c, 0, 0, 900, 620)
-	if err := s.Figure("confusion", "What the networks take the digits for, on average over all that was held out. The diagonal, what is right, is left out.", c); err != nil {
+	if err := s.Figure("confusion", "What the networks take the digits for, on average over all that was held out. The diagonal, what is right, is left out.", h); err != nil {
 		return err
 	}
 	if wrong == 0 {
@@ -54,22 +52,15 @@ func mistakes(s *story) error {
 
 // drawMistakes draws the first images that were read wrong.
 func (s *story) drawMistakes(n int) error {
-	const cell, tall, pixel = 118, 132, 10
-	columns := min(n, 10)
-	c := notebook.NewCanvas(columns*cell+24, (n+columns-1)/columns*tall+16)
-	k := 0
+	p := notebook.Pictures{Zoom: 8, Columns: 10}
 	for _, t := range s.nets {
-		for _, i := range t.wrong[:min(len(t.wrong), n-k)] {
-			x, y := 24+k%columns*cell, 20+k/columns*tall
-			c.Rect(x-1, y-1, digits.Side*pixel+2, digits.Side*pixel+2, notebook.Rule)
-			c.Gray(x, y, pixel, digits.Side, t.held.Image(i))
+		for _, i := range t.wrong[:min(len(t.wrong), n-len(p.Images))] {
 			digit, probability := t.test.answer(i)
-			text := fmt.Sprintf("%d: %d, %.0f %%", t.held.Labels[i], digit, 100*probability)
-			c.Text(float64(x+digits.Side*pixel/2), float64(y+digits.Side*pixel+22), 12, notebook.Centre, notebook.Red, text)
-			k++
+			p.Images = append(p.Images, notebook.Image{Width: digits.Side, Values: t.held.Image(i), Wrong: true,
+				Text: fmt.Sprintf("%d: %d, %.0f %%", t.held.Labels[i], digit, 100*probability)})
 		}
 	}
-	return s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", c)
+	return s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", p)
 }
 
 // filters shows the first layer of a network, and what it makes of an image.
@@ -77,41 +68,38 @@ func filters(s *story) error {
 	s.Heading("What it sees")
 	net := s.nets[0].test
 	weights, seen := net.parameters[0].Value().Data().([]float32), net.seen.Data().([]float32)
-	const shown, pixel = 3, 8 // images
+	const shown = 3 // images
 	features := net.parameters[0].Shape()[0]
-	const cell = digits.Side*pixel + 12
-	c := notebook.NewCanvas((features+1)*cell+24, (shown+1)*cell+12)
-	most := float32(0)
-	for _, w := range weights {
-		most = max(most, w, -w)
-	}
+	taps := notebook.Pictures{Zoom: 21, Colour: notebook.Diverging}
 	for f := range features {
-		filter := make([]float32, 9)
-		for k, w := range weights[f*9:][:9] {
-			filter[k] = w / most
-		}
-		c.Picture(20+(f+1)*cell, 12, digits.Side*pixel/3, 3, filter, notebook.Diverging)
+		taps.Images = append(taps.Images, notebook.Image{Width: 3, Values: scaled(weights[f*9:][:9], weights)})
 	}
+	found := notebook.Pictures{Zoom: 8, Columns: features + 1}
 	for i := range shown {
-		y := 12 + (i+1)*cell
-		c.Gray(20, y, pixel, digits.Side, s.nets[0].held.Image(i))
+		found.Images = append(found.Images, notebook.Image{Width: digits.Side, Values: s.nets[0].held.Image(i)})
 		for f := range features {
-			feature := append([]float32(nil), seen[(i*features+f)*digits.Pixels:][:digits.Pixels]...)
-			brightest := float32(1e-9)
-			for _, v := range feature {
-				brightest = max(brightest, v)
-			}
-			for k := range feature {
-				feature[k] /= brightest
-			}
-			c.Gray(20+(f+1)*cell, y, pixel, digits.Side, feature)
+			feature := seen[(i*features+f)*digits.Pixels:][:digits.Pixels]
+			found.Images = append(found.Images, notebook.Image{Width: digits.Side, Values: scaled(feature, feature)})
 		}
 	}
-	if err := s.Figure("filters", "Above, the filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, and where each filter finds what it looks for.", c); err != nil {
+	if err := s.Figure("filters", "The filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, each with the places where the filters find what they look for.", taps, found); err != nil {
 		return err
 	}
 	s.Text("No one told the filters what to look for. Several look for an edge, each from another side, as filters do in most networks that learn from pictures.")
 	return nil
+}
+
+// scaled returns values as shares of the greatest magnitude among others.
+func scaled(values, among []float32) []float32 {
+	most := float32(1e-9)
+	for _, v := range among {
+		most = max(most, v, -v)
+	}
+	shares := make([]float32, len(values))
+	for k, v := range values {
+		shares[k] = v / most
+	}
+	return shares
 }
 
 // launches shows where the time of a step goes.
@@ -154,9 +142,7 @@ func launches(s *story) error {
 		slices.Sort(times[name])
 		bars.Series[0].Values = append(bars.Series[0].Values, times[name][len(times[name])/2])
 	}
-	c := notebook.NewCanvas(1100, int(bars.Height()))
-	bars.Draw(c, 0, 0, 1100, bars.Height())
-	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), c); err != nil {
+	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), bars); err != nil {
 		return err
 	}
 	s.Text(`Gorgonia has no convolution: it copies the 3 x 3 pixels around every place into a row of a matrix, and multiplies that with the filters. The derivative goes the same way back. The copies take time that a convolution

@@ -199,8 +199,5 @@ func (s *story) curves() error {
 		series.Y = t.errors
 		wrong.Series = append(wrong.Series, series)
 	}
-	c := notebook.NewCanvas(1320, 520)
-	loss.Draw(c, 0, 0, 660, 520)
-	wrong.Draw(c, 660, 0, 660, 520)
-	return s.Figure("curves", "The trainings from all seeds. The rate falls to 0 towards the end, and the curves come to rest.", c)
+	return s.Figure("curves", "The trainings from all seeds. The rate falls to 0 towards the end, and the curves come to rest.", loss, wrong)
 }

@@ -210,7 +210,5 @@ func (s *story) drawBits(h train.History) error {
 		grey := uint8(200 - 25*n)
 		chart.Series = append(chart.Series, notebook.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: color.RGBA{grey, grey, grey, 0xff}, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
 	}
-	c := notebook.NewCanvas(1100, 620)
-	chart.Draw(c, 0, 0, 1100, 620)
-	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are what counting takes for what is held out, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), c)
+	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are what counting takes for what is held out, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
 }

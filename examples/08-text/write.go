@@ -79,7 +79,7 @@ func (w *writer) write(of *network, t *text, letters int, seed uint64) (string, 
 // surprises shows what each letter of a passage costs.
 func surprises(s *story) error {
 	s.Heading("What surprises it")
-	const rows, columns, wide, tall = 8, 64, 17, 30
+	const letters = 280
 	w, err := s.newWriter()
 	if err != nil {
 		return err
@@ -88,21 +88,21 @@ func surprises(s *story) error {
 	if err := w.begin(s.net); err != nil {
 		return err
 	}
-	c := notebook.NewCanvas(columns*wide+40, rows*tall+40)
-	for i, letter := range s.text.held[:rows*columns] {
+	p := notebook.Pictures{Zoom: 17, Columns: 20, Colour: notebook.Diverging}
+	for i, letter := range s.text.held[:letters] {
 		logp, err := w.take(letter)
 		if err != nil {
 			return err
 		}
 		next := s.text.held[i+1]
 		cost := -float64(logp[next]) / math.Ln2
-		x, y := 20+i%columns*wide, 20+i/columns*tall
-		c.Rect(x, y, wide, tall-2, notebook.Diverging(-min(cost/8, 1)))
+		image := notebook.Image{Width: 1, Values: []float32{float32(-min(cost/8, 1))}}
 		if name := s.text.letters[next]; name > ' ' && name < 0x7f {
-			c.Text(float64(x)+wide/2.0, float64(y)+21, 13, notebook.Centre, notebook.Ink, string(name))
+			image.Text = string(name)
 		}
+		p.Images = append(p.Images, image)
 	}
-	if err := s.Figure("surprises", "The beginning of what is held out. The redder a letter's ground, the more bits it cost: white is none, dark red 8 or more.", c); err != nil {
+	if err := s.Figure("surprises", "The beginning of what is held out. The redder the square above a letter, the more bits it cost: white is none, dark red 8 or more.", p); err != nil {
 		return err
 	}
 	s.Text("The beginnings of words are dear, their ends cheap: once a word can be but one, its letters cost nothing.")

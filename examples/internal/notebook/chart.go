@@ -1,22 +1,26 @@
 package notebook
 
 import (
+	"fmt"
 	"image/color"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
-// Series is one line of a chart: y over x, in order of x. A point whose y is
-// NaN is left out, and the line is broken there.
+// Series is one line of a chart: y over x, in order of x. A point that is not known, NaN, is
+// left out, and the line is broken there.
 type Series struct {
 	Name   string
 	Colour color.RGBA
 	X, Y   []float64
-	Right  bool   // y belongs to the right axis
-	Dots   bool   // points without a line
-	Marks  []Mark // points to point out, such as the best one
+	Spread []float64 // how far a point's y may be off, each way; nil if that is not known
+	Dots   bool      // points without a line
+	Marks  []Mark    // points to point out, such as the best one
 }
 
 // Mark is a ring around the point of index At with a text beside it.
@@ -25,339 +29,251 @@ type Mark struct {
 	Text string
 }
 
-// Chart is one pair of axes with lines or points. A second y axis is drawn on
-// the right if a series belongs to it.
+// Chart is a pair of axes with lines or points. Lines differ by their dashes and by the
+// shape of their points too, so that they are told apart where they meet.
 type Chart struct {
-	Title, XLabel      string
-	YLabel, RightLabel string // what the axes show, with units; drawn above them
-	Log                bool   // logarithmic y axes; values must be above zero
-	LogX               bool   // a logarithmic x axis, likewise
-	Zero               bool   // y axes start at zero
-	Series             []Series
+	Title          string
+	XLabel, YLabel string // what the axes show, with units
+	Log            bool   // a logarithmic y axis; values must be above zero
+	LogX           bool   // a logarithmic x axis, likewise
+	Zero           bool   // the y axis starts at zero
+	Series         []Series
 }
 
-// textSize is the height of capitals in labels, in pixels.
-const textSize = 14
+// most is the number of points up to which each has a shape of its own.
+const mostPoints = 40
 
-// An axis maps the values from lo to hi (decimal logarithms, on a logarithmic
-// axis) to the pixels from a to b.
-type axis struct {
-	lo, hi, a, b float64
-	log, any     bool
+var dashes = [][]vg.Length{nil, {7, 3}, {2, 2}, {9, 3, 2, 3}, {12, 4}, {4, 2}, {2, 4}, {12, 3, 3, 3, 3, 3}}
+
+// polygon is the shape of a point: a regular polygon of n corners, turned by a share of
+// the angle between two of them; a circle if n is zero.
+type polygon struct {
+	n    int
+	turn float64
 }
 
-func newAxis(log bool) axis { return axis{lo: math.Inf(1), hi: math.Inf(-1), log: log} }
+var shapes = []polygon{{}, {4, .5}, {3, 0}, {4, 0}, {3, .5}, {6, 0}, {5, 0}, {8, .5}}
 
-func (x *axis) scale(v float64) float64 {
-	if x.log {
-		return math.Log10(v)
-	}
-	return v
-}
-
-// include widens the axis to a value.
-func (x *axis) include(v float64) {
-	if v = x.scale(v); math.IsNaN(v) || math.IsInf(v, 0) {
+// DrawGlyph implements draw.GlyphDrawer.
+func (g polygon) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, at vg.Point) {
+	if g.n == 0 {
+		draw.CircleGlyph{}.DrawGlyph(c, sty, at)
 		return
 	}
-	x.lo, x.hi, x.any = min(x.lo, v), max(x.hi, v), true
+	corners := make([]vg.Point, g.n)
+	for i := range corners {
+		sin, cos := math.Sincos(2*math.Pi*(float64(i)+g.turn)/float64(g.n) + math.Pi/2)
+		corners[i] = at.Add(vg.Point{X: vg.Length(cos), Y: vg.Length(sin)}.Scale(1.25 * sty.Radius))
+	}
+	c.FillPolygon(sty.Color, corners)
 }
 
-// span fixes the pixels, with a part of the range as a margin at both ends.
-// The range is never empty.
-func (x *axis) span(a, b, margin float64) {
-	if !x.any {
-		x.lo, x.hi = 0, 1
-	}
-	if x.hi <= x.lo {
-		x.lo, x.hi = x.lo-.5, x.hi+.5
-	}
-	m := (x.hi - x.lo) * margin
-	x.lo, x.hi, x.a, x.b = x.lo-m, x.hi+m, a, b
+// known reports whether a chart can show point i of a series.
+func (ch Chart) known(s Series, i int) bool {
+	x, y := s.X[i], s.Y[i]
+	return !math.IsNaN(x) && !math.IsInf(x, 0) && !math.IsNaN(y) && !math.IsInf(y, 0) && !(ch.LogX && x <= 0) && !(ch.Log && y <= 0)
 }
 
-func (x *axis) at(v float64) float64 { return x.a + (x.scale(v)-x.lo)/(x.hi-x.lo)*(x.b-x.a) }
-
-// ticks are the values to label: round ones, or 1, 2 and 5 times powers of ten
-// on a logarithmic axis.
-func (x *axis) ticks(n int) []float64 {
-	if !x.log {
-		return ticks(x.lo, x.hi, n)
-	}
-	factors := []float64{1, 2, 5}
-	if x.hi-x.lo > 3 {
-		factors = factors[:1]
-	}
-	var out []float64
-	for e := math.Floor(x.lo); e <= x.hi; e++ {
-		for _, f := range factors {
-			if v := f * math.Pow(10, e); math.Log10(v) >= x.lo && math.Log10(v) <= x.hi {
-				out = append(out, v)
-			}
-		}
-	}
-	return out
-}
-
-// label draws ticks with values below a horizontal axis, powers of ten first and
-// no two closer than a letter.
-func (x *axis) label(c *Canvas, y float64) {
-	all := x.ticks(8)
-	var taken [][2]float64
-	for _, powers := range []bool{true, false} {
-		for _, t := range all {
-			e := math.Log10(math.Abs(t))
-			if x.log && powers != (e == math.Round(e)) || !x.log && !powers {
-				continue
-			}
-			at, half := math.Round(x.at(t))+.5, TextWidth(label(t), textSize)/2+textSize/2
-			if slices.ContainsFunc(taken, func(o [2]float64) bool { return at-half < o[1] && o[0] < at+half }) {
-				continue
-			}
-			taken = append(taken, [2]float64{at - half, at + half})
-			c.Line([]Point{{at, y}, {at, y + 6}}, 1, Muted)
-			c.Text(at, y+12+textSize, textSize, Centre, Muted, label(t))
-		}
-	}
-}
-
-// Draw draws the chart into the rectangle, title and labels included.
-func (ch Chart) Draw(c *Canvas, x, y, width, height float64) {
-	left, right := x+84, x+width-24
-	top, bottom := y+84, y+height-66
-	keys := make([]key, len(ch.Series))
-	for i, s := range ch.Series {
-		keys[i] = key{s.Name, s.Colour, s.Dots}
-	}
-	top += c.legend(left, y+60, x+width-24-left, keys)
-	horizontal := newAxis(ch.LogX)
-	vertical := [2]axis{newAxis(ch.Log), newAxis(ch.Log)} // left, right
-	for _, s := range ch.Series {
-		for i := range s.Y {
-			if !math.IsNaN(s.Y[i]) {
-				horizontal.include(s.X[i])
-				vertical[side(s)].include(s.Y[i])
-			}
-		}
-	}
-	two := vertical[1].any
-	if two {
-		right -= 60
-	}
-	if ch.YLabel != "" || two {
-		top += 28
-	}
-	horizontal.span(left, right, 0)
-	tight := vertical // for the terminal, which prints the ends: there they are values
-	for k := range vertical {
-		margin := .04
-		if ch.Zero && !ch.Log && vertical[k].any {
-			vertical[k].include(0)
-		}
-		tight[k] = vertical[k]
-		tight[k].span(bottom, top, 0)
-		vertical[k].span(bottom, top, margin)
-		if ch.Zero && !ch.Log && vertical[k].lo < 0 && vertical[k].lo > -margin*vertical[k].hi {
-			vertical[k].lo = 0
-		}
-	}
-	c.title(left, y+36, x+width-24-left, ch.Title)
-	if ch.YLabel != "" {
-		c.Text(left, top-16, textSize, Left, Muted, ch.YLabel)
-	}
-	if !vertical[0].any && !two {
-		c.Text((left+right)/2, (top+bottom)/2, textSize, Centre, Muted, "not recorded yet")
-		return
-	}
-	c.text += ch.text(horizontal, tight) + "\n"
-	for _, t := range vertical[0].ticks(6) {
-		at := math.Round(vertical[0].at(t)) + .5
-		c.Line([]Point{{left, at}, {right, at}}, 1, Rule)
-		c.Text(left-12, at+textSize/2, textSize, Right, Muted, label(t))
-	}
-	if two {
-		c.Text(right, top-16, textSize, Right, Muted, ch.RightLabel)
-		for _, t := range vertical[1].ticks(6) {
-			at := math.Round(vertical[1].at(t)) + .5
-			c.Line([]Point{{right, at}, {right + 6, at}}, 1, Muted)
-			c.Text(right+12, at+textSize/2, textSize, Left, Muted, label(t))
-		}
-		c.Line([]Point{{right + .5, top}, {right + .5, bottom}}, 1, Muted)
-	}
-	horizontal.label(c, bottom)
-	c.Line([]Point{{left, bottom + .5}, {right, bottom + .5}}, 1, Muted)
-	c.Text((left+right)/2, bottom+28+2*textSize, textSize, Centre, Muted, ch.XLabel)
-
-	pl := plot{rectangle{left, top, right, bottom}, horizontal, vertical}
-	for _, s := range ch.Series {
-		pl.line(c, s)
-		for _, m := range s.Marks {
-			if m.At >= 0 && m.At < len(s.Y) && !math.IsNaN(s.Y[m.At]) {
-				ch.mark(c, pl, s, m)
-			}
-		}
-	}
-}
-
-// mark draws a mark of a series.
-func (ch Chart) mark(c *Canvas, pl plot, s Series, m Mark) {
-	p := pl.at(s, m.At)
-	c.ring(p, 9, s.Colour)
-	at := ch.free(p, TextWidth(m.Text, textSize), pl)
-	c.Rect(int(at.X)-4, int(at.Y)-textSize-3, int(TextWidth(m.Text, textSize))+8, textSize+6, Paper)
-	c.Text(at.X, at.Y, textSize, Left, s.Colour, m.Text)
-}
-
-// A plot is the area between the axes of a chart.
-type plot struct {
-	area       rectangle
-	horizontal axis
-	vertical   [2]axis // left, right
-}
-
-// at returns where point i of a series is.
-func (pl plot) at(s Series, i int) Point {
-	return Point{pl.horizontal.at(s.X[i]), pl.vertical[side(s)].at(s.Y[i])}
-}
-
-// line draws a series: its points, or lines between those that are numbers.
-func (pl plot) line(c *Canvas, s Series) {
-	var line []Point
-	flush := func() {
-		if !s.Dots && len(line) > 0 {
-			c.Line(line, 2.6, s.Colour)
-			c.Line(line[len(line)-1:], 8, s.Colour)
-		}
-		line = nil
-	}
+// pieces are the points of a series from one that is not known to the next.
+func (ch Chart) pieces(s Series) (list []plotter.XYs) {
+	fresh := true
 	for i := range s.Y {
-		p := pl.at(s, i)
-		switch {
-		case math.IsNaN(p.Y) || math.IsInf(p.Y, 0):
-			flush()
+		if !ch.known(s, i) {
+			fresh = true
 			continue
-		case s.Dots:
-			c.Line([]Point{p}, 5, s.Colour)
 		}
-		line = append(line, p)
+		if fresh {
+			list, fresh = append(list, nil), false
+		}
+		list[len(list)-1] = append(list[len(list)-1], plotter.XY{X: s.X[i], Y: s.Y[i]})
 	}
-	flush()
+	return list
 }
 
-// A rectangle is an area of the canvas, in pixels.
-type rectangle struct{ left, top, right, bottom float64 }
+// plot is the chart without what stands above it; keys is its legend. It is nil if there is
+// no point to show.
+func (ch Chart) plot() (p *plot.Plot, keys []key) {
+	p, any := newPlot(), false
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{ch.LogX}, ticks{ch.Log}
+	if ch.LogX {
+		p.X.Scale = plot.LogScale{}
+	}
+	if ch.Log {
+		p.Y.Scale = plot.LogScale{}
+	}
+	p.Add(grid(false, true))
+	for k, s := range ch.Series {
+		name := key{name: typeset(s.Name)}
+		line := draw.LineStyle{Color: s.Colour, Width: 2, Dashes: dashes[k%len(dashes)]}
+		points := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: s.Colour, Radius: 3.4, Shape: shapes[k%len(shapes)]}}
+		for _, piece := range ch.pieces(s) {
+			any = true
+			if !s.Dots && len(piece) > 1 {
+				p.Add(&plotter.Line{XYs: piece, LineStyle: line})
+			}
+			points.XYs = append(points.XYs, piece...)
+		}
+		if !s.Dots {
+			name.mark = append(name.mark, &plotter.Line{LineStyle: line})
+		}
+		if e := ch.errors(s); len(e.XYs) > 0 {
+			p.Add(e)
+		}
+		if s.Dots || len(points.XYs) <= mostPoints {
+			name.mark = append(name.mark, points)
+			if len(points.XYs) > 0 {
+				p.Add(points)
+			}
+		}
+		keys = append(keys, name)
+	}
+	if !any {
+		return nil, nil
+	}
+	if ch.Zero && !ch.Log {
+		p.Y.Min = min(p.Y.Min, 0)
+	}
+	widen(&p.X, ch.LogX)
+	widen(&p.Y, ch.Log)
+	return p, keys
+}
 
-// free is where the text of a mark at p starts, above or below the point and
-// within the area, with as little of the lines under it as may be: it stands on
-// white and hides them.
-func (ch Chart) free(p Point, wide float64, pl plot) Point {
-	best, least := Point{p.X, p.Y - 16}, math.MaxInt
-	for _, y := range []float64{p.Y - 16, p.Y + 18 + textSize, p.Y - 46, p.Y + 48 + textSize} {
-		if y-textSize < pl.area.top || y+3 > pl.area.bottom {
+// widen makes an axis of a single value longer, above zero if it is logarithmic.
+func widen(a *plot.Axis, log bool) {
+	if a.Min == a.Max && log {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
+}
+
+// errors are the spreads of a series, where they are known. On a logarithmic axis the lower
+// end stays above zero.
+func (ch Chart) errors(s Series) *plotter.YErrorBars {
+	e := &plotter.YErrorBars{LineStyle: draw.LineStyle{Color: s.Colour, Width: 1.2}, CapWidth: 7}
+	for i, v := range s.Spread {
+		if !ch.known(s, i) || !(v > 0) {
 			continue
 		}
-		for _, x := range []float64{p.X, p.X - wide/2, p.X - wide} {
-			x = min(max(x, pl.area.left+4), pl.area.right-wide-4)
-			hidden := 0
-			for _, s := range ch.Series {
-				for i := 1; i < len(s.Y); i++ {
-					from, to := pl.at(s, i-1), pl.at(s, i)
-					da, db := to.X-from.X, to.Y-from.Y
-					pieces := min(math.Ceil(max(math.Abs(da), math.Abs(db))/4), 4096) // a zero on a logarithmic axis is far away
-					for k := 1.; k <= pieces; k++ {                                   // of the line, by their ends
-						a, b := from.X+da*k/pieces, from.Y+db*k/pieces
-						if a > x-4 && a < x+wide+4 && b > y-textSize-3 && b < y+3 {
-							hidden++
-						}
-					}
-				}
+		e.XYs = append(e.XYs, plotter.XY{X: s.X[i], Y: s.Y[i]})
+		e.YErrors = append(e.YErrors, struct{ Low, High float64 }{lower(s.Y[i], v, ch.Log), v})
+	}
+	return e
+}
+
+// lower is how far a value's range goes down.
+func lower(v, spread float64, log bool) float64 {
+	if log {
+		return min(spread, .9*v)
+	}
+	return spread
+}
+
+// grid is lines at the ticks with names.
+func grid(x, y bool) *plotter.Grid {
+	g := plotter.NewGrid()
+	g.Vertical, g.Horizontal = draw.LineStyle{}, draw.LineStyle{}
+	if x {
+		g.Vertical = draw.LineStyle{Color: Rule, Width: 1}
+	}
+	if y {
+		g.Horizontal = draw.LineStyle{Color: Rule, Width: 1}
+	}
+	return g
+}
+
+func (ch Chart) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
+	return vg.Point{X: width, Y: 120 + .42*width}, func(c draw.Canvas) error {
+		p, keys := ch.plot()
+		if p == nil {
+			return none(c, typeset(ch.Title))
+		}
+		c = head(c, typeset(ch.Title), keys)
+		ch.marks(drawPlot(c, p, axisLabel(ch.XLabel, ch.LogX), axisLabel(ch.YLabel, ch.Log)), p)
+		return nil
+	}
+}
+
+// marks draws rings and texts, which stand where they hide least of the lines.
+func (ch Chart) marks(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for _, s := range ch.Series {
+		for _, m := range s.Marks {
+			if m.At < 0 || m.At >= len(s.Y) || !ch.known(s, m.At) {
+				continue
 			}
-			if hidden < least {
-				best, least = Point{x, y}, hidden
-			}
+			at := vg.Point{X: x(s.X[m.At]), Y: y(s.Y[m.At])}
+			var ring vg.Path
+			ring.Move(at.Add(vg.Point{X: 7}))
+			ring.Arc(at, 7, 0, 2*math.Pi)
+			c.SetLineStyle(draw.LineStyle{Color: s.Colour, Width: 2})
+			c.Stroke(ring)
+			sty := style(labelSize, s.Colour)
+			box := ch.free(c, p, at, sty.Width(typeset(m.Text)))
+			c.SetColor(Paper)
+			c.Fill(box.Path())
+			c.FillText(sty, vg.Point{X: box.Min.X + 3, Y: (box.Min.Y + box.Max.Y) / 2}, typeset(m.Text))
+		}
+	}
+}
+
+// free is the place of a text of that width around a point, within the canvas and with the
+// fewest pieces of lines and points in it.
+func (ch Chart) free(c draw.Canvas, p *plot.Plot, at vg.Point, width vg.Length) (best vg.Rectangle) {
+	const height = labelSize + 6
+	size, margin := vg.Point{X: width + 6, Y: height}, vg.Point{X: 3, Y: 3}
+	offsets := []vg.Point{{X: 12, Y: -height / 2}, {X: -12 - size.X, Y: -height / 2}} // beside it
+	for _, dy := range []vg.Length{10, -10 - height, 32, -32 - height, 60, 100} {
+		offsets = append(offsets, vg.Point{Y: dy}, vg.Point{X: -size.X / 2, Y: dy}, vg.Point{X: -size.X, Y: dy})
+	}
+	least := math.MaxInt
+	for _, o := range offsets {
+		corner := at.Add(o)
+		corner.X = max(min(corner.X, c.Max.X-size.X), c.Min.X)
+		box := vg.Rectangle{Min: corner, Max: corner.Add(size)}
+		hidden := ch.inside(c, p, vg.Rectangle{Min: box.Min.Sub(margin), Max: box.Max.Add(margin)})
+		if box.Min.Y < c.Min.Y || box.Max.Y > c.Max.Y {
+			hidden += 1000
+		}
+		if hidden < least {
+			best, least = box, hidden
 		}
 	}
 	return best
 }
 
-// A key tells what a colour stands for.
-type key struct {
-	name   string
-	colour color.RGBA
-	dot    bool
-}
-
-// legend draws keys in lines of at most the given width and says how much lower
-// than one line's the end is. Keys without a name are left out.
-func (c *Canvas) legend(x, y, width float64, keys []key) (lower float64) {
-	at, first := x, y
-	for _, k := range keys {
-		if k.name == "" {
-			continue
-		}
-		wide := 32 + TextWidth(k.name, textSize)
-		if at > x && at+wide > x+width {
-			at, y = x, y+textSize+12
-		}
-		if k.dot {
-			c.Line([]Point{{at + 11, y}}, 7, k.colour)
-		} else {
-			c.Line([]Point{{at, y}, {at + 22, y}}, 3, k.colour)
-		}
-		c.Text(at+32, y+textSize/2, textSize, Left, Ink, k.name)
-		at += wide + 36
-	}
-	return y - first
-}
-
-// title draws a title, smaller where it would be wider than it may.
-func (c *Canvas) title(x, y, width float64, text string) {
-	const size = 17
-	c.Text(x, y, size*min(1, width/max(TextWidth(text, size), 1)), Left, Ink, text)
-}
-
-func side(s Series) int {
-	if s.Right {
-		return 1
-	}
-	return 0
-}
-
-// ring draws a circle.
-func (c *Canvas) ring(centre Point, r float64, col color.RGBA) {
-	points := make([]Point, 33)
-	for i := range points {
-		sin, cos := math.Sincos(2 * math.Pi * float64(i) / 32)
-		points[i] = Point{centre.X + r*cos, centre.Y + r*sin}
-	}
-	c.Line(points, 2, col)
-}
-
-// ticks are at most n+1 round values in [lo, hi], 1, 2 or 5 times a power of
-// ten apart.
-func ticks(lo, hi float64, n int) []float64 {
-	step := math.Pow(10, math.Floor(math.Log10((hi-lo)/float64(n))))
-	for _, f := range []float64{1, 2, 5, 10} {
-		if (hi-lo)/(step*f) <= float64(n) {
-			step *= f
-			break
+// inside counts the pieces of lines, of three pixels each, and the points in a rectangle.
+func (ch Chart) inside(c draw.Canvas, p *plot.Plot, box vg.Rectangle) (n int) {
+	x, y := p.Transforms(&c)
+	for _, s := range ch.Series {
+		for _, piece := range ch.pieces(s) {
+			for i, xy := range piece {
+				to := vg.Point{X: x(xy.X), Y: y(xy.Y)}
+				from, steps := to, vg.Length(1)
+				if i > 0 && !s.Dots {
+					from = vg.Point{X: x(piece[i-1].X), Y: y(piece[i-1].Y)}
+					steps = vg.Length(math.Ceil(math.Hypot(float64(to.X-from.X), float64(to.Y-from.Y)) / 3))
+				}
+				for k := vg.Length(1); k <= steps; k++ {
+					q := from.Add(to.Sub(from).Scale(k / steps))
+					if q.X > box.Min.X && q.X < box.Max.X && q.Y > box.Min.Y && q.Y < box.Max.Y {
+						n++
+					}
+				}
+			}
 		}
 	}
-	var out []float64
-	for i := math.Ceil(lo / step); i*step <= hi; i++ {
-		out = append(out, i*step)
-	}
-	return out
+	return n
 }
 
-// label prints a tick: in full below a million, else as 2e6.
-func label(v float64) string {
-	if a := math.Abs(v); a >= 1e4 && a < 1e6 && v == math.Trunc(v) {
-		return strconv.FormatFloat(v, 'f', 0, 64)
+func (ch Chart) describe() string {
+	var names []string
+	for _, s := range ch.Series {
+		if pieces := ch.pieces(s); len(pieces) > 0 {
+			last := pieces[len(pieces)-1]
+			names = append(names, fmt.Sprintf("%s from %s to %s", s.Name, Number(pieces[0][0].Y), Number(last[len(last)-1].Y)))
+		}
 	}
-	text := strconv.FormatFloat(v, 'g', 4, 64)
-	if digits, power, ok := strings.Cut(text, "e+"); ok {
-		return digits + "e" + strings.TrimLeft(power, "0")
+	if names == nil {
+		names = []string{notRecorded}
 	}
-	return text
+	return typeset(fmt.Sprintf("%s. %s over %s: %s.", ch.Title, axisLabel(ch.YLabel, ch.Log), axisLabel(ch.XLabel, ch.LogX), strings.Join(names, "; ")))
 }

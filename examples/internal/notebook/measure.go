@@ -18,8 +18,11 @@ func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
 
 // String prints the value with three digits at least and the unit.
 func (m Measured) String() string {
-	if !m.Known() || m.Unit == "" {
+	switch {
+	case !m.Known() || m.Unit == "":
 		return Number(m.Value)
+	case m.Unit == "us": // as records have it
+		return Number(m.Value) + " µs"
 	}
 	return Number(m.Value) + " " + m.Unit
 }
@@ -95,5 +98,5 @@ func (p *Page) note() {
 	p.noted = true
 	text := p.recorded.String()
 	fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
-	fmt.Fprintf(&p.body, "<p class=note>%s</p>\n", markup(text))
+	p.add("note", spans(text))
 }

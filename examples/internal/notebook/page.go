@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"html"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/chroma/v2"
+	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
@@ -92,7 +93,7 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 		return nil, err
 	}
 	fmt.Fprintf(w, "%s\n%s\n\n", where, title)
-	fmt.Fprintf(&p.body, "<h1>%s</h1>\n<p class=where>%s. Made on %s.</p>\n", markup(title), markup(where), time.Now().UTC().Format(time.DateOnly))
+	p.add("title", map[string]any{"Title": spans(title), "Where": spans(where), "Date": time.Now().UTC().Format(time.DateOnly)})
 	return p, nil
 }
 
@@ -166,6 +167,7 @@ type Page struct {
 	gpu      *cudaops.Device
 	terminal io.Writer
 	body     bytes.Buffer // HTML
+	failed   error        // of the body
 	names    map[string]bool
 	recorded *record
 	measured *record
@@ -224,16 +226,16 @@ func (p *Page) Options() Options { return p.options }
 
 // Heading starts a section.
 func (p *Page) Heading(text string) {
-	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", text, strings.Repeat("-", len([]rune(text))))
-	fmt.Fprintf(&p.body, "<h2>%s</h2>\n", markup(text))
+	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", typeset(text), strings.Repeat("-", len([]rune(typeset(text)))))
+	p.add("heading", spans(text))
 }
 
 // Text adds a paragraph, formatted as by fmt.Sprintf. Line breaks and
-// indentation count as a space; `code` and [text](link) are understood.
+// indentation count as a space; `code`, [text](link) and powers such as 2^28 are understood.
 func (p *Page) Text(format string, args ...any) {
 	text := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
-	fmt.Fprintf(&p.body, "<p>%s</p>\n", markup(text))
+	p.add("paragraph", spans(text))
 }
 
 // Source shows a kernel's CUDA source, as in Source("sum.cu", "sum_cols") or
@@ -250,7 +252,7 @@ func (p *Page) Source(file, function string) error {
 			return fmt.Errorf("kernels/%s: %w", file, err)
 		}
 	}
-	p.code("kernels/"+file, code)
+	p.preformatted("kernels/"+file, code, cuda)
 	return nil
 }
 
@@ -265,24 +267,27 @@ func (p *Page) Sources(file string, functions ...string) error {
 }
 
 // GoSource shows Go code.
-func (p *Page) GoSource(text string) { p.code("", text) }
+func (p *Page) GoSource(text string) { p.preformatted("", text, lexers.Get("go")) }
 
 // Listing shows text that is laid out already, such as what a program printed, with a
 // caption or "" for none.
-func (p *Page) Listing(caption, text string) { p.preformatted(caption, text, html.EscapeString) }
+func (p *Page) Listing(caption, text string) { p.preformatted(caption, text, nil) }
 
-func (p *Page) code(file, text string) { p.preformatted(file, text, highlight) }
-
-// preformatted shows text in lines, which render escapes and marks for the page.
-func (p *Page) preformatted(caption, text string, render func(string) string) {
+// preformatted shows text in lines, coloured on the page if there is a lexer for it.
+func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	text = strings.Trim(strings.ReplaceAll(text, "\t", "    "), "\n")
 	fmt.Fprintf(p.terminal, "    %s\n\n", strings.ReplaceAll(text, "\n", "\n    "))
-	p.body.WriteString("<figure class=code>")
 	if caption != "" {
 		fmt.Fprintf(p.terminal, "    (%s)\n\n", caption)
-		fmt.Fprintf(&p.body, "<figcaption>%s</figcaption>", markup(caption))
 	}
-	fmt.Fprintf(&p.body, "<pre>%s</pre></figure>\n", render(text))
+	var code any = text
+	if lexer != nil {
+		coloured, err := highlight(lexer, text)
+		if code = coloured; err != nil && p.failed == nil {
+			p.failed = err
+		}
+	}
+	p.add("code", map[string]any{"Caption": spans(caption), "Code": code})
 }
 
 // Table is rows of cells under a header. Columns of numbers are aligned right.
@@ -295,33 +300,37 @@ type Table struct {
 // Table adds a table; a row may be shorter than the header.
 func (p *Page) Table(t Table) {
 	fmt.Fprintln(p.terminal, t.text())
-	p.body.WriteString(t.html())
+	p.add("table", t.html())
 }
 
-// Figure adds a picture with a caption. It is written to Options.Out/name.png
-// too, and the terminal shows what characters can of it.
-func (p *Page) Figure(name, caption string, c *Canvas) error {
-	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] {
-		return fmt.Errorf("figure %q: want a name without /, \\ and dot that no other figure has", name)
+// Figure adds panels with a caption, two by two where there are several. They are written to
+// Options.Out/name.png too, and the terminal shows what characters can of them.
+func (p *Page) Figure(name, caption string, panels ...Panel) error {
+	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] || len(panels) == 0 {
+		return fmt.Errorf("figure %q of %d panels: want a name without /, \\ and dot that no other figure has, and a panel", name, len(panels))
 	}
 	p.names[name] = true
-	picture, err := c.PNG()
+	caption = strings.Join(strings.Fields(caption), " ")
+	n, _ := columns(panels)
+	drawn, err := drawings(panels)
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", name, err)
 	}
-	if text := strings.TrimRight(c.terminal(), "\n"); text != "" {
-		fmt.Fprintf(p.terminal, "%s\n\n", text)
+	for _, panel := range panels {
+		if text := strings.TrimRight(panel.text(), "\n"); text != "" {
+			fmt.Fprintf(p.terminal, "%s\n\n", text)
+		}
 	}
 	fmt.Fprintf(p.terminal, "%s\n", wrap("Figure: "+caption, 100))
 	if p.options.Out != "" {
 		path := filepath.Join(p.options.Out, name+".png")
-		if err := c.Save(path); err != nil {
+		if err := Save(path, panels...); err != nil {
 			return err
 		}
 		fmt.Fprintln(p.terminal, "wrote", path)
 	}
 	fmt.Fprintln(p.terminal)
-	p.body.WriteString(figureHTML(name, caption, picture))
+	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": n == 1, "Drawings": drawn})
 	return nil
 }
 

@@ -42,28 +42,33 @@ func sample(p *Page) error {
 		p.Text("host time %v has no unit", host)
 	}
 	p.Table(Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
+	return p.Figure("sample", "All `charts`", panels()...)
+}
+
+// panels are one of each kind.
+func panels() []Panel {
 	x, y := []float64{1, 10, 100, 1000}, []float64{3, 2, 5, 40}
-	c := NewCanvas(1320, 1500)
-	Chart{Title: "Two axes", XLabel: "blocks", LogX: true, YLabel: "GB/s", RightLabel: "us", Series: []Series{
-		{Name: "left", Colour: Blue, X: x, Y: y, Marks: []Mark{{3, "best 40 GB/s"}}},
-		{Name: "right", Colour: Amber, X: x, Y: []float64{9, 8, 2, 4}, Right: true, Marks: []Mark{{2, "best 2 us"}}},
-		{Name: "a long name that takes the legend's second line", Colour: Red},
-		{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
-	}}.Draw(c, 0, 0, 660, 500)
-	HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
-		Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
-		Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}}.Draw(c, 660, 0, 660, 500)
-	Bars{Title: "Step by step", Label: "ms, log scale", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
-		Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 170, 0.02}}}}.Draw(c, 0, 500, 660, 500)
-	Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
-		Series: []BarSeries{{"lower", Blue, []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {"upper", Amber, []float64{1, 2, 3, 1, 1}}}}.Draw(c, 660, 500, 660, 500)
 	wave := make([]float32, 64*64)
 	for i := range wave {
 		wave[i] = float32(i) / float32(len(wave))
 	}
-	c.Picture(80, 1080, 6, 64, wave, Spectral)
-	HeatMap{Title: "Nothing yet"}.Draw(c, 660, 1000, 660, 500)
-	return p.Figure("sample", "All `charts`", c)
+	return []Panel{
+		Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []Series{
+			{Name: "left", Colour: Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: Red},
+			{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
+		}},
+		HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
+			Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
+			Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}},
+		Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
+			Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
+		Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
+			Series: []BarSeries{{Name: "lower", Colour: Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: Amber, Values: []float64{1, 2, 3, 1, 1}}}},
+		Pictures{Title: "A wave", Zoom: 3, Colour: Viridis, Images: []Image{{Width: 64, Values: wave, Text: "right"}, {Width: 64, Values: wave, Text: "NOT SO", Wrong: true}}},
+		HeatMap{Title: "Much <of> it", Label: "us", Columns: strings.Split("abcdefghijklmnop", ""), Rows: []string{"1"}, Values: [][]float64{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, math.NaN(), 15, 1600}}},
+		HeatMap{Title: "Nothing yet"},
+	}
 }
 
 const record1 = `{"device": "NVIDIA X", "driver": "580.1", "cuda": "13.0", "date": "2026-01-02", "kernels": {"sum": "0123456789ab"}, "figures": {"sum.fast": {"value": 4321, "unit": "GB/s"}}}`
@@ -81,8 +86,9 @@ func TestPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<title>A &lt;title&gt;</title>", "<h2>Sums &lt; products &amp; more</h2>", "<code>a[i] &lt;7&gt;</code>",
-		`<a href="https://go.dev/doc/">the docs</a>`, "<td class=n>4321 GB/s</td>", "<td class=n>-</td>", "fast <code>sum</code>",
-		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", "<i>// why</i>", "a <code>table</code></figcaption><pre>map  %1 &lt;f32&gt; // func</pre>", "sum_cols(", "prefers-color-scheme: dark",
+		`<a href="https://go.dev/doc/">the docs</a>`, `<td class="n">4321 GB/s</td>`, `<td class="n">-</td>`, "fast <code>sum</code>",
+		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", `<span class="c1">// why`, `a <code>table</code></figcaption><pre class="chroma" tabindex="0">map  %1 &lt;f32&gt; // func</pre>`,
+		`<span class="n">sum_cols</span>`, `<span class="k">__device__</span>`, "prefers-color-scheme: dark", `aria-label="Gain of one launch. % by blocks and threads per block, from -100 to 100."`,
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
@@ -92,7 +98,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page says %d times where its figures are from, want once", n)
 	}
 	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "kernels of sum.",
-		"o left, best 40 GB/s  x right (right), best 2 us", "4  55  100    0  -100", "  shared tree         ██ 0.0200\n", "::::----"} {
+		"o left, best 40 GB/s  x a long name", "4  55  100    0  -100\n", "  shared tree         ● 0.0200\n", "e  ████", "::::----", "|            ..............??..@@|", "(%; rows: blocks, columns: threads per block)"} {
 		if !strings.Contains(terminal.String(), want) {
 			t.Errorf("the terminal has no %q", want)
 		}
@@ -111,7 +117,7 @@ func TestMeasure(t *testing.T) {
 	gpu := &cudaops.Device{Device: kernels.Device{Name: "NVIDIA X"}, Driver: "580.1", CUDA: "13.0"}
 	p := &Page{gpu: gpu, terminal: io.Discard, measured: newRecord(gpu)}
 	m, err := p.Measure("a", "us", func() (float64, error) { return 12.345678, nil })
-	if err != nil || m.String() != "12.3 us" || m.Value != 12.346 {
+	if err != nil || m.String() != "12.3 µs" || m.Value != 12.346 {
 		t.Errorf("got %v (%v), %v, want 12.346 us", m.Value, m, err)
 	}
 	for _, f := range []func() (float64, error){
@@ -254,7 +260,8 @@ func TestRunErrors(t *testing.T) {
 		}),
 		"no source":      Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
 		`macro "absent"`: Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
-		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", NewCanvas(1, 1)) }),
+		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", Bars{}) }),
+		"of 0 panels":    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("a", "") }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)

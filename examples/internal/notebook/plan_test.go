@@ -25,7 +25,7 @@ func TestRunPlan(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if ran.Mean.String() != "12.5 us" || ran.Spread.Value != 0.5 || ran.Runs.String() != "9" || kernels.Elements[float32](ran.Out)[0] != 10.5 {
+		if ran.Mean.String() != "12.5 µs" || ran.Spread.Value != 0.5 || ran.Runs.String() != "9" || kernels.Elements[float32](ran.Out)[0] != 10.5 {
 			t.Errorf("got %v, %v of %v and %v, want the recorded 12.5 us and 0.5 us of 9, and 10.5", ran.Mean, ran.Spread, ran.Runs, ran.Out)
 		}
 		if ran, err = p.Run("unknown", plan, [][]byte{kernels.Bytes(x)}, 9); err != nil || !math.IsNaN(ran.Mean.Value) || len(ran.Out) != 4 {
@@ -45,7 +45,7 @@ func TestRunPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for us, want := range map[float64]string{12.5: "12.5 us", 173456: "173 ms", 2.5e6: "2.50 s", math.NaN(): "-"} {
+	for us, want := range map[float64]string{12.5: "12.5 µs", 173456: "173 ms", 2.5e6: "2.50 s", math.NaN(): "-"} {
 		if got := Micros(us).String(); got != want {
 			t.Errorf("%v us is printed as %s, want %s", us, got, want)
 		}

@@ -3,195 +3,227 @@ package notebook
 import (
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
-)
 
-// Charts, bars, maps and pictures leave what a terminal can show of them on the
-// canvas that they are drawn on; [Page.Figure] prints it.
+	"gonum.org/v1/plot"
+)
 
 const (
 	plotWidth, plotHeight = 72, 14       // characters of a chart
+	barLength             = 50           // characters of the longest bar
 	pictureWidth          = 40           // characters of a picture; half as many lines
 	ramp                  = " .:-=+*#%@" // from the least to the greatest value
 )
 
-// terminal is what to print for the canvas.
-func (c *Canvas) terminal() string { return c.text + c.pictures }
-
-// shade is the character of a value from 0 to 1, "?" for NaN.
-func shade(t float64) byte {
-	if math.IsNaN(t) {
-		return '?'
+// cell is the place of a value on an axis of n characters.
+func cell(a plot.Axis, v float64, n int) int {
+	if a.Min == a.Max {
+		return 0
 	}
-	return ramp[min(max(int(t*float64(len(ramp))), 0), len(ramp)-1)]
+	return int(math.Round(a.Norm(v) * float64(n-1)))
 }
 
 // text is the chart as characters: a symbol for each series.
-func (ch Chart) text(horizontal axis, vertical [2]axis) string {
+func (ch Chart) text() string {
 	const symbols = "ox+*#@%&"
+	p, _ := ch.plot()
+	if p == nil {
+		return ""
+	}
 	grid := make([][]byte, plotHeight)
 	for i := range grid {
 		grid[i] = []byte(strings.Repeat(" ", plotWidth))
 	}
-	horizontal.a, horizontal.b = 0, plotWidth-1
-	legend := ""
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-12s", typeset(ch.Title))
 	for k, s := range ch.Series {
-		v := vertical[side(s)]
-		v.a, v.b = plotHeight-1, 0
-		symbol := symbols[k%len(symbols)]
-		legend += fmt.Sprintf("  %c %s", symbol, s.Name)
-		if s.Right {
-			legend += " (right)"
-		}
+		fmt.Fprintf(&b, "  %c %s", symbols[k%len(symbols)], s.Name)
 		for i := range s.Y {
-			if y := v.at(s.Y[i]); !math.IsNaN(y) && !math.IsInf(y, 0) {
-				grid[int(math.Round(y))][int(math.Round(horizontal.at(s.X[i])))] = symbol
+			if ch.known(s, i) {
+				grid[plotHeight-1-cell(p.Y, s.Y[i], plotHeight)][cell(p.X, s.X[i], plotWidth)] = symbols[k%len(symbols)]
 			}
 		}
 		for _, m := range s.Marks {
-			if m.At >= 0 && m.At < len(s.Y) && !math.IsNaN(s.Y[m.At]) {
-				legend += ", " + m.Text
+			if m.At >= 0 && m.At < len(s.Y) && ch.known(s, m.At) {
+				fmt.Fprintf(&b, ", %s", m.Text)
 			}
 		}
 	}
-	ends := func(v axis) (lo, hi string) {
-		lo, hi = Number(v.lo), Number(v.hi)
-		if v.log {
-			lo, hi = Number(math.Pow(10, v.lo)), Number(math.Pow(10, v.hi))
-		}
-		return lo, hi
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s\n", pad(ch.Title, 12), legend)
-	lo, hi := ends(vertical[0])
-	rlo, rhi := "", ""
-	if vertical[1].any {
-		rlo, rhi = ends(vertical[1])
-	}
+	fmt.Fprintln(&b)
 	for i, line := range grid {
-		left, right := "", ""
-		switch i {
-		case 0:
-			left, right = hi, rhi
-		case plotHeight - 1:
-			left, right = lo, rlo
-		}
-		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("%10s |%s| %s", left, line, right), " "))
+		end := map[int]string{0: Number(p.Y.Max), plotHeight - 1: Number(p.Y.Min)}[i]
+		fmt.Fprintf(&b, "%10s |%s|\n", end, line)
 	}
-	x0, x1 := ends(horizontal)
-	gap := max(plotWidth-len(x0)-len(x1), 1)
-	middle := centred(ch.XLabel, gap)
-	fmt.Fprintf(&b, "%12s%s%s%s\n", "", x0, middle, x1)
+	lo, hi := Number(p.X.Min), Number(p.X.Max)
+	gap := plotWidth - utf8.RuneCountInString(lo+hi)
+	name := axisLabel(ch.XLabel, ch.LogX)
+	middle := fmt.Sprintf("%*s", (gap+utf8.RuneCountInString(name))/2, name)
+	fmt.Fprintf(&b, "%12s%s%-*s%s\n", "", lo, gap, middle, hi)
 	return b.String()
 }
 
-// text is the bars as lines of blocks.
-func (b Bars) text(values axis) string {
-	const most = 50
-	values.a, values.b = 0, most
-	wide := 0
+// text is the bars as lines of blocks, or of points on a logarithmic axis.
+func (b Bars) text() string {
+	p, _ := b.plot(paired)
+	if p == nil {
+		return ""
+	}
+	axis, wide := p.X, 0
+	if b.Standing {
+		axis = p.Y
+	}
 	for _, n := range b.Names {
 		wide = max(wide, utf8.RuneCountInString(n))
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s (%s)\n", b.Title, b.Label)
+	fmt.Fprintf(&s, "%s, %s\n", typeset(b.Title), axisLabel(b.Label, b.Log))
 	for i, name := range b.Names {
 		for k, series := range b.Series {
 			if k > 0 {
 				name = ""
 			}
-			if i >= len(series.Values) || math.IsNaN(series.Values[i]) {
+			if i >= len(series.Values) || !b.known(series, i) {
 				continue
 			}
-			n := int(math.Round(values.at(series.Values[i])))
-			line := fmt.Sprintf("  %s  %s %s %s", pad(name, wide), strings.Repeat("█", max(n, 0)), Number(series.Values[i]), series.Name)
-			fmt.Fprintln(&s, strings.TrimRight(line, " "))
+			v := series.Values[i]
+			bar := strings.Repeat("█", cell(axis, v, barLength+1))
+			if b.Log {
+				bar = strings.Repeat(" ", cell(axis, v, barLength)) + "●"
+			}
+			fmt.Fprintln(&s, strings.TrimRight(fmt.Sprintf("  %-*s  %s %s %s", wide, name, bar, Number(v), series.Name), " "))
 		}
 	}
 	return s.String()
 }
 
 // text is the map as a table of numbers, or of shades where it is too wide.
-func (h HeatMap) text(lo, hi float64) string {
-	title := fmt.Sprintf("%s (%s; rows: %s, columns: %s)", h.Title, h.Label, h.YLabel, h.XLabel)
-	if len(h.Columns) <= 12 {
-		t := Table{Caption: title, Header: append([]string{""}, h.Columns...)}
-		for r := len(h.Values) - 1; r >= 0; r-- {
-			row := []string{""}
-			if r < len(h.Rows) {
-				row[0] = h.Rows[r]
-			}
-			for _, v := range h.Values[r] {
-				row = append(row, Number(v))
-			}
-			t.Rows = append(t.Rows, row)
-		}
-		return t.text()
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%q is %s to %s\n", title, ramp, Number(lo), Number(hi))
-	for r := len(h.Values) - 1; r >= 0; r-- {
-		name := ""
-		if r < len(h.Rows) {
-			name = h.Rows[r]
-		}
-		fmt.Fprintf(&b, "%10s |", name)
-		for _, v := range h.Values[r] {
-			s := shade((v - lo) / (hi - lo))
-			fmt.Fprintf(&b, "%c%c", s, s)
-		}
-		fmt.Fprintln(&b, "|")
-	}
-	if n := len(h.Columns); n > 0 {
-		fmt.Fprintf(&b, "%12s%s%s%s\n", "", h.Columns[0], strings.Repeat(" ", max(2*n-len(h.Columns[0])-len(h.Columns[n-1]), 1)), h.Columns[n-1])
-	}
-	return b.String()
-}
-
-// pictureText is a picture in shades from its least to its greatest value.
-func pictureText(width int, values []float32) string {
-	if width <= 0 || len(values) < width {
+func (h HeatMap) text() string {
+	c, ok := h.colours()
+	if !ok {
 		return ""
 	}
-	lo, hi := math.Inf(1), math.Inf(-1)
-	for _, v := range values {
-		if v == v { // not NaN
-			lo, hi = min(lo, float64(v)), max(hi, float64(v))
+	title := fmt.Sprintf("%s (%s; rows: %s, columns: %s)", h.Title, h.Label, h.YLabel, h.XLabel)
+	t := Table{Caption: title, Header: append([]string{""}, h.Columns...)}
+	shades := len(h.Columns) > 12
+	if shades {
+		t = Table{Caption: fmt.Sprintf("%s\n%q is %s to %s", title, ramp, Number(c.lo), Number(c.hi))}
+	}
+	for r := len(h.Rows) - 1; r >= 0; r-- {
+		row, line := []string{h.Rows[r]}, ""
+		for k := range h.Columns {
+			v := h.at(k, r)
+			s := shade((c.place(v) - c.Min()) / (c.Max() - c.Min()))
+			line += s + s
+			row = append(row, Number(v))
+		}
+		if shades {
+			row = append(row[:1], "|"+line+"|")
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t.text()
+}
+
+// shade is the character of a value from 0 to 1, "?" for NaN.
+func shade(t float64) string {
+	if math.IsNaN(t) {
+		return "?"
+	}
+	return ramp[min(max(int(t*float64(len(ramp))), 0), len(ramp)-1):][:1]
+}
+
+// text is the pictures in shades from their least to their greatest value, in a row.
+func (p Pictures) text() string {
+	var lines []string
+	for _, m := range p.Images {
+		wide := 0
+		for _, l := range lines {
+			wide = max(wide, len(l)+4)
+		}
+		if wide+min(pictureWidth, m.Width) > 2*pictureWidth+4 {
+			break // as many as fit side by side
+		}
+		for i, l := range m.shades() {
+			if i == len(lines) {
+				lines = append(lines, "")
+			}
+			lines[i] = fmt.Sprintf("%-*s%s", wide, lines[i], l)
 		}
 	}
-	height := len(values) / width
-	columns := min(pictureWidth, width)
-	rows := max(columns*height/width/2, 1)
-	var b strings.Builder
+	return strings.Join(append([]string{typeset(p.Title)}, lines...), "\n")
+}
+
+// shades is an image as lines of characters.
+func (m Image) shades() (lines []string) {
+	if m.Width <= 0 || len(m.Values) < m.Width {
+		return nil
+	}
+	lo, hi := float64(slices.Min(m.Values)), float64(slices.Max(m.Values))
+	height, columns := len(m.Values)/m.Width, min(pictureWidth, m.Width)
+	rows := max(columns*height/m.Width/2, 1)
 	for r := range rows {
+		line := ""
 		for k := range columns {
-			v := float64(values[r*height/rows*width+k*width/columns])
-			b.WriteByte(shade((v - lo) / (hi - lo)))
+			line += shade((float64(m.Values[r*height/rows*m.Width+k*m.Width/columns]) - lo) / (hi - lo))
 		}
-		b.WriteByte('\n')
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// text is the table for a terminal.
+func (t Table) text() string {
+	numeric, width := t.numeric(), make([]int, t.columns())
+	var rows [][]string
+	for _, row := range append([][]string{t.Header}, t.Rows...) {
+		cells := make([]string, len(row))
+		for c, s := range row {
+			cells[c] = typeset(s)
+			width[c] = max(width[c], utf8.RuneCountInString(cells[c]))
+		}
+		rows = append(rows, cells)
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for c := range row {
+			if numeric[c] {
+				row[c] = fmt.Sprintf("%*s", width[c], row[c])
+			}
+		}
+		fmt.Fprintln(w, "  "+strings.Join(row, "\t"))
+	}
+	w.Flush() // into memory, which takes all
+	text := strings.TrimLeft(trailing.ReplaceAllString(b.String(), "\n"), "\n")
+	if t.Caption != "" {
+		text = wrap(t.Caption, 100) + "\n" + text
+	}
+	return text
+}
+
+var trailing = regexp.MustCompile(` +\n`)
+
+// wrap breaks a text into lines of at most width characters.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(typeset(text)) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+		case column+1+n > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
 	}
 	return b.String()
-}
-
-// beside puts two texts of as many lines next to each other.
-func beside(a, b string) string {
-	left, right := strings.Split(strings.TrimRight(a, "\n"), "\n"), strings.Split(strings.TrimRight(b, "\n"), "\n")
-	wide := 0
-	for _, l := range left {
-		wide = max(wide, utf8.RuneCountInString(l))
-	}
-	for i := range left {
-		left[i] = pad(left[i], wide+4) + right[i]
-	}
-	return strings.Join(left, "\n") + "\n"
-}
-
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0))
-}
-
-func centred(s string, width int) string {
-	space := max(width-utf8.RuneCountInString(s), 0)
-	return strings.Repeat(" ", space/2) + s + strings.Repeat(" ", space-space/2)
 }

@@ -35,8 +35,8 @@ func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) e
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(html, []byte("data:image/png")); n != pictures || len(html) > 2<<20 {
-		t.Errorf("the page has %d pictures and %d bytes, want %d and at most 2 MiB", n, len(html), pictures)
+	if n := bytes.Count(html, []byte(`<figure id="`)); n != pictures || len(html) > 2<<20 {
+		t.Errorf("the page has %d figures and %d bytes, want %d and at most 2 MiB", n, len(html), pictures)
 	}
 	return text, string(html), dir
 }

@@ -1,0 +1,436 @@
+package notebook
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/recorder"
+)
+
+func svgOf(t *testing.T, p Panel, width vg.Length) string {
+	t.Helper()
+	svg, err := drawSVG(p, width, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return svg
+}
+
+// A label is a text of a drawing with the rectangle that it takes, y downwards.
+type placed struct {
+	text                     string
+	left, top, right, bottom float64
+}
+
+var (
+	drawing = regexp.MustCompile(`(?s)<svg viewBox="0 0 ([\d.]+) ([\d.]+)".*?</svg>`)
+	written = regexp.MustCompile(`<text x="([-\d.e]+)" y="([-\d.e]+)" [^>]*font-size="([\d.]+)"[^>]*textLength="([\d.]+)"[^>]*>([^<]*)</text>`)
+)
+
+// labels are the texts of drawings, each with the size of its drawing.
+func labels(t *testing.T, svg string) (list [][]placed, sizes [][2]float64) {
+	t.Helper()
+	for _, d := range drawing.FindAllStringSubmatch(svg, -1) {
+		number := func(s string) float64 {
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		wide, tall := number(d[1]), number(d[2])
+		var texts []placed
+		for _, m := range written.FindAllStringSubmatch(d[0], -1) {
+			x, base, size := number(m[1]), tall+number(m[2]), number(m[3])
+			texts = append(texts, placed{m[5], x, base - .73*size, x + number(m[4]), base})
+		}
+		if n := strings.Count(d[0], "<text"); n != len(texts) {
+			t.Errorf("a drawing has %d texts, of which %d were read", n, len(texts))
+		}
+		list, sizes = append(list, texts), append(sizes, [2]float64{wide, tall})
+	}
+	return list, sizes
+}
+
+// collisions names texts that stand on one another or outside of their drawing.
+func collisions(t *testing.T, svg string) (found []string) {
+	list, sizes := labels(t, svg)
+	for i, texts := range list {
+		for k, a := range texts {
+			if a.left < -.5 || a.top < -.5 || a.right > sizes[i][0]+.5 || a.bottom > sizes[i][1]+.5 {
+				found = append(found, a.text+" is clipped")
+			}
+			for _, b := range texts[:k] {
+				if a.left < b.right-.5 && b.left < a.right-.5 && a.top < b.bottom-.5 && b.top < a.bottom-.5 {
+					found = append(found, b.text+" and "+a.text)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// In no figure of the gallery, and in none of the sample, does a text stand on another one,
+// or outside of its drawing.
+func TestTextsDoNotCollide(t *testing.T) {
+	pages, err := filepath.Glob("../../../docs/gallery/*.html")
+	if err != nil || len(pages) < 6 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	if err := Run(Options{HTML: page, Device: "cpu", Small: true}, new(bytes.Buffer), "A title", []byte(record1), sample); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(pages, page) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, _ := labels(t, string(text))
+		if found := collisions(t, string(text)); len(found) > 0 || len(list) == 0 {
+			t.Errorf("%s: of %d drawings: %q", path, len(list), found)
+		}
+	}
+	if found := collisions(t, `<svg viewBox="0 0 50 20"><text x="1" y="-8" font-size="10" textLength="20">a</text><text x="15" y="-5" font-size="10" textLength="40">b</text></svg>`); len(found) != 2 {
+		t.Errorf("found %q, want a collision and a clipped text", found)
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		log    bool
+		lo, hi float64
+		want   string
+	}{
+		{false, 0, 10, "0 2 4 6 8 10"},
+		{false, 0, .5, "0 0.1 0.2 0.3 0.4 0.5"},
+		{false, -2.5, 31, "0 10 20 30"},
+		{false, 0, 3e6, "0 5×10⁵ 10⁶ 1.5×10⁶ 2×10⁶ 2.5×10⁶ 3×10⁶"},
+		{true, 1, 132, "1 2 5 10 20 50 100"},
+		{true, 4000, 4400, "4000 4100 4200 4300 4400"},
+		{true, 4096, 2.7e8, "10⁴ 10⁵ 10⁶ 10⁷ 10⁸"},
+		{true, .05, 2e4, "0.1 1 10 100 1000 10000"},
+		{true, 1e-9, 1e20, "10⁻⁸ 0.001" /* every fourth */},
+	} {
+		var named []string
+		for _, tick := range (ticks{c.log}).Ticks(c.lo, c.hi) {
+			if tick.Value < c.lo*(1-1e-9) || tick.Value > c.hi*(1+1e-9) {
+				t.Errorf("%v to %v has a tick at %v", c.lo, c.hi, tick.Value)
+			}
+			if !tick.IsMinor() {
+				named = append(named, tick.Label)
+			}
+		}
+		if s := strings.Join(named, " "); s != c.want && !strings.HasSuffix(c.want, " 0.001") {
+			t.Errorf("ticks of %v to %v, log %v: %s, want %s", c.lo, c.hi, c.log, s, c.want)
+		} else if len(named) > 11 {
+			t.Errorf("%d ticks of %v to %v", len(named), c.lo, c.hi)
+		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", math.Copysign(0, -1): "0", 0.05: "0.05", -3 * .1: "−0.3", 5000: "5000", 2e4: "20000", 1e5: "10⁵", 1e6: "10⁶", 2e7: "2×10⁷", -5e10: "−5×10¹⁰", 1e-7: "10⁻⁷", 12345678: "1.235×10⁷"} {
+		if got := label(v); got != want {
+			t.Errorf("label(%v) = %s, want %s", v, got, want)
+		}
+	}
+	for s, want := range map[string]string{"2^28 bytes": "2²⁸ bytes", "units of 2^-23": "units of 2⁻²³", "N^3": "N³", "A^T B": "A^T B", "(a+b)^2": "(a+b)²", "x ^2": "x ^2"} {
+		if got := typeset(s); got != want {
+			t.Errorf("typeset(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+// Superscripts are smaller digits above the line, behind what they belong to.
+func TestSuperscripts(t *testing.T) {
+	var c recorder.Canvas
+	sty := style(20, Ink)
+	area := draw.NewCanvas(&c, 100, 100)
+	area.FillText(sty, vg.Point{X: 10, Y: 50}, "2⁻⁹ µs")
+	type run struct {
+		text string
+		size vg.Length
+		at   vg.Point
+	}
+	var runs []run
+	for _, a := range c.Actions {
+		if f, ok := a.(*recorder.FillString); ok {
+			runs = append(runs, run{f.String, f.Size, f.Point})
+		}
+	}
+	if len(runs) != 3 || runs[0].text != "2" || runs[1].text != "−9" || runs[2].text != "µs" {
+		t.Fatalf("wrote %+v, want 2, -9 and µs", runs)
+	}
+	if !(runs[1].size < runs[0].size && runs[1].at.Y > runs[0].at.Y+5 && runs[0].at.Y == runs[2].at.Y && runs[0].at.X < runs[1].at.X && runs[1].at.X < runs[2].at.X) {
+		t.Errorf("wrote %+v, want a small run above the line between two others", runs)
+	}
+	if w := runs[2].at.X - 10 + sty.Width("µs"); math.Abs(float64(w-sty.Width("2⁻⁹ µs"))) > 1e-9 {
+		t.Errorf("the width is %v, that of the runs %v", sty.Width("2⁻⁹ µs"), w)
+	}
+}
+
+// The same data give the same bytes, in SVG and in PNG.
+func TestSameBytes(t *testing.T) {
+	for i, p := range panels() {
+		if a, b := svgOf(t, p, paired), svgOf(t, p, paired); a != b {
+			t.Errorf("panel %d: two drawings differ", i)
+		}
+	}
+	a, err := drawPNG(panels())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := drawPNG(panels()); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("two pictures differ, %v", err)
+	}
+}
+
+// The colours of a page's figures are those of its mode: an SVG has variables in their
+// places, and every variable has a value in both modes.
+func TestThemed(t *testing.T) {
+	css, err := styleSheet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range panels() {
+		svg := svgOf(t, p, alone)
+		for _, c := range theme {
+			if strings.Contains(svg, hex(c.light)) {
+				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, c.name)
+			}
+		}
+		for _, m := range regexp.MustCompile(`var\((--\w+)\)`).FindAllStringSubmatch(svg, -1) {
+			if strings.Count(string(css), m[1]+": ") != 2 {
+				t.Errorf("panel %d: the style has not two values of %s", i, m[1])
+			}
+		}
+		if !strings.Contains(svg, "var(--ink)") && !strings.Contains(svg, "<image") {
+			t.Errorf("panel %d has nothing in ink", i)
+		}
+		if strings.Contains(svg, "font-family") || !strings.Contains(svg, `role="img" aria-label="`) {
+			t.Errorf("panel %d has a font of its own or no words for those who do not see it", i)
+		}
+	}
+}
+
+// On a logarithmic axis there are points where else are bars, and its label says so.
+func TestNoBarsOnLogAxis(t *testing.T) {
+	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
+	for _, log := range []bool{false, true} {
+		b.Log = log
+		svg := svgOf(t, b, alone)
+		rectangles := regexp.MustCompile(`d="M[^A"]*Z" style="fill:var\(--blue\)`).FindAllString(svg, -1)
+		circles := regexp.MustCompile(`d="M[^"]*A[^"]*Z" style="fill:var\(--blue\)`).FindAllString(svg, -1)
+		if bars := len(rectangles) > 0; bars == log || len(circles) > 0 != log || strings.Contains(svg, "(log)") != log {
+			t.Errorf("log %v: %d bars, %d points, label with (log): %v", log, len(rectangles), len(circles), strings.Contains(svg, "(log)"))
+		}
+		if p, _ := b.plot(alone); log && p.X.Min != 2 || !log && p.X.Min != 0 {
+			t.Errorf("log %v: the axis begins at %v", log, p.X.Min)
+		}
+	}
+}
+
+// Lines that lie on one another are told apart: no two have the same dashes and points.
+func TestLinesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range shapes {
+		s := make([]Series, i+1)
+		x := []float64{1, 2}
+		s[i] = Series{Colour: Ink, X: x, Y: x}
+		svg := svgOf(t, Chart{Series: s}, alone)
+		dashes := regexp.MustCompile(`stroke:var\(--ink\);stroke-width:2[^"]*`).FindString(svg)
+		shape := strings.Count(regexp.MustCompile(`d="([^"]*)" style="fill:var\(--ink\)`).FindString(svg), "L")
+		key := dashes + strconv.Itoa(shape)
+		if seen[key] || dashes == "" {
+			t.Errorf("line %d looks like another one: %s", i, key)
+		}
+		seen[key] = true
+	}
+}
+
+// A chart leaves out what it cannot show, and breaks its lines there.
+func TestPieces(t *testing.T) {
+	nan := math.NaN()
+	s := Series{X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, nan, 4, -5, 6}}
+	for _, c := range []struct {
+		log, logX bool
+		want      string
+	}{{false, false, "2 3"}, {true, false, "2 1 1"}, {false, true, "1 3"}} {
+		var lengths []string
+		for _, p := range (Chart{Log: c.log, LogX: c.logX}).pieces(s) {
+			lengths = append(lengths, strconv.Itoa(len(p)))
+		}
+		if got := strings.Join(lengths, " "); got != c.want {
+			t.Errorf("log %v, %v: pieces of %s points, want %s", c.log, c.logX, got, c.want)
+		}
+	}
+}
+
+// A panel of what was not measured says so, and has no axes.
+func TestNothingToShow(t *testing.T) {
+	nan := []float64{math.NaN(), math.NaN()}
+	for i, p := range []Panel{
+		Chart{Title: "T", Zero: true, Series: []Series{{X: []float64{1, 2}, Y: nan}}},
+		Chart{Title: "T", Log: true, Series: []Series{{X: []float64{1, 2}, Y: []float64{0, -1}}}},
+		Bars{Title: "T", Names: []string{"a", "b"}, Series: []BarSeries{{Values: nan, Spread: nan}}},
+		Bars{Title: "T", Log: true, Names: []string{"a"}, Series: []BarSeries{{Values: []float64{0}}}},
+		Bars{Title: "T"},
+		HeatMap{Title: "T", Columns: []string{"a", "b"}, Rows: []string{"c"}, Values: [][]float64{nan}},
+		HeatMap{Title: "T"},
+	} {
+		svg := svgOf(t, p, alone)
+		if strings.Count(svg, "<text") != 2 || strings.Count(svg, notRecorded) != 2 || p.text() != "" {
+			t.Errorf("panel %d: drew %s\nand %q", i, svg, p.text())
+		}
+	}
+}
+
+// One great value leaves the others of a map their colours; the scale has its ends and its
+// middle, and ticks that are values.
+func TestHeatMapColours(t *testing.T) {
+	h := HeatMap{Gain: true, Rows: []string{"r"}, Columns: []string{"a", "b", "c", "d", "e"}, Values: [][]float64{{1000, 2, 4, -2, 0}}}
+	c, ok := h.colours()
+	if !ok {
+		t.Fatal("no colours")
+	}
+	distance := func(a, b color.RGBA) int {
+		d := func(x, y uint8) int { return max(int(x)-int(y), int(y)-int(x)) }
+		return d(a.R, b.R) + d(a.G, b.G) + d(a.B, b.B)
+	}
+	for _, v := range []float64{2, 4, -2} {
+		if d := distance(c.of(v), c.of(0)); d < 20 {
+			t.Errorf("%v has the colour %v, nearly that of 0, %v", v, c.of(v), c.of(0))
+		}
+	}
+	if p := c.of(1000); !(p.B > p.R+50) {
+		t.Errorf("the greatest gain is %v, want blue", p)
+	}
+	if p := c.of(-1000); !(p.R > p.B+50) {
+		t.Errorf("the greatest loss is %v, want red", p)
+	}
+	for _, tick := range c.Ticks(c.Min(), c.Max()) {
+		v, err := strconv.ParseFloat(strings.Replace(tick.Label, "−", "-", 1), 64)
+		if err != nil || math.Abs(c.place(v)-tick.Value) > 1e-9 {
+			t.Errorf("the tick %s is at %v, %v", tick.Label, tick.Value, err)
+		}
+	}
+	if n := len(c.Ticks(c.Min(), c.Max())); n < 5 || n > 15 {
+		t.Errorf("the scale has %d ticks", n)
+	}
+	for _, one := range [][][]float64{{{7}}, {{0}}, {{-3}}} {
+		for _, gain := range []bool{true, false} {
+			svgOf(t, HeatMap{Gain: gain, Rows: []string{"r"}, Columns: []string{"a"}, Values: one}, paired) // does not panic
+		}
+	}
+}
+
+// A chart of one point, and of many, draws its line and is saved.
+func TestSave(t *testing.T) {
+	for _, n := range []int{1, 2, 100} {
+		s := Series{Name: "loss", Colour: Blue}
+		for i := range n {
+			s.X, s.Y = append(s.X, float64(i)), append(s.Y, 1/float64(i+1))
+		}
+		path := filepath.Join(t.TempDir(), "folder", "chart.png")
+		if err := Save(path, Chart{Title: "Loss", XLabel: "epoch", Log: true, Series: []Series{s}}); err != nil {
+			t.Fatal(err)
+		}
+		if blue := count(readPNG(t, path))[Blue]; blue < 30 {
+			t.Errorf("%d points: %d pixels of the line's colour, want at least 30", n, blue)
+		}
+	}
+}
+
+func readPNG(t *testing.T, path string) image.Image {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// count counts the pixels of each colour.
+func count(img image.Image) map[color.RGBA]int {
+	seen := map[color.RGBA]int{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
+		}
+	}
+	return seen
+}
+
+// The text of a mark in a valley stands where no line is.
+func TestMarkPlace(t *testing.T) {
+	ch := Chart{Zero: true, Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{8, 2, 6}}}}
+	p, _ := ch.plot()
+	var c recorder.Canvas
+	area := draw.NewCanvas(&c, 1000, 500)
+	x, y := p.Transforms(&area)
+	at := vg.Point{X: x(1), Y: y(2)}
+	box := ch.free(area, p, at, 200)
+	if n := ch.inside(area, p, box); n != 0 || box.Min.X < 0 || box.Max.X > 1000 || box.Min.Y < 0 {
+		t.Errorf("the text is in %v, on %d pieces of the line", box, n)
+	}
+	if n := ch.inside(area, p, vg.Rectangle{Min: at.Sub(vg.Point{X: 20, Y: 20}), Max: at.Add(vg.Point{X: 20, Y: 20})}); n == 0 {
+		t.Error("no piece of the line around one of its points")
+	}
+}
+
+// A picture of few colours has a palette, one of many has not, and both are drawn as they
+// are, in the PNG with four dots to a pixel.
+func TestPictures(t *testing.T) {
+	for _, colours := range []int{1, 256, 257, 700} {
+		of := func(v float64) color.RGBA { return color.RGBA{uint8(v), uint8(v / 256), 7, 0xff} }
+		m := Image{Width: 700}
+		for x := range 700 {
+			m.Values = append(m.Values, float32(x%colours))
+		}
+		p := Pictures{Colour: of, Images: []Image{m}}
+		if _, ok := p.image(m).(*image.Paletted); ok != (colours <= 256) {
+			t.Errorf("%d colours: got a %T", colours, p.image(m))
+		}
+		path := filepath.Join(t.TempDir(), "p.png")
+		if err := Save(path, p); err != nil {
+			t.Fatal(err)
+		}
+		img := readPNG(t, path)
+		for x := range 1400 {
+			got := color.RGBAModel.Convert(img.At(2*apart+x, 2*apart+x%2)).(color.RGBA)
+			if want := of(float64(x / 2 % colours)); got != want {
+				t.Fatalf("%d colours: dot %d is %v, want %v", colours, x, got, want)
+			}
+		}
+	}
+	if Viridis(math.NaN()) != Viridis(0) || Viridis(2) != Viridis(1) || Grey(0) != Paper {
+		t.Error("a value outside of 0 to 1 has no colour")
+	}
+	seen := map[color.RGBA]bool{}
+	for i := range 200 {
+		seen[Viridis(float64(i)/199)] = true
+	}
+	if len(seen) != 200 {
+		t.Errorf("%d colours of 200", len(seen))
+	}
+}
+
+var _ plot.Ticker = ticks{}
