@@ -39,7 +39,7 @@ func UpdateGraphs(text string, files []*File, cases []Key) (string, error) {
 	for i, f := range files {
 		tables[i] = f.graphTable(cases)
 	}
-	return splice(text, "graphs", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
+	return Splice(text, "graphs", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
 }
 
 // graphTable is a table of the given cases and of the file's other rows, with a column

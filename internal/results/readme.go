@@ -11,7 +11,7 @@ import (
 // and cases, see [SpeedTable], between the markers <!-- speed:begin --> and
 // <!-- speed:end -->. A missing marker is an error.
 func UpdateReadme(text string, files []*File, cases []Key) (string, error) {
-	return splice(text, "speed", SpeedTable(files, cases))
+	return Splice(text, "speed", SpeedTable(files, cases))
 }
 
 // Update rewrites a table in the text of a page: [UpdateReadme] or [UpdateGraphs].
@@ -34,8 +34,8 @@ func CheckPage(path string, update Update, files []*File, cases []Key) error {
 	return nil
 }
 
-// splice replaces what stands between the markers of a name.
-func splice(text, name, table string) (string, error) {
+// Splice replaces what stands between the markers of a name.
+func Splice(text, name, table string) (string, error) {
 	begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
 	head, rest, ok := strings.Cut(text, begin)
 	if !ok {

@@ -199,7 +199,7 @@ func WriteTag(path string, records []TagRecord) error { return jsonlines.Write(p
 // UpdateTag returns a page's text with the table of records between the markers
 // <!-- tag:begin --> and <!-- tag:end -->.
 func UpdateTag(text string, records []TagRecord) (string, error) {
-	return splice(text, "tag", TagTable(records))
+	return Splice(text, "tag", TagTable(records))
 }
 
 // ProgramsFile is what the programs of cudaops/tape came to on a GPU, a table
@@ -209,13 +209,13 @@ const ProgramsFile = "bench/results/tag/programs.md"
 // UpdatePrograms returns a page's text with that table between the markers
 // <!-- breakages:begin --> and <!-- breakages:end -->.
 func UpdatePrograms(text, table string) (string, error) {
-	return splice(text, "breakages", table)
+	return Splice(text, "breakages", table)
 }
 
 // UpdateCases returns a page's text with the tables of the cases that passed between
 // the markers <!-- cases:begin --> and <!-- cases:end -->.
 func UpdateCases(text string, records []TagRecord) (string, error) {
-	return splice(text, "cases", CasesTable(records))
+	return Splice(text, "cases", CasesTable(records))
 }
 
 // CasesTable is, for each run, a table of the cases that passed, by op and test.

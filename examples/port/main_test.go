@@ -1,0 +1,110 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+)
+
+const (
+	page     = "../../docs/port-your-program.md"
+	recorded = "../../bench/results/port"
+)
+
+var updatePage = flag.Bool("update", false, "write the table of the page")
+
+// All stages learn the same: step by step they have the loss of Gorgonia's machine.
+func TestStagesLearnTheSame(t *testing.T) {
+	if G.CUDA {
+		t.Skip("SKIPPED, NOT TESTED: Gorgonia's machine asks for a GPU in a build with the tag cuda")
+	}
+	const epochs, seed = 3, 5
+	d := newData(2, seed)
+	want := must.Get[[]float32](t)(onTape(d, epochs, seed))
+	if n := len(want); n != 2*epochs || !(want[n-1] < want[0]) {
+		t.Fatalf("Gorgonia's machine has the losses %v, want %d that fall", want, 2*epochs)
+	}
+	for _, s := range stages[1:] {
+		got := must.Get[[]float32](t)(s.run(d, epochs, seed))
+		if len(got) != len(want) {
+			t.Fatalf("%s: got losses %v, want %v", s.file, got, want)
+		}
+		for i := range want {
+			if math.Abs(float64(got[i]-want[i])) > 1e-4 {
+				t.Errorf("%s: step %d: got loss %v, want %v", s.file, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	var b strings.Builder
+	long := 20 * time.Millisecond
+	if testing.Short() {
+		long = time.Nanosecond
+	}
+	r := must.Get[record](t)(measure(&b, "cpu", long))
+	for i, s := range stages {
+		if wanted := i > 0 || !G.CUDA; (r.Host[i] > 0) != wanted || r.Device[i] != 0 || !strings.Contains(b.String(), s.name) {
+			t.Errorf("%s: got %v and %v steps per second, printed\n%s", s.name, r.Host[i], r.Device[i], &b)
+		}
+	}
+	dir := t.TempDir()
+	must.Do(t, r.write(dir))
+	if got := must.Get[[]record](t)(read(dir)); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(r) {
+		t.Errorf("the record is read as %v, want %v", got, r)
+	}
+	if _, err := measure(&b, "tpu", long); err == nil || !strings.Contains(err.Error(), "tpu") {
+		t.Errorf("-device tpu gives error %v", err)
+	}
+}
+
+// The page's code is the program's, and its table is the records'.
+func TestPage(t *testing.T) {
+	text := string(must.Get[[]byte](t)(os.ReadFile(page)))
+	blocks := regexp.MustCompile("(?ms)^```go (\\S+)\n(.*?)^```$").FindAllStringSubmatch(text, -1)
+	shown := map[string]bool{}
+	for _, b := range blocks {
+		file := string(must.Get[[]byte](t)(os.ReadFile(b[1])))
+		if shown[b[1]] = true; !strings.Contains(file, b[2]) {
+			t.Errorf("%s does not have the page's piece of it:\n%s", b[1], b[2])
+		}
+	}
+	for _, s := range stages {
+		if !shown[s.file] {
+			t.Errorf("the page shows nothing of %s", s.file)
+		}
+	}
+	want := must.Get[string](t)(update(text, must.Get[[]record](t)(read(recorded))))
+	if *updatePage {
+		must.Do(t, os.WriteFile(page, []byte(want), 0o666))
+	} else if want != text {
+		t.Error("the page's table is not of the records: run 'go test ./examples/port -run TestPage -update'")
+	}
+}
+
+// On a GPU, too, all stages learn the same.
+func TestStagesOnGPU(t *testing.T) {
+	devices, err := cudaops.Devices()
+	must.Have(t, "GPU", err)
+	const epochs, seed = 3, 6
+	d := newData(2, seed)
+	want := must.Get[[]float32](t)(onStheno(d, epochs, seed, cudaops.OnHost()))
+	for _, s := range stages[1:] {
+		got := must.Get[[]float32](t)(s.run(d, epochs, seed, cudaops.OnDevice(devices[0].Ordinal)))
+		for i := range want {
+			if len(got) != len(want) || math.Abs(float64(got[i]-want[i])) > 1e-4 {
+				t.Fatalf("%s: got losses %v, want %v", s.file, got, want)
+			}
+		}
+	}
+}
