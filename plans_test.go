@@ -27,7 +27,9 @@ func onGPU(p *kernels.Plan, inputs [][]byte, out []byte) error {
 
 // onHost runs a plan's Go bodies, with guards around the output and the
 // scratch memory, both poisoned.
-func onHost(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(nil, p, inputs, out) }
+func onHost(p *kernels.Plan, inputs [][]byte, out []byte) error {
+	return runOnHost(nil, p, inputs, out)
+}
 
 // onHostBy is onHost with the products by a BLAS.
 func onHostBy(by kernels.BLAS) runner {
