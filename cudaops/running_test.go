@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,11 +59,12 @@ func ExampleVM_Memory() {
 
 func ExampleTrace() {
 	g, _ := network()
-	file, err := os.Create(filepath.Join(os.TempDir(), "trace.json")) // for ui.perfetto.dev
+	file, err := os.CreateTemp("", "trace*.json") // for ui.perfetto.dev
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer os.Remove(file.Name())
 	defer file.Close()
 	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Trace(file))
 	if err != nil {
