@@ -1,11 +1,8 @@
 package notebook
 
 import (
-	"fmt"
 	"image/color"
 	"math"
-	"slices"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -28,11 +25,16 @@ type BarSeries struct {
 type Bars struct {
 	Title, Label string // Label says what the values are, with the unit
 	// Log gives a logarithmic axis, and points in the place of bars: such an axis has no
-	// zero from which a bar could start. Values must be above zero.
+	// zero from which a bar could start. Values must be above zero. They lie.
 	Log      bool
 	Standing bool
 	Names    []string
 	Series   []BarSeries
+}
+
+// known reports whether bar i of a series can be shown.
+func (b Bars) known(s BarSeries, i int) bool {
+	return i < len(b.Names) && i < len(s.Values) && visible(s.Values[i], b.Log)
 }
 
 // pitch is from one bar of a name to the next one, in pixels, on a drawing of that width.
@@ -43,64 +45,57 @@ func (b Bars) pitch(width vg.Length) vg.Length {
 	return 18
 }
 
-// slot is the room for the bars of a name that lie.
-func (b Bars) slot() vg.Length { return vg.Length(len(b.Series))*b.pitch(0) + 8 }
-
-// known reports whether bar i of a series can be shown.
-func (b Bars) known(s BarSeries, i int) bool {
-	return i < len(b.Names) && !math.IsNaN(s.Values[i]) && !math.IsInf(s.Values[i], 0) && !(b.Log && s.Values[i] <= 0)
+func (b Bars) size(width vg.Length) vg.Point {
+	height := .2 * width
+	if !b.Standing {
+		height = vg.Length(len(b.Names)) * (vg.Length(len(b.Series))*b.pitch(width) + 8)
+	}
+	return vg.Point{X: width, Y: 96 + height + legendHeight(b.plot(width).Legend)}
 }
 
-// plot is the bars on a width, without what stands above them; keys is their legend. It is nil if
-// there is no value to show.
-func (b Bars) plot(width vg.Length) (p *plot.Plot, keys []key) {
-	p, any := newPlot(), false
-	value, names := &p.X, &p.Y
+func (b Bars) draw(c draw.Canvas) {
+	width := c.Max.X - c.Min.X
+	p := b.plot(width)
+	c = head(c, b.Title, p.Legend)
+	p.Legend = plot.NewLegend()
 	if b.Standing {
-		value, names = names, value
-	}
-	value.Tick.Marker = ticks{b.Log}
-	if b.Log {
-		value.Scale = plot.LogScale{}
+		nominal(&p.X, b.Names, width)
+		drawPlot(c, p, "", axisLabel(b.Label, false))
 	} else {
-		value.Min = 0
+		nominal(&p.Y, b.Names, 0)
+		c.Max.Y += 20 // there is no name above
+		drawPlot(c, p, axisLabel(b.Label, b.Log), "")
 	}
-	p.Add(grid(!b.Standing, b.Standing))
-	for k, s := range b.Series {
-		// Rows from the top, and in a row the series from the top.
-		offset := vg.Length(len(b.Series)-1-2*k) / 2 * b.pitch(width)
-		if b.Standing {
-			offset = -offset
-		}
-		mark := b.add(p, s, k, offset, .9*b.pitch(width))
-		keys = append(keys, key{typeset(s.Name), []plot.Thumbnailer{mark}})
-		for i := range s.Values {
-			any = any || b.known(s, i)
-		}
-	}
-	if !any {
-		return nil, nil
-	}
-	widen(value, b.Log)
-	names.Min, names.Max = -.5, float64(len(b.Names))-.5
-	names.Width, names.Tick.Width, names.Tick.Length = 0, 0, 0
-	names.Tick.Label.Color = Ink
-	return p, keys
 }
 
-// at is where the bar of name i stands: its row or column.
-func (b Bars) at(i int) float64 {
+// plot is the bars with their legend, on a width.
+func (b Bars) plot(width vg.Length) *plot.Plot {
+	p := newPlot(b.Log, false)
+	lines := draw.LineStyle{Color: Rule, Width: 1}
 	if b.Standing {
-		return float64(i)
+		p.Y.Min = 0
+		p.Add(&plotter.Grid{Horizontal: lines})
+	} else {
+		p.Y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}} // from the top
+		p.Add(&plotter.Grid{Vertical: lines})
 	}
-	return float64(len(b.Names) - 1 - i)
+	if !b.Log && !b.Standing {
+		p.X.Min = 0
+	}
+	for k, s := range b.Series {
+		mark := b.add(p, s, k, b.pitch(width))
+		if s.Name != "" {
+			p.Legend.Add(typeset(s.Name), mark)
+		}
+	}
+	return p
 }
 
-// add adds a series, whose bars are off the middle of their rows by an offset, and returns
-// what shows it in a legend.
-func (b Bars) add(p *plot.Plot, s BarSeries, k int, offset, wide vg.Length) plot.Thumbnailer {
-	bars := &plotter.BarChart{Values: make(plotter.Values, len(b.Names)), Width: wide, Color: s.Colour, Offset: offset, Horizontal: !b.Standing}
-	off := float64(offset / b.slot())
+// add adds series k and returns what shows it in a legend.
+func (b Bars) add(p *plot.Plot, s BarSeries, k int, pitch vg.Length) plot.Thumbnailer {
+	n := float64(len(b.Series))
+	off := (float64(k) - (n-1)/2) * .8 / n // of the middle of the name
+	bars := &plotter.BarChart{Values: make(plotter.Values, len(b.Names)), Width: .9 * pitch, Color: s.Colour, XMin: off, Horizontal: !b.Standing}
 	points := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: s.Colour, Radius: 4.4, Shape: shapes[k%len(shapes)]}}
 	ranges := &plotter.XErrorBars{LineStyle: draw.LineStyle{Color: Ink, Width: 1.2}, CapWidth: 8}
 	values := &plotter.Labels{Offset: vg.Point{X: 9}}
@@ -108,39 +103,33 @@ func (b Bars) add(p *plot.Plot, s BarSeries, k int, offset, wide vg.Length) plot
 		if !b.known(s, i) {
 			continue
 		}
-		row, end := b.at(i), v
-		bars.Values[int(row)] = v
-		points.XYs = append(points.XYs, plotter.XY{X: v, Y: row + off})
+		at, end := plotter.XY{X: v, Y: float64(i) + off}, v
+		bars.Values[i], points.XYs = v, append(points.XYs, at)
 		if i < len(s.Spread) && s.Spread[i] > 0 {
-			ranges.XYs = append(ranges.XYs, plotter.XY{X: v, Y: row + off})
-			ranges.XErrors = append(ranges.XErrors, struct{ Low, High float64 }{lower(v, s.Spread[i], b.Log), s.Spread[i]})
+			ranges.XYs, ranges.XErrors = append(ranges.XYs, at), append(ranges.XErrors, around(v, s.Spread[i], b.Log))
 			end += s.Spread[i]
 		}
-		values.XYs = append(values.XYs, plotter.XY{X: end, Y: row + off})
-		values.Labels = append(values.Labels, Number(v))
+		values.XYs, values.Labels = append(values.XYs, plotter.XY{X: end, Y: at.Y}), append(values.Labels, Number(v))
 		values.TextStyle = append(values.TextStyle, style(tickSize, Ink))
 	}
-	if len(points.XYs) == 0 {
-		return bars
-	}
-	if b.Standing {
+	if len(points.XYs) == 0 || b.Standing {
 		p.Add(bars)
 		return bars
 	}
-	// A range that is smaller than its point is hidden by it.
-	var shown interface {
-		plot.Plotter
-		plot.Thumbnailer
-	} = bars
-	order := []plot.Plotter{bars, ranges, values}
 	if b.Log {
-		shown, order = points, []plot.Plotter{leaders(points.XYs), ranges, points, values}
+		p.Add(leaders(points.XYs))
+	} else {
+		p.Add(bars)
 	}
-	if len(ranges.XYs) == 0 {
-		order = slices.DeleteFunc(order, func(p plot.Plotter) bool { return p == ranges })
+	if len(ranges.XYs) > 0 {
+		p.Add(ranges)
 	}
-	p.Add(order...)
-	return shown
+	p.Add(values)
+	if !b.Log {
+		return bars
+	}
+	p.Add(points) // hides a range that is smaller
+	return points
 }
 
 // leaders are dotted lines from the names to the points.
@@ -154,64 +143,40 @@ func (l leaders) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-func (b Bars) layout(width vg.Length) (vg.Point, func(draw.Canvas) error) {
-	height := 100 + .3*width
-	if !b.Standing {
-		height = 28 + 28 + 56 + vg.Length(len(b.Names))*b.slot()
+// nominal gives an axis names in the place of numbers, on a horizontal one of that length as
+// many as there is room for.
+func nominal(a *plot.Axis, names []string, length vg.Length) {
+	list, most := make(plot.ConstantTicks, len(names)), vg.Length(0)
+	for i, n := range names {
+		list[i] = plot.Tick{Value: float64(i), Label: typeset(n)}
+		most = max(most, a.Tick.Label.Width(list[i].Label)+3)
 	}
-	return vg.Point{X: width, Y: height}, func(c draw.Canvas) error {
-		p, keys := b.plot(c.Max.X - c.Min.X)
-		if p == nil {
-			return none(c, typeset(b.Title))
-		}
-		c = head(c, typeset(b.Title), keys)
-		b.name(p, c.Max.X-c.Min.X)
-		if b.Standing {
-			drawPlot(c, p, "", axisLabel(b.Label, b.Log))
-		} else {
-			drawPlot(c, p, axisLabel(b.Label, b.Log), "")
-		}
-		return nil
-	}
-}
-
-// name puts the names to the rows, or to the columns of an axis of that length, as many as
-// there is room for.
-func (b Bars) name(p *plot.Plot, length vg.Length) {
-	list, widest := make(plot.ConstantTicks, len(b.Names)), vg.Length(0)
-	for i, n := range b.Names {
-		list[i] = plot.Tick{Value: b.at(i), Label: typeset(n)}
-		widest = max(widest, p.X.Tick.Label.Width(n)+6)
-	}
-	if !b.Standing {
-		p.Y.Tick.Marker = list
-		return
-	}
-	thin(list, widest, length)
-	p.X.Tick.Marker = list
-}
-
-// thin takes the names of ticks away for which there is no room on an axis of that length.
-func thin(list []plot.Tick, widest, length vg.Length) {
-	every := max(int(math.Ceil(float64(widest*vg.Length(len(list))/length))), 1)
 	for i := range list {
-		if i%every != 0 {
+		if length > 0 && i%int(math.Ceil(float64(most*vg.Length(len(list))/(length-60)))) != 0 {
 			list[i].Label = ""
 		}
 	}
+	a.Tick.Marker, a.Min, a.Max = list, -.5, float64(len(names))-.5
+	a.Width, a.Tick.Width, a.Tick.Length, a.Tick.Label.Color = 0, 0, 0, Ink
 }
 
-func (b Bars) describe() string {
-	var values []string
+// data are the values by name.
+func (b Bars) data() Table {
+	t := Table{Caption: b.Title + ", " + axisLabel(b.Label, b.Log), Header: []string{""}}
+	for _, s := range b.Series {
+		t.Header = append(t.Header, s.Name)
+	}
 	for i, name := range b.Names {
+		row, any := []string{name}, false
 		for _, s := range b.Series {
-			if i < len(s.Values) && b.known(s, i) {
-				values = append(values, strings.TrimSpace(name+" "+s.Name)+" "+Number(s.Values[i]))
+			row = append(row, "")
+			if b.known(s, i) {
+				row[len(row)-1], any = Number(s.Values[i]), true
 			}
 		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
 	}
-	if values == nil {
-		values = []string{notRecorded}
-	}
-	return typeset(fmt.Sprintf("%s. %s: %s.", b.Title, axisLabel(b.Label, b.Log), strings.Join(values, "; ")))
+	return t
 }

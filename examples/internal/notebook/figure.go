@@ -27,32 +27,40 @@ import (
 
 // A Panel is one drawing of a figure: a [Chart], [Bars], a [HeatMap] or [Pictures].
 type Panel interface {
-	// layout returns the size of a drawing for that width, in pixels, and what draws it.
-	// Pictures have a width of their own.
-	layout(width vg.Length) (size vg.Point, draw func(vgdraw.Canvas) error)
-	// describe says in words what is to be seen.
-	describe() string
-	// text is what a terminal can show of it, and a line behind that.
-	text() string
+	// size is that of a drawing for a width, in pixels. Pictures have a width of their own.
+	size(width vg.Length) vg.Point
+	// draw fills a canvas, if there are data.
+	draw(c vgdraw.Canvas)
+	// data are what the panel shows, for a terminal and for those who do not see it.
+	data() Table
 }
 
-// The widths of a panel that is alone in its figure and of one of several, which stand
-// two by two where there is room.
+// The widths of a panel that is alone in its row and of one of two, and the room around them.
 const (
 	alone  = 760
 	paired = 440
-	apart  = 24 // between panels, and around all in a PNG
+	apart  = 24
 )
 
 // columns returns how many panels stand side by side, and the width of each. A panel that is
 // too wide for two stands alone, as all others then do.
 func columns(panels []Panel) (n int, width vg.Length) {
 	for _, p := range panels {
-		if size, _ := p.layout(paired); size.X > paired || len(panels) == 1 {
+		if p.size(paired).X > paired || len(panels) == 1 {
 			return 1, alone
 		}
 	}
 	return 2, paired
+}
+
+// paint draws a panel, or says that there is nothing to draw.
+func paint(p Panel, c vgdraw.Canvas) {
+	if t := p.data(); len(t.Rows) == 0 {
+		c = head(c, strings.TrimSuffix(t.Caption, ", "), plot.NewLegend())
+		c.FillText(style(labelSize, Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
+		return
+	}
+	p.draw(c)
 }
 
 // Save writes panels as a PNG; it makes the folder if need be.
@@ -67,31 +75,19 @@ func Save(path string, panels ...Panel) error {
 	return os.WriteFile(path, picture, 0o644)
 }
 
-// drawPNG draws panels on white, with two dots for a pixel each way.
+// drawPNG draws panels on white, in tiles of one size, with two dots for a pixel each way.
 func drawPNG(panels []Panel) ([]byte, error) {
 	n, width := columns(panels)
-	type place struct {
-		corner, size vg.Point // the upper left corner, y downwards
-		draw         func(vgdraw.Canvas) error
+	var tile vg.Point
+	for _, p := range panels {
+		size := p.size(width)
+		tile = vg.Point{X: max(tile.X, size.X), Y: max(tile.Y, size.Y)}
 	}
-	places, all := make([]place, len(panels)), vg.Point{}
-	row, left := vg.Length(apart), vg.Length(apart)
+	tiles := vgdraw.Tiles{Cols: n, Rows: (len(panels) + n - 1) / n, PadTop: apart, PadBottom: apart, PadLeft: apart, PadRight: apart, PadX: apart, PadY: apart}
+	w, h := vg.Length(tiles.Cols)*(tile.X+apart)+apart, vg.Length(tiles.Rows)*(tile.Y+apart)+apart
+	c := squares{vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(2*int(vg.Inch)))}
 	for i, p := range panels {
-		if i%n == 0 {
-			row, left = all.Y+apart, apart
-		}
-		size, draw := p.layout(width)
-		places[i] = place{vg.Point{X: left, Y: row}, size, draw}
-		left += max(size.X, width) + apart
-		all = vg.Point{X: max(all.X, places[i].corner.X+size.X), Y: max(all.Y, row+size.Y)}
-	}
-	all = all.Add(vg.Point{X: apart, Y: apart})
-	c := squares{vgimg.NewWith(vgimg.UseWH(all.X, all.Y), vgimg.UseDPI(2*int(vg.Inch)))}
-	for _, p := range places {
-		corner := vg.Point{X: p.corner.X, Y: all.Y - p.corner.Y - p.size.Y}
-		if err := p.draw(vgdraw.Canvas{Canvas: c, Rectangle: vg.Rectangle{Min: corner, Max: corner.Add(p.size)}}); err != nil {
-			return nil, err
-		}
+		paint(p, tiles.At(vgdraw.NewCanvas(c, w, h), i%n, i/n))
 	}
 	var b bytes.Buffer
 	_, err := vgimg.PngCanvas{Canvas: c.Canvas}.WriteTo(&b)
@@ -117,8 +113,7 @@ func drawings(panels []Panel) (list []template.HTML, err error) {
 	n, width := columns(panels)
 	for _, p := range panels {
 		if _, ok := p.(Pictures); ok {
-			size, _ := p.layout(width)
-			add(p, width, fmt.Sprintf(`style="max-width: %.5gpx"`, size.X))
+			add(p, width, fmt.Sprintf(`style="max-width: %.5gpx"`, p.size(width).X))
 		} else if n == 1 {
 			add(p, alone, `class="wide"`)
 			add(p, paired, `class="narrow"`)
@@ -131,11 +126,9 @@ func drawings(panels []Panel) (list []template.HTML, err error) {
 
 // drawSVG draws a panel as SVG: an element whose colours are the theme's variables.
 func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
-	size, draw := p.layout(width)
+	size := p.size(width)
 	c := vgsvg.New(size.X, size.Y)
-	if err := draw(vgdraw.New(c)); err != nil {
-		return "", err
-	}
+	paint(p, vgdraw.New(c))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", err
@@ -143,7 +136,7 @@ func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 	_, elements, _ := strings.Cut(b.String(), "<g ")
 	elements = svgText.ReplaceAllStringFunc(themed.Replace("<g "+elements), fitText)
 	elements = strings.NewReplacer("data:image/jpg", "data:image/png", "xlink:href", `preserveAspectRatio="none" href`).Replace(elements)
-	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.describe()), elements), nil
+	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.data().words()), elements), nil
 }
 
 // svgText is a text as vgsvg writes it: place, weight, size and colour, characters.
@@ -153,75 +146,54 @@ var svgText = regexp.MustCompile(`(<text [^>]*?)\s+style="font-family:[^;]*;font
 // the font that it was laid out for.
 func fitText(element string) string {
 	m := svgText.FindStringSubmatch(element)
-	weight, attribute := xfont.WeightNormal, ""
+	weight := xfont.WeightNormal
 	if m[2] == "bold" {
-		weight, attribute = xfont.WeightBold, ` font-weight="bold"`
+		weight = xfont.WeightBold
 	}
 	size, err := strconv.ParseFloat(m[3], 64)
 	if err != nil {
 		return element
 	}
 	face := font.DefaultCache.Lookup(sans(size, weight), font.Length(size))
-	width := face.Width(html.UnescapeString(m[5]))
-	return fmt.Sprintf(`%s font-size="%s"%s textLength="%.5g" lengthAdjust="spacingAndGlyphs" style="%s">%s</text>`, m[1], m[3], attribute, width, m[4], m[5])
+	return fmt.Sprintf(`%s font-size="%s" font-weight="%s" textLength="%.5g" lengthAdjust="spacingAndGlyphs" style="%s">%s</text>`,
+		m[1], m[3], m[2], face.Width(html.UnescapeString(m[5])), m[4], m[5])
 }
 
-// A key tells in a legend what a mark stands for.
-type key struct {
-	name string
-	mark []plot.Thumbnailer
-}
-
-// The sizes of texts, in pixels.
-const (
-	titleSize = 16
-	labelSize = 14
-	tickSize  = 13
-)
-
-// head draws a title and under it a legend, in lines of the canvas's width, and returns
-// what is left of the canvas. Keys without a name are left out.
-func head(c vgdraw.Canvas, title string, keys []key) vgdraw.Canvas {
-	const icon, gap, line = 28, 18, 20
-	if title != "" {
+// head draws a title and under it a legend, and returns what is left of the canvas.
+func head(c vgdraw.Canvas, title string, l plot.Legend) vgdraw.Canvas {
+	if title = typeset(title); title != "" {
 		sty := style(titleSize, Ink)
 		sty.Font.Weight = xfont.WeightBold
-		for sty.Width(title) > c.Max.X-c.Min.X && sty.Font.Size > 8 {
-			sty.Font.Size -= .5
-		}
+		sty.Font.Size *= min(1, (c.Max.X-c.Min.X)/sty.Width(title))
 		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, title)
 		c.Max.Y -= 28
 	}
-	sty, x := style(labelSize, Ink), c.Min.X
-	for _, k := range keys {
-		if k.name == "" {
-			continue
-		}
-		wide := icon + 6 + sty.Width(k.name)
-		if x > c.Min.X && x+wide > c.Max.X {
-			x = c.Min.X
-			c.Max.Y -= line
-		}
-		box := vgdraw.Canvas{Canvas: c, Rectangle: vg.Rectangle{Min: vg.Point{X: x, Y: c.Max.Y - 14}, Max: vg.Point{X: x + icon, Y: c.Max.Y - 2}}}
-		for _, m := range k.mark {
-			m.Thumbnail(&box)
-		}
-		c.FillText(sty, vg.Point{X: x + icon + 6, Y: c.Max.Y - 8}, k.name)
-		x += wide + gap
-	}
-	if x > c.Min.X {
-		c.Max.Y -= line + 8
-	}
+	l.Draw(c)
+	c.Max.Y -= legendHeight(l)
 	return c
 }
 
+// legendHeight is the room that a legend takes.
+func legendHeight(l plot.Legend) vg.Length {
+	if h := l.Rectangle(vgdraw.Canvas{}).Size().Y; h > 0 {
+		return h + 8
+	}
+	return 0
+}
+
 // newPlot is a plot with axes in the style of the figures.
-func newPlot() *plot.Plot {
+func newPlot(logX, logY bool) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+	p.Legend.Top, p.Legend.Left, p.Legend.ThumbnailWidth, p.Legend.TextStyle, p.Legend.Padding = true, true, 28, style(labelSize, Ink), 5
+	p.Legend.TextStyle.YAlign = text.YBottom
+	for i, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = Muted, Muted, 1, 1, 5, 5
 		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), Muted, handler
+		log := [2]bool{logX, logY}[i]
+		if a.Tick.Marker = (ticks{log}); log {
+			a.Scale = plot.LogScale{}
+		}
 	}
 	return p
 }
@@ -230,30 +202,17 @@ func newPlot() *plot.Plot {
 // the area of the data. (The library leaves room for its own labels in the wrong place where
 // an axis is logarithmic.)
 func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
-	const line = 20
+	for _, a := range []*plot.Axis{&p.X, &p.Y} { // the library goes below zero for a single value
+		if _, log := a.Scale.(plot.LogScale); log && a.Min == a.Max {
+			a.Min, a.Max = a.Min/2, a.Max*2
+		}
+	}
 	sty := style(labelSize, Muted)
-	if y != "" {
-		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, strings.TrimSpace(y))
-		c.Max.Y -= line
-	}
-	inner := c
-	if x != "" {
-		inner = vgdraw.Crop(c, 0, 0, line, 0)
-	}
+	c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, y)
+	inner := vgdraw.Crop(c, 0, 0, 20, -20)
 	p.Draw(inner)
 	area := p.DataCanvas(inner)
 	sty.XAlign = text.XCenter
 	c.FillText(sty, vg.Point{X: area.Center().X, Y: c.Min.Y + 8}, x)
 	return area
 }
-
-// none draws a panel that has nothing to show.
-func none(c vgdraw.Canvas, title string) error {
-	sty := style(labelSize, Muted)
-	sty.XAlign = text.XCenter
-	c = head(c, title, nil)
-	c.FillText(sty, c.Center(), notRecorded)
-	return nil
-}
-
-const notRecorded = "not recorded yet"

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
@@ -201,9 +200,15 @@ func TestSameBytes(t *testing.T) {
 // The colours of a page's figures are those of its mode: an SVG has variables in their
 // places, and every variable has a value in both modes.
 func TestThemed(t *testing.T) {
-	css, err := styleSheet()
-	if err != nil {
-		t.Fatal(err)
+	list, err := modes()
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	defined := map[string]int{}
+	for _, m := range list {
+		for _, c := range m.Colours {
+			defined["var(--"+string(c.Name)+")"]++
+		}
 	}
 	for i, p := range panels() {
 		svg := svgOf(t, p, alone)
@@ -212,9 +217,9 @@ func TestThemed(t *testing.T) {
 				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, c.name)
 			}
 		}
-		for _, m := range regexp.MustCompile(`var\((--\w+)\)`).FindAllStringSubmatch(svg, -1) {
-			if strings.Count(string(css), m[1]+": ") != 2 {
-				t.Errorf("panel %d: the style has not two values of %s", i, m[1])
+		for _, name := range regexp.MustCompile(`var\(--\w+\)`).FindAllString(svg, -1) {
+			if defined[name] != 2 {
+				t.Errorf("panel %d: the style has %d values of %s, want one for each mode", i, defined[name], name)
 			}
 		}
 		if !strings.Contains(svg, "var(--ink)") && !strings.Contains(svg, "<image") {
@@ -237,7 +242,7 @@ func TestNoBarsOnLogAxis(t *testing.T) {
 		if bars := len(rectangles) > 0; bars == log || len(circles) > 0 != log || strings.Contains(svg, "(log)") != log {
 			t.Errorf("log %v: %d bars, %d points, label with (log): %v", log, len(rectangles), len(circles), strings.Contains(svg, "(log)"))
 		}
-		if p, _ := b.plot(alone); log && p.X.Min != 2 || !log && p.X.Min != 0 {
+		if p := b.plot(alone); log && p.X.Min != 2 || !log && p.X.Min != 0 {
 			t.Errorf("log %v: the axis begins at %v", log, p.X.Min)
 		}
 	}
@@ -246,7 +251,7 @@ func TestNoBarsOnLogAxis(t *testing.T) {
 // Lines that lie on one another are told apart: no two have the same dashes and points.
 func TestLinesDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for i := range shapes {
+	for i := range 8 {
 		s := make([]Series, i+1)
 		x := []float64{1, 2}
 		s[i] = Series{Colour: Ink, X: x, Y: x}
@@ -262,19 +267,36 @@ func TestLinesDiffer(t *testing.T) {
 }
 
 // A chart leaves out what it cannot show, and breaks its lines there.
-func TestPieces(t *testing.T) {
-	nan := math.NaN()
-	s := Series{X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, nan, 4, -5, 6}}
+func TestBrokenLines(t *testing.T) {
+	s := Series{Colour: Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
 	for _, c := range []struct {
-		log, logX bool
-		want      string
-	}{{false, false, "2 3"}, {true, false, "2 1 1"}, {false, true, "1 3"}} {
-		var lengths []string
-		for _, p := range (Chart{Log: c.log, LogX: c.logX}).pieces(s) {
-			lengths = append(lengths, strconv.Itoa(len(p)))
+		log, logX     bool
+		lines, points int
+	}{{false, false, 2, 5}, {true, false, 1, 4}, {false, true, 1, 4}} {
+		svg := svgOf(t, Chart{Log: c.log, LogX: c.logX, Series: []Series{s}}, alone)
+		lines, points := strings.Count(svg, "stroke:var(--blue);stroke-width:2"), strings.Count(svg, `style="fill:var(--blue)`)
+		if lines != c.lines || points != c.points {
+			t.Errorf("log %v, %v: %d lines and %d points, want %d and %d", c.log, c.logX, lines, points, c.lines, c.points)
 		}
-		if got := strings.Join(lengths, " "); got != c.want {
-			t.Errorf("log %v, %v: pieces of %s points, want %s", c.log, c.logX, got, c.want)
+	}
+}
+
+// A spread is drawn as a range, which on a logarithmic axis stays above zero, and a mark as
+// a ring that the legend explains.
+func TestRangesAndMarks(t *testing.T) {
+	ch := Chart{Series: []Series{{Name: "a", Colour: Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
+	plain := svgOf(t, ch, alone)
+	ch.Series[0].Spread = []float64{math.NaN(), 1}
+	if got := strings.Count(svgOf(t, ch, alone), "stroke-width:1.2"); got != 3 || strings.Contains(plain, "stroke-width:1.2") {
+		t.Errorf("the range of one point has %d lines, want one and its two ends", got)
+	}
+	ch.Series[0].Marks = []Mark{{1, "best"}, {7, "beyond"}}
+	if svg := svgOf(t, ch, alone); strings.Count(svg, ">best</text>") != 1 || strings.Contains(svg, "beyond") || strings.Count(svg, "A7,7") != 4 {
+		t.Errorf("the mark is not drawn twice, on its point and in the legend: %s", svg)
+	}
+	for _, log := range []bool{false, true} {
+		if e := around(2, 5, log); log && !(e.Low < 2) || !log && e.Low != 5 || e.High != 5 {
+			t.Errorf("2 plus or minus 5, log %v: the range is %v", log, e)
 		}
 	}
 }
@@ -288,12 +310,13 @@ func TestNothingToShow(t *testing.T) {
 		Bars{Title: "T", Names: []string{"a", "b"}, Series: []BarSeries{{Values: nan, Spread: nan}}},
 		Bars{Title: "T", Log: true, Names: []string{"a"}, Series: []BarSeries{{Values: []float64{0}}}},
 		Bars{Title: "T"},
+		Chart{Title: "T"},
 		HeatMap{Title: "T", Columns: []string{"a", "b"}, Rows: []string{"c"}, Values: [][]float64{nan}},
 		HeatMap{Title: "T"},
 	} {
 		svg := svgOf(t, p, alone)
-		if strings.Count(svg, "<text") != 2 || strings.Count(svg, notRecorded) != 2 || p.text() != "" {
-			t.Errorf("panel %d: drew %s\nand %q", i, svg, p.text())
+		if strings.Count(svg, "<text") != 2 || !strings.Contains(svg, ">not recorded yet<") || len(p.data().Rows) > 0 {
+			t.Errorf("panel %d: drew %s\nof %q", i, svg, p.data())
 		}
 	}
 }
@@ -302,23 +325,30 @@ func TestNothingToShow(t *testing.T) {
 // middle, and ticks that are values.
 func TestHeatMapColours(t *testing.T) {
 	h := HeatMap{Gain: true, Rows: []string{"r"}, Columns: []string{"a", "b", "c", "d", "e"}, Values: [][]float64{{1000, 2, 4, -2, 0}}}
-	c, ok := h.colours()
+	c, ok := h.scale()
 	if !ok {
 		t.Fatal("no colours")
+	}
+	of := func(v float64) color.RGBA {
+		col, err := c.At(c.place(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return color.RGBAModel.Convert(col).(color.RGBA)
 	}
 	distance := func(a, b color.RGBA) int {
 		d := func(x, y uint8) int { return max(int(x)-int(y), int(y)-int(x)) }
 		return d(a.R, b.R) + d(a.G, b.G) + d(a.B, b.B)
 	}
 	for _, v := range []float64{2, 4, -2} {
-		if d := distance(c.of(v), c.of(0)); d < 20 {
-			t.Errorf("%v has the colour %v, nearly that of 0, %v", v, c.of(v), c.of(0))
+		if d := distance(of(v), of(0)); d < 20 {
+			t.Errorf("%v has the colour %v, nearly that of 0, %v", v, of(v), of(0))
 		}
 	}
-	if p := c.of(1000); !(p.B > p.R+50) {
+	if p := of(1000); !(p.B > p.R+50) {
 		t.Errorf("the greatest gain is %v, want blue", p)
 	}
-	if p := c.of(-1000); !(p.R > p.B+50) {
+	if p := of(-1000); !(p.R > p.B+50) {
 		t.Errorf("the greatest loss is %v, want red", p)
 	}
 	for _, tick := range c.Ticks(c.Min(), c.Max()) {
@@ -379,23 +409,6 @@ func count(img image.Image) map[color.RGBA]int {
 	return seen
 }
 
-// The text of a mark in a valley stands where no line is.
-func TestMarkPlace(t *testing.T) {
-	ch := Chart{Zero: true, Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{8, 2, 6}}}}
-	p, _ := ch.plot()
-	var c recorder.Canvas
-	area := draw.NewCanvas(&c, 1000, 500)
-	x, y := p.Transforms(&area)
-	at := vg.Point{X: x(1), Y: y(2)}
-	box := ch.free(area, p, at, 200)
-	if n := ch.inside(area, p, box); n != 0 || box.Min.X < 0 || box.Max.X > 1000 || box.Min.Y < 0 {
-		t.Errorf("the text is in %v, on %d pieces of the line", box, n)
-	}
-	if n := ch.inside(area, p, vg.Rectangle{Min: at.Sub(vg.Point{X: 20, Y: 20}), Max: at.Add(vg.Point{X: 20, Y: 20})}); n == 0 {
-		t.Error("no piece of the line around one of its points")
-	}
-}
-
 // A picture of few colours has a palette, one of many has not, and both are drawn as they
 // are, in the PNG with four dots to a pixel.
 func TestPictures(t *testing.T) {
@@ -406,8 +419,8 @@ func TestPictures(t *testing.T) {
 			m.Values = append(m.Values, float32(x%colours))
 		}
 		p := Pictures{Colour: of, Images: []Image{m}}
-		if _, ok := p.image(m).(*image.Paletted); ok != (colours <= 256) {
-			t.Errorf("%d colours: got a %T", colours, p.image(m))
+		if _, ok := p.coloured(m).(*image.Paletted); ok != (colours <= 256) {
+			t.Errorf("%d colours: got a %T", colours, p.coloured(m))
 		}
 		path := filepath.Join(t.TempDir(), "p.png")
 		if err := Save(path, p); err != nil {
@@ -421,8 +434,8 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
-	if Viridis(math.NaN()) != Viridis(0) || Viridis(2) != Viridis(1) || Grey(0) != Paper {
-		t.Error("a value outside of 0 to 1 has no colour")
+	if Viridis(math.NaN()) != Paper || Viridis(2) != Viridis(1) || Grey(0) != Paper || Grey(1) != rgb(0) || Diverging(-3) != Red || Diverging(1) != Blue || Diverging(0) != Paper {
+		t.Error("a value at or beyond an end has no colour of its own")
 	}
 	seen := map[color.RGBA]bool{}
 	for i := range 200 {
@@ -432,5 +445,3 @@ func TestPictures(t *testing.T) {
 		t.Errorf("%d colours of 200", len(seen))
 	}
 }
-
-var _ plot.Ticker = ticks{}

@@ -304,7 +304,7 @@ func (p *Page) Table(t Table) {
 }
 
 // Figure adds panels with a caption, two by two where there are several. They are written to
-// Options.Out/name.png too, and the terminal shows what characters can of them.
+// Options.Out/name.png too, and the terminal shows their data.
 func (p *Page) Figure(name, caption string, panels ...Panel) error {
 	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] || len(panels) == 0 {
 		return fmt.Errorf("figure %q of %d panels: want a name without /, \\ and dot that no other figure has, and a panel", name, len(panels))
@@ -317,8 +317,8 @@ func (p *Page) Figure(name, caption string, panels ...Panel) error {
 		return fmt.Errorf("figure %s: %w", name, err)
 	}
 	for _, panel := range panels {
-		if text := strings.TrimRight(panel.text(), "\n"); text != "" {
-			fmt.Fprintf(p.terminal, "%s\n\n", text)
+		if t := panel.data(); len(t.Rows) > 0 {
+			fmt.Fprintln(p.terminal, t.text())
 		}
 	}
 	fmt.Fprintf(p.terminal, "%s\n", wrap("Figure: "+caption, 100))

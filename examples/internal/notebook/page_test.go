@@ -88,7 +88,7 @@ func TestPage(t *testing.T) {
 		"<title>A &lt;title&gt;</title>", "<h2>Sums &lt; products &amp; more</h2>", "<code>a[i] &lt;7&gt;</code>",
 		`<a href="https://go.dev/doc/">the docs</a>`, `<td class="n">4321 GB/s</td>`, `<td class="n">-</td>`, "fast <code>sum</code>",
 		"data:image/png;base64,iVBOR", "recorded on NVIDIA X, driver 580.1, on 2026-01-02", `<span class="c1">// why`, `a <code>table</code></figcaption><pre class="chroma" tabindex="0">map  %1 &lt;f32&gt; // func</pre>`,
-		`<span class="n">sum_cols</span>`, `<span class="k">__device__</span>`, "prefers-color-scheme: dark", `aria-label="Gain of one launch. % by blocks and threads per block, from -100 to 100."`,
+		`<span class="n">sum_cols</span>`, `<span class="k">__device__</span>`, "prefers-color-scheme: dark", `aria-label="Gain of one launch, %: blocks by threads per block 32 64 128 256; 4 55 100 0 -100; 2`,
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
@@ -98,7 +98,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page says %d times where its figures are from, want once", n)
 	}
 	for _, want := range []string{"Running on the host", "Sums < products & more\n-----", "4321 GB/s", "recorded on NVIDIA X", "sample.png", "kernels of sum.",
-		"o left, best 40 GB/s  x a long name", "4  55  100    0  -100\n", "  shared tree         ● 0.0200\n", "e  ████", "::::----", "|            ..............??..@@|", "(%; rows: blocks, columns: threads per block)"} {
+		"  left                   3 at 1  40 at 1000  best 40 GB/s\n", "4  55  100    0  -100\n", "  shared tree         0.0200\n", "  e     12      1\n", "A wave\n  right\n  NOT SO\n"} {
 		if !strings.Contains(terminal.String(), want) {
 			t.Errorf("the terminal has no %q", want)
 		}
