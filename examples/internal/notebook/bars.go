@@ -50,14 +50,16 @@ func (b Bars) size(width vg.Length) vg.Point {
 	if !b.Standing {
 		height = vg.Length(len(b.Names)) * (vg.Length(len(b.Series))*b.pitch(width) + 8)
 	}
-	return vg.Point{X: width, Y: 96 + height + legendHeight(b.plot(width).Legend)}
+	if len(b.Series) > 1 {
+		height += 28 // for a legend
+	}
+	return vg.Point{X: width, Y: 92 + height}
 }
 
 func (b Bars) draw(c draw.Canvas) {
 	width := c.Max.X - c.Min.X
-	p := b.plot(width)
-	c = head(c, b.Title, p.Legend)
-	p.Legend = plot.NewLegend()
+	p, keys := b.plot(width)
+	c = head(c, b.Title, keys...)
 	if b.Standing {
 		nominal(&p.X, b.Names, width)
 		drawPlot(c, p, "", axisLabel(b.Label, false))
@@ -68,9 +70,9 @@ func (b Bars) draw(c draw.Canvas) {
 	}
 }
 
-// plot is the bars with their legend, on a width.
-func (b Bars) plot(width vg.Length) *plot.Plot {
-	p := newPlot(b.Log, false)
+// plot is the bars with the keys of their legend, on a width.
+func (b Bars) plot(width vg.Length) (p *plot.Plot, keys []plot.Legend) {
+	p = newPlot(b.Log, false)
 	lines := draw.LineStyle{Color: Rule, Width: 1}
 	if b.Standing {
 		p.Y.Min = 0
@@ -85,10 +87,10 @@ func (b Bars) plot(width vg.Length) *plot.Plot {
 	for k, s := range b.Series {
 		mark := b.add(p, s, k, b.pitch(width))
 		if s.Name != "" {
-			p.Legend.Add(typeset(s.Name), mark)
+			keys = append(keys, key(s.Name, mark))
 		}
 	}
-	return p
+	return p, keys
 }
 
 // add adds series k and returns what shows it in a legend.

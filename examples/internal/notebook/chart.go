@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -43,6 +42,8 @@ type Chart struct {
 // mostPoints is the number of points up to which each has a shape.
 const mostPoints = 40
 
+var dashes = [][]vg.Length{nil, {7, 3}, {2, 2}, {9, 3, 2, 3}, {12, 4}, {4, 2}, {2, 4}, {12, 3, 3, 3, 3, 3}}
+
 var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
 
 // ring is the shape of a mark.
@@ -67,42 +68,35 @@ func visible(v float64, log bool) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && !(log && v <= 0)
 }
 
-func (ch Chart) size(width vg.Length) vg.Point {
-	return vg.Point{X: width, Y: 100 + .4*width + legendHeight(ch.plot().Legend)}
-}
+func (ch Chart) size(width vg.Length) vg.Point { return vg.Point{X: width, Y: 120 + .42*width} }
 
 func (ch Chart) draw(c draw.Canvas) {
-	p := ch.plot()
-	c = head(c, ch.Title, p.Legend)
-	p.Legend = plot.NewLegend()
-	drawPlot(c, p, axisLabel(ch.XLabel, ch.LogX), axisLabel(ch.YLabel, ch.Log))
-}
-
-// plot is the chart with its legend.
-func (ch Chart) plot() *plot.Plot {
 	p := newPlot(ch.LogX, ch.Log)
 	p.Add(&plotter.Grid{Horizontal: draw.LineStyle{Color: Rule, Width: 1}})
+	var lines, marks []plot.Legend
 	for k, s := range ch.Series {
-		ch.add(p, s, k)
+		line, rings := ch.add(p, s, k)
+		lines, marks = append(lines, line...), append(marks, rings...)
 	}
 	if ch.Zero && !ch.Log {
 		p.Y.Min = min(p.Y.Min, 0)
 	}
-	return p
+	drawPlot(head(c, ch.Title, append(lines, marks...)...), p, axisLabel(ch.XLabel, ch.LogX), axisLabel(ch.YLabel, ch.Log))
 }
 
-// add adds series k and its marks to a plot.
-func (ch Chart) add(p *plot.Plot, s Series, k int) {
+// add adds series k to a plot and returns its key in the legend, if it has a name, and those
+// of its marks.
+func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 	glyph := func(radius vg.Length, shape draw.GlyphDrawer, points ...plotter.XY) *plotter.Scatter {
 		return &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: s.Colour, Radius: radius, Shape: shape}}
 	}
-	line := draw.LineStyle{Color: s.Colour, Width: 2, Dashes: plotutil.Dashes(k)}
+	look := draw.LineStyle{Color: s.Colour, Width: 2, Dashes: dashes[k%len(dashes)]}
 	points, spread := glyph(3.4, shapes[k%len(shapes)]), &plotter.YErrorBars{LineStyle: draw.LineStyle{Color: s.Colour, Width: 1.2}, CapWidth: 7}
 	var piece plotter.XYs
 	for i := range len(s.Y) + 1 {
 		if !ch.known(s, i) {
 			if len(piece) > 1 && !s.Dots {
-				p.Add(&plotter.Line{XYs: piece, LineStyle: line})
+				p.Add(&plotter.Line{XYs: piece, LineStyle: look})
 			}
 			piece = nil
 			continue
@@ -113,29 +107,30 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) {
 			spread.XYs, spread.YErrors = append(spread.XYs, xy), append(spread.YErrors, around(s.Y[i], s.Spread[i], ch.Log))
 		}
 	}
-	var marks []plot.Thumbnailer
+	var shown []plot.Thumbnailer
 	if !s.Dots {
-		marks = append(marks, &plotter.Line{LineStyle: line})
+		shown = append(shown, &plotter.Line{LineStyle: look})
 	}
 	if len(spread.XYs) > 0 {
 		p.Add(spread)
 	}
 	if s.Dots || len(points.XYs) <= mostPoints {
-		marks = append(marks, points)
+		shown = append(shown, points)
 		if len(points.XYs) > 0 {
 			p.Add(points)
 		}
 	}
 	if s.Name != "" {
-		p.Legend.Add(typeset(s.Name), marks...)
+		line = append(line, key(s.Name, shown...))
 	}
 	for _, m := range s.Marks {
 		if ch.known(s, m.At) {
 			r := glyph(7, ring{}, plotter.XY{X: s.X[m.At], Y: s.Y[m.At]})
 			p.Add(r)
-			p.Legend.Add(typeset(m.Text), r)
+			marks = append(marks, key(m.Text, r))
 		}
 	}
+	return line, marks
 }
 
 // around is a range each way, which on a logarithmic axis ends above zero.

@@ -56,7 +56,7 @@ func columns(panels []Panel) (n int, width vg.Length) {
 // paint draws a panel, or says that there is nothing to draw.
 func paint(p Panel, c vgdraw.Canvas) {
 	if t := p.data(); len(t.Rows) == 0 {
-		c = head(c, strings.TrimSuffix(t.Caption, ", "), plot.NewLegend())
+		c = head(c, strings.TrimSuffix(t.Caption, ", "))
 		c.FillText(style(labelSize, Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
 		return
 	}
@@ -159,8 +159,10 @@ func fitText(element string) string {
 		m[1], m[3], m[2], face.Width(html.UnescapeString(m[5])), m[4], m[5])
 }
 
-// head draws a title and under it a legend, and returns what is left of the canvas.
-func head(c vgdraw.Canvas, title string, l plot.Legend) vgdraw.Canvas {
+// head draws a title and under it keys, in lines of the canvas's width, and returns what is
+// left of the canvas.
+func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
+	const gap, line = 20, 20
 	if title = typeset(title); title != "" {
 		sty := style(titleSize, Ink)
 		sty.Font.Weight = xfont.WeightBold
@@ -168,25 +170,35 @@ func head(c vgdraw.Canvas, title string, l plot.Legend) vgdraw.Canvas {
 		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, title)
 		c.Max.Y -= 28
 	}
-	l.Draw(c)
-	c.Max.Y -= legendHeight(l)
+	x := vg.Length(0)
+	for _, l := range keys {
+		width := l.Rectangle(c).Size().X
+		if x > 0 && c.Min.X+x+width > c.Max.X {
+			x, c.Max.Y = 0, c.Max.Y-line
+		}
+		l.XOffs = x
+		l.Draw(c)
+		x += width + gap
+	}
+	if len(keys) > 0 {
+		c.Max.Y -= line + 8
+	}
 	return c
 }
 
-// legendHeight is the room that a legend takes.
-func legendHeight(l plot.Legend) vg.Length {
-	if h := l.Rectangle(vgdraw.Canvas{}).Size().Y; h > 0 {
-		return h + 8
-	}
-	return 0
+// key is what tells in a legend what marks stand for.
+func key(name string, marks ...plot.Thumbnailer) plot.Legend {
+	l := plot.NewLegend()
+	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, Ink)
+	l.TextStyle.YAlign = text.YBottom
+	l.Add(typeset(name), marks...)
+	return l
 }
 
 // newPlot is a plot with axes in the style of the figures.
 func newPlot(logX, logY bool) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
-	p.Legend.Top, p.Legend.Left, p.Legend.ThumbnailWidth, p.Legend.TextStyle, p.Legend.Padding = true, true, 28, style(labelSize, Ink), 5
-	p.Legend.TextStyle.YAlign = text.YBottom
 	for i, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = Muted, Muted, 1, 1, 5, 5
 		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), Muted, handler

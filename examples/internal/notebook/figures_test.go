@@ -242,7 +242,7 @@ func TestNoBarsOnLogAxis(t *testing.T) {
 		if bars := len(rectangles) > 0; bars == log || len(circles) > 0 != log || strings.Contains(svg, "(log)") != log {
 			t.Errorf("log %v: %d bars, %d points, label with (log): %v", log, len(rectangles), len(circles), strings.Contains(svg, "(log)"))
 		}
-		if p := b.plot(alone); log && p.X.Min != 2 || !log && p.X.Min != 0 {
+		if p, _ := b.plot(alone); log && p.X.Min != 2 || !log && p.X.Min != 0 {
 			t.Errorf("log %v: the axis begins at %v", log, p.X.Min)
 		}
 	}

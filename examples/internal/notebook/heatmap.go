@@ -105,7 +105,7 @@ func (h HeatMap) size(width vg.Length) vg.Point {
 
 func (h HeatMap) draw(c draw.Canvas) {
 	s, _ := h.scale()
-	c = head(c, h.Title, plot.NewLegend())
+	c = head(c, h.Title)
 	sty := style(labelSize, Muted)
 	sty.XAlign = text.XRight
 	c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, axisLabel(h.Label, true))

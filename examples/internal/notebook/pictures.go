@@ -5,7 +5,6 @@ import (
 	"image"
 	"image/color"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -66,7 +65,7 @@ func (p Pictures) size(width vg.Length) vg.Point {
 }
 
 func (p Pictures) draw(c draw.Canvas) {
-	head(c, p.Title, plot.NewLegend())
+	head(c, p.Title)
 	corners, _ := p.corners(c.Max.X - c.Min.X)
 	for i, m := range p.Images {
 		p.image(c, vg.Point{X: c.Min.X + corners[i].X, Y: c.Max.Y - corners[i].Y}, m)
