@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"image/color"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -207,8 +206,7 @@ func (s *story) drawBits(h train.History) error {
 	}
 	chart := notebook.Chart{Title: "What a letter costs", XLabel: "step", YLabel: "bits", Series: []notebook.Series{trained, held}}
 	for n, b := range s.counts {
-		grey := uint8(200 - 25*n)
-		chart.Series = append(chart.Series, notebook.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: color.RGBA{grey, grey, grey, 0xff}, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
+		chart.Series = append(chart.Series, notebook.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: notebook.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
 	}
 	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are what counting takes for what is held out, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
 }

@@ -68,7 +68,9 @@ func visible(v float64, log bool) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && !(log && v <= 0)
 }
 
-func (ch Chart) size(width vg.Length) vg.Point { return vg.Point{X: width, Y: 120 + .42*width} }
+func (ch Chart) size(width vg.Length) vg.Point {
+	return vg.Point{X: width, Y: 110 + .4*width + 9*vg.Length(len(ch.Series))} // room for the legend
+}
 
 func (ch Chart) draw(c draw.Canvas) {
 	p := newPlot(ch.LogX, ch.Log)

@@ -142,8 +142,8 @@ func typeset(s string) string {
 
 // axisLabel says what an axis shows, and whether it is logarithmic.
 func axisLabel(s string, log bool) string {
-	if s = typeset(s); log && s != "" {
+	if log {
 		s += " (log)"
 	}
-	return s
+	return strings.TrimSpace(typeset(s))
 }
