@@ -42,6 +42,9 @@ func sample(p *Page) error {
 		p.Text("host time %v has no unit", host)
 	}
 	p.Table(Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
+	if err := p.Figure("one", "A chart alone", panels()[0]); err != nil {
+		return err
+	}
 	return p.Figure("sample", "All `charts`", panels()...)
 }
 
