@@ -136,22 +136,28 @@ func (b benchGPU) Run(c *console) error {
 	if b.Peers != "" {
 		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
 	}
-	cases, err := choose(b.selection.Run, timedCases(b.Versions), caseName)
+	return timeOnGPU(c, b.selection, b.timing, timedCases(b.Versions), b.Device, b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
+}
+
+// timeOnGPU times the cases that are selected on a GPU, or prints their names; path is a file for
+// the results, "" for none. An error for want of the GPU ends with the hint.
+func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint, path, hint string) error {
+	cases, err := choose(s.Run, cases, caseName)
 	if err != nil {
 		return err
 	}
-	if b.List {
+	if s.List {
 		return printNames(c.out, cases, caseName)
 	}
-	device, err := deviceOf(b.Device, "\"stheno bench host\" times the ops on this machine's processor")
+	gpu, err := deviceOf(device, hint)
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, device, cases, int(b.Runs), b.seed())
+	m, err := onGPU(c, gpu, cases, int(t.Runs), t.seed())
 	if err != nil {
 		return err
 	}
-	m.path = b.JSON
+	m.path = path
 	return m.run(c)
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -66,47 +65,19 @@ func (b benchGraphs) Run(c *console) error {
 	if b.Host {
 		return b.onHost(c)
 	}
-	cases, err := choose(b.selection.Run, timedGraphs(b.Most), caseName)
-	if err != nil {
-		return err
-	}
-	if b.List {
-		return printNames(c.out, cases, caseName)
-	}
 	var number uint
 	if b.Device != nil {
 		number = *b.Device
 	}
-	device, err := deviceOf(number, "\"stheno bench graphs --host\" times them on this machine's processor")
-	if err != nil {
-		return err
-	}
-	m, err := onGPU(c, device, cases, int(b.Runs), b.seed())
-	if err != nil {
-		return err
-	}
-	m.path = b.JSON
-	return m.run(c)
+	return timeOnGPU(c, b.selection, b.timing, timedGraphs(b.Most), number, b.JSON, "\"stheno bench graphs --host\" times them on this machine's processor")
 }
 
 // onHost times them on the host backend against gorgonia.NewTapeMachine.
 func (b benchGraphs) onHost(c *console) error {
-	cases, err := choose(b.selection.Run, hostGraphs(cmp.Or(b.Most, hostMegabytes)), caseName)
-	if err != nil {
-		return err
-	}
-	if b.List {
-		return printNames(c.out, cases, caseName)
-	}
-	if gorgonia.CUDA {
-		return errNoTape
-	}
-	seed := b.seed()
-	fmt.Fprintf(c.out, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
-	block := newRandomBlock(seed, blockOfHost)
-	return beside(c, cases, caseName, func(g benchCase) (ours, theirs time.Duration, err error) {
-		return g.(graphCase).timeOnHost(block.f32, int(b.Runs))
-	})
+	return timeOnHost(c, b.selection, b.timing, hostGraphs(cmp.Or(b.Most, hostMegabytes)), caseName, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d",
+		func(g benchCase, random randomBlock) (ours, theirs time.Duration, err error) {
+			return g.(graphCase).timeOnHost(random.f32, int(b.Runs))
+		})
 }
 
 // hostGraphs are the graphs for the host: those of a GPU that move little enough, and

@@ -68,20 +68,29 @@ func (b benchHost) Run(c *console) error {
 	if err := b.drawing.refuse(); err != nil {
 		return err
 	}
-	cases, err := choose(b.selection.Run, hostCases(), hostName)
+	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
+		func(h hostCase, random randomBlock) (ours, theirs time.Duration, err error) {
+			return h.time(random, int(b.Runs))
+		})
+}
+
+// timeOnHost times the cases that are selected on the host, or prints their names. The title has places for
+// the numbers of cores and of runs, and for the seed.
+func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T) string, title string, measure func(one T, random randomBlock) (ours, theirs time.Duration, err error)) error {
+	cases, err := choose(s.Run, cases, name)
 	if err != nil {
 		return err
 	}
-	if b.List {
-		return printNames(c.out, cases, hostName)
+	if s.List {
+		return printNames(c.out, cases, name)
 	}
 	if gorgonia.CUDA {
 		return errNoTape
 	}
-	seed := b.seed()
-	fmt.Fprintf(c.out, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d\n\n", runtime.GOMAXPROCS(0), b.Runs, seed)
-	block := newRandomBlock(seed, blockOfHost)
-	return beside(c, cases, hostName, func(h hostCase) (ours, theirs time.Duration, err error) { return h.time(block, int(b.Runs)) })
+	seed := t.seed()
+	fmt.Fprintf(c.out, title+"\n\n", runtime.GOMAXPROCS(0), t.Runs, seed)
+	random := newRandomBlock(seed, blockOfHost)
+	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
 }
 
 // beside prints the times of cases, Stheno's and Gorgonia's.
