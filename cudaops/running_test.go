@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,19 +93,5 @@ func ExampleVM_RunContext() {
 
 // The code of docs/running.md is that of these examples, and what it says that they print.
 func TestRunningDocument(t *testing.T) {
-	document := string(must.Get[[]byte](t)(os.ReadFile("../docs/running.md")))
-	examples := string(must.Get[[]byte](t)(os.ReadFile("running_test.go")))
-	blocks := regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$").FindAllStringSubmatch(document, -1)
-	for _, b := range blocks {
-		text := b[2]
-		if b[1] == "text" {
-			text = regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(text, "\n"), "\t// ") + "\n"
-		}
-		if !strings.Contains(examples, "\n"+text) {
-			t.Errorf("the examples do not have\n%s", text)
-		}
-	}
-	if len(blocks) < 5 {
-		t.Errorf("the document has %d pieces of code and of output, want 5", len(blocks))
-	}
+	must.Documented(t, "../docs/running.md", "running_test.go", 5)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -29,7 +28,7 @@ func vectors(p *notebook.Page) (err error) {
 	}
 	p.Text(`A graph of ops does the host's side by itself. Spelled out, it is five steps, here with a ` + "`cudaops.Session`" + `, which is a device
 		used by hand. Opened on the host, the same program runs the kernel's Go body.`)
-	if err := showLast(p, byHand, "addByHand"); err != nil {
+	if err := p.GoFunction(byHand, "addByHand"); err != nil {
 		return err
 	}
 
@@ -116,22 +115,12 @@ func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err 
 		notebook.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}})
 }
 
-// showLast shows the last function of a file of this program, with its comment.
-func showLast(p *notebook.Page, file, function string) error {
-	_, text, ok := strings.Cut(file, "\n// "+function)
-	if !ok {
-		return fmt.Errorf("there is no function %s to show", function)
-	}
-	p.GoSource("// " + function + text)
-	return nil
-}
-
 // chained measures what it saves to keep vectors on the device.
 func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int) error {
 	const k = 10
 	n := len(a)
 	p.Text("Vectors that stay on the device pay for the copies once, however many kernels work on them. Here b is added to a %d times in a row, once with all five steps for each addition, and once like this:", k)
-	if err := showLast(p, chainSource, "resident"); err != nil {
+	if err := p.GoFunction(chainSource, "resident"); err != nil {
 		return err
 	}
 	out := make([]float32, n)

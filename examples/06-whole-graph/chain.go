@@ -45,7 +45,7 @@ func chain(s *story) error {
 	s.Text(`A node of a Gorgonia graph is an op, and Gorgonia's tape machine runs one op after the other: each reads its inputs from memory and
 		writes its result there. For ops that work element by element that is a waste. An addition takes no time beside the 12 bytes that it moves, and its
 		result travels to memory only to be read again by the next op. A small example before the whole program, on vectors of %d float32:`, n)
-	if err := show(s.Page, chainSource, "gate"); err != nil {
+	if err := s.GoFunction(chainSource, "gate"); err != nil {
 		return err
 	}
 	in := make([]G.Value, 3)

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -114,15 +112,4 @@ func (net *network) gradients() (list [][]float32, err error) {
 		list = append(list, append([]float32(nil), v.Data().([]float32)...))
 	}
 	return list, nil
-}
-
-// show shows a function of a file of this program, with its comment.
-func show(p *notebook.Page, file, function string) error {
-	_, rest, ok := strings.Cut(file, "\n// "+function+" ")
-	body, _, end := strings.Cut(rest, "\n}\n")
-	if !ok || !end {
-		return fmt.Errorf("there is no function %s to show", function)
-	}
-	p.GoSource("// " + function + " " + body + "\n}")
-	return nil
 }

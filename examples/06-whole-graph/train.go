@@ -21,7 +21,7 @@ func program(s *story) error {
 		s.Text("There is no GPU here, so these are fewer than in the times that were recorded on one, which are of %s neurons and batches of 128 and 4096.", widths(s.timedLayers()))
 	}
 	s.Text("The program is plain Gorgonia, nothing in it is Stheno's:")
-	if err := show(s.Page, modelSource, "newNetwork"); err != nil {
+	if err := s.GoFunction(modelSource, "newNetwork"); err != nil {
 		return err
 	}
 	s.Text(`The digits are drawn as they are needed: ten shapes of pen strokes, each time of another size, slant, place and pen, with noise. The drawing
@@ -47,7 +47,7 @@ func training(s *story) error {
 	steps := s.Size(60, 40, 30)
 	s.Heading("One line")
 	s.Text("The program is trained with a solver of Gorgonia's. This is all that a training consists of:")
-	if err := show(s.Page, modelSource, "train"); err != nil {
+	if err := s.GoFunction(modelSource, "train"); err != nil {
 		return err
 	}
 	s.Text("Gorgonia's own machine interprets the graph on the CPU. Stheno's compiles it, for a GPU if there is one. To change from one to the other is to change one line:")

@@ -83,7 +83,7 @@ func data(s *story) error {
 		stroke at one place it does not know at another. A convolutional network is built on both. Can it read what the perceptron cannot?`, s.all.Len(), digits.Pixels)
 	s.Text(`There are few images for a network to learn from. So it hardly sees one twice: when an image is used, it is distorted, each time in another way, by no more than
 		people's hands differ. What is between two pixels is their mean, which blurs; the images to be read are not blurred, so one in four stays as it is.`)
-	if err := show(s.Page, dataSource, "distort"); err != nil {
+	if err := s.GoFunction(dataSource, "distort"); err != nil {
 		return err
 	}
 	const columns, rows = 12, 4

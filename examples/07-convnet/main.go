@@ -80,14 +80,3 @@ func (s *story) counts() string {
 	last := len(counts) - 1
 	return strings.Join(counts[:last], ", ") + " and " + counts[last]
 }
-
-// show shows a function of a file of this program, with its comment.
-func show(p *notebook.Page, file, function string) error {
-	_, rest, ok := strings.Cut(file, "\n// "+function+" ")
-	body, _, end := strings.Cut(rest, "\n}\n")
-	if !ok || !end {
-		return fmt.Errorf("there is no function %s to show", function)
-	}
-	p.GoSource("// " + function + " " + body + "\n}")
-	return nil
-}

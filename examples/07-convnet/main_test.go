@@ -175,25 +175,7 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("a %d is read as %d with probability %v", label, digit, probability)
 		}
 	}
-	for _, p := range net.parameters {
-		g, err := p.Grad()
-		if err != nil {
-			t.Fatal(err)
-		}
-		gradient, at := g.Data().([]float32), p.Value().Data().([]float32)
-		for range 3 {
-			i, h := r.IntN(len(at)), 1e-4 // small, since rectifiers and maxima bend
-			before := at[i]
-			at[i] = before + float32(h)
-			up, above := net.cost(set), float64(at[i])
-			at[i] = before - float32(h)
-			slope := (up - net.cost(set)) / (above - float64(at[i]))
-			at[i] = before
-			if math.Abs(slope-float64(gradient[i])) > 1e-5+1e-3*math.Abs(slope) {
-				t.Errorf("%s: the derivative by element %d is %v, want %v", p.Name(), i, gradient[i], slope)
-			}
-		}
-	}
+	notebooktest.Slopes(t, r, net.parameters, 3, 1e-4, func() float64 { return net.cost(set) }) // little, since rectifiers and maxima bend
 }
 
 // A distorted image has as much ink as before, but for the edges, and is another one each time.

@@ -113,7 +113,7 @@ func program(s *story) error {
 	s.Heading("The network")
 	s.Text("The program is plain Gorgonia:")
 	for _, function := range []string{"newNetwork", "convolution"} {
-		if err := show(s.Page, modelSource, function); err != nil {
+		if err := s.GoFunction(modelSource, function); err != nil {
 			return err
 		}
 	}

@@ -147,7 +147,7 @@ func training(s *story) error {
 	s.Heading("The training")
 	s.Text(`Package train takes the batches to the machine, which makes the steps of the solver: forward, backward and update are one run. The next batch is distorted while the last one is learnt. After each epoch the
 		parameters are pulled from the device, and another graph reads the images that were held out, which are never trained on and never distorted.`)
-	if err := show(s.Page, trainSource, "train"); err != nil {
+	if err := s.GoFunction(trainSource, "train"); err != nil {
 		return err
 	}
 	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and say what it shows. Its mistakes are beside the network's. A network may

@@ -96,7 +96,7 @@ func counting(s *story) error {
 	s.Heading("Counting")
 	s.Text(`How few bits can it be with no network? Who counts how often each letter comes can do better than to hold all equally likely; and better still who counts what comes after an e, or after th. The more letters
 		before the next one we look at, the rarer we have seen them, so what was seen is mixed with what fewer letters say.`)
-	if err := show(s.Page, countSource, "probability"); err != nil {
+	if err := s.GoFunction(countSource, "probability"); err != nil {
 		return err
 	}
 	const most = 5

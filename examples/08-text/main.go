@@ -14,7 +14,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 )
@@ -82,16 +81,5 @@ func learnt(s *story) error {
 	first, last := s.points[0], s.points[len(s.points)-1]
 	s.Text(`The network began with no idea of letters, words or lines, and learnt what it knows from guessing alone. A letter costs %s bits at first and %s at the end: as if it chose among %s equally likely letters instead of %s. What it
 		writes has words of the book's, and words that could be; it has no sense, for that is further away than the network looks.`, bits(first.held), bits(last.held), choices(last.held), choices(first.held))
-	return nil
-}
-
-// show shows a function of a file of this program, with its comment.
-func show(p *notebook.Page, file, function string) error {
-	_, rest, ok := strings.Cut(file, "\n// "+function+" ")
-	body, _, end := strings.Cut(rest, "\n}\n")
-	if !ok || !end {
-		return fmt.Errorf("there is no function %s to show", function)
-	}
-	p.GoSource("// " + function + " " + body + "\n}")
 	return nil
 }

@@ -183,25 +183,7 @@ func TestNetwork(t *testing.T) {
 	if got, want := float64(net.loss.Value().Data().(float32)), net.cost(x, y); math.Abs(got-want) > 1e-5 {
 		t.Errorf("the loss is %v, want %v", got, want)
 	}
-	for _, p := range net.parameters {
-		g, err := p.Grad()
-		if err != nil {
-			t.Fatal(err)
-		}
-		gradient, at := g.Data().([]float32), p.Value().Data().([]float32)
-		for range 8 {
-			i, h := r.IntN(len(at)), 1e-2
-			before := at[i]
-			at[i] = before + float32(h)
-			up, above := net.cost(x, y), float64(at[i])
-			at[i] = before - float32(h)
-			slope := (up - net.cost(x, y)) / (above - float64(at[i]))
-			at[i] = before
-			if math.Abs(slope-float64(gradient[i])) > 1e-5+1e-3*math.Abs(slope) {
-				t.Errorf("%s: the derivative by element %d is %v, want %v", p.Name(), i, gradient[i], slope)
-			}
-		}
-	}
+	notebooktest.Slopes(t, r, net.parameters, 8, 1e-2, func() float64 { return net.cost(x, y) })
 }
 
 // newStory returns a story of a small network on a page that nobody reads.

@@ -120,7 +120,7 @@ func (j *judge) bits(of *network, text []int) (float64, error) {
 func training(s *story) error {
 	s.Heading("The training")
 	s.Text("A step takes %d lines of %d letters. The next lines are made ready while the step runs, and the parameters stay on the device until somebody looks.", s.lines, s.length)
-	if err := show(s.Page, trainSource, "train"); err != nil {
+	if err := s.GoFunction(trainSource, "train"); err != nil {
 		return err
 	}
 	s.Text("Eight times on the way, we look how many bits a letter of what is held out costs, and let the network write: it guesses a letter, takes one by its probability as if it had come, and goes on.")

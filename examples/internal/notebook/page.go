@@ -221,9 +221,6 @@ func (p *Page) Timed(full, small int) int {
 	return full
 }
 
-// Options are the flags.
-func (p *Page) Options() Options { return p.options }
-
 // Heading starts a section.
 func (p *Page) Heading(text string) {
 	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", typeset(text), strings.Repeat("-", len([]rune(typeset(text)))))
@@ -268,6 +265,17 @@ func (p *Page) Sources(file string, functions ...string) error {
 
 // GoSource shows Go code.
 func (p *Page) GoSource(text string) { p.preformatted("", text, lexers.Get("go")) }
+
+// GoFunction shows a function, with its comment, of a Go file whose text is given.
+func (p *Page) GoFunction(file, function string) error {
+	_, rest, ok := strings.Cut(file, "\n// "+function+" ")
+	body, _, end := strings.Cut(rest, "\n}\n")
+	if !ok || !end {
+		return fmt.Errorf("there is no function %s to show", function)
+	}
+	p.GoSource("// " + function + " " + body + "\n}")
+	return nil
+}
 
 // Listing shows text that is laid out already, such as what a program printed, with a
 // caption or "" for none.

@@ -3,12 +3,15 @@ package notebooktest
 
 import (
 	"bytes"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"gorgonia.org/gorgonia"
 )
 
 // Run runs a notebook on small sizes. Its text must have all that is wanted, and its
@@ -56,5 +59,31 @@ func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
 	}
 	if len(keys) > 0 {
 		t.Errorf("recorded.json lacks %d figures, which print as -; %s: %q", len(keys), again, keys)
+	}
+}
+
+// Slopes checks the gradients of float32 parameters at elements drawn from r, so many of
+// each parameter: they are the slopes of cost, which computes the loss anew from the
+// parameters' values, over steps of h to either side.
+func Slopes(t *testing.T, r *rand.Rand, parameters gorgonia.Nodes, elements int, h float64, cost func() float64) {
+	t.Helper()
+	for _, p := range parameters {
+		g, err := p.Grad()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gradient, at := g.Data().([]float32), p.Value().Data().([]float32)
+		for range elements {
+			i := r.IntN(len(at))
+			before := at[i]
+			at[i] = before + float32(h)
+			up, above := cost(), float64(at[i])
+			at[i] = before - float32(h)
+			slope := (up - cost()) / (above - float64(at[i]))
+			at[i] = before
+			if math.Abs(slope-float64(gradient[i])) > 1e-5+1e-3*math.Abs(slope) {
+				t.Errorf("%s: the derivative by element %d is %v, want %v", p.Name(), i, gradient[i], slope)
+			}
+		}
 	}
 }

@@ -1,0 +1,31 @@
+package must
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pieces are the blocks of Go code and of text in a document.
+var pieces = regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$")
+
+// Documented checks that the code of a document, at least so many pieces, is that of the examples in
+// a file, which are compiled and run, and the text what they print.
+func Documented(t *testing.T, document, file string, least int) {
+	t.Helper()
+	examples := string(Get[[]byte](t)(os.ReadFile(file)))
+	blocks := pieces.FindAllStringSubmatch(string(Get[[]byte](t)(os.ReadFile(document))), -1)
+	for _, b := range blocks {
+		text := b[2]
+		if b[1] == "text" {
+			text = regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(text, "\n"), "\t// ") + "\n"
+		}
+		if !strings.Contains(examples, "\n"+text) {
+			t.Errorf("%s does not have the piece of %s\n%s", file, document, text)
+		}
+	}
+	if len(blocks) < least {
+		t.Errorf("%s has %d pieces of code and of output, want %d", document, len(blocks), least)
+	}
+}
