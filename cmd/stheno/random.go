@@ -14,6 +14,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/ratios"
 	"github.com/stheno-ml/stheno/internal/results"
@@ -39,8 +40,8 @@ func (d drawing) refuse() error {
 
 // cases draws.
 func (d drawing) cases(ops pattern, seed uint64, limits opspec.Limits) ([]opspec.Drawn, error) {
-	if d.Plot != "" && !slices.Contains(ratios.Formats, filepath.Ext(d.Plot)) {
-		return nil, usageErrorf("--plot: got %s, want a name that ends in %s", d.Plot, strings.Join(ratios.Formats, " or "))
+	if d.Plot != "" && !slices.Contains(figure.Formats, filepath.Ext(d.Plot)) {
+		return nil, usageErrorf("--plot: got %s, want a name that ends in %s", d.Plot, strings.Join(figure.Formats, " or "))
 	}
 	if d.Most != 0 {
 		limits.Most = int64(1e6 * d.Most)

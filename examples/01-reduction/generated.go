@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -18,7 +19,7 @@ func generated(p *notebook.Page, x []float32, op row) (row, error) {
 	if err := p.Sources("reduce.cu", "step", "part"); err != nil {
 		return row{}, err
 	}
-	t := notebook.Table{Caption: "Reductions from an expression, and the sum's own kernel", Header: []string{"expression", "time", "spread", "time of the sum's", "result", "exact"}}
+	t := figure.Table{Caption: "Reductions from an expression, and the sum's own kernel", Header: []string{"expression", "time", "spread", "time of the sum's", "result", "exact"}}
 	var sum row
 	for _, e := range []struct {
 		expression    string

@@ -5,6 +5,8 @@ import (
 	"image/color"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -19,13 +21,13 @@ func lengths(p *notebook.Page) error {
 	if p.GPU() != nil {
 		input = shares(1 << largest)
 	}
-	ch := notebook.Chart{Title: "Rate of a sum over n float32", XLabel: "n", YLabel: "GB/s", Log: true, LogX: true}
+	ch := figure.Chart{Title: "Rate of a sum over n float32", XLabel: "n", YLabel: "GB/s", Log: true, LogX: true}
 	numbers := []int{6, 7, 8, 0}
 	names := []string{"thread 0 adds", "tree", "shuffles", "the op"}
-	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Green, notebook.Blue}
+	colours := []color.RGBA{theme.Red, theme.Amber, theme.Green, theme.Blue}
 	at := map[int]notebook.Measured{} // 2^22 elements, by version
 	for i, version := range numbers {
-		s := notebook.Series{Name: names[i], Colour: colours[i]}
+		s := figure.Series{Name: names[i], Colour: colours[i]}
 		for log := 12; log <= largest; log += 2 {
 			n := 1 << log
 			us, err := p.Measure(fmt.Sprintf("2^%d, version %d", log, version), "us", func() (float64, error) {

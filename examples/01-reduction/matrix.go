@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -38,7 +39,7 @@ func matrix(p *notebook.Page) error {
 	for _, v := range x {
 		want += float64(v)
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
+	t := figure.Table{Caption: fmt.Sprintf("Sums over a matrix of %v x %v", of, of), Header: []string{"sum over", "time", "spread", "rate"}}
 	if err := hostMatrix(p, &t, x, side, want); err != nil {
 		return err
 	}
@@ -51,12 +52,12 @@ func matrix(p *notebook.Page) error {
 		p.Text("The CPU's rows are of the %d x %d numbers that were added up here, the GPU's recorded ones of %v x %v.", side, side, of, of)
 	}
 	p.Text("The two-dimensional blocks take %s times as long as the op: a grid that looks like the data is not yet one that reads it well.",
-		notebook.Number(means[0]/means[1]))
+		figure.Number(means[0]/means[1]))
 	return nil
 }
 
 // hostMatrix adds up a matrix on the CPU, a row of the table for each way.
-func hostMatrix(p *notebook.Page, t *notebook.Table, x []float32, side int, want float64) error {
+func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) error {
 	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
@@ -96,7 +97,7 @@ func hostMatrix(p *notebook.Page, t *notebook.Table, x []float32, side int, want
 
 // deviceMatrix adds up a matrix on the GPU, a row of the table for each way, and returns
 // the times in microseconds.
-func deviceMatrix(p *notebook.Page, t *notebook.Table, x []float32, side int, of, want float64) (means []float64, err error) {
+func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, want float64) (means []float64, err error) {
 	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
 	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)
 	if err != nil {

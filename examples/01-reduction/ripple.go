@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -49,7 +50,7 @@ func ripple(p *notebook.Page) error {
 		return err
 	}
 	size := fmt.Sprintf("%d x %d elements", side, side)
-	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(1, notebook.Image{Width: side, Values: right})); err != nil {
+	if err := p.Figure("ripple", "The ripple with the barrier, "+size+". Each has been compared with the formula.", drawn(1, figure.Image{Width: side, Values: right})); err != nil {
 		return err
 	}
 	caption := "The ripple without the barrier, " + size + ": wrong on purpose."
@@ -57,7 +58,7 @@ func ripple(p *notebook.Page) error {
 		caption += " Drawn on the host, which runs the warps of a block one after the other; on a GPU another part of each tile is wrong, in each run another one."
 	}
 	const mark = "NO BARRIER: WRONG"
-	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, notebook.Image{Width: side, Values: racy, Mark: mark})); err != nil {
+	if err := p.Figure("ripple-racy-wrong", caption, drawn(1, figure.Image{Width: side, Values: racy, Mark: mark})); err != nil {
 		return err
 	}
 	if err := p.Figure("ripple-hill", fmt.Sprintf("The %d x %d elements around the first hill, with the barrier and without.", hill, hill),
@@ -103,17 +104,17 @@ func wrong(elements []float32, side int) (n int) {
 }
 
 // drawn shows a picture in the colours of its amplitudes.
-func drawn(zoom int, m notebook.Image) notebook.Pictures {
-	return notebook.Pictures{Zoom: zoom, Colour: colour, Images: []notebook.Image{m}}
+func drawn(zoom int, m figure.Image) figure.Pictures {
+	return figure.Pictures{Zoom: zoom, Colour: colour, Images: []figure.Image{m}}
 }
 
 // hill is the side in elements of what is shown enlarged, and zoom by how much.
 const hill, zoom = 64, 6
 
 // around is the middle of the first hill of a picture.
-func around(elements []float32, side int, name string) notebook.Image {
+func around(elements []float32, side int, name string) figure.Image {
 	const first = 96
-	m := notebook.Image{Width: hill, Text: name, Wrong: name != "with the barrier"}
+	m := figure.Image{Width: hill, Text: name, Wrong: name != "with the barrier"}
 	for y := first; y < first+hill; y++ {
 		m.Values = append(m.Values, elements[y*side+first:][:hill]...)
 	}
@@ -121,4 +122,4 @@ func around(elements []float32, side int, name string) notebook.Image {
 }
 
 // colour is that of an amplitude, 0 to 4.
-func colour(v float64) color.RGBA { return notebook.Viridis(v / 4) }
+func colour(v float64) color.RGBA { return figure.Viridis(v / 4) }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -61,7 +63,7 @@ func sums(p *notebook.Page) error {
 	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
 		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
 		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
-		notebook.Number(100*(blocks[0].mean.Value/fast.mean.Value-1)), notebook.Number(of/(32*80*1024)))
+		figure.Number(100*(blocks[0].mean.Value/fast.mean.Value-1)), figure.Number(of/(32*80*1024)))
 	return nil
 }
 
@@ -193,7 +195,7 @@ func agrees(name string, got, want, within float64) error {
 
 func (r row) rate() float64 { return r.bytes / r.us / 1e3 } // GB/s
 
-func ratio(slow, fast row) string { return notebook.Number(slow.mean.Value / fast.mean.Value) }
+func ratio(slow, fast row) string { return figure.Number(slow.mean.Value / fast.mean.Value) }
 
 // partials runs the first step of a version and adds up here what the blocks
 // leave.
@@ -249,8 +251,8 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 
 func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Measured) error {
 	p.Heading("What we learnt about one long sum")
-	t := notebook.Table{Caption: "One sum", Header: []string{"way", "time", "spread", "rate", "of a copy", "sum"}}
-	bars := notebook.Bars{Title: "Rate of one long sum", Label: "GB/s", Log: true, Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	t := figure.Table{Caption: "One sum", Header: []string{"way", "time", "spread", "rate", "of a copy", "sum"}}
+	bars := figure.Bars{Title: "Rate of one long sum", Label: "GB/s", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
 	for _, r := range rows {
 		if err := agrees(r.name, r.sum, exact, r.within); err != nil {
 			return err

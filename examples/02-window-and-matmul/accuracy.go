@@ -7,6 +7,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -19,13 +21,13 @@ func accuracy(p *notebook.Page) error {
 		out is held against sums in float64: the largest error of an element, relative to the sum of the absolute values of its products, in units of
 		2^-23, for %d x %d elements which are sums of K products. Factors are random, from -1 to 1 or from 0 to 1; among the latter nothing cancels, so
 		that all roundings count.`, m, n)
-	ch := notebook.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23", Log: true, LogX: true}
-	t := notebook.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
-	colours := []color.RGBA{notebook.Amber, notebook.Red, notebook.Blue, notebook.Green}
+	ch := figure.Chart{Title: "Error of float32 products", XLabel: "K", YLabel: "units of 2^-23", Log: true, LogX: true}
+	t := figure.Table{Caption: "Largest error in units of 2^-23 times the sum of absolute values", Header: []string{"version, factors", "K = 64", "K = 1024", "K = 16384"}}
+	colours := []color.RGBA{theme.Amber, theme.Red, theme.Blue, theme.Green}
 	most := p.Timed(1<<16, 1<<10)
 	for i, version := range []int{5, 7} {
 		for sign, factors := range []string{"-1 to 1", "0 to 1"} {
-			s := notebook.Series{Name: fmt.Sprintf("version %d, %s", version, factors), Colour: colours[2*i+sign]}
+			s := figure.Series{Name: fmt.Sprintf("version %d, %s", version, factors), Colour: colours[2*i+sign]}
 			row := []string{s.Name}
 			for k := 16; k <= most; k *= 4 {
 				e, err := p.Measure(fmt.Sprintf("error, version %d, factors %s, K %d", version, factors, k), "", func() (float64, error) {

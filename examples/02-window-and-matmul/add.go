@@ -7,6 +7,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -87,7 +89,7 @@ func vectors(p *notebook.Page) (err error) {
 	p.Text(`The kernel alone, by the device's clock: %v, %s; the op's own kernel: %v, %s. All five steps take %s times as long as the kernel. (A Go loop
 		on one core of this machine adds %d elements in %v.)`,
 		kernel[0], rate(bytes, kernel[0].Value, "GB/s"), kernel[1], rate(bytes, kernel[1].Value, "GB/s"),
-		notebook.Number(total/kernel[0].Value), n, host)
+		figure.Number(total/kernel[0].Value), n, host)
 	return chained(p, session, a, b, of)
 }
 
@@ -106,13 +108,13 @@ func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err 
 		times[i] = m.Value
 		total += m.Value
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Sum of two vectors of %d float32, by hand", of), Header: []string{"step", "time", "share"}}
+	t := figure.Table{Caption: fmt.Sprintf("Sum of two vectors of %d float32, by hand", of), Header: []string{"step", "time", "share"}}
 	for i, name := range names {
 		t.Rows = append(t.Rows, []string{name, notebook.Measured{Value: times[i], Unit: "us"}.String(), notebook.Measured{Value: 100 * times[i] / total, Unit: "%"}.String()})
 	}
 	p.Table(t)
 	return total, p.Figure("vectors", "The five steps of one sum of vectors on the GPU. The copies go over the bus between host and device.",
-		notebook.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []notebook.BarSeries{{Colour: notebook.Blue, Values: times}}})
+		figure.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue, Values: times}}})
 }
 
 // chained measures what it saves to keep vectors on the device.
@@ -133,7 +135,7 @@ func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int)
 		clear(out)
 		return nil
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("%d additions of %d float32 in a row, by the host's clock", k, of), Header: []string{"way", "time", "per addition"}}
+	t := figure.Table{Caption: fmt.Sprintf("%d additions of %d float32 in a row, by the host's clock", k, of), Header: []string{"way", "time", "per addition"}}
 	add := func(name string, us float64) {
 		t.Rows = append(t.Rows, []string{name, notebook.Micros(us).String(), notebook.Micros(us / k).String()})
 	}
@@ -182,6 +184,6 @@ func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int)
 	add(name, 1000*host.Value)
 	p.Table(t)
 	p.Text(`Kept on the device, %d additions take %s times less than with copies for each: what is left is the way there and back, once. That is what a graph's
-		machine sees to by itself.`, k, notebook.Number(us[0]/us[1]))
+		machine sees to by itself.`, k, figure.Number(us[0]/us[1]))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -123,7 +124,7 @@ func loads(p *notebook.Page, counted string) error {
 	}
 	names := versionsOf("MatMul")
 	multiplications := math.Pow(profiled, 3)
-	t := notebook.Table{Caption: fmt.Sprintf("Loads for each multiplication of a %d x %d x %d product", profiled, profiled, profiled),
+	t := figure.Table{Caption: fmt.Sprintf("Loads for each multiplication of a %d x %d x %d product", profiled, profiled, profiled),
 		Header: []string{"version", "global", "counted", "shared", "counted", "bytes fetched, to needed", "turns of the banks, in 1000", "by conflicts"}}
 	for i, f := range formulas {
 		kernel := matmulEntry(i + 1)
@@ -150,11 +151,11 @@ func loads(p *notebook.Page, counted string) error {
 		// One element a lane, of which several may be the same; or 16 bytes of which none is.
 		global := max(32*v[0], (v[1]+v[2])/4) / multiplications
 		shared := v[3] * 32 * f.wide / multiplications
-		row := []string{fmt.Sprintf("%d: %s", i+1, names[i]), f.global + " = " + notebook.Number(f.loads), notebook.Number(global), "", "", "", "", ""}
+		row := []string{fmt.Sprintf("%d: %s", i+1, names[i]), f.global + " = " + figure.Number(f.loads), figure.Number(global), "", "", "", "", ""}
 		if f.wide > 0 {
-			row[3], row[4] = f.shared+" = "+notebook.Number(f.reads), notebook.Number(shared)
-			row[5] = notebook.Number(32 * v[6] / (v[1] + v[2]))
-			row[6] = notebook.Number(1000 * v[4] / multiplications)
+			row[3], row[4] = f.shared+" = "+figure.Number(f.reads), figure.Number(shared)
+			row[5] = figure.Number(32 * v[6] / (v[1] + v[2]))
+			row[6] = figure.Number(1000 * v[4] / multiplications)
 			row[7] = notebook.Measured{Value: 100 * v[5] / v[4], Unit: "%"}.String()
 		}
 		t.Rows = append(t.Rows, row)

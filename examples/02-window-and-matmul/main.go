@@ -18,6 +18,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -96,7 +97,7 @@ func rate(work, us float64, unit string) string {
 // gain prints how many times as fast the later of two times is.
 func gain(before, after float64) string {
 	if math.IsNaN(before / after) {
-		return notebook.Number(math.NaN())
+		return figure.Number(math.NaN())
 	}
-	return notebook.Number(before/after) + "x"
+	return figure.Number(before/after) + "x"
 }

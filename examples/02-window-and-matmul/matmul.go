@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -166,7 +168,7 @@ func matrices(p *notebook.Page) error {
 			return err
 		}
 		f32, f64 := us[kernels.Float32], us[kernels.Float64]
-		p.Text("float32: %s TFLOP/s, float64: %s.", notebook.Number(teraflops(n, f32[i+1])), notebook.Number(teraflops(n, f64[i+1])))
+		p.Text("float32: %s TFLOP/s, float64: %s.", figure.Number(teraflops(n, f32[i+1])), figure.Number(teraflops(n, f64[i+1])))
 	}
 	return ladder(c, n, names, us)
 }
@@ -176,7 +178,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	p := c.p
 	p.Heading("What each step gains")
 	odd := n + 1
-	t := notebook.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
+	t := figure.Table{Caption: "TFLOP/s of the product of N x N matrices; A^T B has A stored the other way round",
 		Header: []string{"version", fmt.Sprintf("float32, N = %d", n), "gain", "A^T B", fmt.Sprintf("N = %d", odd), fmt.Sprintf("float64, N = %d", n), "gain"}}
 	var bars [2][]float64
 	order := []int{1, 2, 3, 4, 5, 6, 7, 0}
@@ -197,7 +199,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 			gains = [2]string{gain(f32[v-1], f32[v]), gain(f64[v-1], f64[v])}
 		}
 		rates := [4]float64{teraflops(n, f32[v]), teraflops(n, trans), teraflops(odd, uneven), teraflops(n, f64[v])}
-		t.Rows = append(t.Rows, []string{name, notebook.Number(rates[0]), gains[0], notebook.Number(rates[1]), notebook.Number(rates[2]), notebook.Number(rates[3]), gains[1]})
+		t.Rows = append(t.Rows, []string{name, figure.Number(rates[0]), gains[0], figure.Number(rates[1]), figure.Number(rates[2]), figure.Number(rates[3]), gains[1]})
 		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
 	}
 	side := p.Size(2048, 1024, 128) // what a CPU takes a second for
@@ -209,7 +211,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	if err != nil {
 		return err
 	}
-	t.Rows = append(t.Rows, []string{fmt.Sprintf("CPU: the Go body, N = %d", side), notebook.Number(single), "", "", "", notebook.Number(double), ""})
+	t.Rows = append(t.Rows, []string{fmt.Sprintf("CPU: the Go body, N = %d", side), figure.Number(single), "", "", "", figure.Number(double), ""})
 	p.Table(t)
 	p.Text("The last row is the CPU of this machine, by the Go body of all these kernels: the BLAS that Gorgonia uses, on all cores.")
 	labels := make([]string, len(order))
@@ -219,18 +221,18 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 			labels[i] = "the op, ops.MatMul"
 		}
 	}
-	b := notebook.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []notebook.BarSeries{
-		{Name: "float32", Colour: notebook.Blue, Values: bars[0]}, {Name: "float64", Colour: notebook.Amber, Values: bars[1]}}}
+	b := figure.Bars{Title: fmt.Sprintf("Product of %d x %d matrices", n, n), Label: "TFLOP/s", Names: labels, Series: []figure.BarSeries{
+		{Name: "float32", Colour: theme.Blue, Values: bars[0]}, {Name: "float64", Colour: theme.Amber, Values: bars[1]}}}
 	if err := p.Figure("ladder", "The steps and the op itself; longer is better.", b); err != nil {
 		return err
 	}
 
 	// Other sizes: the steps need work for all multiprocessors.
 	most := p.Timed(8192, 512)
-	ch := notebook.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
-	colours := []color.RGBA{notebook.Ink, notebook.Red, notebook.Amber, notebook.Muted, notebook.Green, notebook.Blue}
+	ch := figure.Chart{Title: "Product of N x N float32 matrices", XLabel: "N", YLabel: "TFLOP/s", LogX: true, Zero: true}
+	colours := []color.RGBA{theme.Ink, theme.Red, theme.Amber, theme.Muted, theme.Green, theme.Blue}
 	for i, v := range []int{0, 1, 3, 4, 5, 7} {
-		s := notebook.Series{Name: []string{"the op", "1: one thread", "3: shared", "4: coalesced", "5: buffered", "7: tensor cores"}[i], Colour: colours[i]}
+		s := figure.Series{Name: []string{"the op", "1: one thread", "3: shared", "4: coalesced", "5: buffered", "7: tensor cores"}[i], Colour: colours[i]}
 		for size := 128; size <= most; size *= 2 {
 			time := us[kernels.Float32][v]
 			if size != n {

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -59,7 +61,7 @@ func windows(p *notebook.Page) error {
 	if err := checkWindow(radius, run.input(n, radius), out); err != nil {
 		return err
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Windows of 5 (radius 2) over %d float32; the rate counts every input and output once", of),
+	t := figure.Table{Caption: fmt.Sprintf("Windows of 5 (radius 2) over %d float32; the rate counts every input and output once", of),
 		Header: []string{"version", "time", "rate", "gain"}}
 	for v, name := range names {
 		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d: %s", v+1, name), notebook.Measured{Value: us[v], Unit: "us"}.String(), rate(8*float64(of), us[v], "GB/s"), gain(us[0], us[v])})
@@ -107,11 +109,11 @@ func (w *windowRun) time(version, radius, n, runs int) (float64, error) {
 
 // byRadius draws the time of n outputs against the radius. at has the times, by the index
 // of the version and the radius.
-func (w *windowRun) byRadius(names []string, n int) (ch notebook.Chart, at map[[2]int]float64, err error) {
-	ch = notebook.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "time, µs", Log: true, LogX: true}
+func (w *windowRun) byRadius(names []string, n int) (ch figure.Chart, at map[[2]int]float64, err error) {
+	ch = figure.Chart{Title: fmt.Sprintf("Window sums of %d float32", n), XLabel: "2 radius + 1", YLabel: "time, µs", Log: true, LogX: true}
 	at = map[[2]int]float64{}
 	for v := range names {
-		s := notebook.Series{Name: names[v], Colour: []color.RGBA{notebook.Red, notebook.Amber, notebook.Blue}[v]}
+		s := figure.Series{Name: names[v], Colour: []color.RGBA{theme.Red, theme.Amber, theme.Blue}[v]}
 		for _, radius := range []int{0, 1, 2, 4, 8, 32, 128, 512} {
 			t, err := w.time(v+1, radius, n, 7)
 			if err != nil {

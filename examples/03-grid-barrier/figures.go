@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"image/color"
 
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // A picture is how far each warp's results are from what is right, in percent, after
@@ -15,10 +16,10 @@ type picture struct {
 }
 
 // drawWrong draws each kernel's picture, GPU and host side by side.
-func drawWrong(counts []int, pictures [2]picture) (maps []notebook.Panel) {
+func drawWrong(counts []int, pictures [2]picture) (maps []figure.Panel) {
 	for _, p := range pictures {
 		for k, values := range [2][][]float64{p.gpu, p.host} {
-			maps = append(maps, notebook.HeatMap{Title: p.name + [...]string{", GPU", ", host"}[k], XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %",
+			maps = append(maps, figure.HeatMap{Title: p.name + [...]string{", GPU", ", host"}[k], XLabel: "warps, two to a block", YLabel: "transformations", Label: "off by, %",
 				Gain: true, Rows: labels(counts), Columns: []string{"0", "1", "2", "3"}, Values: values})
 		}
 	}
@@ -26,7 +27,7 @@ func drawWrong(counts []int, pictures [2]picture) (maps []notebook.Panel) {
 }
 
 // overGrid gives planes the axes of blocks and threads.
-func overGrid(blocks, threads []int, maps ...notebook.HeatMap) (panels []notebook.Panel) {
+func overGrid(blocks, threads []int, maps ...figure.HeatMap) (panels []figure.Panel) {
 	for _, m := range maps {
 		m.XLabel, m.YLabel, m.Gain = "threads per block", "blocks", true
 		m.Columns, m.Rows = labels(threads), labels(blocks)
@@ -43,11 +44,11 @@ func labels(v []int) (names []string) {
 }
 
 // drawTimes draws the methods' times over the number of blocks.
-func drawTimes(title string, all []times) notebook.Chart {
-	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Blue, notebook.Green}
-	chart := notebook.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true}
+func drawTimes(title string, all []times) figure.Chart {
+	colours := []color.RGBA{theme.Red, theme.Amber, theme.Ink, theme.Muted, theme.Blue, theme.Green}
+	chart := figure.Chart{Title: title, XLabel: "blocks", YLabel: "µs a half step", LogX: true}
 	for i, t := range all {
-		chart.Series = append(chart.Series, notebook.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y, Spread: t.spread})
+		chart.Series = append(chart.Series, figure.Series{Name: t.name, Colour: colours[i%len(colours)], X: t.blocks, Y: t.y, Spread: t.spread})
 	}
 	return chart
 }

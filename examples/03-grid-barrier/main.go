@@ -17,6 +17,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/gradcheck"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -98,12 +99,12 @@ func wrong(p *lab) error {
 			}
 			row := []string{name, fmt.Sprint(steps)}
 			for _, v := range []float64{onGPU.wrong, onGPU.partly, onGPU.warps, onGPU.blocks, onHost.wrong} {
-				row = append(row, notebook.Number(v))
+				row = append(row, figure.Number(v))
 			}
 			rows = append(rows, row)
 		}
 	}
-	p.Table(notebook.Table{
+	p.Table(figure.Table{
 		Caption: "Of 20 runs on the GPU: wrong elements, runs with some elements wrong and some right, warps whose 32 elements were all wrong or all right, and blocks whose 64 were.",
 		Header:  []string{"kernel", "transformations", "wrong, %", "runs partly wrong, %", "whole warps, %", "whole blocks, %", "wrong on the host, %"},
 		Rows:    rows,
@@ -132,7 +133,7 @@ func atLeast(percent float64) string {
 	if percent == 100 {
 		return "all"
 	}
-	return "at least " + notebook.Number(percent) + " %"
+	return "at least " + figure.Number(percent) + " %"
 }
 
 func barriers(p *lab) error {
@@ -194,21 +195,21 @@ func prices(p *lab) error {
 			return err
 		}
 		gains[m.barrier] = gain(base, t)
-		rows = append(rows, []string{m.name, t.mean.String(), t.spread.String(), notebook.Number(t.half()), percent(gains[m.barrier])})
+		rows = append(rows, []string{m.name, t.mean.String(), t.spread.String(), figure.Number(t.half()), percent(gains[m.barrier])})
 	}
 	host, err := p.Time("host", func() error { _, err := runOn(nil, steps, versions.IterateBy{}, inputs()); return err })
 	if err != nil {
 		return err
 	}
 	rows = append(rows, []string{"this CPU, host body", host.String()})
-	p.Table(notebook.Table{
+	p.Table(figure.Table{
 		Caption: fmt.Sprintf("%d transformations of 128 values, 2 blocks of 64 threads (the last two of the GPU choose their own): the mean of 10 runs and their standard deviation.", steps),
 		Header:  []string{"method", "time", "spread", "µs a half step", "gain, %"},
 		Rows:    rows,
 	})
 	p.Text("Gain is how much faster than a launch per half step.")
 	if d := gains[versions.BarrierAcquire] - gains[versions.BarrierVolatile]; !math.IsNaN(d) {
-		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", notebook.Number(math.Abs(d)))
+		p.Text("Between the volatile loop and the PTX loop lie %s points of gain.", figure.Number(math.Abs(d)))
 	}
 	p.Text("`grid.sync()` of `cooperative_groups.h` itself is not in the table: the images are built without that header, which makes each of them larger. Measured once on an H200, 2026-11-21, " +
 		"128 values on 132 blocks with a thread for each row, it took 5.93 µs a half step, and its algorithm written out 4.75.")
@@ -235,10 +236,10 @@ func sweeps(p *lab) error {
 	if err := p.Figure("planes", fmt.Sprintf(`How much faster than a launch per half step, in percent, are one launch with the acquire barrier, one with grid.sync's algorithm, and a CUDA graph of the
 		launches; and how many points of gain the acquire barrier is ahead of the volatile one. As many values as threads, but %d at most: then the grid has more threads than values.`, most),
 		overGrid(blocks, threads,
-			notebook.HeatMap{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
-			notebook.HeatMap{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
-			notebook.HeatMap{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
-			notebook.HeatMap{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart})...); err != nil {
+			figure.HeatMap{Title: "One launch, release and acquire", Label: "gain, %", Values: planes[0]},
+			figure.HeatMap{Title: "Cooperative launch, grid.sync's algorithm", Label: "gain, %", Values: planes[1]},
+			figure.HeatMap{Title: "A CUDA graph of the launches", Label: "gain, %", Values: planes[2]},
+			figure.HeatMap{Title: "Acquire ahead of volatile", Label: "points of gain", Values: apart})...); err != nil {
 		return err
 	}
 	if d := apart[row][column]; !math.IsNaN(d) {
@@ -247,7 +248,7 @@ func sweeps(p *lab) error {
 			ahead = "behind"
 		}
 		p.Text("The volatile loop and the PTX loop are furthest apart at %d x %d, blocks x threads: PTX is %s points of gain %s there. The standard deviation of 10 runs was at most %s %% of their mean, here and above.",
-			blocks[row], threads[column], notebook.Number(math.Abs(d)), ahead, notebook.Number(p.worst()))
+			blocks[row], threads[column], figure.Number(math.Abs(d)), ahead, figure.Number(p.worst()))
 	}
 	all, err := p.sweep(most, same, func(blocks int) int { return (most + blocks - 1) / blocks })
 	if err != nil {
@@ -297,11 +298,11 @@ func fast(p *lab) error {
 			if err != nil {
 				return err
 			}
-			row = append(row, notebook.Number(t.half()))
+			row = append(row, figure.Number(t.half()))
 		}
 		rows = append(rows, row)
 	}
-	p.Table(notebook.Table{
+	p.Table(figure.Table{
 		Caption: "µs a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
 		Header:  []string{"values", "launches", "graph", "grid.sync's algorithm", "registers", "ops.Iterate"},
 		Rows:    rows,
@@ -349,7 +350,7 @@ func learnt(p *lab) error {
 	}
 	if factor := base.half() / best.half(); !math.IsNaN(factor) {
 		p.Text(`What it gives in return is that the kernel goes on, with all that it has in registers and shared memory. That, and not the price of the wait, is where the factor of %s lies between
-			the first version and the last.`, notebook.Number(factor))
+			the first version and the last.`, figure.Number(factor))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -40,7 +42,7 @@ func addOne(p *notebook.Page) error {
 	if err := p.Sources("versions/lock.cuh", "TicketLock"); err != nil {
 		return err
 	}
-	t := notebook.Table{
+	t := figure.Table{
 		Caption: fmt.Sprintf("%d blocks of %d threads add one: it should be %d", blocks, threads, blocks*threads),
 		Header:  []string{"variant", "GPU's count", "GPU's time", "Go body's count", "CPU's time, by the Go body"},
 	}
@@ -99,13 +101,13 @@ func waiting(p *notebook.Page) error {
 	p.Heading("What waiting costs")
 	p.Text("Now n blocks of one thread each: the more there are, the longer each waits for its turn.")
 	most := p.Timed(1<<12, 1<<4)
-	ch := notebook.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
+	ch := figure.Chart{Title: "Time until n blocks of one thread have added one", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	per := map[string]float64{}
 	for _, v := range []struct {
 		variant string
 		colour  color.RGBA
-	}{{"mutex", notebook.Red}, {"ticket", notebook.Amber}, {"atomic", notebook.Blue}} {
-		s := notebook.Series{Name: v.variant, Colour: v.colour}
+	}{{"mutex", theme.Red}, {"ticket", theme.Amber}, {"atomic", theme.Blue}} {
+		s := figure.Series{Name: v.variant, Colour: v.colour}
 		for n := 1; n <= most; n *= 4 {
 			plan, err := versions.Increment(v.variant, n, 1)
 			if err != nil {
@@ -124,6 +126,6 @@ func waiting(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`With %d blocks, an addition takes %s µs under the mutex, %s µs under the ticket lock and %s µs as an atomic. A lock is for what no atomic can do, and for
-		few threads: one for a block, after the block has done its part together.`, most, notebook.Number(per["mutex"]), notebook.Number(per["ticket"]), notebook.Number(per["atomic"]))
+		few threads: one for a block, after the block has done its part together.`, most, figure.Number(per["mutex"]), figure.Number(per["ticket"]), figure.Number(per["atomic"]))
 	return nil
 }

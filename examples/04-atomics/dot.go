@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -90,9 +91,9 @@ func (d dotTask) checkVaried(name string, sum float64) error {
 // table has a row for the host's loop and for each way of the GPU.
 func (d dotTask) table(p *notebook.Page) error {
 	n := int64(len(d.a))
-	t := notebook.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result", "of random numbers"}}
+	t := figure.Table{Caption: fmt.Sprintf("Dot product of 2 x %d float32", n), Header: []string{"by", "time", "spread", "GB/s", "result", "of random numbers"}}
 	add := func(name string, mean, spread notebook.Measured, sum, random float64) error {
-		rate := notebook.Number(8 * float64(n) / mean.Value / 1e3)
+		rate := figure.Number(8 * float64(n) / mean.Value / 1e3)
 		t.Rows = append(t.Rows, []string{name, mean.String(), spread.String(), rate, fmt.Sprintf("%.9f", sum), fmt.Sprintf("%.6f", random)})
 		return errors.Join(d.check(name, sum), d.checkVaried(name, random))
 	}
@@ -204,7 +205,7 @@ func slip(p *notebook.Page) error {
 	for i := range same {
 		same[i], varied[i] = 1./256, float64(i)/(255*128)
 	}
-	t := notebook.Table{Caption: "256 values whose sum is 1, added up by both trees, in Go", Header: []string{"values", "s[tid + half]", "s[tid + 1]"}}
+	t := figure.Table{Caption: "256 values whose sum is 1, added up by both trees, in Go", Header: []string{"values", "s[tid + half]", "s[tid + 1]"}}
 	for _, in := range []struct {
 		name   string
 		values []float64

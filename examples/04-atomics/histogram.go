@@ -6,6 +6,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
@@ -52,7 +54,7 @@ func count(p *notebook.Page, text letters) error {
 	want := plain(text.bytes)
 	p.Text(`How often does each of the 128 ASCII characters occur in %s, repeated to %s MB? Every character adds one to one of 128 cells, so threads meet
 		at a cell whenever they have the same character, which they often have: %s %% of this text are spaces or e's.`, text.from,
-		notebook.Number(float64(len(text.bytes))/1e6), notebook.Number(100*float64(want[' ']+want['e'])/float64(len(text.bytes))))
+		figure.Number(float64(len(text.bytes))/1e6), figure.Number(100*float64(want[' ']+want['e'])/float64(len(text.bytes))))
 	loop, err := p.Time("Go loop", func() error { return check("Go loop", plain(text.bytes), want) })
 	if err != nil {
 		return err
@@ -68,10 +70,10 @@ func count(p *notebook.Page, text letters) error {
 	if err != nil {
 		return err
 	}
-	rate := func(us float64) string { return notebook.Number(float64(len(text.bytes)) / us / 1e3) }
-	t := notebook.Table{Caption: fmt.Sprintf("Histogram of %d characters", len(text.bytes)), Header: []string{"by", "may meet at a cell", "time", "GB/s", "faster than the Go loop"}}
+	rate := func(us float64) string { return figure.Number(float64(len(text.bytes)) / us / 1e3) }
+	t := figure.Table{Caption: fmt.Sprintf("Histogram of %d characters", len(text.bytes)), Header: []string{"by", "may meet at a cell", "time", "GB/s", "faster than the Go loop"}}
 	add := func(name, meet string, us float64) {
-		t.Rows = append(t.Rows, []string{name, meet, notebook.Measured{Value: us, Unit: "us"}.String(), rate(us), notebook.Number(1000 * loop.Value / us)})
+		t.Rows = append(t.Rows, []string{name, meet, notebook.Measured{Value: us, Unit: "us"}.String(), rate(us), figure.Number(1000 * loop.Value / us)})
 	}
 	add("this host: a Go loop", "", 1000*loop.Value)
 	add("this host: the op's Go body", "", 1000*host.Value)
@@ -172,9 +174,9 @@ func bars(p *notebook.Page, text letters) error {
 	for k := range 26 {
 		lower[k], upper[k] = 100*float64(counts['a'+k])/all, 100*float64(counts['A'+k])/all
 	}
-	letters := notebook.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []notebook.BarSeries{
-		{Name: "lower case", Colour: notebook.Blue, Values: lower}, {Name: "upper case", Colour: notebook.Amber, Values: upper},
+	letters := figure.Bars{Title: "Letters of the text", Label: "share of all letters, %", Standing: true, Names: names, Series: []figure.BarSeries{
+		{Name: "lower case", Colour: theme.Blue, Values: lower}, {Name: "upper case", Colour: theme.Amber, Values: upper},
 	}}
 	return p.Figure("letters", fmt.Sprintf("How often each letter occurs in %s. The most frequent one is %c, %s %% of all letters.", text.from, most,
-		notebook.Number(lower[most-'a'])), letters)
+		figure.Number(lower[most-'a'])), letters)
 }

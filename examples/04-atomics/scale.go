@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -27,8 +29,8 @@ func scale(p *notebook.Page, text letters) error {
 		rand.NewChaCha8([32]byte{4}).Read(random) // reads always fill the slice
 		inputs = [][]byte{random, bytes.Repeat(text.bytes, n/len(text.bytes)+1)[:n], make([]byte, n)}
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells, GB/s", log), Header: append([]string{"version"}, kinds...)}
-	var chart notebook.Bars
+	t := figure.Table{Caption: fmt.Sprintf("Histogram of 2^%d bytes into 256 cells, GB/s", log), Header: append([]string{"version"}, kinds...)}
+	var chart figure.Bars
 	for v := 1; v <= versions.HistogramVersions; v++ {
 		name := fmt.Sprintf("%d: %s", v, versions.Docs("Histogram")[v-1].Name)
 		row := []string{name}
@@ -44,9 +46,9 @@ func scale(p *notebook.Page, text letters) error {
 			if err != nil {
 				return err
 			}
-			row = append(row, notebook.Number(m.Value))
+			row = append(row, figure.Number(m.Value))
 			if v == 1 {
-				chart.Series = append(chart.Series, notebook.BarSeries{Name: kind, Colour: []color.RGBA{notebook.Blue, notebook.Green, notebook.Amber}[k]})
+				chart.Series = append(chart.Series, figure.BarSeries{Name: kind, Colour: []color.RGBA{theme.Blue, theme.Green, theme.Amber}[k]})
 			}
 			chart.Series[k].Values = append(chart.Series[k].Values, m.Value)
 		}
@@ -60,7 +62,7 @@ func scale(p *notebook.Page, text letters) error {
 	}
 	if rates := chart.Series; !math.IsNaN(rates[0].Values[0]) {
 		p.Text(`Equal bytes are counted at %s %% of the rate of random ones by version 1, at %s %% by version 2 and at %s %% by version 3. In global memory it matters a lot how
-			many want one cell.`, notebook.Number(share(rates, 0)), notebook.Number(share(rates, 1)), notebook.Number(share(rates, 2)))
+			many want one cell.`, figure.Number(share(rates, 0)), figure.Number(share(rates, 1)), figure.Number(share(rates, 2)))
 	}
 	p.Text(`Columns of their own make the lanes independent of the data by design, and the third version also loads 16 bytes at a time where the second loads one. What is left
 		of the cell that everyone wants is one atomic for each block and value, at the very end.`)
@@ -69,6 +71,6 @@ func scale(p *notebook.Page, text letters) error {
 
 // share is the rate of a version, from 0, on the last kind of data in percent of
 // that on the first.
-func share(rates []notebook.BarSeries, version int) float64 {
+func share(rates []figure.BarSeries, version int) float64 {
 	return 100 * rates[len(rates)-1].Values[version] / rates[0].Values[version]
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -13,9 +15,9 @@ func sweep(p *notebook.Page, text letters) error {
 	p.Heading("How many blocks?")
 	p.Text("The grid was a guess: %d blocks of %d threads. Here are 32 i blocks for i = 10, 15, ..., 995, for the two versions whose grid can be anything.", blocks, threads)
 	step := p.Timed(5, 985)
-	var charts []notebook.Panel
-	t := notebook.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
-	for v, s := range []notebook.Series{{Name: "global atomics", Colour: notebook.Blue}, {Name: "shared atomics", Colour: notebook.Amber}} {
+	var charts []figure.Panel
+	t := figure.Table{Caption: "The best grid of each", Header: []string{"version", "blocks", "time", "at 2560 blocks"}}
+	for v, s := range []figure.Series{{Name: "global atomics", Colour: theme.Blue}, {Name: "shared atomics", Colour: theme.Amber}} {
 		best, guess := -1, math.NaN()
 		for i := 10; i <= 995; i += step {
 			plan, err := version(p, v+1, len(text.bytes), 32*i, ascii)
@@ -38,12 +40,12 @@ func sweep(p *notebook.Page, text letters) error {
 		}
 		if best >= 0 {
 			m := notebook.Measured{Value: s.Y[best], Unit: "us"}
-			s.Marks = []notebook.Mark{{At: best, Text: fmt.Sprintf("best: %v with %.0f blocks", m, s.X[best])}}
+			s.Marks = []figure.Mark{{At: best, Text: fmt.Sprintf("best: %v with %.0f blocks", m, s.X[best])}}
 			t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.0f", s.X[best]), m.String(), notebook.Measured{Value: guess, Unit: "us"}.String()})
 		}
 		title := "Histogram by " + s.Name
 		s.Name = ""
-		charts = append(charts, notebook.Chart{Title: title, XLabel: "blocks of 128 threads", YLabel: "time, µs", Zero: true, Series: []notebook.Series{s}})
+		charts = append(charts, figure.Chart{Title: title, XLabel: "blocks of 128 threads", YLabel: "time, µs", Zero: true, Series: []figure.Series{s}})
 	}
 	if err := p.Figure("sweep", "Time of a histogram of the text over the number of blocks, and the best grid of each version.", charts...); err != nil {
 		return err

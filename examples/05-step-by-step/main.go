@@ -18,6 +18,8 @@ import (
 	"math"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
@@ -89,7 +91,7 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 		number. Each step below changes one thing in how that is done; the kernels are versions 1 to 5 of the op: `+"`versions.Version(3).Sum(x)`"+`
 		puts one into a graph, and `+"`ops.Sum(x)`"+` is the last.`, l.side, l.side)
 	if err := p.Figure("picture", fmt.Sprintf("The picture. Its pixels add up to %.6f, their mean is %.4f.", l.exact, l.exact/float64(len(l.pixels))),
-		notebook.Pictures{Zoom: 512 / l.side, Images: []notebook.Image{{Width: l.side, Values: l.pixels}}, Colour: func(v float64) color.RGBA { return notebook.Grey(1 - v) }}); err != nil {
+		figure.Pictures{Zoom: 512 / l.side, Images: []figure.Image{{Width: l.side, Values: l.pixels}}, Colour: func(v float64) color.RGBA { return figure.Grey(1 - v) }}); err != nil {
 		return nil, err
 	}
 	p.Text(`Times are per sum, with the picture in the memory of the device. Each is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
@@ -165,7 +167,7 @@ func (l *ladder) version(v versions.Version, name string) error {
 	if v == 1 {
 		l.p.Text("It takes %v, plus or minus %v over %v runs.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
 	} else {
-		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, notebook.Number(before.us/ran.Mean.Value))
+		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, figure.Number(before.us/ran.Mean.Value))
 	}
 	return nil
 }
@@ -254,8 +256,8 @@ func (l *ladder) fast() error {
 func (l *ladder) compare() error {
 	l.p.Heading("All steps side by side")
 	first := l.steps[3] // one thread
-	t := notebook.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
-	bars := notebook.Bars{Title: "Time of one sum over the picture", Label: "time, µs", Log: true, Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	t := figure.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
+	bars := figure.Bars{Title: "Time of one sum over the picture", Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
 	oneMachine := l.p.GPU() != nil
 	for _, s := range l.steps {
 		launches, gain := "", ""
@@ -263,7 +265,7 @@ func (l *ladder) compare() error {
 			launches = fmt.Sprint(s.launches)
 		}
 		if s.launches > 0 || oneMachine {
-			gain = notebook.Number(first.us / s.us)
+			gain = figure.Number(first.us / s.us)
 			bars.Names = append(bars.Names, s.name)
 			bars.Series[0].Values, bars.Series[0].Spread = append(bars.Series[0].Values, s.us), append(bars.Series[0].Spread, s.spread)
 		}

@@ -5,6 +5,8 @@ import (
 	"image/color"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -20,13 +22,13 @@ func sizes(p *notebook.Page) error {
 			input[i] = float32(i%1000) / 1000
 		}
 	}
-	ch := notebook.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
+	ch := figure.Chart{Title: "Time of one sum over n float32", XLabel: "n", YLabel: "time, µs", Log: true, LogX: true}
 	names := []string{"one thread", "one block, atomics", "16 blocks, atomics", "16 blocks, tree", "16 blocks, in order", "the op"}
-	colours := []color.RGBA{notebook.Red, notebook.Amber, notebook.Ink, notebook.Muted, notebook.Green, notebook.Blue}
+	colours := []color.RGBA{theme.Red, theme.Amber, theme.Ink, theme.Muted, theme.Green, theme.Blue}
 	at := map[[2]int]float64{} // us by version and log2 n
 	for i, name := range names {
 		version := (i + 1) % 6 // the op is version 0
-		s := notebook.Series{Name: name, Colour: colours[i]}
+		s := figure.Series{Name: name, Colour: colours[i]}
 		for log := 8; log <= largest; log += 4 {
 			if version == 1 && log > 20 {
 				break // seconds
@@ -45,9 +47,9 @@ func sizes(p *notebook.Page) error {
 	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", ch); err != nil {
 		return err
 	}
-	us := func(version int) string { return notebook.Number(at[[2]int{version, 8}]) }
+	us := func(version int) string { return figure.Number(at[[2]int{version, 8}]) }
 	rate := func(version int) string {
-		return notebook.Number(4 * float64(int(1)<<largest) / at[[2]int{version, largest}] / 1e3)
+		return figure.Number(4 * float64(int(1)<<largest) / at[[2]int{version, largest}] / 1e3)
 	}
 	p.Text(`2^8 elements take %s µs in one launch, %s in two and %s in three. At 2^%d elements 16 blocks read %s GB/s with an atomic for each thread,
 		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -69,7 +70,7 @@ func chain(s *story) error {
 
 // chainTable runs the ops one by one and compares: the bits must be equal.
 func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) error {
-	t := notebook.Table{Header: []string{"launch", "bytes", "time"}}
+	t := figure.Table{Header: []string{"launch", "bytes", "time"}}
 	add := func(name string, steps []cudaops.Step) (bytes int64, took time.Duration) {
 		for _, step := range steps {
 			bytes, took = bytes+step.Bytes, took+step.Time
@@ -120,7 +121,7 @@ func chainOnGPU(s *story, took, fusedTook time.Duration) error {
 	if s.GPU() == nil {
 		s.Text("A CPU is busy with `tanh` and `sigmoid` for longer than with its memory, so here the one launch gains little. A GPU has more arithmetic than memory can feed.")
 	}
-	s.Text("On the GPU, on %d elements, the five launches take %v and the one %v: it is %s times as fast.", s.Timed(1<<24, 1<<12), before, after, notebook.Number(before.Value/after.Value))
+	s.Text("On the GPU, on %d elements, the five launches take %v and the one %v: it is %s times as fast.", s.Timed(1<<24, 1<<12), before, after, figure.Number(before.Value/after.Value))
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // A profile is what a run of the program costs on a GPU.
@@ -28,11 +30,11 @@ type limits struct{ Bandwidth, FMAs float64 }
 
 // onGPU shows the times of the program's launches on a GPU, for two batches.
 func onGPU(s *story) error {
-	small, large := profile{images: s.Timed(128, 16), colour: notebook.Blue}, profile{images: s.Timed(4096, 32), colour: notebook.Amber}
+	small, large := profile{images: s.Timed(128, 16), colour: theme.Blue}, profile{images: s.Timed(4096, 32), colour: theme.Amber}
 	s.Heading("Time by step on a GPU")
 	s.Text(`The same program at its full size, %s, on a GPU, with batches of %d and of %d images. A small batch has so little work for each step that the step costs hardly more than its
 		launch; a large one fills the device.`, widths(s.timedLayers()), small.images, large.images)
-	t := notebook.Table{Caption: "A run, forward and backward", Header: []string{"batch", "steps", "all launches", "steps added up", "products of them", "with the copies"}}
+	t := figure.Table{Caption: "A run, forward and backward", Header: []string{"batch", "steps", "all launches", "steps added up", "products of them", "with the copies"}}
 	for _, pr := range []*profile{&small, &large} {
 		if err := s.measure(pr); err != nil {
 			return err
@@ -133,9 +135,9 @@ func (s *story) measure(pr *profile) (err error) {
 
 // drawSteps draws the time of each step, a picture for each batch.
 func (s *story) drawSteps(profiles ...profile) error {
-	var panels []notebook.Panel
+	var panels []figure.Panel
 	for _, pr := range profiles {
-		bars := notebook.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "time, µs", Series: []notebook.BarSeries{{Colour: pr.colour}}}
+		bars := figure.Bars{Title: fmt.Sprintf("Batch %d", pr.images), Label: "time, µs", Series: []figure.BarSeries{{Colour: pr.colour}}}
 		for k, step := range pr.steps {
 			bars.Names = append(bars.Names, fmt.Sprintf("%d %s", k+1, kind(step)))
 			bars.Series[0].Values = append(bars.Series[0].Values, micros(step.Time))
@@ -152,14 +154,14 @@ func (s *story) drawRoofline(profiles ...profile) error {
 	s.Text(`How good are these times? A step reads and writes memory, and it computes. For both the device has a limit, and the one that takes longer decides. What decides depends on a step's arithmetic intensity, how many
 		operations it does for each byte: an element-wise op does less than one, a product of large matrices a hundred. Drawn over the intensity, the limits on the speed look like a roof: a slope where
 		memory decides, and a ceiling where arithmetic does.`)
-	chart := notebook.Chart{Title: "Speed of each step", XLabel: "operations per byte", YLabel: "GFLOP/s", Log: true, LogX: true}
+	chart := figure.Chart{Title: "Speed of each step", XLabel: "operations per byte", YLabel: "GFLOP/s", Log: true, LogX: true}
 	device, _, err := notebook.Keep(s.Page, "limits", func() (limits, error) { return limits{s.GPU().Bandwidth, s.GPU().FMAs}, nil })
 	if err != nil {
 		return err
 	}
 	lo, hi := 0.1, 100.0
 	for _, pr := range profiles {
-		dots := notebook.Series{Name: fmt.Sprintf("batch %d", pr.images), Colour: pr.colour, Dots: true}
+		dots := figure.Series{Name: fmt.Sprintf("batch %d", pr.images), Colour: pr.colour, Dots: true}
 		for _, step := range pr.steps {
 			if step.Flops == 0 || step.Time <= 0 {
 				continue
@@ -168,14 +170,14 @@ func (s *story) drawRoofline(profiles ...profile) error {
 			lo, hi = min(lo, x), max(hi, x)
 			dots.X, dots.Y = append(dots.X, x), append(dots.Y, float64(step.Flops)/step.Time.Seconds()/1e9)
 			if isLoss(step) {
-				dots.Marks = []notebook.Mark{{At: len(dots.X) - 1, Text: "softmax and loss"}}
+				dots.Marks = []figure.Mark{{At: len(dots.X) - 1, Text: "softmax and loss"}}
 			}
 		}
 		chart.Series = append(chart.Series, dots)
 	}
 	if device.FMAs > 0 {
 		peak := 2 * device.FMAs / 1e9
-		roof := notebook.Series{Name: "the device's limits", Colour: notebook.Muted}
+		roof := figure.Series{Name: "the device's limits", Colour: theme.Muted}
 		for x := lo; x < hi; x *= 1.05 {
 			roof.X, roof.Y = append(roof.X, x), append(roof.Y, min(x*device.Bandwidth/1e9, peak))
 		}
@@ -189,7 +191,7 @@ func (s *story) drawRoofline(profiles ...profile) error {
 		above the ceiling is a product on tensor cores, which are faster than ordinary multiply-adds.`)
 	for _, pr := range profiles {
 		if over := pr.overRoof(); !math.IsNaN(over) {
-			s.Text("With the batch of %d images all steps together take %s times as long as the roof allows.", pr.images, notebook.Number(over))
+			s.Text("With the batch of %d images all steps together take %s times as long as the roof allows.", pr.images, figure.Number(over))
 		}
 	}
 	return nil
@@ -231,9 +233,9 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 func size(bytes int64) string {
 	switch b := float64(bytes); {
 	case bytes >= 1<<20:
-		return notebook.Number(b/(1<<20)) + " MiB"
+		return figure.Number(b/(1<<20)) + " MiB"
 	case bytes >= 1<<10:
-		return notebook.Number(b/(1<<10)) + " KiB"
+		return figure.Number(b/(1<<10)) + " KiB"
 	}
 	return fmt.Sprint(bytes, " B")
 }

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // An instr is a line of what Explain prints: an instruction, by its columns.
@@ -292,10 +293,10 @@ func placed(s *story, list listing, by map[string]cudaops.PassReport) error {
 
 // compared shows the passes side by side.
 func compared(s *story, passes []cudaops.PassReport) error {
-	t := notebook.Table{Caption: "The program after each pass. Traffic is what the launches read and write at least, values are all that are on the device, each in memory of its own.",
+	t := figure.Table{Caption: "The program after each pass. Traffic is what the launches read and write at least, values are all that are on the device, each in memory of its own.",
 		Header: []string{"pass", "instructions", "that compute", "copies", "traffic", "values"}}
-	steps := notebook.Bars{Title: "Instructions that compute", Label: "after the pass"}
-	traffic := notebook.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
+	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass"}
+	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
 	var counts, megabytes []float64
 	for _, p := range passes {
 		t.Rows = append(t.Rows, []string{p.Pass, fmt.Sprint(p.Instructions), fmt.Sprint(p.Steps), fmt.Sprint(p.Copies), size(p.Traffic), size(p.Values)})
@@ -303,8 +304,8 @@ func compared(s *story, passes []cudaops.PassReport) error {
 		counts, megabytes = append(counts, float64(p.Steps)), append(megabytes, float64(p.Traffic)/(1<<20))
 	}
 	s.Table(t)
-	steps.Series = []notebook.BarSeries{{Colour: notebook.Blue, Values: counts}}
-	traffic.Series = []notebook.BarSeries{{Colour: notebook.Amber, Values: megabytes}}
+	steps.Series = []figure.BarSeries{{Colour: theme.Blue, Values: counts}}
+	traffic.Series = []figure.BarSeries{{Colour: theme.Amber, Values: megabytes}}
 	if err := s.Figure("passes", "How many instructions compute something, and what they move, after each pass.", steps, traffic); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // timeSteps runs a machine that was made with Timed and returns the steps of its report,
@@ -40,7 +42,7 @@ func memory(s *story) error {
 		return err
 	}
 	r := s.vm.Report()
-	bars := notebook.Bars{Title: "Memory of the device", Label: "MiB"}
+	bars := figure.Bars{Title: "Memory of the device", Label: "MiB"}
 	var values []float64
 	for _, line := range []struct {
 		name  string
@@ -53,7 +55,7 @@ func memory(s *story) error {
 	} {
 		bars.Names, values = append(bars.Names, line.name), append(values, float64(line.bytes)/(1<<20))
 	}
-	bars.Series = []notebook.BarSeries{{Colour: notebook.Green, Values: values}}
+	bars.Series = []figure.BarSeries{{Colour: theme.Green, Values: values}}
 	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", bars); err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func stepsHere(s *story) error {
 	if err := vm.Close(); err != nil {
 		return err
 	}
-	t := notebook.Table{Caption: fmt.Sprintf("The steps of a run here: %s, %d images", widths(s.widths), s.images), Header: []string{"step", "what", "nodes", "kernel", "bytes", "time"}}
+	t := figure.Table{Caption: fmt.Sprintf("The steps of a run here: %s, %d images", widths(s.widths), s.images), Header: []string{"step", "what", "nodes", "kernel", "bytes", "time"}}
 	var loss cudaops.Step
 	for i, step := range steps {
 		if isLoss(step) {

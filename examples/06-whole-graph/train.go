@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -27,9 +29,9 @@ func program(s *story) error {
 	s.Text(`The digits are drawn as they are needed: ten shapes of pen strokes, each time of another size, slant, place and pen, with noise. The drawing
 		knows which digit it is, so the labels are right.`)
 	images, _ := drawBatch(rand.New(rand.NewPCG(3, 4)), 24)
-	some := notebook.Pictures{Zoom: 3}
+	some := figure.Pictures{Zoom: 3}
 	for values := range slices.Chunk(images.Data().([]float32), pixels) {
-		some.Images = append(some.Images, notebook.Image{Width: side, Values: values})
+		some.Images = append(some.Images, figure.Image{Width: side, Values: values})
 	}
 	return s.Figure("digits", "Some of the digits.", some)
 }
@@ -147,9 +149,9 @@ func (s *story) compare(tape, ours *trained) error {
 	for i := range x {
 		x[i] = float64(i + 1)
 	}
-	losses := notebook.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []notebook.Series{
-		{Name: "Gorgonia's tape machine", Colour: notebook.Amber, X: x, Y: tape.losses},
-		{Name: "Stheno's machine", Colour: notebook.Blue, X: x, Y: ours.losses, Dots: true},
+	losses := figure.Chart{Title: "Loss by step of the training", XLabel: "step", YLabel: "loss", Zero: true, Series: []figure.Series{
+		{Name: "Gorgonia's tape machine", Colour: theme.Amber, X: x, Y: tape.losses},
+		{Name: "Stheno's machine", Colour: theme.Blue, X: x, Y: ours.losses, Dots: true},
 	}}
 	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses); err != nil {
 		return err
@@ -193,7 +195,7 @@ func graph(s *story) error {
 		}
 		return strings.Compare(a, b)
 	})
-	bars := notebook.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	bars := figure.Bars{Title: "Nodes of the graph by op", Label: "nodes", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue}}}
 	for _, name := range names {
 		bars.Series[0].Values = append(bars.Series[0].Values, float64(count[name]))
 	}

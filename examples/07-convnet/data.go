@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/train"
 	"gorgonia.org/tensor"
 )
@@ -88,13 +88,13 @@ func data(s *story) error {
 	}
 	const columns, rows = 12, 4
 	r := rand.New(rand.NewPCG(1, 1))
-	p := notebook.Pictures{Zoom: 8, Columns: columns}
+	p := figure.Pictures{Zoom: 8, Columns: columns}
 	for k := range columns * rows {
 		image := s.all.Image(k % columns)
 		if k >= columns {
 			image = distort(r, image)
 		}
-		p.Images = append(p.Images, notebook.Image{Width: digits.Side, Values: image})
+		p.Images = append(p.Images, figure.Image{Width: digits.Side, Values: image})
 	}
 	return s.Figure("digits", "The first images of the set, and under each what it may look like in a training.", p)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
 )
 
 // mistakes shows what the digits are taken for, and the images that were read wrong.
 func mistakes(s *story) error {
 	s.Heading("What it gets wrong")
-	h := notebook.HeatMap{Title: "Probability of what the digit is not", YLabel: "the digit", XLabel: "is taken for", Label: "mean, %"}
+	h := figure.HeatMap{Title: "Probability of what the digit is not", YLabel: "the digit", XLabel: "is taken for", Label: "mean, %"}
 	var count [digits.Classes]float64
 	for digit := range digits.Classes {
 		name := fmt.Sprint(digit)
@@ -52,11 +53,11 @@ func mistakes(s *story) error {
 
 // drawMistakes draws the first images that were read wrong.
 func (s *story) drawMistakes(n int) error {
-	p := notebook.Pictures{Zoom: 8, Columns: 10}
+	p := figure.Pictures{Zoom: 8, Columns: 10}
 	for _, t := range s.nets {
 		for _, i := range t.wrong[:min(len(t.wrong), n-len(p.Images))] {
 			digit, probability := t.test.answer(i)
-			p.Images = append(p.Images, notebook.Image{Width: digits.Side, Values: t.held.Image(i), Wrong: true,
+			p.Images = append(p.Images, figure.Image{Width: digits.Side, Values: t.held.Image(i), Wrong: true,
 				Text: fmt.Sprintf("%d: %d, %.0f %%", t.held.Labels[i], digit, 100*probability)})
 		}
 	}
@@ -70,16 +71,16 @@ func filters(s *story) error {
 	weights, seen := net.parameters[0].Value().Data().([]float32), net.seen.Data().([]float32)
 	const shown = 3 // images
 	features := net.parameters[0].Shape()[0]
-	taps := notebook.Pictures{Zoom: 21, Colour: notebook.Diverging}
+	taps := figure.Pictures{Zoom: 21, Colour: figure.Diverging}
 	for f := range features {
-		taps.Images = append(taps.Images, notebook.Image{Width: 3, Values: scaled(weights[f*9:][:9], weights)})
+		taps.Images = append(taps.Images, figure.Image{Width: 3, Values: scaled(weights[f*9:][:9], weights)})
 	}
-	found := notebook.Pictures{Zoom: 8, Columns: features + 1}
+	found := figure.Pictures{Zoom: 8, Columns: features + 1}
 	for i := range shown {
-		found.Images = append(found.Images, notebook.Image{Width: digits.Side, Values: s.nets[0].held.Image(i)})
+		found.Images = append(found.Images, figure.Image{Width: digits.Side, Values: s.nets[0].held.Image(i)})
 		for f := range features {
 			feature := seen[(i*features+f)*digits.Pixels:][:digits.Pixels]
-			found.Images = append(found.Images, notebook.Image{Width: digits.Side, Values: scaled(feature, feature)})
+			found.Images = append(found.Images, figure.Image{Width: digits.Side, Values: scaled(feature, feature)})
 		}
 	}
 	if err := s.Figure("filters", "The filters of the first layer from seed 1: blue weights are positive, red ones negative. Below, digits, each with the places where the filters find what they look for.", taps, found); err != nil {
@@ -136,7 +137,7 @@ func launches(s *story) error {
 			times[name] = append(times[name], ms)
 		}
 	}
-	bars := notebook.Bars{Title: "Time of a step of the training", Label: "ms", Series: []notebook.BarSeries{{Colour: notebook.Blue}}}
+	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: theme.Blue}}}
 	for _, name := range kinds {
 		bars.Names = append(bars.Names, name)
 		slices.Sort(times[name])

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -118,7 +118,7 @@ func program(s *story) error {
 		}
 	}
 	net := newNetwork(1, 0)
-	t := notebook.Table{Caption: "What there is to learn", Header: []string{"parameters", "shape", "numbers"}}
+	t := figure.Table{Caption: "What there is to learn", Header: []string{"parameters", "shape", "numbers"}}
 	sum := 0
 	for _, p := range net.parameters {
 		sum += p.Shape().TotalSize()

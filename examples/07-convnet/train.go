@@ -13,7 +13,8 @@ import (
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 )
@@ -152,7 +153,7 @@ func training(s *story) error {
 	}
 	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and say what it shows. Its mistakes are beside the network's. A network may
 		also be lucky, so there are several, each from a seed of its own, which decides what is held out, too.`)
-	t := notebook.Table{Header: []string{"seed", "held out", "nearest neighbour's mistakes", "the network's", "right", "steps per second", "training"}}
+	t := figure.Table{Header: []string{"seed", "held out", "nearest neighbour's mistakes", "the network's", "right", "steps per second", "training"}}
 	wrong, held := 0, 0
 	for seed := range s.seeds {
 		net, err := s.train(uint64(seed + 1))
@@ -163,7 +164,7 @@ func training(s *story) error {
 		s.nets = append(s.nets, net)
 		wrong, held = wrong+len(net.wrong), held+net.held.Len()
 		t.Rows = append(t.Rows, []string{fmt.Sprint(net.seed), fmt.Sprint(net.held.Len()), fmt.Sprint(net.nearest), fmt.Sprint(len(net.wrong)), percent(len(net.wrong), net.held.Len()),
-			notebook.Number(net.history.Rate()), fmt.Sprintf("%.1f s", net.history.Time.Round(time.Second/10).Seconds())})
+			figure.Number(net.history.Rate()), fmt.Sprintf("%.1f s", net.history.Time.Round(time.Second/10).Seconds())})
 	}
 	t.Caption = fmt.Sprintf("%d epochs of %d steps with %d images, on %s; the times count the reading of what is held out", s.epochs, s.nets[0].training.Len()/images, images, s.Where())
 	s.Table(t)
@@ -185,15 +186,15 @@ func percent(wrong, of int) string {
 
 // curves draws losses and errors by epoch.
 func (s *story) curves() error {
-	loss := notebook.Chart{Title: "Training loss by epoch", XLabel: "epoch", Log: true}
-	wrong := notebook.Chart{Title: "Held-out digits that are wrong, %", XLabel: "epoch", Zero: true}
-	colours := []color.RGBA{notebook.Blue, notebook.Amber, notebook.Green, notebook.Red, notebook.Ink}
+	loss := figure.Chart{Title: "Training loss by epoch", XLabel: "epoch", Log: true}
+	wrong := figure.Chart{Title: "Held-out digits that are wrong, %", XLabel: "epoch", Zero: true}
+	colours := []color.RGBA{theme.Blue, theme.Amber, theme.Green, theme.Red, theme.Ink}
 	for i, t := range s.nets {
 		x := make([]float64, len(t.losses))
 		for k := range x {
 			x[k] = float64(k + 1)
 		}
-		series := notebook.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], X: x}
+		series := figure.Series{Name: fmt.Sprintf("seed %d", t.seed), Colour: colours[i%len(colours)], X: x}
 		series.Y = t.losses
 		loss.Series = append(loss.Series, series)
 		series.Y = t.errors

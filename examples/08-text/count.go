@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 )
 
 // countSource is this file, whose functions the page shows.
@@ -89,7 +89,7 @@ func (c *counts) kept(n int) (sum int) {
 func uniform(s *story) float64 { return math.Log2(float64(len(s.text.letters))) }
 
 // choices is how many equally likely letters cost so many bits: the perplexity.
-func choices(bits float64) string { return notebook.Number(math.Exp2(bits)) }
+func choices(bits float64) string { return figure.Number(math.Exp2(bits)) }
 
 // counting counts letters, which is what the network has to beat.
 func counting(s *story) error {
@@ -101,7 +101,7 @@ func counting(s *story) error {
 	}
 	const most = 5
 	c := newCounts(s.text.read, len(s.text.letters), most)
-	t := notebook.Table{Caption: "What is held out, guessed by counting", Header: []string{"letters before", "bits a letter", "as many equally likely letters", "numbers kept"}}
+	t := figure.Table{Caption: "What is held out, guessed by counting", Header: []string{"letters before", "bits a letter", "as many equally likely letters", "numbers kept"}}
 	t.Rows = append(t.Rows, []string{"nothing known", bits(uniform(s)), choices(uniform(s)), "0"})
 	for n := range most + 1 {
 		b := c.bits(s.text.held, n)

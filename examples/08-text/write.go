@@ -6,7 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -88,7 +88,7 @@ func surprises(s *story) error {
 	if err := w.begin(s.net); err != nil {
 		return err
 	}
-	p := notebook.Pictures{Zoom: 17, Columns: 20, Colour: notebook.Diverging}
+	p := figure.Pictures{Zoom: 17, Columns: 20, Colour: figure.Diverging}
 	for i, letter := range s.text.held[:letters] {
 		logp, err := w.take(letter)
 		if err != nil {
@@ -96,7 +96,7 @@ func surprises(s *story) error {
 		}
 		next := s.text.held[i+1]
 		cost := -float64(logp[next]) / math.Ln2
-		image := notebook.Image{Width: 1, Values: []float32{float32(-min(cost/8, 1))}}
+		image := figure.Image{Width: 1, Values: []float32{float32(-min(cost/8, 1))}}
 		if name := s.text.letters[next]; name > ' ' && name < 0x7f {
 			image.Text = string(name)
 		}

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
-	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // history is what the training curve shows, one entry an epoch.
@@ -37,13 +38,13 @@ func drawLoss(out string, h history) (string, error) {
 		epochs[i], percent[i] = float64(i+1), 100*h.accuracy[i]
 	}
 	path := filepath.Join(out, "loss.png")
-	return path, notebook.Save(path,
-		notebook.Chart{Title: "Loss by epoch", XLabel: "epoch", YLabel: "loss", Log: true, Series: []notebook.Series{
-			{Name: "training", Colour: notebook.Blue, X: epochs, Y: h.train},
-			{Name: "held out", Colour: notebook.Amber, X: epochs, Y: h.held},
+	return path, figure.Save(path,
+		figure.Chart{Title: "Loss by epoch", XLabel: "epoch", YLabel: "loss", Log: true, Series: []figure.Series{
+			{Name: "training", Colour: theme.Blue, X: epochs, Y: h.train},
+			{Name: "held out", Colour: theme.Amber, X: epochs, Y: h.held},
 		}},
-		notebook.Chart{Title: "Held-out accuracy by epoch", XLabel: "epoch", YLabel: "accuracy, %", Series: []notebook.Series{
-			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: notebook.Amber, X: epochs, Y: percent},
+		figure.Chart{Title: "Held-out accuracy by epoch", XLabel: "epoch", YLabel: "accuracy, %", Series: []figure.Series{
+			{Name: fmt.Sprintf("%.1f %% at the end", percent[len(percent)-1]), Colour: theme.Amber, X: epochs, Y: percent},
 		}})
 }
 
@@ -51,10 +52,10 @@ func drawLoss(out string, h history) (string, error) {
 // them, and the images that it got wrong.
 func drawDigits(out string, d digits.Set, predicted []prediction) (string, error) {
 	const columns = 10
-	some := notebook.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8, Columns: columns}
-	wrong, mistakes := notebook.Pictures{Zoom: 8, Columns: columns}, 0
+	some := figure.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8, Columns: columns}
+	wrong, mistakes := figure.Pictures{Zoom: 8, Columns: columns}, 0
 	for i, p := range predicted {
-		image := notebook.Image{Width: digits.Side, Values: d.Image(i), Text: fmt.Sprintf("%d   %.0f %%", p.digit, 100*p.probability)}
+		image := figure.Image{Width: digits.Side, Values: d.Image(i), Text: fmt.Sprintf("%d   %.0f %%", p.digit, 100*p.probability)}
 		if p.digit != d.Labels[i] {
 			image.Text, image.Wrong = fmt.Sprintf("%d, is a %d", p.digit, d.Labels[i]), true
 			if mistakes++; mistakes <= columns {
@@ -67,5 +68,5 @@ func drawDigits(out string, d digits.Set, predicted []prediction) (string, error
 	}
 	wrong.Title = fmt.Sprintf("Its mistakes: %d of %d", mistakes, d.Len())
 	path := filepath.Join(out, "digits.png")
-	return path, notebook.Save(path, some, wrong)
+	return path, figure.Save(path, some, wrong)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"image/color"
+	"image/png"
 	"math"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/theme"
 )
 
 // frames is a page that shows others in windows of a width, and a script that writes what the
@@ -184,8 +186,17 @@ func checkColours(t *testing.T, browser, page string) {
 	t.Helper()
 	shot := filepath.Join(t.TempDir(), "page.png")
 	visit(t, browser, page, "light", "--screenshot="+shot)
-	seen := count(readPNG(t, shot))
-	for name, c := range map[string]color.RGBA{"ink of the text": Ink, "blue of the lines": Blue, "dark red of the heat map": rgb(0xb40426)} {
+	img, err := png.Decode(bytes.NewReader(must.Get[[]byte](t)(os.ReadFile(shot))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[color.RGBA]int{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
+		}
+	}
+	for name, c := range map[string]color.RGBA{"ink of the text": theme.Ink, "blue of the lines": theme.Blue, "dark red of the heat map": theme.RGB(0xb40426)} {
 		n := 0
 		for s, pixels := range seen {
 			if max(s.R, c.R)-min(s.R, c.R) < 2 && max(s.G, c.G)-min(s.G, c.G) < 2 && max(s.B, c.B)-min(s.B, c.B) < 2 { // perhaps rounded another way

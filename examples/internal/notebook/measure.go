@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+
+	"github.com/stheno-ml/stheno/internal/figure"
 )
 
 // Measured is a figure that was measured. Value is NaN where it was not: it
@@ -20,11 +22,11 @@ func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
 func (m Measured) String() string {
 	switch {
 	case !m.Known() || m.Unit == "":
-		return Number(m.Value)
+		return figure.Number(m.Value)
 	case m.Unit == "us": // as records have it
-		return Number(m.Value) + " µs"
+		return figure.Number(m.Value) + " µs"
 	}
-	return Number(m.Value) + " " + m.Unit
+	return figure.Number(m.Value) + " " + m.Unit
 }
 
 // Measure gives a figure of the GPU under a key that no other figure has. On a
@@ -44,7 +46,7 @@ func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, e
 			return Measured{}, fmt.Errorf("figure %q: measured %v", key, v)
 		}
 		m := Measured{round(v), unit}
-		p.measured.Figures[key] = figure(m)
+		p.measured.Figures[key] = kept(m)
 		return m, nil
 	}
 	p.note()
@@ -97,6 +99,6 @@ func (p *Page) note() {
 	}
 	p.noted = true
 	text := p.recorded.String()
-	fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
+	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
 	p.add("note", spans(text))
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -223,7 +225,7 @@ func (p *Page) Timed(full, small int) int {
 
 // Heading starts a section.
 func (p *Page) Heading(text string) {
-	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", typeset(text), strings.Repeat("-", len([]rune(typeset(text)))))
+	fmt.Fprintf(p.terminal, "\n%s\n%s\n\n", figure.Typeset(text), strings.Repeat("-", len([]rune(figure.Typeset(text)))))
 	p.add("heading", spans(text))
 }
 
@@ -231,7 +233,7 @@ func (p *Page) Heading(text string) {
 // indentation count as a space; `code`, [text](link) and powers such as 2^28 are understood.
 func (p *Page) Text(format string, args ...any) {
 	text := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
-	fmt.Fprintf(p.terminal, "%s\n\n", wrap(text, 100))
+	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
 	p.add("paragraph", spans(text))
 }
 
@@ -249,7 +251,7 @@ func (p *Page) Source(file, function string) error {
 			return fmt.Errorf("kernels/%s: %w", file, err)
 		}
 	}
-	p.preformatted("kernels/"+file, code, cuda)
+	p.preformatted("kernels/"+file, code, theme.CUDA)
 	return nil
 }
 
@@ -290,7 +292,7 @@ func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	}
 	var code any = text
 	if lexer != nil {
-		coloured, err := highlight(lexer, text)
+		coloured, err := theme.Highlight(lexer, text)
 		if code = coloured; err != nil && p.failed == nil {
 			p.failed = err
 		}
@@ -298,47 +300,39 @@ func (p *Page) preformatted(caption, text string, lexer chroma.Lexer) {
 	p.add("code", map[string]any{"Caption": spans(caption), "Code": code})
 }
 
-// Table is rows of cells under a header. Columns of numbers are aligned right.
-type Table struct {
-	Caption string
-	Header  []string
-	Rows    [][]string
-}
-
 // Table adds a table; a row may be shorter than the header.
-func (p *Page) Table(t Table) {
-	fmt.Fprintln(p.terminal, t.text())
-	p.add("table", t.html())
+func (p *Page) Table(t figure.Table) {
+	fmt.Fprintln(p.terminal, t.Text())
+	p.add("table", tableHTML(t))
 }
 
 // Figure adds panels with a caption, two by two where there are several. They are written to
 // Options.Out/name.png too, and the terminal shows their data.
-func (p *Page) Figure(name, caption string, panels ...Panel) error {
+func (p *Page) Figure(name, caption string, panels ...figure.Panel) error {
 	if name == "" || strings.ContainsAny(name, `/\.`) || p.names[name] || len(panels) == 0 {
 		return fmt.Errorf("figure %q of %d panels: want a name without /, \\ and dot that no other figure has, and a panel", name, len(panels))
 	}
 	p.names[name] = true
 	caption = strings.Join(strings.Fields(caption), " ")
-	n, _ := columns(panels)
-	drawn, err := drawings(panels)
+	drawn, alone, err := figure.Drawings(panels)
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", name, err)
 	}
 	for _, panel := range panels {
-		if t := panel.data(); len(t.Rows) > 0 {
-			fmt.Fprintln(p.terminal, t.text())
+		if t := figure.Data(panel); len(t.Rows) > 0 {
+			fmt.Fprintln(p.terminal, t.Text())
 		}
 	}
-	fmt.Fprintf(p.terminal, "%s\n", wrap("Figure: "+caption, 100))
+	fmt.Fprintf(p.terminal, "%s\n", figure.Wrap("Figure: "+caption, 100))
 	if p.options.Out != "" {
 		path := filepath.Join(p.options.Out, name+".png")
-		if err := Save(path, panels...); err != nil {
+		if err := figure.Save(path, panels...); err != nil {
 			return err
 		}
 		fmt.Fprintln(p.terminal, "wrote", path)
 	}
 	fmt.Fprintln(p.terminal)
-	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": n == 1, "Drawings": drawn})
+	p.add("figure", map[string]any{"Name": name, "Caption": spans(caption), "Alone": alone, "Drawings": drawn})
 	return nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -41,7 +43,7 @@ func sample(p *Page) error {
 	if !strings.HasSuffix(host.String(), " ms") {
 		p.Text("host time %v has no unit", host)
 	}
-	p.Table(Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
+	p.Table(figure.Table{Caption: "Rates", Header: []string{"version", "GPU"}, Rows: [][]string{{"fast `sum`", a.String()}, {"other", b.String()}}})
 	if err := p.Figure("one", "A chart alone", panels()[0]); err != nil {
 		return err
 	}
@@ -49,28 +51,28 @@ func sample(p *Page) error {
 }
 
 // panels are one of each kind.
-func panels() []Panel {
+func panels() []figure.Panel {
 	x, y := []float64{1, 10, 100, 1000}, []float64{3, 2, 5, 40}
 	wave := make([]float32, 64*64)
 	for i := range wave {
 		wave[i] = float32(i) / float32(len(wave))
 	}
-	return []Panel{
-		Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []Series{
-			{Name: "left", Colour: Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
-			{Name: "a long name that takes the legend's second line", Colour: Red},
-			{Name: "points", Colour: Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
+	return []figure.Panel{
+		figure.Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []figure.Series{
+			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []figure.Mark{{At: 3, Text: "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: theme.Red},
+			{Name: "points", Colour: theme.Green, X: x, Y: []float64{30, 20, 10, 5}, Dots: true},
 		}},
-		HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
+		figure.HeatMap{Title: "Gain of one launch", XLabel: "threads per block", YLabel: "blocks", Label: "%", Gain: true,
 			Columns: []string{"32", "64", "128", "256"}, Rows: []string{"1", "2", "4"},
 			Values: [][]float64{{10, 20, -30, 40}, {-1, 2, 3, 4}, {55, 100, 0, -100}}},
-		Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
-			Series: []BarSeries{{Colour: Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
-		Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
-			Series: []BarSeries{{Name: "lower", Colour: Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: Amber, Values: []float64{1, 2, 3, 1, 1}}}},
-		Pictures{Title: "A wave", Zoom: 3, Colour: Viridis, Images: []Image{{Width: 64, Values: wave, Text: "right"}, {Width: 64, Values: wave, Text: "NOT SO", Wrong: true}}},
-		HeatMap{Title: "Much <of> it", Label: "us", Columns: strings.Split("abcdefghijklmnop", ""), Rows: []string{"1"}, Values: [][]float64{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, math.NaN(), 15, 1600}}},
-		HeatMap{Title: "Nothing yet"},
+		figure.Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "one block, atomics", "shared tree"},
+			Series: []figure.BarSeries{{Colour: theme.Blue, Values: []float64{31000, 170, 0.02}, Spread: []float64{0, 80, 0.001}}}},
+		figure.Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijklmnopqrstuvwxyz", ""),
+			Series: []figure.BarSeries{{Name: "lower", Colour: theme.Blue, Values: []float64{8, 2, 3, 4, 12, 2, 2, 6, 7, 1}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3, 1, 1}}}},
+		figure.Pictures{Title: "A wave", Zoom: 3, Colour: figure.Viridis, Images: []figure.Image{{Width: 64, Values: wave, Text: "right"}, {Width: 64, Values: wave, Text: "NOT SO", Wrong: true}}},
+		figure.HeatMap{Title: "Much <of> it", Label: "us", Columns: strings.Split("abcdefghijklmnop", ""), Rows: []string{"1"}, Values: [][]float64{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, math.NaN(), 15, 1600}}},
+		figure.HeatMap{Title: "Nothing yet"},
 	}
 }
 
@@ -263,7 +265,7 @@ func TestRunErrors(t *testing.T) {
 		}),
 		"no source":      Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("none.cu", "") }),
 		`macro "absent"`: Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Source("add.cu", "absent") }),
-		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", Bars{}) }),
+		`figure "../a"`:  Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("../a", "", figure.Bars{}) }),
 		"of 0 panels":    Run(Options{Device: "cpu"}, io.Discard, "", nil, func(p *Page) error { return p.Figure("a", "") }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -337,27 +339,5 @@ func TestDefinitions(t *testing.T) {
 		if strings.Count(code, "{") != strings.Count(code, "}") || len(got) > len(text)*2/3 {
 			t.Errorf("%s %s: got\n%s", c[0], c[1], got)
 		}
-	}
-}
-
-func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{
-		0: "0", 1: "1", 12: "12", 1.5: "1.50", 12.345: "12.3", 123.45: "123", 99.96: "100", 9.996: "10", 9.96: "9.96", 4585.3: "4585", 0.12345: "0.123", 31418: "31418",
-		-3.14159: "-3.14", 1e-4: "0.0001", 1.234e-5: "1.23e-05", 1 << 30: "1.07e+09",
-	} {
-		if got := Number(v); got != want {
-			t.Errorf("Number(%v) = %s, want %s", v, got, want)
-		}
-	}
-	if got := Number(math.NaN()); got != "-" {
-		t.Errorf("Number(NaN) = %s, want -", got)
-	}
-}
-
-// Numbers, with units or without, make a column of numbers; numbered names do not.
-func TestNumericColumns(t *testing.T) {
-	table := Table{Rows: [][]string{{"-1.5", "12 us", "2 / 8", "-", "1: one", "fast"}, {"", "0", "3", "5e-08", "12: two", "1"}}}
-	if got, want := table.numeric(), []bool{true, true, true, true, false, false}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }

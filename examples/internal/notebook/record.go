@@ -3,7 +3,6 @@ package notebook
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,20 +21,20 @@ type record struct {
 	CUDA    string            `json:"cuda"`
 	Date    string            `json:"date"`    // YYYY-MM-DD
 	Kernels map[string]string `json:"kernels"` // [versions.Digests] of the build that measured
-	Figures map[string]figure `json:"figures"`
+	Figures map[string]kept   `json:"figures"`
 	// Data are the values of [Keep].
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 
 	keys map[string]bool // all that were asked for
 }
 
-type figure struct {
+type kept struct {
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
 func newRecord(gpu *cudaops.Device) *record {
-	r := &record{Figures: map[string]figure{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
+	r := &record{Figures: map[string]kept{}, Data: map[string]json.RawMessage{}, keys: map[string]bool{}}
 	if gpu != nil {
 		r.Device, r.Driver, r.CUDA = gpu.Name, gpu.Driver, gpu.CUDA
 		r.Date, r.Kernels = time.Now().UTC().Format(time.DateOnly), versions.Digests()
@@ -98,23 +97,4 @@ func round(v float64) float64 {
 		return v
 	}
 	return r
-}
-
-// Number prints a value for people: three digits, or all of those before the
-// point, and "-" for NaN.
-func Number(v float64) string {
-	if math.IsNaN(v) {
-		return "-"
-	}
-	if math.Abs(v) < 1000 {
-		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
-	}
-	switch a := math.Abs(v); {
-	case a >= 1e7 || a != 0 && a < 1e-3:
-		return strconv.FormatFloat(v, 'g', 3, 64)
-	case v == math.Trunc(v) || a >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	default:
-		return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(a))), 64)
-	}
 }

@@ -1,4 +1,4 @@
-package notebook
+package figure
 
 import (
 	"image/color"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
@@ -106,7 +107,7 @@ func (h HeatMap) size(width vg.Length) vg.Point {
 func (h HeatMap) draw(c draw.Canvas) {
 	s, _ := h.scale()
 	c = head(c, h.Title)
-	sty := style(labelSize, Muted)
+	sty := style(labelSize, theme.Muted)
 	sty.XAlign = text.XRight
 	c.FillText(sty, vg.Point{X: c.Max.X, Y: c.Max.Y - 8}, axisLabel(h.Label, true))
 	colours := newPlot(false, false)
@@ -121,7 +122,7 @@ func (h HeatMap) draw(c draw.Canvas) {
 	p.Add(heat, s.cells(heat, (c.Max.X-c.Min.X-bar-60)/vg.Length(len(h.Columns))))
 	nominal(&p.X, h.Columns, c.Max.X-c.Min.X-bar)
 	nominal(&p.Y, h.Rows, 0)
-	area := drawPlot(draw.Crop(c, 0, -bar-16, 0, 0), p, typeset(h.XLabel), typeset(h.YLabel))
+	area := drawPlot(draw.Crop(c, 0, -bar-16, 0, 0), p, Typeset(h.XLabel), Typeset(h.YLabel))
 	colours.Draw(draw.Canvas{Canvas: c, Rectangle: vg.Rectangle{Min: vg.Point{X: c.Max.X - bar, Y: area.Min.Y}, Max: vg.Point{X: c.Max.X, Y: area.Max.Y}}})
 }
 

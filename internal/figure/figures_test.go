@@ -1,4 +1,4 @@
-package notebook
+package figure
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/theme"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
@@ -81,18 +83,19 @@ func collisions(t *testing.T, svg string) (found []string) {
 	return found
 }
 
-// In no figure of the gallery, and in none of the sample, does a text stand on another one,
+// In no figure of the gallery, and in no panel of the sample, does a text stand on another one,
 // or outside of its drawing.
 func TestTextsDoNotCollide(t *testing.T) {
-	pages, err := filepath.Glob("../../../docs/gallery/*.html")
+	pages, err := filepath.Glob("../../docs/gallery/*.html")
 	if err != nil || len(pages) < 6 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	page := filepath.Join(t.TempDir(), "page.html")
-	if err := Run(Options{HTML: page, Device: "cpu", Small: true}, new(bytes.Buffer), "A title", []byte(record1), sample); err != nil {
-		t.Fatal(err)
+	for i, p := range panels() {
+		if found := collisions(t, svgOf(t, p, paired)); len(found) > 0 {
+			t.Errorf("panel %d: %q", i, found)
+		}
 	}
-	for _, path := range append(pages, page) {
+	for _, path := range pages {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -147,8 +150,8 @@ func TestLabel(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{"2^28 bytes": "2²⁸ bytes", "units of 2^-23": "units of 2⁻²³", "N^3": "N³", "A^T B": "A^T B", "(a+b)^2": "(a+b)²", "x ^2": "x ^2"} {
-		if got := typeset(s); got != want {
-			t.Errorf("typeset(%q) = %q, want %q", s, got, want)
+		if got := Typeset(s); got != want {
+			t.Errorf("Typeset(%q) = %q, want %q", s, got, want)
 		}
 	}
 }
@@ -156,7 +159,7 @@ func TestLabel(t *testing.T) {
 // Superscripts are smaller digits above the line, behind what they belong to.
 func TestSuperscripts(t *testing.T) {
 	var c recorder.Canvas
-	sty := style(20, Ink)
+	sty := style(20, theme.Ink)
 	area := draw.NewCanvas(&c, 100, 100)
 	area.FillText(sty, vg.Point{X: 10, Y: 50}, "2⁻⁹ µs")
 	type run struct {
@@ -200,26 +203,21 @@ func TestSameBytes(t *testing.T) {
 // The colours of a page's figures are those of its mode: an SVG has variables in their
 // places, and every variable has a value in both modes.
 func TestThemed(t *testing.T) {
-	list, err := modes()
-	if err != nil || len(list) != 2 {
-		t.Fatal(list, err)
-	}
-	defined := map[string]int{}
-	for _, m := range list {
-		for _, c := range m.Colours {
-			defined["var(--"+string(c.Name)+")"]++
-		}
+	style, err := theme.Style()
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i, p := range panels() {
 		svg := svgOf(t, p, alone)
-		for _, c := range []color.RGBA{Paper, Ink, Muted, Rule, Blue, Amber, Red, Green} {
-			if strings.Contains(svg, hex(c)) {
-				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, hex(c))
+		for _, c := range []color.RGBA{theme.Paper, theme.Ink, theme.Muted, theme.Rule, theme.Blue, theme.Amber, theme.Red, theme.Green} {
+			if strings.Contains(svg, theme.Hex(c)) {
+				t.Errorf("panel %d has the colour %s, which dark mode does not change", i, theme.Hex(c))
 			}
 		}
 		for _, name := range regexp.MustCompile(`var\(--\w+\)`).FindAllString(svg, -1) {
-			if defined[name] != 2 {
-				t.Errorf("panel %d: the style has %d values of %s, want one for each mode", i, defined[name], name)
+			variable := strings.TrimSuffix(strings.TrimPrefix(name, "var("), ")")
+			if n := strings.Count(string(style), " "+variable+": "); n != 2 {
+				t.Errorf("panel %d: the style has %d values of %s, want one for each mode", i, n, variable)
 			}
 		}
 		if !strings.Contains(svg, "var(--ink)") && !strings.Contains(svg, "<image") {
@@ -233,7 +231,7 @@ func TestThemed(t *testing.T) {
 
 // On a logarithmic axis there are points where else are bars, and its label says so.
 func TestNoBarsOnLogAxis(t *testing.T) {
-	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
+	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: theme.Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
 	for _, log := range []bool{false, true} {
 		b.Log = log
 		svg := svgOf(t, b, alone)
@@ -254,7 +252,7 @@ func TestLinesDiffer(t *testing.T) {
 	for i := range 8 {
 		s := make([]Series, i+1)
 		x := []float64{1, 2}
-		s[i] = Series{Colour: Ink, X: x, Y: x}
+		s[i] = Series{Colour: theme.Ink, X: x, Y: x}
 		svg := svgOf(t, Chart{Series: s}, alone)
 		dashes := regexp.MustCompile(`stroke:var\(--ink\);stroke-width:2[^"]*`).FindString(svg)
 		shape := strings.Count(regexp.MustCompile(`d="([^"]*)" style="fill:var\(--ink\)`).FindString(svg), "L")
@@ -268,7 +266,7 @@ func TestLinesDiffer(t *testing.T) {
 
 // A chart leaves out what it cannot show, and breaks its lines there.
 func TestBrokenLines(t *testing.T) {
-	s := Series{Colour: Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
+	s := Series{Colour: theme.Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
 	for _, c := range []struct {
 		log, logX     bool
 		lines, points int
@@ -284,7 +282,7 @@ func TestBrokenLines(t *testing.T) {
 // A spread is drawn as a range, which on a logarithmic axis stays above zero, and a mark as
 // a ring that the legend explains.
 func TestRangesAndMarks(t *testing.T) {
-	ch := Chart{Series: []Series{{Name: "a", Colour: Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
+	ch := Chart{Series: []Series{{Name: "a", Colour: theme.Red, X: []float64{1, 2}, Y: []float64{3, 4}}}}
 	plain := svgOf(t, ch, alone)
 	ch.Series[0].Spread = []float64{math.NaN(), 1}
 	if got := strings.Count(svgOf(t, ch, alone), "stroke-width:1.2"); got != 3 || strings.Contains(plain, "stroke-width:1.2") {
@@ -370,7 +368,7 @@ func TestHeatMapColours(t *testing.T) {
 // A chart of one point, and of many, draws its line and is saved.
 func TestSave(t *testing.T) {
 	for _, n := range []int{1, 2, 100} {
-		s := Series{Name: "loss", Colour: Blue}
+		s := Series{Name: "loss", Colour: theme.Blue}
 		for i := range n {
 			s.X, s.Y = append(s.X, float64(i)), append(s.Y, 1/float64(i+1))
 		}
@@ -378,7 +376,7 @@ func TestSave(t *testing.T) {
 		if err := Save(path, Chart{Title: "Loss", XLabel: "epoch", Log: true, Series: []Series{s}}); err != nil {
 			t.Fatal(err)
 		}
-		if blue := count(readPNG(t, path))[Blue]; blue < 30 {
+		if blue := count(readPNG(t, path))[theme.Blue]; blue < 30 {
 			t.Errorf("%d points: %d pixels of the line's colour, want at least 30", n, blue)
 		}
 	}
@@ -434,7 +432,7 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
-	if Viridis(math.NaN()) != Paper || Viridis(2) != Viridis(1) || Grey(0) != Paper || Grey(1) != rgb(0) || Diverging(-3) != Red || Diverging(1) != Blue || Diverging(0) != Paper {
+	if Viridis(math.NaN()) != theme.Paper || Viridis(2) != Viridis(1) || Grey(0) != theme.Paper || Grey(1) != theme.RGB(0) || Diverging(-3) != theme.Red || Diverging(1) != theme.Blue || Diverging(0) != theme.Paper {
 		t.Error("a value at or beyond an end has no colour of its own")
 	}
 	seen := map[color.RGBA]bool{}
@@ -443,5 +441,47 @@ func TestPictures(t *testing.T) {
 	}
 	if len(seen) != 200 {
 		t.Errorf("%d colours of 200", len(seen))
+	}
+}
+
+// panels are one of each kind.
+func panels() []Panel {
+	x, y := []float64{1, 10, 100, 1000}, []float64{3, 2, 5, 40}
+	wave := []float32{0, .2, .4, .6}
+	return []Panel{
+		Chart{Title: "Rates", XLabel: "blocks", LogX: true, YLabel: "GB/s", Series: []Series{
+			{Name: "left", Colour: theme.Blue, X: x, Y: y, Spread: []float64{1, 1, 1, math.NaN()}, Marks: []Mark{{3, "best 40 GB/s"}}},
+			{Name: "a long name that takes the legend's second line", Colour: theme.Red, X: x, Y: y, Dots: true},
+		}},
+		HeatMap{Title: "Gain", XLabel: "threads", YLabel: "blocks", Label: "%", Gain: true,
+			Columns: []string{"32", "64"}, Rows: []string{"1", "2"}, Values: [][]float64{{10, 20}, {55, -100}}},
+		HeatMap{Title: "Much <of> it", Label: "us", Columns: []string{"a", "b", "c"}, Rows: []string{"1"}, Values: [][]float64{{1, math.NaN(), 1600}}},
+		Bars{Title: "Step by step", Label: "ms", Log: true, Names: []string{"one thread", "shared tree"},
+			Series: []BarSeries{{Colour: theme.Blue, Values: []float64{31000, 0.02}, Spread: []float64{0, 0.001}}}},
+		Bars{Title: "Letters", Label: "share, %", Standing: true, Names: strings.Split("abcdefghijkl", ""),
+			Series: []BarSeries{{Name: "lower", Colour: theme.Green, Values: []float64{8, 2, 3, 4, 12}}, {Name: "upper", Colour: theme.Amber, Values: []float64{1, 2, 3}}}},
+		Pictures{Title: "A wave", Zoom: 90, Colour: Viridis, Images: []Image{{Width: 2, Values: wave, Text: "right"}, {Width: 2, Values: wave, Text: "NOT SO", Wrong: true}}},
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 12: "12", 1.5: "1.50", 12.345: "12.3", 123.45: "123", 99.96: "100", 9.996: "10", 9.96: "9.96", 4585.3: "4585", 0.12345: "0.123", 31418: "31418",
+		-3.14159: "-3.14", 1e-4: "0.0001", 1.234e-5: "1.23e-05", 1 << 30: "1.07e+09",
+	} {
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %s, want %s", v, got, want)
+		}
+	}
+	if got := Number(math.NaN()); got != "-" {
+		t.Errorf("Number(NaN) = %s, want -", got)
+	}
+}
+
+// Numbers, with units or without, make a column of numbers; numbered names do not.
+func TestNumericColumns(t *testing.T) {
+	table := Table{Rows: [][]string{{"-1.5", "12 us", "2 / 8", "-", "1: one", "fast"}, {"", "0", "3", "5e-08", "12: two", "1"}}}
+	if got, want := table.Numeric(), []bool{true, true, true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -1,4 +1,6 @@
-package notebook
+// Package figure draws charts, bars, heat maps and pictures in one style, for pages, terminals and
+// files.
+package figure
 
 import (
 	"bytes"
@@ -14,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/theme"
 	"golang.org/x/image/draw"
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -34,6 +37,9 @@ type Panel interface {
 	// data are what the panel shows, for a terminal and for those who do not see it.
 	data() Table
 }
+
+// Data returns what a panel shows, as a table.
+func Data(p Panel) Table { return p.data() }
 
 // The widths of a panel that is alone in its row and of one of two, and the room around them.
 const (
@@ -57,15 +63,22 @@ func columns(panels []Panel) (n int, width vg.Length) {
 func paint(p Panel, c vgdraw.Canvas) {
 	if t := p.data(); len(t.Rows) == 0 {
 		c = head(c, strings.TrimSuffix(t.Caption, ", "))
-		c.FillText(style(labelSize, Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
+		c.FillText(style(labelSize, theme.Muted), c.Center().Sub(vg.Point{X: 60}), "not recorded yet")
 		return
 	}
 	p.draw(c)
 }
 
-// Save writes panels as a PNG; it makes the folder if need be.
+// Formats are the kinds of files that [Save] writes, by the ends of their names.
+var Formats = []string{".svg", ".png"}
+
+// Save writes panels as a picture for light backgrounds; it makes the folder if need be.
 func Save(path string, panels ...Panel) error {
-	picture, err := drawPNG(panels)
+	write, ok := map[string]func([]Panel) ([]byte, error){".png": drawPNG, ".svg": drawFile}[filepath.Ext(path)]
+	if !ok {
+		return fmt.Errorf("figure: got a file named %s, want its name to end in %s", path, strings.Join(Formats, " or "))
+	}
+	picture, err := write(panels)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -75,20 +88,43 @@ func Save(path string, panels ...Panel) error {
 	return os.WriteFile(path, picture, 0o644)
 }
 
-// drawPNG draws panels on white, in tiles of one size, with two dots for a pixel each way.
-func drawPNG(panels []Panel) ([]byte, error) {
+// tile draws panels in tiles of one size on a canvas that blank makes.
+func tile(panels []Panel, blank func(width, height vg.Length) vg.CanvasSizer) {
 	n, width := columns(panels)
-	var tile vg.Point
+	var largest vg.Point
 	for _, p := range panels {
 		size := p.size(width)
-		tile = vg.Point{X: max(tile.X, size.X), Y: max(tile.Y, size.Y)}
+		largest = vg.Point{X: max(largest.X, size.X), Y: max(largest.Y, size.Y)}
 	}
 	tiles := vgdraw.Tiles{Cols: n, Rows: (len(panels) + n - 1) / n, PadTop: apart, PadBottom: apart, PadLeft: apart, PadRight: apart, PadX: apart, PadY: apart}
-	w, h := vg.Length(tiles.Cols)*(tile.X+apart)+apart, vg.Length(tiles.Rows)*(tile.Y+apart)+apart
-	c := squares{vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(2*int(vg.Inch)))}
+	w, h := vg.Length(tiles.Cols)*(largest.X+apart)+apart, vg.Length(tiles.Rows)*(largest.Y+apart)+apart
+	c := vgdraw.NewCanvas(blank(w, h), w, h)
 	for i, p := range panels {
-		paint(p, tiles.At(vgdraw.NewCanvas(c, w, h), i%n, i/n))
+		paint(p, tiles.At(c, i%n, i/n))
 	}
+}
+
+// drawFile draws panels on white as a file of SVG.
+func drawFile(panels []Panel) ([]byte, error) {
+	var c *vgsvg.Canvas
+	tile(panels, func(w, h vg.Length) vg.CanvasSizer {
+		c = vgsvg.New(w, h)
+		c.SetColor(theme.Paper)
+		c.Fill(vg.Rectangle{Max: vg.Point{X: w, Y: h}}.Path())
+		return c
+	})
+	var b bytes.Buffer
+	_, err := c.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+// drawPNG draws panels on white as a PNG, with two dots for a pixel each way.
+func drawPNG(panels []Panel) ([]byte, error) {
+	var c squares
+	tile(panels, func(w, h vg.Length) vg.CanvasSizer {
+		c = squares{vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(2*int(vg.Inch)))}
+		return c
+	})
 	var b bytes.Buffer
 	_, err := vgimg.PngCanvas{Canvas: c.Canvas}.WriteTo(&b)
 	return b.Bytes(), err
@@ -103,9 +139,10 @@ func (c squares) DrawImage(r vg.Rectangle, img image.Image) {
 	draw.NearestNeighbor.Scale(c.Image(), image.Rect(dots(r.Min.X), bottom-dots(r.Max.Y), dots(r.Max.X), bottom-dots(r.Min.Y)), img, img.Bounds(), draw.Src, nil)
 }
 
-// drawings are panels as SVG for a page. One that is alone is drawn twice, for wide and for
-// narrow windows: the style of the page shows one of them.
-func drawings(panels []Panel) (list []template.HTML, err error) {
+// Drawings returns panels as SVG for a page, and whether they stand one below the other rather
+// than in pairs. A panel that stands alone is drawn twice, for wide and for narrow windows: the
+// style sheet of the page shows one of them.
+func Drawings(panels []Panel) (list []template.HTML, single bool, err error) {
 	add := func(p Panel, width vg.Length, attributes string) {
 		svg, failed := drawSVG(p, width, attributes)
 		list, err = append(list, template.HTML(svg)), errors.Join(err, failed)
@@ -121,7 +158,7 @@ func drawings(panels []Panel) (list []template.HTML, err error) {
 			add(p, paired, "")
 		}
 	}
-	return list, err
+	return list, n == 1, err
 }
 
 // drawSVG draws a panel as SVG: an element whose colours are the theme's variables.
@@ -134,7 +171,7 @@ func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 		return "", err
 	}
 	_, elements, _ := strings.Cut(b.String(), "<g ")
-	elements = svgText.ReplaceAllStringFunc(themed.Replace("<g "+elements), fitText)
+	elements = svgText.ReplaceAllStringFunc(theme.Themed("<g "+elements), fitText)
 	elements = strings.NewReplacer("data:image/jpg", "data:image/png", "xlink:href", `preserveAspectRatio="none" href`).Replace(elements)
 	return fmt.Sprintf(`<svg viewBox="0 0 %.5g %.5g" %s role="img" aria-label="%s">%s`, size.X, size.Y, attributes, html.EscapeString(p.data().words()), elements), nil
 }
@@ -163,8 +200,8 @@ func fitText(element string) string {
 // left of the canvas.
 func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 	const gap, line = 20, 20
-	if title = typeset(title); title != "" {
-		sty := style(titleSize, Ink)
+	if title = Typeset(title); title != "" {
+		sty := style(titleSize, theme.Ink)
 		sty.Font.Weight = xfont.WeightBold
 		sty.Font.Size *= min(1, (c.Max.X-c.Min.X)/sty.Width(title))
 		c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 10}, title)
@@ -189,9 +226,9 @@ func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 // key is what tells in a legend what marks stand for.
 func key(name string, marks ...plot.Thumbnailer) plot.Legend {
 	l := plot.NewLegend()
-	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, Ink)
+	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, theme.Ink)
 	l.TextStyle.YAlign = text.YBottom
-	l.Add(typeset(name), marks...)
+	l.Add(Typeset(name), marks...)
 	return l
 }
 
@@ -200,8 +237,8 @@ func newPlot(logX, logY bool) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for i, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = Muted, Muted, 1, 1, 5, 5
-		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), Muted, handler
+		a.Color, a.Tick.Color, a.Width, a.Tick.Width, a.Tick.Length, a.Padding = theme.Muted, theme.Muted, 1, 1, 5, 5
+		a.Tick.Label.Font, a.Tick.Label.Color, a.Tick.Label.Handler = sans(tickSize, xfont.WeightNormal), theme.Muted, handler
 		log := [2]bool{logX, logY}[i]
 		if a.Tick.Marker = (ticks{log}); log {
 			a.Scale = plot.LogScale{}
@@ -219,7 +256,7 @@ func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
 			a.Min, a.Max = a.Min/2, a.Max*2
 		}
 	}
-	sty := style(labelSize, Muted)
+	sty := style(labelSize, theme.Muted)
 	c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, y)
 	inner := vgdraw.Crop(c, 0, 0, 20, -20)
 	p.Draw(inner)

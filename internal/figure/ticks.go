@@ -1,4 +1,4 @@
-package notebook
+package figure
 
 import (
 	"math"
@@ -132,8 +132,8 @@ func (h raising) Draw(c vg.Canvas, s string, sty text.Style, at vg.Point) {
 
 var caret = regexp.MustCompile(`([0-9A-Za-z)])\^(-?\d+)\b`)
 
-// typeset writes powers such as 2^28 and N^3 with superscripts.
-func typeset(s string) string {
+// Typeset writes powers such as 2^28 and N^3 with superscripts.
+func Typeset(s string) string {
 	return caret.ReplaceAllStringFunc(s, func(m string) string {
 		base, exponent, _ := strings.Cut(m, "^")
 		return base + superscript(exponent)
@@ -145,5 +145,5 @@ func axisLabel(s string, log bool) string {
 	if log {
 		s += " (log)"
 	}
-	return strings.TrimSpace(typeset(s))
+	return strings.TrimSpace(Typeset(s))
 }

@@ -1,0 +1,122 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+)
+
+// Table is rows of cells under a header. Columns of numbers are aligned right.
+type Table struct {
+	Caption string
+	Header  []string
+	Rows    [][]string
+}
+
+// number is how a number begins, or an empty cell, but not the name of a numbered
+// thing such as 3: shared tile.
+var number = regexp.MustCompile(`^([-+−]?[0-9.]+([^0-9.:]|$)|-$|$)`)
+
+// Numeric says which columns have numbers only, with units perhaps.
+func (t Table) Numeric() []bool {
+	is := make([]bool, t.Columns())
+	for c := range is {
+		is[c] = len(t.Rows) > 0
+		for _, row := range t.Rows {
+			is[c] = is[c] && (c >= len(row) || number.MatchString(row[c]))
+		}
+	}
+	return is
+}
+
+func (t Table) Columns() int {
+	n := len(t.Header)
+	for _, row := range t.Rows {
+		n = max(n, len(row))
+	}
+	return n
+}
+
+// words are the caption of a table and its cells.
+func (t Table) words() string {
+	lines := []string{strings.Join(t.Header, " ")}
+	for _, row := range t.Rows {
+		lines = append(lines, strings.Join(row, " "))
+	}
+	return strings.Join(strings.Fields(Typeset(t.Caption+": "+strings.Join(lines, "; "))), " ")
+}
+
+// Text returns the table for a terminal.
+func (t Table) Text() string {
+	numeric, width := t.Numeric(), make([]int, t.Columns())
+	rows := append([][]string{t.Header}, t.Rows...)
+	for _, row := range rows {
+		for c, s := range row {
+			width[c] = max(width[c], utf8.RuneCountInString(Typeset(s)))
+		}
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 0, ' ', 0)
+	for _, row := range rows {
+		line := ""
+		for c, s := range row {
+			if s = Typeset(s); numeric[c] {
+				s = fmt.Sprintf("%*s", width[c], s)
+			}
+			line += "  " + s + "\t"
+		}
+		fmt.Fprintln(w, strings.TrimRight(line, "\t"))
+	}
+	w.Flush() // into memory, which takes all
+	text := strings.TrimLeft(trailing.ReplaceAllString(b.String(), "\n"), "\n")
+	if t.Caption != "" {
+		text = Wrap(t.Caption, 100) + "\n" + text
+	}
+	return text
+}
+
+var trailing = regexp.MustCompile(` +\n`)
+
+// Wrap breaks a text into lines of at most width characters.
+func Wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(Typeset(text)) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+		case column+1+n > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// Number prints a value for people: three digits, or all of those before the
+// point, and "-" for NaN.
+func Number(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	if math.Abs(v) < 1000 {
+		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	}
+	switch a := math.Abs(v); {
+	case a >= 1e7 || a != 0 && a < 1e-3:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case v == math.Trunc(v) || a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(a))), 64)
+	}
+}
