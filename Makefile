@@ -1,7 +1,7 @@
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 
-.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme tag-toolkit tag-matrix
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme site tag-toolkit tag-matrix
 
 test: # every test of every package
 	go test ./...
@@ -44,6 +44,9 @@ bench: # time every op on this machine's GPU
 readme: # the tables of README.md and docs/graphs.md, from the ops and from bench/results
 	go run ./internal/readme
 	go run ./cmd/stheno maintain tables
+
+site: # README, docs and gallery as plain HTML, into .site
+	go run ./internal/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
 	go run ./internal/tagmatrix -install 13.0-cudnn9

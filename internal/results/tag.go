@@ -207,9 +207,9 @@ func UpdateTag(text string, records []TagRecord) (string, error) {
 const ProgramsFile = "bench/results/tag/programs.md"
 
 // UpdatePrograms returns a page's text with that table between the markers
-// <!-- breakages:begin --> and <!-- breakages:end -->.
+// <!-- breakages:begin --> and <!-- breakages:end -->. An error such as <nil> is no HTML there.
 func UpdatePrograms(text, table string) (string, error) {
-	return Splice(text, "breakages", table)
+	return Splice(text, "breakages", strings.ReplaceAll(table, "<", "&lt;"))
 }
 
 // UpdateCases returns a page's text with the tables of the cases that passed between

@@ -1,0 +1,43 @@
+// Command site writes the documentation as plain HTML: README.md, the documents and the
+// gallery, and of the source tree what they link to. Run it in the root of the repository. The pages
+// work from a folder, with no server and no network, as well as on GitHub Pages.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	out := flag.String("o", ".site", "`folder` for the pages; files in it of other names stay")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "site: got the argument %q, want none\n", flag.Arg(0))
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := write(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "site:", err)
+		os.Exit(1)
+	}
+	fmt.Println("wrote", filepath.Join(*out, "index.html"))
+}
+
+func write(folder string) error {
+	files, err := build(os.DirFS("."))
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
