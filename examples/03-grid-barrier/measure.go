@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/rotation"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
+	"gonum.org/v1/gonum/stat"
 )
 
 // n is the number of values of the first experiments, and most that of the sweeps.
@@ -127,7 +128,7 @@ func observe(gpu *cudaops.Device, steps int, by versions.IterateBy, runs int) (s
 		for warp := range slices.Chunk(all, 32) {
 			s.off[w] = 0
 			if slices.ContainsFunc(warp, isWrong) {
-				s.off[w] = 100 * (mean(warp) - 1)
+				s.off[w] = 100 * (stat.Mean(warp, nil) - 1)
 			}
 			w++
 		}
@@ -306,12 +307,4 @@ func (p *lab) sweep(size int, blocks []int, threads func(blocks int) int) (all [
 		all = append(all, s)
 	}
 	return all, nil
-}
-
-func mean(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
 }

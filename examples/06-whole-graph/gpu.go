@@ -5,7 +5,6 @@ import (
 	"image/color"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +112,7 @@ func (s *story) measure(pr *profile) (err error) {
 		if err != nil {
 			return 0, err
 		}
-		return micros(median(timing.Runs)), nil
+		return notebook.Median(timing.Runs), nil
 	}); err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (s *story) measure(pr *profile) (err error) {
 			}
 			return nil
 		})
-		return micros(median(times)), err
+		return notebook.Median(times), err
 	})
 	return err
 }
@@ -214,16 +213,6 @@ func kind(step cudaops.Step) string {
 		name += fmt.Sprintf(", %d nodes", n)
 	}
 	return name
-}
-
-// median returns the middle one of times.
-func median(times []time.Duration) time.Duration {
-	if len(times) == 0 {
-		return 0
-	}
-	times = slices.Clone(times)
-	slices.Sort(times)
-	return times[len(times)/2]
 }
 
 // micros is a time in us.

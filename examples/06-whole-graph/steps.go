@@ -29,7 +29,7 @@ func timeSteps(vm *cudaops.VM, runs int) ([]cudaops.Step, error) {
 		}
 	}
 	for i := range steps {
-		steps[i].Time = median(times[i])
+		steps[i].Time = time.Duration(notebook.Median(times[i]) * 1e3)
 	}
 	return steps, nil
 }

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	G "gorgonia.org/gorgonia"
@@ -107,7 +108,7 @@ func scaled(values, among []float32) []float32 {
 func launches(s *story) error {
 	s.Heading("Where the time goes")
 	net := newNetwork(images, dropout)
-	if err := net.share(s.nets[0].test); err != nil {
+	if err := notebook.Share(net.parameters, s.nets[0].test.parameters); err != nil {
 		return err
 	}
 	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
@@ -123,25 +124,24 @@ func launches(s *story) error {
 			return err
 		}
 	}
-	times, steps := map[string][]float64{}, 0 // of each run, in ms
+	times, steps := map[string][]time.Duration{}, 0 // of each run
 	for range s.Size(31, 31, 3) {
 		if err := vm.RunAll(); err != nil {
 			return err
 		}
-		run := map[string]float64{}
+		run := map[string]time.Duration{}
 		steps = len(vm.Report().Steps)
 		for _, step := range vm.Report().Steps {
-			run[kind(step)] += step.Time.Seconds() * 1e3
+			run[kind(step)] += step.Time
 		}
-		for name, ms := range run {
-			times[name] = append(times[name], ms)
+		for name, t := range run {
+			times[name] = append(times[name], t)
 		}
 	}
 	bars := figure.Bars{Title: "Time of a step of the training", Label: "ms", Series: []figure.BarSeries{{Colour: theme.Blue}}}
 	for _, name := range kinds {
 		bars.Names = append(bars.Names, name)
-		slices.Sort(times[name])
-		bars.Series[0].Values = append(bars.Series[0].Values, times[name][len(times[name])/2])
+		bars.Series[0].Values = append(bars.Series[0].Values, notebook.Median(times[name])/1e3)
 	}
 	if err := s.Figure("launches", fmt.Sprintf("The %d launches of a step by kind, with %d images: medians of some steps, on %s.", steps, images, s.Where()), bars); err != nil {
 		return err

@@ -98,16 +98,6 @@ func (net *network) initialise(r *rand.Rand) error {
 	return nil
 }
 
-// share makes net use the parameters of another network.
-func (net *network) share(from *network) error {
-	for i, p := range net.parameters {
-		if err := G.Let(p, from.parameters[i].Value()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // program shows the network.
 func program(s *story) error {
 	s.Heading("The network")

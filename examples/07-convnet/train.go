@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
@@ -89,7 +90,7 @@ func (s *story) train(seed uint64) (t *trained, err error) {
 
 // evaluate reads the images that are held out with the parameters of a network.
 func (t *trained) evaluate(net *network, vm *cudaops.VM) error {
-	if err := t.test.share(net); err != nil {
+	if err := notebook.Share(t.test.parameters, net.parameters); err != nil {
 		return err
 	}
 	for n, v := range t.test.batch(t.held) {

@@ -149,16 +149,6 @@ func (net *network) goOn() error {
 	return G.Let(net.c0, net.cT)
 }
 
-// share makes net use the parameters of another network.
-func (net *network) share(from *network) error {
-	for i, p := range net.parameters {
-		if err := G.Let(p, from.parameters[i].Value()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // program shows the network.
 func program(s *story) error {
 	s.Heading("The network")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/train"
@@ -86,7 +87,7 @@ func (s *story) newJudge(lines, length int) (j *judge, err error) {
 
 // bits is the mean cost of a letter of a text.
 func (j *judge) bits(of *network, text []int) (float64, error) {
-	if err := j.net.share(of); err != nil {
+	if err := notebook.Share(j.net.parameters, of.parameters); err != nil {
 		return 0, err
 	}
 	if err := j.net.forget(); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stheno-ml/stheno"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -25,7 +26,7 @@ func (s *story) newWriter() (w *writer, err error) {
 
 // begin takes the parameters of a network, and nothing is remembered.
 func (w *writer) begin(of *network) error {
-	if err := w.net.share(of); err != nil {
+	if err := notebook.Share(w.net.parameters, of.parameters); err != nil {
 		return err
 	}
 	return w.net.forget()

@@ -104,7 +104,7 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 	// Training.
 	fmt.Fprintf(w, "\nTraining %d-%d-%d, %d images a step\n", digits.Pixels, hidden, digits.Classes, o.batch)
 	h, err := learn(ctx, w, o, vm, model, training, func() (float64, float64, error) {
-		if err := test.share(model); err != nil {
+		if err := notebook.Share(test.parameters, model.parameters); err != nil {
 			return 0, 0, err
 		}
 		loss, err := test.run(testVM, held)

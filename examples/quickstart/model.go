@@ -95,16 +95,6 @@ func (m *network) initialise(r *rand.Rand) error {
 	return nil
 }
 
-// share makes m use the parameters of another network.
-func (m *network) share(from *network) error {
-	for i, p := range m.parameters {
-		if err := G.Let(p, from.parameters[i].Value()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // feed binds images and labels to the inputs.
 func (m *network) feed(d digits.Set) error {
 	x, y := d.Tensors()

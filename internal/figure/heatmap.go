@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/stheno-ml/stheno/internal/theme"
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
@@ -65,7 +66,7 @@ func (h HeatMap) scale() (s scale, ok bool) {
 	}
 	slices.Sort(all)
 	if all = slices.DeleteFunc(all, func(d float64) bool { return d == 0 }); len(all) > 0 {
-		s.median = all[len(all)/2]
+		s.median = stat.Quantile(0.5, stat.Empirical, all, nil)
 	}
 	s.SetMin(s.place(s.lo))
 	s.SetMax(s.place(s.hi))

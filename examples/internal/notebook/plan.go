@@ -3,12 +3,13 @@ package notebook
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
 	"github.com/stheno-ml/stheno/kernels"
+	"gonum.org/v1/gonum/stat"
 )
 
 // Target is the device to make plans for: the GPU, or the host.
@@ -171,14 +172,25 @@ func Micros(us float64) Measured {
 	return Measured{us, "us"}
 }
 
-// Moments are the mean and the standard deviation of times, in us.
+// Moments returns the mean and the standard deviation of times, in us.
 func Moments(times []time.Duration) (mean, spread float64) {
-	for _, t := range times {
-		mean += float64(t) / 1e3 / float64(len(times))
+	return stat.PopMeanStdDev(micros(times), nil)
+}
+
+// Median returns the median of times, in us, or 0 if there are none.
+func Median(times []time.Duration) float64 {
+	if len(times) == 0 {
+		return 0
 	}
-	for _, t := range times {
-		d := float64(t)/1e3 - mean
-		spread += d * d / float64(len(times))
+	us := micros(times)
+	slices.Sort(us)
+	return stat.Quantile(0.5, stat.Empirical, us, nil)
+}
+
+func micros(times []time.Duration) []float64 {
+	us := make([]float64, len(times))
+	for i, t := range times {
+		us[i] = float64(t) / 1e3
 	}
-	return mean, math.Sqrt(spread)
+	return us
 }
