@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
-	"github.com/mattn/go-isatty"
+	"github.com/stheno-ml/stheno/internal/bar"
 )
 
 // progress shows how far a training is. A nil one shows nothing.
@@ -24,17 +23,12 @@ type progress struct {
 	onLine bool      // the bar is to be seen
 }
 
-// template is the bar's, for a terminal.
-const template pb.ProgressBarTemplate = `{{counters . }} {{bar . "[" "=" ">" " " "]"}} {{string . "text"}}`
-
 // newProgress returns that of a writer, nil for none.
 func newProgress(w io.Writer, total, first int) *progress {
 	if w == nil {
 		return nil
 	}
-	f, file := w.(*os.File)
-	terminal := file && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
-	return startProgress(w, terminal, total, first)
+	return startProgress(w, bar.Terminal(w), total, first)
 }
 
 func startProgress(w io.Writer, terminal bool, total, first int) *progress {
@@ -42,11 +36,7 @@ func startProgress(w io.Writer, terminal bool, total, first int) *progress {
 	p.shown = p.start
 	if terminal {
 		p.every = 200 * time.Millisecond
-		p.bar = template.New(total).Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w)
-		if p.bar.Width() <= 0 { // of a terminal that does not know
-			p.bar.SetWidth(80)
-		}
-		p.bar.Start()
+		p.bar = bar.Start(w, total, `{{string . "text"}}`)
 	}
 	p.setTotal(total)
 	return p

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -88,7 +89,7 @@ func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T
 		return errNoTape
 	}
 	seed := t.seed()
-	fmt.Fprintf(c.out, title+"\n\n", runtime.GOMAXPROCS(0), t.Runs, seed)
+	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.Runs, seed, hostblas.Describe(nil))
 	random := newRandomBlock(seed, blockOfHost)
 	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
 }

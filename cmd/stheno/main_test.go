@@ -200,7 +200,7 @@ func TestList(t *testing.T) {
 // A bench on the host prints a line for each case.
 func TestBenchOnHost(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"bench host --runs 1 --seed 7 --run ^MatMul/128", `(?s)best of 1 runs, seed 7\n.*\nMatMul/128 x 128/f32 +\S+ [um]s +\S+ [um]s +[0-9.]+ times as fast\n.*f64`},
+		{"bench host --runs 1 --seed 7 --run ^MatMul/128", `(?s)best of 1 runs, seed 7\nproducts: Stheno's by .*; Gorgonia's by gonum\n.*\nMatMul/128 x 128/f32 +\S+ [um]s +\S+ [um]s +[0-9.]+ times as fast\n.*f64`},
 		{"bench graphs --host --runs 1 --most 4 --run softmax/.*x128", `\nsoftmax/1024x128/f32 +\S+ [um]s +\S+ [um]s +[0-9.]+ times as fast\n$`},
 	} {
 		if gorgonia.CUDA {

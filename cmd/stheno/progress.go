@@ -2,10 +2,9 @@ package main
 
 import (
 	"io"
-	"os"
 
 	"github.com/cheggaaa/pb/v3"
-	"github.com/mattn/go-isatty"
+	"github.com/stheno-ml/stheno/internal/bar"
 )
 
 // progress is a bar on the last line of a terminal; nil is none. It is drawn when
@@ -17,17 +16,14 @@ type progress struct {
 
 // newProgress begins a bar of n steps where w is a terminal.
 func newProgress(w io.Writer, n int) *progress {
-	file, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(file.Fd()) && !isatty.IsCygwinTerminal(file.Fd()) {
+	if !bar.Terminal(w) {
 		return nil
 	}
 	return startProgress(w, n)
 }
 
 func startProgress(w io.Writer, n int) *progress {
-	bar := pb.New(n).SetWriter(w).SetMaxWidth(100).Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false)
-	bar.SetTemplateString(`{{counters .}} {{bar . "[" "=" ">" " " "]"}} {{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`)
-	return &progress{bar.Start(), w}
+	return &progress{bar.Start(w, n, `{{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`), w}
 }
 
 // describe says what the next step is.
