@@ -29,13 +29,15 @@ func plain(x kernels.Matrices[float32]) {
 	}
 }
 
-// Products that are wrong in one way each are refused.
-func TestCheckRefuses(t *testing.T) {
+// A wrongProduct is a product with one fault, and what the error says of it.
+type wrongProduct struct {
+	name, want string
+	multiply   func(x kernels.Matrices[float32])
+}
+
+func wrongProducts() []wrongProduct {
 	var calls atomic.Int64
-	for _, c := range []struct {
-		name, want string
-		multiply   func(x kernels.Matrices[float32])
-	}{
+	return []wrongProduct{
 		{"right", "", plain},
 		{"nothing is written", "integers, transposed false and false: element (0, 0) is NaN, want", func(kernels.Matrices[float32]) {}},
 		{"adds to C", "integers, transposed false and false: element (0, 0) is NaN, want", func(x kernels.Matrices[float32]) {
@@ -101,7 +103,12 @@ func TestCheckRefuses(t *testing.T) {
 				clear(x.C[64*x.N:])
 			}
 		}},
-	} {
+	}
+}
+
+// Products that are wrong in one way each are refused.
+func TestCheckRefuses(t *testing.T) {
+	for _, c := range wrongProducts() {
 		var errs []string
 		for _, forms := range [][]form{matrices, rows, columns} {
 			if err := checkProducts(forms, c.multiply); err != nil {
