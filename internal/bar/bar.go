@@ -20,7 +20,7 @@ func Terminal(w io.Writer) bool {
 func Start(w io.Writer, total int, after string) *pb.ProgressBar {
 	b := pb.ProgressBarTemplate(`{{counters .}} {{bar . "[" "=" ">" " " "]"}} ` + after).New(total).SetMaxWidth(100)
 	b.Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w) // which takes what is set
-	if b.Width() <= 0 { // of a terminal that does not know its width
+	if b.Width() <= 0 {                                                             // of a terminal that does not know its width
 		b.SetWidth(80)
 	}
 	return b.Start()
