@@ -10,19 +10,17 @@ import (
 // Version is the version of Stheno.
 const Version = "0.1.0"
 
-// ErrNoDevice is in the chain of every error that says that this machine has
-// no CUDA device that can be used.
+// ErrNoDevice is wrapped by every error that says that this machine has no usable CUDA device.
 var ErrNoDevice = cudaops.ErrNoDevice
 
-// NewVM makes a machine that runs g on CUDA device 0 if there is one that can be
-// used, else on the host. Options of package cudaops choose otherwise:
+// NewVM makes a machine that runs g on CUDA device 0 if it can be used, else on the host. Options
+// of package cudaops choose otherwise:
 //
 //	stheno.NewVM(g, cudaops.OnDevice(1), cudaops.Strict())
 func NewVM(g *gorgonia.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
 	return cudaops.NewVM(g, slices.Concat([]cudaops.Option{cudaops.OnAny()}, opts)...)
 }
 
-// Devices lists the CUDA devices of this machine. The error, which wraps
-// [ErrNoDevice], says why there is none or, beside the list, why none of them
-// can be used.
+// Devices lists the CUDA devices of this machine. The error, which wraps [ErrNoDevice], says why
+// there is none or, if there are some, why none of them can be used.
 func Devices() ([]cudaops.Device, error) { return cudaops.Devices() }

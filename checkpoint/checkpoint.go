@@ -1,5 +1,5 @@
-// Package checkpoint saves what a training has come to in a file, and loads it, so that a run
-// that was ended goes on with the same bits as one that was not.
+// Package checkpoint saves the state of a training in a file and loads it, so that a run that was
+// ended goes on with the same bits as one that was not.
 //
 // Files are safetensors, which Python's library of that name reads. Each learnable is a tensor
 // with the name of its node; see [Save] for the others.
@@ -16,22 +16,22 @@ import (
 	"github.com/stheno-ml/stheno/internal/safetensors"
 )
 
-// version is that of the files that are written.
+// version is the version of the files that are written.
 const version = 1
 
-// The names of what a file says beside its tensors, each JSON.
+// The names of the metadata in a file, each encoded as JSON.
 const (
 	headerKey   = "stheno"
 	positionKey = "position"
 )
 
-// header is what a file says of its tensors, and of the training that they come from.
+// header describes a file's tensors and the training that they come from.
 type header struct {
 	Version    int       `json:"version"`
 	Learnables []string  `json:"learnables"` // names, in the order of Train
 	Moments    int       `json:"moments"`    // of each
 	BatchNorms int       `json:"batchnorms"`
-	Training   *training `json:"training,omitempty"` // nil where the parameters are alone
+	Training   *training `json:"training,omitempty"` // nil if the file has parameters alone
 }
 
 type training struct {
@@ -42,23 +42,23 @@ type training struct {
 	Seed    uint64             `json:"seed"`
 }
 
-// momentName is the name of a learnable's moment, counted from 1.
+// momentName returns the name of a learnable's moment, counted from 1.
 func momentName(k int, learnable string) string { return fmt.Sprintf("moment%d/%s", k, learnable) }
 
-// averageName is the name of a BatchNorm's running "mean" or "variance".
+// averageName returns the name of a BatchNorm's running "mean" or "variance".
 func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s", i, what) }
 
-// Save writes the state of a training to a file: what [cudaops.VM.State] returns of a VM with
-// the option [cudaops.Train]. position is what the loop needs to go on, such as epoch, step and
-// the seed of its shuffling: anything that encoding/json encodes, or nil.
+// Save writes the state of a training to a file: the result of [cudaops.VM.State] of a VM with the
+// option [cudaops.Train]. position is what the loop needs to go on, such as epoch, step and the
+// seed of its shuffling: any value that encoding/json encodes, or nil.
 //
-// A file that is there is replaced at once: whenever the program ends, by a kill or by a loss of
-// power, path is the old file or the new one, whole. One process at a time saves to one path. The
-// new file is first made beside it, under a name that begins with a dot and ends with .tmp; one
-// that a killed program left there is removed.
+// An existing file is replaced at once: however the program ends, by a kill or by a loss of power,
+// path is the old file or the new one, complete. One process at a time saves to one path. The new
+// file is first written beside it, under a name that begins with a dot and ends with .tmp; one that
+// a killed program left there is removed.
 //
-// The tensors are the learnables, by the names of their nodes, "moment1/" and "moment2/" with such
-// a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
+// The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
+// such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
 	s, err := vm.State()
 	if err == nil {
@@ -87,12 +87,12 @@ func save(path string, s *cudaops.State, position any) error {
 	return write(path, h, position, list)
 }
 
-// Load gives a VM the state that [Save] wrote, and *position, a pointer, what was given to Save,
-// or nothing if it is nil. The VM is one of the same graph with the same options, made anew or not;
+// Load gives a VM the state that [Save] wrote, and *position the value that was given to Save, or
+// nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
 // [cudaops.VM.SetState] says what must be the same.
 //
-// An error says what does not fit; the VM and *position are as they were then. It wraps
-// [io/fs.ErrNotExist] where there is no file.
+// An error says what does not fit, and leaves the VM and *position as they were. It wraps
+// [io/fs.ErrNotExist] if there is no file.
 func Load(path string, vm *cudaops.VM, position any) error {
 	if err := load(path, vm, position); err != nil {
 		return fmt.Errorf("checkpoint: Load: %w", err)
@@ -121,7 +121,7 @@ func load(path string, vm *cudaops.VM, position any) error {
 	return nil
 }
 
-// state returns the state that a file holds.
+// state returns the state in a file.
 func (f *file) state() (*cudaops.State, error) {
 	h := f.header
 	if h == nil {
@@ -145,7 +145,7 @@ func (f *file) state() (*cudaops.State, error) {
 	return s, f.err
 }
 
-// parseHeader returns what a file says of itself, nil for one of another program.
+// parseHeader returns the header of a file, nil for a file of another program.
 func parseHeader(f *safetensors.File) (*header, error) {
 	text, ok := f.Metadata[headerKey]
 	if !ok {
@@ -155,7 +155,7 @@ func parseHeader(f *safetensors.File) (*header, error) {
 		Version int `json:"version"`
 	}
 	if err := json.Unmarshal([]byte(text), &of); err != nil {
-		return nil, fmt.Errorf("its metadata %q: %w", headerKey, err)
+		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
 	if of.Version != version {
 		return nil, fmt.Errorf("got a file of version %d, want %d, which this version of Stheno writes", of.Version, version)
@@ -164,17 +164,17 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(h); err != nil {
-		return nil, fmt.Errorf("its metadata %q: %w", headerKey, err)
+		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
 	tensors := len(h.Learnables)*(1+h.Moments) + 2*h.BatchNorms
 	if most := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > most || tensors != most {
-		return nil, fmt.Errorf("got %d tensors, want those of %d learnables with %d moments each and of %d BatchNorms, of which its metadata tell",
+		return nil, fmt.Errorf("got %d tensors, want those of %d learnables with %d moments each and of %d BatchNorms, as its metadata say",
 			most, len(h.Learnables), h.Moments, h.BatchNorms)
 	}
 	return h, nil
 }
 
-// position decodes what Save was given, and returns what puts it there.
+// position decodes the position that Save was given, and returns a function that assigns it.
 func (f *file) position(to any) (set func(), err error) {
 	if to == nil {
 		return func() {}, nil
@@ -189,7 +189,7 @@ func (f *file) position(to any) (set func(), err error) {
 	}
 	decoded := reflect.New(v.Type().Elem())
 	if err := json.Unmarshal([]byte(text), decoded.Interface()); err != nil {
-		return nil, fmt.Errorf("its position, %.200s: %w", text, err)
+		return nil, fmt.Errorf("the position %.200s: %w", text, err)
 	}
 	return func() { v.Elem().Set(decoded.Elem()) }, nil
 }

@@ -172,7 +172,7 @@ func TestLoadBadFiles(t *testing.T) {
 	path := v.write(good)
 	v.refuses("no pointer", path, position{}, "want a pointer")
 	v.refuses("a nil pointer", path, (*position)(nil), "want a pointer")
-	v.refuses("another position", path, new([]int), "its position", "cannot unmarshal")
+	v.refuses("another position", path, new([]int), "the position", "cannot unmarshal")
 	path = v.write(rewrite(t, good, func(f *safetensors.File, _ *header) { delete(f.Metadata, positionKey) }))
 	v.refuses("no position", path, new(position), "without a position")
 	must.Do(t, Load(path, v.vm, nil)) // all else is right

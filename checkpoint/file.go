@@ -16,13 +16,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// dtypes are the format's names of the types that learnables have.
+// dtypes are the format's names for the types of learnables.
 var dtypes = map[kernels.Dtype]string{kernels.Float32: "F32", kernels.Float64: "F64"}
 
-// tensors are those of a file that is about to be written.
+// tensors are the content of a file to be written.
 type tensors struct {
 	list []safetensors.Tensor
-	err  error // of the first value that cannot be written
+	err  error // the first error
 }
 
 // add adds a value.
@@ -40,7 +40,7 @@ func (t *tensors) add(name string, v gorgonia.Value) {
 	}
 }
 
-// write replaces a file.
+// write writes them in place of a file.
 func write(path string, h header, position any, t tensors) error {
 	if t.err != nil {
 		return t.err
@@ -60,16 +60,16 @@ func write(path string, h header, position any, t tensors) error {
 	return replace(path, func(w io.Writer) error { return safetensors.Write(w, metadata, t.list) })
 }
 
-// file is a file that is read.
+// file is an open file.
 type file struct {
 	*safetensors.File
 	io.Closer
-	header *header         // nil of a file of another program
-	read   map[string]bool // the tensors that somebody asked for
-	err    error           // the first of value
+	header *header         // nil for a file of another program
+	read   map[string]bool // the tensors that were asked for
+	err    error           // offset of the first value
 }
 
-// open opens a file and checks that it is whole.
+// open opens a file and checks that it is complete.
 func open(path string) (*file, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func open(path string) (*file, error) {
 	return f, nil
 }
 
-// newFile checks that a file is whole.
+// newFile checks that a file is complete.
 func newFile(from io.ReaderAt, size int64) (*file, error) {
 	whole, err := safetensors.Open(from, size)
 	if err != nil {
@@ -103,7 +103,7 @@ func newFile(from io.ReaderAt, size int64) (*file, error) {
 	return &file{File: whole, header: h, read: map[string]bool{}}, nil
 }
 
-// wantFile returns an error for what is no file.
+// wantFile returns an error unless the path is a regular file.
 func wantFile(path string, info os.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -149,7 +149,7 @@ func (f *file) tensor(name string) (gorgonia.Value, error) {
 	return nil, fmt.Errorf("tensor %q: got elements of %s, want F32 or F64", name, t.Dtype)
 }
 
-// littleEndian turns elements of the machine's order of bytes into the format's, or back.
+// littleEndian converts elements between the machine's byte order and the format's.
 func littleEndian(m []byte, size int64) []byte {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return m
@@ -157,7 +157,7 @@ func littleEndian(m []byte, size int64) []byte {
 	return reversed(m, size)
 }
 
-// reversed returns elements with the order of their bytes reversed.
+// reversed returns elements with their bytes reversed.
 func reversed(m []byte, size int64) []byte {
 	m = slices.Clone(m)
 	for e := range slices.Chunk(m, int(size)) {

@@ -10,9 +10,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// SaveParameters writes the values of nodes to a file, and the running means and variances of
-// the BatchNorms of their graph: what is needed to compute with them, and nothing of a
-// solver. The file is replaced as by [Save].
+// SaveParameters writes the values of nodes to a file, and the running means and variances of the
+// BatchNorms of their graph: what is needed to evaluate the graph, without the state of a solver.
+// The file is replaced as by [Save].
 //
 // It is for programs that call a solver's Step themselves. A VM with [cudaops.Train] has its
 // learnables on the device: [Save] writes these, or Pull first.
@@ -47,12 +47,12 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 }
 
 // LoadParameters gives nodes the tensors of their names in a file, of [Save], of [SaveParameters]
-// or of another program, and the BatchNorms of their graph what the file has of them: all that is
-// in it but for the state of a solver, and all of it or, with an error, nothing.
+// or of another program, and the BatchNorms of their graph their means and variances if the file
+// has them. The state of a solver in the file is left out. With an error nothing is changed.
 //
 // It comes after the VM is made, since a VM that trains begins with new running means and
-// variances. Learnables of [cudaops.Train] go to the device in the next run, as values do that
-// gorgonia.Let binds.
+// variances. Learnables of [cudaops.Train] go to the device in the next run, as values bound by
+// gorgonia.Let do.
 func LoadParameters(path string, nodes ...*gorgonia.Node) error {
 	if err := loadParameters(path, nodes); err != nil {
 		return fmt.Errorf("checkpoint: LoadParameters: %w", err)
@@ -82,7 +82,7 @@ func loadParameters(path string, nodes gorgonia.Nodes) error {
 	return nil
 }
 
-// parameters returns what sets the nodes and the averages.
+// parameters returns functions that set the nodes and the averages.
 func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (set []func() error, err error) {
 	for _, n := range nodes {
 		v := f.value(n.Name())
@@ -114,7 +114,7 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (
 			set = append(set, func() error { copy(to, m); return nil })
 		}
 	}
-	if h := f.header; h != nil { // the rest is the solver's
+	if h := f.header; h != nil { // the others belong to the solver
 		for _, name := range h.Learnables {
 			for k := range h.Moments {
 				f.read[momentName(k+1, name)] = true
@@ -123,7 +123,7 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (
 	}
 	for _, t := range f.Tensors {
 		if !f.read[t.Name] {
-			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want no others than the nodes' and those of %d BatchNorms", t.Name, t.Shape, len(norms))
+			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want only those of the nodes and of %d BatchNorms", t.Name, t.Shape, len(norms))
 		}
 	}
 	return set, nil
@@ -142,13 +142,13 @@ func graphOf(nodes gorgonia.Nodes) (*gorgonia.ExprGraph, error) {
 		name := internal.InputName(n)
 		switch {
 		case n.Op() != nil:
-			return nil, fmt.Errorf("node %d, %s: got a node with an op, want an input of the graph", i, n.Name())
+			return nil, fmt.Errorf("node %d, %s: got the result of an op, want an input of the graph", i, n.Name())
 		case name == "":
 			return nil, fmt.Errorf("node %d, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
 		case seen[name]:
-			return nil, fmt.Errorf("node %d: got the name %q again, want names of their own", i, name)
+			return nil, fmt.Errorf("node %d: got the name %q again, want different names", i, name)
 		case n.Graph() != nodes[0].Graph():
-			return nil, fmt.Errorf("node %s: got one of another graph than %s", name, nodes[0].Name())
+			return nil, fmt.Errorf("node %s: got a node of another graph than %s", name, nodes[0].Name())
 		}
 		seen[name] = true
 	}

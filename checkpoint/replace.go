@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// replace makes a file of what write writes, or leaves that which is there as it is: the new
-// one is whole, and on the disk, before it gets the name.
+// replace makes a file of what write writes, or leaves an existing one as it is: the new file is
+// complete, and on the disk, before it gets the name.
 func replace(path string, write func(io.Writer) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -49,7 +49,7 @@ func replace(path string, write func(io.Writer) error) (err error) {
 	return syncFolder(dir)
 }
 
-// removeLeft removes what programs left that were killed before they gave it its name.
+// removeLeft removes temporary files of programs that were killed before they renamed them.
 func removeLeft(dir, prefix, suffix string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -65,8 +65,8 @@ func removeLeft(dir, prefix, suffix string) error {
 	return nil
 }
 
-// syncFolder brings the names in a folder to the disk, where the system and the folder's
-// file system can.
+// syncFolder writes the names in a folder to the disk, if the system and the folder's file system
+// can do that.
 func syncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

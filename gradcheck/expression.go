@@ -11,12 +11,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// An expression is what build made of the inputs, on a graph of its own.
+// An expression is the result of build for the inputs, in a graph of its own.
 type expression struct {
 	in       []*gorgonia.Node
 	out      *gorgonia.Node
-	mem      [][]byte                            // the memory of the inputs' values
-	order    gorgonia.Nodes                      // out and what it depends on, children first
+	mem      [][]byte                            // memory of the inputs' values
+	order    gorgonia.Nodes                      // the output and what it depends on, children first
 	children map[*gorgonia.Node][]*gorgonia.Node // of each node in order
 	below    map[*gorgonia.Node]bool             // the nodes in order
 }
@@ -47,13 +47,13 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 		return nil, fmt.Errorf("build: %w", err)
 	}
 	if e.out == nil {
-		return nil, fmt.Errorf("build gave no node")
+		return nil, fmt.Errorf("build returned no node")
 	}
 	if e.out.Graph() != g {
-		return nil, fmt.Errorf("build gave a node of another graph than its inputs'")
+		return nil, fmt.Errorf("build returned a node of another graph, want one of its inputs' graph")
 	}
 	if dt, ok := values.Dtype(e.out.Dtype()); !ok || !dt.IsFloat() {
-		return nil, fmt.Errorf("build gave a node of %v, want float32 or float64", e.out.Dtype())
+		return nil, fmt.Errorf("build returned a node of %v, want float32 or float64", e.out.Dtype())
 	}
 	return e, e.walk(e.out)
 }
@@ -91,9 +91,8 @@ func (e *expression) walk(n *gorgonia.Node) error {
 	return nil
 }
 
-// A function is an expression in float64 that is evaluated by calling its ops'
-// Do, with no machine and no memory used twice: what the machines are held
-// against.
+// A function is an expression in float64 that is evaluated by calling its ops' Do, without a
+// machine and with separate memory for every value: the reference for the machines.
 type function struct{ *expression }
 
 func newFunction(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input) (function, error) {
@@ -153,7 +152,7 @@ func (f function) difference(i, k int, step float64, weights []float64) (float64
 	for j, w := range weights { // differences first: the elements that do not change cancel exactly
 		sum += w * (hi[j] - lo[j])
 	}
-	return sum / (above - below), nil // the step that was really taken
+	return sum / (above - below), nil // the step after rounding
 }
 
 // read returns a value as float64 numbers.
@@ -180,7 +179,7 @@ func read(v gorgonia.Value) (input, error) {
 	return in, nil
 }
 
-// value is a new value of the numbers x.
+// value returns a new value of the numbers x.
 func value(dt kernels.Dtype, shape tensor.Shape, x []float64) gorgonia.Value {
 	v, mem := values.New(dt, shape)
 	if dt == kernels.Float64 {

@@ -10,9 +10,8 @@
 //
 //	(L(x + h) - L(x - h)) / 2h
 //
-// The weights lie in [0.5, 1.5) with random signs, so every element of the
-// output matters, none like another: a gradient that is transposed or that
-// forgets an output does not pass.
+// The weights lie in [0.5, 1.5) with random signs, so that every element of the output matters and
+// no two matter equally: a gradient that is transposed or that forgets an output does not pass.
 //
 // # Precision
 //
@@ -29,12 +28,11 @@
 //
 //	rel * (|want| + max |want| / 10), rel = 1e-6 in float64, 1e-3 in float32
 //
-// with the greatest difference of the same input, so that small gradients are
-// held as tightly as large ones while an element that cancels to nothing may
-// carry the rounding of its terms; and at least rel / 1000 * max(1, max |y|),
-// which covers the differences' own error where a gradient is 0. For float32
-// that leaves room for a few hundred roundings in a row; a gradient that is
-// wrong by one percent fails.
+// where max |want| is over the same input, so that small gradients are checked as tightly as large
+// ones while an element that cancels to nothing may carry the rounding of its terms; and at least
+// rel / 1000 * max(1, max |y|), which covers the differences' own error where a gradient is 0. For
+// float32 that leaves room for a few hundred roundings in a row; a gradient that is wrong by one
+// percent fails.
 package gradcheck
 
 import (
@@ -69,8 +67,8 @@ func (m Mode) String() string {
 	return "SymDiff"
 }
 
-// Mismatch is the error of gradients that differ. It describes the worst
-// element: the one furthest from its difference in units of what is tolerated.
+// Mismatch is the error of gradients that differ. It describes the worst element: the one with the
+// greatest error in units of the tolerance.
 type Mismatch struct {
 	Mode       Mode
 	Input      int     // number of the input
@@ -90,9 +88,9 @@ func (m *Mismatch) Error() string {
 		m.Mode, m.Index, m.Input, m.Got, m.Want, m.Difference, m.Tolerated, m.Bad, m.Checked, m.Seed)
 }
 
-// Random gives one input of each shape for [Check]: elements between -1.5 and
-// 1.5, at least 0.1 from 0 and so from the kinks of common functions. A scalar
-// shape gives a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
+// Random returns one input of each shape for [Check]: elements between -1.5 and 1.5, at least 0.1
+// from 0, which avoids the kinks of common functions. A scalar shape gives a Gorgonia scalar. dt is
+// tensor.Float32 or tensor.Float64.
 func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
 	d, ok := values.Dtype(dt)
 	if !ok || !d.IsFloat() {
@@ -113,9 +111,8 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 	return vs, nil
 }
 
-// Check compares the gradients of build by every element of the inputs with
-// central differences. It returns nil, a [*Mismatch], or another error where
-// nothing could be compared.
+// Check compares the gradients of build by every element of the inputs with central differences. It
+// returns nil, a [*Mismatch], or another error if nothing could be compared.
 //
 // build gets one input node for each input, of its shape and type, and gives
 // one node, a tensor or scalar that need not depend on every input. It is
@@ -153,7 +150,7 @@ func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []go
 	return fmt.Errorf("gradcheck: %w", err)
 }
 
-// An input is the caller's, as float64 numbers in row-major order.
+// An input is the caller's value, as float64 numbers in row-major order.
 type input struct {
 	dtype kernels.Dtype
 	shape tensor.Shape
@@ -250,7 +247,7 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 			g, w := got[i][k], want[i][k]
 			tolerated := abs + rel*math.Abs(w)
 			diff := math.Abs(g - w)
-			if diff <= tolerated && !math.IsInf(tolerated, 0) { // false for a NaN
+			if diff <= tolerated && !math.IsInf(tolerated, 0) { // false for NaN
 				continue
 			}
 			m.Bad++

@@ -20,8 +20,8 @@ type config struct {
 // Option sets how gradients are checked.
 type Option func(*config)
 
-// Machine runs the graphs of mode SymDiff on the machine that f makes instead
-// of tape.NewMachine, Gorgonia's tape machine. Mode DoDiff always needs Gorgonia's LispMachine.
+// Machine runs the graphs of mode SymDiff on the machine that f makes, instead of tape.NewMachine,
+// Gorgonia's tape machine. Mode DoDiff always needs Gorgonia's LispMachine.
 func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
 	return func(c *config) { c.machine = f }
 }
@@ -35,8 +35,7 @@ func Tolerance(abs, rel float64) Option {
 	return func(c *config) { c.abs, c.rel, c.own = abs, rel, true }
 }
 
-// Seed fixes the weights and the choice of elements, which are else new on
-// every call.
+// Seed fixes the weights and the choice of elements, which otherwise differ in every call.
 func Seed(seed uint64) Option { return func(c *config) { c.seed = seed } }
 
 // Modes sets which ways are checked; the default is both.

@@ -7,10 +7,9 @@ import (
 	"github.com/stheno-ml/stheno/internal/safely"
 )
 
-// Backward builds the derivatives of a loss by the inputs of a primitive: see
-// [Primitive].Adjoints. What it makes is used for nodes, by gorgonia.Grad, and for
-// values, by gorgonia.NewLispMachine. A mistake, such as an input that there is
-// not, becomes the error of the differentiation.
+// Backward builds the derivatives of a loss by the inputs of a primitive: see [Primitive].Adjoints.
+// Its terms become nodes for gorgonia.Grad and values for gorgonia.NewLispMachine. A mistake, such
+// as the number of an input that does not exist, becomes the error of the differentiation.
 //
 //	// out = a * b, element by element
 //	func (p mul) Adjoints(b *ops.Backward) []ops.Term {
@@ -33,7 +32,7 @@ type term struct {
 	of       *Backward
 	typ      Type
 	leaf     int // where op is nil: inputs are 0, 1, ..., then the output and its derivative
-	op       *Op // nil also where a mistake left nothing to compute
+	op       *Op // also nil after a mistake
 	operands []Term
 }
 
@@ -70,8 +69,8 @@ func (b *Backward) Out() Term { return b.out }
 // type.
 func (b *Backward) Grad() Term { return b.grad }
 
-// Apply returns what a primitive makes of operands. It is computed where a
-// derivative that is wanted needs it, and once.
+// Apply returns the result of a primitive on operands. It is computed once, and only if a wanted
+// derivative needs it.
 func (b *Backward) Apply(p Primitive, operands ...Term) Term {
 	if b.err != nil {
 		return Term{&term{of: b}}
@@ -94,8 +93,8 @@ func (b *Backward) Apply(p Primitive, operands ...Term) Term {
 	return Term{&term{of: b, typ: op.out, op: op, operands: operands}}
 }
 
-// None declares that the primitive has no gradient. The error of a differentiation
-// includes the reason, a sentence. Adjoints returns what it returns.
+// None declares that the primitive has no gradient. The error of a differentiation includes the
+// reason, a sentence. Adjoints returns the result of None.
 func (b *Backward) None(reason string) []Term {
 	b.reason = reason
 	if reason == "" {
@@ -112,7 +111,7 @@ func (b *Backward) fail(format string, a ...any) Term {
 	return Term{&term{of: b}}
 }
 
-// check returns an error if t is no value of b.
+// check returns an error unless t is a value of b.
 func (b *Backward) check(t Term) error {
 	switch {
 	case t.term == nil:
@@ -154,9 +153,8 @@ func (o *Op) derive() (terms []Term, err error) {
 	return terms, nil
 }
 
-// evaluate computes terms, and what they need, as nodes or as values: leaves are
-// the inputs, the output and its derivative, and apply applies an op. A zero Term
-// gives a zero T.
+// evaluate computes terms and their operands, as nodes or as values: leaves are the inputs, the
+// output and its derivative, and apply applies an op. A zero Term gives a zero T.
 func evaluate[T any](terms []Term, leaves []T, apply func(o *Op, operands []T) (T, error)) ([]T, error) {
 	done := make(map[*term]T)
 	var compute func(t *term) (T, error)

@@ -9,9 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Broadcast repeats x n times along a new axis that is put in before axis, as a
-// bias is repeated over a batch: Broadcast(bias, batch, 0) makes (batch, h) of
-// (h). A scalar becomes a vector.
+// Broadcast repeats x n times along a new axis, inserted before axis, as a bias is repeated over a
+// batch: Broadcast(bias, batch, 0) makes (batch, h) of (h). A scalar becomes a vector.
 //
 //	out[..., j, ...] = x[..., ...]   for 0 <= j < n
 //

@@ -13,9 +13,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// This file holds what keeps a primitive's faults from becoming panics.
+// The functions of this file turn faults of a primitive into errors, so that they do not become
+// panics.
 
-// nameOf returns the name of a primitive, or an error where there is none.
+// nameOf returns the name of a primitive, or an error if it has none.
 func nameOf(p Primitive) (name string, err error) {
 	if p == nil {
 		return "", errors.New("got a nil primitive")
@@ -27,8 +28,8 @@ func nameOf(p Primitive) (name string, err error) {
 	return name, err
 }
 
-// function returns the function of elements that a primitive is, and ok = false for one that
-// is no [Pointwise].
+// function returns the function of elements of a [Pointwise] primitive; ok is false for any other
+// primitive.
 func function(p Primitive, in []Type, out Type) (f expr.Func, ok bool, err error) {
 	pointwise, ok := p.(Pointwise)
 	if !ok {
@@ -43,7 +44,7 @@ func function(p Primitive, in []Type, out Type) (f expr.Func, ok bool, err error
 	return f, true, err
 }
 
-// checkFunction returns an error if a function does not go with the types of an op.
+// checkFunction returns an error if a function does not fit the types of an op.
 func checkFunction(f expr.Func, in []Type, out Type) error {
 	operands, results := f.Operands(), f.Outputs()
 	if len(operands) != len(in) || len(results) != 1 {

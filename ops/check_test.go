@@ -87,10 +87,10 @@ func TestPrimitiveErrors(t *testing.T) {
 		{panics{"Infer"}, "ops: Panics: Infer panicked: oh"},
 		{times{2}, "ops: Times[2]: got 1 inputs, want 2"},
 		{given{&fields{}, "Given"}, ""}, // a scalar
-		{given{&fields{infer: Type{99, nil}}, "Given"}, "ops: Given: output: got kernels.Dtype(99), which is no element type"},
+		{given{&fields{infer: Type{99, nil}}, "Given"}, "ops: Given: output: got kernels.Dtype(99), which is not an element type"},
 		{given{&fields{infer: Type{0, tensor.Shape{3, 0}}}, "Given"}, "ops: Given: output: got shape (3, 0), want at least one element"},
 		{given{&fields{plan: &kernels.Plan{Launches: []kernels.Launch{{Kernel: &kernels.Kernel{Body: func(kernels.Call) {}}}}}}, "Given"},
-			"ops: Given: it holds a func(kernels.Call), which cannot be told from another one"},
+			"ops: Given: it holds a func(kernels.Call), which cannot be compared"},
 	} {
 		if n, err := Apply(c.p, vectors(x)...); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("Apply gave %v and error %v, want %q", n, err, c.want)

@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// inOneGraph returns the nodes with the constants among them as nodes of the others' graph,
-// where they are in no graph, as gorgonia.NewConstant leaves them, or in another one.
+// inOneGraph returns the nodes with each constant replaced by one in the graph of the others, if it
+// is in no graph, where gorgonia.NewConstant leaves it, or in another graph.
 func inOneGraph(nodes []*gorgonia.Node) ([]*gorgonia.Node, error) {
 	var g *gorgonia.ExprGraph
 	for _, n := range nodes {
@@ -24,7 +24,7 @@ func inOneGraph(nodes []*gorgonia.Node) ([]*gorgonia.Node, error) {
 		}
 	}
 	if g == nil {
-		return nil, errors.New("its inputs are in no graph: want one of them to be, which constants are not by themselves")
+		return nil, errors.New("got inputs that are in no graph, want at least one that is in a graph: constants by themselves are not")
 	}
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {
@@ -32,8 +32,8 @@ func inOneGraph(nodes []*gorgonia.Node) ([]*gorgonia.Node, error) {
 			continue
 		}
 		nodes[i] = g.AddNode(n)
-		if !sameConstant(n, nodes[i]) { // Gorgonia takes those of one name for one
-			return nil, fmt.Errorf("input %d: the graph has another constant of the name %s: give them names by gorgonia.WithName", i, internal.Name(n))
+		if !sameConstant(n, nodes[i]) { // Gorgonia merges constants of one name
+			return nil, fmt.Errorf("input %d: the graph has another constant named %s, want different names: gorgonia.WithName sets them", i, internal.Name(n))
 		}
 	}
 	return nodes, nil

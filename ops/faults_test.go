@@ -135,8 +135,8 @@ func TestConstantErrors(t *testing.T) {
 	_, integer := Scale(x, gorgonia.NewConstant(2))
 	_, withNil := Add(nil, gorgonia.NewConstant(2.0))
 	for want, err := range map[string]error{
-		"ops: Scale: input 1: the graph has another constant of the name c": other,
-		"ops: Add: its inputs are in no graph":                              alone,
+		"ops: Scale: input 1: the graph has another constant named c": other,
+		"ops: Add: got inputs that are in no graph":                              alone,
 		"ops: Scale: input 1: got int":                                      integer,
 		"ops: Add: input 0: got a nil node":                                 withNil,
 	} {

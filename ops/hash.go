@@ -11,12 +11,12 @@ import (
 	"slices"
 )
 
-// identity is what tells an op from another one in a graph: a hash of the
-// primitive's type, name and fields and of the inputs' types.
+// identity distinguishes an op from others in a graph: a hash of the primitive's type, name and
+// fields and of the inputs' types.
 type identity [sha256.Size]byte
 
-// identify returns the identity of a primitive on inputs. It follows pointers
-// and never takes an address, so that it is the same in every run.
+// identify returns the identity of a primitive on inputs. It follows pointers but hashes no
+// address, so the result is the same in every run.
 func identify(p Primitive, name string, in []Type) (identity, error) {
 	e := encoder{}
 	e.string(name)
@@ -27,8 +27,7 @@ func identify(p Primitive, name string, in []Type) (identity, error) {
 	return sha256.Sum256(e.bytes), e.err
 }
 
-// An encoder writes values so that different ones differ in bytes. It keeps the
-// first error.
+// An encoder writes values so that different values give different bytes. It keeps the first error.
 type encoder struct {
 	bytes []byte
 	err   error
@@ -57,7 +56,7 @@ func (e *encoder) bool(b bool) {
 
 func (e *encoder) value(v reflect.Value, depth int) {
 	if depth > deepest || len(e.bytes) > longest {
-		e.err = errors.New("its fields hold too much, or one that leads back to itself: want plain parameters")
+		e.err = errors.New("its fields hold too much, or a pointer that leads back to itself: want plain parameters")
 	}
 	if e.err != nil {
 		return
@@ -98,7 +97,7 @@ func (e *encoder) value(v reflect.Value, depth int) {
 		}
 	default: // functions, channels, unsafe pointers
 		if e.bool(!v.IsNil()); !v.IsNil() {
-			e.err = fmt.Errorf("it holds a %v, which cannot be told from another one: want plain parameters", v.Type())
+			e.err = fmt.Errorf("it holds a %v, which cannot be compared: want plain parameters", v.Type())
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (h histogram) Infer(in ...Type) (Type, error) {
 	}
 	lo, hi := h.bins.Lo, h.bins.Hi
 	if !(lo < hi) || math.IsInf(hi-lo, 0) || math.IsInf(float64(h.bins.N)/(hi-lo), 0) {
-		return Type{}, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, whose distance neither overflows nor is next to nothing", lo, hi)
+		return Type{}, fmt.Errorf("got bins from %v to %v, want finite bounds, the first below the second, with a finite difference and a finite number of bins per unit", lo, hi)
 	}
 	return Type{kernels.Int64, tensor.Shape{h.bins.N}}, nil
 }

@@ -9,25 +9,23 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Iterate takes the vector x of n elements through steps transformations, by the
-// n x n matrices w1 and w2:
+// Iterate applies steps transformations by the n x n matrices w1 and w2 to the vector x of n
+// elements:
 //
 //	X = x;  steps times: P[j] = sum over k of w1[j][k] * X[k], X[j] = sum over k of w2[j][k] * P[k];  out = X
 //
-// All of it is computed in double precision whatever the type, so a float32 result
-// is rounded once. Its derivatives keep the steps between in the operands' type.
-// steps is 1 to 65536.
+// It is computed in double precision whatever the type, so a float32 result is rounded once. Its
+// derivatives keep the intermediate steps in the operands' type. steps is 1 to 65536.
 //
-// Every element needs all elements of the half step before, so that on a GPU the
-// blocks of a grid must wait for one another 2 steps - 1 times. Package
-// kernels/versions has the ways in which they can.
+// Every element needs all elements of the previous half step, so that on a GPU the blocks of a grid
+// must wait for one another 2 steps - 1 times. Package kernels/versions shows the ways to do that.
 func Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, error) {
 	return Apply(iterate{steps: steps}, w1, w2, x)
 }
 
 const iterateMaxSteps = 1 << 16
 
-// iterate is the iteration, or with the matrices' transposes.
+// iterate is the op, with the matrices as they are or transposed.
 type iterate struct {
 	steps      int
 	transposed bool
@@ -68,8 +66,8 @@ func (o iterate) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return kernels.Iterate(dev, in[0].Dtype, in[2].Elements(), o.steps, o.transposed), nil
 }
 
-// Adjoints: out is the last row of the chain over rows u that are zero but for the
-// first, x. The derivative by x is the way back and needs no row between.
+// Adjoints: out is the last row of the chain over rows u that are zero except for the first, x. The
+// derivative by x is the chain backwards, and needs no intermediate row.
 func (o iterate) Adjoints(b *Backward) []Term {
 	w1, w2 := b.In(0), b.In(1)
 	c := chain{steps: o.steps, transposed: o.transposed}
@@ -116,11 +114,10 @@ func (c chain) Adjoints(b *Backward) []Term {
 	return []Term{d1, d2, back}
 }
 
-// derivatives returns those by w1, w2 and the rows of u, which are inputs of b,
-// from the chain itself, forth, and the derivative by it, g. Those by the rows of u are a
-// chain too, the other way. Where A took row k to row m, its derivative is the
-// sum over such k of row m of that chain times row k of forth: a product of
-// matrices.
+// derivatives returns the derivatives by w1, w2 and the rows of u, which are inputs of b, from the
+// chain itself, forth, and the derivative by it, g. The derivative by the rows of u is a chain too,
+// in the other direction. Where A took row k to row m, its derivative is the sum over these k of
+// row m of that chain times row k of forth: a product of matrices.
 func (c chain) derivatives(b *Backward, forth, g Term) (d1, d2, back Term) {
 	back = b.Apply(chain{c.steps, !c.transposed, !c.reversed}, b.In(0), b.In(1), g)
 	take := func(rows Term, first int) Term {
@@ -140,9 +137,9 @@ func (c chain) derivatives(b *Backward, forth, g Term) (d1, d2, back Term) {
 	return derivative(1, 0), derivative(2, 1), back
 }
 
-// pickRows takes rows first, first + stride, ..., narrow of them, out of a matrix
-// of wide rows; put is the other way, into zeros. With vector the narrow side is
-// one row without an axis for it.
+// pickRows takes rows first, first + stride, ..., narrow of them, out of a matrix of wide rows;
+// with put it goes the other way, into zeros. With vector the narrow side is one row without an
+// axis of its own.
 type pickRows struct {
 	wide, narrow, first, stride int
 	put, vector                 bool

@@ -18,19 +18,18 @@ import (
 //	ops.Map("select(a > 0, a, 0.01*a)", x)
 //	ops.Map("0.5 * a * (1 + erf(a * 0.70710678))", x)
 //
-// The inputs are of one element type, float32 or float64, and of one shape; scalars
-// among them count for every element. The expression holds numbers, + - * /,
+// The inputs have one element type, float32 or float64, and one shape; a scalar among them is used
+// for every element. The expression holds numbers, + - * /,
 // parentheses, comparisons, which give 1 or 0, and the functions
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
 //	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
 //	select(condition, x, y)
 //
-// Each operation is rounded to the element type, so the result has the bits that
-// an op for each operation would give. Package kernels/expr says what functions do
-// at their edges. The gradient is derived from the expression; sign, ceil, floor and
-// comparisons have the derivative 0. On a GPU the kernel is made of the expression
-// when it first runs there.
+// Each operation is rounded to the element type, so the result has the bits that one op per
+// operation would give. Package kernels/expr documents special values, such as NaN and Inf. The
+// gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0.
+// On a GPU the kernel is generated from the expression when the op first runs.
 //
 // An expression that cannot be read, or has more than 4096 characters, is an error
 // with the position of what is wrong, counted from 1.
@@ -58,7 +57,7 @@ func parseMap(expression string, inputs []*gorgonia.Node) (expr.Func, error) {
 	return expr.Parse(expression, t.Dtype, strings.Split(letters[:len(inputs)], "")...)
 }
 
-// mapping is Map by a function with one output.
+// mapping is Map with a function of one output.
 type mapping struct{ f expr.Func }
 
 func (m mapping) String() string { return fmt.Sprintf("Map[%v]", m.f) }
@@ -102,7 +101,7 @@ func (m mapping) Func(...Type) (expr.Func, error) { return m.f, nil }
 
 func (m mapping) Adjoints(b *Backward) []Term {
 	if !m.f.Outputs()[0].IsFloat() {
-		return b.None("its output is no number")
+		return b.None("its output is not a number")
 	}
 	var operands []Term
 	for i := range m.f.Operands() {
@@ -119,9 +118,9 @@ func (m mapping) Adjoints(b *Backward) []Term {
 	return terms
 }
 
-// adjoint applies the derivative by an input to those of the operands, the last of
-// which is the derivative by the output, that it depends on; for an input that
-// counts for all elements, their sum is the derivative.
+// adjoint applies the derivative by an input to the operands that it depends on, the last of which
+// is the derivative by the output. The derivative by an input that is used for all elements is
+// their sum.
 func adjoint(b *Backward, g expr.Func, operands []Term, of Type) Term {
 	g, kept := g.Trim()
 	if len(kept) == 0 { // 0 everywhere, in the output's shape

@@ -11,10 +11,10 @@ import (
 // MatMulOption is an option of [MatMul].
 type MatMulOption struct{ transA, transB bool }
 
-// TransA makes MatMul use the transpose of a's last two axes; a is not moved.
+// TransA makes MatMul use the transpose of a's last two axes, without copying a.
 func TransA() MatMulOption { return MatMulOption{transA: true} }
 
-// TransB makes MatMul use the transpose of b's last two axes; b is not moved.
+// TransB makes MatMul use the transpose of b's last two axes, without copying b.
 func TransB() MatMulOption { return MatMulOption{transB: true} }
 
 // MatMul is the product of matrices and vectors:
@@ -28,11 +28,11 @@ func TransB() MatMulOption { return MatMulOption{transB: true} }
 //	(K)          (K, N)       (N)
 //	(K)          (K)          scalar, by the kernel of [Dot]
 //
-// With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading
-// axes must be equal; axes of extent 1 are kept. It is an error to transpose a
-// vector. float32 sums in float32, but for two vectors in double. Large products on
-// GPUs of compute capability 9.0 are made of six products in BF16 on the tensor cores, with
-// all bits of the operands and smaller errors than sums in float32.
+// With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading axes must be equal;
+// axes of extent 1 are kept. It is an error to transpose a vector. float32 products are summed in
+// float32, those of two vectors in double precision. Large products on GPUs of compute capability
+// 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
+// have smaller errors than sums in float32.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	var o matMul
 	for _, opt := range opts {
@@ -41,9 +41,9 @@ func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	return Apply(o, a, b)
 }
 
-// matMul is the product of two operands, each stored as it is or transposed. outer is
-// the product of a column and a row, x[i] * y[j], out of two vectors: the
-// derivative of matrix x vector by the matrix.
+// matMul is the product of two operands, each stored as it is or transposed. outer is the product
+// of a column and a row, x[i] * y[j], from two vectors: the derivative of matrix x vector by the
+// matrix.
 type matMul struct {
 	transA, transB, outer bool
 }
@@ -64,8 +64,8 @@ func (o matMul) String() string {
 	return name
 }
 
-// product is a matMul on given shapes, as the batch of matrix products that it is:
-// m x k times k x n. out is the output's shape.
+// product is a matMul on given shapes as a batch of matrix products, m x k times k x n. out is the
+// output's shape.
 type product struct {
 	batch, m, n, k int
 	out            tensor.Shape
@@ -133,14 +133,14 @@ func (o matMul) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return p.Plan(dev)
 }
 
-// Product returns the product that is planned.
+// Product returns the product to be planned.
 func (o matMul) Product(in ...Type) (kernels.Product, error) {
 	p, err := o.product(in[0].Shape, in[1].Shape)
 	return kernels.Product{Dtype: in[0].Dtype, Batch: int64(p.batch), M: int64(p.m), N: int64(p.n), K: int64(p.k), TransA: o.transA, TransB: o.transB}, err
 }
 
-// Adjoints are matMuls again. For C = A B they are dA = G B^T, dB = A^T G; where
-// A is stored transposed, so is its derivative, dA = B G^T, and so on.
+// Adjoints are matMuls again. For C = A B they are dA = G B^T and dB = A^T G; if A is stored
+// transposed, so is its derivative, dA = B G^T, and so on.
 func (o matMul) Adjoints(back *Backward) []Term {
 	a, b, g := back.In(0), back.In(1), back.Grad()
 	product := func(o matMul, x, y Term) Term { return back.Apply(o, x, y) }

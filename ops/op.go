@@ -27,9 +27,9 @@ type Op struct {
 	in          []Type
 	out         Type
 	identity    identity
-	pointwise   bool // it is function, element by element
+	pointwise   bool // its function of elements, if it has one
 	function    expr.Func
-	derivatives func() ([]Term, error) // by the inputs, made at first use
+	derivatives func() ([]Term, error) // derivatives by the inputs, made at first use
 }
 
 var (
@@ -83,13 +83,13 @@ func (o *Op) apply(inputs []*gorgonia.Node) (*gorgonia.Node, error) {
 		case !t.equal(o.in[i]):
 			return nil, fmt.Errorf("%v: input %d: got %v, want %v", o, i, t, o.in[i])
 		case n.Graph() != inputs[0].Graph():
-			return nil, fmt.Errorf("%v: input %d is of another graph than input 0", o, i)
+			return nil, fmt.Errorf("%v: input %d is in another graph than input 0", o, i)
 		}
 	}
 	return gorgonia.ApplyOp(forMachines(o), inputs...)
 }
 
-// Primitive returns what the op was made of.
+// Primitive returns the primitive of the op.
 func (o *Op) Primitive() Primitive { return o.primitive }
 
 // String returns the name of the primitive.
@@ -107,11 +107,11 @@ func (o *Op) Plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	return p, nil
 }
 
-// Pointwise returns the function of elements that the op is, if its primitive is
-// [Pointwise]; ok is false for any other.
+// Pointwise returns the op's function of elements, if its primitive is [Pointwise]; ok is false for
+// any other.
 func (o *Op) Pointwise() (f expr.Func, ok bool) { return o.function, o.pointwise }
 
-// Product returns the product of matrices that the op is; ok is false for any other.
+// Product returns the op as a product of matrices, if it is one; ok is false for any other.
 func (o *Op) Product() (p kernels.Product, ok bool) {
 	m, ok := o.primitive.(matMul)
 	if !ok {
@@ -124,8 +124,8 @@ func (o *Op) Product() (p kernels.Product, ok bool) {
 // Arity returns the number of inputs.
 func (o *Op) Arity() int { return len(o.in) }
 
-// Type returns the function type of the op; since it is made for given inputs,
-// it is free of type variables.
+// Type returns the function type of the op. The op is made for given inputs, so its type has no
+// type variables.
 func (o *Op) Type() hm.Type {
 	types := make([]hm.Type, 0, len(o.in)+1)
 	for _, t := range o.in {
@@ -212,8 +212,8 @@ func (o *Op) run(out []byte, in []gorgonia.Value) error {
 	return nil
 }
 
-// DiffWRT reports by which inputs Gorgonia is to differentiate. It reports all
-// of them for an op without a gradient, so that SymDiff is asked and says why.
+// DiffWRT reports by which inputs Gorgonia is to differentiate: by all of them, also for an op
+// without a gradient, so that SymDiff is called and returns the reason.
 func (o *Op) DiffWRT(inputs int) []bool {
 	terms, err := o.derivatives()
 	wrt := make([]bool, max(inputs, 0))
@@ -306,11 +306,11 @@ func (o *Op) CallsExtern() bool { return false }
 // OverwritesInput is -1: no kernel works in place.
 func (o *Op) OverwritesInput() int { return -1 }
 
-// WriteHash writes what tells this op from another one: the type, name and
-// fields of the primitive, and the inputs' types.
+// WriteHash writes the identity of the op: the type, name and fields of the primitive, and the
+// inputs' types.
 func (o *Op) WriteHash(h hash.Hash) { fmt.Fprintf(h, "stheno %x", o.identity) }
 
-// Hashcode returns a hash of what WriteHash writes.
+// Hashcode returns a hash of the identity.
 func (o *Op) Hashcode() uint32 {
 	h := fnv.New32a()
 	o.WriteHash(h)

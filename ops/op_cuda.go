@@ -15,9 +15,8 @@ type cudaOp struct{ *Op }
 
 var _ gorgonia.CUDADoer = cudaOp{}
 
-// forMachines gives the form of the op that belongs into a graph. Gorgonia
-// tells by the type alone what goes to a device, and its machines panic where
-// there is none, so there the op stays a plain one.
+// forMachines returns the form of the op for a graph. Gorgonia chooses by the type alone what goes
+// to a device, and its machines panic if there is none, so the op stays a plain one there.
 func forMachines(o *Op) gorgonia.Op {
 	if tape.Available() != nil {
 		return o
@@ -58,5 +57,5 @@ func (o cudaOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc g
 	return out, o.run(mem, in)
 }
 
-// settle makes values on the context's device ready for the host.
+// settle waits until values on the context's device are ready for the host.
 func settle(ctx gorgonia.ExecutionContext) error { return tape.Settle(ctx) }

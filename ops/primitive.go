@@ -13,22 +13,22 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Primitive is what one op adds to what all ops share. [Apply] makes nodes of
-// it, which have all that Stheno's own ops have: both of Gorgonia's ways of
-// differentiation, Do on the host, the kernels on a GPU. Another module defines
-// its ops by it too, with kernels of its own: see docs/write-your-own-kernel.md.
+// Primitive is what distinguishes one op from another. [Apply] makes nodes of it, which have
+// everything that Stheno's own ops have: both of Gorgonia's ways of differentiation, Do on the
+// host, the kernels on a GPU. Other modules define their ops by it too, with kernels of their own:
+// see docs/write-your-own-kernel.md.
 //
-// Parameters, such as axes or a radius, are fields of the implementing type.
-// They are plain data, without functions or channels, and never change: a graph
-// takes two nodes with equal fields and inputs for one.
+// Parameters, such as axes or a radius, are fields of the implementing type. They are plain data,
+// without functions or channels, and never change: a graph merges two nodes with equal fields and
+// inputs.
 type Primitive interface {
 	// String returns the name with its parameters, as in "Scale[0.5]".
 	String() string
-	// Infer returns the type of the output, or an error that says what it got and
-	// what it wants. It is called before anything else, with any number of inputs
-	// of any types. It must not change their shapes, which the result may share.
+	// Infer returns the type of the output, or an error that says what it got and what it wants. It
+	// is called first, with any number of inputs of any types. It must not change their shapes,
+	// which the result may share.
 	Infer(in ...Type) (Type, error)
-	// Plan returns the launches on dev for inputs that Infer took.
+	// Plan returns the launches on dev, for inputs that Infer accepted.
 	Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error)
 	// Adjoints returns, for each input, the derivative of the loss by that input, or
 	// the zero Term where the output does not depend on it smoothly. A primitive
@@ -36,13 +36,12 @@ type Primitive interface {
 	Adjoints(b *Backward) []Term
 }
 
-// Pointwise is a primitive whose output has, at each index, a function of the inputs'
-// elements at that index; scalars among the inputs count for every index. A machine
-// that compiles graphs takes the function instead of the plan and makes one kernel of
-// it and its neighbours.
+// Pointwise is a primitive whose output at each index is a function of the inputs' elements at that
+// index; a scalar among the inputs is used for every index. A machine that compiles graphs uses the
+// function instead of the plan and makes one kernel of it and its neighbours.
 type Pointwise interface {
 	Primitive
-	// Func returns the function, of an operand for each input, for inputs that Infer took.
+	// Func returns the function, with one operand for each input, for inputs that Infer accepted.
 	Func(in ...Type) (expr.Func, error)
 }
 
@@ -64,11 +63,11 @@ func (t Type) Elements() int64 { return kernels.Count(t.Shape) }
 // equal reports whether two types have the same element type and shape.
 func (t Type) equal(u Type) bool { return t.Dtype == u.Dtype && sameShape(t.Shape, u.Shape) }
 
-// check returns an error if the element type is none of the kernels', or if there
-// are no elements or more than can be counted in bytes.
+// check returns an error if kernels have no such element type, or if there are no elements or more
+// than can be counted in bytes.
 func (t Type) check() error {
 	if t.Dtype > kernels.Int {
-		return fmt.Errorf("got kernels.Dtype(%d), which is no element type", uint8(t.Dtype))
+		return fmt.Errorf("got kernels.Dtype(%d), which is not an element type", uint8(t.Dtype))
 	}
 	n := 1
 	for _, d := range t.Shape {
@@ -100,9 +99,9 @@ func CheckFloats(in []Type, n int) error {
 	return nil
 }
 
-// Apply applies a primitive to nodes of one graph and returns the node of its
-// output. Constants, of [gorgonia.NewConstant], become a part of that graph. The error names the primitive, the input, what it got and what it
-// wants. A primitive that panics gives an error too.
+// Apply applies a primitive to nodes of one graph and returns the node of its output. Constants,
+// made by [gorgonia.NewConstant], become a part of that graph. The error names the primitive, the
+// input, what it got and what it wants. A primitive that panics gives an error too.
 func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	name, err := nameOf(p)
 	if err != nil {
@@ -143,7 +142,7 @@ func typeOf(n *gorgonia.Node) (t Type, err error) {
 	}
 	dt, ok := values.Dtype(of)
 	if !ok || dt == kernels.Bool {
-		return t, fmt.Errorf("got %v, which no op takes", of)
+		return t, fmt.Errorf("got %v, want an element type that kernels have", of)
 	}
 	if n.Shape().Dims() != n.Dims() {
 		return t, fmt.Errorf("node %s has no shape yet", internal.Name(n))

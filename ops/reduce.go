@@ -12,27 +12,27 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Reduce reduces a tensor of any shape to a scalar by an expression of a, what has
-// been reduced so far, and b, the next element:
+// Reduce reduces a tensor of any shape to a scalar by an expression of a, the result so far, and b,
+// the next element:
 //
 //	ops.Reduce(x, "a + b", 0)             the sum
 //	ops.Reduce(x, "a + b*b", 0)           the sum of squares
 //	ops.Reduce(x, "max(a, abs(b))", 0)    the largest magnitude
 //
-// The expression is in the language of [Map]. Chunks are reduced side by side and
-// then joined, so that it must come down to a + f(b), a * f(b), max(a, f(b)) or
-// min(a, f(b)), f being any expression of b:
+// The expression is in the language of [Map]. Chunks are reduced in parallel and then combined, so
+// it must have the form a + f(b), a * f(b), max(a, f(b)) or min(a, f(b)), where f is any expression
+// of b:
 //
 //	out = identity op f(x[0]) op f(x[1]) op ...
 //
-// It is computed in double precision and rounded once, in the same order in every
-// run. identity is 0 for +, 1 for *, and any number for max and min. On a GPU the
-// kernel is made of the expression when it first runs there.
+// It is computed in double precision and rounded once, in the same order in every run. identity is
+// 0 for +, 1 for *, and any number for max and min. On a GPU the kernel is generated from the
+// expression when the op first runs.
 //
-// An expression that cannot be read or joined, or has more than 4096 characters, is an
-// error with the position of what is wrong, counted from 1. The gradient is derived
-// from the expression; where several elements are the greatest or least, each gets
-// all of it.
+// An expression that cannot be read or does not have that form, or has more than 4096 characters,
+// is an error with the position of the mistake, counted from 1. The gradient is derived from the
+// expression; if several elements are the greatest or least, each of them gets the whole
+// derivative.
 func Reduce(x *gorgonia.Node, expression string, identity float64) (*gorgonia.Node, error) {
 	r, err := kernels.ParseReduction(expression)
 	if err != nil {
@@ -67,9 +67,9 @@ func (r reduction) Plan(dev kernels.Device, in ...Type) (*kernels.Plan, error) {
 	return kernels.Reduce(dev, in[0].Dtype, in[0].Elements(), r.Reduction, r.identity), nil
 }
 
-// Adjoints: with out = f(x[0]) op f(x[1]) op ..., the derivative by x[i] is that by
-// out times f'(x[i]), of a sum; the same where f(x[i]) is out, of max and min; the
-// same times the product of the other factors, of a product.
+// Adjoints: with out = f(x[0]) op f(x[1]) op ..., the derivative by x[i] of a sum is the derivative
+// by out times f'(x[i]); of max and min the same where f(x[i]) is out; of a product the same times
+// the product of the other factors.
 func (r reduction) Adjoints(b *Backward) []Term {
 	operands := []Term{b.In(0), b.Grad()}
 	if op := r.Operator(); op == expr.Max || op == expr.Min {
@@ -88,8 +88,8 @@ func (r reduction) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(mapping{f}, operands...)}
 }
 
-// factors returns the reductions to the product of the factors that are not 0, and
-// to the number of those that are.
+// factors returns the reductions that give the product of the factors that are not 0 and the number
+// of factors that are 0.
 func (r reduction) factors() (nonzero, zeros reduction, err error) {
 	make := func(op expr.Op, f func(b *expr.Builder, factor, zero, one expr.Value) expr.Value) reduction {
 		b := expr.NewBuilder(kernels.Float64)
@@ -108,9 +108,9 @@ func (r reduction) factors() (nonzero, zeros reduction, err error) {
 	return nonzero, zeros, err
 }
 
-// gradient returns the derivative by an element as a function of the element, the
-// derivative by the output and what else Adjoints gives, all of type dt. It computes
-// in double precision, as the reduction does.
+// gradient returns the derivative by an element as a function of the element, the derivative by the
+// output and the reductions of factors, all of type dt. It computes in double precision, as the
+// reduction does.
 func (r reduction) gradient(dt kernels.Dtype, operands int) (expr.Func, error) {
 	derivative, err := r.Function().Gradient(0)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r reduction) gradient(dt kernels.Dtype, operands int) (expr.Func, error) {
 	case expr.Max, expr.Min:
 		chosen := b.Apply(expr.Eq, b.Convert(f, dt), b.Operand(2))
 		grad = b.Apply(expr.Select, chosen, grad, zero)
-	case expr.Mul: // the others: all but a zero, or none as there is another zero
+	case expr.Mul: // the other factors: their product, or 0 if there is another zero
 		nonzero, zeros := double(2), double(3)
 		others := b.Apply(expr.Select, b.Apply(expr.Eq, zeros, zero), b.Apply(expr.Div, nonzero, f), zero)
 		alone := b.Apply(expr.Select, b.Apply(expr.Eq, zeros, one), nonzero, zero)

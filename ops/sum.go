@@ -9,9 +9,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Sum adds up a tensor over the given axes, or over all without any. As with
-// Gorgonia's Sum the axes vanish from the shape, the sum over all axes is a
-// scalar, and the sum of a scalar is the scalar itself.
+// Sum adds up a tensor over the given axes, or over all axes if none is given. As with Gorgonia's
+// Sum the axes are removed from the shape, the sum over all axes is a scalar, and the sum of a
+// scalar is the scalar itself.
 //
 //	out[kept] = sum over the axes' indexes of x[...]
 //
@@ -73,7 +73,7 @@ func (s sum) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(broadcast{b.In(0).Type().Shape, s.axes, s.mean}, b.Grad())}
 }
 
-// checkAxes returns an error if sorted axes are not those of a shape.
+// checkAxes returns an error unless sorted axes are axes of a shape.
 func checkAxes(axes []int, shape tensor.Shape) error {
 	for i, a := range axes {
 		if a < 0 || a >= shape.Dims() {
@@ -86,7 +86,7 @@ func checkAxes(axes []int, shape tensor.Shape) error {
 	return nil
 }
 
-// without returns a shape with axes taken out.
+// without returns a shape with the axes removed.
 func without(shape tensor.Shape, axes []int) tensor.Shape {
 	rest := tensor.Shape{}
 	for a, d := range shape {

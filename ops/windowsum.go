@@ -14,14 +14,13 @@ import (
 //	Valid: out[..., i] = x[..., i] + ... + x[..., i + 2 radius]
 //	Same:  out[..., i] = x[..., i - radius] + ... + x[..., i + radius]
 //
-// With Valid, the default, windows lie inside the axis of n elements: the
-// output has n - 2 radius, and n must exceed 2 radius. With Same, elements
-// outside count as zero and the output has x's shape; any radius will do. The
-// time hardly depends on the radius. Elements outside a window never enter its
-// sum (no running differences), and the sums are made in double precision.
+// With Valid, the default, windows lie inside the axis of n elements: the output has n - 2 radius,
+// and n must exceed 2 radius. With Same, elements outside count as zero, the output has x's shape,
+// and any radius is allowed. The time hardly depends on the radius. Elements outside a window never
+// enter its sum (there are no running differences), and sums are made in double precision.
 //
-// The error names a nil node, a scalar, another type, a negative radius, or a
-// radius too large for Valid.
+// It is an error if x is nil or a scalar or has another type, if the radius is negative, or if it
+// is too large for Valid.
 func WindowSum(x *gorgonia.Node, radius int, opts ...WindowOption) (*gorgonia.Node, error) {
 	t := windowSum{radius: radius}
 	for _, o := range opts {
@@ -41,8 +40,8 @@ func Valid() WindowOption { return WindowOption{kernels.WindowValid} }
 // shape.
 func Same() WindowOption { return WindowOption{kernels.WindowSame} }
 
-// windowSum is WindowSum. Its third mode, full, pads with 2 radius zeros at both
-// ends: the adjoint of Valid, whose own adjoint is Valid again.
+// windowSum implements WindowSum. Its third mode, full, pads with 2 radius zeros at both ends: it
+// is the adjoint of Valid, whose own adjoint is Valid again.
 type windowSum struct {
 	radius int
 	mode   kernels.WindowMode
