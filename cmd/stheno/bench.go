@@ -13,20 +13,20 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// benches are the commands that time something.
+// benches are the subcommands of bench.
 type benches struct {
 	GPU    benchGPU    `cmd:"" name:"gpu" help:"Time every op on a GPU."`
 	Host   benchHost   `cmd:"" help:"Time the ops on this machine's processor, beside Gorgonia's own."`
 	Graphs benchGraphs `cmd:"" help:"Time whole graphs of Gorgonia's ops, on a GPU or on the processor."`
 }
 
-// selection are the flags that choose among the cases of a bench.
+// selection holds the flags that choose among the cases of a bench.
 type selection struct {
 	Run  pattern `placeholder:"REGEXP" help:"Time only the cases whose name, as --list prints it, has a match of this regular expression."`
 	List bool    `help:"Time nothing: print the names of the cases."`
 }
 
-// timing are the flags that say how cases are timed.
+// timing holds the flags that say how cases are timed.
 type timing struct {
 	Runs count   `default:"30" placeholder:"N" help:"Timed runs of each case, fewer of those that take long (default: ${default})."`
 	Seed *uint64 `placeholder:"N" help:"Seed of the random inputs, which every bench prints (default: another one each time)."`
@@ -45,10 +45,10 @@ type onDevice struct {
 	Device uint `default:"0" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: ${default})."`
 }
 
-// pattern is a regular expression; none matches everything.
+// pattern is a regular expression; the zero pattern matches everything.
 type pattern struct{ *regexp.Regexp }
 
-// UnmarshalText takes what stands on the command line.
+// UnmarshalText reads a pattern from the command line.
 func (p *pattern) UnmarshalText(text []byte) (err error) {
 	if p.Regexp, err = regexp.Compile(string(text)); err != nil {
 		return fmt.Errorf("got %q, want a regular expression: %w", text, err)
@@ -56,13 +56,13 @@ func (p *pattern) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// Matches reports whether a name is wanted.
+// Matches reports whether a name matches.
 func (p pattern) Matches(name string) bool { return p.Regexp == nil || p.MatchString(name) }
 
-// count is a number from 1 on.
+// count is a number of at least 1.
 type count int
 
-// UnmarshalText takes what stands on the command line.
+// UnmarshalText reads a count from the command line.
 func (n *count) UnmarshalText(text []byte) error {
 	value, err := strconv.Atoi(string(text))
 	if err != nil || value < 1 {
@@ -72,7 +72,7 @@ func (n *count) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// choose returns the cases whose names are wanted; none is an error.
+// choose returns the cases whose names match; it is an error if there are none.
 func choose[T any](p pattern, cases []T, name func(T) string) ([]T, error) {
 	if len(cases) == 0 {
 		return nil, usageErrorf("--most: got a limit that leaves out every graph, want one that is above what the smallest moves")
@@ -111,7 +111,7 @@ func (benchGPU) Help() string {
   time      the median of the runs, by the GPU's clock, operands in its memory
   rate      bytes moved at least, or operations, by that time
   of copy   the rate as a share of the one at which the GPU copies its memory
-  checked   how much of the result was held against the host's, in float64
+  checked   how much of the result was compared with the host's, in float64
   error     the largest of an element, as a share of what the op allows
 
 A wrong result is an error. On a machine without a GPU, see "stheno bench host".
@@ -139,8 +139,8 @@ func (b benchGPU) Run(c *console) error {
 	return timeOnGPU(c, b.selection, b.timing, timedCases(b.Versions), b.Device, b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
 }
 
-// timeOnGPU times the cases that are selected on a GPU, or prints their names; path is a file for
-// the results, "" for none. An error for want of the GPU ends with the hint.
+// timeOnGPU times the selected cases on a GPU, or prints their names; path is a file for the
+// results, or "". The error for a missing GPU ends with the hint.
 func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint, path, hint string) error {
 	cases, err := choose(s.Run, cases, caseName)
 	if err != nil {
@@ -161,10 +161,10 @@ func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint
 	return m.run(c)
 }
 
-// caseName is a case's name on the command line.
+// caseName returns a case's name on the command line.
 func caseName(c benchCase) string { return c.Key().String() }
 
-// deviceOf returns the CUDA device of a number. An error ends with a hint.
+// deviceOf returns the CUDA device with a number. An error ends with a hint.
 func deviceOf(number uint, hint string) (cudaops.Device, error) {
 	devices, err := cudaops.Devices()
 	if len(devices) == 0 {
@@ -179,7 +179,7 @@ func deviceOf(number uint, hint string) (cudaops.Device, error) {
 	return devices[number], nil
 }
 
-// describe is a results file without measurements.
+// describe returns a results file without measurements.
 func describe(d cudaops.Device) *results.File {
 	return &results.File{
 		GPU: d.Name, Compute: fmt.Sprintf("%d.%d", d.Major, d.Minor), SMs: d.SMs, L2: d.L2, Memory: d.Memory,

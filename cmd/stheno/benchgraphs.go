@@ -30,7 +30,7 @@ steps. A line a graph, as soon as it is measured. On a GPU:
   time      the median of the launches, by the GPU's clock
   rate      bytes that must be moved, or operations, by that time
   of copy   the rate as a share of the one at which the GPU copies its memory
-  checked   how much of the result was held against a reference in float64
+  checked   how much of the result was compared with a reference in float64
   error     the largest error, where 1 is what the graph is allowed
 
 then the launches of a run, and the time of a run with the copies from and to the host. With --host: the

@@ -11,14 +11,13 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// affordable is the most arithmetic that a check is to do on the host.
+// affordable is the most arithmetic that a check does on the host.
 const affordable = 1 << 35
 
-// check holds the output of a plan against the host's body in float64 on the
-// same inputs. Where the whole is more work than limit and the output's rows are made
-// of the first input's, it recomputes 16 rows drawn at random. It gives what
-// was checked, and the largest error as a share of what the op's Spec allows;
-// both sides have that allowance in float64.
+// check compares the output of a plan with that of the host's body in float64 on the same inputs.
+// If the whole is more work than limit and the output's rows follow from those of the first input,
+// it recomputes 16 rows drawn at random. It returns what was checked, and the largest error as a
+// share of what the op's Spec allows for both sides.
 //
 // What an element is allowed depends on the sum of the absolute values of its
 // terms, which the case's Magnitude gives.
@@ -83,8 +82,8 @@ func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int
 	return what, worstError(got, want, magnitude, allowed), nil
 }
 
-// checkExact holds an output of int64 against the host's body, which counts the same
-// or is infinitely far off.
+// checkExact compares an output of int64 with that of the host's body: counts are the same, or the
+// error is infinite.
 func (t timedCase) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
 	plan, _, err := t.Case.Plan(t.Dtype, kernels.HostDevice())
 	if err != nil {
@@ -136,7 +135,7 @@ func runHost(p *kernels.Plan, in [][]float64) ([]float64, error) {
 	return out, p.Run(inputs, kernels.Bytes(out), nil)
 }
 
-// gather is some of the n equal rows of b, in the order of pick.
+// gather returns some of the n equal rows of b, in the order of pick.
 func gather(b []byte, n int, pick []int) []byte {
 	row := len(b) / n
 	part := kernels.Bytes(make([]float64, (len(pick)*row+7)/8))[:0] // aligned
@@ -161,8 +160,8 @@ func widen(dt kernels.Dtype, b []byte) []float64 {
 	return out
 }
 
-// randomBlock is random numbers in [-1, 1) and random bytes, of which inputs of any
-// size are made by repetition.
+// randomBlock holds random numbers in [-1, 1) and random bytes, from which inputs of any size are
+// made by repetition.
 type randomBlock struct {
 	f32 []float32
 	f64 []float64
@@ -189,7 +188,7 @@ func newRandomBlock(seed uint64, n int) randomBlock {
 	return b
 }
 
-// fill is n bytes of elements for input i of an op; inputs differ.
+// fill returns n bytes of elements for input i of an op; inputs differ.
 func (b randomBlock) fill(dt kernels.Dtype, n int64, i int) []byte {
 	switch dt {
 	case kernels.Float32:

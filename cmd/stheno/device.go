@@ -12,15 +12,15 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// measurement times cases, prints them and keeps them.
+// measurement times cases, prints the results and keeps them.
 type measurement struct {
-	file  *results.File // what is known before
+	file  *results.File // what was known before
 	cases []benchCase
 	time  func(c benchCase) (results.Row, error)
 	path  string // of the file of results, or its folder; "" for none
 }
 
-// onGPU is a measurement on a device, with its bandwidth.
+// onGPU is a measurement on a device whose bandwidth is known.
 func onGPU(c *console, device cudaops.Device, cases []benchCase, runs int, seed uint64) (*measurement, error) {
 	f := describe(device)
 	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", f.GPU, f.Driver, f.CUDA, seed)
@@ -33,7 +33,7 @@ func onGPU(c *console, device cudaops.Device, cases []benchCase, runs int, seed 
 	return &measurement{file: f, cases: cases, time: func(c benchCase) (results.Row, error) { return c.measure(device, block, runs) }}, nil
 }
 
-// run measures. It goes on after a failure.
+// run measures all cases. It goes on after a failure.
 func (m *measurement) run(c *console) error {
 	if info, err := os.Stat(m.path); err == nil && info.IsDir() {
 		m.path = filepath.Join(m.path, results.Name(m.file.GPU))
@@ -48,7 +48,7 @@ func (m *measurement) run(c *console) error {
 	return errors.Join(append(failures, m.save())...)
 }
 
-// save writes the results, if a file is wanted.
+// save writes the results, if there is a file for them.
 func (m *measurement) save() error {
 	if m.path == "" {
 		return nil
@@ -56,8 +56,7 @@ func (m *measurement) save() error {
 	return m.file.Write(m.path)
 }
 
-// measure times the cases and prints them, and saves after each, for a run that is cut
-// off.
+// measure times and prints the cases, and saves after each of them, in case the run is cut off.
 func (m *measurement) measure(c *console) (failures []error) {
 	compared := len(m.file.Peers) > 0
 	columns := []column{{"case", longest(m.cases, caseName)}, {"time", 9}, {"rate", 12}, {"of copy", 7}}

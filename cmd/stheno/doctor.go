@@ -12,8 +12,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// doctor says what is there and what is missing. A machine without a GPU is a healthy
-// one: it runs everything on the host.
+// doctor says what works here and what is missing. A machine without a GPU is healthy: it runs
+// everything on the host.
 type doctor struct{}
 
 func (doctor) Help() string {
@@ -46,7 +46,7 @@ func (doctor) Run(c *console) error {
 		say("missing", "%v", err)
 		say("so", "every graph runs on the host, with the same results; a GPU needs NVIDIA's driver alone, no CUDA toolkit")
 		if !errors.Is(err, cudaops.ErrNoDevice) {
-			return err // a GPU that is there and does not answer is a fault
+			return err // a GPU that does not answer is a fault
 		}
 		return nil
 	}

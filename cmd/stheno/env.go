@@ -62,8 +62,8 @@ func (e env) Run(c *console) error {
 	return printEnv(c, t, settings, tools, noDevice, e.Stub)
 }
 
-// printEnv prints the settings, and what they are of. noDevice says why this
-// machine has no GPU, nil if it has one.
+// printEnv prints the settings, and for what toolkit they are. noDevice says why this machine has
+// no GPU, nil if it has one.
 func printEnv(c *console, t *toolkit.Toolkit, settings *toolkit.Settings, tools *tools, noDevice error, stub bool) error {
 	exports, err := settings.Exports()
 	if err != nil {
@@ -83,8 +83,8 @@ func printEnv(c *console, t *toolkit.Toolkit, settings *toolkit.Settings, tools 
 	return nil
 }
 
-// prepare finds a toolkit that can build, and makes its settings. The error
-// says what is missing and how to get it.
+// prepare finds a usable toolkit and makes its settings. The error says what is missing and how to
+// get it.
 func prepare(roots, dnnRoots []string, cache, cc string) (*toolkit.Toolkit, *toolkit.Settings, error) {
 	t, err := toolkit.Find(roots, dnnRoots)
 	var settings *toolkit.Settings
@@ -106,8 +106,7 @@ type tools struct {
 	CU module // gorgonia.org/cu in the module of the working folder
 }
 
-// module is what 'go list -m -json' says of a module; it is empty where there is
-// none.
+// module is the output of 'go list -m -json' for a module; it is empty if there is none.
 type module struct {
 	Version string
 	Replace *struct{ Path, Version string } // Version is "" for a folder
@@ -123,7 +122,7 @@ func (m module) String() string {
 	return cmp.Or(m.Version, "of unknown version")
 }
 
-// findTools asks the go command. All that is wrong comes back at once.
+// findTools asks the go command. It returns all mistakes at once.
 func findTools(dir string) (*tools, error) {
 	out, err := goCommand(dir, "env", "-json", "CC")
 	if err != nil {
@@ -139,7 +138,7 @@ func findTools(dir string) (*tools, error) {
 	} else if _, err := exec.LookPath(words[0]); err != nil {
 		wrong = append(wrong, fmt.Errorf("no C compiler, which cgo needs: install gcc, or set CC (it is %q): %w", t.CC, err))
 	}
-	// A module may not use cu, or there may be no module: then nothing is known.
+	// A module may not use cu, or there may be no module: then the version is unknown.
 	if out, err := goCommand(dir, "list", "-m", "-json", "gorgonia.org/cu"); err == nil {
 		if err := json.Unmarshal(out, &t.CU); err != nil {
 			return nil, fmt.Errorf("go list -m: %w", err)
@@ -149,8 +148,8 @@ func findTools(dir string) (*tools, error) {
 	return t, errors.Join(wrong...)
 }
 
-// checkCU refuses a gorgonia.org/cu that is too old. What is in a folder that
-// replaces it, nobody knows.
+// checkCU refuses a gorgonia.org/cu that is too old. The version in a folder that replaces it is
+// unknown.
 func checkCU(m module) error {
 	version := m.Version
 	if m.Replace != nil {

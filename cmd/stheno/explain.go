@@ -84,10 +84,10 @@ func machine(g graphspec.Case, in []gorgonia.Value, host bool, more ...cudaops.O
 	return vm, nil
 }
 
-// wants reports whether a pass is to be shown.
+// wants reports whether a pass is selected.
 func (e explain) wants(pass string) bool { return len(e.Pass) == 0 || slices.Contains(e.Pass, pass) }
 
-// programs prints the program after each pass that is wanted.
+// programs prints the program after each selected pass.
 func (e explain) programs(c *console, vm *cudaops.VM, passes []cudaops.PassReport) error {
 	var text bytes.Buffer
 	if err := vm.Explain(&text); err != nil {
@@ -125,8 +125,8 @@ func passNames(passes []cudaops.PassReport) string {
 // graphName is a graph's name on the command line.
 func graphName(g graphspec.Case) string { return g.Name + "/" + g.Size }
 
-// findGraph returns the graph of a name, with its size or without, or the first whose name
-// begins so. Letters may be of either case, and all other signs count as one space.
+// findGraph returns the graph with a name, with its size or without, or the first whose name begins
+// with it. Letters may be of either case, and all other characters count as one space.
 func findGraph(name string) (graphspec.Case, error) {
 	all, want := graphspec.All(), words(name)
 	for _, matches := range []func(g graphspec.Case) bool{
@@ -147,7 +147,7 @@ func findGraph(name string) (graphspec.Case, error) {
 	return graphspec.Case{}, usageErrorf("got graph %q, want one of %s; \"stheno explain\" lists their sizes too", name, strings.Join(names, "; "))
 }
 
-// words are the letters and digits of a text in lower case, with one space between words.
+// words returns the letters and digits of a text in lower case, with one space between words.
 func words(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), " ")
 }

@@ -13,14 +13,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// graphBudget is how long the timed runs of a graph take at most, on the device and
-// with copies.
+// graphBudget is the longest time of the runs of a graph, on the device and with copies each.
 const graphBudget = time.Second / 2
 
 // graphCase is a whole graph of Gorgonia's ops.
 type graphCase struct{ evidence.TimedGraph }
 
-// timedGraphs are all graphs that are timed and do not move more than the limit.
+// timedGraphs returns all timed graphs that do not move more than the limit.
 func timedGraphs(most megabytes) (cases []benchCase) {
 	for _, g := range evidence.Graphs() {
 		if most.allow(g.Bytes()) {
@@ -30,8 +29,8 @@ func timedGraphs(most megabytes) (cases []benchCase) {
 	return cases
 }
 
-// measure implements benchCase: it holds the first run of a machine against the
-// reference, times further ones, and then the launches alone.
+// measure implements benchCase: it compares the first run of a machine with the reference, times
+// further runs, and then the launches alone.
 func (c graphCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
 	in := c.Values(block.f32)
 	g, nodes := c.Graph(in)
@@ -78,8 +77,8 @@ func valuesOf(nodes gorgonia.Nodes) []gorgonia.Value {
 	return list
 }
 
-// timeRuns returns the median time of RunAll in microseconds over so many runs, or
-// those that fit into the budget, at least one.
+// timeRuns returns the median time of RunAll in microseconds over that many runs, or over those
+// that fit into the budget, at least one.
 func timeRuns(vm gorgonia.VM, runs int) (float64, error) {
 	var times []time.Duration
 	for began := time.Now(); len(times) == 0 || len(times) < runs && time.Since(began) < graphBudget; {

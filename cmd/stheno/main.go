@@ -1,6 +1,6 @@
-// Command stheno looks at the machine, measures the ops on it and shows what the
-// compiler makes of a graph and when its steps run. "stheno -h" lists its commands, "stheno bench gpu -h" the
-// flags of one.
+// Command stheno examines the machine, measures the ops on it, and shows what the compiler makes of
+// a graph and when its steps run. "stheno -h" lists its commands, "stheno bench gpu -h" the flags
+// of one.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // Exit statuses.
 const (
 	failure = 1 // something went wrong
-	misuse  = 2 // the command line asks for what cannot be
+	misuse  = 2 // the command line is wrong
 )
 
 // commands are all commands with their flags.
@@ -39,7 +39,7 @@ type commands struct {
 
 const description = `Stheno runs Gorgonia's graphs on an NVIDIA GPU, or on the processor with the same results.`
 
-// console is where a command writes.
+// console holds the outputs of a command.
 type console struct{ out, err io.Writer }
 
 // run runs a command line and returns the exit status.
@@ -68,8 +68,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return failure
 }
 
-// twoDashes writes flags with one dash, as those of Go's own commands, with two. -h alone is
-// a flag of one letter.
+// twoDashes rewrites flags with one dash, as in Go's own commands, with two. -h alone is a flag of
+// one letter.
 func twoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -80,8 +80,8 @@ func twoDashes(args []string) []string {
 	return args
 }
 
-// refuse tells what is wrong with a command line and how to get help, and returns the exit
-// status. A command that is a group is shown with what is in it.
+// refuse prints what is wrong with a command line and how to get help, and returns the exit status.
+// For a group of commands it lists them.
 func refuse(err error, stderr io.Writer) int {
 	var wrong *kong.ParseError
 	if !errors.As(err, &wrong) {
@@ -99,7 +99,7 @@ func refuse(err error, stderr io.Writer) int {
 	return misuse
 }
 
-// name is a command as the user calls it: "stheno bench gpu".
+// name returns a command as the user calls it: "stheno bench gpu".
 func name(line *kong.Context) string {
 	words := []string{"stheno"}
 	for _, p := range line.Path {
@@ -110,20 +110,20 @@ func name(line *kong.Context) string {
 	return strings.Join(words, " ")
 }
 
-// usageError is an error of a command that is the command line's, found only when it ran.
+// usageError is a mistake in the command line that is found only when the command runs.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
 func usageErrorf(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
 
-// errTold ends the parsing of a command line whose flag has been answered.
+// errTold ends the parsing of a command line after a flag that prints something and exits.
 var errTold = errors.New("told")
 
-// helpFlag prints the help of the command that it stands behind.
+// helpFlag prints the help of the command before it.
 type helpFlag bool
 
-// BeforeReset runs as soon as the flag is seen, whatever else the command line lacks.
+// BeforeReset runs as soon as the flag is seen, whatever the command line lacks.
 func (helpFlag) BeforeReset(line *kong.Context) error {
 	if err := line.PrintUsage(false); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (helpFlag) BeforeReset(line *kong.Context) error {
 	return errTold
 }
 
-// IgnoreDefault says that the flag's default, false, is not worth mentioning.
+// IgnoreDefault keeps the flag's default, false, out of the help.
 func (helpFlag) IgnoreDefault() {}
 
 // versionFlag prints the version of the module.

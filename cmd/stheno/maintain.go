@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// maintain are the commands that keep the repository's records. They run in its root.
+// maintain holds the commands that maintain the repository's records. They run in its root.
 type maintain struct {
 	Check  checkEvidence `cmd:"" help:"Compare what has run on GPUs with the kernels of this build."`
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
@@ -67,7 +67,7 @@ func (e checkEvidence) Run(c *console) error {
 	return errors.Join(errs...)
 }
 
-// readRecords reads the results of a folder, which has some.
+// readRecords reads the results of a folder, which must have some.
 func readRecords(folder string) ([]*results.File, error) {
 	files, err := results.ReadDir(folder)
 	if err == nil && len(files) == 0 {
@@ -127,7 +127,7 @@ func recordOf(folder, gpu string) (*results.File, error) {
 	return evidence.Recorded(folder, gpu)
 }
 
-// listRatios shows what a file of drawn cases says.
+// listRatios prints the statistics of a file of drawn cases.
 type listRatios struct {
 	File string `arg:"" type:"existingfile" help:"File of results, which stheno bench gpu --random --json wrote."`
 	Plot string `placeholder:"FILE" type:"path" help:"Draw the times of all cases into this .svg or .png file."`
@@ -196,7 +196,7 @@ func rewrite(page string, update results.Update, recorded string, cases []result
 	return os.WriteFile(page, []byte(text), 0o644)
 }
 
-// printTable prints lines of cells in columns.
+// printTable prints rows of cells in columns.
 func printTable(c *console, lines [][]string) error {
 	t := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, cells := range lines {

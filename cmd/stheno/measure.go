@@ -16,18 +16,18 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// benchCase is what is timed on a device as one row.
+// benchCase is a case that is timed on a device, as one row.
 type benchCase interface {
 	Key() results.Key
-	// measure times the case on the device and checks what it computes.
+	// measure times the case on the device and checks its result.
 	measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error)
 }
 
 // timedCase is a case of an op in one element type.
 type timedCase struct{ evidence.Timed }
 
-// timedCases are all cases of ops that are timed on a GPU; those of the numbered versions
-// are among them if wanted.
+// timedCases returns all cases of ops that are timed on a GPU, with those of the numbered versions
+// if wanted.
 func timedCases(versions bool) (cases []benchCase) {
 	for _, c := range evidence.Cases() {
 		if versions || c.Case.Version == 0 {
@@ -37,8 +37,8 @@ func timedCases(versions bool) (cases []benchCase) {
 	return cases
 }
 
-// textCase is the histogram of the bytes of a text, which is repeated to the length
-// of the text that a well-known listing counts.
+// textCase is the histogram of the bytes of a text, repeated to the length of the text that a
+// well-known listing counts.
 func textCase(path string) (timedCase, error) {
 	const size = 5_800_000
 	text, err := os.ReadFile(path)
@@ -63,14 +63,14 @@ func textCase(path string) (timedCase, error) {
 	return bytes, nil
 }
 
-// measure times the case on the device and holds the output of the last timed
-// run against the host.
+// measure times the case on the device and compares the output of the last timed run with that of
+// the host.
 func (t timedCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
 	return t.measureWithin(device, block, runs, 3*time.Second, math.MaxInt64)
 }
 
-// measureWithin is measure within a time for the runs. The output of a case that moves more
-// bytes than are to be checked is not.
+// measureWithin is measure with a limit for the time of the runs. The output of a case that moves
+// more bytes than the limit for checks is not checked.
 func (t timedCase) measureWithin(device cudaops.Device, block randomBlock, runs int, budget time.Duration, checked int64) (results.Row, error) {
 	plan, _, err := t.Case.Plan(t.Dtype, device.Device)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t timedCase) measureWithin(device cudaops.Device, block randomBlock, runs 
 	return row, err
 }
 
-// checkInto notes in a row what was checked of an output. A wrong one is an error.
+// checkInto records in a row how an output was checked. A wrong output is an error.
 func (t timedCase) checkInto(row *results.Row, plan *kernels.Plan, inputs [][]byte, out []byte) (err error) {
 	if row.Check, row.Error, err = t.check(plan, inputs, out, affordable); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (t timedCase) checkInto(row *results.Row, plan *kernels.Plan, inputs [][]by
 	return nil
 }
 
-// inputs makes the operands of a plan of the case.
+// inputs returns the operands of a plan of the case.
 func (t timedCase) inputs(plan *kernels.Plan, block randomBlock) [][]byte {
 	inputs := make([][]byte, len(plan.Inputs))
 	for i, n := range plan.Inputs {

@@ -20,7 +20,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// drawing are the flags of a bench of shapes that nobody chose.
+// drawing holds the flags of a bench of randomly drawn cases.
 type drawing struct {
 	Random count     `placeholder:"N" help:"Time N cases with sizes, shapes and parameters drawn at random instead, the same ones for the same --seed; --run chooses among the names of the ops."`
 	Most   megabytes `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000 on a GPU, 64 on the host)."`
@@ -38,7 +38,7 @@ func (d drawing) refuse() error {
 	return nil
 }
 
-// cases draws.
+// cases draws the cases.
 func (d drawing) cases(ops pattern, seed uint64, limits opspec.Limits) ([]opspec.Drawn, error) {
 	if d.Plot != "" && !slices.Contains(figure.Formats, filepath.Ext(d.Plot)) {
 		return nil, usageErrorf("--plot: got %s, want a name that ends in %s", d.Plot, strings.Join(figure.Formats, " or "))
@@ -61,7 +61,7 @@ func (d drawing) cases(ops pattern, seed uint64, limits opspec.Limits) ([]opspec
 	return opspec.Draw(int(d.Random), seed, limits, specs)
 }
 
-// drawnCase is a drawn case as one of a bench.
+// drawnCase is a drawn case as a case of a bench.
 type drawnCase struct {
 	timedCase
 	opspec.Drawn
@@ -124,7 +124,7 @@ func (b benchGPU) random(c *console) error {
 	return errors.Join(m.run(c), conclude(c, m.file, b.Plot))
 }
 
-// peersOf reads the times of other libraries, or lets a script measure them first.
+// peersOf reads the times of other libraries, or runs a script that measures them.
 func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, error) {
 	if path == "" {
 		return nil, nil
@@ -153,7 +153,7 @@ func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, err
 	return results.ReadPeers(times)
 }
 
-// conclude prints what drawn cases show, and draws them if a file is given.
+// conclude prints the statistics of drawn cases, and plots the cases if a file is given.
 func conclude(c *console, f *results.File, plot string) error {
 	if starved := ratios.Starved(f); len(starved) > 0 {
 		fmt.Fprintf(c.out, "\nbelow 60 %% of the copy's bandwidth, of the cases that move over 64 MB, the worst first:\n")

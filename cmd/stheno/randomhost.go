@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plainPeer is what drawn cases on the host are timed beside.
+// plainPeer is the name under which drawn cases on the host are compared.
 const plainPeer = "plain loops and gonum's BLAS"
 
 // random times drawn cases on the host.
@@ -54,8 +54,8 @@ func (d drawnCase) measureOnHost(block randomBlock, runs int) (row results.Row, 
 	return row, plain, d.checkInto(&row, plan, inputs, out)
 }
 
-// bestOf returns the least time of a call: of so many times, or of those that fit into 50
-// ms, one at least. What takes no time is called often in each.
+// bestOf returns the shortest time of a call: of that many calls, or of those that fit into 50 ms,
+// at least one. A call that is too short to be timed is repeated.
 func bestOf(runs int, call func()) time.Duration {
 	const budget, shortest = 50 * time.Millisecond, 20 * time.Microsecond
 	best, began := time.Duration(math.MaxInt64), time.Now()
@@ -81,7 +81,7 @@ func hostCopy() float64 {
 	const size = 64 << 20
 	from, to := make([]byte, size), make([]byte, size)
 	best := time.Duration(math.MaxInt64)
-	for range 6 { // the memory is there after the first
+	for range 6 { // the first run allocates
 		start := time.Now()
 		kernels.Parallel(size, 1<<20, func(lo, hi int64) { copy(to[lo:hi], from[lo:hi]) })
 		best = min(best, time.Since(start))

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// column is a column of a table whose rows come one by one: its title and the width of its
-// widest cell. Cells stand at the right, in the first column at the left.
+// column is a column of a table whose rows are printed one by one: its title and the width of its
+// widest cell. Cells are aligned right, in the first column left.
 type column struct {
 	title string
 	width int
 }
 
-// rows prints a table, each row as soon as it is there.
+// rows prints a table, each row as soon as it is complete.
 type rows struct {
 	columns  []column
 	progress *progress
@@ -43,7 +43,7 @@ func (r *rows) add(cells ...string) {
 	r.progress.advance()
 }
 
-// fail prints, in place of a row, why there is none.
+// fail prints, in place of a row, why it is missing.
 func (r *rows) fail(name string, err error) {
 	r.add(name, fmt.Sprintf("failed: %v", err))
 }

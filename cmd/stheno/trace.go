@@ -30,7 +30,7 @@ func (t trace) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(t.Out) // before the work, of which it is the point
+	file, err := os.Create(t.Out) // before the run, so that a bad path is found at once
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

@@ -15,8 +15,8 @@ func Terminal(w io.Writer) bool {
 	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
-// Start begins a bar of total steps, at most 100 columns wide, with what a template of pb's has
-// after it. It is drawn by Write alone, never in between, so that lines printed above it stay whole.
+// Start begins a bar of total steps, at most 100 columns wide, followed by a template of package
+// pb. It is drawn by Write alone, never in between, so that lines printed above it stay whole.
 func Start(w io.Writer, total int, after string) *pb.ProgressBar {
 	b := pb.ProgressBarTemplate(`{{counters .}} {{bar . "[" "=" ">" " " "]"}} ` + after).New(total).SetMaxWidth(100)
 	b.Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w) // which takes what is set

@@ -1,5 +1,5 @@
-// Package compare holds the one comparison that all tests use: computed
-// elements against a float64 reference.
+// Package compare has the one comparison that all tests use: computed elements against a float64
+// reference.
 package compare
 
 import (
@@ -7,14 +7,14 @@ import (
 	"math"
 )
 
-// Float is the element types that are compared.
+// Float is the constraint of the element types that are compared.
 type Float interface{ float32 | float64 }
 
-// Difference says how computed elements miss their reference.
+// Difference describes how computed elements miss their reference.
 type Difference struct {
 	Index     int     // the worst element
 	Got, Want float64 // what was computed there and the reference
-	Allowed   float64 // the distance that would have passed
+	Allowed   float64 // the largest difference that would have passed
 	First     int     // the first element that is wrong
 	Bad, N    int     // how many elements are wrong, of how many
 }
@@ -33,8 +33,8 @@ func Epsilon[T Float]() float64 {
 	return 0x1p-52
 }
 
-// smallest is the least positive number of the type: results near zero cannot
-// be closer to the reference than a part of it.
+// smallest is the least positive number of the type: results near zero cannot be closer to the
+// reference than a part of it.
 func smallest[T Float]() float64 {
 	if single[T]() {
 		return math.SmallestNonzeroFloat32
@@ -47,8 +47,8 @@ func single[T Float]() bool {
 	return ok
 }
 
-// Close compares got with ref, element by element, and returns nil or a
-// [*Difference]. A finite element passes where
+// Close compares got with ref, element by element, and returns nil or a [*Difference]. A finite
+// element passes if
 //
 //	|got - ref| <= abs + tol * (eps(T) * magnitude + smallest(T))
 //
@@ -86,9 +86,9 @@ func Close[T Float](got []T, ref, magnitude []float64, tol, abs float64) error {
 	return nil
 }
 
-// Excess is the distance of got to want in units of what is allowed: at most 1
-// passes. rounded is want in the precision of got; where either is not finite,
-// got must be the same NaN or infinity, else the excess is infinite.
+// Excess is the distance between got and want in units of the tolerance: up to 1 passes. rounded is
+// want in the precision of got; if either is not finite, got must be the same NaN or infinity, else
+// the excess is infinite.
 func Excess(got, rounded, want, allowed float64) float64 {
 	switch {
 	case math.IsNaN(rounded) && math.IsNaN(got), math.IsInf(rounded, 0) && got == rounded:

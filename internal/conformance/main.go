@@ -3,9 +3,9 @@
 // all nodes, and records what it found for docs/conformance.md. Run it in the root of the
 // repository, or with make conformance.
 //
-// It copies the modules out of the module cache into a folder that git ignores, with a hook
-// that lets Stheno stand in for a tape machine; it changes a few lines of examples, which
-// would take hours, want files that must be downloaded, or train on the Lisp machine.
+// It copies the modules out of the module cache into a folder that git ignores, with a hook that
+// lets Stheno stand in for a tape machine. It changes a few lines of examples that would take
+// hours, need files to be downloaded, or train on the Lisp machine.
 package main
 
 import (
@@ -95,7 +95,7 @@ func (c command) do() error {
 	return c.record(c.tree)
 }
 
-// record writes what the runs in a folder found, and the page.
+// record writes the results of the runs in a folder, and the page.
 func (c command) record(dir string) error {
 	hook, err := digest()
 	if err != nil {

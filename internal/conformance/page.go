@@ -28,8 +28,7 @@ func updatePage() error {
 	return os.WriteFile(page, []byte(text), 0o666)
 }
 
-// withTables returns the page's text with the tables of the records in a folder between
-// its markers.
+// withTables returns the page's text with the tables of a folder's records between its markers.
 func withTables(text, folder string) (string, error) {
 	const begin, end = "<!-- conformance:begin -->\n", "<!-- conformance:end -->"
 	head, rest, found := strings.Cut(text, begin)
@@ -114,7 +113,7 @@ func (o Outcome) host() string {
 	return strings.Join(list, ", ")
 }
 
-// String returns what a run prints of the suite.
+// String returns the summary that a run prints for the suite.
 func (o Outcome) String() string {
 	s := fmt.Sprintf("%d tests, %d pass on the tape machine, %d on Stheno; %d values compared, %s; on the host: %s", o.Tests, o.Tape, o.Stheno, o.Nodes, o.worst(), o.host())
 	for _, l := range slices.Concat(o.Fail, o.Apart, o.Errors) {
@@ -123,7 +122,7 @@ func (o Outcome) String() string {
 	return s
 }
 
-// faults is an error that names what is not explained.
+// faults returns an error that names the unexplained failures.
 func (o Outcome) faults() error {
 	var errs []error
 	for _, name := range o.Fail {

@@ -13,9 +13,9 @@ import (
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
-// Record is what a run of all suites found, in bench/results/conformance.
+// Record is the result of a run of all suites, in bench/results/conformance.
 type Record struct {
-	Device   string // that Stheno ran on: "host", or a GPU's name
+	Device   string // what Stheno ran on: "host", or a GPU's name
 	Date     string
 	Gorgonia string // versions
 	ONNX     string
@@ -23,25 +23,25 @@ type Record struct {
 	Suites   []Outcome
 }
 
-// Outcome is what the runs of a suite found.
+// Outcome is the result of the runs of a suite.
 type Outcome struct {
 	Name     string
 	Tests    int            // with an outcome on the tape machine; 1 for a program
-	Tape     int            // of these, those that pass there
-	Stheno   int            // and those that pass on Stheno
+	Tape     int            // tests among them that pass there
+	Stheno   int            // and that pass on Stheno
 	Fail     []string       `json:",omitempty"` // those that pass on the tape machine alone
 	Machines int            // that were made
 	Runs     int            // that were compared
 	Nodes    int            // whose values were compared
 	Worst    float64        // of the differences in runs with none apart, as a share of a value's greatest element or 1
-	Of       string         `json:",omitempty"` // the op of that node
+	Of       string         `json:",omitempty"` // the op of the node with that difference
 	Apart    []string       `json:",omitempty"` // nodes that differ by more than their type allows, or have another type or shape
 	Others   map[string]int `json:",omitempty"` // values that differ for a known reason, by that
 	Errors   []string       `json:",omitempty"` // runs of Stheno with an error that the tape machine did not have, or without one that it had
 	Host     map[string]int `json:",omitempty"` // steps on the host for want of a kernel, by their ops, over all machines
 }
 
-// line is what the hook writes.
+// line is a line of the hook's log.
 type line struct {
 	Event, Test, Error string
 	Host               []string
@@ -51,7 +51,7 @@ type line struct {
 	Apart, Missing     []string
 }
 
-// outcome reads what the runs of a suite left.
+// outcome reads the logs of a suite's runs.
 func (s suite) outcome(dir string) (o Outcome, err error) {
 	o = Outcome{Name: s.name, Host: map[string]int{}}
 	tape, err := s.results(dir, "tape")
@@ -136,8 +136,8 @@ func otherOp(node string) string {
 
 var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
-// results returns which tests of a run passed, skipped ones left out; for a program,
-// whether it ended well.
+// results returns which tests of a run passed, without skipped ones; for a program, whether it
+// ended without an error.
 func (s suite) results(dir, mode string) (map[string]bool, error) {
 	exit, err := os.ReadFile(s.log(dir, mode, "exit"))
 	if err != nil {
@@ -156,7 +156,7 @@ func (s suite) results(dir, mode string) (map[string]bool, error) {
 			passed[name] = kind == "PASS"
 		}
 	}
-	for name := range passed { // a test with subtests is told by these
+	for name := range passed { // a test with subtests is represented by these
 		if at := strings.LastIndex(name, "/"); at >= 0 {
 			delete(passed, name[:at])
 		}

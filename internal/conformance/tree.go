@@ -16,12 +16,12 @@ import (
 	"strings"
 )
 
-// hook is what the copies get beside their own files.
+// hook holds the files that are added to the copies.
 //
 //go:embed testdata/hook
 var hook embed.FS
 
-// modules are those that are copied, by their folders in the tree.
+// modules are the copied modules, by their folders in the tree.
 var modules = map[string]module{
 	"gorgonia": {"gorgonia.org/gorgonia", "v0.9.18"},
 	"onnx-go":  {"github.com/owulveryck/onnx-go", "v0.5.0"},

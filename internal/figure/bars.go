@@ -135,7 +135,7 @@ func (b Bars) add(p *plot.Plot, s BarSeries, k int, pitch vg.Length) plot.Thumbn
 	return points
 }
 
-// leaders are dotted lines from the names to the points.
+// leaders draws dotted lines from the names to the points.
 type leaders plotter.XYs
 
 // Plot implements plot.Plotter.
@@ -146,8 +146,8 @@ func (l leaders) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// nominal gives an axis names in the place of numbers, on a horizontal one of that length as
-// many as there is room for.
+// nominal labels an axis with names instead of numbers, on a horizontal axis of that length as many
+// as fit.
 func nominal(a *plot.Axis, names []string, length vg.Length) {
 	list, most := make(plot.ConstantTicks, len(names)), vg.Length(0)
 	for i, n := range names {

@@ -136,7 +136,7 @@ func (ch Chart) add(p *plot.Plot, s Series, k int) (line, marks []plot.Legend) {
 	return line, marks
 }
 
-// around is a range each way, which on a logarithmic axis ends above zero.
+// around returns a range each way, which on a logarithmic axis ends above zero.
 func around(v, spread float64, log bool) struct{ Low, High float64 } {
 	low := spread
 	if log {

@@ -223,7 +223,7 @@ func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 	return c
 }
 
-// key is what tells in a legend what marks stand for.
+// key is the entry of a legend for marks.
 func key(name string, marks ...plot.Thumbnailer) plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left, l.ThumbnailWidth, l.TextStyle = true, true, 28, style(labelSize, theme.Ink)

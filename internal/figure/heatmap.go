@@ -31,7 +31,7 @@ type HeatMap struct {
 	Gain bool
 }
 
-// at is a value, NaN if there is none.
+// at returns a value, NaN if there is none.
 func (h HeatMap) at(column, row int) float64 {
 	if row >= len(h.Values) || column >= len(h.Values[row]) {
 		return math.NaN()
@@ -73,7 +73,7 @@ func (h HeatMap) scale() (s scale, ok bool) {
 	return s, true
 }
 
-// place is where a value stands on the scale.
+// place returns the position of a value on the scale.
 func (s scale) place(v float64) float64 {
 	return math.Copysign(math.Log1p(math.Abs(v-s.zero)/s.median), v-s.zero)
 }

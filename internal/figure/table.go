@@ -17,11 +17,11 @@ type Table struct {
 	Rows    [][]string
 }
 
-// number is how a number begins, or an empty cell, but not the name of a numbered
-// thing such as 3: shared tile.
+// number matches the beginning of a number, or an empty cell, but not the name of a numbered thing
+// such as 3: shared tile.
 var number = regexp.MustCompile(`^([-+−]?[0-9.]+([^0-9.:]|$)|-$|$)`)
 
-// Numeric says which columns have numbers only, with units perhaps.
+// Numeric reports which columns have numbers only, perhaps with units.
 func (t Table) Numeric() []bool {
 	is := make([]bool, t.Columns())
 	for c := range is {
@@ -41,7 +41,7 @@ func (t Table) Columns() int {
 	return n
 }
 
-// words are the caption of a table and its cells.
+// words returns the caption of a table and its cells.
 func (t Table) words() string {
 	lines := []string{strings.Join(t.Header, " ")}
 	for _, row := range t.Rows {

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// ticks are those of an axis: round values with a name, and smaller ones without.
+// ticks are the ticks of an axis: round values with a label, and minor ones without.
 type ticks struct{ log bool }
 
 // Ticks implements plot.Ticker.
@@ -38,7 +38,7 @@ func (t ticks) Ticks(lo, hi float64) []plot.Tick {
 		for f := 1.; f < 10; f++ {
 			tick := plot.Tick{Value: f * math.Pow10(e)}
 			if e < 0 {
-				tick.Value = f / math.Pow10(-e) // to the bit what 0.05 is
+				tick.Value = f / math.Pow10(-e) // exactly the float64 of 0.05
 			}
 			if tick.Value < lo || tick.Value > hi {
 				continue
@@ -80,7 +80,7 @@ func minus(s string) string { return strings.Replace(s, "-", "−", 1) }
 
 const plainDigits, raisedDigits = "0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
 
-// exchange puts the character of one list into the place of that of another one.
+// exchange replaces the characters of one list by those of another.
 func exchange(s, from, to string) string {
 	f, t := []rune(from), []rune(to)
 	return strings.Map(func(r rune) rune {
@@ -98,7 +98,7 @@ type raising struct{ text.Plain }
 
 var raised = regexp.MustCompile("[" + raisedDigits + "]+|[^" + raisedDigits + "]+")
 
-// run is a piece of a text with the font that it is written in, and how far above the line.
+// run returns a piece of a text with its font and its height above the line.
 func (h raising) run(piece string, f font.Font) (string, font.Face, vg.Length) {
 	if !strings.ContainsAny(piece, raisedDigits) {
 		return piece, h.Fonts.Lookup(f, f.Size), 0

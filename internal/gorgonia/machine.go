@@ -13,9 +13,8 @@ const (
 	bindDV   = 1 << 7
 )
 
-// Rewind makes a tape machine ready for another run. Its own Reset also hands the
-// tensors that nodes hold to others; nothing is freed here, so the next run finds
-// its memory as it is.
+// Rewind makes a tape machine ready for another run. Its own Reset also returns the nodes' tensors
+// to a pool; nothing is freed here, so the next run finds its memory as it is.
 func Rewind(vm gorgonia.VM) {
 	pc, err := field(reflect.ValueOf(vm).Elem(), "pc", reflect.Int)
 	if err != nil {
@@ -43,8 +42,8 @@ func MachineTape(vm gorgonia.VM) (*Tape, error) {
 	return OpenTape(program.Interface())
 }
 
-// TakeDualValues takes the request of gorgonia.BindDualValues off a tape machine
-// and returns its nodes, none for all nodes; asked reports whether there was one.
+// TakeDualValues removes the request of gorgonia.BindDualValues from a tape machine and returns its
+// nodes, none for all nodes; asked reports whether there was one.
 func TakeDualValues(vm gorgonia.VM) (nodes gorgonia.Nodes, asked bool, err error) {
 	machine := reflect.ValueOf(vm).Elem()
 	flags, err := field(machine, "runFlags", reflect.Uint16)

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// What is here differs from run to run: ops that train or evaluate, and random numbers.
+// The ops here differ from run to run: ops that train or evaluate, and random numbers.
 
 func (f *fields) float(name string) float64 {
 	v := f.v.FieldByName(name)
@@ -21,7 +21,7 @@ func (f *fields) float(name string) float64 {
 	return v.Float()
 }
 
-// within goes to an op that another one points to, and returns that pointer.
+// within dereferences an op that points to another one, and returns that pointer.
 func (f *fields) within(name string) uintptr {
 	v := f.v.FieldByName(name)
 	if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
@@ -33,8 +33,8 @@ func (f *fields) within(name string) uintptr {
 	return v.Pointer()
 }
 
-// own returns the fields of an op that is a pointer, or of that which its derivative
-// points to, and the pointer.
+// own returns the fields of an op that is a pointer, or of the op that its derivative points to,
+// and the pointer.
 func own(op gorgonia.Op, name, derivativeName string) (f fields, at uintptr, derivative, ok bool) {
 	if f, ok = fieldsOf(op, name); ok {
 		v := reflect.ValueOf(op)
@@ -49,13 +49,13 @@ func own(op gorgonia.Op, name, derivativeName string) (f fields, at uintptr, der
 
 // DropoutOf is a Dropout, or its derivative, which has the same Op.
 type DropoutOf struct {
-	Op          uintptr // tells it from others
-	Probability float64 // of an element to be dropped
+	Op          uintptr // identifies it
+	Probability float64 // of dropping an element
 	Training    bool
 	Derivative  bool
 }
 
-// Dropout returns what a Dropout or its derivative does. ok is false for any other op.
+// Dropout describes a Dropout or its derivative. ok is false for any other op.
 func Dropout(op gorgonia.Op) (d DropoutOf, ok bool) {
 	f, at, derivative, ok := own(op, "dropoutOp", "dropoutDiffOp")
 	if !ok {
@@ -73,7 +73,7 @@ type BatchNormOf struct {
 	Derivative        bool
 }
 
-// BatchNorm returns what a BatchNorm or its derivative does. ok is false for any other op.
+// BatchNorm describes a BatchNorm or its derivative. ok is false for any other op.
 func BatchNorm(op gorgonia.Op) (b BatchNormOf, ok bool) {
 	f, _, derivative, ok := own(op, "BatchNormOp", "batchnormDiffOp")
 	if !ok {
@@ -110,7 +110,7 @@ func GroupNorm(op gorgonia.Op) (groups int, epsilon float64, derivative, ok bool
 	return groups, epsilon, derivative, !f.bad
 }
 
-// Training reports whether an op trains, where it is one whose value depends on that.
+// Training reports whether an op trains, if its value depends on that.
 func Training(op gorgonia.Op) (training, ok bool) {
 	if d, ok := Dropout(op); ok {
 		return d.Training, true
@@ -124,7 +124,7 @@ var randomConstructors = map[string]func(g *gorgonia.ExprGraph, dt tensor.Dtype,
 	"uniform": gorgonia.UniformRandomNode, "gaussian": gorgonia.GaussianRandomNode, "binomial": gorgonia.BinomialRandomNode,
 }
 
-// randomKinds are the names of random tensors' ops by the number that they hold.
+// randomKinds maps the numbers that random tensors' ops hold to names.
 var randomKinds = sync.OnceValues(func() (map[uint64]string, error) {
 	kinds := map[uint64]string{}
 	for name, node := range randomConstructors {
@@ -149,9 +149,9 @@ func randomKind(op gorgonia.Op) (number uint64, ok bool) {
 	return v.Uint(), true
 }
 
-// Random returns the name of the distribution of a random tensor, and its parameters:
-// uniform with the least number and that above all, gaussian with mean and standard
-// deviation, binomial with trials and probability. ok is false for any other op.
+// Random returns the name of the distribution of a random tensor, and its parameters: uniform with
+// the bounds, gaussian with mean and standard deviation, binomial with trials and probability. ok
+// is false for any other op.
 func Random(op gorgonia.Op) (name string, a, b float64, ok bool) {
 	number, ok := randomKind(op)
 	if !ok {

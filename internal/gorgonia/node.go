@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// SetOp gives a node another op and returns what gives it its own back.
+// SetOp gives a node another op and returns a function that restores its own.
 func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	f, err := field(reflect.ValueOf(n).Elem(), "op", reflect.Interface)
 	if err != nil {
@@ -19,8 +19,8 @@ func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	return func() { f.Set(reflect.ValueOf(own)) }, nil
 }
 
-// Bind binds a value to a node as Gorgonia's machines do: whatever the node's shape, and
-// beside the gradient, if it has one.
+// Bind binds a value to a node as Gorgonia's machines do: whatever the node's shape, and leaving
+// its gradient as it is.
 func Bind(n *gorgonia.Node, v gorgonia.Value) error {
 	bound, err := field(reflect.ValueOf(n).Elem(), "boundTo", reflect.Interface)
 	if err != nil {
@@ -45,11 +45,11 @@ func InputName(n *gorgonia.Node) string {
 	return ""
 }
 
-// unnamed is what Gorgonia calls inputs without a name.
+// unnamed is Gorgonia's name for inputs without a name.
 var unnamed = sync.OnceValue(func() string { return gorgonia.NewScalar(gorgonia.NewGraph(), gorgonia.Float64).Name() })
 
-// Name returns what messages call a node: its name or, if it has none, its op with the
-// places of its inputs in the graph, or an input's type and shape.
+// Name returns the name of a node in messages: its own or, if it has none, its op with the
+// positions of its inputs in the graph, or an input's type and shape.
 func Name(n *gorgonia.Node) string {
 	switch {
 	case n == nil:

@@ -1,9 +1,7 @@
-// Package gorgonia holds what Stheno knows of Gorgonia's unexported world: its
-// ops by their type names, the fields that they keep to themselves, and the
-// children of a node. No other package looks there.
+// Package gorgonia has Stheno's knowledge of Gorgonia's unexported parts: its ops by their type
+// names, the fields of ops, and the children of a node. No other package accesses these.
 //
-// Where this version of Gorgonia keeps something elsewhere than v0.9.18 does,
-// the functions return errors that say so.
+// If this version of Gorgonia differs there from v0.9.18, the functions return errors that say so.
 package gorgonia
 
 import (
@@ -65,8 +63,8 @@ func IsCost(n *gorgonia.Node) bool {
 	return n.Op() != nil && d != nil && (d.Op() == nil || n.IsScalar() && IsConstant(d.Op()))
 }
 
-// IsStray reports whether a node is a derivative by what nobody asked for: one of
-// those that gorgonia.Grad made and set as no node's derivative.
+// IsStray reports whether a node is an unrequested derivative: one that gorgonia.Grad made but did
+// not set as any node's derivative.
 func IsStray(n *gorgonia.Node) bool {
 	g := group(n)
 	return len(n.DerivOf()) == 0 && (g == "gradients" || g == "undifferentiated nodes")
@@ -77,7 +75,7 @@ func IsDerivative(n *gorgonia.Node) bool {
 	return len(n.DerivOf()) > 0 || IsStray(n)
 }
 
-// group returns what Gorgonia notes of where a node comes from, "" if it cannot be read.
+// group returns Gorgonia's note of a node's origin, "" if it cannot be read.
 func group(n *gorgonia.Node) string {
 	f := reflect.ValueOf(n).Elem().FieldByName("group")
 	if !f.IsValid() || f.Kind() != reflect.String {

@@ -9,11 +9,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Gorgonia's element-wise ops and products keep their kinds in unexported numbers
-// and pointers. They are learnt from Gorgonia itself: one op of each kind is made
-// through its public constructor, and what that op holds stands for the kind. So
-// a version that numbers them otherwise is still read rightly, and one that keeps
-// them elsewhere is not read at all.
+// Gorgonia's element-wise ops and products keep their kinds in unexported numbers and pointers.
+// These are learnt from Gorgonia itself: one op of each kind is made through its public
+// constructor, and the number or pointer in it stands for the kind. So a version with other numbers
+// is still read correctly, and one with other fields is not read at all.
 
 // unaryConstructors make the element-wise ops of one operand, by the names that
 // Unary returns.
@@ -37,15 +36,14 @@ func compare(f func(a, b *gorgonia.Node, same bool) (*gorgonia.Node, error)) fun
 	return func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return f(a, b, true) }
 }
 
-// kinds are the kinds of ops by what the ops hold.
+// kinds are the kinds of ops by the numbers and pointers in them.
 type kinds struct {
 	unary   map[uintptr]string // by the pointer to the operator's function
 	binary  map[uint64]string
 	product map[uint64]string
 }
 
-// learn makes an op of each kind. Its error says what this version of Gorgonia
-// keeps elsewhere.
+// learn makes an op of each kind. Its error says which field this version of Gorgonia lacks.
 var learn = sync.OnceValues(func() (*kinds, error) {
 	k := &kinds{map[uintptr]string{}, map[uint64]string{}, map[uint64]string{}}
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -212,8 +210,8 @@ func Product(op gorgonia.Op) (name string, transA, transB, ok bool) {
 	return name, transA, transB, true
 }
 
-// Learnt returns an error that says what of Gorgonia's ops cannot be read, and nil
-// if all can: without it Unary, Binary and Product know no op.
+// Learnt returns an error that says which of Gorgonia's ops cannot be read, nil if all can: without
+// it Unary, Binary and Product recognise no op.
 func Learnt() error {
 	_, err := learn()
 	return err

@@ -7,8 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fields reads unexported fields of an op; bad says that one is not there, or of
-// another kind.
+// fields reads unexported fields of an op; bad says that one is missing or of another kind.
 type fields struct {
 	v   reflect.Value
 	bad bool
@@ -94,7 +93,7 @@ func At(op gorgonia.Op) (index []int, ok bool) {
 	return index, !f.bad
 }
 
-// Concat returns the axis along which a concatOp puts its inputs one behind the other.
+// Concat returns the axis along which a concatOp joins its inputs.
 func Concat(op gorgonia.Op) (axis int, ok bool) {
 	f, ok := fieldsOf(op, "concatOp")
 	if !ok {
@@ -138,9 +137,8 @@ type SliceOf struct {
 	All                    bool
 }
 
-// Slice returns the slice that a sliceOp takes, or that a sliceIncrOp adds to: the
-// derivative of a slice, which puts its second input among zeros. ok is false for
-// any other op.
+// Slice returns the slice that a sliceOp takes, or that a sliceIncrOp, the derivative of a slice,
+// adds its second input to. ok is false for any other op.
 func Slice(op gorgonia.Op) (s SliceOf, increment, ok bool) {
 	f, ok := fieldsOf(op, "sliceOp")
 	if !ok {

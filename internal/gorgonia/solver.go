@@ -22,8 +22,8 @@ const (
 	BarzilaiBorwein SolverKind = "BarzilaiBorweinSolver"
 )
 
-// Solver is what one of Gorgonia's solvers was made with: the options as they are now,
-// 0 and false for those that its kind does not have.
+// Solver holds the options of one of Gorgonia's solvers as they are now, 0 and false for those that
+// its kind does not have.
 type Solver struct {
 	Kind                      SolverKind
 	Rate                      float64
@@ -31,7 +31,7 @@ type Solver struct {
 	UseL1, UseL2, UseClip     bool
 	Momentum, Rho, Eps        float64 // Rho is the decay of RMSProp
 	Beta1, Beta2, WeightDecay float64
-	// Stepped says that it has made steps: it holds what they left, such as moments.
+	// Stepped reports whether it has made steps, and so has a state, such as moments.
 	Stepped bool
 }
 
@@ -60,8 +60,8 @@ var solverKinds = map[reflect.Type]struct {
 	reflect.TypeFor[*gorgonia.BarzilaiBorweinSolver](): {BarzilaiBorwein, solverFields{rate: "eta", state: "prevDV"}},
 }
 
-// ReadSolver reads the options of one of Gorgonia's solvers. ok is false for a solver of
-// another module; the error says that this version of Gorgonia keeps them elsewhere.
+// ReadSolver reads the options of one of Gorgonia's solvers. ok is false for a solver of another
+// module; the error says that this version of Gorgonia has other fields.
 func ReadSolver(s gorgonia.Solver) (out Solver, ok bool, err error) {
 	r, err := NewSolverReader(s)
 	if r == nil || err != nil {
@@ -70,7 +70,7 @@ func ReadSolver(s gorgonia.Solver) (out Solver, ok bool, err error) {
 	return r.Read(), true, nil
 }
 
-// SolverReader reads the options of a solver again and again.
+// SolverReader reads the options of a solver repeatedly.
 type SolverReader struct {
 	kind   SolverKind
 	names  solverFields
@@ -79,9 +79,8 @@ type SolverReader struct {
 	err    error
 }
 
-// NewSolverReader returns a reader of one of Gorgonia's solvers, nil for a solver of
-// another module. The error says that this version of Gorgonia keeps the options
-// elsewhere.
+// NewSolverReader returns a reader of one of Gorgonia's solvers, nil for a solver of another
+// module. The error says that this version of Gorgonia has other fields.
 func NewSolverReader(s gorgonia.Solver) (*SolverReader, error) {
 	known, ok := solverKinds[reflect.TypeOf(s)]
 	if !ok {
@@ -112,7 +111,7 @@ func (r *SolverReader) Read() Solver {
 	}
 }
 
-// field returns a field of one of some kinds, false for no name. It looks once.
+// field returns a field by its name in each kind of solver, looked up once; false for no name.
 func (r *SolverReader) field(name string, kinds ...reflect.Kind) (f reflect.Value, ok bool) {
 	if name == "" {
 		return f, false

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Tape is what gorgonia.Compile makes of a graph, open to repairs.
+// Tape is the result of gorgonia.Compile, open to repairs.
 type Tape struct {
 	program      any
 	instructions reflect.Value
@@ -80,7 +80,7 @@ func (t *Tape) SetInstructions(list []Instruction) {
 	t.instructions.Set(all)
 }
 
-// EachOp replaces every op by what f makes of it.
+// EachOp replaces every op by the result of f.
 func (t *Tape) EachOp(f func(gorgonia.Op) gorgonia.Op) error {
 	for _, i := range t.Instructions() {
 		if i.Kind() != "execOp" {
@@ -108,8 +108,8 @@ func (t *Tape) Pools() ([]int64, func(device int, bytes int64), error) {
 	return bytes, func(device int, bytes int64) { pool.Index(device).SetInt(bytes) }, nil
 }
 
-// Flush returns the instruction that works off the queue of CUDA calls, out of the
-// program of a graph that has one.
+// Flush returns the instruction that flushes the queue of CUDA calls, from the program of a graph
+// that has one.
 var Flush = sync.OnceValues(func() (flush Instruction, err error) {
 	g := gorgonia.NewGraph()
 	var v gorgonia.Value

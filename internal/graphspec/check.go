@@ -23,19 +23,19 @@ func (e Error) String() string {
 	return fmt.Sprintf("%.3g of what is allowed, of %s", e.Share, e.Output)
 }
 
-// see takes an output's error that is larger.
+// see records an output's error if it is larger.
 func (e *Error) see(other Error) {
 	if !(other.Share <= e.Share) {
 		*e = other
 	}
 }
 
-// Check compares the outputs of a run with the reference. The error is the Euclidean norm of the differences over
-// that of the reference, row by row; for a sum, in all of it, over the norm of the sums
-// of absolute values.
+// Check compares the outputs of a run with the reference. The error is the Euclidean norm of the
+// differences relative to that of the reference, row by row; for a sum, over the whole sum and
+// relative to the norm of the sums of absolute values.
 //
-// Where sums differ by more, decisions of rows that are in doubt are taken as the outputs
-// suggest, see [Decisions].
+// If sums differ by more, doubtful decisions of rows are taken as the outputs suggest, see
+// [Decisions].
 func (c Case) Check(in, out []gorgonia.Value) (worst Error, err error) {
 	inputs, err := elements(in)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c Case) worst(got [][]float32, all part) Error {
 // samples are the inputs as rows read them.
 type samples struct {
 	inputs [][]float32
-	row    [][]float64 // of the row that was read last
+	row    [][]float64 // the row that was read last
 	each   []int       // elements of a row, 0 where every row reads all
 }
 
@@ -115,21 +115,21 @@ func (s *samples) read(row int) {
 	}
 }
 
-// run returns what the row that was read gives, with decisions as they say.
+// run computes a row that was read, with the given decisions.
 func (c Case) run(s *samples, d Decisions) (out [][]float64) {
 	out = c.zeros()
 	c.Row(s.row, out, &d)
 	return out
 }
 
-// part is what checkRows found.
+// part is a result of checkRows.
 type part struct {
 	worst          Error // of a row
 	sum, magnitude [][]float64
 	doubts         []doubtful
 }
 
-// checkRows compares rows, and adds up what they give to sums.
+// checkRows compares rows, and adds their parts to the sums.
 func (c Case) checkRows(lo, hi int, s *samples, got [][]float32) part {
 	p, want := part{sum: c.zeros(), magnitude: c.zeros()}, c.zeros()
 	for r := lo; r < hi; r++ {
@@ -165,8 +165,7 @@ func (c Case) zeros() [][]float64 {
 	return out
 }
 
-// distance is the norm of got - want over that of scale, infinite for what is no
-// number.
+// distance is the norm of got - want relative to that of scale, infinite for NaN.
 func distance(got []float32, want, scale []float64) float64 {
 	var d, s float64
 	for i, w := range want {

@@ -10,9 +10,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// net is a convolutional network for square images of one channel: convolutions of 3 x 3
-// with so many filters, each with padding, rectifier and max-pooling of 2 x 2 behind
-// it; then two dense layers, a rectifier between them, and softmax. There are no biases.
+// net is a convolutional network for square images of one channel: 3 x 3 convolutions with that
+// many filters, each with padding and followed by a rectifier and 2 x 2 max-pooling; then two dense
+// layers with a rectifier between them, and softmax. There are no biases.
 type net struct {
 	side    int
 	filters []int
@@ -23,7 +23,7 @@ type net struct {
 // example is the network of Gorgonia's example convnet, without its dropout.
 var example = net{28, []int{32, 64, 128}, 625, 10}
 
-// flat is the number of elements that the convolutions make of an image.
+// flat is the number of elements after the convolutions of an image.
 func (n net) flat() int {
 	side := n.side
 	for range n.filters {
@@ -54,7 +54,7 @@ func Convnet(batch int, n net) Case {
 		c.Outputs = append(c.Outputs, Output{Name: fmt.Sprintf("dw%d", i), Elements: elements, Sum: true})
 		of := 3 // the value, and the gradients by weights and input
 		if i == 0 {
-			of = 2 // nobody asks for the images' gradient
+			of = 2 // the images' gradient is not needed
 		}
 		c.Flops += 2 * int64(of*batch*products*elements)
 	}
@@ -93,12 +93,12 @@ func newPlanes(channels, side int) planes {
 // plane returns a channel.
 func (p planes) plane(c int) []float64 { return p.v[c*p.side*p.side:][:p.side*p.side] }
 
-// row is the part of a sample, one of batch, in the loss and the gradients.
+// row adds the part of one sample of a batch in the loss and the gradients.
 func (n net) row(in, out [][]float64, batch float64, d *Decisions) {
 	w, dw := in[2:], out[1:]
 	layers := len(n.filters)
 	inputs := make([]planes, layers)
-	from := make([][]int, layers) // where each element behind a pool is from
+	from := make([][]int, layers) // the source of each element after a pool
 	x := planes{in[0], 1, n.side}
 	for i, filters := range n.filters {
 		inputs[i] = x
@@ -156,7 +156,7 @@ func around(side int, f func(k, t, at int)) {
 	}
 }
 
-// patches returns what a filter on each element of a plane is on, 0 outside.
+// patches returns the elements under a filter at each element of a plane, 0 outside.
 func patches(x planes) [][]float64 {
 	list := make([][]float64, x.side*x.side)
 	for k := range list {
@@ -181,8 +181,8 @@ func convolve(x planes, w []float64, filters int) planes {
 	return y
 }
 
-// convolveGradient returns the gradient by x and writes that by w, given that by what
-// convolve made, most of which is 0.
+// convolveGradient returns the gradient by x and writes the gradient by w, given the gradient by
+// the result of convolve, most of which is 0.
 func convolveGradient(x planes, w []float64, dy planes, dw []float64) planes {
 	dx, from, to := newPlanes(x.channels, x.side), patches(x), patches(newPlanes(x.channels, x.side))
 	for f := range dy.channels {
@@ -201,8 +201,8 @@ func convolveGradient(x planes, w []float64, dy planes, dw []float64) planes {
 	return dx
 }
 
-// pool returns the greatest of each 2 x 2 elements, sums of so many products, or 0 for those
-// below, and which element has the derivative: none, -1, where that is 0.
+// pool returns the maximum of each 2 x 2 elements, which are sums of that many products, or 0 if
+// that is less, and which element has the derivative: -1 if none has.
 func pool(x planes, products int, d *Decisions) (y planes, from []int) {
 	y = newPlanes(x.channels, x.side/2)
 	from = make([]int, len(y.v))

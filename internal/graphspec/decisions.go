@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Decisions are those that a row makes where derivatives jump: whether a rectifier lets
-// a number through, and which number of a window is the greatest. One whose numbers differ by
-// less than they may be off by rounding is in doubt: it can go either way in a right
-// result, and the derivatives with it.
+// Decisions are the choices of a row at points where derivatives jump: whether a rectifier lets a
+// number through, and which number of a window is the greatest. One between numbers that differ by
+// less than rounding is in doubt: in a correct result it can go either way, and the derivatives
+// with it.
 type Decisions struct {
-	turned []int // those that are to go the other way, in the order in which they are made
+	turned []int // those to be reversed, in the order in which they are made
 	doubts []int // those in doubt
 	made   int
 }
 
-// turns counts a decision between numbers that differ by margin, and reports whether it
-// is to go the other way than they say.
+// turns counts a decision between numbers that differ by margin, and reports whether it is to be
+// reversed.
 func (d *Decisions) turns(margin, doubt float64) bool {
 	i := d.made
 	d.made++
@@ -27,11 +27,11 @@ func (d *Decisions) turns(margin, doubt float64) bool {
 	return slices.Contains(d.turned, i)
 }
 
-// doubt returns how far apart two numbers that float32 may put in either order are at most, of
-// values that are sums of so many products. The error of such a sum, added up term by term, is
-// 0.3 times 2^-24 times the square root of the number of products, times the values' size
-// (root mean square of 4000 sums); those of the numbers that it is made of come to it. This is
-// 16 in place of 0.3, for sums in other orders and of several layers.
+// doubt returns the largest difference at which float32 may order two numbers either way, if the
+// numbers are sums of that many products. The error of such a sum, added up term by term, is 0.3
+// times 2^-24 times the square root of the number of products, times the magnitude of the values
+// (root mean square of 4000 sums), plus the errors of the terms themselves. The factor here is 16
+// instead of 0.3, for sums in other orders and over several layers.
 func doubt(values []float64, products int) float64 {
 	return 0x1p-20 * math.Sqrt(float64(products)*dot(values, values)/float64(len(values)))
 }
@@ -39,8 +39,8 @@ func doubt(values []float64, products int) float64 {
 // doubtful is a decision of a row.
 type doubtful struct{ row, decision int }
 
-// settle takes the decisions in doubt as the outputs suggest: each goes the other way
-// if the sums come nearer to them, again and again until none does. It changes the sums.
+// settle takes the decisions in doubt as the outputs suggest: it reverses each that brings the sums
+// nearer to them, until none does. It changes the sums.
 func (c Case) settle(s *samples, got [][]float32, all part) {
 	slices.SortFunc(all.doubts, func(a, b doubtful) int { return cmp.Or(a.row-b.row, a.decision-b.decision) })
 	turned := map[int][]int{} // by row
@@ -69,8 +69,8 @@ func toggled(list []int, n int) []int {
 	return append(slices.Clip(list), n)
 }
 
-// nearer reports whether outputs that are sums are nearer to what was got, by more than
-// rounding, with a row's part other in place of one.
+// nearer reports whether the sums are nearer to the outputs, by more than rounding, with a row's
+// part replaced by other.
 func (c Case) nearer(got [][]float32, all part, one, other [][]float64) bool {
 	change := 0.0 // of the squares of errors
 	for i, o := range c.Outputs {
@@ -90,7 +90,7 @@ func (c Case) nearer(got [][]float32, all part, one, other [][]float64) bool {
 	return change < -1e-4*c.Tolerance*c.Tolerance
 }
 
-// replace puts a row's part in sums in the place of another.
+// replace exchanges a row's part in sums.
 func replace(total, one, other [][]float64) {
 	for i := range total {
 		for k := range total[i] {

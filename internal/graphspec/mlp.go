@@ -9,14 +9,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// MLP is a perceptron with layers of the given widths, the input's first, on a batch of
-// samples: rectifiers between the layers, softmax behind them, the cross-entropy as
-// loss, and the gradients by all weights and biases.
+// MLP is a perceptron with layers of the given widths, the input's first, on a batch of samples:
+// rectifiers between the layers, softmax after them, cross-entropy as the loss, and the gradients
+// by all weights and biases.
 func MLP(batch int, widths ...int) Case {
 	layers := len(widths) - 1
 	c := Case{
 		Name: "MLP " + strings.Trim(strings.ReplaceAll(fmt.Sprint(widths), " ", "-"), "[]") + ", gradient", Size: fmt.Sprintf("batch %d", batch), Rows: batch,
-		// The input's gradient, which nobody asks for, is not computed.
+		// The input's gradient, which nothing uses, is not computed.
 		Flops: -2 * int64(batch*widths[0]*widths[1]), Tolerance: 1e-4,
 		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{batch, widths[0]}}, {Name: "classes", Shape: tensor.Shape{batch, widths[layers]}, Fill: oneHot}},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
@@ -36,7 +36,7 @@ func MLP(batch int, widths ...int) Case {
 	return c
 }
 
-// mlpLoss is the loss; w has the weights and biases of the layers by turns.
+// mlpLoss builds the loss; w has the weights and biases of the layers in turn.
 func mlpLoss(x, classes *G.Node, w G.Nodes) *G.Node {
 	for i := 0; i < len(w); i += 2 {
 		if i > 0 {
@@ -54,11 +54,11 @@ func classLoss(scores, classes *G.Node) *G.Node {
 	return G.Must(G.Neg(G.Must(G.Mean(G.Must(G.Sum(likelihood, 1))))))
 }
 
-// mlpRow is the part of a sample, one of n, in the loss and the gradients.
+// mlpRow adds the part of one of n samples in the loss and the gradients.
 func mlpRow(in, out [][]float64, n float64, d *Decisions) {
 	w, gradients := in[2:], out[1:]
 	values := [][]float64{in[0]} // before each layer
-	var through [][]bool         // what rectifiers behind the layers let through
+	var through [][]bool         // what the rectifiers after the layers let through
 	for i := 0; i < len(w); i += 2 {
 		x, y := values[i/2], append([]float64(nil), w[i+1]...)
 		for k, v := range x {

@@ -21,11 +21,11 @@ func rowwise() (cases []Case) {
 	return cases
 }
 
-// rowFuncs are programs that make a row of a row, by name.
+// rowFuncs are the programs that map rows to rows, by name.
 var rowFuncs = map[string]struct {
 	ops   int64 // for each element, the gradient left out
 	build func(x *G.Node) *G.Node
-	// value computes y of x, and gradient dx of dy at x, where it gave y.
+	// value computes y from x, and gradient computes dx from dy at x, where value gave y.
 	value    func(x, y []float64)
 	gradient func(x, y, dy, dx []float64)
 }{
@@ -34,7 +34,7 @@ var rowFuncs = map[string]struct {
 	"layer norm":  {6, layerNorm, normalize, normalizeGradient},
 }
 
-// Rowwise is a program on the rows of a matrix, by its name.
+// Rowwise is a program on the rows of a matrix, by name.
 func Rowwise(name string, rows, columns int) Case {
 	f, shape := rowFuncs[name], tensor.Shape{rows, columns}
 	return Case{
@@ -46,8 +46,8 @@ func Rowwise(name string, rows, columns int) Case {
 	}
 }
 
-// RowwiseGradient is such a program, the sum of its elements with weights as the
-// loss, and the gradient by the matrix.
+// RowwiseGradient is that program with the weighted sum of its elements as the loss, and the
+// gradient by the matrix.
 func RowwiseGradient(name string, rows, columns int) Case {
 	f, c := rowFuncs[name], Rowwise(name, rows, columns)
 	c.Name += ", gradient"
@@ -84,7 +84,7 @@ func CrossEntropy(rows, columns int) Case {
 	}
 }
 
-// layerNorm takes the mean away from each row and divides by the standard deviation.
+// layerNorm subtracts the mean of each row and divides by its standard deviation.
 func layerNorm(x *G.Node) *G.Node {
 	centred := G.Must(G.BroadcastSub(x, G.Must(G.Mean(x, 1)), nil, []byte{1}))
 	variance := G.Must(G.Mean(G.Must(G.Square(centred)), 1))
@@ -92,11 +92,10 @@ func layerNorm(x *G.Node) *G.Node {
 	return G.Must(G.BroadcastHadamardDiv(centred, deviation, nil, []byte{1}))
 }
 
-// epsilon keeps layerNorm from a division by zero.
+// epsilon keeps layerNorm from dividing by zero.
 const epsilon = 1e-5
 
-// crossEntropy returns the cross-entropy of a row of which there are n, and writes
-// its gradient.
+// crossEntropy returns the cross-entropy of one of n rows, and writes its gradient.
 func crossEntropy(x, classes []float64, n float64, dx []float64) (loss float64) {
 	y := make([]float64, len(x))
 	logSoftmax(x, y)
@@ -143,7 +142,7 @@ func logSoftmaxGradient(_, y, dy, dx []float64) {
 	}
 }
 
-// normalize is what layerNorm makes of a row.
+// normalize returns layerNorm of a row.
 func normalize(x, y []float64) {
 	n := float64(len(x))
 	mean := sum(x) / n

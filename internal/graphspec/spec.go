@@ -1,6 +1,6 @@
-// Package graphspec has whole programs, as users of Gorgonia write them, as cases of
-// tests and benches: forward passes, losses and gradients, each with a reference in
-// float64 and what it must move and compute at least. All is float32.
+// Package graphspec has whole programs, as users of Gorgonia write them, as cases of tests and
+// benches: forward passes, losses and gradients, each with a reference in float64 and with the
+// least that it must move and compute. All are float32.
 package graphspec
 
 import (
@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Case is a program at one size. It works on rows, such as the samples of a batch:
-// what it computes is made of what it computes for each.
+// Case is a program at one size. It works on rows, such as the samples of a batch: its outputs
+// follow from the outputs of each row.
 type Case struct {
 	Name, Size string // "softmax", "16384x1000"
 	Rows       int
@@ -21,26 +21,26 @@ type Case struct {
 	Outputs    []Output
 	// Build applies the program to the inputs and returns the outputs.
 	Build func(in gorgonia.Nodes) gorgonia.Nodes
-	// Row computes the part of one row in every output, by the plainest loops, with
-	// decisions as d says. out is zero before.
+	// Row computes the part of one row in every output, by the plainest loops, with the decisions
+	// in d. out is zero before.
 	Row func(in, out [][]float64, d *Decisions)
-	// Flops counts the operations on elements, a function as one.
+	// Flops is the number of operations on elements; a function counts as one.
 	Flops int64
 	// Tolerance is the largest relative error of an output, see [Case.Check].
 	Tolerance float64
 }
 
-// Input is a tensor whose first axis is that of the rows.
+// Input is a tensor with the rows along its first axis.
 type Input struct {
 	Name  string
 	Shape tensor.Shape
 	Whole bool // instead, every row reads all of it
-	// Fill makes a row, or all of a Whole input, of random numbers in [-1, 1) that it
-	// holds; nil leaves them.
+	// Fill fills a row, or all of a Whole input, with random numbers in [-1, 1); nil keeps those
+	// that are there.
 	Fill func(row []float32)
 }
 
-// Output is a list of as many elements for each row.
+// Output is a tensor with as many elements for each row.
 type Output struct {
 	Name     string
 	Elements int
@@ -64,7 +64,7 @@ func (c Case) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// length is the number of elements of an output.
+// length returns the number of elements of an output.
 func (c Case) length(o Output) int {
 	if o.Sum {
 		return o.Elements
@@ -72,8 +72,7 @@ func (c Case) length(o Output) int {
 	return c.Rows * o.Elements
 }
 
-// Graph makes the program's graph, with the inputs bound to values, and returns its
-// outputs.
+// Graph builds the program's graph, with values bound to the inputs, and returns its outputs.
 func (c Case) Graph(in []gorgonia.Value) (*gorgonia.ExprGraph, gorgonia.Nodes) {
 	g := gorgonia.NewGraph()
 	nodes := make(gorgonia.Nodes, len(in))
@@ -84,8 +83,8 @@ func (c Case) Graph(in []gorgonia.Value) (*gorgonia.ExprGraph, gorgonia.Nodes) {
 	return g, c.Build(nodes)
 }
 
-// Values makes values of the inputs by repeating a block of random numbers in [-1, 1),
-// each input from another place on.
+// Values returns values of the inputs, made by repeating a block of random numbers in [-1, 1) that
+// begins at another place for each input.
 func (c Case) Values(random []float32) []gorgonia.Value {
 	in := make([]gorgonia.Value, len(c.Inputs))
 	for i, input := range c.Inputs {

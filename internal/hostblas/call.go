@@ -7,9 +7,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// arguments are those of the functions of BLAS, which take the address of each, as Fortran
-// does. They read integers of 32 or of 64 bits: on little-endian machines both are the
-// same number.
+// arguments are those of BLAS functions, which take the address of each as Fortran does. They read
+// integers of 32 or of 64 bits: on little-endian machines both read the same number.
 type arguments[T kernels.Float] struct {
 	transA, transB byte
 	m, n, k        int64
@@ -17,8 +16,8 @@ type arguments[T kernels.Float] struct {
 	alpha, beta    T
 }
 
-// gemm computes rows x cols elements of C from an element on. Matrices of BLAS are
-// column-major, where a row-major one is its own transpose: it computes op(B)^T op(A)^T.
+// gemm computes rows x cols elements of C, from an element on. Matrices of BLAS are column-major,
+// so that a row-major matrix is seen as its transpose: gemm computes op(B)^T op(A)^T.
 func gemm[T kernels.Float](l *Library, fn uintptr, x kernels.Matrices[T], row, col, rows, cols int64) {
 	fromA, fromB := row*x.LDA, col
 	if x.TransA {
@@ -34,10 +33,10 @@ func gemm[T kernels.Float](l *Library, fn uintptr, x kernels.Matrices[T], row, c
 		uintptr(unsafe.Pointer(&x.B[fromB])), uintptr(unsafe.Pointer(&p.ldb)),
 		uintptr(unsafe.Pointer(&x.A[fromA])), uintptr(unsafe.Pointer(&p.lda)), uintptr(unsafe.Pointer(&p.beta)),
 		uintptr(unsafe.Pointer(&x.C[row*x.N+col])), uintptr(unsafe.Pointer(&p.ldc)),
-		1, 1) // the lengths of both letters, which Fortran's compilers add
+		1, 1) // the lengths of both letters, which Fortran compilers append
 }
 
-// gemv computes rows elements of the product of a matrix and a vector from one on.
+// gemv computes rows elements of the product of a matrix and a vector, from one on.
 func gemv[T kernels.Float](l *Library, fn uintptr, x kernels.Matrices[T], row, rows int64) {
 	p := &arguments[T]{transA: letter(!x.TransA), m: x.K, n: rows, lda: x.LDA, ldb: x.LDB, ldc: 1, alpha: 1}
 	from := row * x.LDA
@@ -53,8 +52,8 @@ func gemv[T kernels.Float](l *Library, fn uintptr, x kernels.Matrices[T], row, r
 		uintptr(unsafe.Pointer(&p.beta)), uintptr(unsafe.Pointer(&x.C[row])), uintptr(unsafe.Pointer(&p.ldc)), 1)
 }
 
-// begin waits until the library may be called, and makes this goroutine's calls those of
-// one thread. The caller calls what it returns when it is done.
+// begin waits until the library may be called, and makes this goroutine's calls use one thread. The
+// caller calls the function that it returns when it is done.
 func (l *Library) begin() (end func()) {
 	l.calls <- struct{}{}
 	if l.threads == 0 {
@@ -65,7 +64,7 @@ func (l *Library) begin() (end func()) {
 	return func() { runtime.UnlockOSThread(); <-l.calls }
 }
 
-// letter is how the functions of BLAS are told whether a matrix is transposed.
+// letter tells the functions of BLAS whether a matrix is transposed.
 func letter(trans bool) byte {
 	if trans {
 		return 'T'

@@ -9,8 +9,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// check returns an error if a library's products of matrices are not what the package
-// promises. Where those with a vector alone are not, they stay with gonum.
+// check returns an error if a library's products of matrices are not what the package promises. If
+// only the products with a vector are not, these stay with gonum.
 func (l *Library) check() error {
 	if err := checkProducts(matrices, func(x kernels.Matrices[float32]) { gemm(l, l.single.gemm, x, 0, 0, x.M, x.N) }); err != nil {
 		return fmt.Errorf("sgemm: %w", err)
@@ -25,7 +25,7 @@ func (l *Library) check() error {
 	return nil
 }
 
-// A form is which operands are transposed, and whether B is a vector.
+// A form says which operands are transposed, and whether B is a vector.
 type form struct{ transA, transB, vector bool }
 
 var (
@@ -34,8 +34,8 @@ var (
 	columns  = []form{{transA: true, vector: true}}
 )
 
-// checkProducts returns what is wrong with a function that computes products of these
-// forms.
+// checkProducts returns an error if a function does not compute products of these forms as
+// promised.
 func checkProducts[T kernels.Float](forms []form, multiply func(kernels.Matrices[T])) error {
 	for _, f := range forms {
 		c := checker[T]{f, multiply, new(uint32)}
@@ -71,10 +71,10 @@ func smallest[T kernels.Float]() T {
 type checker[T kernels.Float] struct {
 	form
 	multiply func(kernels.Matrices[T])
-	state    *uint32 // of drawn numbers
+	state    *uint32 // number of drawn numbers
 }
 
-// operands returns matrices of numbers drawn by next, in rows with a gap that holds NaN.
+// operands returns matrices of numbers drawn by next, in rows with gaps that hold NaN.
 func (c checker[T]) operands(m, n, k int64, next func() T) kernels.Matrices[T] {
 	if c.vector {
 		n = 1
@@ -114,8 +114,8 @@ func at[T kernels.Float](x kernels.Matrices[T], i, j, l int64) (a, b *T) {
 	return &x.A[inA], &x.B[inB]
 }
 
-// run computes C with all operands a number of elements behind a multiple of 64 bytes. C
-// is NaN before, and there are numbers behind it that have to stay.
+// run computes C with all operands shifted by a number of elements from a multiple of 64 bytes. C
+// is NaN before, and the numbers after it must not change.
 func (c checker[T]) run(x kernels.Matrices[T], places int) ([]T, error) {
 	const mark, marks = 12345, 8
 	place := func(n int, from []T) []T {
@@ -130,7 +130,7 @@ func (c checker[T]) run(x kernels.Matrices[T], places int) ([]T, error) {
 	c.multiply(x)
 	for _, v := range x.C[len(x.C):cap(x.C)] {
 		if v != mark {
-			return nil, fmt.Errorf("it writes behind the result")
+			return nil, fmt.Errorf("it writes beyond the result")
 		}
 	}
 	return x.C, nil
@@ -142,7 +142,7 @@ func fill[T kernels.Float](x []T, v T) {
 	}
 }
 
-// draw returns numbers that follow one another without a pattern, the same in every process.
+// draw returns numbers without a visible pattern, the same in every process.
 func (c checker[T]) draw() uint32 {
 	*c.state = *c.state*1664525 + 1013904223
 	return *c.state >> 8
@@ -150,11 +150,11 @@ func (c checker[T]) draw() uint32 {
 
 func (c checker[T]) integer() T { return T(int32(c.draw()%17) - 8) }
 
-// number returns one from -1 to 1 whose products and sums are rounded.
+// number returns a number from -1 to 1 with all bits used, so that products and sums are rounded.
 func (c checker[T]) number() T { return T(int32(c.draw())-1<<23) / (1 << 23) * T(0.987654321) }
 
-// exactly checks products of integers times a scale, whose sums are not rounded, some of
-// them NaN and infinite if special.
+// exactly checks products of integers times a scale, whose sums are not rounded; if special, some
+// are NaN and infinite.
 func (c checker[T]) exactly(scale T, special bool) error {
 	x := c.operands(19, 21, 40, c.integer)
 	if special {
@@ -184,7 +184,7 @@ func (c checker[T]) exactly(scale T, special bool) error {
 	return nil
 }
 
-// sum returns an element of C, and the sum of the sizes of its terms.
+// sum returns an element of C, and the sum of the magnitudes of its terms.
 func sum[T kernels.Float](x kernels.Matrices[T], i, j int64) (sum, magnitude float64) {
 	for l := range x.K {
 		a, b := at(x, i, j, l)
@@ -194,7 +194,7 @@ func sum[T kernels.Float](x kernels.Matrices[T], i, j int64) (sum, magnitude flo
 	return sum, magnitude
 }
 
-// rounds checks that each term costs a rounding of the type at most.
+// rounds checks that the error is at most one rounding of the type for each term.
 func (c checker[T]) rounds() error {
 	x := c.operands(19, 21, 40, c.number)
 	got, err := c.run(x, 0)
@@ -229,7 +229,7 @@ func (c checker[T]) repeats() error {
 	return err
 }
 
-// sharesTime checks that calls at the same time give the bits of one alone.
+// sharesTime checks that concurrent calls give the bits of a single one.
 func (c checker[T]) sharesTime() error {
 	x := c.operands(37, 45, 130, c.number)
 	want, err := c.run(x, 0)
@@ -264,7 +264,7 @@ func equal[T kernels.Float](a, b []T) bool {
 	return len(a) == len(b)
 }
 
-// large checks a larger product of integers against a vector: C v = A (B v).
+// large checks a larger product of integers by a vector: C v = A (B v).
 func (c checker[T]) large() error {
 	x := c.operands(67, 83, 400, c.integer)
 	got, err := c.run(x, 0)

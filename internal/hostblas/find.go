@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// A kind is a make of libraries and the names that they have on this system, in the order
-// in which they are tried.
+// A kind is a vendor's libraries with the names that they have on this system, in the order in
+// which they are tried.
 type kind struct {
 	name  string
 	files []string
 }
 
-// find opens the first library that can be used of those that wish, the value of
-// [Variable], allows.
+// find opens the first usable library that wish, the value of [Variable], allows.
 func find(wish string, open func(string) (*Library, error)) found {
 	files, err := candidates(wish)
 	if err != nil {
@@ -25,7 +24,7 @@ func find(wish string, open func(string) (*Library, error)) found {
 	case wish == "gonum":
 		return found{why: fmt.Sprintf("%s=%s", Variable, wish)}
 	case len(files) == 0:
-		return found{why: fmt.Sprintf("on this system no library is looked for, but %s names the file of one", Variable)}
+		return found{why: fmt.Sprintf("no library is looked for on this system; %s can name the file of one", Variable)}
 	}
 	var absent, refused []error
 	for _, file := range files {
@@ -46,7 +45,7 @@ func find(wish string, open func(string) (*Library, error)) found {
 	if wish != "" {
 		return found{err: fmt.Errorf("hostblas: %s=%s: %w", Variable, wish, err)}
 	}
-	return found{why: fmt.Sprintf("no library of %s can be used: %v", names(), err)}
+	return found{why: fmt.Sprintf("no %s library can be used: %v", names(), err)}
 }
 
 // candidates returns the files to try for a wish, none for gonum's BLAS.
@@ -68,7 +67,7 @@ func candidates(wish string) (files []string, err error) {
 	case wish == "":
 		return nil, nil
 	case slices.Contains([]string{"openblas", "blis", "mkl", "accelerate"}, wish):
-		return nil, fmt.Errorf("hostblas: %s=%s: its names are not known on this system, give the file of a library", Variable, wish)
+		return nil, fmt.Errorf("hostblas: %s=%s: its names are not known on this system: want the file of a library", Variable, wish)
 	}
 	return nil, fmt.Errorf("hostblas: got %s=%s, want gonum, openblas, blis, mkl, accelerate, or the file of a library with a dot or a slash in it", Variable, wish)
 }

@@ -1,24 +1,22 @@
-// Package hostblas chooses what multiplies matrices on the host: the BLAS given to
-// gorgonia.Use; where that is gonum's, as it is at first, an OpenBLAS, BLIS, MKL or
-// Accelerate library of this machine, loaded when it is first needed, without cgo; gonum's
-// where there is none.
+// Package hostblas chooses what multiplies matrices on the host: the BLAS given to gorgonia.Use; if
+// that is still gonum's, an OpenBLAS, BLIS, MKL or Accelerate library of this machine, loaded when
+// it is first needed, without cgo; and gonum's if there is none.
 //
 // # What a library may do
 //
-// Products by a library keep the promises of products by gonum: the same input gives the
-// same bits, however many cores there are, whatever runs beside it and wherever operands
-// lie; NaN and Inf are those of IEEE 754, 0 x Inf among them; an element is off by at
-// most so many roundings as it has terms. Libraries promise none of that by themselves:
-// with threads of their own, the number of threads decides where matrices are cut, and so
-// the order of sums, and calls from several threads at once have given wrong results in
-// many versions of OpenBLAS. So each call is made for one thread, and the cores are kept
-// busy by tiles of C, which depend on the sizes alone. A library is held to the rest by
-// [check] when it is loaded, and refused if it fails.
+// Products by a library keep the promises of products by gonum: the same input gives the same bits,
+// however many cores there are, whatever runs beside it and wherever operands lie; NaN and Inf are
+// those of IEEE 754, 0 x Inf among them; and the error of an element is at most one rounding for
+// each of its terms. Libraries promise none of that by themselves: with threads of their own, the
+// number of threads decides where matrices are cut, and so the order of sums, and concurrent calls
+// have given wrong results in many versions of OpenBLAS. So each call uses one thread, and the
+// cores are kept busy by tiles of C, which depend on the sizes alone. [check] tests a library for
+// the rest when it is loaded; a library that fails is refused.
 //
-// Libraries make matrices times matrices alone, from a size on where they are faster. Vectors,
-// where memory is the limit, and small matrices stay with gonum. So do
-// [kernels.Plan.Run] and the interpreter of programs, which define results: bits of the two
-// differ, by an order of sums, within the bound above.
+// Libraries only multiply matrices, from a size on where they are faster. Products with vectors,
+// where memory is the limit, and small matrices stay with gonum. So do [kernels.Plan.Run] and the
+// interpreter of programs, which define results: their bits may differ from a library's by the
+// order of sums, within the bound above.
 package hostblas
 
 import (
@@ -30,23 +28,23 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// Variable is the environment variable that chooses: "gonum" loads no library; "openblas",
-// "blis", "mkl" or "accelerate" one of that kind alone; anything with a dot or a slash is
-// the file of one. It is an error if there is no such library, or it is refused.
+// Variable is the environment variable that chooses: "gonum" loads no library; "openblas", "blis",
+// "mkl" or "accelerate" allows that kind alone; anything with a dot or a slash is the file of a
+// library. It is an error if there is no such library, or if it is refused.
 const Variable = "STHENO_BLAS"
 
 // found is the outcome of the search for a library.
 type found struct {
 	library *Library // nil for gonum's BLAS
-	why     string   // there is none
-	err     error    // the one that Variable asks for cannot be used
+	why     string   // why there is none
+	err     error    // the error if the one that Variable asks for cannot be used
 }
 
-// search looks for a library once.
+// search looks for a library, once.
 var search = sync.OnceValue(func() found { return find(os.Getenv(Variable), Open) })
 
-// For returns what multiplies on the host where Gorgonia uses the given BLAS. It is an
-// error if the library that [Variable] asks for cannot be used.
+// For returns what multiplies on the host, where Gorgonia uses the given BLAS. It is an error if
+// the library that [Variable] asks for cannot be used.
 func For(given kernels.BLAS) (kernels.BLAS, error) {
 	if !isGonums(given) {
 		return given, nil
@@ -59,8 +57,8 @@ func For(given kernels.BLAS) (kernels.BLAS, error) {
 	return onDemand{}, nil
 }
 
-// Describe says what multiplies on the host where Gorgonia uses the given BLAS, and why it
-// is gonum's.
+// Describe says what multiplies on the host, where Gorgonia uses the given BLAS, and if that is
+// gonum's, why.
 func Describe(given kernels.BLAS) string {
 	if !isGonums(given) {
 		return fmt.Sprintf("the BLAS given to gorgonia.Use, %T", given)
@@ -75,8 +73,7 @@ func Describe(given kernels.BLAS) string {
 	}
 }
 
-// isGonums reports whether a BLAS is the one that Gorgonia has at first, or what [For] makes
-// of it.
+// isGonums reports whether a BLAS is Gorgonia's default, or the one that [For] returns for it.
 func isGonums(b kernels.BLAS) bool {
 	switch b.(type) {
 	case nil, gonum.Implementation, onDemand:

@@ -11,20 +11,20 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// Library is a BLAS library in this process: products of matrices, and of a matrix and a
-// vector, by it, the rest by gonum's.
+// Library is a BLAS library in this process: it multiplies matrices, and matrices by vectors; gonum
+// does the rest.
 type Library struct {
 	gonum.Implementation
-	name, file     string   // vendor and version; what it was loaded from
+	name, file     string   // vendor and version; file
 	single, double routines // of float32, of float64
-	threads        uintptr  // sets the number of threads of an OS thread's calls, if not 0
+	threads        uintptr  // sets the number of threads for the calls of an OS thread, if not 0
 	calls          chan struct{}
 }
 
 // routines are a library's functions for an element type.
 type routines struct {
 	gemm, gemv    uintptr
-	rows, columns bool // whether gemv is right for a matrix times a vector, and for a transposed one
+	rows, columns bool // whether gemv is right for a matrix and for a transposed one
 }
 
 var _ kernels.Multiplier = (*Library)(nil)
@@ -32,7 +32,7 @@ var _ kernels.Multiplier = (*Library)(nil)
 // String returns the library's name, version and file.
 func (l *Library) String() string { return fmt.Sprintf("%s (%s)", l.name, l.file) }
 
-// rest says what the library leaves to gonum.
+// rest says what is left to gonum.
 func (l *Library) rest() string {
 	if l.single.rows && l.single.columns && l.double.rows && l.double.columns {
 		return ", small ones by gonum"
@@ -50,8 +50,8 @@ func (l *Library) Multiply64(x kernels.Matrices[float64]) bool {
 	return worthwhile(x) && multiply(l, l.double, x)
 }
 
-// worthwhile reports whether libraries are faster than gonum. Where there is little to
-// compute, calls of C functions and the copies that libraries make cost more than they win.
+// worthwhile reports whether libraries are faster than gonum. For small products, calling C and the
+// copies that libraries make cost more than they gain.
 func worthwhile[T kernels.Float](x kernels.Matrices[T]) bool {
 	if x.N == 1 {
 		return x.M*x.K >= 1<<10
@@ -59,10 +59,10 @@ func worthwhile[T kernels.Float](x kernels.Matrices[T]) bool {
 	return x.M*x.N*x.K >= 1<<12
 }
 
-// multiply makes the tiles of C on as many cores as there are. It returns false where the
-// library has no function for the product.
+// multiply computes the tiles of C on all cores. It returns false if the library has no function
+// for the product.
 func multiply[T kernels.Float](l *Library, r routines, x kernels.Matrices[T]) bool {
-	if max(x.M, x.N, x.K, x.LDA, x.LDB) > math.MaxInt32 { // libraries of 32-bit integers take no more
+	if max(x.M, x.N, x.K, x.LDA, x.LDB) > math.MaxInt32 { // libraries with 32-bit integers take no more
 		return false
 	}
 	if x.N == 1 {
@@ -84,12 +84,11 @@ func multiply[T kernels.Float](l *Library, r routines, x kernels.Matrices[T]) bo
 	return true
 }
 
-// tile returns the sizes of a tile of C, which follow from the sizes of the product alone.
-// Libraries copy the rows of A and the columns of B of a tile first, those of B at less
-// speed where A has few rows.
+// tile returns the sizes of a tile of C, which depend on the sizes of the product alone. Libraries
+// first copy the rows of A and the columns of B of a tile; copying B costs more if A has few rows.
 func tile(m, n, k int64) (rows, cols int64) {
 	const (
-		work = 1 << 24 // multiply-adds that a core is worth waking for
+		work = 1 << 24 // multiply-adds for which another core is worthwhile
 		most = 64      // tiles
 	)
 	rows, cols = m, n

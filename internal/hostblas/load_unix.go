@@ -8,7 +8,7 @@ func open(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// present returns the handle of a library that is in the process, 0 if it is not.
+// present returns the handle of a library that is in the process already, or 0.
 func present(name string) uintptr {
 	handle, _ := purego.Dlopen(name, purego.RTLD_NOW|noLoad)
 	return handle
@@ -19,8 +19,8 @@ func symbol(lib uintptr, name string) uintptr {
 	return addr
 }
 
-// call calls a C function. Memory whose address is among the arguments stays alive and in
-// place until it returns.
+// call calls a C function. Memory whose address is among the arguments stays alive and in place
+// until call returns.
 //
 //go:uintptrescapes
 func call(fn uintptr, args ...uintptr) uintptr {

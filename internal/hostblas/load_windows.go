@@ -15,7 +15,7 @@ func open(name string) (uintptr, error) {
 // searched is empty: the loader of Windows would search the working folder, too.
 var searched []kind
 
-// present returns the handle of a library that is in the process, 0 if it is not.
+// present returns the handle of a library that is in the process already, or 0.
 func present(name string) uintptr {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
@@ -32,8 +32,8 @@ func symbol(lib uintptr, name string) uintptr {
 	return addr
 }
 
-// call calls a C function. Memory whose address is among the arguments stays alive and in
-// place until it returns.
+// call calls a C function. Memory whose address is among the arguments stays alive and in place
+// until call returns.
 //
 //go:uintptrescapes
 func call(fn uintptr, args ...uintptr) uintptr {

@@ -11,10 +11,10 @@ import (
 	"unsafe"
 )
 
-// errAbsent is the error of a library that is not on the machine.
+// errAbsent is the error for a library that is not on the machine.
 var errAbsent = errors.New("there is no such library")
 
-// loaded holds what Open made of the libraries that it has loaded, by their handles. They
+// loaded holds the results of Open for the libraries that it has loaded, by their handles. They
 // stay in the process.
 var loaded = struct {
 	sync.Mutex
@@ -26,10 +26,9 @@ type opened struct {
 	err     error
 }
 
-// Open loads a library and returns it if it multiplies as it must. The name is what the
-// system's loader takes: a file or, where the loader searches folders, its last part. A
-// library that is in the process already, but not by Open, is refused: those who loaded it
-// would find its number of threads changed.
+// Open loads a library and returns it if its products are right. The name is a file or, where the
+// system's loader searches folders, its last part. A library that was loaded by somebody else is
+// refused: Open would change its number of threads.
 func Open(name string) (*Library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -38,7 +37,7 @@ func Open(name string) (*Library, error) {
 			return o.library, o.err
 		}
 		if !strings.HasPrefix(name, systems) {
-			return nil, fmt.Errorf("%s: another part of this program uses it: give it to gorgonia.Use, or Stheno another one", name)
+			return nil, fmt.Errorf("%s: another part of this program uses it: give it to gorgonia.Use, or another library to Stheno", name)
 		}
 	}
 	handle, err := load(name)
@@ -81,12 +80,12 @@ func (l *Library) start(f functions) error {
 // systems is where the libraries of macOS lie, whose number of threads is not set.
 const systems = "/System/"
 
-// mostCalls is how many calls at a time all libraries have memory for: OpenBLAS reserves
-// some when it is compiled, in all builds for 50 threads at least.
+// mostCalls is the number of concurrent calls for which all libraries have memory: OpenBLAS fixes
+// it when it is compiled, at 50 threads or more in all builds.
 const mostCalls = 32
 
-// load is open on an OS thread that ends with it: libraries compiled with -ffast-math make
-// the thread that loads them flush denormal numbers to 0.
+// load calls open on an OS thread that ends with it: libraries compiled with -ffast-math make the
+// thread that loads them flush denormal numbers to 0.
 func load(name string) (handle uintptr, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -98,17 +97,17 @@ func load(name string) (handle uintptr, err error) {
 	return handle, err
 }
 
-// functions are those of a library. Some builds decorate the names of all.
+// functions are the addresses of a library's functions. Some builds decorate all names.
 type functions struct {
 	handle         uintptr
 	prefix, suffix string
 }
 
-// decorations are what names begin and end with: of 64-bit integers, and of the libraries
-// that NumPy and SciPy bring.
+// decorations are the prefixes and suffixes of names: of builds with 64-bit integers, and of the
+// libraries that NumPy and SciPy bring.
 var decorations = [][2]string{{"", ""}, {"", "64_"}, {"", "_64"}, {"scipy_", ""}, {"scipy_", "64_"}}
 
-// decorate finds out how names are decorated, from that of one function.
+// decorate finds the decoration of names, from that of one function.
 func (f *functions) decorate(name string) bool {
 	for _, d := range decorations {
 		if f.prefix, f.suffix = d[0], d[1]; f.find(name) != 0 {
@@ -118,10 +117,10 @@ func (f *functions) decorate(name string) bool {
 	return false
 }
 
-// find returns a function, 0 if there is none.
+// find returns the address of a function, or 0.
 func (f functions) find(name string) uintptr { return symbol(f.handle, f.prefix+name+f.suffix) }
 
-// text returns what a function without arguments returns as text, "" if there is none.
+// text returns the text that a function without arguments returns, or "".
 func (f functions) text(name string) string {
 	fn := f.find(name)
 	if fn == 0 {
@@ -135,7 +134,7 @@ func goString(addr uintptr) string {
 	if addr == 0 {
 		return ""
 	}
-	p := *(**byte)(unsafe.Pointer(&addr)) // C's memory, which no collector moves
+	p := *(**byte)(unsafe.Pointer(&addr)) // C's memory, which the garbage collector does not move
 	n := 0
 	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
 		n++
@@ -143,7 +142,7 @@ func goString(addr uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// prepare finds out what a library is and makes its calls those of one thread each.
+// prepare finds out what a library is and makes each of its calls use one thread.
 func (l *Library) prepare(f functions) error {
 	switch {
 	case f.find("openblas_get_config") != 0:
@@ -157,20 +156,20 @@ func (l *Library) prepare(f functions) error {
 	case strings.HasPrefix(l.file, systems):
 		l.name = "Accelerate"
 	default:
-		l.name = "BLAS of an unknown make"
+		l.name = "BLAS of an unknown vendor"
 	}
 	return nil
 }
 
 var openBLASVersion = regexp.MustCompile(`^OpenBLAS (\d+)\.(\d+)\.(\d+)`)
 
-// prepareOpenBLAS refuses versions before 0.3.12: kernels for AVX-512 gave wrong results
-// until then, and calls from several threads did.
+// prepareOpenBLAS refuses versions before 0.3.12, whose kernels for AVX-512 and whose concurrent
+// calls gave wrong results.
 func (l *Library) prepareOpenBLAS(f functions) error {
 	config := f.text("openblas_get_config")
 	version := openBLASVersion.FindStringSubmatch(config)
 	if version == nil {
-		return fmt.Errorf("an OpenBLAS that does not tell its version (%q), want 0.3.12 or newer", config)
+		return fmt.Errorf("an OpenBLAS with the version %q, want 0.3.12 or newer", config)
 	}
 	number := 0
 	for _, part := range version[1:] {
@@ -192,7 +191,7 @@ func (l *Library) prepareOpenBLAS(f functions) error {
 	switch call(parallel) & 0xff {
 	case 0: // built without threads, perhaps without locks
 		l.calls = make(chan struct{}, 1)
-	case 2: // by OpenMP, whose number of threads is an OS thread's
+	case 2: // with OpenMP, whose number of threads belongs to an OS thread
 		if l.threads = symbol(f.handle, "omp_set_num_threads"); l.threads == 0 {
 			return fmt.Errorf("%s uses OpenMP, whose omp_set_num_threads is not there", l.name)
 		}
@@ -208,8 +207,8 @@ func (l *Library) prepareBLIS(f functions) error {
 	return nil
 }
 
-// prepareMKL asks MKL for its code without threads, before anything else loads the other,
-// and for results that do not depend on where operands lie.
+// prepareMKL asks MKL for its code without threads, before anything loads the threaded one, and for
+// results that do not depend on where operands lie.
 func (l *Library) prepareMKL(f functions) error {
 	const sequential, automatic = 1, 2
 	l.name = "MKL"

@@ -1,5 +1,5 @@
-// Package hostmem says whether the host has memory to give. Go cannot: a process that asks
-// for more than there is ends, by its own runtime or by the system.
+// Package hostmem checks whether the host has enough memory. Go cannot handle a failed allocation:
+// a process that asks for more than there is ends, by its own runtime or by the system.
 package hostmem
 
 import (
@@ -10,11 +10,11 @@ import (
 const (
 	// Most is more than any process can address.
 	Most = 1 << 47
-	// little is what is not worth asking the system for.
+	// little is too small to be worth asking the system.
 	little = 64 << 20
 )
 
-// Check returns an error if there are no such many bytes, as far as the system tells.
+// Check returns an error if that many bytes are not available, as far as the system tells.
 func Check(bytes int64) error {
 	if bytes < 0 || bytes > Most {
 		return fmt.Errorf("got %d bytes of host memory, want 0 to %d", bytes, int64(Most))
@@ -23,7 +23,7 @@ func Check(bytes int64) error {
 		return nil
 	}
 	free, known := available()
-	if known && bytes > free { // what Go has not collected yet is in use for the system
+	if known && bytes > free { // memory that Go has not collected yet counts as used
 		debug.FreeOSMemory()
 		free, known = available()
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// available returns how many bytes the process can still have; known is false if the system
+// available returns how many bytes the process can still allocate; known is false if the system
 // does not tell.
 func available() (bytes int64, known bool) {
 	bytes, known = read(os.DirFS("/"))
@@ -26,8 +26,8 @@ func available() (bytes int64, known bool) {
 	return bytes, known
 }
 
-// read returns what the files of a system say: the least of what the machine has, swap
-// included, and of what the process's control groups and those around them leave it.
+// read returns the least of what the machine has available, swap included, and of what the
+// process's control groups and their parents leave it, from the system's files.
 func read(root fs.FS) (bytes int64, known bool) {
 	info := table(root, "proc/meminfo")
 	machine, known := info["MemAvailable:"]
@@ -51,8 +51,8 @@ func read(root fs.FS) (bytes int64, known bool) {
 	return bytes, true
 }
 
-// left returns what a control group and those around it have left: their limits, less what is
-// used for more than copies of files.
+// left returns what a control group and its parents leave: their limits minus what is used, copies
+// of files not counted.
 func left(root fs.FS, mount, group, limit, usage, prefix string) int64 {
 	least := int64(math.MaxInt64)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
@@ -70,7 +70,7 @@ func left(root fs.FS, mount, group, limit, usage, prefix string) int64 {
 	}
 }
 
-// table returns the numbers of a file with a name and a number in each line.
+// table returns the numbers in a file that has a name and a number in each line.
 func table(root fs.FS, name string) map[string]int64 {
 	text, _ := fs.ReadFile(root, name)
 	t := map[string]int64{}
@@ -82,7 +82,7 @@ func table(root fs.FS, name string) map[string]int64 {
 	return t
 }
 
-// number returns the number that a file begins with, if it does.
+// number returns the number at the beginning of a file, if there is one.
 func number(root fs.FS, name string) (int64, bool) {
 	text, err := fs.ReadFile(root, name)
 	field := strings.Fields(string(text))

@@ -80,8 +80,8 @@ func lay(compact []byte, depth int) []byte {
 	return out
 }
 
-// escaped reports whether what follows the text is escaped: whether the text
-// ends in an odd number of backslashes.
+// escaped reports whether the character after the text is escaped: whether the text ends in an odd
+// number of backslashes.
 func escaped(text []byte) bool {
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }

@@ -10,8 +10,8 @@ import (
 // pieces are the blocks of Go code and of text in a document.
 var pieces = regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$")
 
-// Documented checks that the code of a document, at least so many pieces, is that of the examples in
-// a file, which are compiled and run, and the text what they print.
+// Documented checks that the Go code in a document, at least that many blocks, is part of the
+// examples in a file, which are compiled and run, and that its blocks of text are what they print.
 func Documented(t *testing.T, document, file string, least int) {
 	t.Helper()
 	examples := string(Get[[]byte](t)(os.ReadFile(file)))

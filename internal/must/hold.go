@@ -10,9 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Hold checks a property on drawn cases. They are others each time, but the same
-// ones where STHENO_SEED is set to a number, unless -rapid.seed says otherwise: a
-// change that fails the project's checks then is what made them fail.
+// Hold checks a property on drawn cases. They differ from run to run, unless STHENO_SEED or
+// -rapid.seed is set: the project's own checks set it, so that a failure there is due to a change.
 func Hold(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	Do(t, seed())
@@ -21,7 +20,7 @@ func Hold(t *testing.T, property func(*rapid.T)) {
 
 var seed = sync.OnceValue(fromEnvironment)
 
-// fromEnvironment sets the seed that the environment asks for.
+// fromEnvironment takes the seed from the environment.
 func fromEnvironment() error {
 	wanted := os.Getenv("STHENO_SEED")
 	if wanted == "" || flag.Lookup("rapid.seed").Value.String() != "0" {

@@ -1,5 +1,5 @@
-// Package must holds what tests of several packages ask for: that something
-// succeeds, that a file is written, that the machine has a GPU, what a module's source is.
+// Package must has what tests of several packages need: a step that must succeed, a file that must
+// be written, hardware that must be there, the source of a module.
 package must
 
 import (
@@ -33,12 +33,12 @@ func Write(t testing.TB, path, text string) {
 	Do(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
-// Required reports whether the machine that runs the tests is said to have something,
-// such as a "GPU": by STHENO_REQUIRE_GPU=1.
+// Required reports whether the environment says that this machine has something, such as a "GPU":
+// STHENO_REQUIRE_GPU=1.
 func Required(what string) bool { return os.Getenv("STHENO_REQUIRE_"+what) == "1" }
 
-// Have skips the test where err says that the machine lacks something, or fails it
-// where that is [Required].
+// Have skips the test if err says that the machine lacks something, or fails it if that is
+// [Required].
 func Have(t testing.TB, what string, err error) {
 	t.Helper()
 	switch {

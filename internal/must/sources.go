@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Sources returns the files of the root package of a module that the project needs, tests
-// left out.
+// Sources returns the files of the root package of a module that the project requires, without
+// tests.
 func Sources(t testing.TB, module string) (files []*ast.File) {
 	t.Helper()
 	dir := Get[[]byte](t)(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output())

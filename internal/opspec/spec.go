@@ -1,7 +1,6 @@
-// Package opspec describes the ops of package ops to whatever runs all of them:
-// tests, benchmarks, sanitizers, the comparison with Gorgonia on the host and the
-// README's table. Each op has a file here, named as in package ops, which
-// registers its Spec; there is no other list.
+// Package opspec describes the ops of package ops for everything that runs all of them: tests,
+// benchmarks, sanitizers, the comparison with Gorgonia on the host and the README's table. Each op
+// has a file here, named as in package ops, which registers its Spec; there is no other list.
 package opspec
 
 import (
@@ -29,13 +28,12 @@ type Spec struct {
 	Random func(r *rand.Rand) Case
 	// Wide draws a case for benches, see [Draw].
 	Wide func(s *Sizes) Wide
-	// Tolerance against the float64 reference, relative to the sum of absolute
-	// values that the element is made of, in units of the type's epsilon.
+	// Tolerance is relative to the float64 reference: a factor of the sum of the absolute values of
+	// an element's terms, in units of the type's epsilon.
 	Tolerance float64
 	// Types are the element types of the inputs, nil for float32 and float64.
 	Types []kernels.Dtype
-	// Exact marks ops that count: the output is of int64, and exactly the
-	// reference's.
+	// Exact marks ops that count: the output is int64 and equals the reference.
 	Exact bool
 	// NoGradient marks ops that refuse to be differentiated.
 	NoGradient bool
@@ -59,18 +57,17 @@ type Case struct {
 	// each element the sum of the absolute values of its terms, both row-major.
 	// No code is shared with the kernels.
 	Reference func(in ...[]float64) (out, magnitude []float64)
-	// Magnitude gives the same sums of absolute values from the absolute inputs, by an
-	// op: inputs that are timed are too large for Reference. nil is Build itself.
+	// Magnitude gives the same sums of absolute values by an op applied to the absolute inputs:
+	// timed inputs are too large for Reference. nil means Build itself.
 	Magnitude Build
 	// Timed are the element types that benchmarks on a GPU time the case in.
 	Timed []kernels.Dtype
-	// Gorgonia is the same by Gorgonia's own ops. The benchmark on the host times
-	// the two against each other.
+	// Gorgonia builds the same with Gorgonia's own ops. The benchmark on the host compares the two.
 	Gorgonia Build
 	// Large marks operands beyond 2^31 bytes. Tests run them on request.
 	Large bool
-	// Fill writes an operand of a Timed case whose time hangs on its values, nil for
-	// random numbers.
+	// Fill writes an operand of a Timed case whose time depends on its values, nil for random
+	// numbers.
 	Fill func(operand []byte)
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version int
@@ -110,7 +107,7 @@ func register(s Spec) bool {
 	return true
 }
 
-// complete fills in what a case takes from its Spec.
+// complete fills in what a case inherits from its Spec.
 func complete(s Spec, c Case) Case {
 	if c.Types == nil {
 		c.Types = s.Types
@@ -156,7 +153,7 @@ func timed(name string, c Case, types ...kernels.Dtype) Case {
 	return c
 }
 
-// inBoth are the types of a timed case that stands for its kind of kernel.
+// inBoth is a timed case in both floating-point types.
 var inBoth = []kernels.Dtype{kernels.Float32, kernels.Float64}
 
 // against is a case for the comparison on the host with Gorgonia's own ops.

@@ -11,10 +11,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// This file draws cases for benches: sizes, shapes and parameters that nobody chose.
+// The cases drawn here are for benches: sizes, shapes and parameters that were not chosen by hand.
 
-// Drawn is a case that [Draw] drew. As JSON it says all that another library needs to time
-// the same.
+// Drawn is a case that [Draw] drew. As JSON it has all that another library needs to time the same
+// case.
 type Drawn struct {
 	Op     string  `json:"op"`
 	Name   string  `json:"case"`
@@ -24,12 +24,12 @@ type Drawn struct {
 	Spec Spec          `json:"-"`
 	Case Case          `json:"-"`
 	Type kernels.Dtype `json:"-"`
-	// Plain computes the output by the plainest loops in the case's own type, products by
-	// gonum's BLAS: what a program without Stheno would do.
+	// Plain computes the output by the plainest loops in the case's own type, products by gonum's
+	// BLAS: a program without Stheno.
 	Plain Plain `json:"-"`
 }
 
-// Parameters are what an op is told beside its inputs. Those of other ops are zero.
+// Parameters are the arguments of an op besides its inputs. Those of other ops are zero.
 type Parameters struct {
 	Axes       []int   `json:"axes,omitempty"`   // Sum, Mean: those that are summed over
 	Axis       int     `json:"axis,omitempty"`   // Broadcast: the new one
@@ -46,7 +46,7 @@ type Parameters struct {
 	Expression string  `json:"expression,omitempty"`
 }
 
-// Wide is what a Spec makes of drawn sizes.
+// Wide is a case that a Spec makes for drawn sizes.
 type Wide struct {
 	Case
 	Parameters
@@ -72,7 +72,7 @@ type Sizes struct {
 // longest is the largest extent.
 const longest = 100_000_000
 
-// LogInt draws from lo to hi, each order of magnitude as often as the next.
+// LogInt draws from lo to hi, with all orders of magnitude equally likely.
 func (s *Sizes) LogInt(lo, hi int) int {
 	x := math.Log(float64(lo)) + s.Float64()*(math.Log(float64(hi)+1)-math.Log(float64(lo)))
 	return min(max(int(math.Exp(x)), lo), hi)
@@ -103,8 +103,8 @@ func (s *Sizes) Shape(elements, lo, hi int) tensor.Shape {
 	return shape
 }
 
-// Draw draws n cases, by turns of the given ops. The same seed gives the same cases of an op,
-// whatever the others are; those that [Limits] exclude are drawn again.
+// Draw draws n cases of the given ops in turn. The same seed gives the same cases of an op,
+// whatever the other ops are; cases that [Limits] exclude are drawn again.
 func Draw(n int, seed uint64, limits Limits, specs []Spec) ([]Drawn, error) {
 	if n < 1 || len(specs) == 0 {
 		return nil, fmt.Errorf("opspec: got %d cases to draw of %d ops, want at least one of each", n, len(specs))
@@ -154,8 +154,8 @@ func (s Spec) draw(r *rand.Rand, limits Limits, seen map[string]bool) (Drawn, er
 	return Drawn{}, fmt.Errorf("opspec: %s: found no new case of %d to %d bytes and at most %d operations in %d tries", s.Name, limits.Least, limits.Most, limits.Flops, tries)
 }
 
-// mayHold reports whether the inputs alone are within the limits, so that the op can be
-// asked for a plan.
+// mayHold reports whether the inputs alone are within the limits, so that the op can be asked for a
+// plan.
 func (l Limits) mayHold(d Drawn) bool {
 	bytes := 0.0
 	for _, shape := range d.Shapes {

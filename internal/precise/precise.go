@@ -1,5 +1,5 @@
-// Package precise evaluates the functions of package kernels/expr to more than 150
-// bits, for tests to hold floating-point results against.
+// Package precise evaluates the functions of package kernels/expr to more than 150 bits, as
+// references for tests of floating-point results.
 package precise
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// bits is the precision of the arithmetic. Angles are reduced with enough more
-// for the largest float64.
+// bits is the precision of the arithmetic. Angles are reduced with as many more bits as the largest
+// float64 needs.
 const (
 	bits      = 256
 	angleBits = bits + 1100
@@ -120,7 +120,7 @@ var (
 func exp(x *big.Float) *big.Float {
 	k, _ := div(x, ln2()).Float64()
 	k = math.Round(k)
-	if math.Abs(k) > 1<<20 { // far beyond all numbers
+	if math.Abs(k) > 1<<20 { // far beyond the range
 		return scale(number(1), int(math.Copysign(1<<20, k)))
 	}
 	const halvings = 16

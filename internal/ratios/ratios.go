@@ -32,7 +32,7 @@ func Of(f *results.File) (points []Point) {
 	return points
 }
 
-// level is the ratio that no case is to be below.
+// level is the ratio below which cases are counted.
 const level = 0.8
 
 // Table is a line for each op, and one for all together if there are several: the number of
@@ -83,8 +83,8 @@ func fastest(points []Point) (tflops float64) {
 // finite reports whether a number can be drawn on a logarithmic axis.
 func finite(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
 
-// Starved returns the rows whose ceiling is the memory, that move more than 64 MB and do so
-// below 60 % of the bandwidth of a copy, the worst first.
+// Starved returns the rows that are bound by memory, move more than 64 MB, and do so below 60 % of
+// the bandwidth of a copy, the worst first.
 func Starved(f *results.File) []results.Row {
 	const large, share = 64 << 20, 0.6
 	rows := slices.DeleteFunc(slices.Clone(f.Rows), func(r results.Row) bool {

@@ -1,6 +1,6 @@
-// Command readme writes the op table of README.md from the Specs of package opspec, and
-// there and in docs/gorgonia-ops.md what package coverage finds out of Gorgonia's ops. Run it in the
-// root of the repository; a test fails when a table is out of date.
+// Command readme writes the op table of README.md from the Specs of package opspec, and there and
+// in docs/gorgonia-ops.md the findings of package coverage about Gorgonia's ops. Run it in the root
+// of the repository; a test fails if a table is out of date.
 package main
 
 import (

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Merge adds a later run on the same GPU, of some cases and suites, to f: what
-// was timed or run again replaces what f has of it, and is marked with its run
-// where that is not f's; the rest of f stays. If nothing of f stays, f becomes
-// the later run.
+// Merge adds a later run on the same GPU, of some cases and suites, to f: rows and suites that were
+// run again replace those of f, and are marked with their run if it is not f's; the rest of f
+// stays. If nothing of f is left, f becomes the later run.
 func (f *File) Merge(later *File) error {
 	if f.GPU != later.GPU {
 		return fmt.Errorf("results: a run on %s cannot be merged into one on %s", later.GPU, f.GPU)
@@ -46,9 +45,8 @@ func (f *File) Merge(later *File) error {
 	return nil
 }
 
-// keptSuites are those of old that later ones do not replace: a suite of the same
-// name, or all parts of what it ran. Of a suite of several ops, those that ran
-// again go out.
+// keptSuites returns the suites of old that later ones do not replace: a suite replaces one of the
+// same name, or all parts of it. Of a suite of several ops, those that ran again are removed.
 func keptSuites(old, later []Suite) (kept []Suite) {
 	type unit struct{ tool, target string }
 	again := map[unit]map[int]bool{} // the parts

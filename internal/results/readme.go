@@ -17,8 +17,7 @@ func UpdateReadme(text string, files []*File, cases []Key) (string, error) {
 // Update rewrites a table in the text of a page: [UpdateReadme] or [UpdateGraphs].
 type Update func(text string, files []*File, cases []Key) (string, error)
 
-// CheckPage is an error that says what to run if a page is not what update makes of
-// it.
+// CheckPage returns an error that says what to run if a page differs from the result of update.
 func CheckPage(path string, update Update, files []*File, cases []Key) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -34,7 +33,7 @@ func CheckPage(path string, update Update, files []*File, cases []Key) error {
 	return nil
 }
 
-// Splice replaces what stands between the markers of a name.
+// Splice replaces the text between the markers of a name.
 func Splice(text, name, table string) (string, error) {
 	begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
 	head, rest, ok := strings.Cut(text, begin)
@@ -48,8 +47,8 @@ func Splice(text, name, table string) (string, error) {
 	return head + begin + table + end + tail, nil
 }
 
-// SpeedTable is a table of the given cases for each file, and of what else the
-// file has rows of, but for numbered versions.
+// SpeedTable returns, for each file, a table of the given cases and of its other rows, without
+// numbered versions.
 func SpeedTable(files []*File, cases []Key) string {
 	if len(files) == 0 {
 		return "Not measured yet.\n"
@@ -96,8 +95,8 @@ func otherRuns(rows []Row) string {
 	return fmt.Sprintf("\nMeasured in other runs: %s.\n", strings.Join(list, ", "))
 }
 
-// keys are the given cases and then those of the file's other rows, without
-// numbered versions, which the programs in examples tell of.
+// keys returns the given cases and then those of the file's other rows, without numbered versions,
+// which the programs in examples show.
 func (f *File) keys(cases []Key) []Key {
 	keys := slices.Clone(cases)
 	for _, r := range f.Rows {
@@ -115,8 +114,8 @@ func (f *File) keys(cases []Key) []Key {
 	return keys
 }
 
-// OfCopy prints a row's share of device copy's bandwidth; "" for a row that
-// the arithmetic bounds or that is not complete.
+// OfCopy prints a row's rate as a share of device copy's bandwidth; "" for a row that is bound by
+// arithmetic or not complete.
 func (f *File) OfCopy(r Row) string {
 	bandwidth := f.Copy
 	if r.Run != nil {
@@ -190,7 +189,7 @@ func Micros(us float64) string {
 
 func long(dtype string) string { return strings.Replace(dtype, "f", "float", 1) }
 
-// cell is text that cannot break out of a table's cell.
+// cell escapes text for a cell of a table.
 func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }

@@ -1,7 +1,6 @@
-// Package results holds what was measured on a GPU: one file per GPU under
-// bench/results, written by cmd/stheno, and the tables that README.md shows of
-// them. Rows and suites carry the digests of the kernels that they ran; package
-// evidence compares them with those of the tree.
+// Package results holds measurements on GPUs: one file per GPU under bench/results, written by
+// cmd/stheno, and the tables of them in README.md. Rows and suites carry the digests of the kernels
+// that they ran; package evidence compares them with those of the tree.
 package results
 
 import (
@@ -19,21 +18,21 @@ import (
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
-// File is what was measured on one GPU, in one run or in several.
+// File holds what was measured on one GPU, in one run or in several.
 type File struct {
 	GPU     string  `json:"gpu"`
 	Compute string  `json:"compute_capability"`
 	SMs     int     `json:"sms"`
 	L2      int64   `json:"l2_bytes"`
 	Memory  int64   `json:"memory_bytes"`
-	Run             // of what names no other
+	Run             // the run of all that does not name another
 	Rows    []Row   `json:"rows"`
 	Peers   []Peer  `json:"peers"`
 	Suites  []Suite `json:"suites"`
 	Seed    uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
 }
 
-// Run says what a measurement was made with.
+// Run says how a measurement was made.
 type Run struct {
 	Driver string  `json:"driver"`
 	CUDA   string  `json:"cuda"`
@@ -67,15 +66,15 @@ type Row struct {
 	Min     float64 `json:"min_us"`
 	Max     float64 `json:"max_us"`
 	Runs    int     `json:"runs"`
-	// Check says how the output of the last timed run was held against the
-	// host's body in float64: "all" elements, or "16 rows" of it.
+	// Check says how the output of the last timed run was compared with that of the host's body in
+	// float64: "all" elements, or "16 rows" of it.
 	Check string `json:"check"`
 	// Error is the largest error of an element, in units of what the op's
 	// Spec allows; at most 1 for a right result.
 	Error float64 `json:"error"`
-	// Kernels are those that were launched.
+	// Kernels are the launched kernels.
 	Kernels Digests `json:"kernels"`
-	// Graph is what a row of a whole graph has more, nil for one of an op.
+	// Graph is what a row of a whole graph has in addition, nil for an op.
 	Graph *Graph `json:"graph,omitempty"`
 	Run   *Run   `json:"run,omitempty"` // nil for the file's
 }
@@ -86,13 +85,13 @@ func (r Row) GBs() float64 { return float64(r.Bytes) / r.Micros / 1e3 }
 // TFLOPs is the rate of a row's arithmetic in TFLOP/s.
 func (r Row) TFLOPs() float64 { return float64(r.Flops) / r.Micros / 1e6 }
 
-// Arithmetic reports whether the row's ceiling is the arithmetic units rather
-// than the memory: whether it does 8 operations or more for each byte, which is
-// between the balance points of GPUs in float32 and in float64.
+// Arithmetic reports whether the row is bound by the arithmetic units rather than by memory:
+// whether it does 8 operations or more for each byte, which is between the balance points of GPUs
+// in float32 and in float64.
 func (r Row) Arithmetic() bool { return r.Flops >= 8*r.Bytes }
 
-// Complete reports whether the row's time is that of all its work: not where a part of
-// a graph runs on the host.
+// Complete reports whether the row's time includes all its work: not if a part of a graph runs on
+// the host.
 func (r Row) Complete() bool { return r.Micros > 0 && (r.Graph == nil || r.Graph.Host == 0) }
 
 // Time prints the row's time, "-" for a graph that has no launches.
@@ -103,7 +102,7 @@ func (r Row) Time() string {
 	return Micros(r.Micros)
 }
 
-// Rate prints the rate that the row is judged by, "" for one that is not complete.
+// Rate prints the rate by which the row is judged, "" for one that is not complete.
 func (r Row) Rate() string {
 	if !r.Complete() {
 		return ""
@@ -134,19 +133,18 @@ type Suite struct {
 	// Name is "TOOL TARGET" or "TOOL TARGET k/n" for a part of the tests of an op's
 	// kernels, see [Suite.Of]; TARGET may be several ops with | between them.
 	Name    string  `json:"name"`
-	Result  string  `json:"result"` // PASS, FAIL, or CUT: out of time with no failure until then
+	Result  string  `json:"result"` // PASS, FAIL, or CUT: out of time without a failure
 	Seconds float64 `json:"seconds"`
 	Note    string  `json:"note"`
-	// Known, written by hand, says what a failure was and why it does not speak
-	// against the kernels.
+	// Known, written by hand, explains a failure that does not speak against the kernels.
 	Known string `json:"known,omitempty"`
 	// Kernels are those that the tests launch; none for tests of Go code.
 	Kernels Digests `json:"kernels,omitempty"`
 	Run     *Run    `json:"run,omitempty"` // nil for the file's
 }
 
-// Of splits a suite's name into the tool that ran ("test" for none), what it ran
-// the tests of, and which of how many parts of them this is.
+// Of splits a suite's name into the tool that ran ("test" for none), the target of its tests, and
+// which of how many parts of them this is.
 func (s Suite) Of() (tool string, targets []string, part, parts int) {
 	words := strings.Fields(s.Name)
 	if len(words) < 2 {
@@ -175,7 +173,7 @@ func (f *File) Best(k Key) (best Peer, ok bool) {
 	return best, ok
 }
 
-// Row is that of a case; ok is false if there is none.
+// Row returns the row of a case; ok is false if there is none.
 func (f *File) Row(k Key) (row Row, ok bool) {
 	for _, r := range f.Rows {
 		if r.Key == k {
@@ -185,8 +183,7 @@ func (f *File) Row(k Key) (row Row, ok bool) {
 	return Row{}, false
 }
 
-// Unmatched are the peers that time no row of the file, which is how a
-// misspelt case shows.
+// Unmatched returns the peers without a row in the file, which reveals a misspelt case.
 func (f *File) Unmatched() []Peer {
 	rows := map[Key]bool{}
 	for _, r := range f.Rows {

@@ -41,7 +41,7 @@ type TagTest struct {
 	Floats        bool   // is only for ops that give floating-point numbers
 }
 
-// TagTests are those that a run consists of, in the order of the table.
+// TagTests are the tests of a run, in the order of the table.
 var TagTests = []TagTest{
 	{Name: "TestGorgoniaMachine", Machine: "tape.NewMachine", What: "values"},
 	{Name: "TestGorgoniaMachineGradients", Machine: "tape.NewMachine", What: "gradients, bound and not", Gradients: true},
@@ -56,11 +56,10 @@ var TagTests = []TagTest{
 // machine, and those of whole packages.
 var tagSuites = []string{"TestGorgoniaMachineLoop", "cudaops", "cudaops-tape", "ops"}
 
-// TagOutcome tells what came of a run: PASS, or what did not pass, and the cases
-// that did. logs are what the suites printed with -test.v. A suite's exit status
-// does not count alone, since a test program that runs no test passes: of each
-// suite of TagTests a case of each wanted op must have passed, and of the others
-// any test.
+// TagOutcome returns the result of a run, PASS or what did not pass, and the cases that passed.
+// logs are the suites' outputs with -test.v. A suite's exit status is not enough, since a test
+// program that runs no test passes: of each suite of TagTests a case of each wanted op must have
+// passed, and of the others any test.
 func TagOutcome(suites []Suite, logs map[string]string, ops func(TagTest) []string) (run string, cases TagCases) {
 	cases = TagCases{}
 	var failed []string
@@ -129,8 +128,8 @@ func passed(log string) (paths [][]string) {
 	return paths
 }
 
-// CheckPrograms is an error if the programs recorded in a folder did not run on
-// the GPU, with the driver and on the day of one of the runs recorded beside them.
+// CheckPrograms returns an error if the programs recorded in a folder did not run on the GPU, with
+// the driver and on the day of one of the runs recorded beside them.
 func CheckPrograms(dir string, records []TagRecord) error {
 	file := filepath.Join(dir, filepath.Base(ProgramsFile))
 	table, err := os.ReadFile(file)
@@ -202,8 +201,8 @@ func UpdateTag(text string, records []TagRecord) (string, error) {
 	return Splice(text, "tag", TagTable(records))
 }
 
-// ProgramsFile is what the programs of cudaops/tape came to on a GPU, a table
-// that its test writes with STHENO_RECORD.
+// ProgramsFile is the table of outcomes of the programs in cudaops/tape on a GPU, which their test
+// writes with STHENO_RECORD.
 const ProgramsFile = "bench/results/tag/programs.md"
 
 // UpdatePrograms returns a page's text with that table between the markers

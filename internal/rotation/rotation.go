@@ -1,6 +1,5 @@
-// Package rotation makes inputs of kernels.Iterate that show every late element:
-// weights with which all of what goes wrong in a half step reaches the result, and
-// with which a right result is exact.
+// Package rotation makes inputs of kernels.Iterate that expose every late element: with their
+// weights any error of a half step reaches the result, and a right result is exact.
 package rotation
 
 import (
@@ -15,11 +14,11 @@ import (
 //
 //	W1 = H S1, W2 = S2 H / q
 //
-// S1 and S2 are random permutations with random signs. H is symmetric with
-// H H = q I: Hadamard matrices along its diagonal, of the largest power of two, q,
-// that divides n. So P is made of all of X where n is a power of two, nothing is as
-// it was a step before, and an error keeps its length. The values are whole and up
-// to 2^16 either way: in double precision all sums are exact, in whatever order.
+// S1 and S2 are random permutations with random signs. H is symmetric with H H = q I: Hadamard
+// matrices along its diagonal, of the largest power of two, q, that divides n. So P depends on all
+// of X if n is a power of two, every element changes in every step, and an error keeps its length.
+// The values are integers of at most 2^16 in magnitude: in double precision all sums are exact, in
+// whatever order.
 type Rotation struct {
 	W1, W2 []float32 // row-major, or their transposes
 	X      []float32

@@ -1,5 +1,5 @@
-// Package safely calls code that this module did not write, such as the Do of a user's op:
-// its panics become errors, and the nil pointers that it returns are told from values.
+// Package safely calls code of other modules, such as the Do of a user's op: its panics become
+// errors, and nil pointers that it returns are recognised.
 package safely
 
 import (
@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// Call calls f and returns its error. A panic of f is an error that begins with what, which
-// names the code that is called.
+// Call calls f and returns its error. A panic of f becomes an error that begins with what, the name
+// of the code that is called.
 func Call(what string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -89,8 +89,8 @@ func matrix(only string) error {
 	return errors.Join(append(failed, writeDocs())...)
 }
 
-// try builds and vets with one release. Wheels that it installs, it removes:
-// each release takes 1 to 2 GB.
+// try builds and vets with one release. It removes wheels that it installed: each release takes 1
+// to 2 GB.
 func try(r toolkit.Release) (record results.TagRecord, err error) {
 	dir, installed, err := install(r)
 	if err != nil {
@@ -138,8 +138,7 @@ func try(r toolkit.Release) (record results.TagRecord, err error) {
 	return record, nil
 }
 
-// install installs a release's wheels into its folder of .cuda, if they are not
-// there yet.
+// install installs a release's wheels into its folder of .cuda, unless they are there.
 func install(r toolkit.Release) (dir string, installed bool, err error) {
 	dir = filepath.Join(".cuda", r.Name())
 	stamp := filepath.Join(dir, "wheels.txt")

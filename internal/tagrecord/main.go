@@ -6,10 +6,10 @@
 //
 //	tagrecord FOLDER SUITES
 //
-// SUITES is the file of suites of bench/gpu-run.sh, lines of name, result, seconds
-// and note. Those whose names begin with "tag " count; FOLDER/NAME.log is what one
-// printed, with -test.v and STHENO_REQUIRE_GPU=1. The record is FOLDER/<gpu>.json.
-// What results.TagOutcome finds missing is recorded too, and is an error.
+// SUITES is the file of suites of bench/gpu-run.sh, lines of name, result, seconds and note. Those
+// whose names begin with "tag " count; FOLDER/NAME.log is the output of one, with -test.v and
+// STHENO_REQUIRE_GPU=1. The record is FOLDER/<gpu>.json. What results.TagOutcome finds missing is
+// recorded too, and is an error.
 package main
 
 import (

@@ -2,8 +2,8 @@ package toolkit
 
 import "sync"
 
-// Each calls do for each of the items, for so many at a time, at least one, and returns
-// the errors in the order of the items.
+// Each calls do for each of the items, that many at a time, at least one, and returns the errors in
+// the order of the items.
 func Each[T any](items []T, workers int, do func(T) error) []error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup

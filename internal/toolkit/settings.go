@@ -17,7 +17,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/compat"
 )
 
-// Settings are what cgo takes.
+// Settings are the settings for cgo.
 type Settings struct {
 	CFlags, LDFlags []string // flags for CGO_CFLAGS and CGO_LDFLAGS
 	// Stub is a folder with a stand-in for the driver, libcuda.so.1, that
@@ -31,9 +31,8 @@ type Settings struct {
 // stand-in for the driver, which only machines with a GPU have. cc is the C
 // compiler.
 //
-// Go's build cache sees flags but does not look into headers. So the folder's
-// name is a hash of what it is made of: other headers or another toolkit give
-// other flags, and those a new build.
+// Go's build cache sees flags but not the contents of headers. So the folder's name is a hash of
+// its contents: other headers or another toolkit give other flags, and so a new build.
 func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	names, err := t.driverNames()
 	if err != nil {
@@ -64,8 +63,7 @@ func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	for _, d := range t.Include {
 		s.CFlags = append(s.CFlags, "-I"+d)
 	}
-	// The libraries' own needs are none of the linker's business: they find
-	// them when they are loaded.
+	// What the libraries themselves need is not for the linker: they find it when they are loaded.
 	s.LDFlags = []string{"-O2", "-g", "-L" + s.Stub, "-Wl,--allow-shlib-undefined"}
 	for _, path := range t.Libraries { // a program finds them where they were when it was built
 		if flag := "-Wl,-rpath," + filepath.Dir(path); !slices.Contains(s.LDFlags, flag) {
@@ -137,14 +135,14 @@ func (t *Toolkit) driverNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// stubText is what the stand-in's functions that explain an error say.
+// stubText is the message of the stand-in's functions that explain an error.
 var stubText = map[string]string{
 	"cuGetErrorName":   "CUDA_ERROR_STUB_LIBRARY",
 	"cuGetErrorString": "the libcuda.so.1 that this program loaded is not the driver but a stand-in for it",
 }
 
-// makeStub compiles a libcuda.so.1 whose every function answers that it is not
-// the driver: CUDA_ERROR_STUB_LIBRARY, as NVIDIA's own stand-in does.
+// makeStub compiles a libcuda.so.1 whose functions all return CUDA_ERROR_STUB_LIBRARY, as those of
+// NVIDIA's own stand-in do.
 func makeStub(lib, cc string, names []string) error {
 	var source bytes.Buffer
 	for _, name := range names {
@@ -167,9 +165,9 @@ func makeStub(lib, cc string, names []string) error {
 
 var noHeader = regexp.MustCompile(`fatal error: ([^:]+): No such file`)
 
-// Check compiles the toolkit's headers and links its libraries, which finds
-// what no look at folders does: a header that another one includes, a library
-// for another processor. A header that is not there gives a *[Missing].
+// Check compiles the toolkit's headers and links its libraries, which finds what looking at folders
+// does not: a missing header that another one includes, a library for another processor. A missing
+// header gives a *[Missing].
 func (t *Toolkit) Check(s *Settings, cc string) error {
 	const source = `
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// Package toolkit finds what a build with Gorgonia's tag cuda needs of CUDA,
-// says what is missing, and makes cgo's settings.
+// Package toolkit finds the parts of CUDA that a build with Gorgonia's tag cuda needs, says what is
+// missing, and makes cgo's settings.
 //
 // A toolkit is a folder of one of three layouts: NVIDIA's installer
 // (include, lib64 or targets/x86_64-linux), a distribution's (/usr), or Python
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// A Toolkit is CUDA and cuDNN as a build takes them.
+// A Toolkit is an installed CUDA with cuDNN.
 type Toolkit struct {
 	Root      string   // the folder that has cuda.h
 	CUDA      string   // its version, such as 13.0
@@ -26,7 +26,7 @@ type Toolkit struct {
 	Libraries []string // libcublas.so and libcudnn.so, whatever version their names end in
 }
 
-// Missing is what a folder lacks, or says that none of several has a CUDA.
+// Missing is the error for a folder that lacks something, or for several without a CUDA.
 type Missing struct {
 	Root   string
 	CUDA   string // the version of the CUDA that is there, "" if none
@@ -41,11 +41,10 @@ func (m *Missing) Error() string {
 	return fmt.Sprintf("%s lacks %s", m.Root, strings.Join(m.What, ", "))
 }
 
-// Roots are the folders to look in, best first. CUDA_HOME or CUDA_PATH is the
-// only one if set. Else: wheels in the folders of .cuda, in dir or above, the
-// newest first; then where installers and distributions put CUDA; then the Python
-// or Conda environment of the shell. That one is last: what other programs brought
-// is often not all that a build needs.
+// Roots returns the folders to look in, best first: CUDA_HOME or CUDA_PATH alone if set; else
+// wheels in the folders of .cuda, in dir or above, the newest first; then where installers and
+// distributions put CUDA; last the Python or Conda environment of the shell, whose CUDA was often
+// installed for other programs and is not complete.
 func Roots(getenv func(string) string, dir string) []string {
 	if set := cmp.Or(getenv("CUDA_HOME"), getenv("CUDA_PATH")); set != "" {
 		return []string{set}
@@ -59,9 +58,8 @@ func Roots(getenv func(string) string, dir string) []string {
 	return roots
 }
 
-// DNNRoots are the folders to look in for cuDNN where the CUDA that was found
-// has none beside it: it is often installed apart. Wheels are not among them:
-// theirs is for the CUDA that it lies with.
+// DNNRoots returns the folders to look in for cuDNN if the CUDA that was found has none beside it:
+// it is often installed apart. Wheels are not among them: their cuDNN is for the CUDA beside it.
 func DNNRoots(getenv func(string) string) []string {
 	var roots []string
 	for _, name := range []string{"CUDNN_HOME", "CUDNN_PATH"} {
@@ -92,8 +90,8 @@ func newest(pattern string) []string {
 	return found
 }
 
-// Find is the first of roots that is whole. If none is, the error is a
-// *[Missing] about the first that has a CUDA.
+// Find returns the first complete toolkit among roots. If none is, the error is a *[Missing] about
+// the first that has a CUDA.
 func Find(roots, dnnRoots []string) (*Toolkit, error) {
 	var best *Missing
 	for _, root := range roots {
@@ -215,7 +213,7 @@ func globs(root string, patterns ...string) []string {
 	return all
 }
 
-// literal makes a path mean itself in a pattern.
+// literal escapes a path in a pattern.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // newestLibrary is dir/name, or dir/name.N of the highest N; "" if there is

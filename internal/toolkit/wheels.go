@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Release is a CUDA and a cuDNN that can be had as Python wheels. Wheels need
-// no root and no GPU, and several releases live side by side.
+// A Release is a CUDA and a cuDNN that are available as Python wheels. Wheels need no root and no
+// GPU, and several releases can be installed side by side.
 type Release struct {
 	CUDA, CUDNN string   // 13.0 and 9
 	Wheels      []string // name==version
@@ -44,7 +44,7 @@ var (
 	cuda118 = list("nvidia-cuda-runtime-cu11==11.8.89 nvidia-cuda-nvcc-cu11==11.8.89 nvidia-cublas-cu11==11.11.3.6")
 )
 
-// list clips, so that two appends to it do not share memory.
+// list has no spare capacity, so that two appends to it do not share memory.
 func list(s string) []string {
 	all := strings.Fields(s)
 	return all[:len(all):len(all)]

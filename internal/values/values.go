@@ -25,14 +25,14 @@ var types = [...]tensor.Dtype{
 	kernels.Bool:    tensor.Bool,
 }
 
-// Dtype is Gorgonia's element type as the kernels know it; ok is false for
-// types that no kernel takes.
+// Dtype returns the kernels' element type for one of Gorgonia's; ok is false for types that no
+// kernel takes.
 func Dtype(t tensor.Dtype) (dt kernels.Dtype, ok bool) {
 	i := slices.Index(types[:], t)
 	return kernels.Dtype(max(i, 0)), i >= 0
 }
 
-// Tensor is dt as package tensor knows it.
+// Tensor returns package tensor's element type for dt.
 func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 
 // Bytes returns the memory of a value of one of the kernels' types in row-major
@@ -112,9 +112,8 @@ func elements[T element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byt
 	return memory(backing(t)[:kernels.Count(t.Shape())])
 }
 
-// Compact returns a value with its elements in row-major order: v
-// itself if it is so, else a copy. Other values, and masked tensors, it gives
-// back as they are.
+// Compact returns a value with its elements in row-major order: v itself if they are, else a copy.
+// Other values, and masked tensors, are returned as they are.
 //
 // Ops of Gorgonia that reshape would move the elements of a transposed tensor,
 // in place.
@@ -229,11 +228,10 @@ func Float(v gorgonia.Value) (x float64, ok bool) {
 	return 0, false
 }
 
-// View returns the elements of v, a value in row-major order, that lie at offset +
-// sum of i[k] strides[k], all counted in elements, as a value of the given shape. What
-// is outside of bounds is 0, as in [kernels.View].
-// It shares the memory of v where the elements lie in row-major order there, and
-// is a copy otherwise.
+// View returns, as a value of the given shape, the elements of v, which is in row-major order, at
+// offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
+// [kernels.View]. The result shares the memory of v if its elements lie in row-major order there,
+// and is a copy otherwise.
 func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds kernels.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
 	if !ok {
@@ -292,8 +290,8 @@ func dense(shape tensor.Shape, backing any) *tensor.Dense {
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
 }
 
-// Gather copies elements of size bytes out of a view of base into row-major order, and
-// zeros for those outside of the bounds.
+// Gather copies elements of size bytes from a view of base into row-major order, with zeros for
+// those outside of the bounds.
 func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds kernels.Bounds) {
 	var walk func(axis int, at int64, outside bool)
 	walk = func(axis int, at int64, outside bool) {
@@ -375,8 +373,8 @@ func fresh[T element, S any, P interface {
 	return dense(shape, s), memory(s)
 }
 
-// Own is the memory of a value that may be written in place: a scalar or a
-// contiguous tensor of the wanted type and shape. ok is false otherwise.
+// Own returns the memory of a value that may be written in place: a scalar or a contiguous tensor
+// of the wanted type and shape. ok is false otherwise.
 func Own(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) (b []byte, ok bool) {
 	if safely.IsNil(v) || v.Dtype() != Tensor(dt) || !slices.Equal(v.Shape(), shape) {
 		return nil, false

@@ -13,15 +13,14 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 )
 
-// patterns are where libraries lie, all builds of each that Debian has among them.
+// patterns say where libraries lie, with all builds that Debian has of each.
 var patterns = []string{
 	"/usr/lib/*/openblas*/libopenblas*.so.0", "/usr/lib/*/blis*/libblis*.so.*", "/usr/lib*/libopenblas*.so.0", "/usr/lib*/libblis*.so.*",
 	"/opt/intel/oneapi/mkl/latest/lib/libmkl_rt.so.*", "/opt/homebrew/opt/openblas/lib/libopenblas.dylib",
 }
 
-// Libraries returns every library of the machine, and the file that [hostblas.Variable]
-// names. Where there is none that can be used the test is skipped, and fails if
-// STHENO_REQUIRE_BLAS=1.
+// Libraries returns every library of the machine, and the file that [hostblas.Variable] names. If
+// none can be used the test is skipped, or fails if STHENO_REQUIRE_BLAS=1.
 func Libraries(t *testing.T) (all []*hostblas.Library) {
 	t.Helper()
 	var files, seen []string

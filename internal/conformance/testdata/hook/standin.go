@@ -6,11 +6,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// StandIn, if it is set, makes the machine that runs in place of a tape machine, or
-// beside it.
+// StandIn, if set, makes the machine that runs in place of a tape machine, or beside it.
 var StandIn func(g *ExprGraph, o TapeOptions) VM
 
-// TapeOptions is what the options of a tape machine ask for.
+// TapeOptions holds the options of a tape machine.
 type TapeOptions struct {
 	EvalMode bool
 	NaN, Inf bool
@@ -25,8 +24,7 @@ type letter interface {
 	Set(a, b *Node) error
 }
 
-// newStandIn returns a tape machine that leaves its work to what StandIn makes, nil if
-// there is none.
+// newStandIn returns a tape machine that delegates to the machine of StandIn, or nil.
 func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	if StandIn == nil {
 		return nil
@@ -50,8 +48,8 @@ func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	return m
 }
 
-// A Snapshot is what a run can change: the values of nodes and of variables of Read, and
-// what ops keep.
+// A Snapshot holds what a run can change: the values of nodes and of variables of Read, and the
+// state of ops.
 type Snapshot struct {
 	nodes []nodeState
 	reads []readState
@@ -120,7 +118,7 @@ func Take(g *ExprGraph) *Snapshot {
 	return s
 }
 
-// Restore brings back what was there.
+// Restore restores the snapshot.
 func (s *Snapshot) Restore() {
 	for _, state := range s.nodes {
 		state.n.boundTo = state.bound
@@ -145,8 +143,8 @@ func (s *Snapshot) Restore() {
 	}
 }
 
-// Results returns copies of the values of all nodes that a run computes. Random tensors,
-// dropouts and what follows from them are left out.
+// Results returns copies of the values of all nodes that a run computes, except random tensors,
+// dropouts and what depends on them.
 func Results(g *ExprGraph) map[*Node]Value {
 	random := map[*Node]bool{}
 	var isRandom func(n *Node) bool
