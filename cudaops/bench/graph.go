@@ -14,24 +14,23 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// GraphTiming is what [TimeGraph] measured.
+// GraphTiming is the result of [TimeGraph].
 type GraphTiming struct {
 	// Runs are the times of the graph's launches on the device, all of them as one CUDA
 	// graph and without copies from and to the host, each the mean over as many back to
 	// back as take a millisecond; nil if there are no launches.
 	Runs     []time.Duration
 	Launches int
-	// Host are the ops that run on the host for want of a kernel, which Runs leave out.
+	// Host are the ops that run on the host because they have no kernel; Runs leave them out.
 	Host []string
 	// Kernels are the digests of the kernels that are launched, by source.
 	Kernels map[string]string
 }
 
-// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does, and then its
-// launches again and again, on the same inputs, timed by the device's clock, warm-up
-// left out. Inputs have their values; nothing is bound to other nodes. runs, at least 1,
-// is how many times are wanted; where that many take longer than the budget there are
-// fewer, but five at least.
+// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does, and then repeats its
+// launches on the same inputs, timed by the device's clock, after a warm-up. Inputs must have
+// values; nothing is bound to other nodes. runs, at least 1, is the number of runs; if that many
+// take longer than the budget there are fewer, but at least five.
 //
 // The inputs stay where they are: what fits into the level-2 cache is read from there.
 //
@@ -86,7 +85,7 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Dura
 	return t, err
 }
 
-// add takes note of an instruction.
+// add records an instruction.
 func (t *GraphTiming) add(in *program.Instr) error {
 	if host, ok := in.Op.(program.Host); ok && host.Reason != "" {
 		t.Host = append(t.Host, internal.Name(in.Nodes[0]))

@@ -10,10 +10,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Run runs a plan once on a CUDA device: inputs and out are bytes of the
-// plan's sizes, and out gets the output. It is for tests of kernels and looks
-// after them: the output and the scratch memory hold NaN before the plan runs,
-// and a plan that writes its inputs or the memory around an operand is an error.
+// Run runs a plan once on a CUDA device: inputs and out are bytes of the plan's sizes, and out
+// receives the output. It is for tests of kernels: the output and the scratch memory hold NaN
+// before the plan runs, and a plan that writes its inputs or the memory around an operand is an
+// error.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
@@ -27,14 +27,14 @@ func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	return nil
 }
 
-// guard is the bytes between operands, and poison what they and all memory that
-// a plan has yet to write hold: NaN in any float type.
+// guard is the number of bytes between operands; poison fills them, and all memory that a plan has
+// yet to write: NaN in any float type.
 const (
 	guard  = 2 * program.Alignment
 	poison = 0xff
 )
 
-// runGuarded lays the operands out with guards around each.
+// runGuarded puts guards around each operand.
 func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("got %d inputs, want %d", len(inputs), len(p.Inputs))
@@ -82,7 +82,7 @@ func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) er
 		return err
 	}
 	copy(out, after[result.Offset:])
-	for _, s := range []exec.Span{result, scratch} { // the plan's to write
+	for _, s := range []exec.Span{result, scratch} { // memory that the plan writes
 		copy(after[s.Offset:s.Offset+s.Size], before[s.Offset:])
 	}
 	if bytes.Equal(before, after) {

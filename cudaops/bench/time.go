@@ -14,7 +14,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Timing is what [Time] measured.
+// Timing is the result of [Time].
 type Timing struct {
 	// Runs are the times of the plan, each the mean over as many runs back to
 	// back as take a millisecond.
@@ -25,22 +25,21 @@ type Timing struct {
 	Out []byte
 }
 
-// Time runs a plan on a device again and again with its operands in device
-// memory, and times it by the device's clock, warm-up left out. inputs are the
-// plan's inputs as bytes; runs, at least 1, is how many times are wanted: long
-// plans get fewer, so that a call takes about three seconds at most. [TimeWithin]
-// takes as long as it is told.
+// Time runs a plan on a device repeatedly with its operands in device memory, and times it by the
+// device's clock, after a warm-up. inputs are the plan's inputs as bytes; runs, at least 1, is the
+// number of runs: long plans get fewer, so that a call takes about three seconds at most.
+// [TimeWithin] sets another limit.
 //
-// Operands that together are smaller than four times the level-2 cache are held
-// several times over, and runs take turns, so that every run reads memory.
+// Operands that together are smaller than four times the level-2 cache are allocated several times
+// and used in turn, so that every run reads memory.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, error) {
 	return TimeWithin(device, p, inputs, runs, 3*time.Second)
 }
 
-// TimeWithin is [Time] with another limit: there are fewer than the wanted runs,
-// but five at least, only where that many take longer than the budget.
+// TimeWithin is [Time] with another limit: there are fewer runs, but at least five, only if they
+// would take longer than the budget.
 func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
 	if len(inputs) != len(p.Inputs) {
 		return nil, fmt.Errorf("bench: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
@@ -139,8 +138,8 @@ func CopyBandwidth(device int) (float64, error) {
 	return float64(2*size) / float64(median(times)), nil // bytes a nanosecond
 }
 
-// repeat times run, whose argument counts the calls. It warms up for 50 ms and
-// learns there how long a run takes; what does not fit into the budget is left out.
+// repeat times run, whose argument counts the calls. It warms up for 50 ms, which shows how long a
+// run takes; runs that do not fit into the budget are left out.
 func repeat(g exec.Backend, runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
 	const (
 		warmUp   = 50 * time.Millisecond

@@ -2,8 +2,8 @@
 // 11 to 13 and cuDNN 8 and 9. They stand in front of the toolkit's own on the
 // include path: 'stheno env' puts them there.
 //
-// Under the tag cuda the package also tells what a program was built with, and
-// says in plain words when a build lacks the toolkit or these headers.
+// Under the tag cuda the package also has the versions that a program was built with, and a build
+// without the toolkit or these headers fails with a message that says so.
 package compat
 
 import "embed"

@@ -12,14 +12,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// elementWise is an element-wise op of Gorgonia's by the kernel that Gorgonia
-// would launch for it. Gorgonia's way to launch takes memory every time and never
-// gives it back.
+// elementWise is an element-wise op of Gorgonia's, run by the kernel that Gorgonia would launch for
+// it. Gorgonia's own launches allocate memory every time and never free it.
 type elementWise struct{ gorgonia.Op }
 
 var _ gorgonia.CUDADoer = elementWise{}
 
-// CUDADo leaves to Gorgonia what it cannot do: the errors are Gorgonia's then.
+// CUDADo leaves values that it cannot handle to Gorgonia, which returns its own errors.
 func (o elementWise) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (gorgonia.Value, error) {
 	if p, ok := o.inPlace(prealloc, in); ok {
 		done, err := run(extern, dev, p, prealloc, in, p.start)
@@ -33,8 +32,8 @@ func (o elementWise) CUDADo(extern gorgonia.External, dev gorgonia.Device, preal
 	return o.Op.(gorgonia.CUDADoer).CUDADo(extern, dev, prealloc, in...)
 }
 
-// inPlace plans one launch of a kernel that works in the memory of one of its
-// operands: the output, which starts as a copy of input start.
+// inPlace plans one launch of a kernel that works in the memory of one of its operands: the output,
+// which starts as a copy of input start.
 type inPlace struct {
 	kernel   *kernels.Kernel
 	start    int
@@ -111,7 +110,7 @@ var standardKernels = sync.OnceValue(func() map[string]*kernels.Kernel {
 	for _, module := range standard {
 		entries, err := kernels.Builtin().Entries(module)
 		if err != nil {
-			return nil // a build without the modules, in which nothing is registered either
+			return nil // a build without the modules, in which nothing is registered
 		}
 		for _, entry := range entries {
 			all[entry] = &kernels.Kernel{Image: kernels.Builtin().Image(module), Entry: entry}

@@ -6,12 +6,12 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// guarded is an op whose panic is an error. A machine runs its ops in a
-// goroutine that it starts itself, where nobody else can catch it.
+// guarded is an op whose panics become errors. A machine runs its ops in a goroutine that it starts
+// itself, where a caller cannot catch them.
 type guarded struct{ gorgonia.Op }
 
-// guardedCUDA is a guarded op for a device. Gorgonia tells by CUDADo alone what
-// goes there, so an op for the host must not have it.
+// guardedCUDA is a guarded op for a device. Gorgonia recognises by CUDADo alone what runs there, so
+// an op for the host must not have it.
 type guardedCUDA struct{ guarded }
 
 var (
@@ -32,7 +32,7 @@ func (o guarded) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	return o.Op.Do(in...)
 }
 
-// UsePreallocDo is Do, as in a machine, for an op that has none.
+// UsePreallocDo calls Do for an op without this method, as a machine does.
 func (o guarded) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(&err, o.Op)
 	if op, ok := o.Op.(gorgonia.UsePreallocDoer); ok {
@@ -41,7 +41,7 @@ func (o guarded) UsePreallocDo(prealloc gorgonia.Value, in ...gorgonia.Value) (v
 	return o.Op.Do(in...)
 }
 
-// UnsafeDo is Do, as in a machine, for an op that has none.
+// UnsafeDo calls Do for an op without this method, as a machine does.
 func (o guarded) UnsafeDo(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(&err, o.Op)
 	if op, ok := o.Op.(gorgonia.UnsafeDoer); ok {
@@ -55,7 +55,7 @@ func (o guardedCUDA) CUDADo(extern gorgonia.External, dev gorgonia.Device, preal
 	return o.Op.(gorgonia.CUDADoer).CUDADo(extern, dev, prealloc, in...)
 }
 
-// recovered, deferred, makes an error of a panic of what.
+// recovered, when deferred, turns a panic of what into an error.
 func recovered(err *error, what any) {
 	switch p := recover().(type) {
 	case nil:

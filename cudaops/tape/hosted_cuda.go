@@ -10,17 +10,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// hosted is an op of Gorgonia's that its CUDA build would run on a device, with
-// wrong results, and that runs on the host instead. It has no CUDADo, and by
-// that Gorgonia's compiler tells: it has the operands copied to the host.
+// hosted is an op of Gorgonia's that its CUDA build would run on a device with wrong results, and
+// that runs on the host instead. It has no CUDADo, so that Gorgonia's compiler has the operands
+// copied to the host.
 type hosted struct{ gorgonia.Op }
 
 // The output is a new value: the memory of an operand may have another type.
 func (hosted) CallsExtern() bool    { return false }
 func (hosted) OverwritesInput() int { return -1 }
 
-// host makes the ops that are wrong on a device ops for the host, until restore:
-// the graph's nodes keep their own ops. restore is there also beside an error.
+// host makes the ops that are wrong on a device run on the host, until restore gives the graph's
+// nodes their own ops back. restore is not nil, even if there is an error.
 func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 	var undo []func()
 	restore = func() {
@@ -41,11 +41,10 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 	return restore, nil
 }
 
-// wrongOnDevice tells which nodes those are: element-wise ops of two operands
-// that have, or give, anything but floating-point numbers of one type. Gorgonia
-// chooses the kernel by the size of an element alone, so of two integers it
-// multiplies the bits as those of float64, and where it compares numbers for a
-// Bool it writes the number 1 or 0 over it.
+// wrongOnDevice reports for which nodes that is so: element-wise ops of two operands whose operands
+// or result are anything but floating-point numbers of one type. Gorgonia chooses the kernel by the
+// size of an element alone, so it multiplies two integers as if their bits were float64, and for a
+// comparison that gives bool it writes the floating-point number 1 or 0.
 func wrongOnDevice(n *gorgonia.Node) bool {
 	if n.Op() == nil || internal.OpName(n.Op()) != "elemBinOp" {
 		return false

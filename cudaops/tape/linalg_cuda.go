@@ -13,12 +13,11 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// linAlg is Gorgonia's own matrix product in the order of the graph. Gorgonia
-// starts cuBLAS on a thread that has no context, so cuBLAS works in the
-// device's primary context and nothing orders it with the machine's: what comes
-// next may start before the product is there. Of two vectors there is no product
-// in Gorgonia's CUDA build at all, and those of batches take memory of the pool
-// in each run, which nothing frees here: for these two there are Stheno's kernels.
+// linAlg is Gorgonia's own matrix product, ordered with the rest of the graph. Gorgonia starts
+// cuBLAS on a thread that has no context, so that cuBLAS works in the device's primary context and
+// nothing orders it with the machine's: what follows may start before the product is complete.
+// Gorgonia's CUDA build has no product of two vectors, and its products of batches take memory from
+// the pool in each run that nothing frees here: for these two there are Stheno's kernels.
 type linAlg struct{ gorgonia.Op }
 
 var _ gorgonia.CUDADoer = linAlg{}
@@ -57,8 +56,7 @@ func (l linAlg) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc g
 	return out, primary.DefaultStream().Sync()
 }
 
-// product is that of two vectors or of batches of matrices; ok is false for
-// others.
+// product returns the product of two vectors or of batches of matrices; ok is false for others.
 func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
 	if len(in) != 2 {
 		return p, false
@@ -90,7 +88,7 @@ func (l linAlg) product(in []gorgonia.Value) (p product, ok bool) {
 	return p, false
 }
 
-// product plans the products of a batch of matrices, as [kernels.MatMul].
+// product plans the products of a batch of matrices, as [kernels.MatMul] does.
 type product struct {
 	dt             kernels.Dtype
 	batch, m, n, k int64
@@ -105,7 +103,7 @@ func (p product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return kernels.MatMul(dev, p.dt, p.batch, p.m, p.n, p.k, p.transA, p.transB), nil
 }
 
-// run runs it on the device, or on the host in the same memory.
+// run runs the product on the device, or on the host in the same memory.
 func (p product) run(extern gorgonia.External, dev gorgonia.Device, out gorgonia.Value, in []gorgonia.Value) (gorgonia.Value, error) {
 	if size := p.batch * p.m * p.n; out.Dtype() != values.Tensor(p.dt) || int64(out.Shape().TotalSize()) != size {
 		return nil, fmt.Errorf("tape: a product for an output of %v of shape %v, want %d elements of %v", out.Dtype(), out.Shape(), size, p.dt)

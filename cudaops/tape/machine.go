@@ -40,12 +40,11 @@ func NewMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, err
 	})
 }
 
-// NewLispMachine is gorgonia.NewLispMachine on the host, whatever the build: on
-// a device its pool is too small for most graphs and its gradients start from
-// undefined memory. Gorgonia makes it on a device first, though: in a CUDA
-// build without one, a graph with an op of Gorgonia's for CUDA is an error. It
-// must be closed. A panic of an op ends the program: Gorgonia runs the graph in a
-// goroutine of its own, and takes the ops from the graph itself.
+// NewLispMachine is gorgonia.NewLispMachine on the host, whatever the build: on a device its pool
+// is too small for most graphs and its gradients start from undefined memory. Gorgonia makes it on
+// a device first, though: in a CUDA build without a device, a graph with one of Gorgonia's ops for
+// CUDA is an error. The machine must be closed. A panic of an op ends the program, because Gorgonia
+// runs the graph in a goroutine of its own and takes the ops from the graph itself.
 func NewLispMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (gorgonia.VM, error) {
 	return start(g, func(m *machine) error {
 		m.vm = gorgonia.NewLispMachine(g, opts...)
@@ -131,7 +130,7 @@ func (m *machine) Reset() {
 	})
 }
 
-// Close is for once; further calls give the first one's error.
+// Close closes the machine once; further calls return the first one's error.
 func (m *machine) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,29 +25,29 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	return gorgonia.WithPrecompiled(program, registers), nil
 }
 
-// closable has nothing to wait for.
+// closable has nothing to wait for here.
 func closable(gorgonia.VM) error { return nil }
 
-// inOrder has nothing to do: the host's ops know strides.
+// inOrder has nothing to do here: the host's ops handle strides.
 func inOrder(*gorgonia.ExprGraph, gorgonia.VM) (restore func(), err error) { return func() {}, nil }
 
-// keep has nothing to do: all values are in Go's memory.
+// keep has nothing to do here: all values are in Go's memory.
 func keep(*gorgonia.ExprGraph, gorgonia.VM) error { return nil }
 
 // rewind makes the machine ready for another run.
 func rewind(vm gorgonia.VM) { vm.Reset() }
 
-// A binder has nothing to do: the machine binds gradients itself.
+// A binder has nothing to do here: the machine binds gradients itself.
 type binder struct{}
 
 func takeBinding(*gorgonia.ExprGraph, gorgonia.VM) (*binder, error) { return nil, nil }
 
 func (*binder) bind() error { return nil }
 
-// watch has nothing to do: the machine sees all values.
+// watch has nothing to do here: the machine sees all values.
 func watch(gorgonia.VM) error { return nil }
 
-// toHostOnly has nothing to do either.
+// toHostOnly has nothing to do here.
 func toHostOnly(gorgonia.VM) error { return nil }
 
 // Available says why Gorgonia's machines cannot run kernels: the program was

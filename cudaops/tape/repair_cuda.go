@@ -61,8 +61,7 @@ func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	return gorgonia.WithPrecompiled(program, registers), nil
 }
 
-// repair returns the instructions as they are to run, and how many values they
-// allocate.
+// repair returns the instructions to run, and the number of values that they allocate.
 func repair(instructions []internal.Instruction, flush internal.Instruction) (repaired []internal.Instruction, values int64) {
 	queued := 0
 	for _, instr := range instructions {
@@ -84,7 +83,7 @@ func repair(instructions []internal.Instruction, flush internal.Instruction) (re
 			queued = most
 		}
 		repaired = append(repaired, instr)
-		if instr.ToHost() { // what comes next reads it at once
+		if instr.ToHost() { // the next instruction reads it at once
 			repaired = append(repaired, flush)
 			queued = 0
 		}
@@ -92,7 +91,7 @@ func repair(instructions []internal.Instruction, flush internal.Instruction) (re
 	return repaired, values
 }
 
-// substitute gives what runs in the place of an op of Gorgonia's on a device.
+// substitute returns the op to run in place of one of Gorgonia's on a device.
 func substitute(op gorgonia.Op) gorgonia.Op {
 	switch internal.OpName(op) {
 	case "linAlgBinOp":
@@ -103,8 +102,8 @@ func substitute(op gorgonia.Op) gorgonia.Op {
 	return op
 }
 
-// check says why there is no device for a graph that needs one: in a CUDA build
-// Gorgonia runs its element-wise ops and products nowhere else, and panics.
+// check returns an error if there is no device for a graph that needs one: in a CUDA build Gorgonia
+// runs its element-wise ops and products only there, and panics otherwise.
 func check(g *gorgonia.ExprGraph) error {
 	if Available() == nil {
 		return nil
@@ -117,8 +116,8 @@ func check(g *gorgonia.ExprGraph) error {
 	return nil
 }
 
-// checkMemory says that a device has no memory for a graph whose values have
-// that many bytes. Gorgonia hangs then.
+// checkMemory returns an error if a device has no memory for a graph whose values have that many
+// bytes. Gorgonia would hang.
 func checkMemory(device int, bytes int64) error {
 	d, err := driver.Get(device)
 	if err != nil {
@@ -137,7 +136,7 @@ func checkMemory(device int, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	const context = 1 << 30 // what the machine's own context and libraries take, generously
+	const context = 1 << 30 // what the machine's own context and libraries need at most
 	if need+context > free {
 		return fmt.Errorf("tape: Gorgonia's machine takes %d bytes for the graph, 2.5 times its values, and %s has %d free: stheno.NewVM takes less", need, d.Name, free)
 	}

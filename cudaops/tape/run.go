@@ -20,9 +20,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A context is what Stheno keeps for one engine of a machine: the kernels
-// loaded into its CUDA context and scratch memory. Both go when the machine
-// destroys the context.
+// A context is Stheno's state for one engine of a machine: the kernels loaded into its CUDA context
+// and scratch memory. Both are freed when the machine destroys the context.
 type context struct {
 	ctx    *driver.Context
 	loader *loader.Loader
@@ -33,8 +32,8 @@ type context struct {
 	size    int64 // of scratch
 }
 
-// contexts are those of the engines alive. The keys are weak: a machine that is
-// gone takes its entry with it, and another one at its address has another key.
+// contexts are those of the living engines. The keys are weak: the entry of a machine that is
+// collected goes with it, and another machine at its address has another key.
 var contexts struct {
 	sync.Mutex
 	of map[weak.Pointer[cuda.Engine]]*context
@@ -117,14 +116,13 @@ func New(extern gorgonia.External, dev gorgonia.Device, dt kernels.Dtype, shape 
 	return (*gorgonia.F32)(foreign(at)), nil
 }
 
-// foreign is an address outside Go's memory as a pointer.
+// foreign returns an address outside Go's memory as a pointer.
 func foreign(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
-// Run runs an op's plan on a machine's device, in the machine's context and in
-// order with what the machine has queued, and waits for it. The values' types
-// and shapes must be the plan's. done is false, with nothing run but the queue,
-// where there is no kernel for the device or a value is not contiguous in memory
-// that the device can use; all memory is then ready for the host.
+// Run runs an op's plan on a machine's device, in the machine's context and in order with the
+// machine's queue, and waits for it. The values must have the plan's types and shapes. If there is
+// no kernel for the device, or a value is not contiguous in memory that the device can use, done is
+// false: only the queue has run, and all memory is ready for the host.
 func Run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out gorgonia.Value, in []gorgonia.Value) (done bool, err error) {
 	return run(extern, dev, op, out, in, none)
 }
@@ -132,8 +130,8 @@ func Run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 // none is no input.
 const none = -1
 
-// run is Run of a plan that takes the output as it is, with a copy of an input of
-// the output's size in it unless start is none.
+// run is Run for a plan that takes the output as it is, with a copy of the input start in it unless
+// start is none.
 func run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out gorgonia.Value, in []gorgonia.Value, start int) (done bool, err error) {
 	e, err := engine(extern, dev)
 	if err != nil {
@@ -200,18 +198,18 @@ func run(extern gorgonia.External, dev gorgonia.Device, op kernels.Planner, out 
 	return true, nil
 }
 
-// said holds the reasons that onHost has given.
+// said holds the reasons that onHost has logged.
 var said sync.Map
 
-// onHost says, once for each reason, why ops run on the host.
+// onHost logs, once for each reason, why ops run on the host.
 func onHost(reason error) {
 	if _, known := said.LoadOrStore(reason.Error(), true); !known {
 		log.Printf("stheno: an op runs on the host: %v", reason)
 	}
 }
 
-// Settle waits for all that a machine has queued for a device. The host can
-// read the device's values then.
+// Settle waits for all work that a machine has queued for a device, after which the host can read
+// the device's values.
 func Settle(ctx gorgonia.ExecutionContext) error {
 	if ctx.External == nil || ctx.Device == gorgonia.CPU {
 		return nil
@@ -223,9 +221,9 @@ func Settle(ctx gorgonia.ExecutionContext) error {
 	return settle(e)
 }
 
-// settle has the engine's own goroutine do the queued work: the queue is not
-// safe for two. That goroutine ends after a failed call, and then nobody would
-// answer, so errors are watched meanwhile.
+// settle has the engine's own goroutine do the queued work, since the queue is not safe for two
+// goroutines. That goroutine ends after a failed call and would then never answer, so errors are
+// watched meanwhile.
 func settle(e *cuda.Engine) error {
 	queue := e.Context()
 	failed := func() error {

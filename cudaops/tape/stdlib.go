@@ -12,15 +12,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// standard are the modules that Gorgonia's engine looks its own ops up in. Its
-// third, misc, is left out: the engine passes the answer of hasNaN and hasInf
-// where the kernel takes its address, so no kernel can answer, and one that says
-// nothing would say no ([watched], docs/cuda-tag.md).
+// standard are the modules in which Gorgonia's engine looks up its own ops. The third, misc, is
+// left out: for the result of hasNaN and hasInf the engine passes a value as the address, so no
+// kernel can return one, and a kernel that writes nothing would mean "no" ([watched],
+// docs/cuda-tag.md).
 var standard = []string{"elembinop", "elemunaryop"}
 
-// Every machine made from now on loads the standard modules. A machine has all
-// its engines load the same image, and Gorgonia runs graphs on device 0 alone,
-// so the image is the one for device 0.
+// Every machine made from now on loads the standard modules. All engines of a machine load the same
+// image, and Gorgonia runs graphs on device 0 alone, so the image is the one for device 0.
 func init() {
 	unavailable = register(driver.Get, driver.CheckDriver, gorgonia.AddToStdLib)
 	if unavailable != nil && !errors.Is(unavailable, driver.ErrNoDevice) {
@@ -34,9 +33,8 @@ var unavailable error
 // device (the error wraps cudaops.ErrNoDevice), it is too old, or the driver is.
 func Available() error { return unavailable }
 
-// register hands over each standard module with the names of its kernels, for
-// the device that get gives as number 0. check says whether its driver supports
-// a version of CUDA.
+// register registers each standard module with the names of its kernels, for the device that get
+// returns as number 0. check says whether its driver supports a version of CUDA.
 func register(get func(int) (*driver.Device, error), check func(version int) error, add func(module, image string, kernels []string)) error {
 	d, err := get(0)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// keep binds copies in Go's memory to the nodes whose values lie in a machine's
-// pool, which goes when the machine is closed.
+// keep binds copies in Go's memory to the nodes whose values lie in a machine's pool, which is
+// freed when the machine is closed.
 func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	m, ok := vm.(gorgonia.CUDAMachine)
 	if !ok || len(m.Engines()) == 0 { // nothing ran on a device
@@ -46,10 +46,9 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	return errors.Join(errs...)
 }
 
-// inOrder binds, for a run on a device, a copy to each input whose memory is not
-// its elements in order: Gorgonia copies memory to the device as it lies, of a
-// slice also more than there is room for. restore binds the inputs' own values
-// again; it is there also beside an error.
+// inOrder binds, for a run on a device, a copy to each input whose elements do not lie in row-major
+// order: Gorgonia copies memory to the device as it lies, of a slice more than there is room for.
+// restore binds the inputs' own values again; it is not nil, even if there is an error.
 func inOrder(g *gorgonia.ExprGraph, vm gorgonia.VM) (restore func(), err error) {
 	if m, ok := vm.(gorgonia.CUDAMachine); !ok || len(m.Engines()) == 0 {
 		return func() {}, nil
@@ -81,10 +80,9 @@ func compactInputs(g *gorgonia.ExprGraph) (restore func(), err error) {
 	return restore, nil
 }
 
-// closable waits until a machine can be closed. Closing needs each engine's
-// goroutine, of which two things are known to go wrong: until it has started
-// cuBLAS it holds a lock, and engines are closed as copies, in which the lock
-// would stay locked; and it ends when a CUDA call fails, and nobody answers.
+// closable waits until a machine can be closed. Closing needs each engine's goroutine, which can
+// fail in two ways: until it has started cuBLAS it holds a lock, and engines are closed as copies,
+// in which the lock would stay locked; and it ends when a CUDA call fails, and then never answers.
 func closable(vm gorgonia.VM) error {
 	m, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {
@@ -111,10 +109,10 @@ func closable(vm gorgonia.VM) error {
 
 var errEngine = errors.New("a CUDA call of the machine failed")
 
-// broken machines are kept for ever: Gorgonia's finalizer would hang on them.
+// broken machines are kept referenced: Gorgonia's finalizer would hang on them.
 var broken sync.Map
 
-// toHostOnly has a LispMachine give its engines back and run on the host.
+// toHostOnly makes a LispMachine free its engines and run on the host.
 func toHostOnly(vm gorgonia.VM) error {
 	m, ok := vm.(interface {
 		gorgonia.CUDAMachine
@@ -145,16 +143,15 @@ func clone(v gorgonia.Value) (gorgonia.Value, error) {
 	return c, nil
 }
 
-// A binder does what BindDualValues asks for: after a run, the gradient of each
-// node is added to the one bound to it. Gorgonia's own way gives zeros for
-// tensors on a device.
+// A binder implements BindDualValues: after a run, it adds the gradient of each node to the one
+// bound to it. Gorgonia's own way gives zeros for tensors on a device.
 type binder struct {
 	graph *gorgonia.ExprGraph
 	all   bool
 	nodes gorgonia.Nodes // unless all
 }
 
-// takeBinding takes the request off the machine.
+// takeBinding removes the request from the machine.
 func takeBinding(g *gorgonia.ExprGraph, vm gorgonia.VM) (*binder, error) {
 	nodes, asked, err := internal.TakeDualValues(vm)
 	if err != nil || !asked {

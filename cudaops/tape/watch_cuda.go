@@ -12,9 +12,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// watched does what WithNaNWatch and WithInfWatch ask for, for an op on a
-// device: it waits for the op and looks at its output. Gorgonia's own way asks
-// the engine, which cannot answer and whose error it drops.
+// watched implements WithNaNWatch and WithInfWatch for an op on a device: it waits for the op and
+// checks its output. Gorgonia asks the engine, which cannot answer, and drops the engine's error.
 type watched struct {
 	gorgonia.Op
 	nan, inf bool
@@ -22,8 +21,8 @@ type watched struct {
 
 var _ gorgonia.CUDADoer = watched{}
 
-// watch has a machine look where its options ask for it. What ran on the host it
-// sees without help.
+// watch makes a machine check values as its options ask. Values of ops on the host the machine
+// checks itself.
 func watch(vm gorgonia.VM) error {
 	nan, inf, err := internal.Watches(vm)
 	if err != nil || !nan && !inf {
@@ -56,7 +55,7 @@ func (w watched) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc 
 	return out, w.look(out)
 }
 
-// look is an error that says what it finds in a value and where.
+// look returns an error that says what is in a value, and where.
 func (w watched) look(v gorgonia.Value) error {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {

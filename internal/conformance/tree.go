@@ -48,7 +48,7 @@ var patches = []patch{
 	{"gorgonia/examples/charRNN/main.go", "i <= 100000", "i < 2"},
 	{"gorgonia/examples/charRNN/main.go", "var maxCharGen = 100", "var maxCharGen = 3"},
 	{"gorgonia/examples/charRNN/main.go", "if i%1000 == 0 {", "if true {"},
-	{"gorgonia/examples/charRNN/main.go", "old.cleanup()", "_ = old"}, // which gives nodes back that the tape machine still has
+	{"gorgonia/examples/charRNN/main.go", "old.cleanup()", "_ = old"}, // which returns nodes to a pool that the tape machine still uses
 	{"gorgonia/examples/charRNN/model.go", "\tmachine := NewLispMachine(g)\n", "\tmachine, err := onTape(r, cost)\n\tif err != nil {\n\t\treturn\n\t}\n\t_ = g\n"},
 	{"gorgonia/examples/charRNN/model.go", "\tmachine.UnbindAll()\n", ""},
 	{"gorgonia/examples/charRNN/model.go", "\t\tmachine := NewLispMachine(g, ExecuteFwdOnly())\n\t\tdefer machine.Close()\n\t\tmachine.ForceCPU()\n",
@@ -65,7 +65,7 @@ var patches = []patch{
 	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "\tmachine := NewLispMachine(g, ExecuteFwdOnly())\n", "\tmachine := NewTapeMachine(g)\n"},
 }
 
-// method lets the stand-in, if there is one, run in place of a method.
+// method makes the stand-in, if there is one, run in place of a method.
 func method(signature, instead string) patch {
 	head := "func (m *tapeMachine) " + signature + " {\n"
 	return patch{"gorgonia/vm_tape.go", head, head + "\tif m.standIn != nil {\n\t\t" + instead + "\n\t}\n"}
@@ -90,7 +90,7 @@ var additions = map[string][]string{
 	"gorgonnx_test.go": {"onnx-go/backend/x/gorgonnx"},
 }
 
-// digest tells one hook from another: what is in its files and in the patches.
+// digest identifies the hook: a hash of its files and patches.
 func digest() (string, error) {
 	h := sha256.New()
 	for _, p := range patches {
@@ -167,8 +167,7 @@ func (p patch) apply(dir string) error {
 	return os.WriteFile(name, []byte(strings.ReplaceAll(string(text), p.old, p.new)), 0o666)
 }
 
-// copyModule copies a module out of the module cache. Of large files, weights, there are
-// links.
+// copyModule copies a module out of the module cache. Large files, weights, become links.
 func copyModule(to string, m module) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

@@ -7,8 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A Case is one of Gorgonia's functions that make nodes, or several that make the same
-// ops.
+// A Case is one of Gorgonia's functions that make nodes, or several that make the same ops.
 type Case struct {
 	Names []string
 	build func(in *inputs) (*G.Node, error)
@@ -35,7 +34,7 @@ func (in *inputs) of(shape ...int) *G.Node {
 
 // typed returns an input of another type.
 func (in *inputs) typed(dt tensor.Dtype, shape ...int) *G.Node {
-	in.names++ // inputs of one name are one node
+	in.names++ // Gorgonia merges inputs of one name
 	return G.NewTensor(in.g, dt, len(shape), G.WithShape(shape...), G.WithName(fmt.Sprint("input ", in.names)))
 }
 
@@ -154,12 +153,12 @@ var Cases = []Case{
 	}},
 }
 
-// same asks a comparison for ones and zeros.
+// same makes a comparison give ones and zeros.
 func same(f func(a, b *G.Node, same bool, left, right []byte) (*G.Node, error)) func(a, b *G.Node, left, right []byte) (*G.Node, error) {
 	return func(a, b *G.Node, left, right []byte) (*G.Node, error) { return f(a, b, true, left, right) }
 }
 
-// others make nodes, but none with an op that a machine runs, or any op.
+// others are functions that make no op, or none that a machine runs.
 var others = []string{
 	"ApplyOp", "ApplyOpWithName", "NewConstant", "NewMatrix", "NewScalar", "NewTensor", "NewUniqueNode", "NewVector", "NodeFromAny", "OneHotVector",
 	"Read", "Set", "Must", "NewMapOp",

@@ -1,5 +1,5 @@
-// Package coverage finds out what Stheno's compiler makes of each of Gorgonia's
-// functions, forward and backward, for the tables of README.md and docs/gorgonia-ops.md.
+// Package coverage finds out how Stheno's compiler handles each of Gorgonia's functions, forward
+// and backward, for the tables of README.md and docs/gorgonia-ops.md.
 package coverage
 
 import (
@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Row is what became of a case.
+// Row is the result for a case.
 type Row struct {
 	Case
 	Forward  []string // kinds of steps: map, rows, the names of kernels, host; view or constant if there are none
@@ -30,7 +30,7 @@ type Side string
 const (
 	OnDevice Side = "device"
 	OnHost   Side = "host"
-	None     Side = "none" // Gorgonia has no derivative, or fails to make it
+	None     Side = "none" // Gorgonia has no derivative, or fails to make one
 )
 
 // Host reports whether a step of the forward pass is on the host.
@@ -74,7 +74,7 @@ func (c Case) measure() (r Row, err error) {
 
 var errNoGraph = errors.New("Gorgonia makes no such graph")
 
-// graph builds a case's graph. Gorgonia's functions panic where they cannot.
+// graph builds a case's graph. Gorgonia's functions panic if they cannot.
 func (c Case) graph(dt tensor.Dtype, wrap func(*G.Node) *G.Node) (in *inputs, y *G.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -88,7 +88,7 @@ func (c Case) graph(dt tensor.Dtype, wrap func(*G.Node) *G.Node) (in *inputs, y 
 	return in, y, nil
 }
 
-// report compiles a graph and returns what is known of it before a run.
+// report compiles a graph and returns its report before a run.
 func report(g *G.ExprGraph, keep ...*G.Node) (cudaops.Report, error) {
 	vm, err := cudaops.NewVM(g, cudaops.OnHost(), cudaops.Keep(keep...))
 	if err != nil {
@@ -124,7 +124,7 @@ func (c Case) forward(dt tensor.Dtype) ([]string, error) {
 	return kinds, nil
 }
 
-// kind returns one word for what a step is.
+// kind returns one word for the kind of a step.
 func kind(s cudaops.Step) string {
 	if s.Where == "host" {
 		return "host"
@@ -136,7 +136,7 @@ func kind(s cudaops.Step) string {
 	return words[0]
 }
 
-// hostSteps returns how many steps are on the host for want of a kernel.
+// hostSteps returns the number of steps on the host that have no kernel.
 func hostSteps(r cudaops.Report) (n int) {
 	for _, s := range r.Steps {
 		if s.Reason != "" {
@@ -173,8 +173,7 @@ func (c Case) backward() (side Side, err error) {
 	return OnDevice, nil
 }
 
-// gradients adds derivatives of the sum of y's elements with weights; ok is false where
-// Gorgonia cannot.
+// gradients adds derivatives of a weighted sum of y's elements; ok is false if Gorgonia cannot.
 func gradients(y *G.Node, in *inputs) (grads G.Nodes, ok bool) {
 	defer func() { ok = recover() == nil && ok }()
 	cost := y
@@ -186,7 +185,7 @@ func gradients(y *G.Node, in *inputs) (grads G.Nodes, ok bool) {
 	return grads, err == nil && len(in.made) > 0
 }
 
-// followed returns what a map makes of a node, the node itself if Gorgonia cannot.
+// followed returns the result of a map of a node, or the node itself if Gorgonia cannot make one.
 func followed(y *G.Node, by func(*G.Node) *G.Node) (last *G.Node) {
 	defer func() {
 		if recover() != nil {
@@ -196,8 +195,7 @@ func followed(y *G.Node, by func(*G.Node) *G.Node) (last *G.Node) {
 	return by(y)
 }
 
-// neighbours reports whether a case is one step with a map before it and with one after
-// it.
+// neighbours reports whether a case becomes one step with a map before it and with one after it.
 func (c Case) neighbours() (before, after bool, err error) {
 	named := func(name string) func(*G.Node) *G.Node {
 		return func(n *G.Node) *G.Node {
@@ -218,8 +216,8 @@ func (c Case) neighbours() (before, after bool, err error) {
 		if s.Where == "host" {
 			continue
 		}
-		// A step of its own has the neighbour alone; a view is in no step, so that the
-		// neighbours of one are in the same.
+		// A case with a step of its own leaves the neighbour alone in its step; a view has no step,
+		// so that its neighbours are in one.
 		own := slices.ContainsFunc(s.Nodes, func(n string) bool { return n != "before" && n != "after" })
 		first, second := slices.Contains(s.Nodes, "before"), slices.Contains(s.Nodes, "after")
 		before, after = before || first && (own || second), after || second && (own || first)

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Table is a Markdown table of rows, of which those that read the same are one.
+// Table returns a Markdown table of rows, in which equal rows are merged.
 func Table(rows []Row) string {
 	var lines []string // without the names
 	of := map[string][]string{}
@@ -48,8 +48,7 @@ func types(list []tensor.Dtype) string {
 	return strings.Join(names, ", ")
 }
 
-// Summary is a Markdown table of where the functions run, for a reader who has one
-// look.
+// Summary returns a short Markdown table of where the functions run.
 func Summary(rows []Row) string {
 	lists := map[string][]string{}
 	const both, forward, host = "the device, forward and backward", "the device, forward; the derivative on the host", "the host"

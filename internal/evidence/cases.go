@@ -19,8 +19,7 @@ func (t Timed) Key() results.Key {
 	return results.Key{Op: t.Spec.Name, Case: t.Case.Name, Dtype: t.Dtype.String()}
 }
 
-// Cases are all that is timed: the timed cases in the types that they name, in the
-// order of the ops.
+// Cases returns all timed cases in the types that they name, in the order of the ops.
 func Cases() (cases []Timed) {
 	for _, s := range opspec.All() {
 		for _, c := range s.Cases {
@@ -32,7 +31,7 @@ func Cases() (cases []Timed) {
 	return cases
 }
 
-// Keys are the cases of ops that are timed, those of numbered versions left out.
+// Keys returns the keys of the timed cases of ops, without numbered versions.
 func Keys() (keys []results.Key) {
 	for _, c := range Cases() {
 		if c.Case.Version == 0 {
@@ -50,7 +49,7 @@ func (g TimedGraph) Key() results.Key {
 	return results.Key{Op: g.Name, Case: g.Size, Dtype: kernels.Float32.String()}
 }
 
-// Graphs are all that are timed.
+// Graphs returns all timed graphs.
 func Graphs() (graphs []TimedGraph) {
 	for _, c := range graphspec.All() {
 		graphs = append(graphs, TimedGraph{c})
@@ -58,7 +57,7 @@ func Graphs() (graphs []TimedGraph) {
 	return graphs
 }
 
-// GraphKeys are those of [Graphs].
+// GraphKeys returns the keys of [Graphs].
 func GraphKeys() (keys []results.Key) {
 	for _, g := range Graphs() {
 		keys = append(keys, g.Key())

@@ -1,8 +1,7 @@
-// Package evidence lists what must have run on a GPU for the kernels in the tree:
-// the timed cases and, for every op, its kernels' tests, plain and under each
-// sanitizer. All of it follows from the ops' specs. It compares the list with
-// what is recorded: a source whose digest is another than in the tree must run
-// again; one that nothing is recorded of has not been measured.
+// Package evidence lists what must have run on a GPU for the kernels in the tree: the timed cases
+// and, for every op, its kernels' tests, plain and under each sanitizer. All of it follows from the
+// ops' specs. It compares the list with the records: what ran with sources that have changed must
+// run again; what has no record has not been measured.
 package evidence
 
 import (
@@ -43,9 +42,8 @@ func RowState(f *results.File, key results.Key, tree results.Digests) State {
 	return Current
 }
 
-// Check compares a GPU's results with the tree. stale is an error that names what
-// ran with other kernels than those in the tree; unmeasured one that names what
-// there is no record of.
+// Check compares a GPU's results with the tree. stale is an error that names what ran with other
+// kernels than those in the tree; unmeasured one that names what has no record.
 func Check(f *results.File) (stale, unmeasured error) {
 	tree, err := Tree()
 	if err != nil {
@@ -77,8 +75,7 @@ func Check(f *results.File) (stale, unmeasured error) {
 	return again(f, old), again(f, none)
 }
 
-// CheckTag compares the runs on Gorgonia's own machine with the tree, as [Check]
-// does.
+// CheckTag compares the runs on Gorgonia's own machine with the tree, as [Check] does.
 func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
 	tree, err := Tree()
 	if err != nil {
@@ -103,7 +100,7 @@ func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
 	return errors.Join(old...), errors.Join(none...)
 }
 
-// again returns one error of several, with the command that mends them, or nil.
+// again joins errors into one that names the command that fixes them, nil for none.
 func again(f *results.File, errs []error) error {
 	if len(errs) == 0 {
 		return nil

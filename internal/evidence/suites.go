@@ -38,8 +38,8 @@ var launched = sync.OnceValues(func() (map[string]results.Digests, error) {
 	return all, nil
 })
 
-// Tree returns the digests of all kernels in the tree: Stheno's, and those of
-// other libraries that an op's case launches.
+// Tree returns the digests of all kernels in the tree: Stheno's, and those of other libraries that
+// the cases of ops launch.
 func Tree() (results.Digests, error) {
 	byOp, err := launched()
 	if err != nil {
@@ -52,12 +52,12 @@ func Tree() (results.Digests, error) {
 	return all, nil
 }
 
-// Tools are what the tests of kernels run under: test is none, the others are
-// those of NVIDIA's compute-sanitizer.
+// Tools are what the tests of kernels run under: test means nothing, the others are the tools of
+// NVIDIA's compute-sanitizer.
 var Tools = []string{"racecheck", "initcheck", "memcheck", "synccheck", "test"}
 
-// A Suite is a run of the tests of an op's kernels, or of a package whose tests
-// launch kernels of no op, or a part of them, under a tool.
+// A Suite is a run under a tool of the tests of an op's kernels, of a part of them, or of a package
+// whose tests launch kernels of no op.
 type Suite struct {
 	Tool, Target string
 	Part, Parts  int    // from 1 on
@@ -65,7 +65,7 @@ type Suite struct {
 	Kernels      results.Digests
 }
 
-// Name is how results name the suite.
+// Name returns the suite's name in results.
 func (s Suite) Name() string {
 	name := s.Tool + " " + s.Target
 	if s.Parts > 1 {
@@ -74,8 +74,8 @@ func (s Suite) Name() string {
 	return name
 }
 
-// packages are the test programs of the packages that launch kernels of no op, or forms of
-// them that an op takes for large operands alone, with the sources of those.
+// packages are the test programs of packages that launch kernels of no op, or forms of them that an
+// op uses for large operands alone, with the sources of these kernels.
 var packages = map[string][]string{
 	"cudaops-bench": {"im2col", "indices", "matmul", "matmul_hopper", "matmul_tensor", "pool", "versions/increment", "versions/ripple"},
 }
@@ -84,12 +84,12 @@ var packages = map[string][]string{
 // evidence is in bench/results/tag.
 var OnTag = []string{"elembinop", "elemunaryop"}
 
-// testsOfPart is how many tests of one op run in one go, by tool: racecheck
-// follows every access to shared memory, and took up to four seconds a test.
+// testsOfPart is the number of tests of one op that run in one go, by tool: racecheck follows every
+// access to shared memory, and takes up to four seconds a test.
 var testsOfPart = map[string]int{"racecheck": 60, "initcheck": 200}
 
-// Suites are all that must have run, the slowest tool first. An op of many tests
-// runs in parts.
+// Suites returns all suites that must have run, the slowest tool first. An op of many tests runs in
+// parts.
 func Suites() (suites []Suite, err error) {
 	all := results.Digests(versions.Digests())
 	byOp, err := launched()
@@ -118,7 +118,7 @@ func Suites() (suites []Suite, err error) {
 	return suites, nil
 }
 
-// tests counts those of an op's kernels.
+// tests returns the number of tests of an op's kernels.
 func tests(s opspec.Spec) (n int) {
 	for _, c := range s.Cases {
 		if c.Tested() && !c.Composed {
@@ -128,7 +128,7 @@ func tests(s opspec.Spec) (n int) {
 	return n
 }
 
-// A State is what the results say about something that must have run.
+// A State is what the results say about a suite or a case that must have run.
 type State int
 
 const (
@@ -137,7 +137,7 @@ const (
 	Current
 )
 
-// State compares a wanted suite with those that ran.
+// State compares a wanted suite with the recorded ones.
 func (s Suite) State(ran []results.Suite) State {
 	state := Unmeasured
 	done := map[int]bool{}
@@ -158,7 +158,7 @@ func (s Suite) State(ran []results.Suite) State {
 	return state
 }
 
-// stateOf compares the kernels of one suite that ran with the wanted ones.
+// stateOf compares the kernels of a recorded suite with the wanted ones.
 func (s Suite) stateOf(r results.Suite) State {
 	state := Current
 	for source, digest := range s.Kernels {
@@ -173,8 +173,7 @@ func (s Suite) stateOf(r results.Suite) State {
 	return state
 }
 
-// In reports whether this very suite, with these kernels, passed among those that
-// ran.
+// In reports whether this suite, with these kernels, is among those recorded as passed.
 func (s Suite) In(ran []results.Suite) bool {
 	return slices.ContainsFunc(ran, func(r results.Suite) bool {
 		return r.Name == s.Name() && r.Passed() && s.stateOf(r) == Current

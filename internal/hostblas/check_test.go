@@ -95,7 +95,7 @@ func wrongProducts() []wrongProduct {
 				x.C[0] = math.Nextafter32(x.C[0], 100)
 			}
 		}},
-		{"writes behind C", "behind the result", func(x kernels.Matrices[float32]) { plain(x); x.C[:len(x.C)+1][len(x.C)] = 0 }},
+		{"writes behind C", "beyond the result", func(x kernels.Matrices[float32]) { plain(x); x.C[:len(x.C)+1][len(x.C)] = 0 }},
 		{"loses terms of long sums", "matrices beyond", func(x kernels.Matrices[float32]) { x.K = min(x.K, 384); plain(x) }},
 		{"loses the last row of many", "matrices beyond", func(x kernels.Matrices[float32]) {
 			plain(x)
@@ -195,7 +195,7 @@ func TestOpenRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
 		"empty":    {"", "has no function sgemm_"},
 		"part":     {"void sgemm_64_(void) {}", "has no function sgemv_64_"},
-		"wrong":    {functions, "BLAS of an unknown make is refused: sgemm: "},
+		"wrong":    {functions, "BLAS of an unknown vendor is refused: sgemm: "},
 		"new":      {fmt.Sprintf(openblas, "0.3.29 DYNAMIC_ARCH", 1), "OpenBLAS 0.3.29 is refused: sgemm: "},
 		"old":      {fmt.Sprintf(openblas, "0.3.8 DYNAMIC_ARCH", 1), "OpenBLAS 0.3.8 has errors, want 0.3.12 or newer"},
 		"nameless": {fmt.Sprintf(openblas, "DYNAMIC_ARCH", 1), "does not tell its version"},

@@ -27,8 +27,8 @@ func TestFind(t *testing.T) {
 		{wish: "", there: "a.so c.so", tried: "a.so"},
 		{wish: "", there: "c.so", tried: "a.so b.so c.so"},
 		{wish: "", there: "b.so", bad: "a.so", tried: "a.so b.so"},
-		{wish: "", tried: "a.so b.so c.so", why: "no library of openblas, blis can be used: a.so: there is no such library"},
-		{wish: "", bad: "b.so", tried: "a.so b.so c.so", why: "no library of openblas, blis can be used: b.so is wrong"},
+		{wish: "", tried: "a.so b.so c.so", why: "no openblas, blis library can be used: a.so: there is no such library"},
+		{wish: "", bad: "b.so", tried: "a.so b.so c.so", why: "no openblas, blis library can be used: b.so is wrong"},
 		{wish: "gonum", there: "a.so", why: "STHENO_BLAS=gonum"},
 		{wish: "blis", there: "a.so c.so", tried: "c.so"},
 		{wish: "blis", there: "a.so", tried: "c.so", err: "hostblas: STHENO_BLAS=blis: c.so: there is no such library"},
@@ -69,7 +69,7 @@ func TestFindWithoutNames(t *testing.T) {
 	defer func(all []kind) { searched = all }(searched)
 	searched = nil
 	open := func(file string) (*Library, error) { return &Library{file: file}, nil }
-	if got := find("", open); got.library != nil || got.why != "on this system no library is looked for, but STHENO_BLAS names the file of one" {
+	if got := find("", open); got.library != nil || got.why != "no library is looked for on this system; STHENO_BLAS can name the file of one" {
 		t.Errorf("got %+v, want no library and why", got)
 	}
 	if got := find(`C:\blas.dll`, open); got.library == nil || got.library.file != `C:\blas.dll` {

@@ -7,20 +7,19 @@ import (
 	"unsafe"
 )
 
-// Context is a share in a device's primary context, which the whole process
-// has in common. Streams, modules, events and memory of a context must be
-// given back before it is closed.
+// Context is a share of a device's primary context, which the whole process uses. Streams, modules,
+// events and memory of a context must be released before it is closed.
 type Context struct {
 	Device *Device
 
 	handle  uintptr
 	mu      sync.RWMutex // held for reading by calls, so that Close waits for them
 	closed  bool
-	adopted bool // somebody else's, who will destroy it
+	adopted bool // it belongs to other code, which destroys it
 }
 
-// Open takes a share in the device's primary context, creating it if it is the
-// first (0.3 s). Close gives it back.
+// Open takes a share of the device's primary context, creating it if it is the first (0.3 s). Close
+// returns it.
 func (d *Device) Open() (*Context, error) {
 	c := &Context{Device: d}
 	if err := cuDevicePrimaryCtxRetain.call(uintptr(unsafe.Pointer(&c.handle)), d.handle); err != nil {
@@ -29,15 +28,14 @@ func (d *Device) Open() (*Context, error) {
 	return c, nil
 }
 
-// Adopt is a context that other code of the process has made on the device and
-// will destroy: handle is its CUcontext. Close only ends its use.
+// Adopt returns a context that other code of the process has made on the device and destroys:
+// handle is its CUcontext. Close only ends its use.
 func (d *Device) Adopt(handle uintptr) *Context {
 	return &Context{Device: d, handle: handle, adopted: true}
 }
 
-// Close gives the share back after the calls in flight; the last one closes
-// the primary context. Further calls of Close do nothing, and every other call
-// on c fails with [ErrClosed].
+// Close returns the share after the calls in progress; the last one closes the primary context.
+// Further calls of Close do nothing, and every other call on c fails with [ErrClosed].
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,9 +70,8 @@ func (c *Context) call(p *proc, args ...uintptr) error {
 // Ptr is an address in device memory; 0 is none.
 type Ptr uint64
 
-// Alloc gives bytes of device memory, 256-byte aligned, contents undefined. Of
-// 0 bytes too it gives an address that can be freed. [IsOutOfMemory] tells
-// whether it failed for want of memory.
+// Alloc allocates bytes of device memory, 256-byte aligned, contents undefined. For 0 bytes too it
+// returns an address that can be freed. [IsOutOfMemory] tells whether it failed for want of memory.
 func (c *Context) Alloc(bytes int64) (Ptr, error) {
 	if bytes < 0 {
 		return 0, fmt.Errorf("cannot allocate %d bytes of device memory", bytes)
@@ -86,8 +83,8 @@ func (c *Context) Alloc(bytes int64) (Ptr, error) {
 	return p, nil
 }
 
-// OnDevice tells whether the device can use p: it was allocated by CUDA on the
-// device, or as managed memory.
+// OnDevice reports whether the device can use p: whether CUDA allocated it on the device, or as
+// managed memory.
 func (c *Context) OnDevice(p Ptr) bool {
 	const device, unified = 2, 4 // CUmemorytype; 0 for memory that CUDA does not know
 	attribute := uint32(2)       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
@@ -100,7 +97,7 @@ func (c *Context) OnDevice(p Ptr) bool {
 	return err == nil && (*kind == device || *kind == unified)
 }
 
-// Free gives memory from Alloc back, once the device has finished with it.
+// Free frees memory from Alloc, once the device has finished with it.
 func (c *Context) Free(p Ptr) error {
 	if p == 0 {
 		return nil

@@ -11,7 +11,7 @@ type Device struct {
 	Name               string
 	Major, Minor       int // compute capability
 	SMs                int
-	SharedPerBlock     int // shared memory of a block, without asking
+	SharedPerBlock     int // shared memory of a block by default
 	SharedOptin        int // the same after [Function.SetMaxShared]
 	L2                 int
 	Memory             int64
@@ -23,8 +23,7 @@ type Device struct {
 	handle uintptr
 }
 
-// Count is the number of devices. It is never 0 without an error, which wraps
-// [ErrNoDevice].
+// Count returns the number of devices. It is 0 only with an error, which wraps [ErrNoDevice].
 func Count() (int, error) {
 	if err := start(); err != nil {
 		return 0, err
@@ -39,8 +38,7 @@ func Count() (int, error) {
 	return int(n), nil
 }
 
-// Get is device i of [Count]. It is an error that wraps [ErrNoDevice] if there
-// is no device i.
+// Get returns device i of [Count]. The error wraps [ErrNoDevice] if there is no device i.
 func Get(i int) (*Device, error) {
 	n, err := Count()
 	if err != nil {

@@ -7,12 +7,11 @@ import (
 	"unsafe"
 )
 
-// ErrNoDevice is in the chain of every error that says that this machine has
-// no CUDA device that can be used: no driver, a driver that does not start, or
-// a driver without a device.
+// ErrNoDevice is wrapped by every error that says that this machine has no usable CUDA device: no
+// driver, a driver that does not start, or a driver without a device.
 var ErrNoDevice = errors.New("no CUDA device")
 
-// ErrClosed is in the chain of every error of a call on a closed context.
+// ErrClosed is wrapped by every error of a call on a closed context.
 var ErrClosed = errors.New("CUDA context is closed")
 
 // Error is a CUDA call that failed.
@@ -33,15 +32,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
 
-// IsOutOfMemory tells whether err is CUDA's answer that device memory is full.
+// IsOutOfMemory reports whether err is CUDA's error that device memory is full.
 func IsOutOfMemory(err error) bool {
 	const outOfMemory = 2
 	var e *Error
 	return errors.As(err, &e) && e.Code == outOfMemory
 }
 
-// Join is errors.Join without what was said before: after a kernel has failed, a context
-// answers every call, such as those that give its memory back, with the same error.
+// Join is errors.Join without repetitions: after a kernel has failed, a context answers every call,
+// such as those that free its memory, with the same error.
 func Join(errs ...error) error {
 	said := map[int]bool{}
 	var list []error

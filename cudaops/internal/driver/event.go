@@ -23,11 +23,11 @@ func (c *Context) NewEvent() (*Event, error) {
 // Close gives the event back. Further calls do nothing.
 func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDestroy) }
 
-// Record makes e the moment when all queued so far on s is done.
+// Record makes e the moment when all work queued on s so far is done.
 func (s *Stream) Record(e *Event) error { return s.ctx.call(cuEventRecord, e.handle, s.handle) }
 
-// Elapsed waits for stop and gives the device's time from start to stop, to
-// about half a microsecond. Both must have been recorded.
+// Elapsed waits for stop and returns the device's time from start to stop, to about half a
+// microsecond. Both must have been recorded.
 func Elapsed(start, stop *Event) (time.Duration, error) {
 	if err := stop.ctx.call(cuEventSynchronize, stop.handle); err != nil {
 		return 0, err

@@ -12,13 +12,11 @@ type Graph struct {
 	handle uintptr
 }
 
-// Capture makes a graph of the launches and device copies that record queues on
-// the stream that it gets; they are not done. What waits for that stream is an
-// error.
+// Capture makes a graph of the launches and device copies that record queues on its stream, without
+// running them. Waiting for that stream is an error.
 func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
-	// A stream of its own that keeps no order with others: no call elsewhere in
-	// the process can disturb the recording. Relaxed, so that it may end on
-	// another OS thread than it began on.
+	// A stream of its own without order to others, so that calls elsewhere in the process cannot
+	// disturb the recording. Relaxed, so that it may end on another OS thread than it began on.
 	const nonBlocking, relaxed = 1, 2
 	s := &Stream{ctx: c}
 	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
@@ -47,13 +45,13 @@ func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
 // A GraphNode is a piece of work in a graph that is being captured.
 type GraphNode uintptr
 
-// Tail returns what the next work that is queued on a capturing stream will wait for:
-// what was queued last.
+// Tail returns what the next work that is queued on a capturing stream will wait for: the work that
+// was queued last.
 func (s *Stream) Tail() ([]GraphNode, error) {
 	var status uint32
 	var id uint64
 	var graph uintptr
-	var nodes *GraphNode // memory of the driver's, until the next call
+	var nodes *GraphNode // memory of the driver, valid until the next call
 	var n uintptr
 	err := s.ctx.call(cuStreamCaptureInfo, s.handle, uintptr(unsafe.Pointer(&status)), uintptr(unsafe.Pointer(&id)),
 		uintptr(unsafe.Pointer(&graph)), uintptr(unsafe.Pointer(&nodes)), uintptr(unsafe.Pointer(&n)))

@@ -14,8 +14,7 @@ type Module struct {
 	handle uintptr
 }
 
-// Load loads an image, compiling it if it is PTX. The compiler's or linker's
-// own words are in the error.
+// Load loads an image, compiling it if it is PTX. The error has the compiler's or linker's message.
 func (c *Context) Load(image []byte) (*Module, error) {
 	const infoLog, infoSize, errorLog, errorSize = 3, 4, 5, 6 // CUjit_option
 	info, log := new([4096]byte), new([4096]byte)
@@ -46,8 +45,8 @@ func (c *Context) Load(image []byte) (*Module, error) {
 // releases are the first drivers for the CUDA versions that images ask for.
 var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 
-// LoadImage loads an image that needs a driver for CUDA minDriver (12000 is
-// CUDA 12.0) or newer. With an older driver the error says which one to get.
+// LoadImage loads an image that needs a driver for CUDA minDriver (12000 is CUDA 12.0) or newer.
+// With an older driver the error says which one is needed.
 func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
 	if err := CheckDriver(minDriver); err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func (f *Function) SetMaxShared(bytes int) error {
 	return nil
 }
 
-// Attributes are what the compiler gave a kernel.
+// Attributes are properties of a compiled kernel.
 type Attributes struct {
 	Registers int // per thread
 	Local     int // bytes per thread: stack and spills
@@ -139,7 +138,7 @@ func (f *Function) Attributes() (a Attributes, err error) {
 // ParamSizes returns the bytes of each parameter of f. ok is false where the driver cannot
 // tell, as before CUDA 12.4.
 func (f *Function) ParamSizes() (sizes []int, ok bool) {
-	const invalidValue, most = 1, 4096 // there is no parameter of that number; more than any kernel has
+	const invalidValue, most = 1, 4096 // there is no parameter of that number; kernels have fewer
 	if cuFuncGetParamInfo.addr == 0 {
 		return nil, false
 	}

@@ -71,8 +71,8 @@ func binary(c *call) *program.Value {
 	})
 }
 
-// product lowers a product with 1, as the derivative of a sum has, to a view; it returns
-// nil for any other op.
+// product lowers a product with 1, as in the derivative of a sum, to a view; it returns nil for any
+// other op.
 func (c *call) product(op expr.Op) *program.Value {
 	for i, v := range c.in {
 		one, constant := v.Base.Def.Op.(program.Constant)
@@ -110,7 +110,7 @@ func between(c *call) *program.Value {
 	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
 }
 
-// function lowers an op of another module that says which function of elements it is.
+// function lowers an op of another module that is a function of elements.
 func function(c *call) *program.Value {
 	op, ok := c.node.Op().(interface{ Pointwise() (expr.Func, bool) })
 	if !ok || !c.Numeric {
@@ -133,9 +133,8 @@ func function(c *call) *program.Value {
 	})
 }
 
-// pointwise lowers the node to a map of its inputs, fitted to the shape of its value.
-// It returns nil if an input does not fit, or the function's element type is another
-// than the value's.
+// pointwise lowers the node to a map of its inputs, fitted to the shape of its value. It returns
+// nil if an input does not fit, or if the function's element type is not the value's.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	views := make([]program.View, len(c.in))
 	for i, v := range c.in {

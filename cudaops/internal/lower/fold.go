@@ -6,10 +6,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// fold evaluates the value of a node that depends on constants alone and makes it one;
-// start is the first of the instructions that compute it. Views stay as they are, and
-// so do values larger than what they are computed from, products, which can take long
-// here, and what the host computes, which may be something else each time.
+// fold evaluates the value of a node that depends on constants alone and makes it a constant; start
+// is the first of the instructions that compute it. It leaves views, values larger than what they
+// are computed from, products, which can take long here, and what the host computes, which may
+// differ each time.
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
@@ -38,8 +38,8 @@ func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	return c.emit(program.Constant{Value: out[0]}, c.Type), nil
 }
 
-// varies reports whether an instruction is a product or an input, or reads what is no
-// constant and not computed along with it.
+// varies reports whether an instruction is a product or an input, or reads a value that is neither
+// a constant nor computed along with it.
 func varies(in *program.Instr, along []*program.Instr) bool {
 	switch in.Op.(type) {
 	case program.Kernel, program.Input:
@@ -53,7 +53,7 @@ func isConstant(v *program.Value) bool {
 	return constant
 }
 
-// addWithInputs adds an instruction to a program, behind those that it depends on.
+// addWithInputs adds an instruction to a program, after those that it depends on.
 func addWithInputs(p *program.Program, in *program.Instr) {
 	if slices.Contains(p.Instrs, in) {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// unlowered are Gorgonia's ops that no rule takes.
+// unlowered are Gorgonia's ops without a rule.
 var unlowered = []string{
 	"sparsemaxOp", "sparsemaxDiffOp", "ctcLossOp", "ctcLossDiffOp", "yoloOp",
 }

@@ -11,9 +11,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The rules of this file lower ops that choose elements by indices, which are values.
+// The rules of this file lower ops that choose elements by indices, which are values of the graph.
 
-// gathering is a ByIndices as a planner, or its derivative: of a tensor of the shape, count
+// gathering is a ByIndices, or its derivative, as a planner: for a tensor of the shape, with count
 // indices along the axis.
 type gathering struct {
 	dtype   kernels.Dtype
@@ -23,7 +23,7 @@ type gathering struct {
 	adjoint bool
 }
 
-// String names what it does.
+// String names the op.
 func (g gathering) String() string {
 	if g.adjoint {
 		return "scatter"
@@ -39,9 +39,8 @@ func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return kernels.Gather(dev, g.dtype, g.shape, g.axis, g.count)
 }
 
-// byIndices lowers ByIndices and its derivative, whose inputs are x, the output's gradient
-// and the indices. The kernels leave out indices that are none of the axis; [Graph.Check]
-// reports them.
+// byIndices lowers ByIndices and its derivative, whose inputs are x, the output's gradient and the
+// indices. The kernels skip indices outside of the axis; [Graph.Check] reports them.
 func byIndices(c *call) *program.Value {
 	axis, derivative, ok := internal.ByIndices(c.node.Op())
 	if !ok || !c.numbers() || len(c.in) < 2 || axis >= len(c.in[0].Shape) {
@@ -76,14 +75,13 @@ type ranged struct {
 	extent int
 }
 
-// within notes that the indices must lie within an axis of that extent.
+// within records that the indices must lie within an axis of that extent.
 func (c *call) within(indices *program.Value, extent int) {
 	r := ranged{c.node, c.output(indices), extent}
 	c.graph.ranges = append(c.graph.ranges, r)
 }
 
-// Check returns an error that names the first index, in the outputs of a run, that is none
-// of the axis that it stands for.
+// Check returns an error that names the first index, in the outputs of a run, outside of its axis.
 func (g *Graph) Check(outputs []gorgonia.Value) error {
 	for _, r := range g.ranges {
 		m, err := values.Bytes(outputs[r.output])
@@ -99,9 +97,9 @@ func (g *Graph) Check(outputs []gorgonia.Value) error {
 	return nil
 }
 
-// diagonal lowers DiagFlat, whose element type Gorgonia does not know. The elements of a matrix of n x n, in
-// order, are those of one of n x (n + 1) whose first column is the diagonal and the others are 0, but for
-// the last n.
+// diagonal lowers DiagFlat, whose element type Gorgonia does not know. The elements of an n x n
+// matrix, in order, are those of an n x (n + 1) matrix whose first column is the diagonal and whose
+// others are 0, without the last n.
 func diagonal(c *call) *program.Value {
 	if !internal.IsDiagFlat(c.node.Op()) || len(c.in) != 1 || !c.in[0].Numeric {
 		return nil

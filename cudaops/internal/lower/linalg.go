@@ -10,9 +10,8 @@ import (
 
 // The rules of this file lower Gorgonia's products to Stheno's kernels.
 
-// contraction is a product of tensors: sums of products of elements along some axes
-// of either, for each index along the others. The first axes of both can be those of a
-// batch.
+// contraction is a product of tensors: sums of products of elements along some axes of either, for
+// each index along the others. The first axes of both may be batch axes.
 type contraction struct {
 	batch       int   // axes of the batch
 	freeA, sumA []int // axes of the first operand
@@ -69,7 +68,7 @@ func tensorDot(c *call) *program.Value {
 		}
 	}
 	if len(p.sumA) != len(sumA) || len(p.freeB)+len(p.sumB) != len(allB) {
-		return nil // axes given twice, or that are not there
+		return nil // axes given twice, or beyond the rank
 	}
 	return c.contract(p)
 }
@@ -83,8 +82,8 @@ func upTo(n int) []int {
 	return list
 }
 
-// contract emits a product of the inputs. It returns nil if their shapes do not fit,
-// which is the op's to say.
+// contract emits a product of the inputs. It returns nil if their shapes do not fit, which the op
+// itself reports.
 func (c *call) contract(p contraction) *program.Value {
 	a, b := c.in[0], c.in[1]
 	batch := upTo(p.batch)
@@ -108,9 +107,8 @@ func (c *call) contract(p contraction) *program.Value {
 	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)
 }
 
-// matrices returns a value as a batch of matrices in row-major order, whose rows and
-// columns are some of its axes: as it lies, transposed or not, where it can be so,
-// else a copy.
+// matrices returns a value as a batch of matrices in row-major order, whose rows and columns are
+// some of its axes: a view, transposed or not, if there is one, else a copy.
 func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *program.Value, transposed bool) {
 	for _, order := range [][]int{slices.Concat(batch, rows, columns), slices.Concat(batch, columns, rows)} {
 		if t, view := permuted(v, order); isContiguous(t.Shape, view.Strides) {

@@ -1,6 +1,5 @@
-// Package lower turns a Gorgonia graph into a program: each node into the
-// instructions that compute it, and what the user finds on the host afterwards
-// into the program's outputs.
+// Package lower turns a Gorgonia graph into a program: each node into the instructions that compute
+// it, and what the user finds on the host after a run into the program's outputs.
 package lower
 
 import (
@@ -14,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Graph is a lowered graph: its program, and how the program's values go back to
-// the graph's nodes.
+// Graph is a lowered graph: its program, and how the program's values are assigned to the graph's
+// nodes.
 type Graph struct {
 	Program   *program.Program
 	Nodes     []Node  // every node of the graph, in the order of the run
@@ -31,14 +30,13 @@ type Graph struct {
 	modes     []mode
 }
 
-// Input is what a run starts from: the value of an input node, or what an op keeps from
-// run to run.
+// Input is what a run starts from: the value of an input node, or the state of an op.
 type Input struct {
 	Node  *gorgonia.Node // the input, or the op's node
 	State *tensor.Dense  // nil for an input
 }
 
-// Value returns what it is now.
+// Value returns its present value.
 func (in Input) Value() gorgonia.Value {
 	if in.State != nil {
 		return in.State
@@ -52,37 +50,36 @@ type Node struct {
 	Value *program.Value
 }
 
-// Output is a value that the user finds on the host after a run: bound to its
-// node or, for a Read statement, in a variable, or what an op keeps from run to run.
+// Output is a value that the user finds on the host after a run: bound to its node, for a Read
+// statement in a variable, or in the state of an op.
 type Output struct {
 	Index int // in Program.Outputs
 	Node  *gorgonia.Node
 	Read  *gorgonia.Value // if neither of these: bound to the node
 	State *tensor.Dense
-	// Vector says that the value is to be a tensor of shape (1), which Gorgonia's op
-	// gives for a scalar.
+	// Vector reports that the value is to be a tensor of shape (1), which some ops of Gorgonia give
+	// for a scalar.
 	Vector bool
 }
 
-// Gradient is the gradient of an input. It has memory of its own beside the value of
-// the derivative's node: solvers write into gradients, and several inputs can have
-// one derivative.
+// Gradient is the gradient of an input. It has memory of its own beside the value of the
+// derivative's node: solvers write into gradients, and several inputs can share one derivative.
 type Gradient struct{ Input, Derivative *gorgonia.Node }
 
-// Watched is a node whose value is looked at after a run.
+// Watched is a node whose value is checked after a run.
 type Watched struct {
 	Index int // in Program.Outputs
 	Node  *gorgonia.Node
 }
 
-// Wanted says which values are wanted on the host after a run, beside those of the
-// Read statements.
+// Wanted says which values are wanted on the host after a run, besides those of the Read
+// statements.
 type Wanted struct {
 	Keep    []*gorgonia.Node
 	All     bool             // of every node
 	Forward bool             // of no derivative
-	Only    []*gorgonia.Node // if there are any, of these and those of Keep instead of the graph's results
-	Watch   bool             // to look at, of every node
+	Only    []*gorgonia.Node // if any, these and those of Keep replace the graph's results
+	Watch   bool             // to check every node
 	Train   *Training        // nil for no training
 	// Resident are inputs that stay on the device from run to run.
 	Resident []*gorgonia.Node
@@ -156,7 +153,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	return l.graph, nil
 }
 
-// wanted makes outputs of nodes that an option names.
+// wanted makes outputs of nodes that options name.
 func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
 		if l.of[n] == nil {
@@ -180,20 +177,20 @@ func (l *lowerer) watch() {
 type lowerer struct {
 	graph *Graph
 	of    map[*gorgonia.Node]*program.Value
-	used  map[*gorgonia.Node]bool // by another node than a statement
+	used  map[*gorgonia.Node]bool // by a node other than a statement
 	index map[*program.Value]int  // of Program.Outputs
 	bound map[*gorgonia.Node]bool // outputs bound to their nodes
 	state *program.Value          // of random numbers, nil if there are none
 	users map[*gorgonia.Node]int  // how many nodes use a node's value
-	drawn map[any]int             // streams by what draws from them
+	drawn map[any]int             // streams by drawer
 	norms map[norm]*moments
-	// again emits a value once more, for a node that uses it: of one that is cheaper to
-	// compute for each than to keep in memory.
+	// again emits a value once more for a node that uses it, if computing it for each is cheaper
+	// than keeping it in memory.
 	again   map[*program.Value]func(c *call) *program.Value
-	kept    map[*tensor.Dense]*program.Value // what ops keep, as it is so far
+	kept    map[*tensor.Dense]*program.Value // states of ops, as computed so far
 	order   []*tensor.Dense                  // in which they were found
 	learned map[*gorgonia.Node]bool          // by the program itself
-	err     error                            // of a function that a rule wrote wrongly
+	err     error                            // of a function that a rule wrote incorrectly
 	// resident are the states of inputs that stay on the device.
 	resident map[*gorgonia.Node]*program.Value
 }
@@ -244,8 +241,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	return nil
 }
 
-// typeOf returns the type of a node's value. Numeric says that kernels can take
-// it.
+// typeOf returns the type of a node's value. Numeric reports that kernels can use it.
 func typeOf(n *gorgonia.Node) program.Type {
 	of, _ := internal.ElementType(n)
 	dt, numeric := values.Dtype(of)
@@ -253,7 +249,7 @@ func typeOf(n *gorgonia.Node) program.Type {
 	return program.Type{Numeric: numeric && (n.IsScalar() || len(shape) > 0), Dtype: dt, Shape: shape}
 }
 
-// statement takes note of a Read.
+// statement records a Read.
 func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	target, err := internal.ReadTarget(n.Op())
 	if err != nil {
@@ -290,16 +286,15 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[n]), Node: n, Vector: internal.GivesVector(n)})
 }
 
-// isLeaf reports whether a node is an input or a constant, which has its value
-// already.
+// isLeaf reports whether a node is an input or a constant, which has a value already.
 func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant(n.Op()) }
 
-// results makes outputs of what Gorgonia's machine leaves on the host: the roots
-// of the graph, the cost that Grad began at, and the derivatives of the inputs.
+// results makes outputs of the values that Gorgonia's machine leaves on the host: the roots of the
+// graph, the cost at which Grad began, and the derivatives of the inputs.
 //
-// Derivatives by inputs that Grad was not asked for are roots too, and left out. In a
-// graph with several costs they stay, for what Grad returns at its second call is
-// not to be told from them. Those by learnables stay on the device.
+// Derivatives by inputs that Grad was not asked for are roots too, and are left out. In a graph
+// with several costs they stay, because what Grad returns at its second call cannot be
+// distinguished from them. Those by learnables stay on the device.
 func (l *lowerer) results(w *Wanted) {
 	costs := 0
 	for _, n := range l.graph.Nodes {
@@ -328,7 +323,7 @@ func (l *lowerer) results(w *Wanted) {
 	}
 }
 
-// isLearned reports whether nodes are learnables, with none among them that is not.
+// isLearned reports whether all nodes are learnables.
 func (l *lowerer) isLearned(nodes gorgonia.Nodes) bool {
 	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return !l.learned[n] })
 }

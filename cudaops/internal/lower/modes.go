@@ -9,26 +9,25 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mode is whether an op trained when the graph was lowered.
+// mode records whether an op trained when the graph was lowered.
 type mode struct {
 	op       gorgonia.Op
 	training bool
 }
 
-// trains takes note of the node's mode.
+// trains records the node's mode.
 func (c *call) trains() {
 	training, _ := internal.Training(c.node.Op())
 	c.graph.modes = append(c.graph.modes, mode{c.node.Op(), training})
 }
 
-// changed reports whether an op that was lowered to train evaluates now, or the other way
-// round.
+// changed reports whether the mode of an op is not the one with which it was lowered.
 func (m mode) changed() bool {
 	training, ok := internal.Training(m.op)
 	return ok && training != m.training
 }
 
-// keeps returns what an op keeps in a tensor of its own, as it is at this point of a run.
+// keeps returns the state that an op keeps in a tensor of its own, at this point of a run.
 func (c *call) keeps(state *tensor.Dense) *program.Value {
 	if c.kept[state] == nil {
 		c.kept[state] = c.stateInput(state, c.Dtype)
@@ -37,12 +36,12 @@ func (c *call) keeps(state *tensor.Dense) *program.Value {
 	return c.kept[state]
 }
 
-// Keeps reports whether a run leaves something in ops that the next one begins with.
+// Keeps reports whether a run leaves a state in ops with which the next one begins.
 func (g *Graph) Keeps() bool {
 	return slices.ContainsFunc(g.Outputs, func(o Output) bool { return o.State != nil })
 }
 
-// keepStates makes outputs of what ops keep, where it changed.
+// keepStates makes outputs of the states of ops that changed.
 func (l *lowerer) keepStates() {
 	for _, state := range l.order {
 		v := l.kept[state]

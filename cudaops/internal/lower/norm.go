@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower BatchNorm and GroupNorm, whose scale and bias are ops of
-// their own in the graph, and their derivatives, to rows and maps.
+// The rules of this file lower BatchNorm and GroupNorm, whose scale and bias are separate ops in
+// the graph, and their derivatives, to rows and maps.
 
 // norm is a normalization of a value.
 type norm struct {
@@ -21,19 +21,18 @@ type norm struct {
 	x  *program.Value
 }
 
-// moments are the means and standard deviations of rows: of all elements that differ
-// along axes alone.
+// moments are the means and standard deviations of rows: each row is the elements along some axes.
 type moments struct {
 	axes          []int
-	mean, inverse *program.Value // at every element: the mean, and what one over the deviation follows from
+	mean, inverse *program.Value // at every element: the mean, and the value that gives one over the deviation
 	invert        func(b *expr.Builder, v expr.Value) expr.Value
-	// Of moments that are those of the rows, not given: what each row has one of.
+	// If the moments are computed rather than given, one for each row:
 	elements       float64        // of a row
 	ofRow          *program.Value // one over the deviation
 	mean64, square *program.Value // the mean and the variance, of float64
 }
 
-// reduced emits a function of rows with one output, of which a row has one element.
+// reduced emits a function of rows with one output, one element for each row.
 func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
 	fn, err := written(f, in...)
 	if err != nil {
@@ -42,7 +41,8 @@ func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Va
 	return c.emit(program.Rows{Func: fn, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
-// spread returns a value that each row along the axes has one of at every element.
+// spread returns a value that has one element for each row along the axes, repeated for every
+// element.
 func (c *call) spread(v *program.Value, shape tensor.Shape, axes []int) *program.Value {
 	view, own := program.View{Offset: v.View.Offset, Strides: make([]int64, len(shape))}, v.View.Strides
 	for a := range shape {
@@ -64,12 +64,11 @@ func (c *call) first(x *program.Value, axes []int) *program.Value {
 	return c.alias(x, x.Type, view)
 }
 
-// moments emits mean and variance of the rows of x, in one pass over it and in double
-// precision.
+// moments emits mean and variance of the rows of x, in one pass over it and in double precision.
 //
-// Of float32, the sum of squares less the square of the sum has more digits in double
-// precision than the elements have. Of float64, an element is taken off first: what
-// cancels then is as little as that element is far from the mean.
+// For float32, the sum of squares minus the square of the sum keeps more digits in double precision
+// than the elements have. For float64, an element of the row is subtracted first: the cancellation
+// is then only as large as the distance of that element from the mean.
 func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
 	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, axes)}
 	m := &moments{axes: axes, elements: float64(x.Elements()) / float64(max(rows.Elements(), 1))}
@@ -96,7 +95,7 @@ func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
 		v := b.Apply(expr.Sub, b.Apply(expr.Div, b.Operand(1), n(b)), b.Apply(expr.Mul, mean, mean))
 		return b.Apply(expr.Max, v, b.Constant(kernels.Float64, 0))
 	}, sums, squares)
-	if len(in) > 1 { // not the sum beside the first element: that may be infinite
+	if len(in) > 1 { // not from the sum and the first element: that may be infinite
 		sums = c.reduced(rows, axes, func(b *expr.Builder) expr.Value { return b.Apply(expr.RowSum, b.Operand(0)) }, x)
 	}
 	m.mean64 = c.mapped(rows, func(b *expr.Builder) expr.Value { return b.Apply(expr.Div, b.Operand(0), n(b)) }, sums)
@@ -122,8 +121,8 @@ func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	return c.emit(program.Map{Func: f, Late: true}, x.Type, in...)
 }
 
-// repeated emits what f does, and again for every node that uses it: the mean is taken off
-// there, since to keep the difference in memory would cost more.
+// repeated emits the instructions of f again for every node that uses the result: subtracting the
+// mean there costs less than keeping the difference in memory.
 func (c *call) repeated(f func(c *call) *program.Value) *program.Value {
 	v := f(c)
 	c.again[v] = f
@@ -142,8 +141,8 @@ func (f factors) product(b *expr.Builder, first int) expr.Value {
 	return v
 }
 
-// factors returns the two values that one is the product of, so that a scale costs no pass
-// over memory, or else the value itself; each as view gives it.
+// factors returns the two values whose product a value is, so that a scale costs no pass over
+// memory, or else the value itself; each through view.
 func (c *call) factors(v *program.Value, view func(v *program.Value) *program.Value) factors {
 	if m, mapped := v.Def.Op.(program.Map); mapped && v.Base == v {
 		f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(expr.Mul, b.Operand(0), b.Operand(1)) }, v, v)
@@ -154,8 +153,8 @@ func (c *call) factors(v *program.Value, view func(v *program.Value) *program.Va
 	return factors{view(v)}
 }
 
-// normalizedDiff emits the derivative by x of what normalized gives, for the derivative
-// by that.
+// normalizedDiff emits the derivative by x of the result of normalized, given the derivative by
+// that result.
 func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program.Value {
 	if m.ofRow == nil {
 		return c.mapped(x.Type, func(b *expr.Builder) expr.Value {
@@ -179,8 +178,8 @@ func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program
 	}, slices.Concat(in, dy)...)
 }
 
-// batchNorm lowers BatchNorm, which normalizes each channel: by its own moments where it
-// trains, and its running ones go along, else by the running ones.
+// batchNorm lowers BatchNorm, which normalizes each channel: in training by its own moments, which
+// also update the running ones, else by the running moments.
 func batchNorm(c *call) *program.Value {
 	of, ok := internal.BatchNorm(c.node.Op())
 	if !ok || of.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
@@ -198,10 +197,10 @@ func batchNorm(c *call) *program.Value {
 	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
 }
 
-// batchNormDiff lowers the derivative of BatchNorm, whose inputs are the input of that
-// and the derivative by the output.
+// batchNormDiff lowers the derivative of BatchNorm, whose inputs are those of the BatchNorm and the
+// derivative by the output.
 //
-// Where it evaluates, Gorgonia takes the moments of the last training run, or none.
+// When evaluating, Gorgonia takes the moments of the last training run, or none.
 func batchNormDiff(c *call) *program.Value {
 	of, ok := internal.BatchNorm(c.node.Op())
 	if !ok || !of.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
@@ -216,8 +215,8 @@ func batchNormDiff(c *call) *program.Value {
 	return c.normalizedDiff(c.in[0], dy, m)
 }
 
-// batchMoments returns the moments that a BatchNorm takes of the node's first input, which its
-// derivative takes too; nil if the op does not fit the input.
+// batchMoments returns the moments with which a BatchNorm normalizes the node's first input, also
+// for its derivative; nil if the op does not fit the input.
 func (c *call) batchMoments(of internal.BatchNormOf) *moments {
 	x, key := c.in[0], norm{of.Op, c.in[0]}
 	if m := c.norms[key]; m != nil {
@@ -233,7 +232,7 @@ func (c *call) batchMoments(of internal.BatchNormOf) *moments {
 		c.norms[key] = c.moments(x, axes, of.Epsilon)
 		return c.norms[key]
 	}
-	// At every element, where a map needs it, rather than once for each channel.
+	// At every element, if a map uses it, rather than once for each channel.
 	m := &moments{axes: axes, mean: c.spread(c.keeps(mean), x.Shape, axes), inverse: c.spread(c.keeps(variance), x.Shape, axes)}
 	m.invert = func(b *expr.Builder, v expr.Value) expr.Value {
 		return b.Apply(expr.InverseSqrt, b.Apply(expr.Add, v, b.Constant(x.Dtype, of.Epsilon)))
@@ -242,8 +241,8 @@ func (c *call) batchMoments(of internal.BatchNormOf) *moments {
 	return m
 }
 
-// running returns what a BatchNorm keeps: mean and variance of each channel. ok is false
-// if that does not fit the type of what it normalizes.
+// running returns the state of a BatchNorm: mean and variance of each channel. ok is false if it
+// does not fit the type of the input.
 func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.Dense, ok bool) {
 	m, v := op.Stats()
 	mean, dense := m.(*tensor.Dense)
@@ -260,7 +259,7 @@ func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.D
 	return mean, variance, true
 }
 
-// runningMoments lets what a BatchNorm keeps go along with the moments of this run.
+// runningMoments updates the state of a BatchNorm with the moments of this run.
 func (c *call) runningMoments(of internal.BatchNormOf, m *moments) {
 	mean, variance, _ := running(of.Op, c.Type)
 	along := func(state *tensor.Dense, now *program.Value, factor float64) {
@@ -287,8 +286,8 @@ func groupNorm(c *call) *program.Value {
 	return c.repeated(func(c *call) *program.Value { return c.reshaped(c.normalized(x, m), shape) })
 }
 
-// groupNormDiff lowers the derivative of GroupNorm, whose inputs are the input of that
-// and the derivative by the output.
+// groupNormDiff lowers the derivative of GroupNorm, whose inputs are those of the GroupNorm and the
+// derivative by the output.
 func groupNormDiff(c *call) *program.Value {
 	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
 	if !ok || !derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) || !grouped(c.Shape, groups) {
@@ -299,20 +298,21 @@ func groupNormDiff(c *call) *program.Value {
 	return c.reshaped(c.normalizedDiff(x, dy, c.groupMoments(c.in[0], x, groups, epsilon)), c.Shape)
 }
 
-// grouped reports whether channels, the second axis of a shape, make so many groups.
+// grouped reports whether channels, the second axis of a shape, can be divided into that many
+// groups.
 func grouped(shape tensor.Shape, groups int) bool {
 	return len(shape) >= 2 && groups > 0 && shape[1]%groups == 0
 }
 
-// inGroups returns a view of a value with an axis for the groups of channels before that of
-// the channels of a group.
+// inGroups returns a view of a value with an axis for the groups before the axis for the channels
+// of a group.
 func (c *call) inGroups(v *program.Value, groups int) *program.Value {
 	shape := slices.Concat(v.Shape[:1], []int{groups, v.Shape[1] / groups}, v.Shape[2:])
 	return c.reshaped(v, shape)
 }
 
-// groupMoments returns the moments that a GroupNorm takes of a value, given as that and
-// in groups.
+// groupMoments returns the moments with which a GroupNorm normalizes a value, given as it is and in
+// groups.
 func (c *call) groupMoments(of, x *program.Value, groups int, epsilon float64) *moments {
 	type groupNorm struct {
 		groups  int

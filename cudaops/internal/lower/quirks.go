@@ -8,11 +8,11 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The functions of this file lower what Gorgonia composes wrongly to what it means.
+// The functions of this file lower ops that Gorgonia composes wrongly to what was meant.
 
-// outerProdDiff lowers a derivative of an OuterProd, x yᵀ, by x or by y. With G for the
-// derivative by the product these are G y and Gᵀ x; what Gorgonia makes is Gᵀ x and Gᵀ y. It
-// returns nil for any other product, and where x is y.
+// outerProdDiff lowers a derivative of an OuterProd, x yᵀ, by x or by y. With G for the derivative
+// by the product these are G y and Gᵀ x; Gorgonia makes Gᵀ x and Gᵀ y. It returns nil for any other
+// product, and if x is y.
 func outerProdDiff(c *call) *program.Value {
 	children, err := internal.Children(c.node)
 	name, transA, transB, ok := internal.Product(c.node.Op())
@@ -36,8 +36,8 @@ func outerProdDiff(c *call) *program.Value {
 	return d.contract(p)
 }
 
-// outerFactors returns the factors of the OuterProd of vectors that a node is the
-// derivative by, nil if there is none.
+// outerFactors returns the factors of the OuterProd of vectors whose derivative a node is, nil if
+// there is none.
 func outerFactors(g *gorgonia.Node) (x, y *gorgonia.Node) {
 	for _, z := range g.DerivOf() {
 		if name, _, _, ok := internal.Product(z.Op()); !ok || name != "outer" {

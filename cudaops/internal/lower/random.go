@@ -11,19 +11,18 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower Gorgonia's Dropout and random tensors to functions of
-// random numbers, which kernels make where they need them, out of a seed and the number
-// of the run.
+// The rules of this file lower Gorgonia's Dropout and random tensors to functions of random
+// numbers, which kernels generate where they need them, from a seed and the number of the run.
 
-// drawer is what draws random numbers: a Dropout, with its derivative, or a node, one of
-// several times.
+// drawer identifies what draws random numbers: a Dropout together with its derivative, or a node,
+// which may draw several times.
 type drawer struct {
 	of    any
 	times int
 }
 
-// uniform returns random numbers in [0, 1), the same for equal drawers and types. It
-// gives every drawer a stream of its own.
+// uniform returns random numbers in [0, 1), the same for equal drawers and types. Every drawer has
+// a stream of its own.
 func (c *call) uniform(d drawer, t program.Type) *program.Value {
 	if c.state == nil {
 		c.graph.Random = make([]int64, kernels.RandomState)
@@ -38,13 +37,13 @@ func (c *call) uniform(d drawer, t program.Type) *program.Value {
 	return c.alias(c.state, t, view)
 }
 
-// stateInput adds an input that is what an op keeps from run to run.
+// stateInput adds an input that is the state of an op.
 func (c *call) stateInput(state *tensor.Dense, dt kernels.Dtype) *program.Value {
 	c.graph.Inputs = append(c.graph.Inputs, Input{c.node, state})
 	return c.emit(program.Input{}, program.Type{Numeric: true, Dtype: dt, Shape: state.Shape().Clone()})
 }
 
-// dropout lowers Dropout: what is kept is divided by the probability to be kept.
+// dropout lowers Dropout: elements that are kept are divided by the probability of being kept.
 func dropout(c *call) *program.Value {
 	d, ok := internal.Dropout(c.node.Op())
 	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
@@ -53,11 +52,11 @@ func dropout(c *call) *program.Value {
 	return c.drop(d, c.in[0])
 }
 
-// dropoutDiff lowers the derivative of Dropout, whose inputs are the input and the output
-// of that and the derivative by the output.
+// dropoutDiff lowers the derivative of Dropout, whose inputs are the Dropout's input and output and
+// the derivative by the output.
 //
-// Gorgonia divides by the probability to be dropped, and takes an element for dropped
-// where the output is 0.
+// Gorgonia divides by the probability of being dropped, and treats an element as dropped if the
+// output is 0.
 func dropoutDiff(c *call) *program.Value {
 	d, ok := internal.Dropout(c.node.Op())
 	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
@@ -79,8 +78,7 @@ func (c *call) drop(d internal.DropoutOf, x *program.Value) *program.Value {
 	}, x, c.uniform(drawer{of: d.Op}, c.Type))
 }
 
-// random lowers random tensors. Parameters that Gorgonia does not take stay its to
-// refuse.
+// random lowers random tensors. Parameters that Gorgonia does not accept are left for it to refuse.
 func random(c *call) *program.Value {
 	name, p, q, ok := internal.Random(c.node.Op())
 	if !ok || !c.floats(0) {
@@ -115,9 +113,8 @@ func (c *call) between(low, high float64) *program.Value {
 	}, c.uniform(drawer{of: c.node}, c.Type))
 }
 
-// gaussian emits normal numbers (Box and Muller, 1958): an angle, and a radius out of a
-// number in (0, 1] that can be as little as 2⁻⁴⁹, or 2⁻⁵⁴ of float64, so that no element
-// is beyond eight standard deviations for want of digits.
+// gaussian emits normal numbers (Box and Muller, 1958): an angle, and a radius from a number in (0,
+// 1] as small as 2⁻⁴⁹, or 2⁻⁵⁴ in float64. The smallest one gives eight standard deviations.
 func (c *call) gaussian(mean, deviation float64) *program.Value {
 	angle, far, near := c.uniform(drawer{c.node, 0}, c.Type), c.uniform(drawer{c.node, 1}, c.Type), (*program.Value)(nil)
 	in := []*program.Value{angle, far}

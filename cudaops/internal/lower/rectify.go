@@ -8,9 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// rectified lowers the product that Rectify makes of x and 0 <= x, as a map of x alone,
-// and returns nil for any other node. -0 becomes +0: so the result tells whether x is below
-// zero, where it is -0, and who needs that need not keep x (see the pass epilogue).
+// rectified lowers the product that Rectify makes of x and 0 <= x, as a map of x alone, and returns
+// nil for any other node. For x below zero the result is -0, and for x = -0 it is +0: so the result
+// alone tells where x is below zero, and x need not be kept for that (see the pass epilogue).
 func (c *call) rectified(op expr.Op) *program.Value {
 	if op != expr.Mul || !c.floats(2) {
 		return nil

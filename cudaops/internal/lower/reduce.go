@@ -9,8 +9,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The rules of this file lower Gorgonia's reductions, and what is computed along an
-// axis, to functions of rows and maps.
+// The rules of this file lower Gorgonia's reductions, and other ops along an axis, to functions of
+// rows and maps.
 
 // reduce lowers Gorgonia's Sum and Max.
 func reduce(c *call) *program.Value {
@@ -41,9 +41,8 @@ func reduce(c *call) *program.Value {
 	return c.rows(op, x, axes)
 }
 
-// summed returns what the sum of x along axes is the sum of, and along which axes, where
-// x is a sum too that nobody else needs: the derivative of a broadcast along several axes
-// is one sum after the other.
+// summed returns the operand and the axes of the whole sum if x is itself a sum that nothing else
+// uses: the derivative of a broadcast along several axes is one sum after the other.
 func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	op, rows := x.Def.Op.(program.Rows)
 	if !rows || len(op.PerRow) != 1 || !op.PerRow[0] {
@@ -58,12 +57,11 @@ func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	return from, without(upTo(len(from.Shape)), kept)
 }
 
-// rowAxes returns the last axes of a shape that make rows of moderate length, of which
-// there are many, nil if none do.
+// rowAxes returns the last axes of a shape that form many rows of moderate length, nil if none do.
 func rowAxes(shape []int) []int {
 	const (
-		shortest, longest = 32, 1 << 16 // a block takes one or more
-		fewest            = 1 << 10     // that keep a device busy
+		shortest, longest = 32, 1 << 16 // a block takes one or more rows
+		fewest            = 1 << 10     // rows that keep a device busy
 	)
 	for a := len(shape) - 1; a > 0; a-- {
 		columns, rows := kernels.Count(shape[a:]), kernels.Count(shape[:a])
@@ -78,9 +76,8 @@ func rowAxes(shape []int) []int {
 	return nil
 }
 
-// total emits the sum of all elements as that of the rows' sums, which are in double
-// precision: a loss that is summed up this way belongs into the kernel that computes
-// rows for it.
+// total emits the sum of all elements as the sum of the rows' sums, which are in double precision:
+// so the sum of a loss becomes a part of the kernel that computes its rows.
 func (c *call) total(x *program.Value, last []int) *program.Value {
 	f, err := written(func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.RowSum, b.Convert(b.Operand(0), kernels.Float64))
@@ -115,7 +112,7 @@ func without[S ~[]T, T any](list S, indices []int) S {
 	return kept
 }
 
-// rows emits a reduction along axes: a view, where these have one element.
+// rows emits a reduction along axes, or a view if these have one element.
 func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	t := x.Type
 	t.Shape = without(x.Shape, axes)
@@ -141,8 +138,8 @@ func average(c *call) *program.Value {
 	return c.reshaped(mean, c.Shape)
 }
 
-// softMax lowers SoftMax and LogSoftMax. The greatest element of a row is taken off
-// first, so that no exponential overflows.
+// softMax lowers SoftMax and LogSoftMax. The greatest element of a row is subtracted first, so that
+// no exponential overflows.
 func softMax(c *call) *program.Value {
 	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
 	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || len(c.Shape) == 0 {
@@ -158,11 +155,11 @@ func softMax(c *call) *program.Value {
 	return c.apply(expr.Div, e, r.spread(sum))
 }
 
-// softMaxDiff lowers the derivative of SoftMax and LogSoftMax, whose inputs are the
-// input and the output of these and the derivative by the output.
+// softMaxDiff lowers the derivative of SoftMax and LogSoftMax, whose inputs are the input and the
+// output of these and the derivative by the output.
 //
-// Gorgonia takes it along the last axis where a column vector's SoftMax, made
-// without an axis, goes along the first; here it is along the same.
+// Gorgonia takes it along the last axis even if the SoftMax of a column vector, made without an
+// axis, goes along the first; here it is along the same axis.
 func softMaxDiff(c *call) *program.Value {
 	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
 	if !ok || !derivative || !c.floats(3) || len(c.Shape) == 0 {
@@ -181,13 +178,13 @@ func softMaxDiff(c *call) *program.Value {
 	return c.apply(expr.Mul, y, c.apply(expr.Sub, dy, sum))
 }
 
-// row emits what is computed along one axis of the node's shape.
+// row emits a function along one axis of the node's shape.
 type row struct {
 	*call
 	axis int
 }
 
-// row returns the axis of a SoftMax, which counts from the end where it is below 0.
+// row returns the axis of a SoftMax; a negative one counts from the end.
 // Gorgonia takes -1, its default, for the first axis of a column vector.
 func (c *call) row(axis int) row {
 	dims := len(c.Shape)

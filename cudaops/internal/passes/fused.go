@@ -108,7 +108,7 @@ func (o operand) equal(p operand) bool {
 	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && slices.Equal(p.strides, o.strides)
 }
 
-// instrs returns the instruction of the group, behind the views that it reads.
+// instrs returns the instruction of the group, after the views that it reads.
 func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f}}
 	if g.axes != nil {
@@ -132,8 +132,8 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 	return append(list, in)
 }
 
-// view returns the operand as a value of a shape, with the instruction that makes it
-// unless it is there.
+// view returns the operand as a value of a shape, with the instruction that makes it if there is
+// none yet.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
 	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream == 0 && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil

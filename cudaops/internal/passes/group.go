@@ -18,9 +18,9 @@ type group struct {
 	operations int       // of all members
 }
 
-// newGroup returns the group of one Map or Rows, nil for one that stays as it is:
-// without elements, with rows of one element, which look like elements, or of several
-// outputs, fused already.
+// newGroup returns the group of one Map or Rows. It returns nil for one that stays as it is:
+// without elements, with rows of one element, which cannot be told from elements, or fused already,
+// with several outputs.
 func newGroup(v *vertex) *group {
 	op, rows := v.Op.(program.Rows)
 	g := &group{members: []*vertex{v}, count: kernels.Count(v.Domain()), operations: max(function(v.Instr).Operations(), 1)}
@@ -39,13 +39,13 @@ func newGroup(v *vertex) *group {
 	return g
 }
 
-// flat reports whether the elements of views may be counted through, whatever their
-// shape: they lie in row-major order, or are numbers.
+// flat reports whether the elements of views may be traversed in any shape: they are contiguous, or
+// numbers.
 func flat(in []*program.Value) bool {
 	return !slices.ContainsFunc(in, func(v *program.Value) bool { return !v.IsContiguous() && !repeated(v) })
 }
 
-// repeated reports whether a view is one element, again and again.
+// repeated reports whether a view is a single element, repeated.
 func repeated(v *program.Value) bool {
 	if v.IsBounded() {
 		return false
@@ -58,7 +58,7 @@ func repeated(v *program.Value) bool {
 	return true
 }
 
-// goesOver reports whether a member can work on so many elements of a shape.
+// goesOver reports whether a member can work on that many elements of a shape.
 func (v *vertex) goesOver(shape []int, count int64) bool {
 	return v.count == count && (v.flat || slices.Equal(v.domain, shape) || !v.isRows() && !slices.ContainsFunc(v.In, (*program.Value).IsBounded) && splits(v.domain, shape))
 }
@@ -109,8 +109,8 @@ func merge(a, b *group) *group {
 	return g
 }
 
-// consistent reports whether members of one part find what members of the other compute
-// where they would look for it in memory.
+// consistent reports whether members of one part find results of the other at the indices at which
+// they would read them from memory.
 func (g *group) consistent(a, b *group) bool {
 	for _, m := range g.members {
 		for i, s := range m.sources {
@@ -132,17 +132,16 @@ func (g *group) take() {
 // inside reports whether an instruction, nil for one of Setup, is a member.
 func (g *group) inside(v *vertex) bool { return v != nil && v.group == g }
 
-// operands returns the views that members read of what others compute, each once. Where
-// there are any, numbers are not among them: they become part of the function.
+// operands returns the views that members read of values computed elsewhere, each once. If there
+// are any, numbers are not among them: they become part of the function.
 func (g *group) operands() (list []operand, numbers bool) {
-	if list = g.read(false); len(list) == 0 { // an instruction has an input to say what it goes over
+	if list = g.read(false); len(list) == 0 { // an instruction needs an input that gives its shape
 		return g.read(true), true
 	}
 	return list, false
 }
 
-// read returns the views that members read of what others compute, with or without
-// numbers.
+// read returns the views that members read of values computed elsewhere, with or without numbers.
 func (g *group) read(numbers bool) (list []operand) {
 	for _, m := range g.members {
 		for i, v := range m.In {
@@ -167,14 +166,14 @@ func (g *group) outputs() (list []*vertex) {
 	return list
 }
 
-// reduces reports whether the group has Rows, and all that others read of it has an element
+// reduces reports whether the group has Rows, and everything that others read of it has one element
 // for each row.
 func (g *group) reduces() bool {
 	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
 }
 
-// notInRows reports whether a member reads a view with bounds, has integers, or writes over a
-// state that it reads, as Rows cannot.
+// notInRows reports whether a member reads a view with bounds, has integers, or writes over a state
+// that it reads, none of which Rows can do.
 func notInRows(m *vertex) bool {
 	if m.updates {
 		return true
@@ -205,7 +204,7 @@ func (g *group) perRow(m *vertex) bool {
 	return g.onRows(m)
 }
 
-// finds reports whether an input of member m is, at each element, what its source, a
+// finds reports whether an input of member m is, at each element, the value that its source, a
 // member too, has at that element or at its row.
 func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	perRow := g.perRow(source)
@@ -239,8 +238,8 @@ func refine(shape []int, strides []int64, into []int) []int64 {
 	return list
 }
 
-// strides returns the strides of an input of a member along the axes of the group: 0
-// along those of a row for a member that works on rows.
+// strides returns the strides of an input of a member along the axes of the group: 0 along those of
+// a row, for a member that works on rows.
 func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	onRows := g.onRows(m)
 	var own []int64
@@ -259,7 +258,7 @@ func (g *group) strides(m *vertex, v *program.Value) []int64 {
 		own = refine(m.domain, own, over)
 	case repeated(v):
 		own = make([]int64, len(over))
-	default: // counted through in another shape
+	default: // traversed in another shape
 		own = program.Contiguous(over).Strides
 	}
 	if !onRows {

@@ -8,9 +8,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// layout copies what launches cannot read as it lies: operands of a kernel of its own that are
-// not in row-major order, or that start where vector loads cannot, and those of Rows that have
-// bounds. Maps read every view. It also copies what cannot be computed in its place in a Join.
+// layout copies values that launches cannot read in place: operands of kernels with their own
+// layout that are not in row-major order, or that start at an address that vector loads cannot use,
+// and operands of Rows that have bounds. Maps read every view. It also copies values that cannot be
+// computed in their place in a Join.
 func layout(p *program.Program, _ Target) error {
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, joined: map[*program.Value]bool{}}
 	instrs := p.Instrs
@@ -35,7 +36,7 @@ func layout(p *program.Program, _ Target) error {
 	return nil
 }
 
-// readable reports whether the launches of an op can read a value as it lies.
+// readable reports whether the launches of an op can read a value in place.
 func readable(op program.Op, v *program.Value) bool {
 	switch op.(type) {
 	case program.Kernel:
@@ -69,7 +70,7 @@ func (l *layouter) join(in *program.Instr) error {
 	return nil
 }
 
-// computed reports whether a run computes a value, and not in another place already.
+// computed reports whether a run computes a value, and not in the place of another.
 func (l *layouter) computed(v *program.Value) bool {
 	switch v.Def.Op.(type) {
 	case program.Constant, program.State, program.Join:

@@ -10,19 +10,19 @@ import (
 // Target is what a program is compiled for.
 type Target struct {
 	Device kernels.Device
-	// Replay leaves what is copied to the device in its place until the end of the
-	// run, so that the launches may be repeated without the copies.
+	// Replay leaves values that are copied to the device in place until the end of the run, so that
+	// the launches can be repeated without the copies.
 	Replay bool
 }
 
-// Pass is one rewriting of a program.
+// Pass is one rewriting step.
 type Pass struct {
 	Name string
 	Run  func(*program.Program, Target) error
 }
 
-// All are the passes in the order in which they run: from what is to be computed
-// to how, where, and at which address.
+// All are the passes in the order in which they run: from what is computed to how, where, and at
+// which address.
 var All = []Pass{
 	{"prune", prune},
 	{"epilogue", epilogues},
@@ -33,8 +33,8 @@ var All = []Pass{
 	{"place", place},
 }
 
-// Run takes a program through all passes. watch, which may be nil, sees it before
-// the first pass, called "lower", and after each.
+// Run applies all passes to a program. watch, which may be nil, sees it before the first pass,
+// called "lower", and after each.
 func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
 	if watch == nil {
 		watch = func(string, *program.Program) error { return nil }

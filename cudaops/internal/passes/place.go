@@ -8,10 +8,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// place gives every value on the device its buffer, alive from its definition to
-// its last use, and every buffer its place in the arena. A map of values that nobody
-// uses afterwards writes its result over one of them; states are written over, and what
-// is joined is computed in its place.
+// place gives every value on the device its buffer, alive from its definition to its last use, and
+// every buffer its place in the arena. A map of values that are not used afterwards writes its
+// result over one of them; states are overwritten, and the inputs of a Join are computed in their
+// place.
 func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
 	buffer := func(size int64, birth, death int) *program.Buffer {
@@ -123,9 +123,9 @@ func lastUses(p *program.Program) map[*program.Value]int {
 	return last
 }
 
-// overwrites returns the input that an instruction's output may take the place of: one
-// that it reads element by element in the order of the output, as the last to use it.
-// It returns nil if there is none.
+// overwrites returns the input whose memory an instruction's output may take: one that it reads
+// element by element in the order of the output, and is the last to use. It returns nil if there is
+// none.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
 	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
 		return nil

@@ -30,7 +30,7 @@ func plan(p *program.Program, t Target) error {
 	return nil
 }
 
-// fits says where a plan does not go with the values that it reads and writes.
+// fits returns an error if a plan does not fit the values that it reads and writes.
 func fits(in *program.Instr, plan *kernels.Plan) error {
 	if len(plan.Inputs) != len(in.In) {
 		return fmt.Errorf("its plan takes %d inputs, the node has %d", len(plan.Inputs), len(in.In))

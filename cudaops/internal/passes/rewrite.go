@@ -4,8 +4,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// rewrite puts the fused instructions into the program, each at the place of its last
-// member, or before if others need it there, and views where they are needed.
+// rewrite puts the fused instructions into the program, each at the place of its last member, or
+// earlier if others need it there, and views where they are needed.
 func (f *fuser) rewrite() error {
 	w := &writer{fuser: f, done: make([]bool, len(f.vertices)), instrs: make([]*program.Instr, 0, len(f.vertices))}
 	for i, v := range f.vertices { // inputs, whose order is that of the user's values
@@ -38,8 +38,8 @@ type writer struct {
 	instrs []*program.Instr
 }
 
-// emit writes an instruction, or the group that it is in, behind what it needs. Those
-// of Setup are there already.
+// emit writes an instruction, or its group, after what it needs. The instructions of Setup are
+// there already.
 func (w *writer) emit(v *vertex) error {
 	if v == nil || w.done[v.at] {
 		return nil

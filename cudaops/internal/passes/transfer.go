@@ -4,12 +4,11 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// transfer decides where every value lives and inserts the copies: kernels read
-// and leave their values on the device, all else on the host. A value is copied
-// at most once each way: to the device right before its first use there, so that
-// it takes device memory no longer than needed, and to the host right before its
-// first use there. Constants are copied before the first run, and small inputs first of
-// all: in memory that others used before, their copies would wait for these.
+// transfer decides where every value lives and inserts the copies: kernels read and write values on
+// the device, everything else on the host. A value is copied at most once each way: to the device
+// right before its first use there, so that it takes device memory no longer than needed, and to
+// the host right before its first use there. Constants are copied before the first run, and small
+// inputs first of all: in memory that others used before, their copies would have to wait.
 func transfer(p *program.Program, _ Target) error {
 	t := &transferrer{p: p, in: map[spaced]*program.Value{}}
 	setup, instrs, early := p.Setup, p.Instrs, smallInputs(p)
@@ -44,7 +43,7 @@ func transfer(p *program.Program, _ Target) error {
 	return nil
 }
 
-// small is the size, in bytes, up to which the memory of an input does not matter.
+// small is the size in bytes up to which an input's memory does not matter.
 const small = 4096
 
 // smallInputs returns those that are used on the device.
@@ -87,8 +86,8 @@ func (t *transferrer) move(in *program.Instr, s program.Space) {
 	}
 }
 
-// outputsBefore copies the outputs that lie in a state to the host, if an instruction is
-// about to write over it.
+// outputsBefore copies the outputs that lie in a state to the host, before an instruction
+// overwrites it.
 func (t *transferrer) outputsBefore(in *program.Instr) {
 	for _, u := range t.p.Updates {
 		if u.Next.Def != in {
@@ -102,7 +101,7 @@ func (t *transferrer) outputsBefore(in *program.Instr) {
 	}
 }
 
-// to returns v in a space, with the instructions that bring it there.
+// to returns v in a space, adding the instructions that copy it there.
 func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	if there := t.in[spaced{v, s}]; there != nil {
 		return there

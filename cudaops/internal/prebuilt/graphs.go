@@ -20,7 +20,7 @@ type graph struct {
 	build  func(in G.Nodes) G.Nodes
 }
 
-// one returns a graph of one output.
+// one returns a graph with one output.
 func one(name string, build func(in ...*G.Node) (*G.Node, error), shapes ...tensor.Shape) graph {
 	return graph{name, shapes, func(in G.Nodes) G.Nodes { return G.Nodes{G.Must(build(in...))} }}
 }
@@ -28,7 +28,7 @@ func one(name string, build func(in ...*G.Node) (*G.Node, error), shapes ...tens
 // few and many are numbers of elements for kernels of either kind.
 var few, many = tensor.Shape{1000}, tensor.Shape{1 << 22}
 
-// graphs are the programs: what many are made of.
+// graphs are common programs.
 func graphs() (list []graph) {
 	for _, shape := range []tensor.Shape{few, many} {
 		for name, f := range unaries {
@@ -116,13 +116,13 @@ func device(target string) kernels.Device {
 	return d
 }
 
-// code is the generated code of a kernel.
+// code is a generated kernel.
 type code struct {
 	name, graph string // of the image, and of a program that needs it
 	ptx         []byte
 }
 
-// needed returns what all programs need of a target, by the digest of the PTX.
+// needed returns the kernels that all programs need on a target, by the digest of the PTX.
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
 	for _, g := range graphs() {
@@ -135,7 +135,7 @@ func needed(target string) (map[string]code, error) {
 	return all, nil
 }
 
-// plans returns what the program runs on a device.
+// plans returns the plans of the program on a device.
 func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 	expressions := G.NewGraph()
 	in := make(G.Nodes, len(g.shapes))

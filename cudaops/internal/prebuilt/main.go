@@ -1,7 +1,7 @@
-// Command prebuilt assembles the generated kernels that common programs need, for every
-// target of the images, with ptxas of the toolkit: see graphs.go for the programs. A device
-// loads what is there, and the driver compiles the rest. The same kernels and the same
-// assembler give the same bytes, so only what is new is assembled.
+// Command prebuilt assembles the generated kernels of common programs, listed in graphs.go, for
+// every target of the images, with ptxas of the toolkit. A device loads these, and the driver
+// compiles the others. The same kernels and the same assembler give the same bytes, so only new
+// ones are assembled.
 package main
 
 import (
@@ -95,7 +95,7 @@ type pass struct {
 	target, assembler string
 	wanted            map[string]code
 	scratch           string
-	until             time.Time // -check assembles until then
+	until             time.Time // -check assembles until this time
 }
 
 func (p pass) file() string { return filepath.Join(p.out, manifest.ArchiveFile(p.target)) }
@@ -104,7 +104,7 @@ func (p pass) file() string { return filepath.Join(p.out, manifest.ArchiveFile(p
 func (b builder) build(p pass) error {
 	old, err := p.archive()
 	if err != nil || old.Assembler != p.assembler {
-		old = new(manifest.Archive) // is made anew
+		old = new(manifest.Archive) // kernels assembled anew
 	}
 	cubins, missing := map[string][]byte{}, []string(nil)
 	for digest := range p.wanted {
@@ -134,8 +134,8 @@ func (b builder) build(p pass) error {
 	return os.WriteFile(p.file(), data, 0o666)
 }
 
-// check returns an error that says what of the archive of a target is not what the programs
-// need, or what is not what its PTX gives.
+// check returns an error that says which kernels of a target's archive are missing or not needed,
+// or differ from what their PTX gives.
 func (b builder) check(p pass) error {
 	a, err := p.archive()
 	if err != nil {
@@ -172,7 +172,7 @@ func (b builder) check(p pass) error {
 	return err
 }
 
-// complete says which kernels an archive lacks, and how many it has that nobody needs.
+// complete says which kernels an archive lacks, and how many it has that are not needed.
 func complete(a *manifest.Archive, wanted map[string]code) error {
 	var errs []error
 	extra := len(a.Digests())

@@ -5,11 +5,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// What the elements of all parameters decide together is computed in double precision:
-// sums over each parameter, then a number of the sums.
+// Values that depend on the elements of all parameters are computed in double precision: sums over
+// each parameter, then a number from the sums.
 
-// Squares returns the function of rows that gives the sum of the squares of a gradient
-// of elements of d.
+// Squares returns the function of rows that gives the sum of the squares of a gradient with
+// elements of type d.
 func Squares(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(d)
 	g := b.Convert(b.Operand(0), expr.Float64)
@@ -26,17 +26,17 @@ func Total(n int) (expr.Func, error) {
 	return b.Func(sum)
 }
 
-// NormScale returns the function of the greatest norm and of the sum of all squares that
-// gives what gradients are multiplied by, in d, so that their norm is that at most.
+// NormScale returns the function of the greatest norm and of the sum of all squares that gives the
+// factor for gradients, in d, so that their norm is at most the greatest.
 func NormScale(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(2)...)
 	most, norm := b.Operand(0), b.Apply(expr.Sqrt, b.Operand(1))
 	return b.Func(b.Convert(b.Apply(expr.Div, most, b.Apply(expr.Max, most, norm)), d))
 }
 
-// Differences returns the function of rows of a gradient and a parameter, of elements of
-// d, and of those of the step before, that gives the sums of the products of their
-// differences and of the squares of those of the gradients.
+// Differences returns the function of rows of a gradient and a parameter, with elements of type d,
+// and of those of the step before, that gives the sum of the products of their differences and the
+// sum of the squares of the gradients' differences.
 func Differences(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(d, d, d, d)
 	double := func(i int) expr.Value { return b.Convert(b.Operand(i), expr.Float64) }
@@ -59,8 +59,8 @@ func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
 	return b.Func(b.Convert(b.Apply(expr.Select, b.Apply(expr.Ne, first, zero), rate, size), d))
 }
 
-// StepNumbers returns the numbers that [StepSize] takes in a step, counted from 1: whether
-// it is the first, the learning rate, which that one takes, and the greatest step size.
+// StepNumbers returns the operands of [StepSize] in a step, counted from 1: whether it is the
+// first, the learning rate, which the first step takes, and the greatest step size.
 func StepNumbers(s internal.Solver, step int) []float64 {
 	if step == 1 {
 		return []float64{1, s.Rate, s.Clip}

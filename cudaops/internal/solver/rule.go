@@ -1,6 +1,6 @@
-// Package solver writes the steps of Gorgonia's solvers as functions of elements: what
-// [gorgonia.Solver.Step] does to a parameter by a dozen operations on tensors is one
-// function of its elements, in the same operations and the same order.
+// Package solver writes the steps of Gorgonia's solvers as functions of elements: the dozen
+// operations on tensors by which [gorgonia.Solver.Step] changes a parameter become one function of
+// its elements, with the same operations in the same order.
 package solver
 
 import (
@@ -15,8 +15,8 @@ type Rule struct {
 	// Func computes the parameter and the moments after a step, in this order, from
 	// [Rule.Operands].
 	Func expr.Func
-	// Moments is how many elements the solver keeps for each of a parameter's, all 0
-	// before the first step.
+	// Moments is the number of elements that the solver keeps for each element of a parameter, all
+	// 0 before the first step.
 	Moments int
 	// Operands are those of Func: the gradient, the parameter, the moments, and numbers.
 	Operands []Operand
@@ -24,7 +24,7 @@ type Rule struct {
 	dtype expr.Dtype
 }
 
-// Operand is what a function of a [Rule] reads.
+// Operand is an operand of the function of a [Rule].
 type Operand int
 
 // The operands. Numbers follow the moments.
@@ -33,12 +33,12 @@ const (
 	Parameter         //
 	Moment1           // moments
 	Moment2           //
-	Scale             // what gradients are multiplied by, to keep to the greatest norm
+	Scale             // the factor that limits the norm of the gradients
 	Step              // the step size of Barzilai and Borwein, computed from the gradients
 	firstNumber
 )
 
-// Numbers returns how many numbers the rule takes: the last of its operands.
+// Numbers returns the number of numbers that the rule takes: its last operands.
 func (r Rule) Numbers() int {
 	n := 0
 	for _, o := range r.Operands {
@@ -49,8 +49,7 @@ func (r Rule) Numbers() int {
 	return n
 }
 
-// AppendNumbers appends the numbers that the rule takes in a step, counted from 1, by the
-// options that a solver has at present.
+// AppendNumbers appends the numbers for a step, counted from 1, with the solver's present options.
 func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64 {
 	for _, o := range r.Operands {
 		if o >= firstNumber {
@@ -60,8 +59,8 @@ func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64
 	return to
 }
 
-// NewRule returns the rule of a solver for elements of d, which is Float32 or Float64.
-// With scaled, gradients are multiplied by [Scale] first.
+// NewRule returns the rule of a solver for elements of type d, Float32 or Float64. With scaled,
+// gradients are multiplied by [Scale] first.
 func NewRule(s internal.Solver, d expr.Dtype, scaled bool) (Rule, error) {
 	kind, ok := rules[s.Kind]
 	if !ok {
@@ -99,7 +98,7 @@ func (w *writer) mul(x, y expr.Value) expr.Value        { return w.Apply(expr.Mu
 func (w *writer) div(x, y expr.Value) expr.Value        { return w.Apply(expr.Div, x, y) }
 func (w *writer) by(x expr.Value, o Operand) expr.Value { return w.mul(x, w.of(o)) }
 
-// gradient returns the gradient, scaled if that is asked for.
+// gradient returns the gradient, scaled if wanted.
 func (w *writer) gradient() expr.Value {
 	if w.scaled {
 		return w.by(w.of(Gradient), Scale)
@@ -107,8 +106,8 @@ func (w *writer) gradient() expr.Value {
 	return w.of(Gradient)
 }
 
-// prepared returns the gradient as most solvers begin with: with the derivatives of the
-// regularizations of x, divided by the batch size, and cut off.
+// prepared returns the gradient as most solvers use it: with the derivatives of the regularizations
+// of x added, divided by the batch size, and clipped.
 func (w *writer) prepared(x expr.Value) expr.Value {
 	g := w.gradient()
 	if w.solver.UseL1 {
@@ -134,13 +133,12 @@ func (w *writer) clipped(x expr.Value) expr.Value {
 	return w.Apply(expr.Min, w.Apply(expr.Max, x, w.of(negClip)), w.of(clip))
 }
 
-// Same reports whether the rules of two solvers are the same function: they differ in
-// numbers alone.
+// Same reports whether the rules of two solvers are the same function, so that only numbers differ.
 func Same(a, b internal.Solver) bool {
 	return shape(a) == shape(b)
 }
 
-// shape is what of a solver decides about the function.
+// shape has the options of a solver that change the function.
 func shape(s internal.Solver) internal.Solver {
 	of := internal.Solver{Kind: s.Kind, UseL1: s.UseL1, UseL2: s.UseL2, UseClip: s.UseClip}
 	if s.Batch > 1 {

@@ -5,8 +5,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// rules write the solvers. The order of operations is that of Gorgonia's Step on
-// tensors, so that no bit differs where both round alike.
+// rules write the solvers. The order of operations is that of Gorgonia's Step on tensors, so that
+// no bit differs if both round alike.
 var rules = map[internal.SolverKind]struct {
 	moments int
 	write   func(w *writer) []expr.Value
@@ -33,8 +33,8 @@ func momentum(w *writer) []expr.Value {
 	return []expr.Value{w.add(w.of(Parameter), v), v}
 }
 
-// rmsProp collects squares of gradients that are not clipped, and takes the derivative of
-// the regularization off as it is, without the learning rate.
+// rmsProp averages the squares of the gradients before clipping, and subtracts the derivative of
+// the regularization without the learning rate.
 func rmsProp(w *writer) []expr.Value {
 	g := w.gradient()
 	squares := w.add(w.by(w.of(Moment1), rho), w.by(w.mul(g, g), lessRho))
@@ -47,8 +47,8 @@ func adaGrad(w *writer) []expr.Value {
 	return []expr.Value{w.scaledBy(squares, g), squares}
 }
 
-// scaledBy returns the parameter after a step by the gradient over the root of what
-// was collected of its squares.
+// scaledBy returns the parameter after a step by the gradient divided by the root of its averaged
+// squares.
 func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
 	p := w.of(Parameter)
 	step := w.Apply(expr.InverseSqrt, w.add(squares, w.of(eps)))
@@ -59,8 +59,8 @@ func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
 	return w.add(p, step)
 }
 
-// adam is AdamW too, as that was published (Loshchilov and Hutter, 2017): weights decay
-// beside the step. The AdamW of Gorgonia v0.9.18 leaves the parameters as they are.
+// adam is AdamW too, as published (Loshchilov and Hutter, 2017): weights decay separately from the
+// step. The AdamW of Gorgonia v0.9.18 leaves the parameters unchanged.
 func adam(w *writer) []expr.Value {
 	p := w.of(Parameter)
 	g := w.prepared(p)
