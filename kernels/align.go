@@ -7,15 +7,14 @@ import "unsafe"
 // order of additions depends on where that operand lies; those of float64 don't.
 const vectorBytes = 16
 
-// aligned returns x, or a copy where a dot product's result would depend on its address.
+// aligned returns x, or a copy if a dot product's result would depend on its address.
 func aligned[T Float](x []T) []T {
 	var buffer []T
 	return alignedPart(x, 0, int64(len(x)), &buffer)
 }
 
-// alignedPart returns x[lo:hi] for a dot product. Where x is not aligned it is a copy in
-// buffer, which grows as needed, at the address modulo vectorBytes that an aligned x would
-// give it.
+// alignedPart returns x[lo:hi] for a dot product. If x is not aligned it is a copy in buffer, which
+// grows as needed, at the address modulo vectorBytes that it would have in an aligned x.
 func alignedPart[T Float](x []T, lo, hi int64, buffer *[]T) []T {
 	size := int64(unsafe.Sizeof(*new(T)))
 	if size == 8 || uintptr(unsafe.Pointer(unsafe.SliceData(x)))%vectorBytes == 0 {

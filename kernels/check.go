@@ -11,16 +11,16 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Check returns what is wrong with a library and with plans that launch its kernels.
-// Call it in a test of the library's module, on plans of all kinds: it needs no GPU.
+// Check returns an error if something is wrong with a library or with plans that launch its
+// kernels. Call it in a test of the library's module, on plans of all kinds: it needs no GPU.
 //
-// The images must be what the sources give: every source is compiled for every
-// target, has not changed since, and its images are whole. Every kernel that
-// [Library.Kernel] made must be an entry point of its image. The launches of the
-// plans, of kernels of whatever image, must have the arguments that the entry point
-// takes, in number, size and kind, blocks that it can have, and operands that the plan
-// has. The Go body of a kernel of a library must take them too, and float32 or float64
-// where the entry point does: it is run on zeros, for a plan of less than a megabyte.
+// The images must be made of the sources: every source is compiled for every target, has not
+// changed since, and its images are complete. Every kernel that [Library.Kernel] made must be an
+// entry point of its image. The launches of the plans, of kernels of any image, must have the
+// arguments that the entry point takes, in number, size and kind, a number of threads that it
+// allows, and operands that the plan has. The Go body of a kernel of a library must take the same
+// arguments, and float32 or float64 where the entry point does: it is run on zeros, for plans of
+// less than a megabyte.
 func Check(l *Library, plans ...*Plan) error {
 	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
 		return l.named(err)
@@ -34,18 +34,18 @@ func Check(l *Library, plans ...*Plan) error {
 	return nil
 }
 
-// Checker compares plans with the entry points that they launch, as [Check] does. It keeps
-// what it has seen. The zero value is ready; it is for one goroutine.
+// Checker compares plans with the entry points that they launch, as [Check] does. It remembers what
+// it has checked. The zero value is ready; it is for one goroutine.
 type Checker struct {
 	signatures map[Image]map[string]signature
 	run        map[*Kernel]bool // their Go bodies
 }
 
-// ErrNoSignatures is in the chain of the error about an image that does not say what its
-// entry points take: it is no PTX.
+// ErrNoSignatures is wrapped by the error about an image that does not describe its entry points:
+// it is not PTX.
 var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which says what an entry point takes")
 
-// Check returns what is wrong with the launches of a plan.
+// Check returns an error if something is wrong with the launches of a plan.
 func (c *Checker) Check(p *Plan) error {
 	if p == nil {
 		return errors.New("got no plan")
@@ -66,14 +66,14 @@ func (c *Checker) Check(p *Plan) error {
 	return nil
 }
 
-// CheckLaunch returns what is wrong with a launch, which has a kernel, of a plan. It leaves
-// the Go body alone.
+// CheckLaunch returns an error if something is wrong with a launch of a plan. It does not run the
+// Go body.
 func (c *Checker) CheckLaunch(p *Plan, l *Launch) error {
 	_, err := c.launch(p, l)
 	return err
 }
 
-// launch compares a launch with its entry point, and returns what that takes.
+// launch compares a launch with its entry point, and returns the entry point's signature.
 func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
 	image := l.Kernel.Image
 	if err := CheckImage(image); err != nil {
@@ -95,11 +95,11 @@ func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
 	return s, s.check(p, l)
 }
 
-// body compares the Go body of a launch's kernel with what the entry point takes.
+// body compares the Go body of a launch's kernel with its entry point.
 func (c *Checker) body(p *Plan, l *Launch, s signature) error {
 	const most = 1 << 20
 	if _, ok := l.Kernel.Image.(compiled); !ok || l.Kernel.Body == nil || c.run[l.Kernel] || p.Bytes()+p.Scratch > most {
-		return nil // generated code and its Go body are made of one function
+		return nil // generated code and its Go body come from one function
 	}
 	c.run[l.Kernel] = true
 	return s.checkBody(p, l)

@@ -9,12 +9,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// codeWriter writes what generated kernels have in common: parameters, indices,
-// addresses, loads and stores.
+// codeWriter writes the common parts of generated kernels: parameters, indices, addresses, loads
+// and stores.
 type codeWriter struct {
 	*expr.Assembler
 	index  string    // the type of indices
-	kind   expr.Kind // of register that they take
+	kind   expr.Kind // of the registers for indices
 	params []string
 }
 
@@ -56,7 +56,7 @@ func (w *codeWriter) pointer() string {
 	return r
 }
 
-// divide is the parameters of a division by an extent: see [divisor].
+// divide holds the parameters of a division by an extent: see [divisor].
 type divide struct{ extent, magic, shift string }
 
 // divides adds the parameters of the divisions by all extents but the first.
@@ -138,8 +138,8 @@ func elementAt(addresses []string, k int, size int64) location {
 	return location{addresses[0], int64(k) * size}
 }
 
-// whole loads or stores the elements of a vector, 16 bytes at a time. op is such as
-// ld.global, perhaps behind a predicate.
+// whole loads or stores the elements of a vector, 16 bytes at a time. op is an instruction such as
+// ld.global, perhaps with a predicate before it.
 func (w *codeWriter) whole(op string, d expr.Dtype, at location, regs []string) {
 	if len(regs) == 1 {
 		to, from := regs[0], at.String()

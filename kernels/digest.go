@@ -7,9 +7,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// Digests maps the stem of each of Stheno's sources, such as "sum" of sum.cu, to
-// a digest of its compiled kernels, twelve hexadecimal digits. Two builds whose
-// digests of a source are equal run the same kernels of it.
+// Digests maps the stem of each of Stheno's sources, such as "sum" for sum.cu, to a digest of its
+// compiled kernels, twelve hexadecimal digits. Two builds with equal digests of a source run the
+// same kernels of it.
 func Digests() map[string]string { return own.Digests() }
 
 // Digests is [Digests] of the library's sources. Keys begin with the library's name,
@@ -25,8 +25,7 @@ func (l *Library) Digests() map[string]string {
 // short is the image's name, without that of Stheno.
 func (c compiled) short() string { return strings.TrimPrefix(c.Name(), own.name+"/") }
 
-// sources returns the sources of the manifest; none if it cannot be read, which
-// Check reports.
+// sources returns the sources of the manifest; none if it cannot be read, which Check reports.
 func (l *Library) sources() []manifest.Source {
 	m, err := l.manifest()
 	if err != nil {
@@ -35,9 +34,8 @@ func (l *Library) sources() []manifest.Source {
 	return m.Sources
 }
 
-// Digests maps each source that the plan's launches come from to the digest of
-// its compiled kernels, by the names of [Library.Digests].
-// Generated code counts as the source that it is made from.
+// Digests maps each source of the plan's launches to the digest of its compiled kernels, by the
+// names of [Library.Digests]. Generated code counts as the source that it is made from.
 func (p *Plan) Digests() (map[string]string, error) {
 	digests := map[string]string{}
 	for _, l := range p.Launches {

@@ -10,15 +10,14 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Epilogue is a function of the elements of a product and of operands, which product
-// kernels apply to each sum before they write it. Kernels are compiled, so it is a chain
-// of at most four steps of those in [steps], with at most two operands. The zero
-// Epilogue is none.
+// Epilogue is a function of the elements of a product and of further operands, which product
+// kernels apply to each sum before they write it. Kernels are compiled, so it is a chain of at most
+// four of the [steps], with at most two operands. The zero Epilogue changes nothing.
 type Epilogue struct {
 	chain    int32     // numbers of steps, four bits each, the first step lowest
 	f        expr.Func // of the element, then the operands
 	operands []View    // strided by matrix, row and column: inputs 2 and 3 of the plan
-	slots    []int     // which of them the steps take, in order
+	slots    []int     // the operands that the steps take, in order
 }
 
 const (
@@ -27,13 +26,12 @@ const (
 	mostInAnEpilogue = 16 // operations
 )
 
-// steps are what product kernels do to a number v, with up to two further operands, by
-// their number less 1. The texts are in the language of [expr.Parse], whose arithmetic is
-// theirs: every operation rounds, none is contracted.
+// steps are the operations of product kernels on a number v, with up to two further operands, by
+// their number less 1. The texts are in the language of [expr.Parse], with its arithmetic: every
+// operation rounds, none is contracted.
 //
-// A rectifier is (v + 0) * (0 <= v), as Gorgonia makes it but for v = -0, which becomes
-// +0. So its result x tells whether v was below zero, as x is -0 then, and 0 <= 1 / x is
-// its derivative.
+// A rectifier is (v + 0) * (0 <= v), as Gorgonia composes it, except that v = -0 becomes +0. So its
+// result x tells whether v was below zero, since x is -0 then, and 0 <= 1 / x is its derivative.
 var steps = []struct{ text, shown string }{
 	{"v + x", ""},
 	{"v - x", ""},
@@ -63,8 +61,8 @@ var stepFuncs = sync.OnceValue(func() [2][]expr.Func {
 	return list
 })
 
-// newEpilogue returns the epilogue that is f, whose first operand is the product's
-// element, or false if no chain of steps is.
+// newEpilogue returns the epilogue that computes f, whose first operand is the product's element,
+// or false if no chain of steps does.
 func newEpilogue(dt Dtype, f expr.Func, operands []View) (Epilogue, bool) {
 	types, outputs := f.Operands(), f.Outputs()
 	if len(types) != len(operands)+1 || len(outputs) != 1 || f.Operations() > mostInAnEpilogue {
@@ -77,7 +75,7 @@ func newEpilogue(dt Dtype, f expr.Func, operands []View) (Epilogue, bool) {
 	return e, e.find(f, dt, mostSteps) && len(e.slots) <= mostSlots
 }
 
-// find appends the steps that f is, at most so many, and reports whether there are any.
+// find appends the steps that compute f, up to a number, and reports whether there are any.
 func (e *Epilogue) find(f expr.Func, dt Dtype, most int) bool {
 	if k, ok := f.IsOperand(); ok || most == 0 {
 		return ok && k == 0
@@ -119,9 +117,10 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// arguments returns those that a product kernel takes last: the steps, with how many operands they take above them; then, for either
-// operand that they take, where it begins and its strides from matrix to matrix, row to row and
-// column to column, in elements. Where there is none, a pointer that is not read.
+// arguments returns the last arguments of a product kernel: the steps, with the number of their
+// operands in the bits above; then for either operand where it begins and its strides from matrix
+// to matrix, row to row and column to column, in elements. For a missing operand it is a pointer
+// that is not read.
 func (e Epilogue) arguments(dt Dtype) []any {
 	args := []any{e.chain | int32(len(e.slots))<<16}
 	for i := range mostSlots {
@@ -182,8 +181,8 @@ func (p *Plan) finish(e Epilogue, dt Dtype, batch, m, n int64) {
 	last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, e.body(last.Kernel.Body, batch, m, n)}
 }
 
-// body is the Go body of a product with the epilogue: the product's, then that of a Map,
-// which writes over what it reads.
+// body is the Go body of a product with an epilogue: that of the product, then that of a Map, which
+// writes over what it reads.
 func (e Epilogue) body(product func(Call), batch, m, n int64) func(Call) {
 	shape := []int{int(batch), int(m), int(n)}
 	mapped, err := Map(HostDevice(), e.f, shape, append([]View{Dense(shape)}, e.operands...)...)

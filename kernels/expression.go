@@ -8,9 +8,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// A Reduction can be made in parallel: a, what has been reduced so far, operator f of
-// the next element. It is made by [ParseReduction] or [NewReduction]; two that are
-// equal give equal results.
+// A Reduction can be computed in parallel: a, the result so far, operator f of the next element. It
+// is made by [ParseReduction] or [NewReduction]; equal reductions give equal results.
 type Reduction struct {
 	operator expr.Op   // Add, Mul, Max or Min
 	f        expr.Func // of one Float64, and one as well
@@ -30,16 +29,15 @@ func NewReduction(operator expr.Op, f expr.Func) (Reduction, error) {
 	return Reduction{operator, f}, nil
 }
 
-// ParseReduction reads an expression of a, what has been reduced so far, and b, the
-// next element, in the language of [expr.Parse]. Chunks of the input are reduced side
-// by side and their results joined, so that the expression must say how: it must
-// come down to one of
+// ParseReduction reads an expression of a, the result so far, and b, the next element, in the
+// language of [expr.Parse]. Chunks of the input are reduced in parallel and their results combined,
+// so the expression must have one of the forms
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
 // with a once and any f of b, as in "a + b*b", "max(abs(b), a)" or "a - b/2 + 1". Any other
-// expression, and one of more than 4096 characters, is an error that names the
-// position, in characters from 1.
+// expression, and one of more than 4096 characters, is an error that names the position, in
+// characters from 1.
 func ParseReduction(expression string) (Reduction, error) {
 	op, f, err := expr.ParseReduction(expression)
 	if err != nil {
@@ -67,8 +65,8 @@ func (r Reduction) Identity() float64 {
 	return math.Inf(1)
 }
 
-// String is the reduction in a normal form, which is the same for expressions
-// that differ in spaces and parentheses alone.
+// String returns the reduction in a normal form, the same for expressions that differ only in
+// spaces and parentheses.
 func (r Reduction) String() string {
 	b := expr.NewBuilder(Float64, Float64)
 	whole, err := b.Func(b.Apply(r.operator, append([]expr.Value{b.Operand(0)}, b.Inline(r.f, b.Operand(1))...)...))
@@ -78,8 +76,8 @@ func (r Reduction) String() string {
 	return whole.Text("a", "b")
 }
 
-// fold joins values, halves first, so that the rounding errors of long sums stay
-// as small as those of the kernel's many accumulators.
+// fold joins values, halves first, so that the rounding errors of long sums stay as small as those
+// of the kernel's many accumulators.
 func (r Reduction) fold(values []float64) float64 {
 	if n := len(values); n > 16 {
 		return r.join(r.fold(values[:n/2]), r.fold(values[n/2:]))

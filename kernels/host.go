@@ -16,7 +16,7 @@ import (
 // Float is the constraint of most Go bodies.
 type Float interface{ float32 | float64 }
 
-// Element is the constraint of what memory is viewed as.
+// Element is the constraint of elements in memory.
 type Element interface {
 	Float | uint8 | uint16 | int32 | int64 | int | uint32
 }
@@ -26,7 +26,7 @@ func HostDevice() Device {
 	return Device{Name: "host", SMs: runtime.GOMAXPROCS(0), SharedOptin: 48 << 10, L2: 1 << 20, Cooperative: true}
 }
 
-// Call is a launch on the host: what a Go body sees.
+// Call is a launch on the host, as a Go body sees it.
 type Call struct {
 	*Launch
 	plan    *Plan
@@ -34,11 +34,10 @@ type Call struct {
 	outputs [][]byte // by part
 	scratch []byte
 	blas    BLAS
-	took    func(argument int, element any) // is told what Slice returns, for Check
+	took    func(argument int, element any) // is called with the elements that Slice returns, for Check
 }
 
-// BLAS is what products on the host are made by. Its matrices are row-major, as those of
-// gonum.org/v1/gonum/blas are.
+// BLAS computes products on the host. Its matrices are row-major, as in gonum.org/v1/gonum/blas.
 type BLAS interface {
 	blas.Float32
 	blas.Float64
@@ -117,7 +116,7 @@ func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
 	return Host{}.Run(p, inputs, p.outputs(out), scratch)
 }
 
-// outputs takes an output of several parts apart.
+// outputs returns the parts of an output of several.
 func (p *Plan) outputs(out []byte) [][]byte {
 	parts := make([][]byte, max(len(p.Parts), 1))
 	parts[0] = out
@@ -127,8 +126,8 @@ func (p *Plan) outputs(out []byte) [][]byte {
 	return parts
 }
 
-// Run runs a plan with the Go bodies. Its outputs lie anywhere, each where a slice of
-// them begins.
+// Run runs a plan with the Go bodies. Its outputs may lie anywhere, each at the beginning of a
+// slice.
 func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("kernels: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
@@ -162,7 +161,7 @@ func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
 	return nil
 }
 
-// run runs the Go body of the launch, which may be that of another module.
+// run runs the Go body of the launch, which may belong to another module.
 func (c Call) run() (err error) {
 	k := c.Kernel
 	switch {
@@ -180,10 +179,9 @@ func (c Call) run() (err error) {
 	return nil
 }
 
-// Parallel calls f on pieces of [0, n) from as many goroutines as there are
-// cores, or once where n is at most Grain, so that little work does not wait for
-// goroutines to start. The pieces are disjoint, so results do not depend on the
-// number of cores.
+// Parallel calls f on pieces of [0, n) from as many goroutines as there are cores, or once if n is
+// at most Grain, so that small work does not wait for goroutines to start. The pieces are disjoint,
+// so results do not depend on the number of cores.
 func Parallel(n, Grain int64, f func(lo, hi int64)) {
 	pieces := CeilDiv(n, max(Grain, 1))
 	if pieces > 1 { // GOMAXPROCS waits for a lock
@@ -194,7 +192,7 @@ func Parallel(n, Grain int64, f func(lo, hi int64)) {
 		return
 	}
 	var wg sync.WaitGroup
-	var panicked atomic.Value // nobody else could recover from a panic in a goroutine of ours
+	var panicked atomic.Value // a panic in a goroutine of ours could not be recovered elsewhere
 	step := CeilDiv(n, pieces)
 	for lo := int64(0); lo < n; lo += step {
 		wg.Go(func() {
@@ -212,7 +210,7 @@ func Parallel(n, Grain int64, f func(lo, hi int64)) {
 	}
 }
 
-// caught is what a goroutine panicked with.
+// caught is a panic of a goroutine.
 type caught struct{ value any }
 
 // Grain is the number of elements below which one goroutine is faster than

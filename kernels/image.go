@@ -22,7 +22,7 @@ type Image interface {
 	Code(major, minor int) (Code, error)
 }
 
-// CheckImage returns an error if there is no image or it cannot be compared.
+// CheckImage returns an error if there is no image, or one that cannot be compared.
 func CheckImage(image Image) error {
 	if safely.IsNil(image) {
 		return errors.New("got a kernel without an image")
@@ -54,17 +54,16 @@ func ImageName(image Image) (name string) {
 	return name
 }
 
-// Code is what the CUDA driver loads.
+// Code is code for the CUDA driver.
 type Code struct {
 	Text      []byte // a cubin or PTX
-	Target    string // what it is compiled for, such as "sm_80" or "ptx"
+	Target    string // its target, such as "sm_80" or "ptx"
 	MinDriver int    // the CUDA version, as 12000 for 12.0, that the driver must support
 }
 
-// Target returns what a device of that compute capability takes of a [Library]:
-// the cubin of the same major version and the highest minor version that is not
-// above the device's, else PTX, which the driver compiles. minDriver is as in
-// [Code]. It is an error if the device is older than 7.0.
+// Target returns the image of a [Library] for a device of that compute capability: the cubin of the
+// same major version and the highest minor version that is not above the device's, else PTX, which
+// the driver compiles. minDriver is as in [Code]. It is an error if the device is older than 7.0.
 func Target(major, minor int) (target string, minDriver int, err error) {
 	if major < 7 {
 		return "", 0, fmt.Errorf("compute capability %d.%d is too old: the kernels need 7.0 (Volta) or newer", major, minor)

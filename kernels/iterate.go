@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// iterateTuning returns the policy with what the device has.
+// iterateTuning returns the policy, limited by what the device supports.
 func iterateTuning(dev Device) iteratePolicy {
 	p := iteratePolicies.on(dev)
 	p.held = min(p.held, int64(dev.SMs)*heldRows) // a block for eight rows, a multiprocessor for each block
@@ -15,16 +15,16 @@ func iterateTuning(dev Device) iteratePolicy {
 	return p
 }
 
-// hasClusters reports whether the device's images have clusters of blocks. Devices later
-// than those named load the PTX, whose target has none.
+// hasClusters reports whether the device's images use clusters of blocks. Later devices than those
+// named load the PTX, whose target has none.
 func hasClusters(dev Device) bool { return dev.Major == 9 || dev.Major == 10 || dev.Major == 12 }
 
 // clusterBlocks is the number of blocks of a cluster, the most that every device supports.
 const clusterBlocks = 8
 
-// heldRows is the number of rows of a block of the held kernel, and heldMost its largest n:
-// 256 threads with four columns of eight rows of both matrices are 128 registers
-// of weights, which is all that fits.
+// heldRows is the number of rows in a block of the held kernel, and heldMost its largest n: four
+// columns of eight rows of both matrices in each of 256 threads take 128 registers for weights,
+// which is all that fits.
 const (
 	heldRows = 8
 	heldMost = 1024
@@ -48,16 +48,16 @@ func iterateOf[T Float](dt Dtype) (k iterateKernels) {
 	return k
 }
 
-// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n
-// matrices and vectors of n; transposed uses both matrices' transposes. Inputs
-// are w1, w2, x. It is one cluster of blocks, one cooperative launch with the weights
-// in registers, or a graph of launches, whichever is the first that n and dev allow.
+// Iterate plans steps times P = w1 X, X = w2 P from X = x, out = X, for n x n matrices and vectors
+// of n; transposed uses both matrices' transposes. Inputs are w1, w2, x. It is one cluster of
+// blocks, one cooperative launch with the weights in registers, or a graph of launches: the first
+// of these that n and dev allow.
 func Iterate(dev Device, dt Dtype, n int64, steps int, transposed bool) *Plan {
 	return newIterate(dev, dt, n, steps, transposed, iterateTuning(dev))
 }
 
-// IterateHeld is [Iterate] with the weights in registers, where n and dev allow it,
-// also for an n that one cluster could do.
+// IterateHeld is [Iterate] with the weights in registers, if n and dev allow it, also for an n that
+// fits one cluster.
 func IterateHeld(dev Device, dt Dtype, n int64, steps int, transposed bool) *Plan {
 	pol := iterateTuning(dev)
 	if n <= pol.held {
@@ -95,16 +95,16 @@ func newIterate(dev Device, dt Dtype, n int64, steps int, transposed bool, pol i
 	return p
 }
 
-// beginIterate appends the launch that sets X and P, of padded elements in scratch
-// memory, and the counter of the barrier.
+// beginIterate appends the launch that sets X and P, padded vectors in scratch memory, and the
+// counter of the barrier.
 func (p *Plan) beginIterate(k *iterateKernels, n, padded int64) (state [2]Ref, counter Ref) {
 	state, counter = [2]Ref{p.Workspace(padded * 8), p.Workspace(padded * 8)}, p.Workspace(4)
 	p.elements(k.begin, padded, Ref{2, 0}, state[0], state[1], counter, n, padded)
 	return state, counter
 }
 
-// heldGrid returns the kernel that holds the weights of n rows in registers, its grid,
-// and the length of the vectors that its threads read: a multiple of theirs.
+// heldGrid returns the kernel that holds the weights of n rows in registers, its grid, and the
+// length of the vectors that its threads read: a multiple of what a thread takes.
 func (k *iterateKernels) heldGrid(n int64) (kernel *Kernel, blocks, threads int, padded int64) {
 	kernel, threads = k.held1, 128
 	if n > 128 {
@@ -162,9 +162,9 @@ func IterateChain(dev Device, dt Dtype, n int64, steps int, transposed, reversed
 	return p
 }
 
-// IterateRows plans the choice of rows first, first + stride, ... out of a matrix
-// of wide rows of n elements, narrow of them; put is the other way, narrow rows
-// put into wide ones among zeros.
+// IterateRows plans the choice of rows first, first + stride, ... from a matrix of wide rows of n
+// elements, narrow of them; with put it goes the other way: narrow rows are put into wide ones
+// among zeros.
 func IterateRows(dt Dtype, wide, narrow, n int64, first, stride int, put bool) *Plan {
 	in, out, flag := wide, narrow, int32(0)
 	if put {
@@ -210,7 +210,7 @@ func iterateCluster[T Float](c Call) {
 	iterate(c, state, Slice[T](c, 3)[:n], c.Int(5), c.Int(6) != 0)
 }
 
-// iterate takes X and P, in state, through all steps.
+// iterate applies all steps to X and P, which lie in state.
 func iterate[T Float](c Call, state [2][]float64, out []T, steps int64, transposed bool) {
 	w := [2][]T{Slice[T](c, 0), Slice[T](c, 1)}
 	for i := range 2 * steps {
@@ -281,7 +281,7 @@ func matVec[T Float](w []T, in, out []float64, transposed bool) {
 	})
 }
 
-// round returns numbers of double precision in the operands' type.
+// round rounds numbers of double precision to the operands' type.
 func round[T Float](out []T, in []float64) {
 	for i, v := range in {
 		out[i] = T(v)

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Check returns what is wrong with a plan for a device, whoever made it: sizes below zero,
-// arguments of no kernel's type or outside of the plan's operands, and, for a GPU, more
-// blocks, threads or shared memory than a launch can have. [Check] also compares launches
-// with their entry points.
+// Check returns an error if a plan, whoever made it, is wrong for a device: sizes below zero,
+// arguments of a type that no kernel takes or outside of the plan's operands, and, for a GPU, more
+// blocks, threads or shared memory than a launch can have. [Check] also compares launches with
+// their entry points.
 func (p *Plan) Check(dev Device) error {
 	if p == nil {
 		return errors.New("got no plan")
@@ -71,12 +71,12 @@ func (p *Plan) checkArgs(l *Launch) error {
 	return nil
 }
 
-// checkExtents returns an error if no GPU has such blocks, of at most so many threads, 0 for
-// what all kernels can have, or so many of them.
+// checkExtents returns an error if no GPU can have such blocks, of at most that many threads, 0 for
+// the limit of all kernels, or that many of them.
 func (l *Launch) checkExtents(most int) error {
 	threads := 1
 	for _, n := range l.Block {
-		threads *= min(max(n, 0), 1<<20) // of three axes: no overflow
+		threads *= min(max(n, 0), 1<<20) // the product of three axes: no overflow
 	}
 	if most = cmp.Or(most, 1024); threads < 1 || threads > most {
 		return fmt.Errorf("got blocks of %d threads, want 1 to %d", threads, most)
@@ -110,8 +110,8 @@ func (p *Plan) checkRef(r Ref) error {
 	return err
 }
 
-// checkTensorMap returns an error unless t is a map that TMA takes, of memory inside
-// an operand of the plan.
+// checkTensorMap returns an error unless t is a map that TMA accepts, of memory inside an operand
+// of the plan.
 func (p *Plan) checkTensorMap(t TensorMap) error {
 	if err := cmp.Or(t.Check(), p.checkRef(t.Ref)); err != nil {
 		return err

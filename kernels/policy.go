@@ -2,17 +2,16 @@ package kernels
 
 import "math/bits"
 
-// measured holds a launch policy by architecture: what was fastest where it was
-// measured, a line for each compute capability (90 for 9.0), with the measurement
-// beside it and what it was measured against. What was tried and lost at length is
-// in bench/NOTES.md.
+// measured holds a launch policy by architecture: the fastest one where it was measured, a line for
+// each compute capability (90 for 9.0), with the measurement beside it and what it was compared
+// with. Longer lists of what was tried and was slower are in bench/NOTES.md.
 type measured[P any] []struct {
 	capability int
 	policy     P
 }
 
-// on returns the policy for a device. An architecture that was not measured takes the
-// nearest line, the earlier of two.
+// on returns the policy for a device. An architecture that was not measured takes the nearest line,
+// the earlier of two.
 func (m measured[P]) on(dev Device) P {
 	distance := func(capability int) int {
 		d := 10*dev.Major + dev.Minor - capability
@@ -30,7 +29,7 @@ func (m measured[P]) on(dev Device) P {
 // streamPolicy tunes kernels that stream memory.
 type streamPolicy struct {
 	block   int   // threads of a block; blocks come and go, none loops
-	vectors int64 // of 16 bytes, that a thread takes
+	vectors int64 // vectors of 16 bytes that a thread takes
 	few     int64 // elements for each multiprocessor up to which a generated kernel has a thread for each
 }
 
@@ -49,8 +48,8 @@ func (p *Plan) stream(k *Kernel, pol streamPolicy, bytes int64, args ...any) {
 	p.Launch(k, int(max(CeilDiv(bytes, pol.vectors*16*int64(pol.block)), 1)), pol.block, args...)
 }
 
-// elementBlock is the block of kernels that take an element a thread and are a small
-// part of their plans.
+// elementBlock is the block size of kernels with one element for each thread that are a small part
+// of their plans.
 const elementBlock = 256
 
 // elements appends a launch with a thread for each of n elements.

@@ -8,8 +8,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// prebuiltFiles holds the generated kernels that many programs need, assembled beforehand:
-// an archive for each target, made by the program in cudaops/internal/prebuilt.
+// prebuiltFiles holds generated kernels that many programs need, assembled beforehand: an archive
+// for each target, made by the program in cudaops/internal/prebuilt.
 //
 //go:embed prebuilt/*.zip
 var prebuiltFiles embed.FS
@@ -19,12 +19,12 @@ type generated interface {
 	Image
 	// ptx returns the PTX for devices of a major compute capability.
 	ptx(major int) ([]byte, error)
-	// source returns the stem of the source that the functions in the code come from.
+	// source returns the stem of the source from which the functions in the code come.
 	source() string
 }
 
-// GeneratedCode returns the PTX of an image for devices of a major compute capability, if
-// it is one that is generated from a function.
+// GeneratedCode returns the PTX of an image for devices of a major compute capability, if the image
+// is generated from a function.
 func GeneratedCode(image Image, major int) (ptx []byte, ok bool, err error) {
 	g, ok := image.(generated)
 	if !ok {
@@ -34,7 +34,7 @@ func GeneratedCode(image Image, major int) (ptx []byte, ok bool, err error) {
 	return ptx, true, err
 }
 
-// codeOf returns the code of a generated image: assembled, if that is there for the device,
+// codeOf returns the code of a generated image: assembled, if there is such code for the device,
 // else PTX.
 func codeOf(g generated, major, minor int) (Code, error) {
 	text, err := g.ptx(major)
@@ -57,7 +57,7 @@ func codeOf(g generated, major, minor int) (Code, error) {
 	return Code{text, manifest.PTX, expr.MinDriver}, nil
 }
 
-// archives are those of all targets, read when they are first asked for.
+// archives are those of all targets, read at first use.
 var archives = func() map[string]func() (*manifest.Archive, error) {
 	list := map[string]func() (*manifest.Archive, error){}
 	for _, target := range manifest.Targets {

@@ -2,9 +2,9 @@ package kernels
 
 import "github.com/stheno-ml/stheno/kernels/expr"
 
-// Product is what [MatMul] plans, as a [Planner]: a batch of products of an M x K and
-// a K x N matrix, either stored transposed. What is done to the elements can be part of
-// it, see [Product.With].
+// Product is the plan of [MatMul] as a [Planner]: a batch of products of an M x K and a K x N
+// matrix, either stored transposed. A function of its elements can be part of it, see
+// [Product.With].
 type Product struct {
 	Dtype          Dtype
 	Batch, M, N, K int64
@@ -12,7 +12,7 @@ type Product struct {
 	epilogue       Epilogue
 }
 
-// String names the product with what is stored transposed, and what is done to its
+// String names the product with the operands that are stored transposed, and the function of its
 // elements c with operands x0 and x1.
 func (p Product) String() string {
 	name := "product"
@@ -30,10 +30,9 @@ func (p Product) String() string {
 	return name
 }
 
-// With returns the product with f done to its elements: f's first operand is an
-// element, the others are read at the same matrix, row and column, by their strides. They
-// are the plan's inputs 2 and 3. It returns false if the kernels of products have no such
-// steps.
+// With returns the product with f applied to its elements: f's first operand is an element, the
+// others are read at the same matrix, row and column, by their strides. They are the plan's inputs
+// 2 and 3. It returns false if the kernels of products do not have these steps.
 func (p Product) With(f expr.Func, operands ...View) (Product, bool) {
 	if p.dot() {
 		return p, false
@@ -50,10 +49,10 @@ func (p Product) With(f expr.Func, operands ...View) (Product, bool) {
 	return p, ok
 }
 
-// HasEpilogue reports whether [Product.With] has made the product.
+// HasEpilogue reports whether the product was made by [Product.With].
 func (p Product) HasEpilogue() bool { return p.epilogue.chain != 0 }
 
-// dot reports whether the product is that of two vectors.
+// dot reports whether this is the product of two vectors.
 func (p Product) dot() bool { return p.Batch == 1 && p.M == 1 && p.N == 1 }
 
 // Plan implements [Planner].

@@ -12,12 +12,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// signature is what a PTX entry point takes.
+// signature lists what a PTX entry point takes.
 type signature struct {
 	params     []param
 	maxThreads int // of a block, 0 for no limit of its own
 	code       string
-	addresses  map[string]int // parameters by the registers in code that first hold their addresses
+	addresses  map[string]int // parameters by the registers that first hold their addresses
 }
 
 // param is a parameter of an entry point.
@@ -44,7 +44,7 @@ var paramKinds = map[string]string{
 // tensorMapKind is the kind of a parameter that is a [TensorMap].
 const tensorMapKind = "b8[128]"
 
-// signatures reads the entry points of PTX.
+// signatures reads the entry points in PTX.
 func signatures(ptx string) map[string]signature {
 	entries := map[string]signature{}
 	for i, text := range strings.Split(ptx, ".entry ") {
@@ -112,7 +112,7 @@ func imageSignatures(image Image) (map[string]signature, error) {
 	return signatures(string(text)), nil
 }
 
-// check compares a launch with what its entry point takes.
+// check compares a launch with the signature of its entry point.
 func (s signature) check(p *Plan, l *Launch) error {
 	if len(l.Args) != len(s.params) {
 		return fmt.Errorf("got %d arguments, want %d", len(l.Args), len(s.params))
@@ -148,8 +148,7 @@ func (s signature) check(p *Plan, l *Launch) error {
 	return l.checkExtents(s.maxThreads)
 }
 
-// noEntry is the error of an entry point that does not exist, with the names that
-// come nearest.
+// noEntry is the error for an entry point that does not exist, with the most similar names.
 func noEntry[T any](name, image string, entries map[string]T) error {
 	names := slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
 		return cmp.Or(cmp.Compare(distance(name, a), distance(name, b)), strings.Compare(a, b))
@@ -160,7 +159,7 @@ func noEntry[T any](name, image string, entries map[string]T) error {
 	return fmt.Errorf("no entry point %s in %s: the nearest are %s", name, image, strings.Join(names[:min(3, len(names))], ", "))
 }
 
-// distance is the number of characters to insert, delete or replace to make b of a.
+// distance returns the number of characters to insert, delete or replace to make b of a.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1) // of the prefix of a so far, to each prefix of b
 	for j := range row {

@@ -17,11 +17,11 @@ var (
 	result64     = regexp.MustCompile(`\.[usb]64$`)
 )
 
-// several stands for an address that may be in the memory of one parameter or another.
+// several stands for an address that may point into the memory of one parameter or another.
 const several = -1
 
-// floats returns, by parameter, "float32" or "float64" where that is what all loads and stores
-// at addresses computed from it are of, else "".
+// floats returns, by parameter, "float32" or "float64" if all loads and stores at addresses
+// computed from it have that type, else "".
 func (s signature) floats() []string {
 	all := instruction.FindAllStringSubmatch(s.code, -1)
 	addresses := maps.Clone(s.addresses)
@@ -72,8 +72,8 @@ func (s signature) floats() []string {
 	return floats
 }
 
-// checkBody runs the Go body of a launch on zeros and compares the floating-point types
-// that it takes with those of the entry point.
+// checkBody runs the Go body of a launch on zeros and compares its floating-point types with those
+// of the entry point.
 func (s signature) checkBody(p *Plan, l *Launch) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -15,7 +15,7 @@ type WindowAxis struct {
 	Before, After int // elements that windows reach outside
 }
 
-// Out returns the number of windows along the axis, 0 for none.
+// Out returns the number of windows along the axis, 0 if none fits.
 func (a WindowAxis) Out() int {
 	room := a.In + a.Before + a.After - a.Dilation*(a.Size-1) - 1
 	if room < 0 {
@@ -31,7 +31,7 @@ func (w Windows) elements() int64 { return int64(w.Rows.Size) * int64(w.Columns.
 func (w Windows) plane() int64 { return int64(w.Rows.In) * int64(w.Columns.In) }
 func (w Windows) out() int64   { return int64(w.Rows.Out()) * int64(w.Columns.Out()) }
 
-// check returns an error if kernels cannot do the windows. They count within a plane, and
+// check returns an error if kernels cannot handle the windows. They count within a plane, and
 // within a window of all channels, in 31 bits.
 func (w Windows) check(channels int64) error {
 	const most = 1 << 30
@@ -75,11 +75,11 @@ func windowAxes(c Call, i int) (rows, columns axis) {
 	return at(i), at(i + 6)
 }
 
-// windowed returns which elements from lo to hi of window o are inside of the image, and
-// where its first one is.
+// windowed returns which elements from lo to hi of window o are inside of the image, and where the
+// first of them is.
 func (a axis) windowed(o int64) (first, lo, hi int64) {
 	first = o*a.stride - a.pad
-	if first >= 0 && first+(a.size-1)*a.dilation < a.in { // all, as of most windows: without a division
+	if first >= 0 && first+(a.size-1)*a.dilation < a.in { // all of them, as for most windows: without a division
 		return first, 0, a.size
 	}
 	if lo = CeilDiv(max(-first, 0), a.dilation); first < a.in {

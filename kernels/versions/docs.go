@@ -2,10 +2,10 @@ package versions
 
 import "slices"
 
-// Doc says what a version is.
+// Doc describes a version.
 type Doc struct {
 	Name string // a few words, for tables: "shared tree, one atomic per block"
-	Doc  string // what it does, and what it loses or gains by it
+	Doc  string // how it works, and why it is slower or faster
 }
 
 // Docs returns the numbered versions of an op, such as "Sum", nil for an op that has

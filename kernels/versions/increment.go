@@ -26,11 +26,11 @@ var (
 	}
 )
 
-// Increment plans a cell, one int32, to which every thread of a grid of blocks adds
-// one: it ends at blocks * threads (at most 1024 each block) by the variants
-// "atomic", "mutex" (a lock by compare-and-swap) and "ticket" (a lock in the order
-// of asking). The variants "racy" and "racy_shared" show why these are needed: they
-// are WRONG ON PURPOSE, end at less, and differ from run to run.
+// Increment plans a cell, one int32, to which every thread of a grid of blocks adds one: it ends at
+// blocks * threads (at most 1024 each block) with the variants "atomic", "mutex" (a lock by
+// compare-and-swap) and "ticket" (a lock in the order of requests). The variants "racy" and
+// "racy_shared" show why these are needed: they are WRONG ON PURPOSE, end at less, and differ from
+// run to run.
 func Increment(variant string, blocks, threads int) (*kernels.Plan, error) {
 	if !slices.Contains(IncrementVariants(), variant) {
 		return nil, fmt.Errorf("versions: increment: got variant %q, want one of %q", variant, IncrementVariants())
@@ -54,8 +54,8 @@ func eachBlock(c kernels.Call, block func()) {
 	wg.Wait()
 }
 
-// incrementRacyBody has the threads of a warp read and write together, as they do
-// on a GPU, and lets other blocks come between.
+// incrementRacyBody makes the threads of a warp read and write together, as they do on a GPU, and
+// lets other blocks run between.
 func incrementRacyBody(c kernels.Call) {
 	cell := &kernels.Slice[int32](c, 0)[0]
 	eachBlock(c, func() {

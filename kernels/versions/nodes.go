@@ -70,7 +70,7 @@ func (v Version) WindowSum(x *gorgonia.Node, radius int, opts ...ops.WindowOptio
 		func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.WindowSum(in[0], radius, opts...) }, x)
 }
 
-// planned is an op's primitive with the plan of a version in the place of its own.
+// planned is an op's primitive with the plan of a version in place of its own.
 type planned struct {
 	ops.Primitive
 	version Version
@@ -79,7 +79,7 @@ type planned struct {
 // String returns the op's name with the version, as in "Sum[0] version 4".
 func (p planned) String() string { return fmt.Sprintf("%v version %d", p.Primitive, int(p.version)) }
 
-// apply applies a version of an op, which build applies, to nodes.
+// apply applies the version of an op, given by build, to nodes.
 func (v Version) apply(op string, wrap func(planned) ops.Primitive, build func(in ...*gorgonia.Node) (*gorgonia.Node, error), in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if most := len(docs[op]); v < 0 || int(v) > most {
 		return nil, fmt.Errorf("versions: %s: got version %d, want 0 to %d", op, int(v), most)
@@ -97,8 +97,8 @@ func (v Version) apply(op string, wrap func(planned) ops.Primitive, build func(i
 	return ops.Apply(wrap(planned{p, v}), in...)
 }
 
-// primitiveOf returns the primitive of the op that build applies to nodes like those
-// given, in a graph of its own, or nil where that is none.
+// primitiveOf returns the primitive of the op that build applies to nodes like those given, in a
+// graph of its own, or nil if there is none.
 func primitiveOf(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), in []*gorgonia.Node) (ops.Primitive, error) {
 	g := gorgonia.NewGraph()
 	like := make([]*gorgonia.Node, len(in))

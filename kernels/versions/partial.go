@@ -2,8 +2,8 @@ package versions
 
 import "github.com/stheno-ml/stheno/kernels"
 
-// A version of a sum or a dot product has a first step, in which each block of a grid
-// adds up its part of the terms, and an ending, which makes one result of the blocks' sums.
+// A version of a sum or a dot product has a first step, in which each block of a grid adds up its
+// part of the terms, and an ending, which makes one result of the blocks' sums.
 type version struct {
 	kernel [2]*kernels.Kernel
 	grid   [3]int // at most; fewer blocks where there is less to do
@@ -43,7 +43,7 @@ func appendStep(p *kernels.Plan, l kernels.Launch, in []kernels.Ref, to kernels.
 	p.Launches = append(p.Launches, l)
 }
 
-// appendAll appends a first step and what makes one result of its sums.
+// appendAll appends a first step and the launches that make one result of its sums.
 func appendAll(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, v version, l kernels.Launch, in []kernels.Ref) {
 	switch v.end {
 	case inResult:
@@ -61,9 +61,9 @@ func appendAll(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, v version,
 	}
 }
 
-// threadSums adds to acc what the threads of block b of a grid add up, a thread
-// for each element: thread g of all G takes the terms g, g + G, ... of n. add
-// adds the term first and those after it to its first argument.
+// threadSums adds to acc the sums of the threads of block b of a grid, one for each element: thread
+// g of all G takes the terms g, g + G, ... of n. add adds the term first and those after it to its
+// first argument.
 func threadSums(acc []float64, n, b, blocks int64, add func(acc []float64, first int64)) {
 	threads := int64(len(acc))
 	for first := b * threads; first < n; first += blocks * threads {

@@ -1,11 +1,10 @@
-// Package versions holds the numbered versions of Stheno's kernels: the steps that
-// lead from the first idea to the kernel that an op runs, and kernels that show what
-// goes wrong without an atomic or a barrier. They are there to teach and to be
-// measured; package kernels does not need them.
+// Package versions has the numbered versions of Stheno's kernels: the steps from the first idea to
+// the kernel that an op runs, and kernels that show what goes wrong without an atomic or a barrier.
+// They are there to teach and to be measured; package kernels does not need them.
 //
-// A version takes what the op's kernel takes and returns a plan, so that the two
-// can be compared on any device. Versions count from 1; those whose last bit depends
-// on the order of atomics say so.
+// A version has the operands of the op's kernel and returns a plan, so that the two can be compared
+// on any device. Versions count from 1; those whose last bit depends on the order of atomics say
+// so.
 package versions
 
 import (

@@ -6,9 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// cache holds what was loaded of images: all that are in use, and the idle ones
-// used last, up to a limit. M is what an image becomes, so that the policy is
-// tested without a device.
+// cache holds loaded images: all that are in use, and the idle ones that were used last, up to a
+// limit. M is a loaded image, so that the policy can be tested without a device.
 type cache[M any] struct {
 	load   func(kernels.Image) (M, error)
 	unload func(M) error
@@ -29,8 +28,8 @@ func newCache[M any](limit int, load func(kernels.Image) (M, error), unload func
 	return &cache[M]{load: load, unload: unload, limit: limit, loaded: map[kernels.Image]*cached[M]{}}
 }
 
-// acquire returns the entry of an image, loading it if need be, and counts a user
-// who will release it.
+// acquire returns the entry of an image, loading it if need be, and counts a user, who must release
+// it.
 func (c *cache[M]) acquire(image kernels.Image) (*cached[M], error) {
 	if err := kernels.CheckImage(image); err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// idleModules is how many modules that no bound plan uses stay loaded. It is more
-// than there are sources in a program's libraries, so that only generated modules
-// come and go, and few enough that those take no memory worth counting.
+// idleModules is the number of modules that stay loaded although no bound plan uses them. There are
+// fewer sources in a program's libraries, so that only generated modules are unloaded, and their
+// memory does not matter.
 const idleModules = 64
 
 // Loader holds the modules loaded into one context: those of bound plans, and
@@ -58,7 +58,7 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	return &module{m, map[string]*function{}}, nil
 }
 
-// Device returns what plans for the context are made for.
+// Device returns the device for which plans of the context are made.
 func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
 // Properties returns the properties of a device that plans may depend on.
@@ -119,8 +119,8 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 	return b, nil
 }
 
-// CheckSizes returns an error if the launches of the plan that was bound have other arguments,
-// by number and bytes, than their kernels take, as far as the driver tells.
+// CheckSizes returns an error if the launches of the bound plan have other arguments, by number and
+// bytes, than their kernels take, as far as the driver tells.
 func (b *Bound) CheckSizes(p *kernels.Plan) error {
 	for i, l := range b.launches {
 		if want, ok := l.function.ParamSizes(); ok {
@@ -260,7 +260,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 			return nil, err
 		}
 		f = &function{df, l.ctx.Device.SharedPerBlock}
-		// Static shared memory counts against the limit that needs no asking.
+		// Static shared memory counts against the limit for which no attribute is needed.
 		if a, err := df.Attributes(); err == nil {
 			f.shared -= a.Shared
 		}

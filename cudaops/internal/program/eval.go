@@ -11,14 +11,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Eval runs the program by the plainest means, on any stage, and returns the
-// values of Outputs: ops by their Do, plans by the kernels' Go bodies. It is the
-// definition of what a program computes. inputs are the values of
-// [Program.Inputs], in order.
+// Eval runs the program by the plainest means, at any stage, and returns the values of Outputs: ops
+// by their Do, plans by the kernels' Go bodies. It is the definition of what a program computes.
+// inputs are the values of [Program.Inputs], in order.
 //
-// A program that is placed runs in an arena of its own, poisoned first, each
-// value at its place, so that buffers that share memory wrongly, and memory that
-// is read before it is written, show in the results.
+// A program that is placed runs in an arena of its own, poisoned first, each value at its place, so
+// that buffers that wrongly share memory, and memory that is read before it is written, show in the
+// results.
 func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
 	outputs, _, err := p.Step(inputs, nil)
 	return outputs, err
@@ -114,8 +113,8 @@ func (e *interpreter) instr(in *Instr) error {
 	return e.store(in.Out[0], out)
 }
 
-// launch runs the plan of an instruction, that of the host where there is none yet,
-// on operands at their places.
+// launch runs the plan of an instruction, or if there is none yet that of the host, on operands at
+// their places.
 func (e *interpreter) launch(in *Instr) error {
 	plan := in.Plan
 	if plan == nil {
@@ -192,7 +191,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	return nil
 }
 
-// alias makes a view of its base, unless the base is placed, which is all it takes.
+// alias makes a view of its base, unless the base is placed: then nothing is to do.
 func (e *interpreter) alias(v *Value) error {
 	if e.buffer(v) != nil || v.IsRandom() {
 		return nil
@@ -205,7 +204,7 @@ func (e *interpreter) alias(v *Value) error {
 	return err
 }
 
-// join puts values one behind the other, unless they are placed so.
+// join concatenates values, unless they are placed that way.
 func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 	v := in.Out[0]
 	if e.buffer(v) != nil {
@@ -224,8 +223,8 @@ func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 }
 
 // Do calls an op on the host and returns its value, of the wanted type, with the elements in
-// row-major order. Ops of Gorgonia panic on what they cannot do; that is an error here, and
-// so is an op that returns no value, or one of another type.
+// row-major order. Ops of Gorgonia panic at what they do not support; that becomes an error here.
+// It is also an error if an op returns no value, or one of another type.
 func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -241,8 +240,8 @@ func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, er
 	return values.Compact(out), nil
 }
 
-// Check returns an error that says what v is if it is no value of the type. The shape may be
-// another one of as many elements: that of Gorgonia's ops is, at times.
+// Check returns an error that describes v unless it is a value of the type. Its shape may be
+// another one with as many elements, as that of some of Gorgonia's ops is.
 func (t Type) Check(v gorgonia.Value) error {
 	if safely.IsNil(v) {
 		return errors.New("no value")

@@ -20,20 +20,20 @@ type Input struct{}
 // Constant is a value that is part of the graph.
 type Constant struct{ Value gorgonia.Value }
 
-// State is a value that stays on the device from run to run: 0 at first, and after each
-// run what [Program.Updates] says.
+// State is a value that stays on the device from run to run: 0 at first, and after each run the
+// value that [Program.Updates] names.
 type State struct{}
 
 // Host calls the Do of an op on the host.
 type Host struct {
 	Op gorgonia.Op
-	// Reason says why the op runs there, "" for one that has no inputs to carry,
-	// such as a random tensor.
+	// Reason says why the op runs there, "" for one that has no inputs to copy, such as a random
+	// tensor.
 	Reason string
 }
 
-// WritesThrough reports whether an op's value is there to be written by an op that takes
-// it, for those who read it afterwards: that of gorgonia.Iop, a second output's place.
+// WritesThrough reports whether the value of an op is memory to be written by an op that takes it:
+// that of gorgonia.Iop, which holds a second output.
 func WritesThrough(op Op) bool {
 	h, host := op.(Host)
 	if !host {
@@ -58,34 +58,32 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	return p, nil
 }
 
-// Map computes each element of its outputs by a function of the elements of its
-// inputs at the same index. The inputs are views of any strides, all of the
-// outputs' shape. Late says that it belongs with what uses its output rather than with
-// what computes its inputs.
+// Map computes each element of its outputs by a function of the elements of its inputs at the same
+// index. The inputs are views of any strides, all of the outputs' shape. Late says that it should
+// be fused with the users of its output rather than with the producers of its inputs.
 type Map struct {
 	Func expr.Func
 	Late bool
 }
 
-// Rows computes a function with reductions along axes of its inputs, which are views
-// of any strides, all of one shape. An output has that shape or, where PerRow says so,
-// an element for each index along the other axes.
+// Rows computes a function with reductions along axes of its inputs, which are views of any
+// strides, all of one shape. An output has that shape or, if PerRow says so, one element for each
+// index along the other axes.
 type Rows struct {
 	Func   expr.Func
 	Axes   []int // rising
 	PerRow []bool
 }
 
-// Concat puts its inputs, views of any strides, one behind the other along an axis.
+// Concat joins its inputs, views of any strides, along an axis.
 type Concat struct{ Axis int }
 
-// Alias gives a value another shape or order, or a part of it, as the View of its
-// output says; no element moves. Of the state of random numbers it gives these.
+// Alias gives a value another shape or order, or a part of it, as the View of its output says,
+// without moving elements. An alias of the state of random numbers gives these numbers.
 type Alias struct{}
 
-// Join is a row of the elements of its inputs, one behind the other as [Layout] has
-// them. What is computed to be joined is computed in its place: no element moves.
-// Between the inputs is anything.
+// Join is one buffer with the elements of all inputs, one after the other as [Layout] says. Its
+// inputs are computed in their places: no element moves. What lies between them is arbitrary.
 type Join struct{}
 
 // Copy moves a value between host and device, from the space of its input to the

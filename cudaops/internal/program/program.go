@@ -3,12 +3,11 @@
 //
 //	graph --lower--> Program --passes--> Program, planned and placed --> backend
 //
-// A [Program] is a list of instructions over values, each value defined once. At
-// first it says what is to be computed; passes add how and where: launch plans,
-// transfers between host and device, places in device memory. [Program.Print]
-// shows it at any stage, [Program.Verify] checks it, and [Program.Eval] runs it by
-// the plainest means, so that a pass can be tested with no device: Eval after it
-// equals Eval before it.
+// A [Program] is a list of instructions over values, each value defined once. At first it says what
+// is computed; passes add how and where: launch plans, transfers between host and device, places in
+// device memory. [Program.Print] shows it at any stage, [Program.Verify] checks it, and
+// [Program.Eval] runs it by the plainest means, so that a pass can be tested without a device: Eval
+// after it equals Eval before it.
 package program
 
 import (
@@ -36,11 +35,11 @@ type Program struct {
 	values int // how many values were made
 }
 
-// Update says what a State is after a run: itself, if no run changes it. From Placed on, the
-// two lie in one place.
+// Update says which value a State has after a run: its own, if no run changes it. From Placed on,
+// the two share a place.
 type Update struct{ State, Next *Value }
 
-// Stage says how far the passes have come.
+// Stage says which passes have run.
 type Stage uint8
 
 // The stages, each with what holds from there on.
@@ -89,16 +88,15 @@ func (t Type) Elements() int64 {
 // Bytes returns the size of the elements in bytes.
 func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 
-// View says where the elements of a value lie in the memory of its base: the
-// element of index i at Offset + sum of i[k] Strides[k], all in elements. Outside of
-// Bounds, if there are any, there are zeros, and indices along that axis count from
-// Bounds.From.
+// View says where the elements of a value lie in the memory of its base: the element of index i at
+// Offset + sum of i[k] Strides[k], all in elements. If there are Bounds, elements outside of them
+// are zeros, and indices along that axis count from Bounds.From.
 type View struct {
 	Offset  int64
 	Strides []int64
 	Bounds  kernels.Bounds // To = 0 for none
-	// Stream makes the elements random numbers, of the element type that the value says:
-	// the base is the state that they follow from, as of a [kernels.View].
+	// Stream makes the elements random numbers of the value's element type: the base is the state
+	// from which they follow, as in a [kernels.View].
 	Stream int
 }
 
@@ -127,7 +125,7 @@ type Value struct {
 	Buffer *Buffer // of a base on the device, from Placed on
 }
 
-// IsBounded reports whether there are zeros around what lies in the memory.
+// IsBounded reports whether the view has zeros outside of its memory.
 func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
 
 // IsRandom reports whether the elements are random numbers, which lie in no memory.
@@ -190,8 +188,8 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
 
-// InNode returns err with the name of the graph's node that the instruction computes. It
-// returns nil for nil, and an error that names a node already as it is.
+// InNode returns err with the name of the graph's node that the instruction computes. It returns
+// nil for nil, and an error that names a node already unchanged.
 func (in *Instr) InNode(err error) error {
 	if _, named := err.(*nodeError); named || err == nil || len(in.Nodes) == 0 {
 		return err
@@ -227,8 +225,8 @@ type Buffer struct {
 	Within       *Buffer // that of a Join, in which this one has its place; nil for none
 }
 
-// Alignment of every buffer in the arena, in bytes: the kernels' vector loads are
-// written for it, and CUDA's own allocator keeps to it.
+// Alignment of every buffer in the arena, in bytes: the kernels' vector loads rely on it, and
+// CUDA's own allocator keeps it.
 const Alignment = 256
 
 // Padded returns the bytes of the arena that the buffer takes.
@@ -237,8 +235,8 @@ func (b *Buffer) Padded() int64 { return (b.Size + Alignment - 1) &^ (Alignment 
 // Overlaps reports whether a and b are alive at the same time.
 func (b *Buffer) Overlaps(a *Buffer) bool { return b.Birth <= a.Death && a.Birth <= b.Death }
 
-// Layout returns where values of those numbers of elements begin in a Join, in elements,
-// each at a multiple of Alignment, and the elements of the Join.
+// Layout returns where values with those numbers of elements begin in a Join, in elements, each at
+// a multiple of Alignment, and the number of elements of the Join.
 func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
 	unit := Alignment / d.Size()
 	for _, n := range elements {

@@ -9,10 +9,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Verify reports what is wrong with the program, every fault that it finds: each
-// value is defined once and before its use, types agree with the instructions,
-// and what its stage promises holds. A program that the compiler made and that
-// Verify faults is an error of a pass.
+// Verify returns every fault of the program: each value must be defined once and before its use,
+// types must agree with the instructions, and the promise of its stage must hold. If Verify finds a
+// fault in a program that the compiler made, a pass is wrong.
 func (p *Program) Verify() error {
 	c := checker{p: p, defined: map[*Value]bool{}}
 	for in := range p.All() {
@@ -76,8 +75,8 @@ func (c *checker) instr(in *Instr) {
 	c.shape(in)
 }
 
-// wants returns the space in which an op reads and leaves its values, [Anywhere]
-// if it does not matter.
+// wants returns the space in which an op reads and writes its values, [Anywhere] if it does not
+// matter.
 func wants(op Op) Space {
 	switch op.(type) {
 	case Kernel, Map, Rows, Concat, State, Join:

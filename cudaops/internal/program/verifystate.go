@@ -2,7 +2,7 @@ package program
 
 import "slices"
 
-// update checks what becomes of a State.
+// update checks the value that becomes a State.
 func (c *checker) update(i int, u Update) {
 	if _, state := u.State.Def.Op.(State); !state || !slices.Contains(c.p.Setup, u.State.Def) {
 		c.fault("update %d is of %v, which is no state", i, u.State)
@@ -21,8 +21,8 @@ func (c *checker) update(i int, u Update) {
 	}
 }
 
-// inPlace checks that a State can be written over where its update is computed: by a Map
-// that reads of it the elements it writes, and when nobody reads it any more.
+// inPlace checks that a State can be overwritten where its update is computed: by a Map that reads
+// from it only the elements that it writes, when it is not needed any more.
 func (c *checker) inPlace(u Update) {
 	at := slices.Index(c.p.Instrs, u.Next.Def)
 	if at < 0 {
@@ -41,8 +41,8 @@ func (c *checker) inPlace(u Update) {
 	}
 }
 
-// ReadsInOrder reports whether an instruction reads, of the base of an input, the element
-// at the index of the one that it computes.
+// ReadsInOrder reports whether an instruction reads, from the base of an input, only the element at
+// the index that it computes.
 func (in *Instr) ReadsInOrder(v *Value) bool {
 	_, mapped := in.Op.(Map)
 	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
