@@ -8,8 +8,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// generated is the section on reductions whose kernel is made of an expression.
-// It gives the row of the sum, to be set beside that of the op.
+// generated is the section on reductions whose kernel is made from an expression. It returns the
+// row of the sum, to be compared with that of the op.
 func generated(p *notebook.Page, x []float32, op row) (row, error) {
 	p.Heading("A kernel from an expression")
 	p.Text("A sum, a norm and a largest value differ in one line of the kernel. So the op `Reduce` takes that line as text, in a, what has been reduced so far, and b, the next number:")

@@ -56,7 +56,7 @@ func matrix(p *notebook.Page) error {
 	return nil
 }
 
-// hostMatrix adds up a matrix on the CPU, a row of the table for each way.
+// hostMatrix adds up a matrix on the CPU and returns a row of the table for each way.
 func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) error {
 	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
@@ -95,8 +95,8 @@ func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want f
 	return nil
 }
 
-// deviceMatrix adds up a matrix on the GPU, a row of the table for each way, and returns
-// the times in microseconds.
+// deviceMatrix adds up a matrix on the GPU and returns a row of the table for each way, and the
+// times in microseconds.
 func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, want float64) (means []float64, err error) {
 	shape, inputs := []int{side, side}, [][]byte{kernels.Bytes(x)}
 	blocks, err := versions.SumPartials(kernels.Float32, 9, shape)

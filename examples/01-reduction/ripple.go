@@ -86,7 +86,7 @@ func amplitude(ix, iy int) float64 {
 	return (1 + math.Sin(2*math.Pi*float64(ix-64)/256)) * (1 + math.Sin(2*math.Pi*float64(iy-64)/256))
 }
 
-// expected is what element (ix, iy) of a picture is: tiles are turned by 180 degrees.
+// expected returns element (ix, iy) of a right picture: tiles are turned by 180 degrees.
 func expected(ix, iy int) float64 {
 	const tile = versions.RippleTile
 	return amplitude(ix-ix%tile+tile-1-ix%tile, iy-iy%tile+tile-1-iy%tile)
@@ -103,7 +103,7 @@ func wrong(elements []float32, side int) (n int) {
 	return n
 }
 
-// drawn shows a picture in the colours of its amplitudes.
+// drawn returns a picture in the colours of its amplitudes.
 func drawn(zoom int, m figure.Image) figure.Pictures {
 	return figure.Pictures{Zoom: zoom, Colour: colour, Images: []figure.Image{m}}
 }
@@ -121,5 +121,5 @@ func around(elements []float32, side int, name string) figure.Image {
 	return m
 }
 
-// colour is that of an amplitude, 0 to 4.
+// colour returns the colour of an amplitude, 0 to 4.
 func colour(v float64) color.RGBA { return figure.Viridis(v / 4) }

@@ -82,7 +82,7 @@ func hostSums(p *notebook.Page, x []float32) (rows []row, err error) {
 				sum += float64(v)
 			}
 			return sum, nil
-		}, 16 * 0x1p-53 * math.Sqrt(float64(len(x)))}, // a rounding for each, up or down
+		}, 16 * 0x1p-53 * math.Sqrt(float64(len(x)))}, // a rounding error for each, up or down
 		{fmt.Sprintf("CPU: %d cores, the Go body", runtime.GOMAXPROCS(0)), func() (float64, error) {
 			var out [1]float32
 			err := plan.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(out[:]), nil)
@@ -178,14 +178,14 @@ type row struct {
 	sum, within  float64 // within is the relative error that its arithmetic allows
 }
 
-// What arithmetic allows: a sum in double precision, in which some thousands of
-// roundings follow one another, and one that is rounded to float32 at the end.
+// The errors of sums: one in double precision with some thousands of roundings in a row, and one
+// that is rounded to float32 at the end.
 const (
 	double = 0x1p-40
 	single = 0x1p-24 + double
 )
 
-// agrees says whether a result is what it should be within a relative error.
+// agrees reports whether a result is within a relative error of the right one.
 func agrees(name string, got, want, within float64) error {
 	if !(math.Abs(got-want) <= within*want) {
 		return fmt.Errorf("%s: got %v, want %v within %v of it", name, got, want, within)
@@ -212,7 +212,7 @@ func partials(p *notebook.Page, version int, name string, x []float32) (row, err
 	return r, err
 }
 
-// endToEnd tells how long it takes until the host has the sum.
+// endToEnd measures how long it takes until the host has the sum.
 func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 	blocks, err := versions.SumPartials(kernels.Float32, 8, []int{len(x)})
 	if err != nil {
@@ -276,7 +276,7 @@ func compareSums(p *notebook.Page, rows []row, exact float64, copied notebook.Me
 	return p.Figure("sums", caption, bars)
 }
 
-// shares are 0, 1, ..., n-1 divided by their sum.
+// shares returns 0, 1, ..., n-1 divided by their sum.
 func shares(n int) []float32 {
 	x := make([]float32, n)
 	all := float64(n) * float64(n-1) / 2

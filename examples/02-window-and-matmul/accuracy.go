@@ -50,7 +50,7 @@ func accuracy(p *notebook.Page) error {
 	return p.Figure("accuracy", "The largest error of 64 x 64 sums of K products.", ch)
 }
 
-// random gives float32 numbers of all 24 bits, from -1 or 0 to 1.
+// random returns float32 numbers of all 24 bits, from -1 or 0 to 1.
 func random(n int, seed uint64, positive bool) []float32 {
 	x := make([]float32, n)
 	state := seed
@@ -88,7 +88,7 @@ func worst(p *notebook.Page, version, m, n, k int, a, b []float32) (float64, err
 	return most, nil
 }
 
-// learnt is the last section.
+// learnt is the section at the end.
 func learnt(p *notebook.Page) {
 	p.Heading("What we learnt")
 	p.Text(`A copy over the bus costs many kernels, so data stays on the device. The caches already share what neighbours read, so shared memory by hand is

@@ -45,10 +45,10 @@ func launchAll(p *notebook.Page) error {
 	return nil
 }
 
-// metrics are the counts that the table below is made of.
+// metrics are the counters for the table below.
 var metrics = struct{ loads, bytes, async, shared, wavefronts, conflicts, sectors string }{
 	"smsp__inst_executed_op_global_ld.sum",                     // by a warp, to registers
-	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // of them, those that two lanes load counted once
+	"smsp__sass_data_bytes_mem_global_op_ld.sum", // of them, counting once what two lanes load
 	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // by cp.async
 	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // by a warp
 	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // turns of the banks that these take
@@ -130,7 +130,7 @@ func loads(p *notebook.Page, counted string) error {
 		kernel := matmulEntry(i + 1)
 		count := func(metric string) (float64, error) {
 			if p.GPU() != nil && c == nil {
-				return math.NaN(), nil // nobody counted
+				return math.NaN(), nil // not counted
 			}
 			m, err := p.Measure(fmt.Sprintf("count, %s, %s", kernel, metric), "", func() (float64, error) {
 				v, ok := c[kernel][metric]

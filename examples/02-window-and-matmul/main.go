@@ -54,9 +54,8 @@ func run(p *notebook.Page, counted string) error {
 	return nil
 }
 
-// onGPU times a plan on the GPU, the mean of so many runs in us, and has its
-// output checked; without a GPU it gives the recorded time. inputs is called on a
-// GPU only.
+// onGPU times a plan on the GPU, the mean of that many runs in us, and checks its output; without a
+// GPU it returns the recorded time. inputs is called on a GPU only.
 func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, error), inputs func() [][]byte, check func(out []byte) error) (notebook.Measured, error) {
 	return p.Measure(key, "us", func() (float64, error) {
 		plan, err := plan()
@@ -78,7 +77,7 @@ func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, e
 	})
 }
 
-// fill gives n numbers from -1 to 1 of 12 bits, other ones for each seed.
+// fill returns n numbers from -1 to 1 of 12 bits, different ones for each seed.
 func fill[T kernels.Float](n int, seed uint32) []T {
 	x := make([]T, n)
 	state := seed*2654435761 + 1

@@ -29,7 +29,7 @@ func (s square) plan(dev kernels.Device, dt kernels.Dtype) (*kernels.Plan, error
 	return versions.MatMul(dt, s.version, 1, n, n, n, s.transA, false)
 }
 
-// check holds some elements of a product against sums in float64.
+// check compares some elements of a product with sums in float64.
 func check[T kernels.Float](s square, a, b []T, out []byte) error {
 	got, n := kernels.Elements[T](out), s.n
 	for k := range 60 {
@@ -202,7 +202,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		t.Rows = append(t.Rows, []string{name, figure.Number(rates[0]), gains[0], figure.Number(rates[1]), figure.Number(rates[2]), figure.Number(rates[3]), gains[1]})
 		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
 	}
-	side := p.Size(2048, 1024, 128) // what a CPU takes a second for
+	side := p.Size(2048, 1024, 128) // what takes a CPU a second
 	single, err := onHost[float32](p, side, kernels.Float32)
 	if err != nil {
 		return err

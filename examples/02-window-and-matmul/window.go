@@ -88,7 +88,7 @@ type windowRun struct {
 	x []float32
 }
 
-// input returns what n outputs take.
+// input returns the input for n outputs.
 func (w *windowRun) input(n, radius int) []float32 {
 	if len(w.x) < n+2*radius {
 		w.x = fill[float32](n+2*radius, 3)
@@ -127,7 +127,7 @@ func (w *windowRun) byRadius(names []string, n int) (ch figure.Chart, at map[[2]
 	return ch, at, nil
 }
 
-// checkWindow holds 700 outputs here and there, and the last 300, against plain sums.
+// checkWindow compares 700 outputs at random places, and the last 300, with plain sums.
 func checkWindow(radius int, x []float32, out []byte) error {
 	got := kernels.Elements[float32](out)
 	if len(got) != len(x)-2*radius {

@@ -8,8 +8,8 @@ import (
 	"github.com/stheno-ml/stheno/internal/theme"
 )
 
-// A picture is how far each warp's results are from what is right, in percent, after
-// each number of transformations.
+// A picture shows how far each warp's results are from the right ones, in percent, after each
+// number of transformations.
 type picture struct {
 	name      string
 	gpu, host [][]float64

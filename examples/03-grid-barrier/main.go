@@ -30,7 +30,7 @@ const title = "A barrier for the whole grid"
 
 func main() { notebook.Main(title, recorded, run) }
 
-// steps is how often X goes to P and back.
+// steps is the number of transformations of X to P and back.
 const steps = 100
 
 func run(page *notebook.Page) error {
@@ -128,7 +128,7 @@ func wrong(p *lab) error {
 	return nil
 }
 
-// atLeast is a least share in words.
+// atLeast puts a lower bound into words.
 func atLeast(percent float64) string {
 	if percent == 100 {
 		return "all"

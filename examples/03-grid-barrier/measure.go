@@ -62,7 +62,7 @@ func inputs() [][]byte {
 	return [][]byte{kernels.Bytes(w), kernels.Bytes(w), kernels.Bytes(x)}
 }
 
-// ratios are the elements of out over what is right, the mean of x.
+// ratios are the elements of out divided by the right result, the mean of x.
 func ratios(in [][]byte, out []byte) []float64 {
 	x, y := kernels.Elements[float32](in[2]), kernels.Elements[float32](out)
 	sum := 0.0
@@ -76,8 +76,8 @@ func ratios(in [][]byte, out []byte) []float64 {
 	return r
 }
 
-// isWrong says whether an element is, given its ratio to what is right. The weights
-// are powers of two, so that rounding the result is the only error.
+// isWrong reports whether an element is wrong, given its ratio to the right result. The weights are
+// powers of two, so that rounding the result is the only error.
 func isWrong(ratio float64) bool { return !(math.Abs(ratio-1) < 1e-6) }
 
 // runOn runs the iteration of n values once, on the host if there is no gpu.
@@ -89,14 +89,14 @@ func runOn(gpu *cudaops.Device, steps int, by versions.IterateBy, in [][]byte) (
 	return out, bench.Run(gpu.Ordinal, plan(gpu.Device, n, steps, by), in, out)
 }
 
-// stale is what came out of a kernel without a barrier of the grid, in several runs
-// on blocks of 64 threads. All but off are shares in percent.
+// stale describes the results of a kernel without a barrier of the grid, in several runs on blocks
+// of 64 threads. All but off are shares in percent.
 type stale struct {
 	wrong  float64         // of the elements
 	partly float64         // of the runs: some elements wrong and some right
 	warps  float64         // of the warps: all 32 elements wrong, or all right
 	blocks float64         // of the blocks: all 64 elements wrong, or all right
-	off    [n / 32]float64 // how far the mean of each warp's elements was from what is right in the last run, percent
+	off    [n / 32]float64 // how far the mean of each warp's elements was from the right one in the last run, percent
 }
 
 // figures are the values with names.
@@ -161,7 +161,7 @@ func share(ratios []float64, size int) (wrong, whole float64) {
 type lab struct {
 	*notebook.Page
 	random *rand.Rand
-	sms    int // multiprocessors of the GPU, or of that of the record; 0 if that does not say
+	sms    int // multiprocessors of the GPU, or of the one in the record; 0 if unknown
 	times  map[string]timing
 }
 
@@ -193,8 +193,8 @@ func (p *lab) upTo(blocks ...int) []int {
 	return append(blocks, p.sms)
 }
 
-// time is that of all steps on the GPU, over 10 runs, of results that are right to
-// the bit: the weights let nothing late get lost. Each setting is timed once.
+// time returns the time of all steps on the GPU, over 10 runs whose results are right to the bit:
+// with these weights no late value goes unnoticed. Each setting is timed once.
 func (p *lab) time(size int, by versions.IterateBy) (t timing, err error) {
 	key := fmt.Sprintf("%d values, %v", size, by.Barrier)
 	if by.Blocks > 0 {

@@ -71,7 +71,7 @@ func newDotTask(n int) dotTask {
 	return d
 }
 
-// check holds a result of a and b against the exact one.
+// check compares a result of a and b with the exact one.
 func (d dotTask) check(name string, sum float64) error {
 	if !(math.Abs(sum-d.exact) <= 0x1p-24*d.exact) {
 		return fmt.Errorf("dot, %s: got %v, want %v", name, sum, d.exact)
@@ -79,8 +79,8 @@ func (d dotTask) check(name string, sum float64) error {
 	return nil
 }
 
-// checkVaried holds a result of u and v against the exact one, to the last bit of double
-// precision or of float32.
+// checkVaried compares a result of u and v with the exact one, to the last bit of double precision
+// or of float32.
 func (d dotTask) checkVaried(name string, sum float64) error {
 	if sum != d.exactVaried && sum != float64(float32(d.exactVaried)) {
 		return fmt.Errorf("dot of random numbers, %s: got %v, want %v", name, sum, d.exactVaried)
@@ -176,7 +176,7 @@ func loopDot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// addUp is the result that a plan left: a float32, or partial sums in double.
+// addUp returns the result in a plan's output: a float32, or the sum of partial sums in double.
 func addUp(out []byte) (sum float64) {
 	if len(out) == 4 {
 		return float64(kernels.Elements[float32](out)[0])
@@ -187,7 +187,7 @@ func addUp(out []byte) (sum float64) {
 	return sum
 }
 
-// varied are n multiples of 1/2048 from -1 to 1, other ones for each seed.
+// varied returns n multiples of 1/2048 from -1 to 1, different ones for each seed.
 func varied(n int, seed byte) []float32 {
 	r := rand.New(rand.NewChaCha8([32]byte{seed}))
 	x := make([]float32, n)

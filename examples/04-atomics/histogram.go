@@ -15,7 +15,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// ascii are the cells: the 128 codes of ASCII. Bytes above are in none.
+// ascii is the number of cells: the 128 codes of ASCII. Bytes above are not counted.
 var ascii = kernels.Bins{N: 128, Lo: 0, Hi: 128}
 
 // The grid of the versions 1 and 2.
@@ -38,7 +38,7 @@ func plain(text []byte) []int64 {
 	return counts
 }
 
-// check holds a histogram against the plain one.
+// check compares a histogram with the plain one.
 func check(name string, got, want []int64) error {
 	for k := range want {
 		if got[k] != want[k] {

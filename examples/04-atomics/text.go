@@ -10,15 +10,15 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// letters is a text and what it is.
+// letters is a text and its description.
 type letters struct {
 	bytes []byte
 	from  string
-	given bool // by -text, and not the standard one
+	given bool // from -text rather than the standard one
 }
 
-// load reads a text and repeats it to size bytes. Without a path it takes the one
-// that standard finds, or says that there is none and takes a text that is built in.
+// load reads a text and repeats it to size bytes. Without a path it takes the one that standard
+// finds or, saying that there is none, the built-in text.
 func load(path string, size int, standard func() (string, error)) (letters, error) {
 	repeated := func(text []byte) []byte { return bytes.Repeat(text, size/len(text)+1)[:size] }
 	given := path != ""
@@ -47,7 +47,7 @@ func load(path string, size int, standard func() (string, error)) (letters, erro
 	return letters{repeated(text), "the file " + filepath.Base(path), true}, nil
 }
 
-// builtIn is a text that is always there.
+// builtIn returns a text that is always available.
 func builtIn() ([]byte, error) {
 	var text []byte
 	for _, name := range []string{"histogram.cu", "sum.cu", "matmul.cu", "windowsum.cu"} {

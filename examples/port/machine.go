@@ -6,7 +6,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// onStheno is onTape with another machine: one line is different, and its error.
+// onStheno is onTape with another machine: only the line that makes it differs, and its error.
 func onStheno(d data, epochs int, seed uint64, opts ...cudaops.Option) (losses []float32, err error) {
 	g := G.NewGraph()
 	x, y := inputs(g)

@@ -59,5 +59,5 @@ func inputs(g *G.ExprGraph) (x, y *G.Node) {
 		G.NewMatrix(g, tensor.Float32, G.WithName("y"), G.WithShape(batch, classes))
 }
 
-// solver returns the one that all steps of the page use.
+// solver returns the solver that all steps of the page use.
 func solver() *G.AdamSolver { return G.NewAdamSolver(G.WithLearnRate(0.001)) }

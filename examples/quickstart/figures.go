@@ -48,8 +48,8 @@ func drawLoss(out string, h history) (string, error) {
 		}})
 }
 
-// drawDigits writes digits.png: held-out images with what the network made of
-// them, and the images that it got wrong.
+// drawDigits writes digits.png: held-out images with the network's answers, and the images that it
+// got wrong.
 func drawDigits(out string, d digits.Set, predicted []prediction) (string, error) {
 	const columns = 10
 	some := figure.Pictures{Title: "Held-out digits, the network's answer and its probability", Zoom: 8, Columns: columns}

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The ops of the model, each with small inputs, and the whole loss at last.
+// The ops of the model, each with small inputs, and finally the whole loss.
 var expressions = []struct {
 	name   string
 	build  func(in ...*G.Node) (*G.Node, error)
@@ -41,8 +41,8 @@ func binary(f func(a, b *G.Node) (*G.Node, error)) func(...*G.Node) (*G.Node, er
 	return func(in ...*G.Node) (*G.Node, error) { return f(in[0], in[1]) }
 }
 
-// checkGradients compares what gorgonia.Grad makes of each expression, run in
-// float32 where the model will run, with central differences in float64.
+// checkGradients compares the gradients that gorgonia.Grad makes of each expression, run in float32
+// where the model will run, with central differences in float64.
 func checkGradients(w io.Writer, o options) error {
 	machine := gradcheck.Machine(func(g *G.ExprGraph) (G.VM, error) { return newMachine(g, o.device) })
 	for _, e := range expressions {

@@ -60,7 +60,7 @@ func main() {
 	}
 }
 
-// run does it all and gives the accuracy on the held-out digits.
+// run does everything and returns the accuracy on the held-out digits.
 func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 	// Where it runs.
 	_, where, err := notebook.Device(o.device)
@@ -75,7 +75,7 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 		return 0, err
 	}
 
-	// The derivatives, before anything stands on them.
+	// The derivatives, before anything depends on them.
 	fmt.Fprintln(w, "\nGradients against central differences")
 	if err := checkGradients(w, o); err != nil {
 		return 0, err
@@ -114,7 +114,7 @@ func run(ctx context.Context, o options, w io.Writer) (float64, error) {
 		return 0, err
 	}
 
-	// What came out.
+	// The results.
 	fmt.Fprintln(w, "\nWhere each op of a training step ran")
 	fmt.Fprint(w, vm.Report())
 	right := h.accuracy[o.epochs-1]
@@ -144,7 +144,7 @@ func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits.Set,
 	return train, held, nil
 }
 
-// learn trains the model, and looks after every epoch how well it does on what is held out.
+// learn trains the model, and measures after every epoch how well it reads held-out digits.
 func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *network, training digits.Set,
 	evaluate func() (loss, accuracy float64, err error)) (history, error) {
 	var h history
@@ -170,7 +170,7 @@ func learn(ctx context.Context, w io.Writer, o options, vm *cudaops.VM, model *n
 	if o.progress != nil {
 		opts = append(opts, train.Progress(o.progress))
 	}
-	// What does not fill the last batch of an epoch waits for another one: each has its own order.
+	// Images that do not fill the last batch wait for another epoch: each has its own order.
 	_, err = train.Run(ctx, vm, model.loss, data.Shuffle(o.seed), opts...)
 	return h, err
 }

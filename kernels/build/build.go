@@ -22,7 +22,7 @@ type builder struct {
 	dir, out, toolkit, only string
 	all                     bool
 	workers                 int
-	log                     io.Writer // of warnings and of what has been done
+	log                     io.Writer // for warnings and progress
 	compile                 func(name, target string, source []byte) (image []byte, log string, err error)
 }
 
@@ -79,9 +79,8 @@ func (b *builder) build(verbose bool) error {
 	return b.removeOld(m)
 }
 
-// manifests returns a manifest of the sources as they are, their images still
-// to be filled in, and the one of the images that there are, empty if there is
-// none.
+// manifests returns a manifest of the sources as they are, without their images, and the manifest
+// of the existing images, empty if there is none.
 func (b *builder) manifests() (now, old *manifest.Manifest, err error) {
 	paths, err := filepath.Glob(filepath.Join(b.dir, "*.cu")) // in order
 	if err != nil {
@@ -122,7 +121,7 @@ func (b *builder) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(b.out, name), data, 0o666)
 }
 
-// find returns what a manifest says about a source, nil if nothing.
+// find returns a manifest's entry for a source, nil if there is none.
 func find(m *manifest.Manifest, stem string) *manifest.Source {
 	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
 	if i < 0 {
@@ -131,8 +130,7 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 	return &m.Sources[i]
 }
 
-// whole is an error unless every target's image of a source is there and is what
-// the manifest says.
+// whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
 	var errs []error
 	for i, target := range manifest.Targets {
@@ -152,7 +150,7 @@ func (b *builder) whole(s *manifest.Source) error {
 	return errors.Join(errs...)
 }
 
-// A job is to compile one source for one target.
+// A job is the compilation of one source for one target.
 type job struct {
 	source *manifest.Source
 	index  int // of the target
@@ -160,7 +158,7 @@ type job struct {
 
 func (j job) target() string { return manifest.Targets[j.index] }
 
-// jobsOf are the jobs of all images of a source.
+// jobsOf returns the jobs for all images of a source.
 func jobsOf(s *manifest.Source) []job {
 	jobs := make([]job, len(manifest.Targets))
 	for i := range jobs {
@@ -169,8 +167,8 @@ func jobsOf(s *manifest.Source) []job {
 	return jobs
 }
 
-// each does the jobs, b.workers at a time. Of one source it returns one error,
-// since those of its other targets say the same.
+// each runs the jobs, b.workers at a time. It returns one error for each source, since those of its
+// other targets are the same.
 func (b *builder) each(jobs []job, do func(job) error) error {
 	errs := toolkit.Each(jobs, b.workers, do)
 	failed := map[string]bool{}

@@ -15,10 +15,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// check returns an error that names what in the folder of images is not what the
-// sources give. It holds the hashes of all sources and images against the
-// manifest, and compiles images again: first those of sources whose images are
-// not those of the git revision since, if one is given, then others, in an order
+// check returns an error that names the files in the folder of images that do not follow from the
+// sources. It compares the hashes of all sources and images with the manifest, and compiles images
+// again until the time limit: first those of sources whose images differ from those of the git
+// revision since, if one is given, then others, in random order; all of them with -all.
 // drawn at random, until the time limit is over; everything with -all.
 func (b *builder) check(limit time.Duration, since string) error {
 	start := time.Now()

@@ -25,9 +25,9 @@ type compiler interface {
 	compile(name, source string, options []string, ptx bool) (image []byte, log string, err error)
 }
 
-// startCompiler compiles a source for a target in a process of its own, this
-// program once more: where several threads of one process used NVRTC, an image
-// came out with other bytes now and then. The log is returned with an error too.
+// startCompiler compiles a source for a target in a process of its own, this program once more:
+// when several threads of one process used NVRTC, an image sometimes came out with other bytes. The
+// log is returned with an error too.
 func (b *builder) startCompiler(name, target string, source []byte) (image []byte, log string, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -19,12 +19,11 @@ var (
 	sharedPart = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// expected are lines that every build has: the assembler's report, and NVRTC's
-// word on sm_70, whose support is why this compiler is used.
+// expected are lines in the log of every build: the assembler's report, and NVRTC's warning about
+// sm_70, which only this compiler still supports.
 var expected = regexp.MustCompile(`^(ptxas info|nvrtc: warning: Architectures prior to|\s*$)`)
 
-// parseLog reads what the assembler says about each kernel. The rest of the
-// log is warnings.
+// parseLog reads the assembler's report on each kernel. The rest of the log is warnings.
 func parseLog(log string) (kernels []manifest.Kernel, warnings string) {
 	var k manifest.Kernel
 	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // digits by the pattern
@@ -58,7 +57,7 @@ func compilerOf(ptx []byte) string {
 	return "NVRTC, version unknown"
 }
 
-// report prints what the assembler said about every kernel.
+// report prints the assembler's report on every kernel.
 func report(m *manifest.Manifest) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "kernel\ttarget\tregisters\tstack\tspill\tshared\t")

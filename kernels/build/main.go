@@ -1,8 +1,7 @@
-// Command build compiles the CUDA sources of a folder, kernels/*.cu if nothing else
-// is said, into images with NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no
-// cgo. It needs Linux and a folder with the compiler in it, which -fetch downloads. The
-// same sources and the same compiler give the same bytes, so
-// only what changed is compiled.
+// Command build compiles the CUDA sources of a folder, by default kernels/*.cu, into images with
+// NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with the
+// compiler in it, which -fetch downloads. The same sources and the same compiler give the same
+// bytes, so that only changed sources are compiled.
 package main
 
 import (
@@ -60,12 +59,12 @@ func main() {
 	}
 }
 
-// usageError says what is wrong with the command line.
+// usageError is a mistake in the command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// alone returns an error if flags are set that do not go with one.
+// alone returns an error if flags are set that cannot be combined with one.
 func alone(name string, with ...string) error {
 	var others []string
 	flag.Visit(func(f *flag.Flag) {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The operations on blocks, each a loop of its own: a product and a sum in one loop
-// might become one rounding on some processors.
+// The operations on blocks, each a loop of its own: on some processors a product and a sum in one
+// loop could be contracted.
 
 type float interface{ float32 | float64 }
 
@@ -46,7 +46,7 @@ func unaryBlock[T float](op Op, out, x []T) {
 		for i, v := range x {
 			out[i] = T(math.Floor(float64(v)))
 		}
-	case Sqrt: // of a float32 by way of double too, which rounds to the same
+	case Sqrt: // of a float32 via double, which rounds to the same result
 		for i, v := range x {
 			out[i] = T(math.Sqrt(float64(v)))
 		}

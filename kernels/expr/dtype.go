@@ -5,9 +5,8 @@ import "strconv"
 // Dtype is the element type of an operand.
 type Dtype uint8
 
-// The element types. Kernels compute in the floating-point ones; integers are
-// counted in and converted from, Bool is what comparisons give, a byte of 0 or 1
-// in memory. Int is Go's int.
+// The element types. Kernels compute in the floating-point ones and convert from integers, which
+// also count; Bool is the type of comparisons, a byte of 0 or 1 in memory. Int is Go's int.
 const (
 	Float32 Dtype = iota
 	Float64
@@ -24,10 +23,10 @@ var dtypes = [...]struct {
 	name string
 }{{4, "f32"}, {8, "f64"}, {1, "u8"}, {4, "i32"}, {8, "i64"}, {strconv.IntSize / 8, "int"}, {1, "bool"}}
 
-// Size is the size of one element in bytes.
+// Size returns the size of one element in bytes.
 func (d Dtype) Size() int64 { return dtypes[d].size }
 
-// String is the suffix of kernel entry points, such as "f32".
+// String returns the suffix of kernel entry points, such as "f32".
 func (d Dtype) String() string { return dtypes[d].name }
 
 // isWide reports whether d is an integer of 64 bits.

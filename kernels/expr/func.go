@@ -32,7 +32,7 @@ func (n *node) value() float64 { return math.Float64frombits(n.bits) }
 // inputs returns the arguments.
 func (n *node) inputs() []Value { return n.args[:n.op.Arity()] }
 
-// graph is a Func taken apart. Each node stands behind those it uses.
+// graph is a Func taken apart. Each node comes after the nodes that it uses.
 type graph struct {
 	operands []Dtype
 	nodes    []node
@@ -147,9 +147,8 @@ func (f Func) Trim() (Func, []int) {
 	return g.encode(), kept
 }
 
-// Builder makes a [Func]. Values that are computed alike are one Value. The first
-// error makes all further calls return nothing of use, and is what
-// [Builder.Func] returns.
+// Builder makes a [Func]. Values that are computed alike are one Value. After the first error
+// further calls return meaningless values, and [Builder.Func] returns the error.
 type Builder struct {
 	operands []Dtype
 	nodes    []node
@@ -195,7 +194,7 @@ func (b *Builder) add(n node) Value {
 	return v
 }
 
-// dtype returns the element type of a value, and false where there is none.
+// dtype returns the element type of a value, false if there is none.
 func (b *Builder) dtype(v Value) (Dtype, bool) {
 	if b.err != nil {
 		return 0, false
@@ -275,8 +274,7 @@ func (b *Builder) Apply(op Op, args ...Value) Value {
 	return b.reduce(op, d, args)
 }
 
-// reduce adds an operation, which it writes with fewer kinds where that gives the
-// same bits.
+// reduce adds an operation, replaced by fewer kinds of operations if that gives the same bits.
 func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 	switch op {
 	case Neg:
@@ -343,7 +341,7 @@ func (b *Builder) Inline(f Func, operands ...Value) []Value {
 	return outputs
 }
 
-// values adds the nodes of g, of the given operands, and returns their values.
+// values adds the nodes of g, applied to the given operands, and returns their values.
 func (b *Builder) values(g *graph, operands []Value) []Value {
 	here := make([]Value, len(g.nodes))
 	for i, n := range g.nodes {
@@ -385,8 +383,7 @@ func (b *Builder) Func(outputs ...Value) (Func, error) {
 	return g.encode(), nil
 }
 
-// visit appends a node to g behind those that it uses, so that the order follows
-// from the graph alone.
+// visit appends a node to g after those that it uses, so that the order depends on the graph alone.
 func (b *Builder) visit(g *graph, there []Value, v Value) Value {
 	if there[v] == 0 {
 		n := b.nodes[v]

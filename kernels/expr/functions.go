@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Functions of the Go bodies that package math lacks, or does not give to 2 units
-// in the last place.
+// Functions of the Go bodies that package math lacks, or computes with errors above 2 units in the
+// last place.
 
 // sigmoid is 1 / (1 + e⁻ˣ), with an exponential that does not overflow.
 func sigmoid(x float64) float64 {
@@ -136,7 +136,7 @@ var twoOverPi = [...]uint64{
 func reduceAngle(x float64) (k int, r, r2 float64) {
 	b := math.Float64bits(x)
 	m := b&(1<<52-1) | 1<<52
-	at := int(b>>52&0x7ff) - 1075 + 62 // the first bit that counts
+	at := int(b>>52&0x7ff) - 1075 + 62 // the first bit that matters
 	var z [3]uint64
 	for i := range z {
 		z[i] = twoOverPi[at/64+i]<<(at%64) | twoOverPi[at/64+i+1]>>(64-at%64)
@@ -148,7 +148,7 @@ func reduceAngle(x float64) (k int, r, r2 float64) {
 	k = int(hi >> 62)
 	hi, mid, lo = hi<<2|mid>>62, mid<<2|lo>>62, lo<<2
 	sign := 1.0
-	if hi>>63 == 1 { // beyond a half: the next k, less the complement
+	if hi>>63 == 1 { // more than a half: the next k, minus the complement
 		k, sign = k+1, -1
 		hi, mid = ^hi, ^mid
 	}

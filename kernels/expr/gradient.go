@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// Gradient returns the adjoint of the function for some of its operands, given by
-// their numbers: a function of the same operands followed by, for each output of
-// f, the derivative of a loss by it; its outputs are the derivatives of the loss by
-// those operands. The operands and the outputs concerned are of Float32 or Float64.
+// Gradient returns the adjoint of the function for some of its operands, given by their numbers: a
+// function of the same operands followed by the derivative of a loss by each output of f; its
+// outputs are the derivatives of the loss by those operands. The operands and the outputs concerned
+// are Float32 or Float64.
 //
-// Sign, Ceil, Floor and comparisons have the derivative 0, Abs has 0 at 0, and
-// Min and Max pass all of it to their first argument where both are equal.
+// Sign, Ceil, Floor and comparisons have the derivative 0, Abs has 0 at 0, and Min and Max pass the
+// whole derivative to their first argument if both are equal.
 func (f Func) Gradient(operands ...int) (Func, error) {
 	g := f.graph()
 	b := NewBuilder(append(g.operands, f.Outputs()...)...)
@@ -68,8 +68,8 @@ func (d *differ) add(v, term Value) {
 	}
 }
 
-// back adds what node n, of value y and derivative dy, gives to the derivatives by
-// its arguments.
+// back adds the contributions of node n, of value y and derivative dy, to the derivatives by its
+// arguments.
 func (d *differ) back(n *node, y, dy Value) {
 	switch n.op {
 	case operand, constant, Sign, Ceil, Floor:
@@ -130,7 +130,7 @@ func (d *differ) unary(n *node, y, dy Value) Value {
 	return d.fail("%v has no derivative", n.op)
 }
 
-// binary adds what y = op(a, b) gives to the derivatives by a and b.
+// binary adds the contributions of y = op(a, b) to the derivatives by a and b.
 func (d *differ) binary(n *node, y, dy Value) {
 	a, b := d.here[n.args[0]], d.here[n.args[1]]
 	zero := d.Constant(n.dtype, 0)

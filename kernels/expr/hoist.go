@@ -1,10 +1,9 @@
 package expr
 
-// Hoist takes a function apart where values of many operations depend on nothing but
-// operands from a number on, such as the results of reductions, of which a row has one.
-// early gives those values, late the function's outputs; late's operands are those of
-// the function, then early's outputs. Without such values early is the zero Func and
-// late the function itself.
+// Hoist takes a function apart if values of many operations depend only on operands from a number
+// on, such as the results of reductions, which are the same for a whole row. early returns those
+// values, late the function's outputs; late's operands are those of the function, then early's
+// outputs. If there are no such values early is the zero Func and late the function itself.
 func (f Func) Hoist(from int) (early, late Func, err error) {
 	g := f.graph()
 	fixed, costly := make([]bool, len(g.nodes)), make([]bool, len(g.nodes))
@@ -22,7 +21,7 @@ func (f Func) Hoist(from int) (early, late Func, err error) {
 			fixed[i], costly[i] = fixed[i] && fixed[a], costly[i] || costly[a]
 		}
 	}
-	needed := make([]bool, len(g.nodes)) // by what is not fixed
+	needed := make([]bool, len(g.nodes)) // by values that are not fixed
 	for i, n := range g.nodes {
 		for _, a := range n.inputs() {
 			needed[a] = needed[a] || !fixed[i]

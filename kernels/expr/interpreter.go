@@ -6,9 +6,8 @@ import (
 	"unsafe"
 )
 
-// BlockSize is the number of elements that an [Interpreter] is best given at a time:
-// enough to hide its own work, few enough that the values between operations stay
-// in the first-level cache.
+// BlockSize is the best number of elements for an [Interpreter] at a time: enough to hide its
+// overhead, few enough that the values between operations stay in the first-level cache.
 const BlockSize = 512
 
 // Interpreter is the Go body of a function: it runs one operation after the other
@@ -21,8 +20,8 @@ type Interpreter struct {
 	pool              sync.Pool // of *workspace
 }
 
-// instr is an operation on blocks, which it finds by number: those of the operands
-// come first, then those of the outputs, of constants, and buffers.
+// instr is an operation on blocks, which it refers to by number: first the operands, then the
+// outputs, the constants, and buffers.
 type instr struct {
 	op   Op
 	from Dtype // of the last argument
@@ -31,8 +30,8 @@ type instr struct {
 	args [3]int
 }
 
-// copyBlock is an instruction that no node stands for: an output that is an
-// operand, a constant or another output.
+// copyBlock is an instruction without a node: for an output that is an operand, a constant or
+// another output.
 const copyBlock = opCount
 
 // workspace is the memory of one goroutine.
@@ -89,7 +88,7 @@ func (c *compiler) compile() {
 			in := instr{op: n.op, to: n.dtype}
 			for k, a := range n.inputs() {
 				in.args[k], in.from = c.blocks[a], c.nodes[a].dtype
-				if in.from.Size() == n.dtype.Size() { // the result may take its place
+				if in.from.Size() == n.dtype.Size() { // the result may be written in place
 					c.release(a, i)
 				}
 			}

@@ -2,10 +2,10 @@ package expr
 
 import "slices"
 
-// Matches returns the ways in which f, of one output, is what pattern computes of some
-// functions: in each, those functions, which have the operands of f, in the place of the
-// pattern's operands. The arguments of sums and products may stand in either order: that
-// changes no bit of a result but for the sign and the payload of NaN.
+// Matches returns the ways in which f, a function with one output, equals pattern with functions in
+// place of the pattern's operands: for each way those functions, which have the operands of f. The
+// arguments of sums and products may be in either order: that changes no bit of a result except the
+// sign and the payload of NaN.
 //
 //	a + tanh(b)  matches  x + y  with  x = a, y = tanh(b)  and with  x = tanh(b), y = a
 func (f Func) Matches(pattern Func) [][]Func {
@@ -27,7 +27,7 @@ func (f Func) Matches(pattern Func) [][]Func {
 	return list
 }
 
-// IsOperand reports whether f is one of its operands, and which.
+// IsOperand reports whether f is one of its operands, and returns which.
 func (f Func) IsOperand() (int, bool) {
 	g := f.graph()
 	if len(g.outputs) != 1 || g.nodes[g.outputs[0]].op != operand {
@@ -36,7 +36,7 @@ func (f Func) IsOperand() (int, bool) {
 	return int(g.nodes[g.outputs[0]].bits), true
 }
 
-// part returns the function that a node is.
+// part returns the function that ends at a node.
 func (g *graph) part(v Value) Func {
 	p := graph{operands: g.operands, outputs: make([]Value, 1)}
 	b := Builder{operands: g.operands, nodes: g.nodes}
@@ -47,8 +47,8 @@ func (g *graph) part(v Value) Func {
 // matcher finds a pattern in a function.
 type matcher struct{ of, pattern *graph }
 
-// match goes on with the ways found so far, each a node for each operand of the pattern,
-// or -1: it returns those in which node v of the function is node p of the pattern.
+// match extends the ways found so far, each a node for each operand of the pattern or -1, and
+// returns those in which node v of the function matches node p of the pattern.
 func (m matcher) match(p, v Value, ways [][]Value) [][]Value {
 	x, y := &m.pattern.nodes[p], &m.of.nodes[v]
 	if x.op == operand {

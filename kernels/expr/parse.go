@@ -62,7 +62,7 @@ type parser struct {
 	first []int  // where the first name stands, from 1
 }
 
-// unexpected says that the token is not what stands there.
+// unexpected records the error that the token is not the expected one.
 func (p *parser) unexpected(want string) {
 	got := p.token
 	if got == "" {

@@ -2,10 +2,9 @@ package expr
 
 import "fmt"
 
-// ParseReduction reads an expression of a, what has been reduced so far, and b, the
-// next element, both Float64, in the language of [Parse]. Chunks of the input are to
-// be reduced side by side and their results joined, so that the expression must
-// come down to one of
+// ParseReduction reads an expression of a, the result so far, and b, the next element, both
+// Float64, in the language of [Parse]. Chunks of the input are reduced in parallel and their
+// results combined, so the expression must have one of the forms
 //
 //	a + f(b)   a * f(b)   max(a, f(b))   min(a, f(b))
 //
@@ -68,10 +67,10 @@ func (s *splitter) split(v Value) (Op, Value, error) {
 	return op, f, err
 }
 
-// inverses are the operations that go with an operation.
+// inverses are the inverse operations.
 var inverses = map[Op]Op{Add: Sub, Mul: Div}
 
-// without returns what v is beside a: v = a op without(v).
+// without returns the rest of v besides a: v = a op without(v).
 func (s *splitter) without(v Value, op Op) (Value, error) {
 	n := s.nodes[v]
 	inverse, x, y := inverses[op], n.args[0], n.args[1]

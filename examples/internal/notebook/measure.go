@@ -15,7 +15,7 @@ type Measured struct {
 	Unit  string
 }
 
-// Known says that there is a value.
+// Known reports whether there is a value.
 func (m Measured) Known() bool { return !math.IsNaN(m.Value) }
 
 // String prints the value with three digits at least and the unit.
@@ -29,10 +29,9 @@ func (m Measured) String() string {
 	return figure.Number(m.Value) + " " + m.Unit
 }
 
-// Measure gives a figure of the GPU under a key that no other figure has. On a
-// GPU it calls f, which gives the value in the unit, and keeps it for -record.
-// Without one it gives the recorded figure of that key; the page then says once
-// from which device it is.
+// Measure returns a figure of the GPU under a key that no other figure has. On a GPU it calls f,
+// which returns the value in the unit, and keeps it for -record. Without one it returns the
+// recorded figure of that key; the page then says once from which device it is.
 func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, error) {
 	if err := p.take(key); err != nil {
 		return Measured{}, err
@@ -60,10 +59,9 @@ func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, e
 	return Measured(kept), nil
 }
 
-// Keep gives what was found out about the GPU as a value of any type that JSON can hold,
-// under a key that no other figure has. On a GPU it calls f and keeps the value for
-// -record. Without one it gives the recorded value of that key; known is false if there
-// is none.
+// Keep returns a value about the GPU, of any type that JSON can hold, under a key that no other
+// figure has. On a GPU it calls f and keeps the value for -record. Without one it returns the
+// recorded value of that key; known is false if there is none.
 func Keep[T any](p *Page, key string, f func() (T, error)) (v T, known bool, err error) {
 	if err := p.take(key); err != nil {
 		return v, false, err
@@ -83,7 +81,7 @@ func Keep[T any](p *Page, key string, f func() (T, error)) (v T, known bool, err
 	return v, p.gpu != nil || p.recorded.Data[key] != nil, nil
 }
 
-// take notes that a figure is asked for.
+// take marks a key as used.
 func (p *Page) take(key string) error {
 	if p.measured.keys[key] {
 		return fmt.Errorf("figure %q is measured twice, want a key for each", key)
@@ -92,7 +90,7 @@ func (p *Page) take(key string) error {
 	return nil
 }
 
-// note says once from where recorded figures are.
+// note says once which device recorded figures are from.
 func (p *Page) note() {
 	if p.noted {
 		return

@@ -102,8 +102,9 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 
 // Unrecorded gives the keys of the figures that a notebook asks for and its
 // record lacks, sorted: they print as "-" where there is no GPU. It runs the
-// notebook on the host on small sizes, where, see [Page.Timed], the notebook asks
-// for all that it measures on a GPU.
+// Unrecorded returns the sorted keys of the figures that a notebook asks for and its record lacks:
+// without a GPU they print as -. It runs the notebook on the host with small sizes, but, see
+// [Page.Timed], it asks for everything that is measured on a GPU.
 func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err error) {
 	p, err := begin(Options{Device: "cpu", Small: true}, io.Discard, "", recorded)
 	if err != nil {
@@ -121,8 +122,8 @@ func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err er
 	return keys, nil
 }
 
-// Device chooses the device that -device means: auto, gpu or cpu. It is nil for
-// the host. where says in a line what it is, or why no GPU is used.
+// Device chooses the device that -device names: auto, gpu or cpu. It is nil for the host. where
+// says in a line which device it is, or why no GPU is used.
 func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 	host := "Running on " + theHost()
 	switch choice {
@@ -162,8 +163,8 @@ func source(file string) ([]byte, error) {
 	return kernels.Builtin().Source(file)
 }
 
-// Page is a notebook while it runs. What its methods add goes to the terminal
-// at once and to the HTML page at the end. A page is for one goroutine.
+// Page is a notebook while it runs. Its methods write to the terminal at once and to the HTML page
+// at the end. A page is for one goroutine.
 type Page struct {
 	options  Options
 	title    string
@@ -180,7 +181,7 @@ type Page struct {
 // GPU is the device to run on, nil for the host.
 func (p *Page) GPU() *cudaops.Device { return p.gpu }
 
-// Where names what the notebook runs on, for the captions of what depends on it.
+// Where names the device that the notebook runs on, for captions of what depends on it.
 func (p *Page) Where() string {
 	if p.gpu == nil {
 		return theHost()
@@ -188,7 +189,7 @@ func (p *Page) Where() string {
 	return p.gpu.Name
 }
 
-// On is the option of a VM that runs where the notebook does.
+// On returns the option of a VM that runs where the notebook does.
 func (p *Page) On() cudaops.Option {
 	if p.gpu == nil {
 		return cudaops.OnHost()
@@ -196,11 +197,10 @@ func (p *Page) On() cudaops.Option {
 	return cudaops.OnDevice(p.gpu.Ordinal)
 }
 
-// Small says that sizes must be small, for a test.
+// Small reports whether sizes must be small, for a test.
 func (p *Page) Small() bool { return p.options.Small }
 
-// Size is a size of what runs here: full on a GPU, and what a test or a CPU can
-// wait for elsewhere.
+// Size returns a size for this run: full on a GPU, else host or, in a test, small.
 func (p *Page) Size(full, host, small int) int {
 	switch {
 	case p.Small():
@@ -211,12 +211,11 @@ func (p *Page) Size(full, host, small int) int {
 	return full
 }
 
-// Tiny says that what the GPU's times are for is small. Without a GPU it is not:
-// the recorded times are of the full sizes.
+// Tiny reports whether the GPU's times are of small sizes. Without a GPU they are not: recorded
+// times are of the full sizes.
 func (p *Page) Tiny() bool { return p.Small() && p.gpu != nil }
 
-// Timed is the size that the GPU's times are for: that of the run, or of the
-// record.
+// Timed returns the size that the GPU's times are of: that of the run, or of the record.
 func (p *Page) Timed(full, small int) int {
 	if p.Tiny() {
 		return small
@@ -256,7 +255,7 @@ func (p *Page) Source(file, function string) error {
 	return nil
 }
 
-// Sources is Source for several functions of one file.
+// Sources shows several functions of one file, as Source does.
 func (p *Page) Sources(file string, functions ...string) error {
 	for _, f := range functions {
 		if err := p.Source(file, f); err != nil {
@@ -280,8 +279,7 @@ func (p *Page) GoFunction(file, function string) error {
 	return nil
 }
 
-// Listing shows text that is laid out already, such as what a program printed, with a
-// caption or "" for none.
+// Listing shows preformatted text, such as the output of a program, with a caption or "" for none.
 func (p *Page) Listing(caption, text string) { p.preformatted(caption, text, nil) }
 
 // preformatted shows text in lines, coloured on the page if there is a lexer for it.

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Target is the device to make plans for: the GPU, or the host.
+// Target returns the device to make plans for: the GPU, or the host.
 func (p *Page) Target() kernels.Device {
 	if p.gpu != nil {
 		return p.gpu.Device
@@ -20,7 +20,7 @@ func (p *Page) Target() kernels.Device {
 	return kernels.HostDevice()
 }
 
-// Ran is what [Page.Run] found out about a plan.
+// Ran is the result of [Page.Run].
 type Ran struct {
 	// Mean and Spread, the standard deviation, of the GPU's times, in us, and how
 	// many times there are.
@@ -29,11 +29,10 @@ type Ran struct {
 	Out []byte
 }
 
-// Run runs a plan for [Page.Target]. On a GPU it times that many runs by the
-// device's clock, operands in its memory, each the mean over as many runs as take a
-// millisecond; there are fewer only where they would take more than a minute. Without
-// one it runs the Go bodies once for the output, and the times are the recorded ones
-// of the key.
+// Run runs a plan for [Page.Target]. On a GPU it times that many runs by the device's clock,
+// operands in its memory, each the mean over as many runs as take a millisecond; there are fewer
+// only if they would take more than a minute. Without a GPU it runs the Go bodies once for the
+// output, and the times are the recorded ones of the key.
 func (p *Page) Run(key string, plan *kernels.Plan, inputs [][]byte, runs int) (ran Ran, err error) {
 	var spread float64
 	var timed int
@@ -74,10 +73,10 @@ func (p *Page) Output(plan *kernels.Plan, inputs [][]byte) ([]byte, error) {
 	return out, plan.Run(inputs, out, nil)
 }
 
-// aligned is memory for elements of any type.
+// aligned returns memory for elements of any type.
 func aligned(bytes int64) []byte { return kernels.Bytes(make([]float64, (bytes+7)/8))[:bytes] }
 
-// MeanTime is the mean time of a plan on the GPU in us, for [Page.Measure].
+// MeanTime returns the mean time of a plan on the GPU in us, for [Page.Measure].
 func (p *Page) MeanTime(plan *kernels.Plan, inputs [][]byte, runs int) (float64, error) {
 	if p.gpu == nil {
 		return 0, cudaops.ErrNoDevice
@@ -90,9 +89,9 @@ func (p *Page) MeanTime(plan *kernels.Plan, inputs [][]byte, runs int) (float64,
 	return mean, nil
 }
 
-// EndToEnd is the mean time in us, by the host's clock, until the host has what it
-// wants of a plan: it launches the plan on the GPU, whose memory has the inputs,
-// copies the output back, and gives it to finish. It is for [Page.Measure].
+// EndToEnd returns the mean time in us, by the host's clock, of launching a plan on the GPU, whose
+// memory holds the inputs, copying the output back, and calling finish with it. It is for
+// [Page.Measure].
 func (p *Page) EndToEnd(plan *kernels.Plan, inputs [][]byte, runs int, finish func(out []byte) error) (us float64, err error) {
 	if p.gpu == nil {
 		return 0, cudaops.ErrNoDevice
@@ -161,7 +160,7 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 	return us, nil
 }
 
-// Micros is a time given in us, in us, ms or s.
+// Micros returns a time given in us in us, ms or s.
 func Micros(us float64) Measured {
 	switch {
 	case us >= 1e6:

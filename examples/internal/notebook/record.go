@@ -68,8 +68,8 @@ func (r *record) has(key string) bool {
 // save writes the record, a figure a line in the order of the keys.
 func (r *record) save(path string) error { return jsonlines.Write(path, r, 2) }
 
-// String says where the figures are from, and which of the kernels are others in
-// this build than those that were measured.
+// String says where the figures are from, and which kernels of this build differ from those that
+// were measured.
 func (r *record) String() string {
 	if r.empty() {
 		return "Figures of a GPU are not recorded yet; they print as -."
@@ -89,8 +89,8 @@ func (r *record) String() string {
 	return s + "."
 }
 
-// round keeps five digits: no measurement here is better, and a page shows what
-// the record says.
+// round keeps five digits: no measurement here is more accurate, and a page shows the same number
+// as the record.
 func round(v float64) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
 	if err != nil {

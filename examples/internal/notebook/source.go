@@ -42,7 +42,8 @@ func items(text string) []string {
 	start, depth := 0, 0
 	end := func(at int) {
 		item := strings.TrimSpace(text[start:at])
-		// A paragraph of comment that a blank line parts from the code is not of it.
+		// A paragraph of comment with a blank line between it and the code does not belong to the
+		// code.
 		for {
 			first, rest, ok := strings.Cut(item, "\n\n")
 			if !ok || strings.TrimSpace(blank(first)) != "" {
@@ -63,7 +64,7 @@ func items(text string) []string {
 			}
 			end(i)
 		case c == '{':
-			// The inside of extern "C" { } and of a namespace is top level too.
+			// Definitions inside of extern "C" { } and of a namespace are top-level too.
 			head := strings.TrimSpace(code[start:i])
 			if depth == 0 && (head == "extern" || strings.HasPrefix(head, "namespace")) {
 				start = i + 1

@@ -21,8 +21,8 @@ type Archive struct {
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".zip" }
 
-// Cubins are much alike, so they are packed with some of them as a dictionary, which is a
-// file of the archive: to a tenth, instead of to a third.
+// Cubins are similar to each other, so they are compressed with some of them as a dictionary, which
+// is a file of the archive: to a tenth, instead of a third.
 const (
 	dictionaryFile = "dictionary"
 	packed         = 0x5370 // the method of files packed with the dictionary
@@ -51,7 +51,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 	return a, nil
 }
 
-// Digests returns those of the kernels in the archive, in order.
+// Digests returns the digests of the archive's kernels, in order.
 func (a *Archive) Digests() []string { return slices.Sorted(maps.Keys(a.files)) }
 
 // Cubin returns the cubin of PTX with that digest, nil if there is none. It is safe for

@@ -19,8 +19,7 @@ import (
 // File is the manifest's name in the folder of the images.
 const File = "manifest.json"
 
-// Targets are what each source is compiled for. The last, PTX, is for devices
-// that none of the others covers.
+// Targets are the targets of each source. The last, PTX, is for devices that no other covers.
 var Targets = []string{"sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", PTX}
 
 // PTX is the target compiled on the user's machine, by the driver.
@@ -49,7 +48,7 @@ type Image struct {
 	Kernels []Kernel `json:"kernels,omitempty"` // in order of name; none for PTX
 }
 
-// Kernel is what the assembler said about one entry point.
+// Kernel is the assembler's report on one entry point.
 type Kernel struct {
 	Name      string `json:"name"`
 	Registers int    `json:"registers"` // per thread
@@ -75,7 +74,7 @@ func Pack(image []byte) []byte {
 	return b.Bytes()
 }
 
-// Unpack gives back what Pack was given.
+// Unpack reverses Pack.
 func Unpack(packed []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -93,9 +92,9 @@ func Sum(b []byte) string {
 // Encode returns the bytes of manifest.json, an image a line.
 func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
 
-// Digest identifies the compiled kernels of a source: twelve hexadecimal digits
-// of a hash over the hashes of its images. A change of comments leaves it as it
-// is; so measurements and test outcomes carry it.
+// Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the
+// hashes of its images. A change of comments does not change it, so measurements and test outcomes
+// carry it.
 func (s *Source) Digest() string {
 	h := sha256.New()
 	for _, i := range s.Images {

@@ -34,8 +34,8 @@ const (
 	Operation
 )
 
-// Exact are the operations with one right result, Inexact those that backends
-// round in their own ways.
+// Exact are the operations with one right result, Inexact those that backends may round
+// differently.
 var (
 	Exact   = []expr.Op{expr.Neg, expr.Abs, expr.Sign, expr.Ceil, expr.Floor, expr.Sqrt, expr.Add, expr.Sub, expr.Mul, expr.Div, expr.Min, expr.Max, expr.Select}
 	Inexact = []expr.Op{expr.Exp, expr.Expm1, expr.Log, expr.Log2, expr.Log1p, expr.Sin, expr.Cos, expr.Tanh, expr.Erf, expr.Sigmoid, expr.Softplus, expr.Pow}
@@ -90,8 +90,7 @@ func condition(t *rapid.T, operands []expr.Dtype, ops []expr.Op, size int) *Term
 		Args: []*Term{Draw(t, operands, d, ops, size/2), Draw(t, operands, d, ops, size-size/2)}}
 }
 
-// Func returns the function of operands of those types that has the terms as its
-// outputs.
+// Func returns the function of operands of those types whose outputs are the terms.
 func Func(operands []expr.Dtype, outputs ...*Term) (expr.Func, error) {
 	b := expr.NewBuilder(operands...)
 	values := make([]expr.Value, len(outputs))
@@ -120,8 +119,8 @@ func (t *Term) build(b *expr.Builder) expr.Value {
 // Apply runs one operation on whole operands, which hold the elements' values.
 type Apply func(f expr.Func, operands ...[]float64) ([]float64, error)
 
-// Unfused evaluates the term one operation at a time: those that are exact here,
-// element by element, with none of package expr's code, the others by apply.
+// Unfused evaluates the term one operation at a time: exact operations here, element by element and
+// without code of package expr, the others by apply.
 func (t *Term) Unfused(n int, operands [][]float64, apply Apply) ([]float64, error) {
 	switch t.Kind {
 	case Operand:
@@ -153,7 +152,7 @@ func (t *Term) Unfused(n int, operands [][]float64, apply Apply) ([]float64, err
 				out[i], _ = exactly(t.Op, x)
 			}
 			if t.Dtype == expr.Float32 {
-				out[i] = float64(float32(out[i])) // as good as one rounding: 53 >= 2*24 + 2
+				out[i] = float64(float32(out[i])) // two roundings equal one: 53 >= 2*24 + 2
 			}
 		}
 		return out, nil
@@ -231,7 +230,7 @@ func exactly(op expr.Op, x []float64) (float64, bool) {
 	return 0, false
 }
 
-// Edges are the values at which functions misbehave.
+// Edges are the special values of functions.
 var Edges = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 2, 3, -3, math.Inf(1), math.Inf(-1), math.NaN(), math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64,
 	math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126, -0x1p-126, 1e-310, 1e-40, math.MaxFloat32, -math.MaxFloat32, math.MaxFloat64, -math.MaxFloat64,
 	1e-8, -1e-8, 88.7, -88.7, 103.9, -103.9, 709.7, -745.1, 0x1p31, -0x1p31, 0x1p53, 105615, 1e22, math.Pi, math.Nextafter(1, 2), math.Nextafter(1, 0), 8388609}

@@ -40,8 +40,8 @@ func Reductions(d expr.Dtype) (expr.Func, error) {
 // reduced is a row's reductions, made one element after the other.
 type reduced struct{ sum, most, least, magnitude float64 }
 
-// CheckReductions compares the outputs of [Reductions] of elements x with those of a plain
-// loop, sums within what the order of additions can make of them.
+// CheckReductions compares the outputs of [Reductions] for elements x with those of a plain loop,
+// sums within the effect of the order of additions.
 func (s RowShape) CheckReductions(d expr.Dtype, x []float64, outputs [][]float64) error {
 	var rows []reduced
 	for i, v := range x {
@@ -79,9 +79,8 @@ func greater(x, y float64) float64 {
 	return x
 }
 
-// RowFunction is a function with reductions that graphs have much of. Operands has a
-// letter for each: e if it has an element for each of the shape, c one a column, 1 one
-// in all.
+// RowFunction is a function with reductions that is common in graphs. Operands has a letter for
+// each: e if it has an element for each of the shape, c for each column, 1 in all.
 type RowFunction struct {
 	Name     string
 	Func     expr.Func

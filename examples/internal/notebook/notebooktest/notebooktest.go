@@ -1,4 +1,4 @@
-// Package notebooktest holds what the tests of all notebooks have in common.
+// Package notebooktest has what the tests of all notebooks share.
 package notebooktest
 
 import (
@@ -14,9 +14,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Run runs a notebook on small sizes. Its text must have all that is wanted, and its
-// page that many pictures and at most 2 MiB. It gives both, and the folder of the
-// figures.
+// Run runs a notebook on small sizes. Its text must contain all of want, and its page that many
+// figures and at most 2 MiB. It returns both, and the folder of the figures.
 func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) error, pictures int, want ...string) (text, page, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -44,9 +43,9 @@ func Run(t *testing.T, title string, recorded []byte, run func(*notebook.Page) e
 	return text, string(html), dir
 }
 
-// Recorded checks that a record has every figure that the notebook shows. A record
-// without any, {}, is that of a notebook that has not run on a GPU yet: it fails the test
-// where STHENO_REQUIRE_EVIDENCE=1, as before a release, and is skipped otherwise.
+// Recorded checks that a record has every figure that the notebook shows. An empty record, {},
+// belongs to a notebook that has not run on a GPU yet: the test is skipped, or fails if
+// STHENO_REQUIRE_EVIDENCE=1, as before a release.
 func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
 	t.Helper()
 	keys, err := notebook.Unrecorded(recorded, run)
@@ -62,9 +61,9 @@ func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
 	}
 }
 
-// Slopes checks the gradients of float32 parameters at elements drawn from r, so many of
-// each parameter: they are the slopes of cost, which computes the loss anew from the
-// parameters' values, over steps of h to either side.
+// Slopes checks the gradients of float32 parameters at elements drawn from r, that many of each
+// parameter, against the slopes of cost, which computes the loss anew from the parameters' values,
+// over steps of h to either side.
 func Slopes(t *testing.T, r *rand.Rand, parameters gorgonia.Nodes, elements int, h float64, cost func() float64) {
 	t.Helper()
 	for _, p := range parameters {
