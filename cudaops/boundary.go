@@ -20,11 +20,11 @@ import (
 type boundary struct {
 	graph  *lower.Graph
 	inputs []*program.Value // in the order of graph.Inputs
-	// handed says of each output of the program whether a run makes it anew for
-	// nobody else, so that one user may have it without a copy.
+	// handed reports for each output of the program whether a run makes its value for one user
+	// alone, who may then have it without a copy.
 	handed []bool
-	// derived are the places in graph.Outputs of what graph.Gradients are derivatives of,
-	// -1 for one that is not there.
+	// derived has, for each of graph.Gradients, the index in graph.Outputs of its derivative, -1
+	// for none.
 	derived []int
 }
 
@@ -59,7 +59,7 @@ func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	return in, nil
 }
 
-// check returns an error that says what v is unless it is a value of the type.
+// check returns an error that describes v unless it is a value of the type.
 func check(v gorgonia.Value, t program.Type) error {
 	if safely.IsNil(v) {
 		return errors.New("no value: set it with gorgonia.Let")
@@ -70,9 +70,9 @@ func check(v gorgonia.Value, t program.Type) error {
 	return nil
 }
 
-// deliver hands the outputs of a run to the user: the only place where a run
-// changes anything on the host, all or nothing. What each node is bound to is new and
-// shares its memory with nothing.
+// deliver hands the outputs of a run to the user: the only place where a run changes anything on
+// the host, all or nothing. Each node is bound to a new value, which shares its memory with
+// nothing.
 func (b *boundary) deliver(out []gorgonia.Value) error {
 	delivered, err := b.ready(out)
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 	return nil
 }
 
-// ready returns what each of the graph's outputs gives the user, nothing of it given yet.
+// ready returns what each of the graph's outputs assigns, without assigning it.
 func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
 	taken := make([]bool, len(out))
@@ -134,7 +134,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	return delivered, nil
 }
 
-// gradients returns those of the inputs, nil for an input without.
+// gradients returns the gradients of the inputs, nil for an input without one.
 func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
@@ -150,8 +150,8 @@ func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, erro
 	return list, nil
 }
 
-// fresh returns a copy of a value: row-major, in memory of its own, and in the
-// node's shape, from which some ops of Gorgonia deviate.
+// fresh returns a copy of a value: row-major, in memory of its own, and in the node's shape, which
+// the value of some of Gorgonia's ops does not have.
 func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok {
@@ -175,8 +175,8 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 	return out, nil
 }
 
-// readInPlace reports whether a variable takes the elements of an output over, so that
-// read needs no copy of it.
+// readInPlace reports whether a variable's memory takes the elements of an output, so that read
+// needs no copy of it.
 func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !v.Shape().Eq(output.Shape) {

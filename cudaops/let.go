@@ -52,7 +52,7 @@ func (vm *VM) Results() gorgonia.Nodes {
 	return list
 }
 
-// has returns an error if a node is not in the VM's graph.
+// has returns an error unless a node is in the VM's graph.
 func (vm *VM) has(method string, n *gorgonia.Node) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)

@@ -8,9 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// Memory is what a VM takes of its device's memory, in bytes in units of 256. Values that are
-// not needed at the same time share memory: the parts are what there is of each kind at the
-// step where most is needed, and Peak is their sum.
+// Memory is the use of a VM's device memory, in bytes in units of 256. Values that are not needed
+// at the same time share memory: the parts are the sizes of each kind at the step that needs most,
+// and Peak is their sum.
 type Memory struct {
 	Parameters  int64  // learnables of Train, which stay from run to run
 	Solver      int64  // what the solver keeps of them

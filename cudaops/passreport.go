@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// PassReport is the size of a program after a pass of the compiler, in numbers that show
-// what the pass gained.
+// PassReport has the size of a program after a pass of the compiler, in numbers that show what the
+// pass changed.
 type PassReport struct {
 	Pass         string // its name in [VM.Explain], "lower" for the program before the first pass
 	Instructions int    // what a run goes through, inputs and views included
@@ -25,9 +25,8 @@ type PassReport struct {
 	Values int64
 }
 
-// Explain writes what became of the graph: the program that it was lowered to, and
-// that program after each pass of the compiler. It compiles the graph as it is
-// now, for the device of the VM.
+// Explain writes the program to which the graph was lowered, and the program after each pass of the
+// compiler. It compiles the graph as it is now, for the device of the VM.
 func (vm *VM) Explain(w io.Writer) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")

@@ -54,7 +54,7 @@ func (vm *VM) Learnables() gorgonia.Nodes {
 	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
 }
 
-// move does something with learnables.
+// move changes something about learnables between runs.
 func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
 	return vm.between(method, func() error {
 		list, err := vm.trainer.find(nodes)

@@ -196,7 +196,7 @@ func (s *Session) Close() error {
 	return s.device.close()
 }
 
-// usable returns an error if the session is none, or closed.
+// usable returns an error if there is no session, or if it is closed.
 func (s *Session) usable() error {
 	switch {
 	case s == nil || s.device == nil:
@@ -207,7 +207,7 @@ func (s *Session) usable() error {
 	return nil
 }
 
-// check returns what is wrong with a buffer of which n bytes are wanted.
+// check returns an error unless a buffer has n bytes to use.
 func (s *Session) check(m *Buffer, n int64) error {
 	if err := s.usable(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// sessionDevice is where the memory of a [Session] lies and its kernels run. It knows nothing
-// of the session.
+// sessionDevice is the memory of a [Session] and the device of its kernels. It does not refer to
+// the session.
 type sessionDevice interface {
 	properties() kernels.Device
 	alloc(n int64) (memory, error)

@@ -9,10 +9,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A footprint is what a VM reads and writes of what belongs to the user while it runs: nodes
-// of a graph, and variables of Read by their addresses.
+// A footprint lists what a VM reads and writes of the user's while it runs: nodes of a graph, and
+// variables of Read by their addresses.
 type footprint struct {
-	graph         *gorgonia.ExprGraph // that the nodes are in: VMs of two graphs share nothing
+	graph         *gorgonia.ExprGraph // of the nodes: VMs of two graphs share nothing
 	reads, writes map[any]*gorgonia.Node
 }
 
@@ -39,8 +39,8 @@ func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	return f
 }
 
-// conflict returns a node that one of two footprints writes and the other one reads or writes,
-// nil for none.
+// conflict returns a node that one of two footprints writes and the other one reads or writes, nil
+// if there is none.
 func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 	if f.graph != g.graph {
 		return nil

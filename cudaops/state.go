@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// State is all that a VM with the option [Train] keeps from run to run. Another VM that takes
-// it over, of the same graph and options, goes on with the same bits.
+// State is everything that a VM with the option [Train] keeps from run to run. Another VM of the
+// same graph and options that takes it goes on with the same bits.
 //
 // Package checkpoint writes it to a file.
 type State struct {
@@ -86,9 +86,9 @@ func (vm *VM) State() (s *State, err error) {
 	return s, nil
 }
 
-// SetState takes a state over, all of it or, where the error says that it does not fit,
-// nothing. The nodes of the learnables are bound to new values, as by [VM.Pull], the
-// solver gets the state's learning rate, and random numbers are those of the state's seed.
+// SetState takes over a state, all of it or, if the error says that it does not fit, nothing. The
+// nodes of the learnables are bound to new values, as by [VM.Pull], the solver gets the state's
+// learning rate, and random numbers follow from the state's seed.
 //
 // The graph must have learnables of the same names, types and shapes, and the solver the same
 // options, but for the learning rate.
@@ -124,10 +124,10 @@ func (vm *VM) SetState(s *State) error {
 	})
 }
 
-// learnRate is the option that may differ.
+// learnRate is the only option that may differ.
 const learnRate = "LearnRate"
 
-// used returns the options that are in use.
+// used returns the options in use.
 func (t *trainer) used(s internal.Solver) map[string]float64 {
 	used := map[string]float64{learnRate: s.Rate}
 	for name, o := range map[string]struct {
@@ -171,14 +171,14 @@ func (t *trainer) all() []int {
 	return list
 }
 
-// part is what a state says of a part of the VM's.
+// part is an entry of a state for a part of the VM's.
 type part struct {
 	of     *program.Value // of a learnable
 	to     []byte         // of an average
 	memory []byte
 }
 
-// fit returns what a state says of the learnables, or what does not fit.
+// fit returns the state's entries for the learnables, or an error if something does not fit.
 func (t *trainer) fit(s *State) (parts []part, err error) {
 	if err := t.named(); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (t *trainer) fit(s *State) (parts []part, err error) {
 	return parts, nil
 }
 
-// moment names what of a learnable lies in state k.
+// moment names moment k of a learnable.
 func moment(k int) string {
 	if k == 0 {
 		return ""
@@ -270,7 +270,7 @@ func sameOptions(got, want map[string]float64) error {
 	return nil
 }
 
-// fitting returns the memory of a value of the type and shape that is wanted.
+// fitting returns the memory of a value if it has the wanted type and shape.
 func fitting(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) ([]byte, error) {
 	if v == nil {
 		return nil, fmt.Errorf("got no value, want %v of shape %v", values.Tensor(dt), shape)
@@ -281,7 +281,7 @@ func fitting(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) ([]byte, er
 	return values.Bytes(v)
 }
 
-// fitAverages returns what a state says of the running means and variances.
+// fitAverages returns the state's entries for the running means and variances.
 func fitAverages(s *State, ops []*gorgonia.BatchNormOp) (parts []part, err error) {
 	if len(s.Averages) != len(ops) {
 		return nil, fmt.Errorf("got a state of %d BatchNorms, want %d", len(s.Averages), len(ops))

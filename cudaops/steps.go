@@ -30,7 +30,7 @@ type Step struct {
 	Roofline float64
 }
 
-// steps returns those of a program, without times.
+// steps returns the steps of a program, without times.
 func steps(device string, p *program.Program) []Step {
 	var list []Step
 	for _, in := range p.Instrs {
@@ -60,8 +60,8 @@ func nodeNames(in *program.Instr) (names []string) {
 	return names
 }
 
-// isStep reports whether an instruction is a step: neither a value that is there nor a
-// copy.
+// isStep reports whether an instruction is a step: whether it computes, rather than copies or
+// stands for an existing value.
 func isStep(in *program.Instr) bool {
 	_, host := in.Op.(program.Host)
 	return host || program.Launches(in.Op)
@@ -101,7 +101,7 @@ func printSteps(out io.Writer, list []Step) {
 	w.Flush()
 }
 
-// covered returns the names of nodes, their number first if there are several.
+// covered returns the names of nodes, preceded by their number if there are several.
 func covered(nodes []string) string {
 	if len(nodes) < 2 {
 		return strings.Join(nodes, "")

@@ -82,8 +82,7 @@ func (t *tracer) run(s *shown) error {
 	return t.write(s.device, events)
 }
 
-// instrEvent returns what a trace says of an instruction; ok is false for one that takes no
-// time.
+// instrEvent returns the event of an instruction; ok is false for one that takes no time.
 func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 	nodes := nodeNames(in)
 	e = traceEvent{Name: shorten(covered(nodes), 60), Row: deviceRow, Args: map[string]any{"nodes": nodes, "op": in.Op.String()}}

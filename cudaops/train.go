@@ -134,7 +134,7 @@ func (t *trainer) nodes() []*gorgonia.Node {
 	return t.learnables
 }
 
-// lowered returns what of the training is a part of the program, nil for nothing.
+// lowered returns the part of the training that belongs to the program, nil for none.
 func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil

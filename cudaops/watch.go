@@ -14,7 +14,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// watch says what no op of a graph may give.
+// watch says which numbers the ops of a graph must not give.
 type watch struct{ nan, inf bool }
 
 // NotFinite is the error of a run that [WatchNaN] or [WatchInf] has ended.
@@ -22,7 +22,7 @@ type NotFinite struct {
 	What    string         // "NaN" or "Inf"
 	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
 	Element int            // the first of them, counted in row-major order
-	By      string         // what made it: the run's step, as in [Report.Steps], or the solver's
+	By      string // what made it: a step of the run, as in [Report.Steps], or the solver's step
 	Run     int            // counted from 1, those before a state that was set included; under [Train], the step of the solver
 	Input   *gorgonia.Node // the first input or learnable among those of Node that has one too, nil for none
 	trained bool
@@ -125,7 +125,7 @@ func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	return nil, nil
 }
 
-// parameter returns the elements of a learnable among the states of a program, as
+// parameter returns the elements of a learnable from the states of a program, as
 // [exec.Executable.States] returns them.
 func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
 	l := t.graph.Learned[i]
@@ -133,8 +133,8 @@ func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
 	return states[k][l.Value.View.Offset*l.Value.Dtype.Size():][:l.Value.Bytes()]
 }
 
-// find returns what it found in a value, "" if it has no such elements, and at which
-// of them, counted in row-major order.
+// find returns what is watched for if a value has it, "" otherwise, and the first such element,
+// counted in row-major order.
 func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {

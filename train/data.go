@@ -13,15 +13,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Columns are a data set by the inputs that take its rows: of each a tensor with the rows along its first
-// axis, or a slice of the elements of all rows, one behind the other.
+// Columns is a data set by the inputs that take its rows: for each a tensor with the rows along its
+// first axis, or a slice of the elements of all rows, one row after the other.
 type Columns map[*gorgonia.Node]any
 
 // Data is a data set on the host, a [Source] of batches: each input takes as many rows as
 // its first axis is long. The last batch of an epoch has those that are left.
 //
-// The memory of a batch is used again after the next step: who wants to keep what is bound
-// to an input copies it.
+// The memory of a batch is used again after the next step: copy what is to be kept of the values
+// bound to inputs.
 type Data struct {
 	rows
 	columns []column
@@ -98,7 +98,7 @@ func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
 
 // vector returns a slice as a tensor.
 func vector(slice any) (t tensor.Tensor, err error) {
-	defer func() { // of what is no slice, or of elements that no tensor has
+	defer func() { // a value that is no slice, or whose elements no tensor has
 		if r := recover(); r != nil {
 			err = fmt.Errorf("got a %T, want a tensor or a slice", slice)
 		}

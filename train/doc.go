@@ -1,5 +1,5 @@
-// Package train is the training loop: it takes batches to a VM that makes the steps of
-// a solver, and looks after everything around them.
+// Package train is the training loop: it feeds batches to a VM that makes the steps of a solver,
+// and does everything around them.
 //
 //	data, err := train.NewData(train.Columns{x: images, y: labels})
 //	...
@@ -21,8 +21,8 @@
 //
 // # Where a training is
 //
-// A [Position] says how far a training has come. One that starts [From] the position of
-// another, with the parameters and the solver's state of that moment, goes on as the other did: the order
-// of a data set follows from the seed and the number of the epoch alone. [Checkpoint] looks after all of
-// that, with a file.
+// A [Position] says how far a training has come. A training that starts [From] the position of
+// another, with the parameters and the solver's state of that moment, goes on as the other did: the
+// order of a data set follows from the seed and the number of the epoch alone. [Checkpoint] does
+// all of that with a file.
 package train

@@ -92,9 +92,9 @@ func Prefetch(n int) Option {
 	}
 }
 
-// Weights names an input with a float for each row of a batch: 1/n for each of n rows, 0
-// for what a batch with fewer rows than the inputs is filled up with. A loss which is the sum of the
-// rows' losses times the weights is the mean of those that are there:
+// Weights names an input with a float for each row of a batch: 1/n for each of n rows, 0 for the
+// copies that fill up a batch with fewer rows than the inputs. A loss that is the sum of the rows'
+// losses times the weights is their mean:
 //
 //	loss := G.Must(G.Sum(G.Must(G.HadamardProd(weights, losses))))
 //
@@ -156,8 +156,8 @@ func AfterEpoch(f func(Epoch) error) Option {
 	}
 }
 
-// Progress shows how far the training is, its loss, steps in a second and the time that is
-// left: as a bar where w is a terminal, else by a line every ten seconds and one at the end.
+// Progress shows how far the training is, its loss, steps in a second and the time left: as a bar
+// if w is a terminal, else by a line every ten seconds and one at the end.
 func Progress(w io.Writer) Option {
 	return func(c *config) {
 		if w == nil {

@@ -23,7 +23,7 @@ type progress struct {
 	onLine bool      // the bar is to be seen
 }
 
-// newProgress returns that of a writer, nil for none.
+// newProgress returns a progress for a writer, nil for none.
 func newProgress(w io.Writer, total, first int) *progress {
 	if w == nil {
 		return nil

@@ -108,8 +108,8 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	return l, nil
 }
 
-// total returns how many steps the training will have, 0 if that is not known. An epoch has
-// as many as perEpoch says, if that is not 0.
+// total returns the number of steps of the training, 0 if it is not known. An epoch has perEpoch
+// steps, if that is not 0.
 func (l *loop) total(perEpoch int) int {
 	if s, ok := l.source.(counted); ok && perEpoch == 0 {
 		perEpoch = s.batches(l.config.weights != nil)
@@ -206,7 +206,7 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// bind binds a batch to the inputs. Nobody needs the one before it any more.
+// bind binds a batch to the inputs. The batch before it is not needed any more.
 func (l *loop) bind(b Batch) error {
 	for n, v := range b {
 		err := gorgonia.Let(n, v)
@@ -225,7 +225,7 @@ func (l *loop) bind(b Batch) error {
 	return nil
 }
 
-// read takes the loss, if the run handed it over: it is bound to a new value then.
+// read reads the loss, if the run handed it over: then it is bound to a new value.
 func (l *loop) read() error {
 	v := l.loss.Value()
 	if v == nil || v == l.seen {
@@ -253,8 +253,8 @@ func (l *loop) read() error {
 	return nil
 }
 
-// endEpoch goes on to the next epoch, if this one is whole, and calls those who wait for it.
-// One that had ended before From has nothing to tell.
+// endEpoch goes on to the next epoch, if this one is complete, and calls the callbacks. An epoch
+// that had ended before From is not reported.
 func (l *loop) endEpoch(whole bool) error {
 	e := Epoch{
 		Number: l.position.Epoch + 1, Steps: l.epoch.steps,

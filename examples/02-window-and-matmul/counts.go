@@ -48,7 +48,7 @@ func launchAll(p *notebook.Page) error {
 // metrics are the counters for the table below.
 var metrics = struct{ loads, bytes, async, shared, wavefronts, conflicts, sectors string }{
 	"smsp__inst_executed_op_global_ld.sum",                     // by a warp, to registers
-	"smsp__sass_data_bytes_mem_global_op_ld.sum", // of them, counting once what two lanes load
+	"smsp__sass_data_bytes_mem_global_op_ld.sum",               // of them, counting once what two lanes load
 	"smsp__sass_data_bytes_mem_global_op_ldgsts.sum",           // by cp.async
 	"smsp__inst_executed_op_shared_ld_pred_on_any.sum",         // by a warp
 	"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",     // turns of the banks that these take
