@@ -53,7 +53,7 @@ import sys, tarfile
 with tarfile.open(sys.argv[1]) as t:
     t.extractall(sys.argv[2], filter="data")
 PYTHON
-# Of another build's outcomes, those of kernels may still count: stheno maintain suites looks.
+# Outcomes of another build still count if the kernels are the same: stheno maintain suites decides.
 build=$(sha256sum < .gpu/bin.tar.xz)
 [[ -n ${SUITES:-} && $(realpath "$SUITES") != "$suites" ]] && cp "$SUITES" "$suites"
 touch "$suites"
@@ -124,7 +124,7 @@ control() {
     record "$4" $status "$start" "$(grep -h -E '(ERROR|RACECHECK) SUMMARY: [0-9]* (error|hazard)' "$log" | sed 's/^=* *//' | head -n 1)"
 }
 
-# suite NAME TOOL PROGRAM RUN PART KERNELS: a line of stheno maintain suites. It passes if
+# suite NAME TOOL PROGRAM RUN PART KERNELS runs a line of stheno maintain suites. It passes if
 # the tests pass and the tool, if there is one, reports no error itself.
 suite() {
     local log=$bin/suite-${1//[^A-Za-z0-9]/-}.log dir start status note most= limit=$(($(left) < 230 ? $(left) : 230))
@@ -294,7 +294,7 @@ for part in $PARTS; do
     *) $part ;;
     esac
 done
-# The last line of a name counts.
+# Of several lines with one name the last counts.
 tac "$suites" | awk -F'\t' '!seen[$1]++' | tac > "$bin/last" && mv "$bin/last" "$suites"
 cut -f 2 "$suites" | grep -q FAIL && failed=1
 cut -f 2 "$suites" | grep -q CUT && unfinished=1

@@ -168,7 +168,7 @@ def compile_ahead(pattern, workers=8):
 
 
 def compile_share(pattern, workers, k):
-    """Compiles every so manieth program."""
+    """Compiles every n-th program."""
     for name, size, shapes, f, wanted in selected(pattern)[k::workers]:
         try:
             torch_step(f, torch_operands(shapes, wanted), wanted, True)()
@@ -290,7 +290,7 @@ def first_line(e):
 
 
 def main(path, pattern, median_us):
-    """JAX in a process of its own, whose libraries and memory do not meet PyTorch's; then PyTorch."""
+    """JAX in a process of its own, so that its libraries and memory do not interfere with PyTorch's; then PyTorch."""
     import torch
 
     if os.path.exists(path):

@@ -22,7 +22,7 @@ type NotFinite struct {
 	What    string         // "NaN" or "Inf"
 	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
 	Element int            // the first of them, counted in row-major order
-	By      string // what made it: a step of the run, as in [Report.Steps], or the solver's step
+	By      string         // what made it: a step of the run, as in [Report.Steps], or the solver's step
 	Run     int            // counted from 1, those before a state that was set included; under [Train], the step of the solver
 	Input   *gorgonia.Node // the first input or learnable among those of Node that has one too, nil for none
 	trained bool

@@ -50,7 +50,7 @@ func dot(p *notebook.Page) error {
 		partial sums copied back and added here, and %v by the op, whose one result is copied back. In a graph the result of an op stays on the device, so there the second step is always
 		a launch.`, us[0], us[1])
 	p.Text(`The lock's price was seen above: a turn for each block, one after the
-		other. One atomic for each block costs next to nothing, but the order, and with it the last bit; the op has no lock and no atomic, and the same
+		other. One atomic for each block takes almost no time, but its order, and so the last bit of the result, is left to chance; the op has no lock and no atomic, and the same
 		bits in each run.`)
 	return nil
 }

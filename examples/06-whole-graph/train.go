@@ -156,7 +156,7 @@ func (s *story) compare(tape, ours *trained) error {
 	if err := s.Figure("loss", "The same training on both machines. Each step sees new digits, so the loss falls with some noise.", losses); err != nil {
 		return err
 	}
-	s.Text(`In %d steps the loss falls from %.3f to %.3f; whoever guesses has ln 10 = 2.303. From the same weights, the gradients by all parameters differ by
+	s.Text(`In %d steps the loss falls from %.3f to %.3f; guessing has a loss of ln 10 = 2.303. From the same weights, the gradients by all parameters differ by
 		at most %.1g of their norm between the two machines, and the losses of the whole training by %.1g. They need not be equal to the bit: the machines add up
 		the terms of a product in another order. The program fails if the gradients differ by more than %.0g or the losses by more than %.0g.`,
 		steps, first, last, worst, apart, gradientBound, lossBound)

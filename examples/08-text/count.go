@@ -94,8 +94,8 @@ func choices(bits float64) string { return figure.Number(math.Exp2(bits)) }
 // counting counts letters, which is what the network has to beat.
 func counting(s *story) error {
 	s.Heading("Counting")
-	s.Text(`How few bits can it be with no network? Who counts how often each letter comes can do better than to hold all equally likely; and better still who counts what comes after an e, or after th. The more letters
-		before the next one we look at, the rarer we have seen them, so what was seen is mixed with what fewer letters say.`)
+	s.Text(`How few bits can it be without a network? Counting how often each letter comes is better than taking all for equally likely, and counting what comes after an e, or
+		after th, is better still. The more letters before the next one we look at, the less often we have seen them, so their counts are mixed with those of fewer letters.`)
 	if err := s.GoFunction(countSource, "probability"); err != nil {
 		return err
 	}
@@ -109,6 +109,6 @@ func counting(s *story) error {
 		t.Rows = append(t.Rows, []string{fmt.Sprint(n), bits(b), choices(b), fmt.Sprint(c.kept(n))})
 	}
 	s.Table(t)
-	s.Text("What follows is known of what was seen, letter for letter, and of nothing else. No count knows what is further away: which word began, whether a bracket is open, how long the line is.")
+	s.Text("Counts know what has been seen, letter for letter, and nothing else. They do not know what is further away: which word began, whether a bracket is open, how long the line is.")
 	return nil
 }

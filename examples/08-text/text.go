@@ -94,7 +94,7 @@ func reading(s *story) error {
 	}
 	s.Listing("a part of it", s.text.string(s.text.read[from:min(from+400, len(s.text.read))]))
 	s.Text(`The task is to guess the next letter, and a guess is a probability for each letter. If the letter that comes had probability p, it costs log2(1/p) bits: none if it was certain, 1 bit for a
-		half, %s bits if all %d letters were equally likely. The mean over the text is how many bits it takes to store a letter of it, for somebody who guesses likewise.`, bits(uniform(s)), len(s.text.letters))
+		half, %s bits if all %d letters were equally likely. The mean over the text is the number of bits that it takes to store a letter of it with these guesses.`, bits(uniform(s)), len(s.text.letters))
 	return nil
 }
 
