@@ -6,7 +6,7 @@
 //
 //	y, err := ops.Add(a, b)
 //	...
-//	vm, err := stheno.NewVM(g) // in the place of gorgonia.NewTapeMachine(g)
+//	vm, err := stheno.NewVM(g) // in place of gorgonia.NewTapeMachine(g)
 //	...
 //	defer vm.Close()
 //	err = vm.RunAll()

@@ -191,7 +191,7 @@ func (b batch) onHost() ([][][]float64, error) {
 	return g.gradients(vm)
 }
 
-// checkGradients holds gradients, of one run or several, against those on the
+// checkGradients compares gradients, of one run or several, with those on the
 // host, which TestGradients holds against differences.
 func (b batch) checkGradients(t *testing.T, runs ...[][][]float64) {
 	want, err := b.onHost()

@@ -19,7 +19,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// checkGradients holds the gradients of a case against differences.
+// checkGradients compares the gradients of a case with differences.
 func checkGradients(r *rand.Rand, c opspec.Case, dt kernels.Dtype, opts ...gradcheck.Option) error {
 	vs := c.Values(dt, opspec.Normal.Draw(r, c, dt))
 	return gradcheck.Check(c.Build, vs, append(opts, gradcheck.Seed(r.Uint64()), gradcheck.MaxElements(10))...)

@@ -106,7 +106,7 @@ func checkPlan(run runner, p *kernels.Plan, dt, result kernels.Dtype, xs [][]flo
 	return nil
 }
 
-// checkCase holds the plans of a case for devices against one reference, on random
+// checkCase compares the plans of a case for devices with one reference, on random
 // numbers and, where the case is small, on all special ones.
 func checkCase(r *rand.Rand, run runner, s opspec.Spec, c opspec.Case, dt kernels.Dtype, devices ...kernels.Device) error {
 	kinds := []opspec.Numbers{opspec.Short, opspec.Normal}

@@ -153,7 +153,7 @@ func bytesOf(dt kernels.Dtype, xs [][]float64) [][]byte {
 	return bs
 }
 
-// closeTo holds bytes of dt against a reference.
+// closeTo compares bytes of dt with a reference.
 func closeTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
 	if dt == kernels.Float32 {
 		return compare.Close(kernels.Elements[float32](got), ref, magnitude, tolerance, 0)

@@ -39,7 +39,7 @@ func (m mayFail) Do(in ...G.Value) (G.Value, error) {
 	if *m.panic {
 		panic("boom")
 	}
-	return in[0], *m.err // the input itself, as Gorgonia's own ops do at times
+	return in[0], *m.err // the input itself, as some of Gorgonia's own ops do
 }
 
 func (mayFail) ReturnsPtr() bool { return true }

@@ -165,7 +165,7 @@ func drawFrame(r *rand.Rand, symmetric bool, dilations int) frame {
 	return frame{1 + r.IntN(2), 1 + r.IntN(3), draw(), draw()}
 }
 
-// windowCases are frames that nobody chose, drawn by a seed, and some that are common.
+// windowCases are randomly drawn windows, and some common ones.
 func windowCases(seed uint64) (list []lowered) {
 	r := rand.New(rand.NewPCG(seed, 21))
 	three, two := side{5, 3, 1, 1, 1, 1}, side{6, 2, 2, 1, 0, 0}

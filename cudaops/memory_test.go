@@ -81,7 +81,7 @@ func TestMemoryOfResidents(t *testing.T) {
 	}
 }
 
-// What a step needs while it runs is told from values.
+// The workspace of a step is separate from values.
 func TestWorkspace(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(1<<20), G.WithValue(tensor.Ones(tensor.Float64, 1<<20)))

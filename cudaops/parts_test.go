@@ -199,7 +199,7 @@ func (s scribbler) Do(in ...G.Value) (G.Value, error) {
 	return out, err
 }
 
-// What an op on the host writes into its input is seen by nobody.
+// No other op sees what an op on the host writes into its input.
 func TestOpsThatWriteIntoTheirInputs(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := must.Get[*G.Node](t)

@@ -83,7 +83,7 @@ func (vm *VM) run(ctx context.Context) error {
 	return vm.trainer.stepOnHost()
 }
 
-// start starts a run and, if somebody wants its results, waits for it and hands them over.
+// start starts a run and, if its results are wanted, waits for it and hands them over.
 func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
 	if err := vm.exec.Start(ctx, in); err != nil {
 		return err

@@ -332,16 +332,16 @@ func TestChainReusesMemory(t *testing.T) {
 	}
 }
 
-// A map writes over a value that nobody needs afterwards, and over no other.
+// A map writes over a value that is not needed afterwards, and over no other.
 func TestMapsInPlace(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		const n = 1 << 12
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(n), G.WithValue(tensor.Ones(tensor.Float64, n)))
 		w := must.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
-		y := must.Get[*G.Node](t)(G.Square(w)) // in the place of w
+		y := must.Get[*G.Node](t)(G.Square(w)) // in place of w
 		z := must.Get[*G.Node](t)(ops.WindowSum(y, 1, ops.Same()))
-		u := must.Get[*G.Node](t)(ops.Add(y, z)) // in the place of z: y is read
+		u := must.Get[*G.Node](t)(ops.Add(y, z)) // in place of z: y is read
 		var read G.Value
 		G.Read(y, &read)
 		vm := machine(t, g, on)

@@ -149,7 +149,7 @@ func clipped(x float64) *big.Float {
 	return big.NewFloat(min(max(x, -1e30), 1e30))
 }
 
-// Large outputs are made in parallel, and in the place of an input.
+// Large outputs are made in parallel, and in place of an input.
 func TestMapLarge(t *testing.T) {
 	f := parseMap(t, "a * b + 1", "a", "b")
 	shape := []int{1000, 333}

@@ -127,7 +127,7 @@ func TestHopperScaling(t *testing.T) {
 	}
 }
 
-// Products of tiny and of huge numbers are as good as those of others.
+// Products of tiny and of huge numbers are as accurate as others.
 func TestMatMulHopperRange(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(3, 0))

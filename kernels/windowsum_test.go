@@ -50,7 +50,7 @@ func windowRun[T Float](t *testing.T, dev Device, x []T, rows, n, radius int64, 
 	return out
 }
 
-// windowCompare holds a result against the definition: float32 to 1 ulp of the
+// windowCompare compares a result with the definition: float32 to 1 ulp of the
 // double sum, float64 to a few roundings of the terms.
 func windowCompare[T Float](t *testing.T, dev Device, r *rand.Rand, rows, n, radius int64, mode WindowMode) {
 	t.Helper()

@@ -32,7 +32,7 @@ type prefetcher struct {
 	complete bool
 }
 
-// What ends an epoch early: all is made, or nobody wants more.
+// What ends an epoch early: everything is made, or no more is wanted.
 var (
 	errComplete = errors.New("complete")
 	errUnwanted = errors.New("unwanted")
@@ -98,7 +98,7 @@ func (p *prefetcher) produce(from Position) {
 	returned = true
 }
 
-// take waits for a token. It reports whether there is one: nobody wants an item otherwise.
+// take waits for a token. It reports whether there is one; without one no item is wanted.
 func (p *prefetcher) take() bool {
 	select {
 	case <-p.done:

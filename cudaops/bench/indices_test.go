@@ -90,7 +90,7 @@ func (c indexCase) check(t *testing.T, r *rand.Rand, dev kernels.Device, run fun
 	}
 }
 
-// compare runs a plan and holds its output against the reference, bit by bit.
+// compare runs a plan and compares its output with the reference, bit by bit.
 func compare(t *testing.T, p *kernels.Plan, run func(*kernels.Plan, [][]byte, []byte) error, dt kernels.Dtype, want []float64, inputs ...[]byte) {
 	t.Helper()
 	out := exprtest.Memory(p.Out)

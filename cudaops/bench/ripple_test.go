@@ -15,7 +15,7 @@ func amplitude(ix, iy int) float64 {
 	return (1 + math.Sin(2*math.Pi*float64(ix-64)/256)) * (1 + math.Sin(2*math.Pi*float64(iy-64)/256))
 }
 
-// checkRipple holds a picture against the definition and counts the elements that
+// checkRipple compares a picture with the definition and counts the elements that
 // are wrong by more than the tolerance.
 func checkRipple[T kernels.Float](out []T, width int, tolerance float64) (wrong int) {
 	for i, v := range out {

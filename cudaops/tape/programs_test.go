@@ -195,7 +195,7 @@ func lisp(opts ...G.VMOpt) newMachine {
 	}
 }
 
-// lispGradients holds DoDiff against SymDiff on the host.
+// lispGradients compares DoDiff with SymDiff on the host.
 func lispGradients(build func() model, make newMachine) func() error {
 	return func() error {
 		a, b := build(), build()

@@ -22,7 +22,7 @@ import (
 //	ncu --csv -k regex:^matmul_ --metrics METRICS ./02-window-and-matmul -profile > counts.csv
 //	./02-window-and-matmul -counts counts.csv -record recorded.json
 //
-// with the names in metrics, below, separated by commas, in the place of METRICS.
+// with the names in metrics, below, separated by commas, in place of METRICS.
 
 // profiled is N of the products whose loads are counted.
 const profiled = 1024

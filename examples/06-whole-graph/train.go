@@ -125,7 +125,7 @@ func zero(nodes G.Nodes) error {
 	return nil
 }
 
-// compare holds the two trainings against each other and draws the losses.
+// compare compares the two trainings with each other and draws the losses.
 func (s *story) compare(tape, ours *trained) error {
 	worst := 0.0
 	for i, g := range ours.gradients {

@@ -169,7 +169,7 @@ func training(s *story) error {
 	return s.compare()
 }
 
-// compare holds the network against counting.
+// compare compares the network with counting.
 func (s *story) compare() error {
 	last, beaten := s.points[len(s.points)-1].held, -1
 	for n, b := range s.counts {

@@ -6,7 +6,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// newMachine makes Stheno's machine for a graph, in the place of
+// newMachine makes Stheno's machine for a graph, in place of
 // gorgonia.NewTapeMachine(g). stheno.NewVM(g, opts...) alone is what "auto" does.
 func newMachine(g *G.ExprGraph, device string, opts ...cudaops.Option) (*cudaops.VM, error) {
 	switch device {

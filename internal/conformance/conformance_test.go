@@ -54,7 +54,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// What is apart is told: a test that fails on Stheno alone for no known reason, a value,
+// Differences are reported: a test that fails on Stheno alone for no known reason, a value,
 // an error.
 func TestFaults(t *testing.T) {
 	for _, o := range []Outcome{{Fail: []string{"TestNew"}}, {Apart: []string{"TestOld: A × B: 1"}}, {Errors: []string{"TestOld: no kernel"}}} {

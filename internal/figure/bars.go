@@ -25,7 +25,7 @@ type BarSeries struct {
 // for each name.
 type Bars struct {
 	Title, Label string // Label says what the values are, with the unit
-	// Log gives a logarithmic axis, and points in the place of bars: such an axis has no
+	// Log gives a logarithmic axis, and points in place of bars: such an axis has no
 	// zero from which a bar could start. Values must be above zero. They lie.
 	Log      bool
 	Standing bool

@@ -30,7 +30,7 @@ type Mark struct {
 }
 
 // Chart is a pair of axes with lines or points. Lines differ by their dashes and by the
-// shape of their points too, so that they are told apart where they meet.
+// shape of their points too, so that they can be distinguished where they meet.
 type Chart struct {
 	Title          string
 	XLabel, YLabel string // what the axes show, with units

@@ -169,7 +169,7 @@ func TestNoBarsOnLogAxis(t *testing.T) {
 	}
 }
 
-// Lines that lie on one another are told apart: no two have the same dashes and points.
+// Lines that lie on one another can be distinguished: no two have the same dashes and points.
 func TestLinesDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 8 {

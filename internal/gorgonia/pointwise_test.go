@@ -18,7 +18,7 @@ func node(t *testing.T) func(n *G.Node, err error) *G.Node {
 	}
 }
 
-// Every kind is told from the others, in both types, and by scalars as by tensors.
+// Every kind is distinguished from the others, in both types, for scalars and for tensors.
 func TestKinds(t *testing.T) {
 	if err := Learnt(); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ func (p product[T]) String() string {
 	return fmt.Sprintf("%dx%d * %dx%d of %T, transposed %v and %v", p.M, p.K, p.K, p.N, p.A, p.TransA, p.TransB)
 }
 
-// check holds a result against the reference: each term costs a rounding of T at most,
+// check compares a result with the reference: each term costs a rounding of T at most,
 // and another one of the reference.
 func (p product[T]) check(t *testing.T, got []T, want, magnitude []float64) {
 	t.Helper()

@@ -189,7 +189,7 @@ func firstError(out []byte, err error) string {
 	return err.Error()
 }
 
-// keep puts a record in the place of the one with the same CUDA and cuDNN.
+// keep puts a record in place of the one with the same CUDA and cuDNN.
 func keep(record results.TagRecord) error {
 	var records []results.TagRecord
 	if text, err := os.ReadFile(builtFile); err == nil {

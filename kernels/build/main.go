@@ -23,7 +23,7 @@ func main() {
 	flag.StringVar(&b.only, "only", "", "compile the source with this stem, for development")
 	flag.BoolVar(&b.all, "all", false, "compile everything, also what has not changed")
 	flag.IntVar(&b.workers, "j", 2, "compile that many images at a time, each in a process of its own")
-	check := flag.Bool("check", false, "write nothing: hold sources and images against the manifest, compile images again for as long as -for says, exit 1 naming what differs")
+	check := flag.Bool("check", false, "write nothing: compare sources and images with the manifest, compile images again for as long as -for says, exit 1 naming what differs")
 	limit := flag.Duration("for", time.Minute, "how long -check goes on to compile, in an order drawn at random; -all sets no limit")
 	since := flag.String("since", "", "let -check begin with the sources whose images are not those of this git revision")
 	get := flag.Bool("fetch", false, "download the compiler into the folder of -toolkit, by python3 and pip, unless it is there, and do nothing else")

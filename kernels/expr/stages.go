@@ -40,7 +40,7 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 	return whole, err
 }
 
-// StagesKept is [Func.Stages] for who has memory for more of a row than one element: what
+// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: what
 // takes long and a later step needs again, such as the exponentials of a softmax, is kept.
 // The operands of all steps are those of the function, then the kept values, in the order
 // in which stages give them, then the results of reductions.

@@ -118,7 +118,7 @@ var load = sync.OnceValue(func() error {
 })
 
 // start loads and initializes the driver, once. A driver that does not start
-// is as good as no device, whatever its reason.
+// counts as no device, whatever the reason.
 var start = sync.OnceValue(func() error {
 	if err := load(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 )
 
-// A device that is older than the kernels is as good as none: a machine on any
-// device runs on the host, and the reason is told.
+// A device that is older than the kernels counts as none: a machine for any
+// device runs on the host, and reports the reason.
 func TestOldDevice(t *testing.T) {
 	err := Usable(&driver.Device{Name: "an old one", Major: 6, Minor: 1})
 	if !errors.Is(err, driver.ErrNoDevice) {

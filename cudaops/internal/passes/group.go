@@ -19,7 +19,7 @@ type group struct {
 }
 
 // newGroup returns the group of one Map or Rows. It returns nil for one that stays as it is:
-// without elements, with rows of one element, which cannot be told from elements, or fused already,
+// without elements, with rows of one element, which look like elements, or fused already,
 // with several outputs.
 func newGroup(v *vertex) *group {
 	op, rows := v.Op.(program.Rows)

@@ -70,7 +70,7 @@ func (l *layouter) join(in *program.Instr) error {
 	return nil
 }
 
-// computed reports whether a run computes a value, and not in the place of another.
+// computed reports whether a run computes a value, and not in place of another.
 func (l *layouter) computed(v *program.Value) bool {
 	switch v.Def.Op.(type) {
 	case program.Constant, program.State, program.Join:

@@ -115,7 +115,7 @@ func TestBrowser(t *testing.T) {
 	checkColours(t, browser, page)
 }
 
-// checkPage holds what a browser made of a page against what it should be.
+// checkPage compares what a browser made of a page with what it should be.
 func checkPage(t *testing.T, where string, p probed, background string) {
 	t.Helper()
 	if p.Wider > 0 {
