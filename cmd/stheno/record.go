@@ -7,12 +7,12 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// recorded holds the flags of commands that read the record of a GPU.
+// recorded are the flags of commands that look at the record of a GPU.
 type recorded struct {
 	Run pattern `placeholder:"REGEXP" help:"Only the cases whose name has a match of this regular expression."`
 }
 
-// opRecords are the cases of ops and their records.
+// opRecords are the cases of ops and their record.
 type opRecords struct {
 	recorded
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
@@ -20,7 +20,7 @@ type opRecords struct {
 	Versions bool   `help:"Also the numbered versions of the ops."`
 }
 
-// cases returns the cases that the flags choose.
+// cases returns those that the flags choose.
 func (o opRecords) cases() ([]benchCase, error) {
 	all := timedCases(o.Versions)
 	if o.Text != "" {
@@ -33,7 +33,7 @@ func (o opRecords) cases() ([]benchCase, error) {
 	return choose(o.recorded.Run, all, caseName)
 }
 
-// graphRecords are the graphs and their records.
+// graphRecords are the graphs and their record.
 type graphRecords struct {
 	recorded
 	Recorded string    `default:"bench/results/graphs" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
@@ -44,7 +44,7 @@ func (g graphRecords) cases() ([]benchCase, error) {
 	return choose(g.recorded.Run, timedGraphs(g.Most), caseName)
 }
 
-// lacking returns the cases for which a file has no row, or only one measured with other kernels.
+// lacking returns those of the cases that a file has no row of, or one of other kernels.
 func lacking(file *results.File, cases []benchCase) ([]benchCase, error) {
 	tree, err := evidence.Tree()
 	if err != nil {
@@ -53,7 +53,7 @@ func lacking(file *results.File, cases []benchCase) ([]benchCase, error) {
 	return slices.DeleteFunc(cases, func(c benchCase) bool { return evidence.RowState(file, c.Key(), tree) == evidence.Current }), nil
 }
 
-// lister holds the flags of commands that list cases.
+// lister are the flags of commands that list cases.
 type lister struct {
 	Missing bool   `help:"Only the names of the cases that have no record for a GPU, or one of other kernels."`
 	GPU     string `name:"gpu" placeholder:"NAME" help:"Name of the GPU for --missing (default: that of this machine's first)."`
@@ -87,7 +87,7 @@ func (l listGraphs) Run(c *console) error {
 	return l.list(c, l.Recorded, cases)
 }
 
-// list prints cases with their recorded times on each GPU.
+// list prints cases with the times that are recorded for each GPU.
 func (l lister) list(c *console, folder string, cases []benchCase) error {
 	if l.GPU != "" && !l.Missing {
 		return usageErrorf("got --gpu without --missing, want both or neither: without, all GPUs are listed")
@@ -137,7 +137,7 @@ func recordedTime(f *results.File, key results.Key, tree results.Digests) string
 	return results.Micros(row.Micros)
 }
 
-// recorder holds the flags of commands that time cases for the record.
+// recorder are the flags of commands that time cases for the record.
 type recorder struct {
 	timing
 	onDevice
@@ -146,7 +146,7 @@ type recorder struct {
 	JSON  string `name:"json" required:"" placeholder:"FILE" type:"path" help:"File to write the results to; in a folder, one named after the GPU."`
 }
 
-// record times the cases that a pattern chooses.
+// record times cases, which a pattern has chosen.
 func (r recorder) record(c *console, folder string, chosen pattern, cases []benchCase, suites []results.Suite) error {
 	device, err := deviceOf(r.Device, "records are made on one")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// pack writes the binaries, the files that they read and a script that runs them on a GPU into a
-// folder. The script's argument is the folder for the results, which conformance -read takes. It
-// runs the suites in parallel, and needs Python with numpy.
+// pack puts the binaries, the files that they read and a script that runs them on a GPU
+// into a folder. The script's argument is the folder for what they leave, which
+// conformance -read takes. It runs the suites side by side, and needs Python with numpy.
 func pack(suites []suite, tree, to string) error {
 	var script strings.Builder
 	script.WriteString("#!/bin/bash\nout=$1/log; mkdir -p $out; here=$PWD\nexport STHENO_REQUIRE_GPU=1\n")
@@ -49,8 +49,8 @@ func pack(suites []suite, tree, to string) error {
 	return os.WriteFile(filepath.Join(to, "run.sh"), []byte(script.String()), 0o777)
 }
 
-// withoutImages returns an overlay for builds that embed only the images of one target and the
-// portable ones.
+// withoutImages returns an overlay for builds that embed no image but those of a target and
+// the portable ones.
 func withoutImages(tree, root, target string) (overlay string, err error) {
 	images, err := filepath.Glob(filepath.Join(root, "kernels", "images", "*.cubin.gz"))
 	if err != nil {
@@ -77,7 +77,7 @@ func withoutImages(tree, root, target string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, text, 0o666)
 }
 
-// copyAll copies a file, or a folder with its contents.
+// copyAll copies a file, or a folder with all that is in it.
 func copyAll(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {

@@ -45,8 +45,8 @@ func (s suite) build(tree string, flags ...string) error {
 	return nil
 }
 
-// environment returns the environment of a run: settings that keep the random numbers for which the
-// tests were written, and those of the hook.
+// environment is that of a run: what gives the random numbers that the tests were
+// written with, and what the hook reads.
 func (s suite) environment(mode, log string) []string {
 	if mode == "tape" {
 		mode = ""
@@ -54,7 +54,7 @@ func (s suite) environment(mode, log string) []string {
 	return append([]string{"GODEBUG=randautoseed=0,randseednop=0", "STHENO_CONFORMANCE=" + mode, "STHENO_CONFORMANCE_LOG=" + log}, s.env...)
 }
 
-// limit is the longest time of a run.
+// limit is how long a run may take.
 const limit = 10 * time.Minute
 
 // run runs a suite in a mode.
@@ -95,7 +95,7 @@ func (s suite) run(tree, mode string) error {
 	return os.WriteFile(exit, []byte(strconv.Itoa(status)+"\n"), 0o666)
 }
 
-// arguments returns the arguments of the binary.
+// arguments are those of the binary.
 func (s suite) arguments() []string {
 	if s.test {
 		return append([]string{"-test.v"}, s.args...)

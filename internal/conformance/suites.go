@@ -8,13 +8,13 @@ import (
 // A suite is a program that runs on Gorgonia's tape machine, built once.
 type suite struct {
 	name string
-	dir  string // folder of its package in the tree, where it runs
+	dir  string // of its package in the tree, which is where it runs
 	test bool   // a test binary
 	args []string
 	tags string
 	env  []string
-	// For a run on another machine: the files that it reads, files of numbers to be generated there
-	// in place of large ones, by their sizes, and arguments that skip what needs more.
+	// For a run elsewhere: what it reads in its folder, files of numbers to be made there in
+	// place of large ones, by their sizes, and arguments that leave out what needs more.
 	files   []string
 	weights map[string]int
 	without []string
@@ -44,8 +44,8 @@ var suites = []suite{
 // tape machine with Stheno beside it.
 var modes = []string{"tape", "stheno", "compare"}
 
-// apart are the tests that fail on Stheno alone, and the reason; a name that ends in a slash means
-// all subtests of a test.
+// apart are the tests that fail on Stheno alone, and why they cannot do otherwise; a name
+// that ends in a slash is all subtests of a test.
 var apart = map[string]string{
 	"TestUse":                          "wants Sgemm of the BLAS given to gorgonia.Use: a matrix with one column is multiplied by its Sdot on the host, and by no BLAS on a GPU",
 	"Test_tapeMachinePointerWatchFail": "wants an error of the tape machine's watch for ops that return their input's memory: on Stheno no two nodes share memory",
@@ -57,7 +57,7 @@ var apart = map[string]string{
 
 const lastBits = "wants what Adam makes of gradients that are 0 but for the last bits of sums, as the tape machine adds them up, or those bits"
 
-// otherOps are ops with other values on Stheno, by the beginning of their names, and the reason.
+// otherOps are ops whose values differ, by the beginning of their names, and why.
 var otherOps = map[string]string{
 	"dropoutDiffOp": "Gorgonia's derivative of Dropout divides by the probability of being dropped, and is 0 where that is 0",
 	"batchnormdiff": "Gorgonia's derivative of a BatchNorm that evaluates takes the moments of the last training run, or none",
@@ -72,16 +72,16 @@ func excused(test string) string {
 	return apart[name+"/"]
 }
 
-// binary returns the path of a suite's binary.
+// binary returns where a suite is built.
 func (s suite) binary(dir string) string { return filepath.Join(dir, "bin", fileName(s.name)) }
 
-// log returns the path of a run's file: with .log its output, with .jsonl the hook's records, with
-// .exit its exit status.
+// log returns the path of what a run of the suite leaves: with .log, what it printed;
+// with .jsonl, what the hook recorded; with .exit, its exit status.
 func (s suite) log(dir, mode, kind string) string {
 	return filepath.Join(dir, "log", fileName(s.name)+"-"+mode+"."+kind)
 }
 
-// fileName turns a suite's name into one word.
+// fileName makes one word of a suite's name.
 func fileName(name string) string {
 	word := []rune(name)
 	for i, r := range word {

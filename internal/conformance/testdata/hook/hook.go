@@ -1,8 +1,8 @@
 //go:build go1.26
 
-// Package sthenohook makes Gorgonia's tape machine run graphs on Stheno, or beside Stheno to
-// compare the values of all nodes, as STHENO_CONFORMANCE says: stheno or compare. Only the
-// conformance tests use it, compiled into a copy of Gorgonia.
+// Package sthenohook makes Gorgonia's tape machine run graphs on Stheno, or beside
+// Stheno to compare the values of all nodes, as STHENO_CONFORMANCE says: stheno or
+// compare. It is of the conformance tests alone, compiled in a copy of Gorgonia.
 package sthenohook
 
 import (
@@ -27,8 +27,8 @@ func init() {
 	}
 }
 
-// machine is Stheno's machine in place of a tape machine. An error of NewVM is returned by RunAll,
-// as errors of the tape are.
+// machine is Stheno's in the place of a tape machine. What NewVM finds wrong is an error
+// of RunAll, as it is on the tape.
 type machine struct {
 	*cudaops.VM
 	err error
@@ -127,7 +127,7 @@ func write(r record) {
 	}
 }
 
-// caller returns the name of the running test or example, main for a program.
+// caller returns the name of the test or example that is under way, main for a program.
 func caller() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
