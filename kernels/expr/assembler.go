@@ -11,14 +11,14 @@ import (
 // Assembler writes the PTX of one kernel: its own instructions, added by
 // [Assembler.Line], and those of functions, added by [Assembler.Apply].
 //
-// Elements are in registers of their size: f32 and f64 in registers of that type, integers and bool
-// in b32 or b64.
+// Elements are in registers of their size: f32 and f64 in such, the integers
+// and bool in b32 or b64.
 type Assembler struct {
 	functions *Functions
 	head      strings.Builder
 	text      strings.Builder
 	counts    [kindCount]int
-	known     map[instruction]string // results, by the instruction that computes them
+	known     map[instruction]string // results, by what computes them
 	items     map[int]bool           // tables and functions that the instructions name
 }
 
@@ -35,8 +35,7 @@ const (
 	kindCount
 )
 
-// kinds are the types of registers and the prefixes of their names, which the compiler does not
-// use.
+// kinds are the registers' types and prefixes, none of which the compiler uses.
 var kinds = [kindCount]struct{ dtype, prefix string }{{"f32", "%x"}, {"f64", "%y"}, {"b32", "%w"}, {"b64", "%l"}, {"pred", "%q"}}
 
 // instruction identifies a value by how it is computed.
@@ -93,7 +92,8 @@ func (a *Assembler) Block() string {
 	return w.String()
 }
 
-// Globals returns the tables and functions that the instructions use, for the head of their module.
+// Globals returns the tables and functions that the instructions name, for the head
+// of their module.
 func (a *Assembler) Globals() string {
 	text := ""
 	for i, it := range a.functions.items { // in their order
@@ -114,20 +114,20 @@ func (a *Assembler) body(w *strings.Builder) {
 	w.WriteString(a.text.String())
 }
 
-// Version is the PTX version of generated code, that of CUDA 11.0, and MinDriver the CUDA version,
-// 11000 for 11.0, that a driver must support for it. Clusters need those of CUDA 11.8, as devices
-// with clusters do anyway.
+// Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
+// version, as in 11000 for 11.0, that a driver must support for it.
+// Clusters need those of CUDA 11.8, which devices that have them need as well.
 const (
 	Version        = ".version 7.0"
 	MinDriver      = 11000
 	clusterVersion = ".version 7.8"
 )
 
-// Blocks describes the blocks for which an entry point is compiled.
+// Blocks are those that an entry point is for.
 type Blocks struct {
 	Threads  int // of a block, at most
 	Cluster  int // blocks of a cluster; 0: there are none
-	Resident int // blocks of clusters for which a multiprocessor must have registers
+	Resident int // blocks of clusters that a multiprocessor shall have registers for
 }
 
 // Text returns a module of the one entry point with those parameters, such as
@@ -145,9 +145,9 @@ func (a *Assembler) Text(target, entry string, parameters []string, blocks Block
 	return w.String()
 }
 
-// Apply adds the instructions of f for one element of each operand, and returns the registers of
-// its outputs. A value that was computed before from the same registers is not computed again: a
-// register has one value, and is set before Apply.
+// Apply adds the instructions of f for one element of each operand, and returns the
+// registers of its outputs. What has been computed before, of the same registers, is
+// not computed again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
 	g := f.graph()
 	values := a.values(g, operands)
@@ -164,12 +164,12 @@ func (a *Assembler) Apply(f Func, operands []string) []string {
 	return outputs
 }
 
-// Prepare adds the instructions of f that depend only on the given operands, so that
-// [Assembler.Apply] finds their results: an operand that is not known yet is "".
+// Prepare adds the instructions of f that need no more than the operands given, so
+// that [Assembler.Apply] finds their results: an operand that is not known yet is "".
 func (a *Assembler) Prepare(f Func, operands []string) { a.values(f.graph(), operands) }
 
-// Scope adds the instructions that body adds. Their results are not used after it: body is that of
-// a loop, or may be jumped over.
+// Scope adds the instructions that body adds. What they compute is computed again
+// after it: body is a loop's, or may be jumped over.
 func (a *Assembler) Scope(body func()) {
 	before := maps.Clone(a.known)
 	body()
@@ -208,8 +208,8 @@ func (a *Assembler) values(g *graph, operands []string) []string {
 	return values
 }
 
-// opaque returns a number whose value the assembler cannot see: what it would compute from a known
-// number may differ in the last bit from what the device computes.
+// opaque returns a number as one that the assembler does not know: what it computes of a
+// known one may differ from what the device computes in the last bit.
 func (a *Assembler) opaque(d Dtype, x string) string {
 	in := instruction{op: constant, to: d, x: x}
 	if r, ok := a.known[in]; ok {
@@ -287,12 +287,12 @@ func (a *Assembler) convert(r string, in instruction) {
 	}
 }
 
-// plain are the operations of one instruction. Sums and products have explicit rounding, so that
-// the assembler does not contract them.
+// plain are the operations of one instruction. Sums and products say that they are
+// rounded, so that the assembler does not make one of both.
 var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
 	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}
 
-// comparison are the conditions of setp. All but neu are false for NaN.
+// comparison are the conditions of setp. Those but neu are false for a NaN.
 var comparison = map[Op]string{Eq: "eq", Ne: "neu", Lt: "lt", Le: "le"}
 
 // instruct adds an operation of one or a few instructions.
