@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// pair is a tape machine with Stheno run before it from the same state. In the first runs the
-// values of all nodes are compared.
+// pair is a tape machine that runs as ever, with Stheno before it in the same state. What
+// the two made of each node is compared in the first runs.
 type pair struct {
 	gorgonia.VM // the tape machine
 	graph       *gorgonia.ExprGraph

@@ -6,10 +6,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// StandIn, if set, makes the machine that runs in place of a tape machine, or beside it.
+// StandIn, if it is set, makes the machine that runs in place of a tape machine, or
+// beside it.
 var StandIn func(g *ExprGraph, o TapeOptions) VM
 
-// TapeOptions holds the options of a tape machine.
+// TapeOptions is what the options of a tape machine ask for.
 type TapeOptions struct {
 	EvalMode bool
 	NaN, Inf bool
@@ -24,7 +25,8 @@ type letter interface {
 	Set(a, b *Node) error
 }
 
-// newStandIn returns a tape machine that delegates to the machine of StandIn, or nil.
+// newStandIn returns a tape machine that leaves its work to what StandIn makes, nil if
+// there is none.
 func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	if StandIn == nil {
 		return nil
@@ -48,8 +50,8 @@ func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	return m
 }
 
-// A Snapshot holds what a run can change: the values of nodes and of variables of Read, and the
-// state of ops.
+// A Snapshot is what a run can change: the values of nodes and of variables of Read, and
+// what ops keep.
 type Snapshot struct {
 	nodes []nodeState
 	reads []readState
@@ -118,7 +120,7 @@ func Take(g *ExprGraph) *Snapshot {
 	return s
 }
 
-// Restore restores the snapshot.
+// Restore brings back what was there.
 func (s *Snapshot) Restore() {
 	for _, state := range s.nodes {
 		state.n.boundTo = state.bound
@@ -143,8 +145,8 @@ func (s *Snapshot) Restore() {
 	}
 }
 
-// Results returns copies of the values of all nodes that a run computes, except random tensors,
-// dropouts and what depends on them.
+// Results returns copies of the values of all nodes that a run computes. Random tensors,
+// dropouts and what follows from them are left out.
 func Results(g *ExprGraph) map[*Node]Value {
 	random := map[*Node]bool{}
 	var isRandom func(n *Node) bool
