@@ -1,0 +1,146 @@
+package kernels
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
+)
+
+// ptxas returns the path of NVIDIA's assembler.
+func ptxas(t *testing.T) string {
+	const path = "../.toolkit/nvidia/cuda_nvcc/bin/ptxas"
+	_, err := os.Stat(path) // after make toolkit
+	must.Have(t, "TOOLKIT", err)
+	return path
+}
+
+// ptxOf returns the PTX of an image that is made when it is needed.
+func ptxOf(t testing.TB, image Image, major int) []byte {
+	t.Helper()
+	ptx, ok, err := GeneratedCode(image, major)
+	if !ok {
+		var code Code
+		code, err = image.Code(major, 0)
+		ptx = code.Text
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", image.Name(), err)
+	}
+	return ptx
+}
+
+// assemble assembles an image for a target, and returns registers and bytes of
+// spills.
+func assemble(t *testing.T, image Image, target string) (registers, spills int) {
+	t.Helper()
+	ptx := ptxOf(t, image, int(target[3]-'0')) // of sm_70
+	path := filepath.Join(t.TempDir(), "map.ptx")
+	if err := os.WriteFile(path, ptx, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(ptxas(t), "-v", "-arch="+target, "-o", path+".cubin", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s for %s: %v\n%s\n%s", image.Name(), target, err, out, ptx)
+	}
+	number := func(pattern string) (sum int) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(out), -1) {
+			v, _ := strconv.Atoi(m[1])
+			sum = max(sum, v)
+		}
+		return sum
+	}
+	return number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
+}
+
+// NVIDIA's assembler takes every function of every type, in every layout, and
+// spills nothing.
+func TestMapAssembles(t *testing.T) {
+	ptxas(t)
+	targets := []string{"sm_70", "sm_80", "sm_90"}
+	shape, dev := []int{6, 8}, HostDevice()
+	check := func(i int, f expr.Func, views ...View) {
+		t.Helper()
+		p, err := Map(dev, f, shape, views...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := targets[i%len(targets)]
+		registers, spills := assemble(t, p.Launches[0].Kernel.Image, target)
+		t.Logf("%s: %d registers on %s, %v", f, registers, target, p.Launches[0].Kernel.Image.(mapImage).layout)
+		if spills > 0 {
+			t.Errorf("%v spills %d bytes on %s", f, spills, target)
+		}
+	}
+	i := 0
+	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
+		for _, d := range []expr.Dtype{Float32, Float64} {
+			b := expr.NewBuilder(d, d, Bool)
+			args := []expr.Value{b.Operand(0), b.Operand(1)}[:min(op.Arity(), 2)]
+			if op == expr.Select {
+				args = append([]expr.Value{b.Operand(2)}, args...)
+			}
+			f, err := b.Func(b.Apply(op, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(i, f, Dense(shape), Dense(shape), Dense(shape))
+			i++
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	views := []View{Dense(shape), viewAt(1, 0, 0, 0), viewAt(100, 1, 8, 1), viewAt(8, 0, 0, 1), viewAt(6, 0, 1, 0), viewAt(48, 0, 1, 6), within(viewAt(16, 0, 8, 1), 0, 2, 4), within(viewAt(30, 0, 5, 1), 1, 1, 6)}
+	for k, v := range views {
+		for j, d := range []expr.Dtype{Float32, Float64, Bool, Uint8, Int32, Int64} {
+			b := expr.NewBuilder(d, Float32)
+			f, err := b.Func(b.Apply(expr.Lt, b.Apply(expr.Tanh, b.Convert(b.Operand(0), Float32)), b.Operand(1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(i, f, v, views[(k+j)%len(views)])
+			i++
+		}
+	}
+	for k, d := range []expr.Dtype{Float32, Float64} {
+		b := expr.NewBuilder(d)
+		f, err := b.Func(b.Convert(b.Operand(0), Int), b.Convert(b.Convert(b.Operand(0), Int64), Float32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(k, f, views[k])
+	}
+	shape = []int{7, 9}
+	check(0, parseMap(t, "a + b", "a", "b"), viewAt(9, 0, 0, 1), viewAt(63, 0, 1, 7))
+	shape = []int{1 << 16, 1 << 16}
+	check(1, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), viewAt(1<<16, 0, 0, 1), viewAt(1<<32, 0, 1, 1<<16))
+	shape = []int{1 << 16, 1<<16 - 1}
+	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), viewAt(1<<16, 0, 0, 1))
+	check(0, parseMap(t, "a + b", "a", "b"), Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
+	dev, shape = Device{Major: 9, SMs: 132}, []int{6, 8} // of few elements
+	for k, v := range views {
+		check(k, parseMap(t, "tanh(a) < b", "a", "b"), v, views[(k+1)%len(views)])
+	}
+}
+
+// Text is written in well under the time that the driver needs to compile it.
+func BenchmarkMapCode(b *testing.B) {
+	shape := []int{128, 512}
+	p, err := Map(HostDevice(), parseMap(b, "tanh(a*b) + c", "a", "b", "c"), shape, Dense(shape), viewAt(512, 0, 0, 1), viewAt(128, 0, 1, 0))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Launches[0].Kernel.Image.Code(9, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
