@@ -98,7 +98,7 @@ func TestParametersErrors(t *testing.T) {
 	for want, nodes := range map[string]G.Nodes{
 		"got no nodes":                   nil,
 		"node 0 is nil":                  {nil},
-		"got the result of an op":          {m.loss},
+		"got the result of an op":        {m.loss},
 		"has no name":                    {G.NewVector(m.g, tensor.Float64, G.WithShape(9))},
 		`got the name "w0" again`:        twice,
 		"of another graph than":          {m.learnables[0], other.learnables[1]},

@@ -136,9 +136,9 @@ func TestConstantErrors(t *testing.T) {
 	_, withNil := Add(nil, gorgonia.NewConstant(2.0))
 	for want, err := range map[string]error{
 		"ops: Scale: input 1: the graph has another constant named c": other,
-		"ops: Add: got inputs that are in no graph":                              alone,
-		"ops: Scale: input 1: got int":                                      integer,
-		"ops: Add: input 0: got a nil node":                                 withNil,
+		"ops: Add: got inputs that are in no graph":                   alone,
+		"ops: Scale: input 1: got int":                                integer,
+		"ops: Add: input 0: got a nil node":                           withNil,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
