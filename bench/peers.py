@@ -3,6 +3,7 @@
 
     python3 bench/peers.py peers.json [text [pattern]]
     python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
+    python3 bench/peers.py -steps peers.json [pattern]    training steps: bench/step_peers.py
     python3 bench/peers.py -random shapes.json peers.json [pattern]    drawn cases: bench/random_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
@@ -217,11 +218,13 @@ def main(path, text=None, pattern=""):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["-graphs"] and len(sys.argv) in (3, 4):
+    if sys.argv[1:2] in (["-graphs"], ["-steps"]) and len(sys.argv) in (3, 4):
         import graph_peers
+        import step_peers
 
         print(torch.cuda.get_device_name(), TORCH)
-        sys.exit(graph_peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
+        peers = graph_peers if sys.argv[1] == "-graphs" else step_peers
+        sys.exit(peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
     if sys.argv[1:2] == ["-random"] and len(sys.argv) in (4, 5):
         import random_peers
 

@@ -18,6 +18,7 @@ type benches struct {
 	GPU    benchGPU    `cmd:"" name:"gpu" help:"Time every op on a GPU."`
 	Host   benchHost   `cmd:"" help:"Time the ops on this machine's processor, beside Gorgonia's own."`
 	Graphs benchGraphs `cmd:"" help:"Time whole graphs of Gorgonia's ops, on a GPU or on the processor."`
+	Steps  benchSteps  `cmd:"" help:"Time whole training steps on a GPU."`
 }
 
 // selection holds the flags that choose among the cases of a bench.

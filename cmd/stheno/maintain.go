@@ -19,14 +19,16 @@ type maintain struct {
 	Cases  struct {
 		Ops    listOps    `cmd:"" help:"List the timed cases of ops."`
 		Graphs listGraphs `cmd:"" help:"List the timed graphs."`
+		Steps  listSteps  `cmd:"" help:"List the timed training steps."`
 	} `cmd:"" help:"List the timed cases with their recorded times."`
 	Record struct {
 		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
 		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
+		Steps  recordSteps  `cmd:"" help:"Time the training steps that lack a record."`
 	} `cmd:"" help:"Time on this machine's GPU what lacks a record."`
 	Ratios listRatios `cmd:"" help:"Show what a file of drawn cases says, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
-	Tables tables     `cmd:"" help:"Write the tables of README.md and docs/graphs.md from the records."`
+	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md and docs/training.md from the records."`
 }
 
 func (maintain) Help() string {
@@ -38,6 +40,7 @@ wanted; bench/gpu-run.sh calls most of them.`
 var (
 	recordedOps    = filepath.Join("bench", "results")
 	recordedGraphs = filepath.Join(recordedOps, "graphs")
+	recordedSteps  = filepath.Join(recordedOps, "steps")
 )
 
 // checkEvidence compares what has run on GPUs with the kernels of this build.
@@ -145,7 +148,7 @@ func (l listRatios) Run(c *console) error {
 // merge adds a file to the recorded results of its GPU.
 type merge struct {
 	File string `arg:"" type:"existingfile" help:"File of results, from bench/gpu-run.sh."`
-	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs."`
+	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps."`
 }
 
 // Run merges.
@@ -169,14 +172,16 @@ func (m merge) Run(c *console) error {
 	return err
 }
 
-// tables rewrites the tables of times in README.md and docs/graphs.md.
+// tables rewrites the tables of times in README.md, docs/graphs.md and docs/training.md.
 type tables struct{}
 
 // Run rewrites them.
 func (tables) Run() error {
 	return errors.Join(
 		rewrite("README.md", results.UpdateReadme, recordedOps, evidence.Keys()),
-		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()))
+		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()),
+		rewrite("README.md", results.UpdateReadmeSteps, recordedSteps, evidence.StepKeys()),
+		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()))
 }
 
 // rewrite updates a page from a folder of results.

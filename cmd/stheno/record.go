@@ -44,6 +44,16 @@ func (g graphRecords) cases() ([]benchCase, error) {
 	return choose(g.recorded.Run, timedGraphs(g.Most), caseName)
 }
 
+// stepRecords are the training steps and their record.
+type stepRecords struct {
+	recorded
+	Recorded string `default:"bench/results/steps" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
+}
+
+func (s stepRecords) cases() ([]benchCase, error) {
+	return choose(s.recorded.Run, timedSteps(), caseName)
+}
+
 // lacking returns those of the cases that a file has no row of, or one of other kernels.
 func lacking(file *results.File, cases []benchCase) ([]benchCase, error) {
 	tree, err := evidence.Tree()
@@ -80,6 +90,20 @@ type listGraphs struct {
 
 // Run prints the graphs.
 func (l listGraphs) Run(c *console) error {
+	cases, err := l.cases()
+	if err != nil {
+		return err
+	}
+	return l.list(c, l.Recorded, cases)
+}
+
+type listSteps struct {
+	stepRecords
+	lister
+}
+
+// Run prints the training steps.
+func (l listSteps) Run(c *console) error {
 	cases, err := l.cases()
 	if err != nil {
 		return err
@@ -210,6 +234,20 @@ type recordGraphs struct {
 
 // Run times the graphs.
 func (r recordGraphs) Run(c *console) error {
+	cases, err := r.cases()
+	if err != nil {
+		return err
+	}
+	return r.record(c, r.Recorded, r.recorded.Run, cases, nil)
+}
+
+type recordSteps struct {
+	stepRecords
+	recorder
+}
+
+// Run times the training steps.
+func (r recordSteps) Run(c *console) error {
 	cases, err := r.cases()
 	if err != nil {
 		return err

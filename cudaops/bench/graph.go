@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
 
@@ -40,15 +41,76 @@ func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration
 	if err != nil {
 		return nil, err
 	}
-	t, err := timeGraph(b, g, runs, budget)
+	t, err := timeGraph(b, g, nil, runs, budget)
 	if err = errors.Join(err, b.Close()); err != nil {
 		return nil, fmt.Errorf("bench: graph: %w", err)
 	}
 	return t, nil
 }
 
-func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
-	graph, err := lower.New(g, nil)
+// Training is what a machine trains that cudaops.Train is an option of.
+type Training struct {
+	Solver     gorgonia.Solver // one of Gorgonia's
+	Learnables gorgonia.Nodes
+	// UpdateAlone leaves out what the update does not need, such as the loss.
+	UpdateAlone bool
+}
+
+// TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All
+// timed steps have the number 1, which matters to no time.
+func TimeStep(device int, g *gorgonia.ExprGraph, train Training, runs int, budget time.Duration) (*GraphTiming, error) {
+	b, err := exec.OpenGPU(device)
+	if err != nil {
+		return nil, err
+	}
+	t, err := timeGraph(b, g, &train, runs, budget)
+	if err = errors.Join(err, b.Close()); err != nil {
+		return nil, fmt.Errorf("bench: training step: %w", err)
+	}
+	return t, nil
+}
+
+// lowered lowers a graph, with training unless it is nil, and returns the solver's options
+// then.
+func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, options internal.Solver, err error) {
+	if train == nil {
+		graph, err = lower.New(g, nil)
+		return graph, options, err
+	}
+	options, ok, err := internal.ReadSolver(train.Solver)
+	if err == nil && !ok {
+		err = fmt.Errorf("got a solver %T, want one of Gorgonia's", train.Solver)
+	}
+	if err != nil {
+		return nil, options, err
+	}
+	graph, err = lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: train.Learnables, Solver: options}})
+	if err == nil && train.UpdateAlone {
+		graph.Program.Outputs = nil
+	}
+	return graph, options, err
+}
+
+// start gives the learnables of a training their values, and returns the numbers of its
+// first step, which follow the inputs.
+func start(e *exec.Executable, graph *lower.Graph, train *Training, options internal.Solver) ([]gorgonia.Value, error) {
+	if train == nil {
+		return nil, nil
+	}
+	for i, n := range train.Learnables {
+		m, err := values.Bytes(n.Value())
+		if err == nil {
+			err = e.SetState(graph.Trained.Learned[i].Value, m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("learnable %s: %w", internal.Name(n), err)
+		}
+	}
+	return graph.Trained.Numbers(options, 1, 0), nil
+}
+
+func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, train *Training, runs int, budget time.Duration) (*GraphTiming, error) {
+	graph, options, err := lowered(g, train)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +133,11 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, runs int, budget time.Dura
 			return nil, fmt.Errorf("input %s has no value", internal.Name(in.Node))
 		}
 	}
-	if _, err := e.Run(inputs); err != nil {
+	numbers, err := start(e, graph, train, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := e.Run(append(inputs, numbers...)); err != nil {
 		return nil, err
 	}
 	if t.Launches == 0 {

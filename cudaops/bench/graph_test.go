@@ -37,7 +37,7 @@ func TestTimeGraph(t *testing.T) {
 	for name, b := range backends {
 		g, x := counted(30)
 		before := gorgonia.Value(x.Value())
-		timing := must.Get[*GraphTiming](t)(timeGraph(b, g, 7, time.Second))
+		timing := must.Get[*GraphTiming](t)(timeGraph(b, g, nil, 7, time.Second))
 		if len(timing.Runs) != 7 {
 			t.Errorf("%s: got %d runs, want 7", name, len(timing.Runs))
 		}
@@ -62,13 +62,13 @@ func TestTimeGraphBad(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(3, 4), gorgonia.WithName("x"), gorgonia.WithInit(gorgonia.Ones()))
 	hidden(x)
-	timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, 7, time.Second))
+	timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 7, time.Second))
 	if timing.Runs != nil || timing.Launches != 0 || len(timing.Host) != 1 {
 		t.Errorf("got %+v, want no launches", timing)
 	}
 	g = gorgonia.NewGraph()
 	gorgonia.Must(gorgonia.Exp(gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(3, 4), gorgonia.WithName("x"))))
-	if _, err := timeGraph(new(exec.HostBackend), g, 1, time.Second); err == nil {
+	if _, err := timeGraph(new(exec.HostBackend), g, nil, 1, time.Second); err == nil {
 		t.Error("no error for an input without a value")
 	}
 	if _, err := TimeGraph(99, g, 1, time.Second); !errors.Is(err, cudaops.ErrNoDevice) {

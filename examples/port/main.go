@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -34,7 +33,7 @@ var stages = []stage{
 
 func main() {
 	device := flag.String("device", "auto", "where to run Stheno's machine: auto, gpu or cpu")
-	seconds := flag.Float64("seconds", 6, "how long each program trains")
+	seconds := flag.Float64("seconds", 6, "about how long each program trains on each device")
 	dir := flag.String("record", "", "folder of the record to write, such as bench/results/port")
 	flag.Parse()
 	if flag.NArg() > 0 || *seconds <= 0 {
@@ -62,8 +61,18 @@ func measure(w io.Writer, device string, long time.Duration) (r record, err erro
 	if gpu != nil {
 		r.GPU, r.Driver = gpu.Name, gpu.Driver
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "program\t%d cores\t%s\t\n", r.Cores, r.GPU)
+	width := 0
+	for _, s := range stages {
+		width = max(width, len(s.name))
+	}
+	// A line is printed as soon as it is measured.
+	line := func(name, host, device string) error {
+		_, err := fmt.Fprintf(w, "%*s  %10s  %*s\n", width, name, host, max(10, len(r.GPU)), device)
+		return err
+	}
+	if err := line("program", fmt.Sprintf("%d cores", r.Cores), r.GPU); err != nil {
+		return r, err
+	}
 	for i, s := range stages {
 		var host, device float64
 		if i > 0 || !G.CUDA { // Gorgonia's machine asks for a GPU in a build with the tag cuda
@@ -77,38 +86,9 @@ func measure(w io.Writer, device string, long time.Duration) (r record, err erro
 			}
 		}
 		r.Host, r.Device = append(r.Host, host), append(r.Device, device)
-		fmt.Fprintf(t, "%s\t%s\t%s\t\n", s.name, perSecond(host), perSecond(device))
-	}
-	return r, t.Flush()
-}
-
-// rate returns the steps per second of a stage once it is under way, the most of three tries: others
-// may use the machine, too.
-func (s stage) rate(long time.Duration, opts ...cudaops.Option) (best float64, err error) {
-	for range 3 {
-		r, err := s.try(long/3, opts...)
-		if err != nil {
-			return 0, err
+		if err := line(s.name, perSecond(host), perSecond(device)); err != nil {
+			return r, err
 		}
-		best = max(best, r)
 	}
-	return best, nil
-}
-
-// try returns the rate of a training of at least that long, less one that is half as long.
-func (s stage) try(long time.Duration, opts ...cudaops.Option) (float64, error) {
-	d := newData(8, 1)
-	var before time.Duration
-	for epochs := 1; ; epochs *= 2 {
-		start := time.Now()
-		losses, err := s.run(d, epochs, 1, opts...)
-		took := time.Since(start)
-		if err != nil {
-			return 0, err
-		}
-		if took > long && took > before {
-			return float64(len(losses)/2) / (took - before).Seconds(), nil
-		}
-		before = took
-	}
+	return r, nil
 }

@@ -67,7 +67,7 @@ func (c command) do() error {
 			return err
 		}
 		fmt.Printf("%s: built in %.0f s", s.name, time.Since(start).Seconds())
-		for _, mode := range modes {
+		for _, mode := range s.modes() {
 			if c.pack != "" {
 				continue
 			}

@@ -11,12 +11,16 @@ import (
 )
 
 // pack puts the binaries, the files that they read and a script that runs them on a GPU
-// into a folder. The script's argument is the folder for what they leave, which
-// conformance -read takes. It runs the suites side by side, and needs Python with numpy.
+// into a folder. The script's first argument is the folder for what they leave, which
+// conformance -read takes. It runs the suites side by side, and needs Python with numpy; then,
+// one after the other, it times those that are timed. A second argument, check or time, asks
+// for one of both.
 func pack(suites []suite, tree, to string) error {
-	var script strings.Builder
+	var script, timing strings.Builder
 	script.WriteString("#!/bin/bash\nout=$1/log; mkdir -p $out; here=$PWD\nexport STHENO_REQUIRE_GPU=1\n")
 	script.WriteString("numbers() { mkdir -p $(dirname $1); python3 -c \"import numpy as n; (n.abs(n.random.default_rng(1).standard_normal($2 // 4)) / 20).astype('f4').tofile('$1')\"; }\n")
+	script.WriteString("check() {\n")
+	timing.WriteString("time_() {\n")
 	for _, s := range suites {
 		folder := filepath.Join(to, filepath.FromSlash(s.dir))
 		if err := os.MkdirAll(folder, 0o777); err != nil {
@@ -35,14 +39,20 @@ func pack(suites []suite, tree, to string) error {
 		for _, f := range slices.Sorted(maps.Keys(s.weights)) {
 			fmt.Fprintf(&script, " numbers %s %d\n", f, s.weights[f])
 		}
-		for _, mode := range modes {
-			log := "$out/" + name + "-" + mode
-			fmt.Fprintf(&script, " env %s timeout 200 $here/bin/%s %s > %s.log 2>&1; echo $? > %s.exit\n",
+		for _, mode := range s.modes() {
+			log, to := "$out/"+name+"-"+mode, &script
+			if slices.Contains(timedModes, mode) {
+				to = &timing
+				fmt.Fprintf(to, " cd $here/%s\n", s.dir)
+			}
+			fmt.Fprintf(to, " env %s timeout 90 $here/bin/%s %s > %s.log 2>&1; echo $? > %s.exit\n",
 				strings.Join(s.environment(mode, log+".jsonl"), " "), name, strings.Join(append(s.arguments(), s.without...), " "), log, log)
 		}
 		script.WriteString(") &\n")
 	}
-	script.WriteString("wait\ngrep -c . $out/*.jsonl; tail -n 1 $out/*.exit | grep -v '^$'\n")
+	script.WriteString("wait\n}\n" + timing.String() + "}\n")
+	script.WriteString("[ \"${2:-check}\" = check ] && check\n[ \"${2:-time}\" = time ] && time_\n")
+	script.WriteString("grep -c . $out/*.jsonl; tail -n 1 $out/*.exit | grep -v '^$'\n")
 	if err := digits(filepath.Join(to, "gorgonia", "examples", "testdata", "mnist")); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (r Record) table() string {
 	for _, o := range r.Suites {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %s | %s |\n", o.Name, o.Tests, o.Tape, o.Stheno, o.Nodes, o.worst(), o.host())
 	}
-	b.WriteString("\n")
+	b.WriteString("\n" + r.timesTable())
 	list := func(title string, lines []string) {
 		if len(lines) == 0 {
 			return
@@ -91,6 +91,25 @@ func (r Record) table() string {
 	}
 	list("Tests that pass on the tape machine alone", failed)
 	list("Runs and values apart", values)
+	return b.String()
+}
+
+// timesTable compares the times of runs, "" if there are none.
+func (r Record) timesTable() string {
+	var b strings.Builder
+	for _, o := range r.Suites {
+		t := o.Times
+		if t == nil {
+			continue
+		}
+		if b.Len() == 0 {
+			fmt.Fprintf(&b, "| Program | Tape machine, %d cores, steps/s | Stheno, %s, steps/s | Stheno is | To make the machine: tape, ms | Stheno, ms |\n|---|--:|--:|--:|--:|--:|\n", t.Cores, r.Device)
+		}
+		fmt.Fprintf(&b, "| %s | %.4g | %.4g | %.2g times as fast | %.3g | %.3g |\n", o.Name, t.Tape, t.Stheno, t.Stheno/t.Tape, 1e3*t.TapeMade, 1e3*t.SthenoMade)
+	}
+	if b.Len() > 0 {
+		b.WriteString("\n")
+	}
 	return b.String()
 }
 
@@ -128,6 +147,11 @@ func (o Outcome) faults() error {
 	for _, name := range o.Fail {
 		if excused(name) == "" {
 			errs = append(errs, fmt.Errorf("%s: %s passes on the tape machine alone", o.Name, name))
+		}
+	}
+	for _, op := range slices.Sorted(maps.Keys(o.Host)) {
+		if !slices.Contains(onHost, op) {
+			errs = append(errs, fmt.Errorf("%s: %s runs on the host", o.Name, op))
 		}
 	}
 	for _, l := range slices.Concat(o.Apart, o.Errors) {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"regexp"
@@ -39,6 +41,15 @@ type Outcome struct {
 	Others   map[string]int `json:",omitempty"` // values that differ for a known reason, by that
 	Errors   []string       `json:",omitempty"` // runs of Stheno with an error that the tape machine did not have, or without one that it had
 	Host     map[string]int `json:",omitempty"` // steps on the host for want of a kernel, by their ops, over all machines
+	Times    *Times         `json:",omitempty"` // where they were measured
+}
+
+// Times are those of one machine of a program, the one with the slowest runs on the tape:
+// how long it takes to make one, and how many runs it makes a second.
+type Times struct {
+	Cores                int
+	TapeMade, SthenoMade float64 // seconds
+	Tape, Stheno         float64 // runs a second
 }
 
 // line is a line of the hook's log.
@@ -49,6 +60,8 @@ type line struct {
 	Worst              float64
 	Node               string
 	Apart, Missing     []string
+	Made, Seconds      float64
+	Runs, Cores        int
 }
 
 // outcome reads the logs of a suite's runs.
@@ -78,15 +91,63 @@ func (s suite) outcome(dir string) (o Outcome, err error) {
 		return o, err
 	}
 	defer f.Close()
+	lines, err := readLines(f)
+	for _, l := range lines {
+		o.add(l)
+	}
+	if err == nil && s.timed {
+		o.Times, err = s.times(dir)
+	}
+	return o, err
+}
+
+// readLines reads a log of the hook.
+func readLines(f *os.File) (lines []line, err error) {
 	for d := json.NewDecoder(f); ; {
 		var l line
 		if err := d.Decode(&l); err == io.EOF {
-			return o, nil
+			return lines, nil
 		} else if err != nil {
-			return o, fmt.Errorf("%s: %w", f.Name(), err)
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		o.add(l)
+		lines = append(lines, l)
 	}
+}
+
+// times reads what was timed, nil if nothing was.
+func (s suite) times(dir string) (*Times, error) {
+	var logs [2][]line
+	for i, mode := range timedModes {
+		f, err := os.Open(s.log(dir, mode, "jsonl"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		lines, err := readLines(f)
+		if err != nil {
+			return nil, err
+		}
+		logs[i] = slices.DeleteFunc(lines, func(l line) bool { return l.Event != "timed" })
+	}
+	return slowest(logs[0], logs[1]), nil
+}
+
+// slowest compares the machine whose run takes longest on the tape with the one that Stheno
+// makes in its place, nil if there is none.
+func slowest(tape, stheno []line) (slow *Times) {
+	for i := range min(len(tape), len(stheno)) {
+		a, b := tape[i], stheno[i]
+		if a.Error != "" || b.Error != "" || a.Seconds == 0 || b.Seconds == 0 {
+			continue
+		}
+		t := &Times{b.Cores, a.Made, b.Made, float64(a.Runs) / a.Seconds, float64(b.Runs) / b.Seconds}
+		if slow == nil || t.Tape < slow.Tape {
+			slow = t
+		}
+	}
+	return slow
 }
 
 var opName = regexp.MustCompile(`^host ([A-Za-z0-9]+)`)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -93,6 +94,14 @@ func (s suite) run(tree, mode string) error {
 		status = failed.ExitCode()
 	}
 	return os.WriteFile(exit, []byte(strconv.Itoa(status)+"\n"), 0o666)
+}
+
+// modes are how it is run, one after the other.
+func (s suite) modes() []string {
+	if !s.timed {
+		return modes
+	}
+	return slices.Concat(modes, timedModes)
 }
 
 // arguments are those of the binary.

@@ -18,6 +18,8 @@ type suite struct {
 	files   []string
 	weights map[string]int
 	without []string
+	// timed says that runs of its machines are timed, of those that train.
+	timed bool
 }
 
 // suites are what is run, in order.
@@ -26,14 +28,14 @@ var suites = []suite{
 	{name: "gorgonia, nn", dir: "gorgonia/ops/nn", test: true},
 	{name: "onnx operators", dir: "onnx-go/backend/x/gorgonnx", test: true},
 	{name: "linear regression, 286", dir: "gorgonia/examples/286"},
-	{name: "iris", dir: "gorgonia/examples/iris", files: []string{"iris.csv"}},
-	{name: "logistic regression", dir: "gorgonia/examples/logisticregression"},
+	{name: "iris", dir: "gorgonia/examples/iris", files: []string{"iris.csv"}, timed: true},
+	{name: "logistic regression", dir: "gorgonia/examples/logisticregression", timed: true},
 	{name: "convnet", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"}},
 	{name: "convnet without dropout", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"},
 		env: []string{"STHENO_CONFORMANCE_DROPOUT=none"}},
 	{name: "stacked autoencoder", dir: "gorgonia/examples/stacked_autoencoder", tags: "native",
-		args: []string{"-bs", "5", "-pt", "2", "-ft", "1"}},
-	{name: "charRNN", dir: "gorgonia/examples/charRNN"},
+		args: []string{"-bs", "5", "-pt", "2", "-ft", "1"}, timed: true},
+	{name: "charRNN", dir: "gorgonia/examples/charRNN", timed: true},
 	{name: "tiny-yolo v2", dir: "gorgonia/examples/tiny-yolo-v2-coco", files: []string{"data/dog_416x416.jpg"},
 		weights: map[string]int{"model/yolov2-tiny.weights": 44948600}},
 	{name: "tiny-yolo v3", dir: "gorgonia/examples/tiny-yolo-v3-coco", files: []string{"data/dog_416x416.jpg", "data/yolov3-tiny.cfg"},
@@ -43,6 +45,14 @@ var suites = []suite{
 // modes are how a suite is run: on the tape machine, on Stheno in its place, and on the
 // tape machine with Stheno beside it.
 var modes = []string{"tape", "stheno", "compare"}
+
+// timedModes are how a suite is run once more where its runs are timed: on the tape machine,
+// and on Stheno, which keeps what a user of the tape machine finds.
+var timedModes = []string{"time-tape", "time-stheno"}
+
+// onHost are the ops, by the names in the log, that may run on the host for want of a kernel:
+// those that docs/gorgonia-ops.md lists, and those of tests and of onnx-go.
+var onHost = []string{"CTCLoss", "ctcLossDiff", "Sparsemax", "SparsemaxDiff", "YOLO", "FaultyOp", "I", "XXX", "XXXDiff", "batchnorm", "gemm", "leakyRELU"}
 
 // apart are the tests that fail on Stheno alone, and why they cannot do otherwise; a name
 // that ends in a slash is all subtests of a test.

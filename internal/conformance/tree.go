@@ -58,7 +58,7 @@ var patches = []patch{
 	{"gorgonia/examples/iris/main.go", "iter := 10000", "iter := 200"},
 	{"gorgonia/examples/logisticregression/main.go", "trainIter = 500", "trainIter = 20"},
 	{"gorgonia/examples/stacked_autoencoder/main.go", "import \"C\"\n", ""},
-	{"gorgonia/examples/stacked_autoencoder/main.go", "[]int{1000, 1000, 1000}", "[]int{30, 20, 10}"},
+	{"gorgonia/examples/stacked_autoencoder/main.go", "[]int{1000, 1000, 1000}", "sizes()"},
 	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "\t\tmachine := NewLispMachine(g)\n",
 		"\t\tvar machine VM\n\t\tif machine, err = onTape(sda.g, cost, model); err != nil {\n\t\t\treturn\n\t\t}\n\t\t_ = g\n"},
 	{"gorgonia/examples/stacked_autoencoder/stackedDA.go", "batch < batches; batch++ {\n\t\tlosses", "batch < 1; batch++ {\n\t\tlosses"}, // Grad goes through a graph with a SoftMax once
@@ -75,6 +75,7 @@ func method(signature, instead string) patch {
 var additions = map[string][]string{
 	"standin.go":     {"gorgonia"},
 	"hook.go":        {"gorgonia/sthenohook"},
+	"timed.go":       {"gorgonia/sthenohook"},
 	"pair.go":        {"gorgonia/sthenohook"},
 	"difference.go":  {"gorgonia/sthenohook"},
 	"charrnn.go":     {"gorgonia/examples/charRNN"},

@@ -64,3 +64,27 @@ func GraphKeys() (keys []results.Key) {
 	}
 	return keys
 }
+
+// A TimedStep is a training step that is timed.
+type TimedStep struct{ graphspec.Step }
+
+// Key names the step in the results.
+func (s TimedStep) Key() results.Key {
+	return results.Key{Op: s.Name, Case: s.Size, Dtype: kernels.Float32.String()}
+}
+
+// Steps are all that are timed.
+func Steps() (steps []TimedStep) {
+	for _, s := range graphspec.Steps() {
+		steps = append(steps, TimedStep{s})
+	}
+	return steps
+}
+
+// StepKeys are those of [Steps].
+func StepKeys() (keys []results.Key) {
+	for _, s := range Steps() {
+		keys = append(keys, s.Key())
+	}
+	return keys
+}

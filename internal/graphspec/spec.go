@@ -74,13 +74,19 @@ func (c Case) length(o Output) int {
 
 // Graph builds the program's graph, with values bound to the inputs, and returns its outputs.
 func (c Case) Graph(in []gorgonia.Value) (*gorgonia.ExprGraph, gorgonia.Nodes) {
+	g, nodes := c.nodes(in)
+	return g, c.Build(nodes)
+}
+
+// nodes makes a graph of the inputs alone, bound to values.
+func (c Case) nodes(in []gorgonia.Value) (*gorgonia.ExprGraph, gorgonia.Nodes) {
 	g := gorgonia.NewGraph()
 	nodes := make(gorgonia.Nodes, len(in))
 	for i, v := range in {
 		nodes[i] = gorgonia.NewTensor(g, tensor.Float32, len(c.Inputs[i].Shape),
 			gorgonia.WithShape(c.Inputs[i].Shape...), gorgonia.WithName(c.Inputs[i].Name), gorgonia.WithValue(v))
 	}
-	return g, c.Build(nodes)
+	return g, nodes
 }
 
 // Values returns values of the inputs, made by repeating a block of random numbers in [-1, 1) that

@@ -35,16 +35,27 @@ func (g *Graph) launches() string {
 // UpdateGraphs returns the text of docs/graphs.md with the tables of the given files and
 // cases between the markers <!-- graphs:begin --> and <!-- graphs:end -->.
 func UpdateGraphs(text string, files []*File, cases []Key) (string, error) {
+	return graphTables(text, "graphs", "Graph", files, cases)
+}
+
+// UpdateSteps returns the text of docs/training.md with the tables of training steps between
+// the markers <!-- steps:begin --> and <!-- steps:end -->.
+func UpdateSteps(text string, files []*File, cases []Key) (string, error) {
+	return graphTables(text, "steps", "Step", files, cases)
+}
+
+// graphTables puts tables of whole graphs between the markers of a name.
+func graphTables(text, name, title string, files []*File, cases []Key) (string, error) {
 	tables := make([]string, len(files))
 	for i, f := range files {
-		tables[i] = f.graphTable(cases)
+		tables[i] = f.graphTable(title, cases)
 	}
-	return Splice(text, "graphs", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
+	return Splice(text, name, cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
 }
 
 // graphTable is a table of the given cases and of the file's other rows, with a column
 // for each peer.
-func (f *File) graphTable(cases []Key) string {
+func (f *File) graphTable(title string, cases []Key) string {
 	var peers []string
 	for _, p := range f.Peers {
 		if !slices.Contains(peers, p.By) {
@@ -53,7 +64,7 @@ func (f *File) graphTable(cases []Key) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32. Device copy: %.0f GB/s.\n\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
-	b.WriteString("| Graph | Size | Launches | Device | Rate | Of copy |")
+	fmt.Fprintf(&b, "| %s | Size | Launches | Device | Rate | Of copy |", title)
 	for _, p := range peers {
 		fmt.Fprintf(&b, " %s |", cell(p))
 	}

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -14,7 +15,34 @@ func UpdateReadme(text string, files []*File, cases []Key) (string, error) {
 	return Splice(text, "speed", SpeedTable(files, cases))
 }
 
-// Update rewrites a table in the text of a page: [UpdateReadme] or [UpdateGraphs].
+// UpdateReadmeSteps returns README.md's text with a table of training steps between the markers
+// <!-- steps:begin --> and <!-- steps:end -->.
+func UpdateReadmeSteps(text string, files []*File, cases []Key) (string, error) {
+	tables := make([]string, len(files))
+	for i, f := range files {
+		tables[i] = f.stepTable(cases)
+	}
+	return Splice(text, "steps", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
+}
+
+// stepTable is a table of the given training steps.
+func (f *File) stepTable(cases []Key) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32 in full precision. Forward, loss, backward and update;\n", f.GPU, f.Driver, f.CUDA, f.Date)
+	b.WriteString("PyTorch's and XLA's best of eager, captured, compiled and jitted, on the same machine.\n\n")
+	b.WriteString("| Training step | Size | Time | Fastest peer | Speed of peer's |\n|---|---|--:|---|--:|\n")
+	for _, key := range f.keys(cases) {
+		fmt.Fprintf(&b, "| %s | %s | ", cell(key.Op), cell(key.Case))
+		if r, ok := f.Row(key); ok {
+			fmt.Fprintf(&b, "%s | %s | %s |\n", r.Time(), f.peer(r), f.OfPeer(r))
+		} else {
+			b.WriteString("not measured | | |\n")
+		}
+	}
+	return b.String()
+}
+
+// Update rewrites a table in the text of a page: [UpdateReadme], say.
 type Update func(text string, files []*File, cases []Key) (string, error)
 
 // CheckPage returns an error that says what to run if a page differs from the result of update.

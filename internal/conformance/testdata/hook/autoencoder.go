@@ -1,6 +1,19 @@
 package main
 
-import . "gorgonia.org/gorgonia"
+import (
+	"os"
+	"strings"
+
+	. "gorgonia.org/gorgonia"
+)
+
+// sizes are those of the hidden layers: the example's where runs are timed, else small ones.
+func sizes() []int {
+	if strings.HasPrefix(os.Getenv("STHENO_CONFORMANCE"), "time-") {
+		return []int{1000, 1000, 1000}
+	}
+	return []int{30, 20, 10}
+}
 
 // onTape returns a tape machine that computes the cost and its gradients by those of the
 // weights that it depends on, which the Lisp machine would find while it runs.

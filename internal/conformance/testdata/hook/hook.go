@@ -2,7 +2,7 @@
 
 // Package sthenohook makes Gorgonia's tape machine run graphs on Stheno, or beside
 // Stheno to compare the values of all nodes, as STHENO_CONFORMANCE says: stheno or
-// compare. It is of the conformance tests alone, compiled in a copy of Gorgonia.
+// compare; or times the runs of either, time-tape or time-stheno. It is of the conformance tests alone, compiled in a copy of Gorgonia.
 package sthenohook
 
 import (
@@ -21,9 +21,13 @@ import (
 func init() {
 	switch os.Getenv("STHENO_CONFORMANCE") {
 	case "stheno":
-		gorgonia.StandIn = func(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) gorgonia.VM { return newMachine(g, o) }
+		gorgonia.StandIn = func(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) gorgonia.VM {
+			return newMachine(g, o, cudaops.KeepAll())
+		}
 	case "compare":
 		gorgonia.StandIn = func(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) gorgonia.VM { return newPair(g, o) }
+	case "time-tape", "time-stheno":
+		gorgonia.StandIn = func(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) gorgonia.VM { return newTimed(g, o) }
 	}
 }
 
@@ -34,8 +38,7 @@ type machine struct {
 	err error
 }
 
-func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) *machine {
-	options := []cudaops.Option{cudaops.KeepAll()}
+func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions, options ...cudaops.Option) *machine {
 	if os.Getenv("STHENO_REQUIRE_GPU") != "" {
 		options = append(options, cudaops.OnDevice(0))
 	}
@@ -55,7 +58,10 @@ func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) *machine {
 		options = append(options, cudaops.Precompiled(o.Program, nil))
 	}
 	m := &machine{}
-	m.VM, m.err = stheno.NewVM(g, options...)
+	// What has no kernel is on the host, which the log tells.
+	if m.VM, m.err = stheno.NewVM(g, append(options, cudaops.Strict())...); m.err != nil {
+		m.VM, m.err = stheno.NewVM(g, options...)
+	}
 	entry := record{Event: "machine", Test: caller(), Nodes: len(g.AllNodes())}
 	if m.err != nil {
 		entry.Error = m.err.Error()
@@ -88,7 +94,7 @@ func (m *machine) Let(n *gorgonia.Node, value interface{}) error {
 
 // record is a line of the log.
 type record struct {
-	Event   string   // machine, or compared
+	Event   string   // machine, compared or timed
 	Test    string   // the test that made the machine
 	Error   string   `json:",omitempty"` // of NewVM or of a run
 	Host    []string `json:",omitempty"` // steps on the host for want of a kernel
@@ -97,6 +103,10 @@ type record struct {
 	Node    string   `json:",omitempty"` // whose it is
 	Apart   []string `json:",omitempty"` // nodes beyond the tolerance
 	Missing []string `json:",omitempty"` // nodes without a value
+	Made    float64  `json:",omitempty"` // seconds that a machine took to be made
+	Runs    int      `json:",omitempty"` // that were timed
+	Seconds float64  `json:",omitempty"` // that they took
+	Cores   int      `json:",omitempty"`
 }
 
 var log struct {

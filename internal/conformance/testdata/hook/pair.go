@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -22,7 +23,7 @@ type pair struct {
 
 func newPair(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) *pair {
 	before := gorgonia.Take(g)
-	p := &pair{graph: g, stheno: newMachine(g, o)}
+	p := &pair{graph: g, stheno: newMachine(g, o, cudaops.KeepAll())}
 	before.Restore()
 	p.VM = o.Tape()
 	return p
@@ -57,16 +58,12 @@ func (p *pair) RunAll() error {
 
 // Let and Set are those of the tape machine.
 func (p *pair) Let(n *gorgonia.Node, be interface{}) error {
-	return p.VM.(interface {
-		Let(*gorgonia.Node, interface{}) error
-	}).Let(n, be)
+	return p.VM.(letter).Let(n, be)
 }
 
 // Set binds the value of one node to another.
 func (p *pair) Set(a, b *gorgonia.Node) error {
-	return p.VM.(interface {
-		Set(a, b *gorgonia.Node) error
-	}).Set(a, b)
+	return p.VM.(letter).Set(a, b)
 }
 
 // Close closes both.

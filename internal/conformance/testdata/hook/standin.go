@@ -18,6 +18,8 @@ type TapeOptions struct {
 	Program  *program // of WithPrecompiled
 	// Tape makes a tape machine with the same options that keeps the value of every node.
 	Tape func() VM
+	// Plain makes one with the same options alone.
+	Plain func() VM
 }
 
 type letter interface {
@@ -46,6 +48,7 @@ func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 		Logger:   m.logger,
 		Program:  m.p,
 		Tape:     func() VM { return newTape(g, append(opts[:len(opts):len(opts)], TraceExec())) },
+		Plain:    func() VM { return newTape(g, opts) },
 	})
 	return m
 }

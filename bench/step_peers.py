@@ -1,0 +1,287 @@
+"""Times PyTorch and JAX on the training steps of `stheno bench steps`; bench/peers.py -steps
+runs it.
+
+A step is forward, loss, backward and the solver's update, of parameters and a batch on the device. PyTorch eager,
+captured as one CUDA graph, and compiled by Inductor and captured, its optimizers fused;
+JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step. Method:
+that of bench/graph_peers.py. float32 products are of full precision.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, perceptron, torch_operands
+
+RATE = {"SGD": 0.01, "Adam": 0.001}
+CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
+
+
+def lstm(l, x, classes, *w):
+    return entropy(l, l.dense(l.lstm(x, *w[:-2]), w[-2], w[-1]), classes)
+
+
+def weighed(l, x, w):
+    """Its gradient is x: what is timed is the update."""
+    return (x * w).sum()
+
+
+def cases():
+    """Yields name, size, solver, shapes of the batch, shapes of what is learnt, the loss, and whether the batch comes from the host."""
+    def mlp(batch, *widths):
+        learnt = [s for a, b in zip(widths, widths[1:]) for s in (("weights", a, b), ("weights", b))]
+        return "MLP " + "-".join(map(str, widths)), f"batch {batch}", [("uniform", batch, widths[0]), ("classes", batch, widths[-1])], learnt, perceptron
+
+    for batch in (128, 4096):
+        for solver in RATE:
+            yield *named(solver, *mlp(batch, 784, 512, 512, 10)), False
+    name, *rest = named("SGD", *mlp(4096, 784, 512, 512, 10))
+    yield name + ", batch from the host", *rest, True
+    yield *named("SGD", *mlp(4096, 784, 4096, 4096, 10)), False
+    for batch in (100, 2048):
+        yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), False
+    shapes = [("weights", *s) for s in ((64, 1024), (256, 1024), (1024,), (256, 10), (10,))]
+    yield *named("SGD", "LSTM 64-256, 50 steps", "batch 64", [("uniform", 50, 64, 64), ("classes", 64, 10)], shapes, lstm), False
+    yield *named("Adam", "update of 10^8 parameters", "alone", [("uniform", 10**8)], [("weights", 10**8)], weighed), False
+
+
+def named(solver, name, size, batch, learnt, loss):
+    return f"{name}, {solver}", size, solver, batch, learnt, loss
+
+
+def selected(pattern):
+    return [c for c in cases() if re.search(pattern, f"{c[0]}/{c[1]}/f32")]
+
+
+# PyTorch
+
+
+def torch_library():
+    import torch
+
+    library, cells = Torch(), {}
+
+    def lstm(x, wx, wh, b):
+        """The last state. The layer has its weights in another order and a second bias."""
+        return cells["lstm"](x)[0][-1]
+
+    library.lstm = lstm
+    return library, cells
+
+
+def torch_step(case, compiled):
+    """A call of a step, and the tensors of the batch."""
+    import torch
+
+    _, _, solver, batch, learnt, loss, _ = case
+    library, cells = torch_library()
+    operands = torch_operands(batch + learnt, range(len(batch), len(batch) + len(learnt)))
+    inputs, parameters = operands[:len(batch)], operands[len(batch):]
+    if loss is lstm:
+        cells["lstm"] = torch.nn.LSTM(batch[0][-1], learnt[1][1], device=DEVICE)
+        parameters = [*cells["lstm"].parameters(), *parameters[3:]]
+        program = lambda: lstm(library, *inputs, None, None, None, *parameters[-2:])
+    else:
+        program = lambda: loss(library, *inputs, *parameters)
+    if compiled:
+        torch._dynamo.reset()
+        program = torch.compile(program, dynamic=False)
+    options = {"lr": RATE[solver], "fused": True} | ({"capturable": True} if solver == "Adam" else {})
+    optimizer = (torch.optim.Adam if solver == "Adam" else torch.optim.SGD)(parameters, **options)
+    if loss is weighed:
+        parameters[0].grad = inputs[0]
+        return optimizer.step, inputs
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        out = program()
+        out.backward()
+        optimizer.step()
+        return out.detach()
+
+    return step, inputs
+
+
+def fed(step, inputs, pinned):
+    def run():
+        for to, x in zip(inputs, pinned):
+            to.copy_(x, non_blocking=True)
+        return step()
+
+    return run
+
+
+TORCH = {"eager": (False, False), "captured": (False, True), "compiled, captured": (True, True)}
+
+
+def run_torch(path, pattern, median_us):
+    import torch
+
+    log = Log(path)
+    by = "PyTorch " + torch.__version__.split("+")[0] + " "
+    # What needs no compiler comes first.
+    for compiled in (False, True):
+        for case in selected(pattern):
+            for who, (compile_, capture) in TORCH.items():
+                if compile_ != compiled or compiled and case[5] is weighed:
+                    continue
+                torch.cuda.empty_cache()
+                try:
+                    step, inputs = torch_step(case, compile_)
+                    if capture:
+                        step = captured(step)
+                    if case[6]:
+                        step = fed(step, inputs, [x.cpu().pin_memory() for x in inputs])
+                    log.add(case, by + who, median_us(lambda _: step()))
+                except Exception as e:
+                    log.failed(case, by + who, e)
+                step = inputs = None
+
+
+# JAX
+
+
+def jax_library():
+    import jax
+    import jax.numpy as jnp
+
+    library = Jax()
+
+    def lstm(x, wx, wh, b):
+        hidden = wh.shape[0]
+
+        def cell(state, gates):
+            h, c = state
+            keep, add, show, new = jnp.split(gates + h @ wh, 4, 1)
+            c = jax.nn.sigmoid(keep) * c + jax.nn.sigmoid(add) * jnp.tanh(new)
+            return (jax.nn.sigmoid(show) * jnp.tanh(c), c), None
+
+        zero = jnp.zeros((x.shape[1], hidden), x.dtype)
+        return jax.lax.scan(cell, (zero, zero), x @ wx + b)[0][0]
+
+    library.lstm = lstm
+    return library
+
+
+def jax_step(case):
+    """A function of the state (parameters, moments, number of the step) and the batch that returns state and loss."""
+    import jax
+    import jax.numpy as jnp
+
+    _, _, solver, batch, learnt, loss, _ = case
+    library, rate = jax_library(), RATE[solver]
+
+    def sgd(state, gradients):
+        return ([p - rate * g for p, g in zip(state[0], gradients)],)
+
+    def adam(state, gradients):
+        parameters, first, second, t = state
+        t = t + 1
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, gradients)]
+        second = [0.999 * v + 0.001 * g * g for v, g in zip(second, gradients)]
+        a, b = 1 / (1 - 0.9**t), 1 / (1 - 0.999**t)
+        return [p - rate * (m * a) / (jnp.sqrt(v * b) + 1e-8) for p, m, v in zip(parameters, first, second)], first, second, t
+
+    update = {"SGD": sgd, "Adam": adam}[solver]
+
+    def step(state, *inputs):
+        if loss is weighed:
+            return update(state, list(inputs)), jnp.float32(0)
+        out, gradients = jax.value_and_grad(lambda p: loss(library, *inputs, *p))(state[0])
+        return update(state, gradients), out
+
+    return jax.jit(step, donate_argnums=0)
+
+
+def jax_state(case, make):
+    """The state, of arrays that make gives for a shape."""
+    import jax.numpy as jnp
+
+    solver, learnt = case[2], case[4]
+    state = ([make(s) for s in learnt],)
+    if solver == "Adam":
+        state += ([0 * make(s) for s in learnt], [0 * make(s) for s in learnt], jnp.float32(0))
+    return state
+
+
+def compile_jax(case):
+    import jax
+    import jax.numpy as jnp
+
+    array = lambda s: jax.ShapeDtypeStruct(s[1:], jnp.float32)
+    state = ([array(s) for s in case[4]],)
+    if case[2] == "Adam":
+        state += ([array(s) for s in case[4]], [array(s) for s in case[4]], jax.ShapeDtypeStruct((), jnp.float32))
+    return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
+
+
+def jax_us(step, state, inputs, host):
+    """Microseconds of a step: the median of groups that take 20 ms."""
+    import statistics
+
+    import jax
+
+    def group(n):
+        nonlocal state
+        start = time.perf_counter()
+        for _ in range(n):
+            state, out = step(state, *(jax.device_put(host) if host else inputs))
+        jax.block_until_ready((state, out))
+        return (time.perf_counter() - start) / n
+
+    group(3)
+    n = max(int(0.02 / group(5)), 1)
+    group(n)
+    return 1e6 * statistics.median(group(n) for _ in range(9))
+
+
+def run_jax(path, pattern):
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    import jax
+    import jax.numpy as jnp
+    import numpy
+
+    jax.config.update("jax_default_matmul_precision", "highest")
+    jax.config.update("jax_compilation_cache_dir", os.path.expanduser("~/.cache/stheno-jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    todo, log = selected(pattern), Log(path)
+    random = numpy.random.default_rng(1)
+
+    def array(kind, *shape):
+        if kind == "classes":
+            return numpy.eye(shape[1], dtype="f4")[random.integers(shape[1], size=shape[0])]
+        x = random.random(shape, dtype="f4") * 2 - 1
+        return x / 16 if kind == "weights" else x
+
+    # XLA chooses among kernels for products and convolutions by timing them: one after the other.
+    for case in todo:
+        try:
+            start = time.perf_counter()
+            step = compile_jax(case)
+            print(f"{case[0]}/{case[1]}: JAX {jax.__version__} compiled in {time.perf_counter() - start:.1f} s")
+            host = [array(*s) for s in case[3]]
+            state = jax_state(case, lambda s: jnp.asarray(array(*s)))
+            log.add(case, f"JAX {jax.__version__} jit", jax_us(step, state, [jnp.asarray(x) for x in host], host if case[6] else None))
+        except Exception as e:
+            log.failed(case, "JAX", e)
+        step = state = None
+
+
+# Both
+
+
+def main(path, pattern, median_us):
+    """JAX in a process of its own, whose libraries and memory do not meet PyTorch's; then PyTorch. STEPS_PEERS=jax or torch asks for one alone."""
+    only = os.environ.get("STEPS_PEERS", "")
+    if os.path.exists(path):
+        os.remove(path)
+    if only != "torch":
+        subprocess.run([sys.executable, __file__, "jax", path, pattern])
+    if only != "jax":
+        run_torch(path, pattern, median_us)
+
+
+if __name__ == "__main__":
+    run_jax(*sys.argv[2:])

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
+)
+
+// stepCase is a training step.
+type stepCase struct{ evidence.TimedStep }
+
+// timedSteps are all training steps that are timed.
+func timedSteps() (cases []benchCase) {
+	for _, s := range evidence.Steps() {
+		cases = append(cases, stepCase{s})
+	}
+	return cases
+}
+
+// Of a check: the steps that are made, one if they do more arithmetic than the host does in
+// some seconds, and what they may be off by.
+const (
+	checkedSteps = 3
+	mostChecked  = 3e11 // operations
+	lossError    = 1e-4
+	// sharesOff is how far a learnable may be off, as a share of how far the steps took it. A
+	// rectifier whose number is within rounding of 0 may go either way; Adam makes steps of
+	// one size of all gradients, and those near 0 may have either sign.
+	shareOff     = 0.01
+	shareOffAdam = 0.05
+)
+
+// measure implements benchCase: it holds the first steps against those of the host backend, times
+// further ones, and then the launches alone.
+func (c stepCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
+	in := c.Values(block.f32)
+	row := results.Row{Key: c.Key(), Bytes: c.Bytes(), Flops: c.Flops, Graph: &results.Graph{}}
+	if err := c.check(&row, in, cudaops.OnDevice(device.Ordinal)); err != nil {
+		return results.Row{}, err
+	}
+	times, err := c.timeSteps(in, runs, cudaops.OnDevice(device.Ordinal))
+	if err != nil {
+		return results.Row{}, err
+	}
+	row.Graph.Run = micros(times[len(times)/2])
+	p := c.Program(in)
+	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone}, runs, graphBudget)
+	if err != nil {
+		return results.Row{}, err
+	}
+	row.Kernels, row.Graph.Launches, row.Graph.Host = timing.Kernels, timing.Launches, len(timing.Host)
+	if !c.FromHost {
+		times = timing.Runs
+		slices.Sort(times)
+	}
+	if row.Runs = len(times); row.Runs > 0 {
+		row.Micros, row.Min, row.Max = micros(times[len(times)/2]), micros(times[0]), micros(times[len(times)-1])
+	}
+	return row, nil
+}
+
+// check makes steps on a machine and on the host, from the same values, and compares the
+// losses and where the learnables are then.
+func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Option) error {
+	steps := checkedSteps
+	if float64(steps)*float64(c.Flops) > mostChecked {
+		steps = 1
+	}
+	row.Check = fmt.Sprintf("%d steps", steps)
+	if steps == 1 {
+		row.Check = "1 step"
+	}
+	ours, learned, err := c.trained(in, steps, where)
+	if err != nil {
+		return err
+	}
+	want, wanted, err := c.trained(in, steps, cudaops.OnHost())
+	if err != nil {
+		return fmt.Errorf("on the host: %w", err)
+	}
+	for i, loss := range ours {
+		if off := math.Abs(loss-want[i]) / math.Abs(want[i]); !(off <= lossError) {
+			return fmt.Errorf("wrong result: loss %d is %g, want %g", i+1, loss, want[i])
+		}
+	}
+	tolerance := shareOff
+	if _, ok := c.Solver().(*gorgonia.AdamSolver); ok {
+		tolerance = shareOffAdam
+	}
+	for k, got := range learned {
+		off, err := strayed(in, c.Inputs, k, got, wanted[k])
+		if err != nil {
+			return err
+		}
+		if row.Error = max(row.Error, off/tolerance); !(off <= tolerance) {
+			return fmt.Errorf("wrong result: learnable %d is off by %.2g of the way that it went, want %g at most", k, off, tolerance)
+		}
+	}
+	return nil
+}
+
+// strayed is how far learnable k is from where it should be, as a share of how far that is from where
+// it began.
+func strayed(in []gorgonia.Value, inputs []graphspec.Input, k int, got, want []float32) (float64, error) {
+	var began []float32
+	for i, input := range inputs {
+		if input.Whole {
+			if k--; k < 0 {
+				m, err := values.Bytes(in[i])
+				if err != nil {
+					return 0, err
+				}
+				began = kernels.Elements[float32](m)
+				break
+			}
+		}
+	}
+	var off, way float64
+	for i, w := range want {
+		d, e := float64(got[i])-float64(w), float64(w)-float64(began[i])
+		off, way = off+d*d, way+e*e
+	}
+	if share := math.Sqrt(off / way); !math.IsNaN(share) {
+		return share, nil
+	}
+	return math.Inf(1), nil
+}
+
+// trained makes steps and returns the losses and the learnables.
+func (c stepCase) trained(in []gorgonia.Value, steps int, where cudaops.Option) (losses []float64, learned [][]float32, err error) {
+	p := c.Program(in)
+	var loss gorgonia.Value
+	gorgonia.Read(p.Loss, &loss)
+	vm, err := cudaops.NewVM(p.Graph, where, cudaops.Train(c.Solver(), p.Learnables...))
+	if err != nil {
+		return nil, nil, err
+	}
+	for range steps {
+		if err := vm.RunAll(); err != nil {
+			return nil, nil, errors.Join(err, vm.Close())
+		}
+		losses = append(losses, float64(loss.Data().(float32)))
+	}
+	if err := vm.Close(); err != nil {
+		return nil, nil, err
+	}
+	for _, n := range p.Learnables {
+		m, err := values.Bytes(n.Value())
+		if err != nil {
+			return nil, nil, err
+		}
+		learned = append(learned, kernels.Elements[float32](m))
+	}
+	return losses, learned, nil
+}
+
+// readEvery is how many steps are made for one whose loss is read.
+const readEvery = 10
+
+// timeSteps times calls of RunAll, one after the other, with the batch on the device or another
+// batch of the host's each time: the mean of those between two that hand the loss over, sorted.
+func (c stepCase) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option) (times []time.Duration, err error) {
+	p := c.Program(in)
+	var loss gorgonia.Value
+	gorgonia.Read(p.Loss, &loss)
+	options := []cudaops.Option{where, cudaops.Train(c.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery)}
+	batches := [][]gorgonia.Value{nil}
+	if c.FromHost {
+		if batches, err = c.batches(in); err != nil {
+			return nil, err
+		}
+	} else {
+		options = append(options, cudaops.Resident(p.Batch...))
+	}
+	vm, err := cudaops.NewVM(p.Graph, options...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, vm.Close()) }()
+	const warm = 2
+	for began := time.Now(); len(times) < warm+1 || len(times) < warm+runs && time.Since(began) < graphBudget; {
+		start := time.Now()
+		for i := range readEvery {
+			for k, v := range batches[i%len(batches)] {
+				if err := gorgonia.Let(p.Batch[k], v); err != nil {
+					return nil, err
+				}
+			}
+			if err := vm.RunAll(); err != nil {
+				return nil, err
+			}
+		}
+		times = append(times, time.Since(start)/readEvery)
+	}
+	times = times[warm:]
+	slices.Sort(times)
+	return times, nil
+}
+
+// batches are the inputs of a batch, and copies of them.
+func (c stepCase) batches(in []gorgonia.Value) ([][]gorgonia.Value, error) {
+	batches := make([][]gorgonia.Value, 2)
+	for i, input := range c.Inputs {
+		if input.Whole {
+			continue
+		}
+		other, err := gorgonia.CloneValue(in[i])
+		if err != nil {
+			return nil, err
+		}
+		batches[0], batches[1] = append(batches[0], in[i]), append(batches[1], other)
+	}
+	return batches, nil
+}

@@ -1,0 +1,105 @@
+package graphspec
+
+import (
+	"slices"
+	"strings"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Step is a training step: forward, loss, backward, and a solver's update.
+type Step struct {
+	// Case is the program. Its first output is the loss; what every row reads is learnt, the
+	// other inputs are a batch. One without a Row cannot be checked by Check.
+	Case
+	Solver func() G.Solver
+	// FromHost says that a batch comes from the memory of the host in each step; else it is on
+	// the device.
+	FromHost bool
+	// UpdateAlone says that the update is of interest and not what comes before it.
+	UpdateAlone bool
+	bytes       int64 // the least traffic if it is not that of the case
+}
+
+// Steps returns the training steps that are timed.
+func Steps() []Step {
+	small, large := MLP(128, 784, 512, 512, 10), MLP(4096, 784, 512, 512, 10)
+	fed := sgd(large)
+	fed.FromHost = true
+	fed.Name += ", batch from the host"
+	return append(StepsOf(small, large), fed, sgd(MLP(4096, 784, 4096, 4096, 10)),
+		sgd(Convnet(100, example)), sgd(Convnet(2048, example)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000))
+}
+
+// StepsOf returns the steps of both solvers of programs with their gradients.
+func StepsOf(cases ...Case) (steps []Step) {
+	for _, c := range cases {
+		steps = append(steps, sgd(c), adam(c))
+	}
+	return steps
+}
+
+// sgd makes a step of a program with its gradients.
+func sgd(c Case) Step {
+	return step(c, "SGD", func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.01)) })
+}
+
+func adam(c Case) Step {
+	return step(c, "Adam", func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.001)) })
+}
+
+func step(c Case, name string, solver func() G.Solver) Step {
+	c.Name = strings.TrimSuffix(c.Name, ", gradient") + ", " + name
+	return Step{Case: c, Solver: solver}
+}
+
+// update is the step of Adam on so many parameters whose gradient is there: it reads parameter,
+// gradient and two moments, and writes all but the gradient.
+func update(n int) Step {
+	s := step(Case{
+		Name: "update of 10^8 parameters", Size: "alone", Rows: 1, Flops: 12 * int64(n),
+		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{n}}, {Name: "w", Shape: tensor.Shape{n}, Whole: true, Fill: weights}},
+		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}, {Name: "dw", Elements: n, Sum: true}},
+		Build:   func(in G.Nodes) G.Nodes { return gradients(G.Must(G.Sum(G.Must(G.HadamardProd(in[0], in[1])))), in[1]) },
+	}, "Adam", adam(Case{}).Solver)
+	s.UpdateAlone, s.bytes = true, 28*int64(n)
+	return s
+}
+
+// Bytes is the least traffic of a step.
+func (s Step) Bytes() int64 {
+	if s.bytes > 0 {
+		return s.bytes
+	}
+	return s.Case.Bytes()
+}
+
+// Program is the graph of a step.
+type Program struct {
+	Graph             *G.ExprGraph
+	Loss              *G.Node
+	Learnables, Batch G.Nodes
+}
+
+// Program makes the graph of a step, with the inputs bound to values. Those of learnables are
+// copies.
+func (s Step) Program(in []G.Value) (p Program) {
+	in = slices.Clone(in)
+	for i, input := range s.Inputs {
+		if input.Whole {
+			in[i] = in[i].(*tensor.Dense).Clone().(*tensor.Dense)
+		}
+	}
+	var nodes G.Nodes
+	p.Graph, nodes = s.nodes(in)
+	for i, n := range nodes {
+		if s.Inputs[i].Whole {
+			p.Learnables = append(p.Learnables, n)
+		} else {
+			p.Batch = append(p.Batch, n)
+		}
+	}
+	p.Loss = s.Build(nodes)[0]
+	return p
+}
