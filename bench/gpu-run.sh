@@ -12,6 +12,8 @@
 #
 #   stheno maintain merge --into bench/results/graphs bench/out/graphs/<gpu>.json && make readme
 #
+# and likewise for the part steps, with steps in place of graphs.
+#
 # Goes on after a failure and ends with status 1 if there was one.
 #
 #   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
@@ -19,7 +21,7 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, what was built with
 #                TAG=1, whose records belong into bench/results/tag; graphs times whole
-#                graphs, here and in other libraries; random, cases drawn at random, likewise
+#                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
@@ -201,6 +203,18 @@ graphs() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# steps: training steps, in other libraries and here, all that are selected.
+steps() {
+    local peers=()
+    enough 220 || return
+    mkdir -p "$OUT/steps"
+    PYTHONUNBUFFERED=1 timeout 170 python3 bench/peers.py -steps "$OUT/step-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/steps.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+    [[ -s $OUT/step-peers.json ]] && peers=(--peers "$OUT/step-peers.json")
+    timeout $(($(left) - 5)) "$bin/stheno" maintain record steps --all --run "${BENCH_RUN:-}" "${peers[@]}" --json "$OUT/steps" 2>&1 | tee -a "$OUT/steps.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+}
+
 # random: drawn cases, in other libraries and here.
 random() {
     local folder=$OUT/random
@@ -285,8 +299,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, random, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | graphs | steps | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

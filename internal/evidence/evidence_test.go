@@ -70,6 +70,25 @@ func TestGraphTables(t *testing.T) {
 	}
 }
 
+func TestStepTables(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results/steps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, update := range map[string]results.Update{"README.md": results.UpdateReadmeSteps, "docs/training.md": results.UpdateSteps} {
+		if err := results.CheckPage(filepath.Join(root, page), update, files, StepKeys()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, f := range files {
+		for _, p := range f.Peers {
+			if !slices.Contains(StepKeys(), p.Key) {
+				t.Errorf("bench/results/steps/%s: %s times %v, which is no training step", results.Name(f.GPU), p.By, p.Key)
+			}
+		}
+	}
+}
+
 // Every op has its suite under every tool, and every source of kernels is launched
 // by a suite, or on Gorgonia's own machine: none escapes the sanitizers.
 func TestSuitesCoverEverything(t *testing.T) {

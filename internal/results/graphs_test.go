@@ -32,6 +32,18 @@ func TestUpdateGraphs(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
+	steps := strings.ReplaceAll(page, "graphs:", "steps:")
+	if got, err := UpdateSteps(steps, []*File{file}, []Key{softmax}); err != nil || !strings.Contains(got, "| Step | Size | Launches |") || !strings.Contains(got, "| softmax | 16x8 | 1 launch |") {
+		t.Errorf("training steps: %q, %v", got, err)
+	}
+	got, err = UpdateReadmeSteps(steps, []*File{file}, []Key{norm, softmax})
+	for _, want := range []string{
+		"| Training step | Size | Time | Fastest peer | Speed of peer's |\n", "| norm | 1x1 | not measured | | |\n", "| softmax | 16x8 | 1.00 ms | eager, 900 us | 90 % |\n",
+	} {
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s%v", want, got, err)
+		}
+	}
 	if got, err := UpdateGraphs(page, nil, nil); err != nil || !strings.Contains(got, "begin -->\nNot measured yet.\n<!--") {
 		t.Errorf("without files: %q, %v", got, err)
 	}
