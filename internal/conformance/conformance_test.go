@@ -62,12 +62,47 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%+v is no fault", o)
 		}
 	}
+	if (Outcome{Host: map[string]int{"YOLO": 2}}).faults() != nil {
+		t.Error("an op that is listed as one of the host's is a fault")
+	}
+	if (Outcome{Host: map[string]int{"YOLO": 2, "A × B": 1}}).faults() == nil {
+		t.Error("a product on the host is no fault")
+	}
 	for name := range apart {
 		if strings.HasSuffix(name, "/") {
 			name += "a_case"
 		}
 		if err := (Outcome{Fail: []string{name}}).faults(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Of several machines the one counts whose runs take longest on the tape, and one that fails on
+// either does not.
+func TestTimes(t *testing.T) {
+	timed := func(runs int, seconds, made float64) line {
+		return line{Event: "timed", Runs: runs, Seconds: seconds, Made: made, Cores: 4}
+	}
+	failed := timed(1, 1, 1)
+	failed.Error = "no value"
+	tape := []line{timed(100, 1, 0.1), timed(10, 2, 0.2), failed, timed(50, 1, 0.3)}
+	stheno := []line{timed(100, 1, 1), timed(30, 3, 2), timed(1, 9, 3)}
+	got := slowest(tape, stheno)
+	if want := (Times{4, 0.2, 2, 5, 10}); got == nil || *got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := slowest(tape[2:3], stheno); got != nil {
+		t.Errorf("of a machine that failed: %+v, want nothing", got)
+	}
+	table := Record{Device: "NVIDIA T1", Suites: []Outcome{{Name: "no times"}}}.timesTable()
+	if table != "" {
+		t.Errorf("without times: %q", table)
+	}
+	table = Record{Device: "NVIDIA T1", Suites: []Outcome{{Name: "no times"}, {Name: "iris", Times: slowest(tape, stheno)}}}.timesTable()
+	for _, want := range []string{"| Tape machine, 4 cores, steps/s | Stheno, NVIDIA T1, steps/s |", "| iris | 5.00 | 10.0 | 2.00 times as fast | 200 | 2000 |\n"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
 		}
 	}
 }

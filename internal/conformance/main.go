@@ -61,10 +61,14 @@ func (c command) do() error {
 	if i := slices.IndexFunc(chosen, func(s suite) bool { return s.name == c.only }); i >= 0 {
 		chosen = chosen[i : i+1]
 	}
+	var built []string
 	for _, s := range chosen {
 		start := time.Now()
-		if err := s.build(c.tree, flags...); err != nil {
-			return err
+		if binary := s.binary(c.tree); !slices.Contains(built, binary) {
+			if err := s.build(c.tree, flags...); err != nil {
+				return err
+			}
+			built = append(built, binary)
 		}
 		fmt.Printf("%s: built in %.0f s", s.name, time.Since(start).Seconds())
 		for _, mode := range s.modes() {

@@ -31,8 +31,8 @@ func pack(suites []suite, tree, to string) error {
 				return err
 			}
 		}
-		name := fileName(s.name)
-		if err := copyAll(s.binary(tree), filepath.Join(to, "bin", name)); err != nil {
+		name, binary := fileName(s.name), filepath.Base(s.binary(tree))
+		if err := copyAll(s.binary(tree), filepath.Join(to, "bin", binary)); err != nil {
 			return err
 		}
 		fmt.Fprintf(&script, "(cd %s\n", s.dir)
@@ -46,7 +46,7 @@ func pack(suites []suite, tree, to string) error {
 				fmt.Fprintf(to, " cd $here/%s\n", s.dir)
 			}
 			fmt.Fprintf(to, " env %s timeout 90 $here/bin/%s %s > %s.log 2>&1; echo $? > %s.exit\n",
-				strings.Join(s.environment(mode, log+".jsonl"), " "), name, strings.Join(append(s.arguments(), s.without...), " "), log, log)
+				strings.Join(s.environment(mode, log+".jsonl"), " "), binary, strings.Join(append(s.arguments(), s.without...), " "), log, log)
 		}
 		script.WriteString(") &\n")
 	}
@@ -62,9 +62,13 @@ func pack(suites []suite, tree, to string) error {
 // withoutImages returns an overlay for builds that embed no image but those of a target and
 // the portable ones.
 func withoutImages(tree, root, target string) (overlay string, err error) {
-	images, err := filepath.Glob(filepath.Join(root, "kernels", "images", "*.cubin.gz"))
-	if err != nil {
-		return "", err
+	var images []string
+	for _, kind := range []string{"images/*.cubin.gz", "versions/images/*.cubin.gz", "prebuilt/*.zip"} {
+		files, err := filepath.Glob(filepath.Join(root, "kernels", filepath.FromSlash(kind)))
+		if err != nil {
+			return "", err
+		}
+		images = append(images, files...)
 	}
 	nothing, err := filepath.Abs(filepath.Join(tree, "nothing"))
 	if err != nil {
@@ -75,7 +79,7 @@ func withoutImages(tree, root, target string) (overlay string, err error) {
 	}
 	replace := map[string]string{}
 	for _, name := range images {
-		if !strings.Contains(filepath.Base(name), "."+target+".") {
+		if base := "." + filepath.Base(name); !strings.Contains(base, "."+target+".") {
 			replace[name] = nothing
 		}
 	}

@@ -105,12 +105,24 @@ func (r Record) timesTable() string {
 		if b.Len() == 0 {
 			fmt.Fprintf(&b, "| Program | Tape machine, %d cores, steps/s | Stheno, %s, steps/s | Stheno is | To make the machine: tape, ms | Stheno, ms |\n|---|--:|--:|--:|--:|--:|\n", t.Cores, r.Device)
 		}
-		fmt.Fprintf(&b, "| %s | %.4g | %.4g | %.2g times as fast | %.3g | %.3g |\n", o.Name, t.Tape, t.Stheno, t.Stheno/t.Tape, 1e3*t.TapeMade, 1e3*t.SthenoMade)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s times as fast | %s | %s |\n",
+			o.Name, digits3(t.Tape), digits3(t.Stheno), digits3(t.Stheno/t.Tape), digits3(1e3*t.TapeMade), digits3(1e3*t.SthenoMade))
 	}
 	if b.Len() > 0 {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// digits3 prints a number with three digits, or all before the point.
+func digits3(x float64) string {
+	switch {
+	case x < 10:
+		return fmt.Sprintf("%.2f", x)
+	case x < 100:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
 }
 
 func (o Outcome) worst() string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,20 +29,20 @@ func field(text []byte, name string) (string, error) {
 
 // build compiles a suite, without cgo, as Stheno's users do.
 func (s suite) build(tree string, flags ...string) error {
-	args := []string{"build"}
+	args, dir := []string{"build", "-tags", "native"}, programs // native: Gorgonia's own BLAS
 	if s.test {
-		args = []string{"test", "-c", "-vet=off"}
+		args, dir = []string{"test", "-c", "-vet=off"}, s.dir
 	}
 	binary, err := filepath.Abs(s.binary(tree))
 	if err != nil {
 		return err
 	}
-	args = append(append(args, flags...), "-trimpath", "-ldflags=-s -w", "-tags", s.tags, "-o", binary, ".")
+	args = append(append(args, flags...), "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join(tree, filepath.FromSlash(s.dir))
+	cmd.Dir = filepath.Join(tree, filepath.FromSlash(dir))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v in %s: %w\n%s", cmd, s.dir, err, out)
+		return fmt.Errorf("%v in %s: %w\n%s", cmd, dir, err, out)
 	}
 	return nil
 }
@@ -109,5 +110,5 @@ func (s suite) arguments() []string {
 	if s.test {
 		return append([]string{"-test.v"}, s.args...)
 	}
-	return s.args
+	return append([]string{path.Base(s.dir)}, s.args...)
 }

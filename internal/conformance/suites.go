@@ -1,17 +1,17 @@
 package main
 
 import (
+	"path"
 	"path/filepath"
 	"strings"
 )
 
-// A suite is a program that runs on Gorgonia's tape machine, built once.
+// A suite is a program that runs on Gorgonia's tape machine, or tests.
 type suite struct {
 	name string
 	dir  string // of its package in the tree, which is where it runs
 	test bool   // a test binary
 	args []string
-	tags string
 	env  []string
 	// For a run elsewhere: what it reads in its folder, files of numbers to be made there in
 	// place of large ones, by their sizes, and arguments that leave out what needs more.
@@ -33,7 +33,7 @@ var suites = []suite{
 	{name: "convnet", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"}},
 	{name: "convnet without dropout", dir: "gorgonia/examples/convnet", args: []string{"-batchsize", "5", "-epochs", "1"},
 		env: []string{"STHENO_CONFORMANCE_DROPOUT=none"}},
-	{name: "stacked autoencoder", dir: "gorgonia/examples/stacked_autoencoder", tags: "native",
+	{name: "stacked autoencoder", dir: "gorgonia/examples/stacked_autoencoder",
 		args: []string{"-bs", "5", "-pt", "2", "-ft", "1"}, timed: true},
 	{name: "charRNN", dir: "gorgonia/examples/charRNN", timed: true},
 	{name: "tiny-yolo v2", dir: "gorgonia/examples/tiny-yolo-v2-coco", files: []string{"data/dog_416x416.jpg"},
@@ -82,8 +82,13 @@ func excused(test string) string {
 	return apart[name+"/"]
 }
 
-// binary returns where a suite is built.
-func (s suite) binary(dir string) string { return filepath.Join(dir, "bin", fileName(s.name)) }
+// binary returns where a suite is built, the programs all in one place.
+func (s suite) binary(dir string) string {
+	if !s.test {
+		return filepath.Join(dir, "bin", path.Base(programs))
+	}
+	return filepath.Join(dir, "bin", fileName(s.name))
+}
 
 // log returns the path of what a run of the suite leaves: with .log, what it printed;
 // with .jsonl, what the hook recorded; with .exit, its exit status.

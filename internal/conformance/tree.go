@@ -76,6 +76,7 @@ var additions = map[string][]string{
 	"standin.go":     {"gorgonia"},
 	"hook.go":        {"gorgonia/sthenohook"},
 	"timed.go":       {"gorgonia/sthenohook"},
+	"flags.go":       {"gorgonia/sthenohook/flags"},
 	"pair.go":        {"gorgonia/sthenohook"},
 	"difference.go":  {"gorgonia/sthenohook"},
 	"charrnn.go":     {"gorgonia/examples/charRNN"},
@@ -152,6 +153,9 @@ func makeTree(dir, root string) error {
 				return err
 			}
 		}
+	}
+	if err := joinPrograms(dir); err != nil {
+		return err
 	}
 	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))
 }

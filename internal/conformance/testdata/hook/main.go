@@ -1,3 +1,3 @@
-package main
+package program
 
 import _ "gorgonia.org/gorgonia/sthenohook"
