@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, perceptron, torch_operands
@@ -244,7 +245,7 @@ def run_jax(path, pattern):
     import numpy
 
     jax.config.update("jax_default_matmul_precision", "highest")
-    jax.config.update("jax_compilation_cache_dir", os.path.expanduser("~/.cache/stheno-jax"))
+    jax.config.update("jax_compilation_cache_dir", os.path.join(tempfile.gettempdir(), "stheno-jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     todo, log = selected(pattern), Log(path)
     random = numpy.random.default_rng(1)
@@ -273,14 +274,14 @@ def run_jax(path, pattern):
 
 
 def main(path, pattern, median_us):
-    """JAX in a process of its own, whose libraries and memory do not meet PyTorch's; then PyTorch. STEPS_PEERS=jax or torch asks for one alone."""
+    """PyTorch; then JAX in a process of its own, whose libraries do not meet PyTorch's. STEPS_PEERS=jax or torch asks for one alone."""
     only = os.environ.get("STEPS_PEERS", "")
     if os.path.exists(path):
         os.remove(path)
-    if only != "torch":
-        subprocess.run([sys.executable, __file__, "jax", path, pattern])
     if only != "jax":
         run_torch(path, pattern, median_us)
+    if only != "torch":
+        subprocess.run([sys.executable, __file__, "jax", path, pattern])
 
 
 if __name__ == "__main__":

@@ -75,3 +75,45 @@ func TestTimeGraphBad(t *testing.T) {
 		t.Errorf("device 99: %v, want cudaops.ErrNoDevice", err)
 	}
 }
+
+// notOurs is a solver of another module.
+type notOurs struct{}
+
+func (notOurs) Step([]gorgonia.ValueGrad) error { return nil }
+
+// A training step has the launches of its update, alone if that is asked for; learnables on the
+// host stay as they are.
+func TestTimeStep(t *testing.T) {
+	g := gorgonia.NewGraph()
+	vector := func(name string) *gorgonia.Node {
+		return gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName(name), gorgonia.WithShape(1000), gorgonia.WithInit(gorgonia.Uniform(-1, 1)))
+	}
+	x, w := vector("x"), vector("w")
+	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.HadamardProd(x, w))))
+	must.Get[gorgonia.Nodes](t)(gorgonia.Grad(loss, w))
+	before := must.Get[gorgonia.Value](t)(gorgonia.CloneValue(w.Value()))
+	launches := map[bool]int{}
+	for _, alone := range []bool{false, true} {
+		train := &Training{Solver: gorgonia.NewAdamSolver(), Learnables: gorgonia.Nodes{w}, UpdateAlone: alone}
+		timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, train, 7, time.Second))
+		if len(timing.Runs) != 7 || timing.Runs[0] <= 0 {
+			t.Errorf("got times %v, want 7", timing.Runs)
+		}
+		launches[alone] = timing.Launches
+	}
+	if plain := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, nil, 1, time.Second)); launches[false] <= plain.Launches {
+		t.Errorf("got %d launches with an update and %d without, want more with", launches[false], plain.Launches)
+	}
+	if launches[true] >= launches[false] {
+		t.Errorf("got %d launches with the loss and %d for the update alone, want fewer", launches[false], launches[true])
+	}
+	if !w.Value().(*tensor.Dense).Eq(before.(*tensor.Dense)) {
+		t.Error("the learnable has other values")
+	}
+	if _, err := timeGraph(new(exec.HostBackend), g, &Training{Solver: notOurs{}, Learnables: gorgonia.Nodes{w}}, 1, time.Second); err == nil {
+		t.Error("no error for a solver of another module")
+	}
+	if _, err := timeGraph(new(exec.HostBackend), g, &Training{Solver: gorgonia.NewVanillaSolver(), Learnables: gorgonia.Nodes{x}}, 1, time.Second); err == nil {
+		t.Error("no error for a learnable without gradient")
+	}
+}

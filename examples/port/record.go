@@ -25,11 +25,11 @@ type record struct {
 
 // write writes the record to a folder, under the name of its GPU.
 func (r record) write(dir string) error {
-	name := "host"
+	name := "host.json"
 	if r.GPU != "" {
 		name = results.Name(r.GPU)
 	}
-	return jsonlines.Write(filepath.Join(dir, name+".json"), r, 1)
+	return jsonlines.Write(filepath.Join(dir, name), r, 1)
 }
 
 // update rewrites the table of the page, between <!-- port:begin --> and <!-- port:end -->.
