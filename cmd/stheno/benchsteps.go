@@ -13,7 +13,7 @@ func (benchSteps) Help() string {
 forward, loss, backward and the solver's update. A line a step, as soon as it is measured:
 
   time      the median of the launches of a step, by the GPU's clock, steps back to back; where the batch
-            comes from the host's memory, of whole calls of RunAll
+            comes from the host's memory, of those of a loop of package train
   rate      operations, or bytes that must be moved, by that time
   of copy   the rate as a share of the one at which the GPU copies its memory
   checked   how many steps were held against those of the host backend

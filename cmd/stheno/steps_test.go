@@ -28,7 +28,9 @@ func TestStepCase(t *testing.T) {
 			t.Errorf("%v: %v, checked %s with error %g, want 3 steps with next to none", c.Key(), err, row.Check, row.Error)
 		}
 		for _, fromHost := range []bool{false, true} {
-			c.FromHost = fromHost
+			if c.FromHost = fromHost; fromHost && strings.HasPrefix(c.Name, "LSTM") {
+				continue // its vectors come step by step, not row by row
+			}
 			if times, err := c.timeSteps(in, 2, cudaops.OnHost()); err != nil || len(times) == 0 || times[0] <= 0 {
 				t.Errorf("%v: times %v, %v", c.Key(), times, err)
 			}
