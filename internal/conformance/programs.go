@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path"
@@ -9,13 +10,17 @@ import (
 	"strings"
 )
 
-// programs is the folder of the one program, in the tree, that is all of those that are not
-// tests: they share nearly all of their code.
-const programs = "gorgonia/examples/programs"
+// joined is the folder, in the tree, of the package whose tests are built with all programs and with
+// the tests of another package in one binary: they share nearly all of their code, and a
+// binary for each would be much to bring to a GPU machine.
+const joined = "onnx-go/backend/x/gorgonnx"
 
-// joinPrograms makes packages of the programs in the tree, and the one that runs the program that its
-// first argument names, by its folder.
-func joinPrograms(tree string) error {
+// neighbours are tests that need nothing of the package that they are in.
+var neighbours = []string{"gorgonia/ops/nn/conv_test.go"}
+
+// join makes packages of the programs in the tree, and a TestMain that runs the program that the first
+// argument names, by its folder.
+func join(tree string) error {
 	var dirs []string
 	for _, s := range suites {
 		if !s.test && !slices.Contains(dirs, s.dir) {
@@ -30,13 +35,30 @@ func joinPrograms(tree string) error {
 		imports += fmt.Sprintf("\tp%d %q\n", i, "gorgonia.org/"+dir)
 		table += fmt.Sprintf("\t%q: p%d.Main,\n", path.Base(dir), i)
 	}
-	text := "package main\n\nimport (\n\t\"os\"\n\n" + imports + ")\n\nvar programs = map[string]func(){\n" + table +
-		"}\n\nfunc main() {\n\tos.Args = os.Args[1:]\n\tprograms[os.Args[0]]()\n}\n"
-	to := filepath.Join(tree, filepath.FromSlash(programs), "main.go")
-	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-		return err
+	text := "package gorgonnx_test\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n" + imports + ")\n\nvar programs = map[string]func(){\n" + table + `}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
+		os.Args = os.Args[1:]
+		programs[os.Args[0]]()
+		os.Exit(0)
 	}
-	return os.WriteFile(to, []byte(text), 0o666)
+	os.Exit(m.Run())
+}
+`
+	to := filepath.Join(tree, filepath.FromSlash(joined))
+	for _, name := range neighbours {
+		test, err := os.ReadFile(filepath.Join(tree, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		_, test, _ = bytes.Cut(test, []byte("\n")) // the package clause
+		test = append([]byte("package gorgonnx_test\n"), test...)
+		if err := os.WriteFile(filepath.Join(to, "stheno_neighbour_"+path.Base(name)), test, 0o666); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(to, "stheno_programs_test.go"), []byte(text), 0o666)
 }
 
 // makePackage makes a package with a function Main of the program in a folder.

@@ -29,20 +29,17 @@ func field(text []byte, name string) (string, error) {
 
 // build compiles a suite, without cgo, as Stheno's users do.
 func (s suite) build(tree string, flags ...string) error {
-	args, dir := []string{"build", "-tags", "native"}, programs // native: Gorgonia's own BLAS
-	if s.test {
-		args, dir = []string{"test", "-c", "-vet=off"}, s.dir
-	}
 	binary, err := filepath.Abs(s.binary(tree))
 	if err != nil {
 		return err
 	}
-	args = append(append(args, flags...), "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
+	args := append([]string{"test", "-c", "-vet=off", "-tags", "native"}, flags...) // native: the BLAS of Go
+	args = append(args, "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join(tree, filepath.FromSlash(dir))
+	cmd.Dir = filepath.Join(tree, filepath.FromSlash(s.built()))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v in %s: %w\n%s", cmd, dir, err, out)
+		return fmt.Errorf("%v in %s: %w\n%s", cmd, s.built(), err, out)
 	}
 	return nil
 }

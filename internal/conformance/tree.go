@@ -88,7 +88,6 @@ var additions = map[string][]string{
 		"gorgonia/examples/tiny-yolo-v3-coco",
 	},
 	"gorgonia_test.go": {"gorgonia"},
-	"nnops_test.go":    {"gorgonia/ops/nn"},
 	"gorgonnx_test.go": {"onnx-go/backend/x/gorgonnx"},
 }
 
@@ -154,7 +153,7 @@ func makeTree(dir, root string) error {
 			}
 		}
 	}
-	if err := joinPrograms(dir); err != nil {
+	if err := join(dir); err != nil {
 		return err
 	}
 	return digits(filepath.Join(dir, "gorgonia", "examples", "testdata", "mnist"))

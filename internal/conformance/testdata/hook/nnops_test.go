@@ -1,3 +1,0 @@
-package nnops_test
-
-import _ "gorgonia.org/gorgonia/sthenohook"
