@@ -100,11 +100,12 @@ func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Opt
 	if _, ok := c.Solver().(*gorgonia.AdamSolver); ok {
 		tolerance = shareOffAdam
 	}
+	began, err := elements(c.Program(in).Learnables)
+	if err != nil {
+		return err
+	}
 	for k, got := range learned {
-		off, err := strayed(in, c.Inputs, k, got, wanted[k])
-		if err != nil {
-			return err
-		}
+		off := strayed(began[k], got, wanted[k])
 		if row.Error = max(row.Error, off/tolerance); !(off <= tolerance) {
 			return fmt.Errorf("wrong result: learnable %d is off by %.2g of the way that it went, want %g at most", k, off, tolerance)
 		}
@@ -112,31 +113,18 @@ func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Opt
 	return nil
 }
 
-// strayed is how far learnable k is from where it should be, as a share of how far that is from where
+// strayed is how far a learnable is from where it should be, as a share of how far that is from where
 // it began.
-func strayed(in []gorgonia.Value, inputs []graphspec.Input, k int, got, want []float32) (float64, error) {
-	var began []float32
-	for i, input := range inputs {
-		if input.Whole {
-			if k--; k < 0 {
-				m, err := values.Bytes(in[i])
-				if err != nil {
-					return 0, err
-				}
-				began = kernels.Elements[float32](m)
-				break
-			}
-		}
-	}
+func strayed(began, got, want []float32) float64 {
 	var off, way float64
 	for i, w := range want {
 		d, e := float64(got[i])-float64(w), float64(w)-float64(began[i])
 		off, way = off+d*d, way+e*e
 	}
 	if share := math.Sqrt(off / way); !math.IsNaN(share) {
-		return share, nil
+		return share
 	}
-	return math.Inf(1), nil
+	return math.Inf(1)
 }
 
 // trained makes steps and returns the losses and the learnables.
@@ -157,14 +145,21 @@ func (c stepCase) trained(in []gorgonia.Value, steps int, where cudaops.Option) 
 	if err := vm.Close(); err != nil {
 		return nil, nil, err
 	}
-	for _, n := range p.Learnables {
+	learned, err = elements(p.Learnables)
+	return losses, learned, err
+}
+
+// elements returns those of the values of nodes.
+func elements(nodes gorgonia.Nodes) ([][]float32, error) {
+	list := make([][]float32, len(nodes))
+	for i, n := range nodes {
 		m, err := values.Bytes(n.Value())
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		learned = append(learned, kernels.Elements[float32](m))
+		list[i] = kernels.Elements[float32](m)
 	}
-	return losses, learned, nil
+	return list, nil
 }
 
 // readEvery is how many steps are made for one whose loss is read.
@@ -214,13 +209,13 @@ func (c stepCase) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option)
 // fromHost trains on a data set of the host's, of some batches, until it is enough.
 func (c stepCase) fromHost(vm *cudaops.VM, p graphspec.Program, enough func() bool) error {
 	const batches = 4
+	one, err := elements(p.Batch)
+	if err != nil {
+		return err
+	}
 	columns := train.Columns{}
-	for _, n := range p.Batch {
-		m, err := values.Bytes(n.Value())
-		if err != nil {
-			return err
-		}
-		columns[n] = slices.Repeat(kernels.Elements[float32](m), batches)
+	for i, n := range p.Batch {
+		columns[n] = slices.Repeat(one[i], batches)
 	}
 	data, err := train.NewData(columns)
 	if err != nil {
