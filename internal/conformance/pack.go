@@ -45,7 +45,7 @@ func pack(suites []suite, tree, to string) error {
 				to = &timing
 				fmt.Fprintf(to, " cd $here/%s\n", s.dir)
 			}
-			fmt.Fprintf(to, " env %s timeout 90 $here/bin/%s %s > %s.log 2>&1; echo $? > %s.exit\n",
+			fmt.Fprintf(to, " env %s timeout 200 $here/bin/%s %s > %s.log 2>&1; echo $? > %s.exit\n",
 				strings.Join(s.environment(mode, log+".jsonl"), " "), binary, strings.Join(append(s.arguments(), s.without...), " "), log, log)
 		}
 		script.WriteString(") &\n")
