@@ -11,6 +11,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -112,4 +113,39 @@ func BenchmarkUpdate(b *testing.B) {
 		best = max(best, 28*n/last.Time.Seconds()/1e9)
 	}
 	b.ReportMetric(best, "GB/s")
+}
+
+// BenchmarkCopies is what brings a batch to the device: into pinned memory on the host, from there to the
+// device, and from memory of Go's that was pinned.
+func BenchmarkCopies(b *testing.B) {
+	backend, err := exec.OpenGPU(0)
+	must.Have(b, "GPU", err)
+	defer backend.Close()
+	const most = 64 << 20
+	must.Do(b, backend.Alloc(most))
+	must.Do(b, backend.Marks(1))
+	pinned := must.Get[[]byte](b)(backend.Stage(most))
+	own := make([]byte, most)
+	must.Do(b, backend.Pin(own))
+	plain := make([]byte, most)
+	for i := range plain {
+		plain[i] = byte(i)
+	}
+	for _, n := range []int64{64 << 10, 401408, 4 << 20, 4096 * 784 * 4, most} {
+		for name, f := range map[string]func(){
+			"host to pinned, one goroutine": func() { copy(pinned[:n], plain[:n]) },
+			"host to pinned":                func() { kernels.Parallel(n, 256<<10, func(lo, hi int64) { copy(pinned[lo:hi], plain[lo:hi]) }) },
+			"host to pinned, 8":             func() { kernels.Parallel(n, (n+7)/8, func(lo, hi int64) { copy(pinned[lo:hi], plain[lo:hi]) }) },
+			"host to pinned, 4":             func() { kernels.Parallel(n, (n+3)/4, func(lo, hi int64) { copy(pinned[lo:hi], plain[lo:hi]) }) },
+			"pinned to device":              func() { backend.CopyBeside(exec.Span{Size: n}, pinned[:n]); backend.SyncCopies() },
+			"pinned memory of Go's":         func() { backend.CopyBeside(exec.Span{Size: n}, own[:n]); backend.SyncCopies() },
+		} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				b.SetBytes(n)
+				for b.Loop() {
+					f()
+				}
+			})
+		}
+	}
 }
