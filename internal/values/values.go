@@ -287,7 +287,7 @@ func Over(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 // dense returns a tensor over a slice, with the engine that Gorgonia's machines give
 // to all of theirs.
 func dense(shape tensor.Shape, backing any) *tensor.Dense {
-	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
+	return tensor.New(tensor.WithShape(slices.Clone(shape)...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
 }
 
 // Gather copies elements of size bytes from a view of base into row-major order, with zeros for

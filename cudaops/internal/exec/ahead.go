@@ -176,8 +176,10 @@ func (e *Executable) reserve() *set {
 // drop forgets what was staged.
 func (s *set) drop() {
 	s.use, s.inputs = idle, nil
-	for _, t := range slices.Concat(s.uploads, s.copies) {
-		t.ready = false
+	for _, list := range [][]*transfer{s.uploads, s.copies} {
+		for _, t := range list {
+			t.ready = false
+		}
 	}
 }
 
