@@ -206,6 +206,9 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 	if can := must.Get[bool](t)(vm.Stage(nil)); !can {
 		t.Fatal("the machine stages nothing")
 	}
+	if m, want := vm.Memory(), 2*4*int64(x.Shape().TotalSize()); m.Inputs < want || m.Inputs > want+want/4 {
+		t.Errorf("inputs take %d bytes, want two times x, %d, and little more", m.Inputs, want)
+	}
 	values, how := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	batch := func() map[*G.Node]G.Value {
 		b := map[*G.Node]G.Value{}
