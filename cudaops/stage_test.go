@@ -24,6 +24,7 @@ type late struct {
 	done   int // of work
 	marks  []int
 	copies []func()
+	copied []int // marks among them
 	pinned [][]byte
 }
 
@@ -77,7 +78,7 @@ func (l *late) Sync() error {
 	return l.until(n)
 }
 
-func (l *late) Marks(n int) error { l.marks = make([]int, n); return nil }
+func (l *late) Marks(n int) error { l.marks, l.copied = make([]int, n), make([]int, n); return nil }
 
 func (l *late) Mark(i int) error {
 	l.mu.Lock()
@@ -104,22 +105,42 @@ func (l *late) CopyBeside(to exec.Span, src []byte) error {
 	return nil
 }
 
-func (l *late) copyNow() {
-	for _, f := range l.copies {
-		f()
+// copyNow makes the first n copies.
+func (l *late) copyNow(n int) {
+	for i := range n {
+		if f := l.copies[i]; f != nil {
+			f()
+			l.copies[i] = nil
+		}
 	}
-	l.copies = nil
 }
 
 func (l *late) SyncCopies() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.copyNow()
+	l.copyNow(len(l.copies))
 	return nil
 }
 
-func (l *late) FollowCopies() error {
-	return l.queue(func() error { l.copyNow(); return nil }) // work is done with the lock
+func (l *late) MarkCopies(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copied[i] = len(l.copies)
+	return nil
+}
+
+func (l *late) FollowCopies(i int) error {
+	l.mu.Lock()
+	n := l.copied[i]
+	l.mu.Unlock()
+	return l.queue(func() error { l.copyNow(n); return nil }) // work is done with the lock
+}
+
+func (l *late) AwaitCopies(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copyNow(l.copied[i])
+	return nil
 }
 
 func (l *late) Pin(m []byte) error {

@@ -21,14 +21,17 @@ type Beside interface {
 	CopyBeside(to Span, src []byte) error
 	// SyncCopies waits for such copies.
 	SyncCopies() error
-	// FollowCopies makes work that is queued from now on wait for those begun so far.
-	FollowCopies() error
+	// MarkCopies puts mark i behind those begun so far. FollowCopies makes work that is queued from now on wait for
+	// it, and AwaitCopies waits.
+	MarkCopies(i int) error
+	FollowCopies(i int) error
+	AwaitCopies(i int) error
 	// Pin makes memory of Go's fit for copies until Close.
 	Pin(m []byte) error
 	// Pinned reports whether memory was given to Pin.
 	Pinned(m []byte) bool
-	// Marks makes n marks; Mark puts one behind the work that was queued, and Await waits until that is
-	// done.
+	// Marks makes n marks of either kind; Mark puts one behind the work that was queued, and Await waits until
+	// that is done.
 	Marks(n int) error
 	Mark(i int) error
 	Await(i int) error
@@ -50,6 +53,8 @@ type set struct {
 	use      use
 	inputs   []gorgonia.Value // what was staged, by number, while use is staged
 	since    int
+	copying  bool // copies beside the work were begun for its run
+	own      bool // some of them read memory of the user's
 }
 
 // use is what a set is used for.
@@ -123,8 +128,8 @@ func (e *Executable) Pinned(bytes int64) ([]byte, error) {
 }
 
 // Stage copies values of inputs to the device for a run to come, beside what runs: in the order
-// of [program.Program.Inputs], nil for those that are not known yet. They may be changed when it
-// returns. A later run that gets one of these very values takes it from there.
+// of [program.Program.Inputs], nil for those that are not known yet. A later run that gets one of
+// these very values takes it from there, and it may be changed once that run was started, or another one.
 //
 // Another goroutine may call it. It reports false where it did nothing: the device works on
 // what it would write over.
@@ -175,7 +180,7 @@ func (e *Executable) reserve() *set {
 
 // drop forgets what was staged.
 func (s *set) drop() {
-	s.use, s.inputs = idle, nil
+	s.use, s.inputs, s.copying, s.own = idle, nil, false, false
 	for _, list := range [][]*transfer{s.uploads, s.copies} {
 		for _, t := range list {
 			t.ready = false
@@ -217,60 +222,64 @@ func (e *Executable) stage(s *set, inputs []gorgonia.Value) error {
 	var err error
 	for _, t := range s.copies {
 		if v := of[t.slot]; v != nil && err == nil {
-			if _, err = e.begin(t, v); err == nil {
-				t.ready = true
-			}
+			err = e.begin(s, t, v)
+			t.ready = err == nil
 		}
 	}
-	return driver.Join(err, e.beside.SyncCopies())
+	if err != nil {
+		return driver.Join(err, e.beside.SyncCopies())
+	}
+	return e.beside.MarkCopies(s.number)
 }
 
-// chunk is how much of a value, in bytes, is brought into staging memory while what comes before it
-// is copied from there to the device.
-const chunk = 4 << 20
-
-// begin begins a copy beside the work. It reports whether the copy reads the value's own memory.
-func (e *Executable) begin(t *transfer, v gorgonia.Value) (own bool, err error) {
+// begin begins a copy beside the work: from the value's own memory, if that is pinned.
+func (e *Executable) begin(s *set, t *transfer, v gorgonia.Value) error {
 	m, err := bytesOf(v, t.instr.Out[0])
 	if err != nil {
-		return false, t.instr.InNode(err)
+		return t.instr.InNode(err)
 	}
+	s.copying = true
 	if e.beside.Pinned(m) {
-		return true, e.beside.CopyBeside(t.to, m)
+		s.own = true
+		return t.instr.InNode(e.beside.CopyBeside(t.to, m))
 	}
 	if t.memory == nil {
 		if t.memory, err = e.beside.Stage(t.to.Size); err != nil {
-			return false, t.instr.InNode(err)
+			return t.instr.InNode(err)
 		}
 	}
-	for at := 0; at < len(m); at += chunk {
-		end := min(at+chunk, len(m))
-		copyParallel(t.memory[at:end], m[at:end])
-		if err := e.beside.CopyBeside(Span{t.to.Offset + int64(at), int64(end - at)}, t.memory[at:end]); err != nil {
-			return false, t.instr.InNode(err)
+	var failed atomic.Pointer[error]
+	pieces(len(m), func(lo, hi int64) { // each is on its way while others are brought into staging memory
+		copy(t.memory[lo:hi], m[lo:hi])
+		if err := e.beside.CopyBeside(Span{t.to.Offset + lo, hi - lo}, t.memory[lo:hi]); err != nil {
+			failed.Store(&err)
 		}
+	})
+	if err := failed.Load(); err != nil {
+		return t.instr.InNode(*err)
 	}
-	return false, nil
+	return nil
 }
 
-// copyBeside makes the copies of a run that is being started, those that were not staged.
+// copyBeside makes the copies of a run that is being started, those that were not staged, and has its work
+// wait for all of them.
 func (e *Executable) copyBeside(s *set) error {
-	some, owned := false, false
+	some := false
 	for _, t := range s.copies {
-		if t.ready {
-			continue
+		if !t.ready {
+			if err := e.begin(s, t, e.frame[t.slot]); err != nil {
+				return err
+			}
+			some = true
 		}
-		own, err := e.begin(t, e.frame[t.slot])
-		if err != nil {
+	}
+	if some {
+		if err := e.beside.MarkCopies(s.number); err != nil {
 			return err
 		}
-		some, owned = true, owned || own
 	}
-	switch {
-	case owned:
-		return e.beside.SyncCopies()
-	case some:
-		return e.beside.FollowCopies()
+	if s.copying {
+		return e.beside.FollowCopies(s.number)
 	}
 	return nil
 }
@@ -331,6 +340,9 @@ func (e *Executable) give(s *set, started bool) (err error) {
 	if e.beside != nil && started {
 		err = e.beside.Mark(s.number)
 		s.launched.Store(true)
+		if s.own { // who may write there now
+			err = driver.Join(err, e.beside.AwaitCopies(s.number))
+		}
 	} else if e.beside != nil {
 		err = e.beside.SyncCopies()
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -9,7 +10,7 @@ import (
 // beside is what a GPU needs to copy beside its work.
 type beside struct {
 	copies *driver.Stream
-	copied *driver.Event
+	copied []*driver.Event // marks among them
 	marks  []*driver.Event
 	pinned []*driver.Pinned // memory of Go's
 }
@@ -21,15 +22,14 @@ func (g *GPUBackend) Marks(n int) (err error) {
 	if g.beside.copies, err = g.ctx.NewStream(); err != nil {
 		return err
 	}
-	if g.beside.copied, err = g.ctx.NewMark(); err != nil {
-		return err
-	}
 	for range n {
-		m, err := g.ctx.NewMark()
-		if err != nil {
-			return err
+		for _, list := range []*[]*driver.Event{&g.beside.marks, &g.beside.copied} {
+			m, err := g.ctx.NewMark()
+			if err != nil {
+				return err
+			}
+			*list = append(*list, m)
 		}
-		g.beside.marks = append(g.beside.marks, m)
 	}
 	return nil
 }
@@ -48,13 +48,14 @@ func (g *GPUBackend) CopyBeside(to Span, src []byte) error {
 // SyncCopies implements Beside.
 func (g *GPUBackend) SyncCopies() error { return g.beside.copies.Sync() }
 
+// MarkCopies implements Beside.
+func (g *GPUBackend) MarkCopies(i int) error { return g.beside.copies.Record(g.beside.copied[i]) }
+
 // FollowCopies implements Beside.
-func (g *GPUBackend) FollowCopies() error {
-	if err := g.beside.copies.Record(g.beside.copied); err != nil {
-		return err
-	}
-	return g.stream.Wait(g.beside.copied)
-}
+func (g *GPUBackend) FollowCopies(i int) error { return g.stream.Wait(g.beside.copied[i]) }
+
+// AwaitCopies implements Beside.
+func (g *GPUBackend) AwaitCopies(i int) error { return g.beside.copied[i].Sync() }
 
 // Pin implements Beside.
 func (g *GPUBackend) Pin(m []byte) error {
@@ -88,10 +89,7 @@ func (g *GPUBackend) closeBeside() (errs []error) {
 	if b.copies != nil {
 		errs = append(errs, b.copies.Sync(), b.copies.Close())
 	}
-	if b.copied != nil {
-		errs = append(errs, b.copied.Close())
-	}
-	for _, m := range b.marks {
+	for _, m := range slices.Concat(b.marks, b.copied) {
 		errs = append(errs, m.Close())
 	}
 	for _, p := range b.pinned {

@@ -37,7 +37,7 @@ type recording struct {
 	tail  []driver.GraphNode
 }
 
-// Follow implements [exec.Recording].
+// FollowCopies implements [exec.Recording].
 func (r *recording) Follow(nodes []driver.GraphNode) error {
 	r.tail = slices.Clone(nodes)
 	return nil
@@ -178,8 +178,14 @@ func (b *Recorder) CopyBeside(exec.Span, []byte) error { return nil }
 // SyncCopies implements [exec.Beside].
 func (b *Recorder) SyncCopies() error { return nil }
 
+// MarkCopies implements [exec.Beside].
+func (b *Recorder) MarkCopies(int) error { return nil }
+
 // FollowCopies implements [exec.Beside].
-func (b *Recorder) FollowCopies() error { return nil }
+func (b *Recorder) FollowCopies(int) error { return nil }
+
+// AwaitCopies implements [exec.Beside].
+func (b *Recorder) AwaitCopies(int) error { return nil }
 
 // Pin implements [exec.Beside].
 func (b *Recorder) Pin([]byte) error { return nil }
