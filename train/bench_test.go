@@ -60,7 +60,7 @@ func BenchmarkSteps(b *testing.B) {
 func BenchmarkPerceptron(b *testing.B) {
 	for _, batch := range []int{128, 4096} {
 		for _, every := range []int{1, 10} {
-			for _, ahead := range []int{0, 1, 2} {
+			for _, ahead := range []int{0, 1, 2, 4} {
 				b.Run(fmt.Sprintf("batch %d, read every %d, prefetch %d", batch, every, ahead), func(b *testing.B) {
 					p := newPerceptron(b, batch, cudaops.OnAny(), cudaops.ReadEvery(every))
 					must.Get[History](b)(Run(b.Context(), p.vm, p.loss, p.data.Shuffle(1), Steps(20), Prefetch(ahead)))

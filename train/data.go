@@ -175,16 +175,20 @@ func (c *column) gather(to []byte, order []int, forDevice bool) {
 	const least = 1 << 20 // bytes: see tiles
 	grain := kernels.CeilDiv(int64(len(order)), int64(max(len(order)*c.row/least, 1)))
 	kernels.Parallel(int64(len(order)), grain, func(lo, hi int64) {
-		piece := to[int(lo)*c.row : int(hi)*c.row]
+		piece, order := to[int(lo)*c.row:int(hi)*c.row], order[lo:hi]
 		if !forDevice || len(piece) < least {
-			rows(piece, order[lo:hi])
+			rows(piece, order)
 			return
 		}
 		tile := tiles.Get().(*[]byte)
-		*tile = slices.Grow((*tile)[:0], len(piece))[:len(piece)]
-		rows(*tile, order[lo:hi])
-		copy(piece, *tile)
-		tiles.Put(tile)
+		defer tiles.Put(tile)
+		step := (least + c.row - 1) / c.row // rows in a tile
+		*tile = slices.Grow((*tile)[:0], step*c.row)[:step*c.row]
+		for at := 0; at < len(order); at += step {
+			end := min(at+step, len(order))
+			rows(*tile, order[at:end])
+			copy(piece[at*c.row:], (*tile)[:(end-at)*c.row])
+		}
 	})
 }
 

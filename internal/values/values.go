@@ -285,9 +285,9 @@ func Over(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 }
 
 // dense returns a tensor over a slice, with the engine that Gorgonia's machines give
-// to all of theirs.
+// to all of theirs. It has a copy of the shape.
 func dense(shape tensor.Shape, backing any) *tensor.Dense {
-	return tensor.New(tensor.WithShape(slices.Clone(shape)...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
 }
 
 // Gather copies elements of size bytes from a view of base into row-major order, with zeros for
