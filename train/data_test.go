@@ -298,9 +298,7 @@ func TestGather(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for _, row := range []int{4, 812, 3136, 3 << 20} {
 		c := &column{row: row, memory: make([]byte, 5*row+8<<20/row*row)}
-		for i := range c.memory {
-			c.memory[i] = byte(r.Uint32())
-		}
+		rand.NewChaCha8([32]byte{byte(row)}).Read(c.memory)
 		for _, forDevice := range []bool{false, true} {
 			order := make([]int, 1+5<<20/row)
 			for i := range order {
