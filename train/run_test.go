@@ -176,8 +176,12 @@ func noLeaks(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	noLeaks(t)
-	for _, ahead := range []int{0, 1, 5} {
-		l := newLine(t, false)
+	for i, ahead := range []int{0, 1, 5, 0, 1, 5} {
+		on := cudaops.OnHost()
+		if i >= 3 { // on a device, if there is one
+			on = cudaops.OnAny()
+		}
+		l := newLine(t, false, on)
 		var epochs []Epoch
 		var at []Position
 		h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(3, nil)), Epochs(3), Prefetch(ahead),
@@ -230,8 +234,12 @@ func TestEarlyEnd(t *testing.T) {
 		"steps, epochs": {opts: []Option{Steps(7), Epochs(2)}, made: 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, how := range []Option{Prefetch(0), Prefetch(1), Prefetch(3), onDevice(func(Batch) { runtime.Gosched() })} {
-				l := newLine(t, false)
+			for i, how := range []Option{Prefetch(0), Prefetch(1), Prefetch(3), onDevice(func(Batch) { runtime.Gosched() }), Prefetch(2)} {
+				on := cudaops.OnHost()
+				if i == 4 { // on a device, if there is one
+					on = cudaops.OnAny()
+				}
+				l := newLine(t, false, on)
 				h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(3, c.end)), append(c.opts, how)...)
 				if (err == nil) != (c.want == nil) {
 					t.Fatalf("got error %v, want %q", err, c.want)
