@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
@@ -160,41 +159,16 @@ func (d *Data) take(order []int) (Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.gather(m, order, d.vm != nil)
+		const grain = 256 << 10 // bytes; larger pieces, or such as are put together in cache first, are slower (bench/NOTES.md)
+		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				row := order[i] * c.row
+				copy(m[int(i)*c.row:], c.memory[row:row+c.row])
+			}
+		})
 	}
 	return b, nil
 }
-
-// gather copies rows of those numbers, one behind the other.
-func (c *column) gather(to []byte, order []int, forDevice bool) {
-	rows := func(to []byte, order []int) {
-		for i, row := range order {
-			copy(to[i*c.row:], c.memory[row*c.row:][:c.row])
-		}
-	}
-	const least = 1 << 20 // bytes: see tiles
-	grain := kernels.CeilDiv(int64(len(order)), int64(max(len(order)*c.row/least, 1)))
-	kernels.Parallel(int64(len(order)), grain, func(lo, hi int64) {
-		piece, order := to[int(lo)*c.row:int(hi)*c.row], order[lo:hi]
-		if !forDevice || len(piece) < least {
-			rows(piece, order)
-			return
-		}
-		tile := tiles.Get().(*[]byte)
-		defer tiles.Put(tile)
-		step := (least + c.row - 1) / c.row // rows in a tile
-		*tile = slices.Grow((*tile)[:0], step*c.row)[:step*c.row]
-		for at := 0; at < len(order); at += step {
-			end := min(at+step, len(order))
-			rows(*tile, order[at:end])
-			copy(piece[at*c.row:], (*tile)[:(end-at)*c.row])
-		}
-	})
-}
-
-// tiles are memory for pieces of batches that a device reads. What is put together there is copied as a whole, and
-// from 1 MB on Go's copy writes past the caches: the device need not look there for what it reads.
-var tiles = sync.Pool{New: func() any { return new([]byte) }}
 
 // room returns a new value for rows of a column.
 func (d *Data) room(c column, rows int) (gorgonia.Value, error) {

@@ -1,10 +1,8 @@
 package train
 
 import (
-	"bytes"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -289,28 +287,6 @@ func TestSchedule(t *testing.T) {
 	for step, want := range map[int]float64{0: 0.5, 3: 2, 4: 2, 8: 1, 12: 0, 20: 0} {
 		if got := rate(step); math.Abs(got-want) > 1e-15 {
 			t.Errorf("step %d: rate %v, want %v", step, got, want)
-		}
-	}
-}
-
-// Batches of any size are put together out of the rows that are wanted, in any memory.
-func TestGather(t *testing.T) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	for _, row := range []int{4, 812, 3136, 3 << 20} {
-		c := &column{row: row, memory: make([]byte, 5*row+8<<20/row*row)}
-		rand.NewChaCha8([32]byte{byte(row)}).Read(c.memory)
-		for _, forDevice := range []bool{false, true} {
-			order := make([]int, 1+5<<20/row)
-			for i := range order {
-				order[i] = r.IntN(len(c.memory) / row)
-			}
-			to := make([]byte, len(order)*row)
-			c.gather(to, order, forDevice)
-			for i, k := range order {
-				if !bytes.Equal(to[i*row:][:row], c.memory[k*row:][:row]) {
-					t.Fatalf("rows of %d bytes, for a device %v: row %d is not number %d", row, forDevice, i, k)
-				}
-			}
 		}
 	}
 }
