@@ -105,6 +105,11 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 	}
 	take(g.Program.Setup)
 	take(g.Program.Instrs[:min(at+1, len(g.Program.Instrs))])
+	for b, part := range held {
+		if b.Twin != nil {
+			held[b.Twin] = part
+		}
+	}
 	return held
 }
 

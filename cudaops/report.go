@@ -76,12 +76,15 @@ type shown struct {
 	took          time.Duration
 	finished      bool            // the run handed its results over
 	times, starts []time.Duration // of the program's instructions
+
+	exec     *exec.Executable
+	boundary *boundary
 }
 
 // show makes the VM as it is now what Report and others tell.
 func (vm *VM) show() *shown {
 	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
-		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times)}
+		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times), exec: vm.exec, boundary: vm.boundary}
 	if vm.tracer != nil {
 		s.starts = slices.Clone(vm.exec.Starts)
 	}

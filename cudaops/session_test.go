@@ -122,7 +122,7 @@ func TestSessionErrors(t *testing.T) {
 				if err := s.Launch(&kernels.Kernel{Entry: "x"}, one, one, 0); err == nil || !strings.Contains(err.Error(), "no Go body") {
 					t.Errorf("a kernel without a body: %v", err)
 				}
-			} else if err := s.Launch(&kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "x"}, one, one, 0); err == nil || !strings.Contains(err.Error(), "kernel x") {
+			} else if err := s.Launch(&kernels.Kernel{Image: kernels.Builtin().Image("add"), Entry: "x"}, one, one, 0); err == nil || !strings.Contains(err.Error(), "no entry point x") {
 				t.Errorf("an unknown kernel: %v", err)
 			}
 			if err := errors.Join(other.Close(), other.Close()); err != nil {

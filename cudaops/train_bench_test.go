@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -11,6 +12,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -112,4 +114,60 @@ func BenchmarkUpdate(b *testing.B) {
 		best = max(best, 28*n/last.Time.Seconds()/1e9)
 	}
 	b.ReportMetric(best, "GB/s")
+}
+
+// BenchmarkCopies is what brings a batch of 4096 x 784 float32s to the device: how long it takes to put it into
+// pinned memory in several ways, and to copy it from there right afterwards.
+func BenchmarkCopies(b *testing.B) {
+	backend, err := exec.OpenGPU(0)
+	must.Have(b, "GPU", err)
+	defer backend.Close()
+	const row, most = 784 * 4, 4096 * 784 * 4
+	must.Do(b, backend.Alloc(most))
+	must.Do(b, backend.Marks(1))
+	memory := map[string][]byte{"pinned": must.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": make([]byte, most)}
+	must.Do(b, backend.Pin(memory["Go's, pinned"]))
+	plain, order := make([]byte, 5*most), rand.New(rand.NewPCG(1, 2)).Perm(5*4096)
+	for i := range plain {
+		plain[i] = byte(i)
+	}
+	pieces := func(to []byte, n int, f func(to, from []byte)) {
+		step := int64((len(to)/row + n - 1) / n)
+		kernels.Parallel(int64(len(to)/row), step, func(lo, hi int64) { f(to[lo*row:hi*row], plain[lo*row:hi*row]) })
+	}
+	gather := func(to []byte) {
+		for i := range len(to) / row {
+			copy(to[i*row:], plain[order[i]*row:][:row])
+		}
+	}
+	ways := map[string]func(to []byte){
+		"nothing":              func([]byte) {},
+		"one goroutine":        func(to []byte) { copy(to, plain) },
+		"8 pieces of 1.6 MB":   func(to []byte) { pieces(to, 8, func(to, from []byte) { copy(to, from) }) },
+		"12 pieces of 1.07 MB": func(to []byte) { pieces(to, 12, func(to, from []byte) { copy(to, from) }) },
+		"16 pieces of 0.8 MB":  func(to []byte) { pieces(to, 16, func(to, from []byte) { copy(to, from) }) },
+		"16 pieces by rows":    func(to []byte) { pieces(to, 16, func(to, _ []byte) { gather(to) }) },
+		"12 pieces by rows and tile": func(to []byte) {
+			pieces(to, 12, func(to, _ []byte) { t := make([]byte, len(to)); gather(t); copy(to, t) })
+		},
+	}
+	for _, n := range []int{128 * row, most} {
+		for kind, m := range memory {
+			for name, way := range ways {
+				b.Run(fmt.Sprint(n, "/", kind, "/", name), func(b *testing.B) {
+					var written, copied time.Duration
+					for b.Loop() {
+						start := time.Now()
+						way(m[:n])
+						there := time.Now()
+						must.Do(b, backend.CopyBeside(exec.Span{Size: int64(n)}, m[:n]))
+						must.Do(b, backend.SyncCopies())
+						written, copied = written+there.Sub(start), copied+time.Since(there)
+					}
+					b.ReportMetric(float64(written.Nanoseconds())/1e3/float64(b.N), "us-written")
+					b.ReportMetric(float64(copied.Nanoseconds())/1e3/float64(b.N), "us-copied")
+				})
+			}
+		}
+	}
 }

@@ -53,7 +53,7 @@ import (
 // what it writes, or write what it reads, is an error.
 //
 // An op that a run calls may ask the VM for its Report, its Memory and its Device. All other
-// methods wait for the end of the run.
+// methods but Stage and Pinned wait for the end of the run.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
@@ -177,6 +177,9 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 
 // build compiles the graph as it is and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
+	if _, ok := b.(exec.Beside); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
+		vm.target.Ahead = exec.CopyLimit
+	}
 	graph, err := vm.compile(nil)
 	if err != nil {
 		return err

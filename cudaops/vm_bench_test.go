@@ -3,6 +3,7 @@ package cudaops
 import (
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec/exectest"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -42,3 +43,23 @@ func BenchmarkRunTinyNodes(b *testing.B) {
 		vm.Reset()
 	}
 }
+
+// BenchmarkRunOnNothing is what a run takes on the host, without the driver: one launch, an input and a
+// result.
+func BenchmarkRunOnNothing(b *testing.B) {
+	g := chain(b, 50)
+	out := new(G.Value)
+	G.Read(g.Roots()[0], out)
+	vm, err := newVM(g, &config{}, &nothing{exectest.Recorder{For: exectest.H200}})
+	must.Do(b, err)
+	defer vm.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		must.Do(b, vm.RunAll())
+	}
+}
+
+// nothing is a device that does nothing.
+type nothing struct{ exectest.Recorder }
+
+func (n *nothing) Stage(bytes int64) ([]byte, error) { return make([]byte, bytes), nil }

@@ -2,8 +2,12 @@ package train
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -50,4 +54,61 @@ func BenchmarkSteps(b *testing.B) {
 			must.Get[History](b)(Run(b.Context(), l.vm, l.loss, data.Shuffle(1), Steps(b.N), Prefetch(ahead)))
 		})
 	}
+}
+
+// Steps of a perceptron, 784-512-512-10, whose batches come from the host: us a step.
+func BenchmarkPerceptron(b *testing.B) {
+	for _, batch := range []int{128, 4096} {
+		for _, every := range []int{1, 10} {
+			for _, ahead := range []int{0, 1, 2, 4} {
+				b.Run(fmt.Sprintf("batch %d, read every %d, prefetch %d", batch, every, ahead), func(b *testing.B) {
+					p := newPerceptron(b, batch, cudaops.OnAny(), cudaops.ReadEvery(every))
+					must.Get[History](b)(Run(b.Context(), p.vm, p.loss, p.data.Shuffle(1), Steps(20), Prefetch(ahead)))
+					b.ResetTimer()
+					must.Get[History](b)(Run(b.Context(), p.vm, p.loss, p.data.Shuffle(2), Steps(b.N), Prefetch(ahead)))
+				})
+			}
+		}
+	}
+}
+
+// perceptron is a graph of that kind and a data set for it.
+type perceptron struct {
+	vm   *cudaops.VM
+	loss *G.Node
+	data *Data
+}
+
+func newPerceptron(t testing.TB, batch int, opts ...cudaops.Option) *perceptron {
+	c := graphspec.MLP(batch, 784, 512, 512, 10)
+	random := make([]float32, 1<<20)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range random {
+		random[i] = 2*r.Float32() - 1
+	}
+	g, _ := c.Graph(c.Values(random))
+	p := &perceptron{}
+	columns := Columns{}
+	var learnables G.Nodes
+	for _, n := range g.AllNodes() {
+		if n.Op() != nil {
+			continue
+		}
+		if name := n.Name(); name[0] == 'w' || name[0] == 'b' {
+			learnables = append(learnables, n)
+		} else {
+			columns[n] = slices.Repeat(n.Value().Data().([]float32), 5)
+		}
+	}
+	var err error
+	p.vm, err = cudaops.NewVM(g, append(opts, cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(1e-6)), learnables...))...)
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, p.vm.Close()) })
+	for _, n := range p.vm.Results() {
+		if n.Shape().TotalSize() == 1 {
+			p.loss = n
+		}
+	}
+	p.data = must.Get[*Data](t)(NewData(columns))
+	return p
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -25,7 +26,8 @@ type Columns map[*gorgonia.Node]any
 type Data struct {
 	rows
 	columns []column
-	free    chan Batch // of full size, that nobody needs any more
+	free    chan Batch  // of full size, that nobody needs any more
+	vm      *cudaops.VM // that reads them, nil for any
 }
 
 var _ Source = (*Data)(nil)
@@ -118,6 +120,14 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	return &shuffled
 }
 
+// in returns the same data set with batches in memory that a VM's device reads, of which ahead are made
+// ahead. None is dropped, since the VM would keep it.
+func (d *Data) in(vm *cudaops.VM, ahead int) *Data {
+	pinned := *d
+	pinned.vm, pinned.free = vm, make(chan Batch, ahead+8)
+	return &pinned
+}
+
 // Batches implements [Source].
 func (d *Data) Batches(epoch, from int) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
@@ -140,15 +150,16 @@ func (d *Data) take(order []int) (Batch, error) {
 	}
 	for _, c := range d.columns {
 		if !used {
-			shape := c.shape.Clone()
-			shape[0] = len(order)
-			b[c.node], _ = values.New(c.dtype, shape)
+			var err error
+			if b[c.node], err = d.room(c, len(order)); err != nil {
+				return nil, err
+			}
 		}
 		m, err := values.Bytes(b[c.node])
 		if err != nil {
 			return nil, err
 		}
-		const grain = 256 << 10 // bytes
+		const grain = 256 << 10 // bytes; larger pieces, or such as are put together in cache first, are slower (bench/NOTES.md)
 		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
 				row := order[i] * c.row
@@ -157,6 +168,17 @@ func (d *Data) take(order []int) (Batch, error) {
 		})
 	}
 	return b, nil
+}
+
+// room returns a new value for rows of a column.
+func (d *Data) room(c column, rows int) (gorgonia.Value, error) {
+	if d.vm != nil && rows == d.batch {
+		return d.vm.Pinned(c.node)
+	}
+	shape := c.shape.Clone()
+	shape[0] = rows
+	v, _ := values.New(c.dtype, shape)
+	return v, nil
 }
 
 // recycle takes a batch back, if it is one that is of use.

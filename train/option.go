@@ -20,6 +20,7 @@ type config struct {
 	from          Position
 	checkpoint    saving
 	prefetch      int
+	stage         func(map[*gorgonia.Node]gorgonia.Value) (bool, error) // that of the VM
 	weights       *gorgonia.Node
 	rates         []rate
 	steppers      []stepper
@@ -80,9 +81,9 @@ func From(p Position) Option {
 	}
 }
 
-// Prefetch has n batches ready before they are needed, 1 without the option. With 0 a
-// batch is made when the step before it has ended, and its callbacks: for sources that
-// depend on them.
+// Prefetch has n batches ready before they are needed, 1 without the option, and on a device one more,
+// which is copied there while a step runs. With 0 a batch is made when the step before it
+// has ended, and its callbacks: for sources that depend on them.
 func Prefetch(n int) Option {
 	return func(c *config) {
 		if n < 0 {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
+
+	"gorgonia.org/gorgonia"
 )
 
 // item is what comes from the source: a batch or, with batch nil, the end of an epoch.
@@ -30,6 +33,7 @@ type prefetcher struct {
 	// Once items is closed: the error of the source, and whether all that is wanted was made.
 	err      error
 	complete bool
+	staging  sync.WaitGroup // the goroutine of stage
 }
 
 // What ends an epoch early: everything is made, or no more is wanted.
@@ -69,9 +73,40 @@ func (p *prefetcher) next() (item, bool) {
 // stop ends the producer and waits for it. It returns the error of the source.
 func (p *prefetcher) stop() error {
 	p.cancel()
+	p.staging.Wait()
 	for range p.items { // until it is closed
 	}
 	return p.err
+}
+
+// stage takes batches to the device in a goroutine of its own, each while the step before it is
+// under way, and returns what next of p is then.
+func stage(p *prefetcher, to func(map[*gorgonia.Node]gorgonia.Value) (bool, error)) (next func() (item, bool)) {
+	items := make(chan item)
+	p.staging.Go(func() {
+		defer close(items)
+		for {
+			it, ok := p.next()
+			if !ok {
+				return
+			}
+			if it.batch != nil {
+				_, _ = to(it.batch) // what is wrong with it is the error of its step
+			}
+			select {
+			case items <- it:
+			case <-p.done:
+				for range p.items { // until it is closed
+				}
+				p.complete = false // this one is wanted
+				return
+			}
+		}
+	})
+	return func() (item, bool) {
+		it, ok := <-items
+		return it, ok
+	}
 }
 
 // produce makes all items, and closes the channel at the end.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,48 @@ func TestPrefetchIsBounded(t *testing.T) {
 				}
 				return nil
 			})))
+		})
+	}
+}
+
+// On a device each batch is there before its step, and one more is made meanwhile.
+func TestStagedAhead(t *testing.T) {
+	for ahead := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLine(t, false)
+			var made, staged atomic.Int32
+			source := Seq(func(yield func(Batch, error) bool) {
+				for yield(l.batch(int(made.Load()), points), nil) {
+					made.Add(1)
+				}
+			})
+			h := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Prefetch(ahead), Steps(9), onDevice(func(b Batch) {
+				k := int(staged.Load())
+				if x, _ := batch(k, points); b[l.x].Data().([]float64)[0] != x[0] {
+					t.Errorf("staged as number %d: %v, want one that begins with %v", k, b[l.x], x[0])
+				}
+				time.Sleep(time.Second)
+				staged.Add(1)
+			}), AfterStep(1, func(s Step) error {
+				if there := int(staged.Load()); ahead > 0 && there < s.Step {
+					t.Errorf("step %d was made with %d staged", s.Step, there)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait() // until the source can do no more
+				want := [2]int{min(s.Step+ahead+1, 9), min(s.Step+1, 9)}
+				if ahead == 0 {
+					want = [2]int{s.Step, 0}
+				}
+				if got := [2]int{int(made.Load()) + 1, int(staged.Load())}; got != want {
+					t.Errorf("with %d ahead, %v batches were made and staged for step %d, want %v", ahead, got, s.Step, want)
+				}
+				return nil
+			})))
+			var of []int
+			for k := range 9 {
+				of = append(of, k)
+			}
+			steps(constant, of...).check(t, l, h)
 		})
 	}
 }

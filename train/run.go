@@ -58,6 +58,7 @@ type loop struct {
 	bound    Batch                   // the last one
 	saved    int                     // the step of the last checkpoint
 	failed   bool                    // a step
+	staged   bool                    // batches go to the device ahead
 }
 
 // mean is that of the losses of an epoch.
@@ -101,6 +102,17 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	if l.fitter, err = newFitter(c.weights); err != nil {
 		return nil, err
 	}
+	if c.stage == nil {
+		c.stage = vm.Stage
+	}
+	if l.staged, err = c.stage(nil); err != nil {
+		return nil, err
+	}
+	if l.staged = l.staged && c.prefetch > 0; l.staged {
+		if data, ok := source.(*Data); ok {
+			l.source = data.in(vm, c.prefetch)
+		}
+	}
 	l.position, l.seen = c.from, loss.Value()
 	l.position.Order = order(source)
 	l.history.Begin = l.position
@@ -127,6 +139,10 @@ func (l *loop) run(ctx context.Context) (err error) {
 		return nil
 	}
 	p := prefetch(ctx, l.source, l.fitter, &l.config)
+	next := p.next
+	if l.staged {
+		next = stage(p, l.config.stage)
+	}
 	defer func() {
 		failed := p.stop()
 		if errors.Is(err, ErrStop) {
@@ -139,7 +155,7 @@ func (l *loop) run(ctx context.Context) (err error) {
 		}
 	}()
 	for {
-		it, ok := p.next()
+		it, ok := next()
 		if ctx.Err() != nil && (ok || !p.complete) {
 			return context.Cause(ctx)
 		}

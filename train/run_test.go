@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/must"
@@ -143,22 +144,44 @@ func steps(rate func(step int) float64, of ...int) *reference {
 
 func constant(int) float64 { return rate0 }
 
+// onDevice makes a machine on the host one that takes batches ahead, as one on a device does: staged is
+// called for each.
+func onDevice(staged func(b Batch)) Option {
+	return func(c *config) {
+		c.stage = func(b map[*G.Node]G.Value) (bool, error) {
+			if b != nil {
+				staged(b)
+			}
+			return true, nil
+		}
+	}
+}
+
 // noLeaks fails if goroutines of this package stay.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		if bytes.Contains(stacks, []byte("prefetcher).produce")) {
-			t.Errorf("a goroutine stays:\n%s", stacks)
+		var stacks []byte
+		for range 100 { // one that has said that it ends needs a moment
+			stacks = make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			if !bytes.Contains(stacks, []byte("train.stage")) && !bytes.Contains(stacks, []byte("prefetcher).produce")) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
+		t.Errorf("a goroutine stays:\n%s", stacks)
 	})
 }
 
 func TestRun(t *testing.T) {
 	noLeaks(t)
-	for _, ahead := range []int{0, 1, 5} {
-		l := newLine(t, false)
+	for i, ahead := range []int{0, 1, 5, 0, 1, 5} {
+		on := cudaops.OnHost()
+		if i >= 3 { // on a device, if there is one
+			on = cudaops.OnAny()
+		}
+		l := newLine(t, false, on)
 		var epochs []Epoch
 		var at []Position
 		h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(3, nil)), Epochs(3), Prefetch(ahead),
@@ -211,9 +234,13 @@ func TestEarlyEnd(t *testing.T) {
 		"steps, epochs": {opts: []Option{Steps(7), Epochs(2)}, made: 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, ahead := range []int{0, 1, 3} {
-				l := newLine(t, false)
-				h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(3, c.end)), append(c.opts, Prefetch(ahead))...)
+			for i, how := range []Option{Prefetch(0), Prefetch(1), Prefetch(3), onDevice(func(Batch) { runtime.Gosched() }), Prefetch(2)} {
+				on := cudaops.OnHost()
+				if i == 4 { // on a device, if there is one
+					on = cudaops.OnAny()
+				}
+				l := newLine(t, false, on)
+				h, err := Run(t.Context(), l.vm, l.loss, Seq(l.batches(3, c.end)), append(c.opts, how)...)
 				if (err == nil) != (c.want == nil) {
 					t.Fatalf("got error %v, want %q", err, c.want)
 				}
@@ -241,6 +268,7 @@ func TestContext(t *testing.T) {
 		want string
 	}{
 		"callback": {end: func(_ func(Batch, error) bool, ctx context.Context, _ context.CancelCauseFunc) { <-ctx.Done() }},
+		"last":     {},
 		"context": {end: func(yield func(Batch, error) bool, ctx context.Context, cancel context.CancelCauseFunc) {
 			cancel(why)
 			yield(nil, ctx.Err())
@@ -254,22 +282,28 @@ func TestContext(t *testing.T) {
 			yield(nil, context.Cause(ctx))
 		}, want: "batch 3 of epoch 0: lunch"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, opts := range [][]Option{nil, {onDevice(func(Batch) { runtime.Gosched() })}} {
 			l := newLine(t, false)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			source := Seq(l.batches(3, func(yield func(Batch, error) bool) { c.end(yield, ctx, cancel) }))
-			var opts []Option
-			if name == "callback" {
+			source := Seq(l.batches(3, func(yield func(Batch, error) bool) {
+				if c.end != nil {
+					c.end(yield, ctx, cancel)
+				}
+			}))
+			if name == "callback" || name == "last" {
 				opts = append(opts, AfterStep(2, func(Step) error { cancel(why); return nil }))
+			}
+			if name == "last" {
+				opts = append(opts, Steps(3))
 			}
 			h, err := Run(ctx, l.vm, l.loss, source, opts...)
 			if !errors.Is(err, why) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "lunch") != 1 {
-				t.Errorf("got error %v, want %v and %q", err, why, c.want)
+				t.Errorf("%s: got error %v, want %v and %q", name, err, why, c.want)
 			}
-			if name == "callback" && h.Steps != 2 {
-				t.Errorf("%d steps, want 2", h.Steps)
+			if (name == "callback" || name == "last") && h.Steps != 2 {
+				t.Errorf("%s: %d steps, want 2", name, h.Steps)
 			}
 			steps(constant, []int{0, 1, 2}[:h.Steps]...).check(t, l, h)
-		})
+		}
 	}
 }

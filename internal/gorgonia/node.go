@@ -22,19 +22,31 @@ func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 // Bind binds a value to a node as Gorgonia's machines do: whatever the node's shape, and leaving
 // its gradient as it is.
 func Bind(n *gorgonia.Node, v gorgonia.Value) error {
-	bound, err := field(reflect.ValueOf(n).Elem(), "boundTo", reflect.Interface)
+	bound, err := valueField(reflect.ValueOf(n).Elem(), "boundTo")
 	if err != nil {
 		return err
 	}
-	if !bound.IsNil() {
-		if dual := bound.Elem(); dual.Kind() == reflect.Pointer && dual.Elem().Kind() == reflect.Struct && dual.Elem().Type().Name() == "dualValue" {
-			if bound, err = field(dual.Elem(), "Value", reflect.Interface); err != nil {
-				return err
-			}
+	if dual := reflect.ValueOf(*bound); dual.Kind() == reflect.Pointer && dual.Elem().Kind() == reflect.Struct && dual.Elem().Type().Name() == "dualValue" {
+		if bound, err = valueField(dual.Elem(), "Value"); err != nil {
+			return err
 		}
 	}
-	bound.Set(reflect.ValueOf(v))
+	*bound = v
 	return nil
+}
+
+// valueField returns a field that is a Value. Setting that by reflection compares all methods,
+// which takes a microsecond.
+func valueField(of reflect.Value, name string) (*gorgonia.Value, error) {
+	f, err := field(of, name, reflect.Interface)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := f.Addr().Interface().(*gorgonia.Value)
+	if !ok {
+		return nil, fmt.Errorf("a %v of this version of Gorgonia has a %v %q, want a Value as in v0.9.18", of.Type(), f.Type(), name)
+	}
+	return v, nil
 }
 
 // InputName returns the name that an input was given, "" if it was given none.

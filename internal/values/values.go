@@ -243,7 +243,7 @@ func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, b
 	}
 	if !shape.IsScalar() && bounds.To == 0 && inOrder(shape, strides) {
 		n := kernels.Count(shape)
-		return wrap(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
+		return Over(dt, shape, m[offset*dt.Size():][:n*dt.Size()]), nil
 	}
 	out, to := New(dt, shape)
 	Gather(to, m, dt.Size(), shape, offset, strides, bounds)
@@ -262,8 +262,8 @@ func inOrder(shape []int, strides []int64) bool {
 	return true
 }
 
-// wrap returns a tensor over memory.
-func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
+// Over returns a tensor over memory, whose first elements it takes.
+func Over(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 	var backing any
 	switch dt {
 	case kernels.Float64:
@@ -285,9 +285,9 @@ func wrap(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 }
 
 // dense returns a tensor over a slice, with the engine that Gorgonia's machines give
-// to all of theirs.
+// to all of theirs. It has a copy of the shape.
 func dense(shape tensor.Shape, backing any) *tensor.Dense {
-	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
 }
 
 // Gather copies elements of size bytes from a view of base into row-major order, with zeros for

@@ -20,6 +20,22 @@ func (c *Context) NewEvent() (*Event, error) {
 	return e, nil
 }
 
+// NewMark makes an event that is waited for, and takes no time down.
+func (c *Context) NewMark() (*Event, error) {
+	const disableTiming = 2
+	e := &Event{ctx: c}
+	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), disableTiming); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Sync waits for the moment that was recorded last. Its error may be that of any earlier work.
+func (e *Event) Sync() error { return e.ctx.call(cuEventSynchronize, e.handle) }
+
+// Wait makes what is queued on s from now on wait for the moment that e was recorded at last.
+func (s *Stream) Wait(e *Event) error { return s.ctx.call(cuStreamWaitEvent, s.handle, e.handle, 0) }
+
 // Close gives the event back. Further calls do nothing.
 func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDestroy) }
 

@@ -63,6 +63,14 @@ func (s *Stream) Upload(dst Ptr, src []byte) error {
 	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
 }
 
+// UploadPinned is Upload of pinned memory, which is there until the copy is done.
+func (s *Stream) UploadPinned(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+}
+
 // Download queues a copy of device memory to dst, which is filled after Sync.
 func (s *Stream) Download(dst []byte, src Ptr) error {
 	if len(dst) == 0 {

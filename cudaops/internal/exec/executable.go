@@ -31,7 +31,9 @@ type Executable struct {
 	setup   int                    // how many of the slots stay: the constants
 	inputs  []int                  // slots
 	outputs []int                  // slots
-	parts   []part
+	sets    []*set                 // of what runs take turns at; one if they wait for each other
+	beside  Beside                 // nil for a backend that is none
+	turns   turns
 	// launches queue the instructions of the device, copies left out.
 	launches []queued
 	timed    bool
@@ -46,6 +48,7 @@ type Executable struct {
 	changed   bool                     // the run that is being started has changed a state
 	pending   bool                     // a run was started and not finished
 	borrows   bool                     // copies take memory of inputs until they are done
+	unstaged  bool                     // some copies use no staging memory
 }
 
 // timing is two events around an instruction; event is the first.
@@ -68,8 +71,13 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		Starts:  make([]time.Duration, len(p.Instrs)),
 		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
 	}
+	trains := false
 	for _, u := range p.Updates {
 		e.changes[u.State.Buffer] = true
+		trains = trains || u.Next != u.State
+	}
+	if b, ok := b.(Beside); ok && trains && !timed {
+		e.beside = b
 	}
 	if len(p.Updates) > 0 { // states begin at 0, and what lies between joined values is read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
@@ -80,7 +88,7 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		return nil, err
 	}
 	e.setup = len(e.frame)
-	if err := e.bind(); err != nil {
+	if err := e.bindSets(); err != nil {
 		return nil, err
 	}
 	for _, v := range p.Outputs {
@@ -144,7 +152,11 @@ func (e *Executable) slot(v *program.Value) int {
 
 // bytes returns the memory of the value that a copy takes to the device, checked.
 func (e *Executable) bytes(in *program.Instr) ([]byte, error) {
-	h, want := e.frame[e.slots[in.In[0]]], in.Out[0]
+	return bytesOf(e.frame[e.slots[in.In[0]]], in.Out[0])
+}
+
+// bytesOf returns the memory of a value that is to be copied to the device, checked.
+func bytesOf(h gorgonia.Value, want *program.Value) ([]byte, error) {
 	if h == nil {
 		return nil, errors.New("it has no value")
 	}
@@ -185,18 +197,23 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 	if err := e.cancelled(); err != nil {
 		return err
 	}
-	if e.pending { // its staging memory is still in use; nobody wants its results
-		e.pending, e.downloads = false, e.downloads[:0]
+	if e.pending && (len(e.sets) == 1 || e.unstaged) { // staging memory is still in use
 		if err := e.backend.Sync(); err != nil {
 			return err
 		}
 	}
+	e.pending, e.downloads = false, e.downloads[:0] // nobody wants the results of a run before
+	s, err := e.take(inputs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = driver.Join(err, e.give(s, err == nil)) }()
 	clear(e.frame[e.setup:])
 	for i, slot := range e.inputs {
 		e.frame[slot] = values.Compact(inputs[i])
 	}
-	for i := range e.parts {
-		p := &e.parts[i]
+	for i := range s.parts {
+		p := &s.parts[i]
 		if p.wait {
 			if err := e.wait(); err != nil {
 				return err
@@ -269,6 +286,9 @@ func (e *Executable) Replay() (func() error, error) {
 // wait waits for all that was queued and takes the downloads over.
 func (e *Executable) wait() error {
 	err := e.backend.Sync()
+	for _, s := range e.sets {
+		s.launched.Store(false)
+	}
 	for _, t := range e.downloads {
 		if err == nil {
 			err = t.take(e)
@@ -279,7 +299,12 @@ func (e *Executable) wait() error {
 }
 
 // Close gives the backend back. Further calls do nothing.
-func (e *Executable) Close() error { return e.backend.Close() }
+func (e *Executable) Close() error {
+	e.turns.open.Lock() // no Stage is under way
+	defer e.turns.open.Unlock()
+	e.turns.closed = true
+	return e.backend.Close()
+}
 
 func span(b *program.Buffer) Span {
 	if b == nil {

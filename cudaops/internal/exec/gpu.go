@@ -18,13 +18,16 @@ type GPUBackend struct {
 	*device
 	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
-	staged []*driver.Pinned
-	events []*driver.Event
-	graphs []*driver.Graph
-	record bool // Capture is under way
-	bound  []*loader.Bound
-	once   sync.Once
-	closed error
+	beside beside
+	// hostMemory guards staged and what is pinned, since copies beside the work may ask for it.
+	hostMemory sync.Mutex
+	staged     []*driver.Pinned
+	events     []*driver.Event
+	graphs     []*driver.Graph
+	record     bool // Capture is under way
+	bound      []*loader.Bound
+	once       sync.Once
+	closed     error
 }
 
 var _ Backend = (*GPUBackend)(nil)
@@ -162,6 +165,8 @@ func (g *GPUBackend) Stage(n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.hostMemory.Lock()
+	defer g.hostMemory.Unlock()
 	g.staged = append(g.staged, p)
 	return p.Bytes, nil
 }
@@ -255,7 +260,7 @@ func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 // Close implements Backend.
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
-		errs := []error{g.stream.Sync()}
+		errs := append([]error{g.stream.Sync()}, g.closeBeside()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())
 		}

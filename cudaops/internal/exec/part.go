@@ -22,24 +22,27 @@ type part struct {
 // in time.
 const stageLimit = 64 << 20
 
-// bind makes parts of the program's instructions.
-func (e *Executable) bind() error {
+// bind makes parts of the program's instructions for a set.
+func (e *Executable) bind(s *set) error {
 	var device []int // instructions of the device in a row
 	flush := func() error {
-		err := e.addDevice(device)
+		err := e.addDevice(s, device)
 		device = nil
 		return err
 	}
 	downloaded := map[*program.Value]bool{} // since a part last waited
+	s.parts = append(s.parts, part{run: func() error { return e.copyBeside(s) }})
 	for i, in := range e.program.Instrs {
 		switch op := in.Op.(type) {
 		case program.Input:
-			e.inputs = append(e.inputs, e.slot(in.Out[0]))
+			if slot := e.slot(in.Out[0]); s.number == 0 {
+				e.inputs = append(e.inputs, slot)
+			}
 		case program.Host:
 			if err := flush(); err != nil {
 				return err
 			}
-			e.addHost(i, op.Op, downloaded)
+			e.addHost(s, i, op.Op, downloaded)
 		case program.Join:
 			continue // what is joined is there
 		case program.Alias:
@@ -49,10 +52,13 @@ func (e *Executable) bind() error {
 			if err := flush(); err != nil {
 				return err
 			}
-			e.addAlias(i, downloaded)
+			e.addAlias(s, i, downloaded)
 		default:
 			if _, copies := in.Op.(program.Copy); copies && in.Out[0].Space == program.OnHost {
 				downloaded[in.Out[0]] = true
+			} else if e.isBeside(in) {
+				s.copies = append(s.copies, &transfer{instr: in, upload: true, slot: e.slot(in.In[0]), to: span(in.Out[0].Base.Buffer)})
+				continue
 			}
 			device = append(device, i)
 			if e.timed || !e.staged(in) {
@@ -74,13 +80,13 @@ func (e *Executable) staged(in *program.Instr) bool {
 
 // addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
 // so what is needed elsewhere is copied for them.
-func (e *Executable) addHost(i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
+func (e *Executable) addHost(s *set, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
 	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))
 	for k, v := range in.In {
 		from[k], shared[k] = e.slot(v), e.neededElsewhere(v, i)
 	}
-	e.onHost(i, in.In, downloaded, func() (gorgonia.Value, error) {
+	e.onHost(s, i, in.In, downloaded, func() (gorgonia.Value, error) {
 		args := make([]gorgonia.Value, len(from))
 		for k, slot := range from {
 			args[k] = e.frame[slot]
@@ -118,17 +124,17 @@ func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
 }
 
 // addAlias adds a part that makes a view of a value on the host.
-func (e *Executable) addAlias(i int, downloaded map[*program.Value]bool) {
+func (e *Executable) addAlias(s *set, i int, downloaded map[*program.Value]bool) {
 	v := e.program.Instrs[i].Out[0]
 	base := e.slot(v.Base)
-	e.onHost(i, []*program.Value{v.Base}, downloaded, func() (gorgonia.Value, error) {
+	e.onHost(s, i, []*program.Value{v.Base}, downloaded, func() (gorgonia.Value, error) {
 		return values.View(e.frame[base], v.Shape, v.View.Offset, v.View.Strides, v.View.Bounds)
 	})
 }
 
 // onHost adds a part that makes the value of an instruction on the host out of
 // others there.
-func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
+func (e *Executable) onHost(s *set, i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
 	in := e.program.Instrs[i]
 	to := e.slot(in.Out[0])
 	p := part{run: func() error {
@@ -143,13 +149,13 @@ func (e *Executable) onHost(i int, from []*program.Value, downloaded map[*progra
 	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
 		clear(downloaded)
 	}
-	e.parts = append(e.parts, p)
+	s.parts = append(s.parts, p)
 }
 
 // addDevice adds a part of instructions of the device. More than one are captured, and
 // go to the device as one launch, in which those that do not wait for each other may
 // run side by side.
-func (e *Executable) addDevice(instrs []int) error {
+func (e *Executable) addDevice(s *set, instrs []int) error {
 	if len(instrs) == 0 {
 		return nil
 	}
@@ -165,8 +171,9 @@ func (e *Executable) addDevice(instrs []int) error {
 			return in.InNode(err)
 		}
 		switch {
-		case t == nil:
+		case t == nil && s.number == 0:
 			e.launches = append(e.launches, queued{in, f})
+		case t == nil:
 		case t.upload:
 			uploads = append(uploads, t)
 		default:
@@ -182,11 +189,15 @@ func (e *Executable) addDevice(instrs []int) error {
 		}
 	}
 	changes := slices.ContainsFunc(instrs, func(i int) bool { return e.changesState(e.program.Instrs[i]) })
-	e.parts = append(e.parts, part{run: func() error {
+	s.uploads = append(s.uploads, uploads...)
+	s.parts = append(s.parts, part{run: func() error {
 		if err := e.cancelled(); err != nil {
 			return first.InNode(err)
 		}
 		for _, t := range uploads {
+			if t.ready {
+				continue
+			}
 			if err := t.fill(e); err != nil {
 				return t.instr.InNode(err)
 			}
@@ -243,6 +254,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			}
 			t.staged = t.memory != nil
 		}
+		e.unstaged = e.unstaged || !t.staged
 		if t.upload {
 			e.borrows = e.borrows || !t.staged
 			t.slot = e.slot(in.In[0])
@@ -297,6 +309,8 @@ type transfer struct {
 	memory []byte // what is copied from or to: of the value, or staging memory
 	staged bool
 	value  gorgonia.Value // of a download that is not staged
+	to     Span           // of an upload beside the work
+	ready  bool           // an upload is filled already: see Stage
 }
 
 // fill gets an upload ready.
@@ -330,9 +344,14 @@ func (t *transfer) take(e *Executable) error {
 	return nil
 }
 
-// copyParallel copies by several goroutines where that is worth it: from about
-// 256 KB on.
+// copyParallel copies by several goroutines where that is worth it.
 func copyParallel(dst, src []byte) {
-	const grain = 256 << 10
-	kernels.Parallel(int64(len(src)), grain, func(lo, hi int64) { copy(dst[lo:hi], src[lo:hi]) })
+	pieces(len(src), func(lo, hi int64) { copy(dst[lo:hi], src[lo:hi]) })
+}
+
+// pieces calls f for pieces of n bytes, side by side, of 1 MB at least: smaller ones made runs with a batch of 13 MB
+// slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/NOTES.md).
+func pieces(n int, f func(lo, hi int64)) {
+	const least = 1 << 20
+	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/least, 1))), f)
 }

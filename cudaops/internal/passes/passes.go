@@ -13,6 +13,9 @@ type Target struct {
 	// Replay leaves values that are copied to the device in place until the end of the run, so that
 	// the launches can be repeated without the copies.
 	Replay bool
+	// Ahead, if it is not 0, gives inputs of more bytes, up to a limit, two places on the device: the value
+	// of the next run is copied to one of them while a run works on the other.
+	Ahead int64
 }
 
 // Pass is one rewriting step.

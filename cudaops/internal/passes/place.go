@@ -56,8 +56,12 @@ func place(p *program.Program, t Target) error {
 		for _, v := range in.Out {
 			if v.Space == program.OnDevice && v.Base == v && v.Buffer == nil {
 				v.Buffer = buffer(v.Bytes(), at, at)
-				if isCopy(in) && t.Replay {
+				ahead := t.Ahead > 0 && v.Bytes() > t.Ahead && v.Bytes() <= aheadMost && copiesInput(in)
+				if ahead || isCopy(in) && t.Replay {
 					v.Buffer.Birth, v.Buffer.Death = 0, last
+				}
+				if ahead {
+					v.Buffer.Twin = buffer(v.Bytes(), 0, last)
 				}
 			}
 		}
@@ -104,6 +108,18 @@ func isJoin(in *program.Instr) bool {
 func isCopy(in *program.Instr) bool {
 	_, copied := in.Op.(program.Copy)
 	return copied
+}
+
+// aheadMost is the largest input, in bytes, that has two places: where batches are larger, memory is scarce.
+const aheadMost = 512 << 20
+
+// copiesInput reports whether an instruction copies a value as the user gave it.
+func copiesInput(in *program.Instr) bool {
+	if !isCopy(in) {
+		return false
+	}
+	_, input := in.In[0].Def.Op.(program.Input)
+	return input
 }
 
 // lastUses returns the last instruction that uses each base; those made before the

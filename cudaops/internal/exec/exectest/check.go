@@ -16,22 +16,51 @@ var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 
 // Check returns what is wrong with the order in which a device runs a placed program, and
 // how many nodes the graphs have that it captures. Of any two nodes of a graph that use the same
 // memory, one of which writes it, one waits for the other; and in the order of the
-// instructions, each reads of every value what the value's definition has written.
+// instructions, each reads of every value what the value's definition has written. No node uses memory
+// that the next run's inputs are copied to while it runs.
 func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
 	b := &Recorder{For: dev}
 	e, err := exec.New(p, b, false)
 	if err != nil {
 		return 0, err
 	}
+	faults := []error{dataflow(p)}
+	if e.Stages() { // half of the graphs are those of every other run
+		half := len(b.Graphs) / 2
+		faults = append(faults, strays(p, b.Graphs[:half], false)...)
+		faults = append(faults, strays(p, b.Graphs[half:], true)...)
+	}
 	if _, err := e.Replay(); err != nil {
 		return 0, err
 	}
-	faults := []error{dataflow(p)}
 	for _, g := range b.Graphs {
 		faults = append(faults, Races(g)...)
 		nodes += len(g)
 	}
 	return nodes, errors.Join(faults...)
+}
+
+// strays returns the nodes that use memory which the values of another run are copied to
+// meanwhile: the second place of an input that has two or, in runs that use that, the first.
+func strays(p *program.Program, graphs [][]Node, second bool) (faults []error) {
+	for _, b := range p.Buffers {
+		if b.Twin == nil {
+			continue
+		}
+		other := exec.Span{Offset: b.Twin.Offset, Size: b.Twin.Size}
+		if second {
+			other.Offset = b.Offset
+		}
+		copied := Node{Writes: []exec.Span{other}}
+		for _, g := range graphs {
+			for i, n := range g {
+				if s, shared := conflict(n, copied); shared {
+					faults = append(faults, fmt.Errorf("node %d, %s, uses bytes %d to %d, which are another run's", i, n.What, s.Offset, s.Offset+s.Size))
+				}
+			}
+		}
+	}
+	return faults
 }
 
 // Races returns the pairs of nodes that use the same memory in no certain order, though one

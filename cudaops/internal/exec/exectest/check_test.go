@@ -32,7 +32,11 @@ func graphOf(c graphspec.Case) (g *G.ExprGraph, in G.Nodes) {
 func compiled(t *testing.T, g *G.ExprGraph, w *lower.Wanted, replay bool) *program.Program {
 	t.Helper()
 	lowered := must.Get[*lower.Graph](t)(lower.New(g, w))
-	must.Do(t, passes.Run(lowered.Program, passes.Target{Device: H200, Replay: replay}, nil))
+	target := passes.Target{Device: H200, Replay: replay}
+	if w != nil && w.Train != nil && !replay {
+		target.Ahead = exec.CopyLimit
+	}
+	must.Do(t, passes.Run(lowered.Program, target, nil))
 	return lowered.Program
 }
 

@@ -28,7 +28,7 @@ type Recorder struct {
 	recording *recording // nil if nothing is captured
 }
 
-var _ exec.Backend = (*Recorder)(nil)
+var _ exec.Beside = (*Recorder)(nil)
 
 // recording is a stream that captures: work queued next waits for tail, and is then the tail
 // itself.
@@ -37,7 +37,7 @@ type recording struct {
 	tail  []driver.GraphNode
 }
 
-// Follow implements [exec.Recording].
+// FollowCopies implements [exec.Recording].
 func (r *recording) Follow(nodes []driver.GraphNode) error {
 	r.tail = slices.Clone(nodes)
 	return nil
@@ -162,3 +162,33 @@ func (b *Recorder) Elapsed(int, int) (time.Duration, error) { return 0, nil }
 
 // Close implements [exec.Backend].
 func (b *Recorder) Close() error { return nil }
+
+// Marks implements [exec.Beside].
+func (b *Recorder) Marks(int) error { return nil }
+
+// Mark implements [exec.Beside].
+func (b *Recorder) Mark(int) error { return nil }
+
+// Await implements [exec.Beside].
+func (b *Recorder) Await(int) error { return nil }
+
+// CopyBeside implements [exec.Beside].
+func (b *Recorder) CopyBeside(exec.Span, []byte) error { return nil }
+
+// SyncCopies implements [exec.Beside].
+func (b *Recorder) SyncCopies() error { return nil }
+
+// MarkCopies implements [exec.Beside].
+func (b *Recorder) MarkCopies(int) error { return nil }
+
+// FollowCopies implements [exec.Beside].
+func (b *Recorder) FollowCopies(int) error { return nil }
+
+// AwaitCopies implements [exec.Beside].
+func (b *Recorder) AwaitCopies(int) error { return nil }
+
+// Pin implements [exec.Beside].
+func (b *Recorder) Pin([]byte) error { return nil }
+
+// Pinned implements [exec.Beside].
+func (b *Recorder) Pinned([]byte) bool { return false }

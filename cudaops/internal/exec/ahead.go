@@ -1,0 +1,353 @@
+package exec
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/hostmem"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
+)
+
+// Beside is a backend whose device copies and computes at the same time. Its methods may be
+// called by another goroutine than those of Backend, but for Marks, Mark and FollowCopies.
+type Beside interface {
+	Backend
+	// CopyBeside begins to fill a span, whatever work is under way, from memory of Stage or Pin.
+	CopyBeside(to Span, src []byte) error
+	// SyncCopies waits for such copies.
+	SyncCopies() error
+	// MarkCopies puts mark i behind those begun so far. FollowCopies makes work that is queued from now on wait for
+	// it, and AwaitCopies waits.
+	MarkCopies(i int) error
+	FollowCopies(i int) error
+	AwaitCopies(i int) error
+	// Pin makes memory of Go's fit for copies until Close.
+	Pin(m []byte) error
+	// Pinned reports whether memory was given to Pin.
+	Pinned(m []byte) bool
+	// Marks makes n marks of either kind; Mark puts one behind the work that was queued, and Await waits until
+	// that is done.
+	Marks(n int) error
+	Mark(i int) error
+	Await(i int) error
+}
+
+// CopyLimit is the size, in bytes, from which on an input is worth a copy beside the work: see
+// copyLimit.
+const CopyLimit = copyLimit
+
+// A set is what a run of the program uses alone while it is under way: staging memory, and the
+// places of inputs that have two. With two sets that take turns, the values of a run are copied to the device while
+// the run before computes.
+type set struct {
+	number   int
+	parts    []part
+	uploads  []*transfer // those that are a part of the work
+	copies   []*transfer // those beside it
+	launched atomic.Bool // and perhaps not done yet
+	use      use
+	inputs   []gorgonia.Value // what was staged, by number, while use is staged
+	since    int
+	copying  bool // copies beside the work were begun for its run
+	own      bool // some of them read memory of the user's
+}
+
+// use is what a set is used for.
+type use int
+
+const (
+	idle     use = iota
+	filling      // by Stage
+	staged       // for a run to come
+	starting     // of a run
+)
+
+// turns says whose turn it is.
+type turns struct {
+	sync.Mutex // of the sets' use, inputs and since
+	staged     int
+	last       int          // the set of the last run
+	open       sync.RWMutex // held for reading by Stage
+	closed     bool
+}
+
+// bindSets makes the sets.
+func (e *Executable) bindSets() error {
+	n := 1
+	if e.beside != nil {
+		n = 2
+		if err := e.beside.Marks(n); err != nil {
+			return err
+		}
+	}
+	for k := range n {
+		s := &set{number: k}
+		e.sets = append(e.sets, s)
+		if k == 1 {
+			e.program.SwapTwins()
+			defer e.program.SwapTwins()
+		}
+		if err := e.bind(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isBeside reports whether an instruction is a copy beside the work of the device.
+func (e *Executable) isBeside(in *program.Instr) bool {
+	_, copies := in.Op.(program.Copy)
+	return copies && e.beside != nil && in.Out[0].Space == program.OnDevice && in.Out[0].Buffer.Twin != nil
+}
+
+// Stages reports whether Stage does anything.
+func (e *Executable) Stages() bool { return e.beside != nil && !e.unstaged }
+
+// Pinned returns new memory of Go's that Stage copies to the device without staging memory between, until
+// Close, if the system allows for it.
+func (e *Executable) Pinned(bytes int64) ([]byte, error) {
+	e.turns.open.RLock()
+	defer e.turns.open.RUnlock()
+	const page = 4096 // pages that are pinned are nobody else's
+	whole := (bytes + page - 1) &^ (page - 1)
+	if err := hostmem.Check(whole + page); err != nil {
+		return nil, err
+	}
+	m := make([]byte, whole+page)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(m))) & (page - 1)
+	m = m[skip : int64(skip)+whole]
+	if e.Stages() && !e.turns.closed {
+		_ = e.beside.Pin(m) // copies of what cannot be pinned take the way of all other memory
+	}
+	return m[:bytes:bytes], nil
+}
+
+// Stage copies values of inputs to the device for a run to come, beside what runs: in the order
+// of [program.Program.Inputs], nil for those that are not known yet. A later run that gets one of
+// these very values takes it from there, and it may be changed once that run was started, or another one.
+//
+// Another goroutine may call it. It reports false where it did nothing: the device works on
+// what it would write over.
+func (e *Executable) Stage(inputs []gorgonia.Value) (done bool, err error) {
+	e.turns.open.RLock()
+	defer e.turns.open.RUnlock()
+	if !e.Stages() || e.turns.closed {
+		return false, nil
+	}
+	s := e.reserve()
+	if s == nil {
+		return false, nil
+	}
+	err = e.stage(s, inputs)
+	e.turns.Lock()
+	defer e.turns.Unlock()
+	if err != nil {
+		s.drop()
+		return false, err
+	}
+	e.turns.staged++
+	s.use, s.inputs, s.since = staged, slices.Clone(inputs), e.turns.staged
+	return true, nil
+}
+
+// reserve returns a set for Stage: one that is idle, at best, and not that of the last run; or
+// that which waits for its run the longest.
+func (e *Executable) reserve() *set {
+	e.turns.Lock()
+	defer e.turns.Unlock()
+	var found *set
+	for k := range e.sets {
+		s := e.sets[(e.turns.last+1+k)%len(e.sets)]
+		switch {
+		case s.use == filling:
+			return nil
+		case s.use == idle && (found == nil || found.use == staged),
+			s.use == staged && (found == nil || found.use == staged && s.since < found.since):
+			found = s
+		}
+	}
+	if found != nil {
+		found.drop()
+		found.use = filling
+	}
+	return found
+}
+
+// drop forgets what was staged.
+func (s *set) drop() {
+	s.use, s.inputs, s.copying, s.own = idle, nil, false, false
+	for _, list := range [][]*transfer{s.uploads, s.copies} {
+		for _, t := range list {
+			t.ready = false
+		}
+	}
+}
+
+// await waits for the last run of a set.
+func (e *Executable) await(s *set) error {
+	if !s.launched.Load() {
+		return nil
+	}
+	err := e.beside.Await(s.number)
+	s.launched.Store(false)
+	return err
+}
+
+// stage fills uploads of a set.
+func (e *Executable) stage(s *set, inputs []gorgonia.Value) error {
+	if err := e.await(s); err != nil {
+		return err
+	}
+	of := map[int]gorgonia.Value{}
+	for i, v := range inputs {
+		if v != nil {
+			of[e.inputs[i]] = values.Compact(v)
+		}
+	}
+	for _, t := range s.uploads {
+		if v := of[t.slot]; v != nil && t.staged {
+			m, err := bytesOf(v, t.instr.Out[0])
+			if err != nil {
+				return t.instr.InNode(err)
+			}
+			copyParallel(t.memory, m)
+			t.ready = true
+		}
+	}
+	var err error
+	for _, t := range s.copies {
+		if v := of[t.slot]; v != nil && err == nil {
+			err = e.begin(s, t, v)
+			t.ready = err == nil
+		}
+	}
+	if err != nil {
+		return driver.Join(err, e.beside.SyncCopies())
+	}
+	return e.beside.MarkCopies(s.number)
+}
+
+// begin begins a copy beside the work: from the value's own memory, if that is pinned.
+func (e *Executable) begin(s *set, t *transfer, v gorgonia.Value) error {
+	m, err := bytesOf(v, t.instr.Out[0])
+	if err != nil {
+		return t.instr.InNode(err)
+	}
+	s.copying = true
+	if e.beside.Pinned(m) {
+		s.own = true
+		return t.instr.InNode(e.beside.CopyBeside(t.to, m))
+	}
+	if t.memory == nil {
+		if t.memory, err = e.beside.Stage(t.to.Size); err != nil {
+			return t.instr.InNode(err)
+		}
+	}
+	var failed atomic.Pointer[error]
+	pieces(len(m), func(lo, hi int64) { // each is on its way while others are brought into staging memory
+		copy(t.memory[lo:hi], m[lo:hi])
+		if err := e.beside.CopyBeside(Span{t.to.Offset + lo, hi - lo}, t.memory[lo:hi]); err != nil {
+			failed.Store(&err)
+		}
+	})
+	if err := failed.Load(); err != nil {
+		return t.instr.InNode(*err)
+	}
+	return nil
+}
+
+// copyBeside makes the copies of a run that is being started, those that were not staged, and has its work
+// wait for all of them.
+func (e *Executable) copyBeside(s *set) error {
+	some := false
+	for _, t := range s.copies {
+		if !t.ready {
+			if err := e.begin(s, t, e.frame[t.slot]); err != nil {
+				return err
+			}
+			some = true
+		}
+	}
+	if some {
+		if err := e.beside.MarkCopies(s.number); err != nil {
+			return err
+		}
+	}
+	if s.copying {
+		return e.beside.FollowCopies(s.number)
+	}
+	return nil
+}
+
+// take returns the set for a run: that for which inputs of it were staged first, or one
+// that is not in use.
+func (e *Executable) take(inputs []gorgonia.Value) (*set, error) {
+	s := e.choose(inputs)
+	if err := e.await(s); err != nil {
+		return nil, driver.Join(err, e.give(s, false))
+	}
+	return s, nil
+}
+
+// choose makes it the set of the last run.
+func (e *Executable) choose(inputs []gorgonia.Value) (s *set) {
+	e.turns.Lock()
+	defer e.turns.Unlock()
+	defer func() { e.turns.last = s.number }()
+	for _, o := range e.sets {
+		if o.use == staged && (s == nil || o.since < s.since) && o.has(inputs) {
+			s = o
+		}
+	}
+	if s != nil {
+		for _, t := range slices.Concat(s.uploads, s.copies) {
+			i := slices.Index(e.inputs, t.slot)
+			t.ready = t.ready && i >= 0 && inputs[i] == s.inputs[i]
+		}
+		s.use, s.inputs = starting, nil
+		return s
+	}
+	for k := range e.sets { // nobody wants what was staged
+		o := e.sets[(e.turns.last+1+k)%len(e.sets)]
+		if o.use == filling {
+			continue
+		}
+		if o.drop(); s == nil {
+			s = o
+		}
+	}
+	s.use = starting
+	return s
+}
+
+// has reports whether one of the values is staged.
+func (s *set) has(inputs []gorgonia.Value) bool {
+	for i, v := range s.inputs {
+		if v != nil && v == inputs[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// give ends the begin of a run, whose work is queued or done if it was not started.
+func (e *Executable) give(s *set, started bool) (err error) {
+	if e.beside != nil && started {
+		err = e.beside.Mark(s.number)
+		s.launched.Store(true)
+		if s.own { // who may write there now
+			err = driver.Join(err, e.beside.AwaitCopies(s.number))
+		}
+	} else if e.beside != nil {
+		err = e.beside.SyncCopies()
+	}
+	e.turns.Lock()
+	defer e.turns.Unlock()
+	s.drop()
+	return err
+}

@@ -1,0 +1,281 @@
+package cudaops
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// late is a backend on the host that does all work as late as it may: when somebody waits for it.
+// Copies beside the work are done at once, or late, too.
+type late struct {
+	exec.HostBackend
+	eager bool // copies beside the work
+
+	mu     sync.Mutex // of what follows
+	work   []func() error
+	done   int // of work
+	marks  []int
+	copies []func()
+	copied []int // marks among them
+	pinned [][]byte
+}
+
+var _ exec.Beside = (*late)(nil)
+
+func (l *late) queue(f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.work = append(l.work, f)
+	return nil
+}
+
+// until does the first n pieces of work.
+func (l *late) until(n int) error {
+	for {
+		l.mu.Lock()
+		if l.done >= n {
+			l.mu.Unlock()
+			return nil
+		}
+		f := l.work[l.done]
+		l.work[l.done] = nil
+		l.done++
+		err := f()
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *late) Bind(p *kernels.Plan, in, out []exec.Span, scratch exec.Span) (func() error, error) {
+	f, err := l.HostBackend.Bind(p, in, out, scratch)
+	return func() error { return l.queue(f) }, err
+}
+
+func (l *late) Upload(to exec.Span, src []byte) error {
+	return l.queue(func() error { return l.HostBackend.Upload(to, src) })
+}
+
+func (l *late) Download(dst []byte, from exec.Span) error {
+	return l.queue(func() error { return l.HostBackend.Download(dst, from) })
+}
+
+func (l *late) Stage(n int64) ([]byte, error) { return make([]byte, n), nil }
+
+func (l *late) Sync() error {
+	l.mu.Lock()
+	n := len(l.work)
+	l.mu.Unlock()
+	return l.until(n)
+}
+
+func (l *late) Marks(n int) error { l.marks, l.copied = make([]int, n), make([]int, n); return nil }
+
+func (l *late) Mark(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marks[i] = len(l.work)
+	return nil
+}
+
+func (l *late) Await(i int) error {
+	l.mu.Lock()
+	n := l.marks[i]
+	l.mu.Unlock()
+	return l.until(n)
+}
+
+func (l *late) CopyBeside(to exec.Span, src []byte) error {
+	if l.eager {
+		copy(l.Memory(to), src) // beside what other goroutines do
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copies = append(l.copies, func() { copy(l.Memory(to), src) })
+	return nil
+}
+
+// copyNow makes the first n copies.
+func (l *late) copyNow(n int) {
+	for i := range n {
+		if f := l.copies[i]; f != nil {
+			f()
+			l.copies[i] = nil
+		}
+	}
+}
+
+func (l *late) SyncCopies() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copyNow(len(l.copies))
+	return nil
+}
+
+func (l *late) MarkCopies(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copied[i] = len(l.copies)
+	return nil
+}
+
+func (l *late) FollowCopies(i int) error {
+	l.mu.Lock()
+	n := l.copied[i]
+	l.mu.Unlock()
+	return l.queue(func() error { l.copyNow(n); return nil }) // work is done with the lock
+}
+
+func (l *late) AwaitCopies(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copyNow(l.copied[i])
+	return nil
+}
+
+func (l *late) Pin(m []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pinned = append(l.pinned, m)
+	return nil
+}
+
+func (l *late) Pinned(m []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pinned {
+		if len(m) > 0 && &p[0] == &m[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// regression is a graph with an input that is worth a copy beside the work, and one that is not.
+func regression(t *testing.T) (g *G.ExprGraph, x, y, loss, w *G.Node) {
+	const rows, columns = 256, 80
+	node := must.Get[*G.Node](t)
+	g = G.NewGraph()
+	x = G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(rows, columns))
+	y = G.NewVector(g, tensor.Float32, G.WithName("y"), G.WithShape(rows))
+	w = G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithShape(columns), G.WithValue(draw(rand.New(rand.NewPCG(1, 2)), tensor.Float32, columns)))
+	loss = node(G.Mean(node(G.Square(node(G.Sub(node(G.Tanh(node(G.Mul(x, w)))), y))))))
+	must.Get[G.Nodes](t)(G.Grad(loss, w))
+	return g, x, y, loss, w
+}
+
+// stagings are machines whose runs may be under way beside each other.
+func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM, error) {
+	list := map[string]func(g *G.ExprGraph, opts ...Option) (*VM, error){}
+	for _, eager := range []bool{false, true} {
+		list[fmt.Sprint("late, eager copies ", eager)] = func(g *G.ExprGraph, opts ...Option) (*VM, error) {
+			c := &config{}
+			for _, o := range opts {
+				o(c)
+			}
+			return newVM(g, c, &late{eager: eager})
+		}
+	}
+	if _, err := exec.OpenGPU(0); err == nil || must.Required("GPU") {
+		list["GPU"] = func(g *G.ExprGraph, opts ...Option) (*VM, error) { return NewVM(g, opts...) }
+	}
+	return list
+}
+
+// random returns a value for a node.
+func random(r *rand.Rand, n *G.Node) G.Value {
+	list := make([]float32, n.Shape().TotalSize())
+	for i := range list {
+		list[i] = 2*r.Float32() - 1
+	}
+	return tensor.New(tensor.WithShape(n.Shape()...), tensor.WithBacking(list))
+}
+
+// Whatever is staged, and by whom, runs compute with the values that are bound to the nodes.
+func TestStage(t *testing.T) {
+	for name, open := range stagings(t) {
+		for _, every := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, ", read every ", every), func(t *testing.T) {
+				seed := rand.Uint64()
+				staged := trainRegression(t, open, seed, every, true)
+				plain := trainRegression(t, open, seed, every, false)
+				for i, v := range plain {
+					if staged[i] != v {
+						t.Fatalf("seed %d: number %d is %v, without Stage %v", seed, i, staged[i], v)
+					}
+				}
+			})
+		}
+	}
+}
+
+// trainRegression returns the losses that were read, and the weights at the end.
+func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, error), seed uint64, every int, stage bool) (numbers []float32) {
+	g, x, y, loss, w := regression(t)
+	vm := must.Get[*VM](t)(open(g, Train(G.NewMomentum(G.WithLearnRate(0.05)), w), ReadEvery(every)))
+	defer vm.Close()
+	if can := must.Get[bool](t)(vm.Stage(nil)); !can {
+		t.Fatal("the machine stages nothing")
+	}
+	if m, want := vm.Memory(), 2*4*int64(x.Shape().TotalSize()); m.Inputs < want || m.Inputs > want+want/4 {
+		t.Errorf("inputs take %d bytes, want two times x, %d, and little more", m.Inputs, want)
+	}
+	values, how := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+	batch := func() map[*G.Node]G.Value {
+		b := map[*G.Node]G.Value{}
+		for _, n := range []*G.Node{x, y} {
+			v := random(values, n)
+			if how.IntN(2) == 0 {
+				own := must.Get[G.Value](t)(vm.Pinned(n))
+				copy(own.Data().([]float32), v.Data().([]float32))
+				v = own
+			}
+			b[n] = v
+		}
+		return b
+	}
+	stageIt := func(b map[*G.Node]G.Value) {
+		if stage {
+			must.Get[bool](t)(vm.Stage(b))
+		}
+	}
+	next := batch()
+	for range 40 {
+		b := next
+		for n, v := range b {
+			must.Do(t, vm.Let(n, v))
+		}
+		next = batch()
+		var other sync.WaitGroup
+		switch how.IntN(6) {
+		case 0: // nothing is staged
+		case 1: // what is not bound then
+			stageIt(map[*G.Node]G.Value{x: random(values, x), y: next[y]})
+		case 2: // another value of one input follows
+			stageIt(map[*G.Node]G.Value{x: next[x], y: next[y]})
+			next[y] = random(values, y)
+		default:
+			other.Go(func() { stageIt(next) })
+		}
+		must.Do(t, vm.RunAll())
+		for _, v := range b { // nobody needs them any more
+			clear(v.Data().([]float32))
+		}
+		other.Wait()
+		if l := loss.Value(); l != nil {
+			numbers = append(numbers, l.Data().(float32))
+		}
+	}
+	must.Do(t, vm.Pull())
+	return append(numbers, w.Value().Data().([]float32)...)
+}
