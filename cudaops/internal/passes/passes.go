@@ -25,8 +25,10 @@ type Pass struct {
 // to how, where, and at which address.
 var All = []Pass{
 	{"prune", prune},
+	{"windows", windows},
 	{"epilogue", epilogues},
 	{"fuse", fuse},
+	{"early", early},
 	{"layout", layout},
 	{"plan", plan},
 	{"transfer", transfer},

@@ -83,7 +83,7 @@ type Concat struct{ Axis int }
 // output says; no element moves. Of the state of random numbers it gives these.
 type Alias struct{}
 
-// Join is a row of the elements of its inputs, one behind the other as [Layout] has
+// Join is the elements of its inputs, one behind the other as [Layout] has
 // them. What is computed to be joined is computed in its place: no element moves.
 // Between the inputs is anything.
 type Join struct{}
