@@ -28,7 +28,6 @@ var All = []Pass{
 	{"windows", windows},
 	{"epilogue", epilogues},
 	{"fuse", fuse},
-	{"early", early},
 	{"layout", layout},
 	{"plan", plan},
 	{"transfer", transfer},

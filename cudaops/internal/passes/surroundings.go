@@ -78,13 +78,9 @@ func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) 
 // finish writes the instructions into the program, each behind what it needs, and views
 // where they are needed.
 func (s *surroundings) finish() {
-	if len(s.now) > 0 {
-		s.write()
+	if len(s.now) == 0 {
+		return
 	}
-}
-
-// write is finish even if nothing takes another's place.
-func (s *surroundings) write() {
 	done := map[*program.Instr]bool{}
 	for _, in := range s.p.Setup {
 		done[in] = true
