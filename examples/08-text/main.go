@@ -44,6 +44,8 @@ type story struct {
 	counts []float64 // bits a letter by counting: with no letter before, with one, ...
 	net    *network
 	points []point
+
+	dropout float64 // share of what is hidden in training; a small network has too few parameters to learn a book by heart
 }
 
 // sizes are those of the network and its training.
@@ -55,8 +57,11 @@ type sizes struct {
 
 func run(p *notebook.Page, o options) (err error) {
 	s := &story{Page: p, options: o, sizes: sizes{p.Size(512, 128, 24), p.Size(64, 32, 16), p.Size(64, 32, 8)}}
+	if p.GPU() != nil {
+		s.dropout = 0.4
+	}
 	if s.steps == 0 {
-		s.steps = p.Size(4000, 400, 120)
+		s.steps = p.Size(3000, 400, 120)
 	}
 	if s.steps < 1 {
 		return fmt.Errorf("-steps is %d, want at least 1", s.steps)

@@ -167,7 +167,7 @@ func (net *network) cost(x, y []int) float64 {
 // Gorgonia takes some slices for others.
 func TestNetwork(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	net := newNetwork(sizes{hidden: 3, lines: 32, length: 11}, 5).withLoss()
+	net := newNetwork(sizes{hidden: 3, lines: 32, length: 11}, 5, 0).withLoss()
 	x, y := net.random(t, r)
 	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func newStory(t *testing.T, seed uint64, f func(s *story) error) {
 	}
 	err = notebook.Run(notebook.Options{Device: "cpu", Small: true}, io.Discard, title, nil, func(p *notebook.Page) error {
 		s := &story{Page: p, options: options{steps: 8, seed: seed}, sizes: sizes{8, 4, 6}, text: text}
-		s.net = newNetwork(s.sizes, len(text.letters)).withLoss()
+		s.net = newNetwork(s.sizes, len(text.letters), 0).withLoss()
 		if err := s.net.initialise(rand.New(rand.NewPCG(seed, 0)), text.read); err != nil {
 			return err
 		}

@@ -30,8 +30,9 @@ type network struct {
 }
 
 // newNetwork builds a recurrent network for lines of letters: a layer of cells takes a letter after the
-// other, and from what it remembers then, a layer of sums guesses the next one.
-func newNetwork(s sizes, letters int) *network {
+// other, and from what it remembers then, a layer of sums guesses the next one. In training, dropout hides a part
+// of what a letter says, and of what is remembered from the guess, so that the network cannot learn the text by heart.
+func newNetwork(s sizes, letters int, dropout float64) *network {
 	g := G.NewGraph()
 	net := &network{graph: g, sizes: s, letters: letters}
 	net.x = G.NewMatrix(g, tensor.Int, G.WithName("x"), G.WithShape(s.lines, s.length))
@@ -41,6 +42,9 @@ func newNetwork(s sizes, letters int) *network {
 	weights, bias := net.parameter("weights", s.hidden, letters), net.parameter("bias", letters)
 
 	in := G.Must(G.ByIndices(table, net.inOrder(net.x), 0)) // what each letter says
+	if dropout > 0 {
+		in = G.Must(G.Dropout(in, dropout))
+	}
 	in = G.Must(G.Reshape(in, tensor.Shape{s.length, s.lines, 4 * s.hidden}))
 	h, c := net.h0, net.c0
 	remembered := make(G.Nodes, s.length)
@@ -52,6 +56,9 @@ func newNetwork(s sizes, letters int) *network {
 	G.Read(h, &net.hT)
 	G.Read(c, &net.cT)
 	all := G.Must(G.Reshape(G.Must(G.Concat(0, remembered...)), tensor.Shape{s.length * s.lines, s.hidden}))
+	if dropout > 0 {
+		all = G.Must(G.Dropout(all, dropout))
+	}
 	net.next = G.Must(G.LogSoftMax(G.Must(G.BroadcastAdd(G.Must(G.Mul(all, weights)), bias, nil, []byte{0}))))
 	G.Read(net.next, &net.logp)
 	return net
@@ -152,7 +159,7 @@ func (net *network) goOn() error {
 // program shows the network.
 func program(s *story) error {
 	s.Heading("The network")
-	s.net = newNetwork(s.sizes, len(s.text.letters)).withLoss()
+	s.net = newNetwork(s.sizes, len(s.text.letters), s.dropout).withLoss()
 	s.Text(`A recurrent network reads letter by letter and remembers what it finds worth it, however long ago it was. It has %d cells that remember a number each; what a letter does to them is learnt. The program is plain Gorgonia, with a node
 		for every op on every letter of a line, %d in all before Grad doubles them:`, s.hidden, len(s.net.graph.AllNodes()))
 	for _, function := range []string{"newNetwork", "cell", "withLoss"} {

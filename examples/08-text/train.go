@@ -80,7 +80,7 @@ type judge struct {
 }
 
 func (s *story) newJudge(lines, length int) (j *judge, err error) {
-	j = &judge{net: newNetwork(sizes{s.hidden, lines, length}, len(s.text.letters)).withLoss()}
+	j = &judge{net: newNetwork(sizes{s.hidden, lines, length}, len(s.text.letters), 0).withLoss()}
 	j.vm, err = stheno.NewVM(j.net.graph, s.On(), cudaops.ForwardOnly())
 	return j, err
 }

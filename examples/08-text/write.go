@@ -19,7 +19,7 @@ type writer struct {
 }
 
 func (s *story) newWriter() (w *writer, err error) {
-	w = &writer{net: newNetwork(sizes{s.hidden, 1, 1}, len(s.text.letters))}
+	w = &writer{net: newNetwork(sizes{s.hidden, 1, 1}, len(s.text.letters), 0)}
 	w.vm, err = stheno.NewVM(w.net.graph, s.On(), cudaops.ForwardOnly())
 	return w, err
 }

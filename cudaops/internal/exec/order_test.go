@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"math/big"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -69,4 +71,50 @@ func share(a, b []*program.Buffer) bool {
 		}
 	}
 	return false
+}
+
+// What reduced leaves of the edges makes each piece wait for the same pieces, and none twice as
+// far as it looks back.
+func TestReduced(t *testing.T) {
+	must.Hold(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{1, 5, 20, 70, 1500}).Draw(t, "pieces")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		work := make([]Work, n)
+		for k := range work {
+			for range r.IntN(5) {
+				if k > 0 {
+					work[k].After = append(work[k].After, max(0, k-1-r.IntN(1+r.IntN(k))))
+				}
+			}
+			slices.Sort(work[k].After)
+			work[k].After = slices.Compact(work[k].After)
+		}
+		want := closure(work)
+		reduced(work)
+		got := closure(work)
+		for k := range work {
+			if got[k].Cmp(want[k]) != 0 {
+				t.Fatalf("piece %d waits for those of bits %x, want %x", k, got[k], want[k])
+			}
+			for _, j := range work[k].After {
+				for _, i := range work[k].After {
+					if k-j < 900 && got[i].Bit(j) == 1 {
+						t.Fatalf("piece %d waits for %d, and for %d, which waits for it", k, j, i)
+					}
+				}
+			}
+		}
+	})
+}
+
+// closure returns the pieces that each piece waits for, directly or not, as bits.
+func closure(work []Work) []*big.Int {
+	list := make([]*big.Int, len(work))
+	for k, w := range work {
+		list[k] = new(big.Int)
+		for _, j := range w.After {
+			list[k].SetBit(list[k], j, 1).Or(list[k], list[j])
+		}
+	}
+	return list
 }

@@ -181,6 +181,7 @@ func (e *Executable) addDevice(s *set, instrs []int) error {
 		}
 		work[k] = Work{e.stoppable(in, f), o.add(k, in)}
 	}
+	reduced(work)
 	launch := work[0].Queue
 	if capture {
 		var err error

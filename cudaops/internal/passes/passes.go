@@ -28,6 +28,7 @@ type Pass struct {
 // which address.
 var All = []Pass{
 	{"prune", prune},
+	{"windows", windows},
 	{"epilogue", epilogues},
 	{"fuse", fuse},
 	{"layout", layout},

@@ -123,12 +123,23 @@ func copiesInput(in *program.Instr) bool {
 }
 
 // lastUses returns the last instruction that uses each base; those made before the
-// first run are used by the next run too.
+// first run are used by the next run too. What is joined is used as long as the whole, and the whole as long as its parts.
 func lastUses(p *program.Program) map[*program.Value]int {
 	last := map[*program.Value]int{}
 	for at, in := range p.Instrs {
 		for _, v := range in.In {
 			last[v.Base] = at
+		}
+	}
+	for _, in := range p.Instrs {
+		if isJoin(in) {
+			end := last[in.Out[0]]
+			for _, v := range in.In {
+				end = max(end, last[v])
+			}
+			for _, v := range append(slices.Clone(in.In), in.Out[0]) {
+				last[v] = end
+			}
 		}
 	}
 	for _, in := range p.Setup {

@@ -60,7 +60,7 @@ func (c *checker) join(in *Instr) {
 		elements = append(elements, v.Elements())
 	}
 	offsets, total := Layout(out.Dtype, elements...)
-	if out.Elements() != total || len(out.Shape) != 1 {
+	if out.Elements() != total {
 		c.fault("a join of %d elements gives %s", total, out.describe())
 	}
 	if c.p.Stage < Placed || out.Buffer == nil {
