@@ -1,14 +1,16 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// im2colKernels are, for im2col, those of one element and of 16 bytes of a thread; for
-// col2im, those for windows of 3 x 3, for others, and for what has no room in shared memory.
+// im2colKernels are, for col2im, those for windows of 3 x 3, for others, and for what has
+// no room in shared memory.
 type im2colKernels struct {
-	im2col      [2]*Kernel
-	col2im      [2]*Kernel
-	col2imFar   *Kernel
-	vectorWidth int64
+	im2col    *Kernel
+	col2im    [2]*Kernel
+	col2imFar *Kernel
 }
 
 var im2colKernel = [...]im2colKernels{Float32: im2colOf[float32](Float32), Float64: im2colOf[float64](Float64)}
@@ -18,21 +20,23 @@ func im2colOf[T Float](dt Dtype) im2colKernels {
 		return own.Kernel("im2col", fmt.Sprintf("%s_%v", name, dt), body)
 	}
 	return im2colKernels{
-		[2]*Kernel{kernel("im2col", im2colBody[T]), kernel("im2col_vector", im2colBody[T])},
+		kernel("im2col", im2colBody[T]),
 		[2]*Kernel{kernel("col2im_3x3", col2imBody[T]), kernel("col2im", col2imBody[T])},
 		kernel("col2im_far", col2imFarBody[T]),
-		16 / dt.Size(),
 	}
 }
 
 // Sizes of blocks of im2col.cu.
 const (
-	im2colThreads = 256
-	im2colShared  = 24 << 10 // bytes that are aimed at: several blocks share a multiprocessor
-	im2colMost    = 48 << 10 // bytes that every device has
-	im2colPiece   = 1 << 10  // bytes of a window that a block writes, if it has as many
-	col2imShared  = 36 << 10
-	col2imPiece   = 256 // bytes of a window that a block reads, if it has as many and there is room
+	im2colThreads  = 256
+	im2colChannels = 64       // of a block, at most
+	im2colShared   = 20 << 10 // bytes that are aimed at: several blocks share a multiprocessor
+	im2colMost     = 48 << 10 // bytes that every device has
+	im2colPiece    = 1 << 10  // bytes of a window that a block writes, if it has as many
+	col2imShared   = 36 << 10
+	col2imPiece    = 256 // bytes of a window that a block reads, if it has as many and there is room
+	col2imStep     = 2   // rows, if there is room
+	sharedBanks    = 128 // bytes, of shared memory
 )
 
 // reach returns the elements of an image that windows cover, side by side.
@@ -51,20 +55,16 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 		return p, err
 	}
 	size, kernel := dt.Size(), w.elements()
-	bytes := func(part, down, across int64) int64 { // an odd number of elements for a row: rows begin in other banks
-		return part * w.Rows.reach(down) * (w.Columns.reach(across) | 1) * size
+	bytes := func(part, down, across int64) int64 { // with what im2colPitch adds at most
+		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+3) + sharedBanks/size) * size
 	}
 	if bytes(1, 1, 1) > im2colMost {
 		return nil, fmt.Errorf("kernels: %s: got windows of %d x %d elements, want at most %d bytes from corner to corner",
 			p.Op, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
 	}
-	part := evenly(channels, CeilDiv(im2colPiece, kernel*size))
+	part := evenly(channels, min(CeilDiv(im2colPiece, kernel*size), im2colChannels))
 	for part > 1 && bytes(part, 1, 1) > im2colShared {
 		part = CeilDiv(part, 2)
-	}
-	width := im2colKernel[dt].vectorWidth
-	if part < channels && part%width != 0 && channels*kernel%width == 0 && bytes(part/width*width+width, 1, 1) <= im2colMost {
-		part = part/width*width + width
 	}
 	down, across := int64(1), int64(w.Columns.Out())
 	for across > 1 && bytes(part, 1, across) > im2colShared {
@@ -79,18 +79,52 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	if err := CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	k := im2colKernel[dt].im2col[0]
-	if channels*kernel%width == 0 && part*kernel%width == 0 {
-		k = im2colKernel[dt].im2col[1]
-	}
+	high := w.Rows.reach(down)
+	span, plane := im2colPitch(w, high, w.Columns.reach(across), size)
 	args := append([]any{Ref{0, 0}, Ref{Out, 0}, int32(channels)}, w.arguments()...)
-	args = append(args, int32(part), int32(down), int32(across))
-	for _, d := range []int64{w.Rows.reach(down), w.Columns.reach(across) | 1, kernel, int64(w.Columns.Size)} {
+	args = append(args, int32(part), int32(down), int32(across), int32(plane))
+	for _, d := range []int64{high, span, kernel, int64(w.Columns.Size)} {
 		args = append(args, divideBy(d)...)
 	}
-	l := p.Launch(k, int(blocks), im2colThreads, append(args, int32(tilesDown), int32(tilesAcross), int32(parts))...)
-	l.Shared = int(bytes(part, down, across))
+	threads := int64(2 * im2colThreads)
+	if width := part * kernel; width < threads { // some windows at once, without threads that have none
+		threads = (max(im2colThreads/width, 1)*width + 31) &^ 31
+	}
+	l := p.Launch(im2colKernel[dt].im2col, int(blocks), int(threads), append(args, int32(tilesDown), int32(tilesAcross), int32(parts))...)
+	l.Shared = int(part * plane * size)
 	return p, nil
+}
+
+// im2colPitch returns how many elements rows and planes of high x wide elements lie apart in shared
+// memory: as few as such neighbours as are read at once take to lie in different banks, most of them.
+func im2colPitch(w Windows, high, wide, size int64) (span, plane int64) {
+	banks := sharedBanks / size
+	best := int64(-1)
+	for s := wide; s < wide+4; s++ {
+		for p := high * s; p < high*s+banks; p += 1 {
+			if c := w.conflicts(s, p, banks); best < 0 || c < best {
+				best, span, plane = c, s, p
+			}
+		}
+	}
+	return span, plane
+}
+
+// conflicts returns how many times banks are read for the elements of a window, as many at
+// once as there are banks.
+func (w Windows) conflicts(span, plane, banks int64) (n int64) {
+	const turns = 4 // as many as tell
+	kernel, columns := w.elements(), int64(w.Columns.Size)
+	var reads [sharedBanks / 4]int64
+	for k := range turns * banks {
+		if k%banks == 0 {
+			n += slices.Max(reads[:])
+			clear(reads[:])
+		}
+		c, rest := k/kernel, k%kernel
+		reads[(c*plane+rest/columns*int64(w.Rows.Dilation)*span+rest%columns*int64(w.Columns.Dilation))%banks]++
+	}
+	return n + slices.Max(reads[:])
 }
 
 // Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of what
@@ -107,11 +141,12 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	args := append([]any{Ref{0, 0}, Ref{Out, 0}, int32(channels)}, w.arguments()...)
 	t, ok := newCol2ImTile(dev, dt, images, channels, w)
 	k, blocks, shared := im2colKernel[dt].col2im[1], images*t.tilesDown*t.tilesAcross*t.parts, t.bytes
-	divisors := []int64{t.step, t.columns, t.part * w.elements(), t.ring, int64(w.Rows.Stride), int64(w.Columns.Stride)}
+	divisors, threads := []int64{t.columns, t.ring, int64(w.Rows.Stride), int64(w.Columns.Stride)}, min(max((t.part*t.columns+31)&^31, 64), im2colThreads)
 	rest := []any{int32(t.tilesDown), int32(t.tilesAcross), int32(t.parts)}
 	switch {
 	case !ok:
-		runs := CeilDiv(w.plane(), im2colThreads)
+		threads = im2colThreads
+		runs := CeilDiv(w.plane(), threads)
 		k, blocks = im2colKernel[dt].col2imFar, images*channels*runs
 		divisors, rest = []int64{int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride)}, []any{int32(runs)}
 	case w.Rows.Size == 3 && w.Columns.Size == 3:
@@ -121,12 +156,12 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	if ok {
-		args = append(args, int32(t.part), int32(t.rows), int32(t.wide), int32(t.pitch))
+		args = append(args, int32(t.part), int32(t.rows), int32(t.step), int32(t.wide), int32(t.pitch))
 	}
 	for _, d := range divisors {
 		args = append(args, divideBy(d)...)
 	}
-	p.Launch(k, int(blocks), im2colThreads, append(args, rest...)...).Shared = int(shared)
+	p.Launch(k, int(blocks), int(threads), append(args, rest...)...).Shared = int(shared)
 	return p, nil
 }
 
@@ -146,11 +181,11 @@ func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t c
 	}
 	kernel := w.elements()
 	t.part, t.columns = evenly(channels, CeilDiv(col2imPiece, kernel*dt.Size())), int64(w.Columns.In)
-	t.step = min(CeilDiv(im2colThreads, t.part*t.columns), int64(w.Rows.In))
+	t.step = min(col2imStep, int64(w.Rows.In))
 	for {
 		t.pitch = t.part*kernel | 1 // neighbouring windows begin in other banks
 		t.ring, t.wide = around(w.Rows, 2*t.step), around(w.Columns, t.columns)
-		if t.bytes = t.ring * t.wide * t.pitch * dt.Size(); t.bytes <= col2imShared {
+		if t.bytes = t.ring*t.wide*t.pitch*dt.Size() + t.step*int64(w.Rows.Size)*Int32.Size(); t.bytes <= col2imShared {
 			break
 		}
 		switch {
@@ -193,7 +228,7 @@ func evenly(n, most int64) int64 { return CeilDiv(n, CeilDiv(n, most)) }
 func im2colBody[T Float](c Call) {
 	in, out, channels := Slice[T](c, 0), Slice[T](c, 1), c.Int(2)
 	v, h := windowAxes(c, 3)
-	images := int64(c.Grid[0]) / (c.Int(30) * c.Int(31) * c.Int(32))
+	images := int64(c.Grid[0]) / (c.Int(31) * c.Int(32) * c.Int(33))
 	width := channels * v.size * h.size
 	Parallel(images*v.out, max(Grain/(h.out*width), 1), func(from, to int64) {
 		for line := from; line < to; line++ { // of windows
@@ -221,7 +256,7 @@ func windowElements[T Float](in, to []T, v, h axis, y, x int64) {
 }
 
 func col2imBody[T Float](c Call) {
-	images := int64(c.Grid[0]) / (c.Int(37) * c.Int(38) * c.Int(39))
+	images := int64(c.Grid[0]) / (c.Int(32) * c.Int(33) * c.Int(34))
 	col2imImages[T](c, images)
 }
 

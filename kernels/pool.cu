@@ -27,7 +27,7 @@ template <typename T> __device__ T least();
 template <> __device__ float least() { return __int_as_float(0xff7fffff); }
 template <> __device__ double least() { return __longlong_as_double(0xffefffffffffffffll); }
 
-constexpr int STRIP = 4; // rows of a strip, of known windows: as in pool.go
+constexpr int STRIP = 8; // rows of a strip of a plane, of known windows: as in pool.go
 
 // How many windows of SIZE elements by STRIDE have an element, at most.
 template <int SIZE, int STRIDE> constexpr int AROUND = (SIZE + STRIDE - 1) / STRIDE;
@@ -35,14 +35,13 @@ template <int SIZE, int STRIDE> constexpr int AROUND = (SIZE + STRIDE - 1) / STR
 // A thread's strip: its plane, number there, and column. columns divides by the columns of
 // a plane, strips by the strips of one.
 struct Strip {
-    long long plane;
-    int number, column;
-    __device__ Strip(Divide strips, Divide columns, long long total) {
-        const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-        const bool few = total < (1ll << 31) - 1024; // of the last block's threads, too
-        const long long line = few ? columns((unsigned)at) : at / columns.d;
+    bool exists;
+    int plane, number, column;
+    __device__ Strip(Divide strips, Divide columns, int total) {
+        const int at = blockIdx.x * blockDim.x + threadIdx.x, line = columns(at);
+        exists = at < total;
         column = at - line * columns.d;
-        plane = few ? strips((unsigned)line) : line / strips.d;
+        plane = strips(line);
         number = line - plane * strips.d;
     }
 };
@@ -50,16 +49,16 @@ struct Strip {
 // total is the number of strips' columns. SIZE is the rows and columns of a window, 0 if
 // not known; strips have one row then.
 template <typename T, int SIZE, int STRIDE, bool MAX>
-__device__ void pool(const T* __restrict__ in, T* __restrict__ out, long long total, Axis v, Axis h, T div, Divide strips, Divide columns) {
+__device__ void pool(const T* __restrict__ in, T* __restrict__ out, int total, Axis v, Axis h, T div, Divide strips, Divide columns) {
     const T start = MAX ? least<T>() : 0;
     auto take = [](T& result, T e) {
         if (!MAX) result += e;
         else if (e > result) result = e;
     };
     const Strip s(strips, columns, total);
-    if ((long long)blockIdx.x * blockDim.x + threadIdx.x >= total) return;
-    in += s.plane * v.in * h.in;
-    out += s.plane * v.out * h.out + s.column;
+    if (!s.exists) return;
+    in += (long long)s.plane * (v.in * h.in);
+    out += (long long)s.plane * (v.out * h.out) + s.column;
     const int left = h.begin(s.column);
     if constexpr (SIZE == 0) {
         const int top = v.begin(s.number), bottom = min(top + v.size, v.in), right = min(left + h.size, h.in);
@@ -68,17 +67,17 @@ __device__ void pool(const T* __restrict__ in, T* __restrict__ out, long long to
             for (int j = max(left, 0); j < right; j++) take(result, in[i * h.in + j]);
         out[s.number * h.out] = MAX ? result : result / div;
     } else {
-        constexpr int ROWS = (STRIP - 1) * STRIDE + SIZE;
-        const int first = s.number * STRIP, top = first * STRIDE - v.pad;
+        constexpr int WINDOWS = STRIP / STRIDE, ROWS = STRIP - STRIDE + SIZE;
+        const int first = s.number * WINDOWS, top = first * STRIDE - v.pad;
         bool inside[SIZE];
 #pragma unroll
         for (int j = 0; j < SIZE; j++) inside[j] = h.inside(left + j);
         in += top * h.in + left;
         T e[ROWS][SIZE];
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < ROWS; i++, in += h.in)
 #pragma unroll
-            for (int j = 0; j < SIZE; j++) e[i][j] = v.inside(top + i) && inside[j] ? in[i * h.in + j] : start;
+            for (int j = 0; j < SIZE; j++) e[i][j] = v.inside(top + i) && inside[j] ? in[j] : start;
         if constexpr (MAX) { // of each row once
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
@@ -88,14 +87,15 @@ __device__ void pool(const T* __restrict__ in, T* __restrict__ out, long long to
                 e[i][0] = greatest;
             }
         }
+        out += first * h.out;
 #pragma unroll
-        for (int r = 0; r < STRIP; r++) {
+        for (int r = 0; r < WINDOWS; r++, out += h.out) {
             T result = start;
 #pragma unroll
             for (int i = 0; i < SIZE; i++)
 #pragma unroll
                 for (int j = 0; j < (MAX ? 1 : SIZE); j++) take(result, e[r * STRIDE + i][j]);
-            if (first + r < v.out) out[(first + r) * h.out] = MAX ? result : result / div;
+            if (first + r < v.out) *out = MAX ? result : result / div;
         }
     }
 }
@@ -106,12 +106,12 @@ __device__ void pool(const T* __restrict__ in, T* __restrict__ out, long long to
 
 // down and across divide by the strides.
 template <typename T, int SIZE, int STRIDE>
-__device__ void averageDiff(const T* __restrict__ grad, T* __restrict__ out, long long total, Axis v, Axis h, T div, Divide strips, Divide columns,
+__device__ void averageDiff(const T* __restrict__ grad, T* __restrict__ out, int total, Axis v, Axis h, T div, Divide strips, Divide columns,
                             Divide down, Divide across) {
     const Strip s(strips, columns, total);
-    if ((long long)blockIdx.x * blockDim.x + threadIdx.x >= total) return;
-    grad += s.plane * v.out * h.out;
-    out += s.plane * v.in * h.in + s.column;
+    if (!s.exists) return;
+    grad += (long long)s.plane * (v.out * h.out);
+    out += (long long)s.plane * (v.in * h.in) + s.column;
     if constexpr (SIZE == 0) {
         const int y = s.number + v.pad, x = s.column + h.pad;
         const int bottom = min((int)down(y), v.out - 1), right = min((int)across(x), h.out - 1);
@@ -131,15 +131,16 @@ __device__ void averageDiff(const T* __restrict__ grad, T* __restrict__ out, lon
         grad += oy * h.out + right - (MOST - 1);
         T d[WINDOWS][MOST];
 #pragma unroll
-        for (int q = 0; q < WINDOWS; q++)
+        for (int q = 0; q < WINDOWS; q++, grad += h.out)
 #pragma unroll
             for (int m = 0; m < MOST; m++) {
-                d[q][m] = (unsigned)(oy + q) < (unsigned)v.out && exists[m] ? grad[q * h.out + m] : 0;
+                d[q][m] = (unsigned)(oy + q) < (unsigned)v.out && exists[m] ? grad[m] : 0;
                 if (MOST == 1) d[q][m] = (0 + d[q][m]) / div; // once for all rows of the window
             }
         const int first = s.number * STRIP - v.pad % STRIDE;
+        out += first * h.in;
 #pragma unroll
-        for (int r = 0; r < STRIP; r++) {
+        for (int r = 0; r < STRIP; r++, out += h.in) {
             T sum = 0;
 #pragma unroll
             for (int q = 0; q < WINDOWS; q++) {
@@ -148,7 +149,7 @@ __device__ void averageDiff(const T* __restrict__ grad, T* __restrict__ out, lon
                 for (int m = 0; m < MOST; m++)
                     if (i >= 0 && i < SIZE) sum = MOST == 1 ? d[q][m] : sum + d[q][m];
             }
-            if (v.inside(first + r)) out[(first + r) * h.in] = MOST == 1 ? sum : sum / div;
+            if (v.inside(first + r)) *out = MOST == 1 ? sum : sum / div;
         }
     }
 }
@@ -171,13 +172,15 @@ struct Tile {
 // rows of windows are wide.
 template <typename T, int SIZE, int STRIDE>
 __device__ void winners(const T* __restrict__ in, const T* __restrict__ grad, Winner<T>* to, Axis v, Axis h, int oy, int ox, int rows, int wide) {
-    constexpr int WINDOWS = SIZE ? STRIP : 1;
+    constexpr int WINDOWS = SIZE ? STRIP / STRIDE : 1;
     const bool column = (unsigned)ox < (unsigned)h.out;
     T slope[WINDOWS];
+    grad += oy * h.out + ox;
 #pragma unroll
-    for (int r = 0; r < WINDOWS; r++) slope[r] = column && r < rows && (unsigned)(oy + r) < (unsigned)v.out ? grad[(oy + r) * h.out + ox] : 0;
+    for (int r = 0; r < WINDOWS; r++, grad += h.out) slope[r] = column && (unsigned)(oy + r) < (unsigned)v.out ? *grad : 0;
     auto write = [&](int r, int at) {
-        if (r < rows) to[r * wide] = {slope[r], column && (unsigned)(oy + r) < (unsigned)v.out ? at : -1};
+        if (r < rows) *to = {slope[r], (unsigned)(oy + r) < (unsigned)v.out ? at : -1};
+        to += wide;
     };
     const int top = v.begin(oy), left = h.begin(ox);
     if constexpr (SIZE == 0) {
@@ -189,32 +192,37 @@ __device__ void winners(const T* __restrict__ in, const T* __restrict__ grad, Wi
                 const T e = in[i * h.in + j];
                 if (e > greatest) greatest = e, at = i * h.in + j;
             }
-        write(0, at);
+        write(0, column ? at : -1);
     } else {
-        constexpr int ROWS = (STRIP - 1) * STRIDE + SIZE;
+        constexpr int ROWS = STRIP - STRIDE + SIZE;
         bool inside[SIZE];
 #pragma unroll
         for (int j = 0; j < SIZE; j++) inside[j] = column && h.inside(left + j);
-        T greatest[ROWS];
-        int at[ROWS];
-        const int first = top * h.in + left;
+        T e[ROWS][SIZE];
+        int first = top * h.in + left;
+        in += first;
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            T e[SIZE];
+        for (int i = 0; i < ROWS; i++, in += h.in)
 #pragma unroll
-            for (int j = 0; j < SIZE; j++) e[j] = v.inside(top + i) && inside[j] ? in[first + i * h.in + j] : least<T>();
-            greatest[i] = least<T>(), at[i] = -1;
+            for (int j = 0; j < SIZE; j++) e[i][j] = v.inside(top + i) && inside[j] ? in[j] : least<T>();
+        int at[ROWS]; // the greatest of each row, which goes to e[i][0]
 #pragma unroll
-            for (int j = 0; j < SIZE; j++)
-                if (e[j] > greatest[i]) greatest[i] = e[j], at[i] = first + i * h.in + j;
+        for (int i = 0; i < ROWS; i++, first += h.in) {
+            T greatest = e[i][0];
+            at[i] = first;
+            if (!(greatest > least<T>())) greatest = least<T>(), at[i] = -1;
+#pragma unroll
+            for (int j = 1; j < SIZE; j++)
+                if (e[i][j] > greatest) greatest = e[i][j], at[i] = first + j;
+            e[i][0] = greatest;
         }
 #pragma unroll
-        for (int r = 0; r < STRIP; r++) {
-            T most = greatest[r * STRIDE];
+        for (int r = 0; r < WINDOWS; r++) {
+            T greatest = e[r * STRIDE][0];
             int place = at[r * STRIDE];
 #pragma unroll
             for (int i = 1; i < SIZE; i++)
-                if (greatest[r * STRIDE + i] > most) most = greatest[r * STRIDE + i], place = at[r * STRIDE + i];
+                if (e[r * STRIDE + i][0] > greatest) greatest = e[r * STRIDE + i][0], place = at[r * STRIDE + i];
             write(r, place);
         }
     }
@@ -222,7 +230,7 @@ __device__ void winners(const T* __restrict__ in, const T* __restrict__ grad, Wi
 
 template <typename T, int SIZE, int STRIDE>
 __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T* __restrict__ out, long long planes, Axis v, Axis h, Tile t, Divide down, Divide across) {
-    constexpr int ROWS = SIZE ? STRIP : 1;
+    constexpr int ROWS = SIZE ? STRIP : 1, WINDOWS = SIZE ? STRIP / STRIDE : 1;
     Winner<T>* tile = reinterpret_cast<Winner<T>*>(shared);
     unsigned block = blockIdx.x;
     const int x0 = block % t.across * t.columns;
@@ -230,13 +238,13 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
     const int y0 = block % t.down * t.rows;
     const long long first = (long long)(block / t.down) * t.planes;
     const int group = (int)min((long long)t.planes, planes - first);
-    in += first * v.in * h.in, out += first * v.in * h.in, grad += first * v.out * h.out;
+    in += first * (v.in * h.in), out += first * (v.in * h.in), grad += first * (v.out * h.out);
 
     const int oy0 = (int)down(y0 + v.pad) - (t.aroundRows - 1), ox0 = (int)across(x0 + h.pad) - (t.aroundColumns - 1);
     const int windows = t.high * t.wide;
     for (int e = threadIdx.x; e < group * t.windowStrips.d * t.wide; e += blockDim.x) {
-        const int line = t.windowColumns(e), column = e - line * t.wide, plane = t.windowStrips(line), row = (line - plane * t.windowStrips.d) * ROWS;
-        winners<T, SIZE, STRIDE>(in + (long long)plane * v.in * h.in, grad + (long long)plane * v.out * h.out, tile + plane * windows + row * t.wide + column, v, h,
+        const int line = t.windowColumns(e), column = e - line * t.wide, plane = t.windowStrips(line), row = (line - plane * t.windowStrips.d) * WINDOWS;
+        winners<T, SIZE, STRIDE>(in + (long long)plane * (v.in * h.in), grad + (long long)plane * (v.out * h.out), tile + plane * windows + row * t.wide + column, v, h,
                                  oy0 + row, ox0 + column, t.high - row, t.wide);
     }
     __syncthreads();
@@ -247,8 +255,8 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
         const int line = t.stripColumns(e), column = e - line * t.columns, plane = t.strips(line), row = (line - plane * t.strips.d) * ROWS;
         const int y = y0 + row + offset, x = x0 + column + side, at = y * h.in + x;
         if (!h.inside(x)) continue;
-        T* to = out + (long long)plane * v.in * h.in + at;
-        const Winner<T>* from = tile + plane * windows + down(row) * t.wide + across(column);
+        T* to = out + (long long)plane * (v.in * h.in) + at;
+        const Winner<T>* from = tile + plane * windows + (SIZE ? row / STRIDE : down(row)) * t.wide + (SIZE ? column / STRIDE : across(column));
         if constexpr (SIZE == 0) {
             if (!v.inside(y)) continue;
             T sum = 0;
@@ -262,10 +270,10 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
             constexpr int MOST = AROUND<SIZE, STRIDE>;
             T sums[STRIP] = {};
 #pragma unroll
-            for (int q = 0; q < STRIP / STRIDE + MOST - 1; q++) {
+            for (int q = 0; q < STRIP / STRIDE + MOST - 1; q++, from += t.wide) {
 #pragma unroll
                 for (int m = 0; m < MOST; m++) {
-                    const Winner<T> w = from[q * t.wide + m];
+                    const Winner<T> w = from[m];
 #pragma unroll
                     for (int r = 0; r < STRIP; r++) {
                         const int i = r - (q - (MOST - 1)) * STRIDE; // the row of the window
@@ -274,8 +282,8 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
                 }
             }
 #pragma unroll
-            for (int r = 0; r < STRIP; r++)
-                if (v.inside(y + r)) to[r * h.in] = sums[r];
+            for (int r = 0; r < STRIP; r++, to += h.in)
+                if (v.inside(y + r)) *to = sums[r];
         }
     }
 }
@@ -283,12 +291,12 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
 // The same where so many windows have an element that those around it do not fit into
 // shared memory: an element looks whether it is the first greatest of each.
 template <typename T>
-__device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad, T* __restrict__ out, long long total, Axis v, Axis h, Divide strips, Divide columns,
+__device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad, T* __restrict__ out, int total, Axis v, Axis h, Divide strips, Divide columns,
                            Divide down, Divide across) {
     const Strip s(strips, columns, total);
-    if ((long long)blockIdx.x * blockDim.x + threadIdx.x >= total) return;
-    in += s.plane * v.in * h.in;
-    grad += s.plane * v.out * h.out;
+    if (!s.exists) return;
+    in += (long long)s.plane * (v.in * h.in);
+    grad += (long long)s.plane * (v.out * h.out);
     const int y = s.number + v.pad, x = s.column + h.pad, at = s.number * h.in + s.column;
     const T value = in[at];
     auto first = [&](int oy, int ox) {
@@ -305,7 +313,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
     for (int oy = y < v.size ? 0 : down(y - v.size + v.stride); oy <= bottom; oy++)
         for (int ox = x < h.size ? 0 : across(x - h.size + h.stride); ox <= right; ox++)
             if (first(oy, ox)) sum += grad[oy * h.out + ox];
-    out[s.plane * v.in * h.in + at] = sum;
+    out[(long long)s.plane * (v.in * h.in) + at] = sum;
 }
 
 #define AXES                                                                                                      \
@@ -316,7 +324,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
 
 #define POOL(OP, MAX, NAME, SIZE, STRIDE, T)                                                                      \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
-        pool_##OP##_##NAME(const T* in, T* out, long long total, AXES, double div, DIVIDE(strips), DIVIDE(columns)) { \
+        pool_##OP##_##NAME(const T* in, T* out, int total, AXES, double div, DIVIDE(strips), DIVIDE(columns)) { \
         pool<T, SIZE, STRIDE, MAX>(in, out, total, AXES_OF, (T)div, DIVIDE_OF(strips), DIVIDE_OF(columns));       \
     }
 
@@ -324,7 +332,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
     POOL(max, true, NAME, SIZE, STRIDE, T)                                                                        \
     POOL(average, false, NAME, SIZE, STRIDE, T)                                                                   \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
-        pool_average_diff_##NAME(const T* grad, T* out, long long total, AXES, double div, DIVIDE(strips),        \
+        pool_average_diff_##NAME(const T* grad, T* out, int total, AXES, double div, DIVIDE(strips),        \
                                  DIVIDE(columns), DIVIDE(down), DIVIDE(across)) {                                 \
         averageDiff<T, SIZE, STRIDE>(grad, out, total, AXES_OF, (T)div, DIVIDE_OF(strips), DIVIDE_OF(columns),    \
                                      DIVIDE_OF(down), DIVIDE_OF(across));                                         \
@@ -347,7 +355,7 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
     POOLS(3x3_2_##NAME, 3, 2, T)                                                                                  \
     POOLS(NAME, 0, 1, T)                                                                                          \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
-        pool_max_diff_far_##NAME(const T* in, const T* grad, T* out, long long total, AXES, DIVIDE(strips),       \
+        pool_max_diff_far_##NAME(const T* in, const T* grad, T* out, int total, AXES, DIVIDE(strips),       \
                                  DIVIDE(columns), DIVIDE(down), DIVIDE(across)) {                                 \
         maxDiffFar<T>(in, grad, out, total, AXES_OF, DIVIDE_OF(strips), DIVIDE_OF(columns), DIVIDE_OF(down),      \
                       DIVIDE_OF(across));                                                                         \

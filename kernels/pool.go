@@ -29,9 +29,10 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 // What is compiled into pool.cu, and the tiles of the derivative of a maximum.
 const (
 	poolThreads  = 256
-	poolStrip    = 4        // rows of a thread, of windows with kernels of their own
-	poolShared   = 32 << 10 // bytes of shared memory of a tile: several blocks share a multiprocessor
-	poolElements = 1 << 13  // most elements of the planes of a tile that has several
+	poolStrip    = 8                       // rows of a plane of a thread, of windows with kernels of their own
+	poolShared   = 32 << 10                // bytes of shared memory of a tile: several blocks share a multiprocessor
+	poolElements = 1 << 13                 // most elements of the planes of a tile that has several
+	poolMost     = 1<<31 - 1 - poolThreads // threads of a launch: they are counted in 31 bits
 )
 
 // MaxPool plans the greatest element of each window of planes: the first one by > that
@@ -39,20 +40,20 @@ const (
 // are left out.
 func MaxPool(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p, err := newPool("maxpool", dt, planes, w)
-	if err == nil {
-		err = p.pool(poolKernel[dt].max[poolVariant(w)], planes, poolStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return p.pool(poolKernel[dt].max[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }
 
 // AveragePool plans the sum of each window of planes, in the order in which its
 // elements lie, divided by div. Elements outside of the plane are left out.
 func AveragePool(dev Device, dt Dtype, planes int64, w Windows, div float64) (*Plan, error) {
 	p, err := newPool("averagepool", dt, planes, w)
-	if err == nil {
-		err = p.pool(poolKernel[dt].average[poolVariant(w)], planes, poolStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return p.pool(poolKernel[dt].average[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
 }
 
 // AveragePoolDiff plans the derivative of [AveragePool] by its input, from that by its
@@ -67,7 +68,7 @@ func AveragePoolDiff(dev Device, dt Dtype, planes int64, w Windows, div float64)
 	if known(w) {
 		rows += w.Rows.Before % w.Rows.Stride
 	}
-	return p, p.pool(poolKernel[dt].averageDiff[poolVariant(w)], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, w.strides()...)
+	return p.pool(poolKernel[dt].averageDiff[poolVariant(w)], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, w.strides()...), nil
 }
 
 // MaxPoolDiff plans the derivative of [MaxPool] by its input. Inputs are that, and the
@@ -82,7 +83,7 @@ func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p.Inputs, p.Out = []int64{x, y}, x
 	tile, ok := newPoolTile(w, poolShared/(2*dt.Size()))
 	if !ok {
-		return p, p.pool(poolKernel[dt].maxDiffFar, planes, int64(w.Rows.In), int64(w.Columns.In), w, 1, w.strides()...)
+		return p.pool(poolKernel[dt].maxDiffFar, planes, int64(w.Rows.In), int64(w.Columns.In), w, 1, w.strides()...), nil
 	}
 	if x == 0 {
 		return p, nil
@@ -139,7 +140,7 @@ func (t poolTile) arguments(w Windows) (args []any) {
 	for _, n := range []int64{t.planes, t.rows, t.columns, t.down, t.across, t.aroundRows, t.aroundColumns, t.high, t.wide} {
 		args = append(args, int32(n))
 	}
-	for _, d := range []int64{poolStrips(w, int(t.high)), t.wide, poolStrips(w, int(t.rows)), t.columns} {
+	for _, d := range []int64{windowStrips(w, int(t.high)), t.wide, poolStrips(w, int(t.rows)), t.columns} {
 		args = append(args, divideBy(d)...)
 	}
 	return args
@@ -176,7 +177,8 @@ func poolVariant(w Windows) int {
 // known reports whether windows have a kernel of their own.
 func known(w Windows) bool { return poolVariant(w) < 3 }
 
-// poolStrips returns the strips of so many rows.
+// poolStrips returns the strips of so many rows of a plane, windowStrips those of so many rows
+// of windows.
 func poolStrips(w Windows, rows int) int64 {
 	if known(w) {
 		return CeilDiv(int64(rows), poolStrip)
@@ -184,34 +186,37 @@ func poolStrips(w Windows, rows int) int64 {
 	return int64(rows)
 }
 
+func windowStrips(w Windows, rows int) int64 {
+	if known(w) {
+		rows *= w.Rows.Stride
+	}
+	return poolStrips(w, rows)
+}
+
 // strides returns the divisors of what looks for windows.
 func (w Windows) strides() []int64 { return []int64{int64(w.Rows.Stride), int64(w.Columns.Stride)} }
 
-// pool appends the launch of a thread for each column of strips of planes, with the numbers
+// pool appends launches of a thread for each column of strips of planes, with the numbers
 // that it divides by. All but the derivative of a maximum divide by div.
-func (p *Plan) pool(k *Kernel, planes, strips, columns int64, w Windows, div float64, divisors ...int64) error {
-	total := planes * strips * columns
-	if total == 0 {
-		return nil
+func (p *Plan) pool(k *Kernel, planes, strips, columns int64, w Windows, div float64, divisors ...int64) *Plan {
+	most := poolMost / (strips * columns) // planes of a launch
+	for first := int64(0); first < planes; first += most {
+		part := min(planes-first, most)
+		var args []any
+		for i, bytes := range p.Inputs {
+			args = append(args, Ref{Operand(i), bytes / planes * first})
+		}
+		args = append(args, Ref{Out, p.Out / planes * first}, int32(part*strips*columns))
+		args = append(args, w.arguments()...)
+		if len(p.Inputs) == 1 {
+			args = append(args, div)
+		}
+		for _, d := range append([]int64{strips, columns}, divisors...) {
+			args = append(args, divideBy(d)...)
+		}
+		p.Launch(k, int(CeilDiv(part*strips*columns, poolThreads)), poolThreads, args...)
 	}
-	blocks := CeilDiv(total, poolThreads)
-	if err := CheckGrid(blocks); err != nil {
-		return fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	var args []any
-	for i := range p.Inputs {
-		args = append(args, Ref{Operand(i), 0})
-	}
-	args = append(args, Ref{Out, 0}, total)
-	args = append(args, w.arguments()...)
-	if len(p.Inputs) == 1 {
-		args = append(args, div)
-	}
-	for _, d := range append([]int64{strips, columns}, divisors...) {
-		args = append(args, divideBy(d)...)
-	}
-	p.Launch(k, int(blocks), poolThreads, args...)
-	return nil
+	return p
 }
 
 // poolPlanes returns the planes of a launch of strips: its total, and where its divisors begin, are
