@@ -231,20 +231,22 @@ __device__ int collect(int* sums, Indices& from, long long v0, int rows, int cap
     constexpr int turn = threads * EACH;
     int n = 0;
     for (; from.at < from.end && n <= capacity - turn; from.at += turn) {
-        int k[EACH], mine = 0;
-        long long v[EACH];
-#pragma unroll
-        for (int j = 0; j < EACH; j++) from.get(from.at + threadIdx.x * EACH + j, k[j], v[j]);
+        int k[EACH], row[EACH], mine = 0;
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            v[j] -= v0;
-            if (v[j] < 0 || v[j] >= rows || !keep((int)v[j])) v[j] = -1;
-            mine += v[j] >= 0;
+            long long v;
+            from.get(from.at + threadIdx.x * EACH + j, k[j], v);
+            row[j] = v >= v0 && v < v0 + rows ? (int)(v - v0) : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            if (row[j] >= 0 && !keep(row[j])) row[j] = -1;
+            mine += row[j] >= 0;
         }
         int total, place = n + before(sums, mine, total);
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            if (v[j] >= 0) put(place++, k[j], (int)v[j]);
+            if (row[j] >= 0) put(place++, k[j], row[j]);
         }
         n += total;
     }
@@ -335,15 +337,15 @@ __device__ void sums(const Tile& t, const T* __restrict__ g, T* out, int height,
 // split; rows of at least many indices are for scatter_heavy then.
 template <typename T>
 __device__ void scatter(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, Heavy* heavy, int parts, int bandRows, int many,
-                        long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {
+                        long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter,
+                        unsigned tilesDown, unsigned tilesAcross) {
     __shared__ Tile t;
-    const long long down = (rows + tileRows - 1) / tileRows, across = (inner + tileColumns - 1) / tileColumns;
-    const long long c0 = blockIdx.x % across * tileColumns, rest = blockIdx.x / across;
-    const long long v0 = rest % down * tileRows, o0 = rest / down * tileOuter;
+    const unsigned rest = blockIdx.x / tilesAcross;
+    const long long c0 = blockIdx.x % tilesAcross * (long long)tileColumns, v0 = rest % tilesDown * (long long)tileRows, o0 = rest / tilesDown * tileOuter;
     const int height = (int)min((long long)tileRows, rows - v0), width = (int)min((long long)tileColumns, inner - c0);
     const long long o1 = min(o0 + tileOuter, outer);
     if (parts > 0) {
-        const long long b = v0 / bandRows;
+        const long long b = (unsigned)v0 / (unsigned)bandRows;
         from.at = starts[b * parts], from.end = starts[(b + 1) * parts], from.first = b * bandRows;
     }
     const bool some = parts > 0 && from.end - from.at >= many; // rows may be heavy
@@ -396,20 +398,21 @@ extern __shared__ __align__(16) unsigned char shared[]; // the list, then panels
 // threads read panels of the rows to sum, and one warp sums.
 template <typename T>
 __device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, const Heavy* heavy, int parts, int bandRows,
-                             int deep, long long outer, long long rows, long long count, long long inner) {
+                             int deep, unsigned tilesAcross, unsigned outer, long long rows, long long count, long long inner) {
     __shared__ int sums[warps];
     int* list = reinterpret_cast<int*>(shared);
     T* panels = reinterpret_cast<T*>(list + heavyHeld);
     const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
-    const long long across = (inner + lanes - 1) / lanes, items = heavy->rows * across * outer;
-    for (long long item = blockIdx.x; item < items; item += gridDim.x) {
-        const long long c0 = item % across * lanes, v = heavy->row[item / across % heavy->rows], o = item / across / heavy->rows, b = v / bandRows;
+    const unsigned many = heavy->rows, items = many * tilesAcross * outer;
+    for (unsigned item = blockIdx.x; item < items; item += gridDim.x) {
+        const unsigned row = item / tilesAcross, number = row % many, at = heavy->row[number];
+        const long long c0 = item % tilesAcross * (long long)lanes, v = at, o = row / many, b = at / (unsigned)bandRows;
         const int width = (int)min((long long)lanes, inner - c0);
         from.at = starts[b * parts], from.end = starts[(b + 1) * parts], from.first = b * bandRows;
         const T* x = g + (o * count * inner + c0 + lane);
         T sum = 0;
         do {
-            const int n = collect<16>(
+            const int n = collect<8>(
                 sums, from, v, 1, heavyHeld, [](int) { return true; }, [&](int place, int k, int) { list[place] = k; });
             __syncthreads();
             auto fetch = [&](int e, int stage) {
@@ -449,17 +452,17 @@ __device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, cons
 }
 
 #define SCATTER(name, T)                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(threads, 4)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads, 3)                                                                                    \
         scatter_##name(const T* g, const long long* indices, T* out, const int* starts, const int2* list, Heavy* heavy, int parts,              \
                        int bandRows, int many, long long outer, long long rows, long long count, long long inner, int tileRows,                 \
-                       int tileColumns, long long tileOuter) {                                                                                  \
+                       int tileColumns, long long tileOuter, int tilesDown, int tilesAcross) {                                                  \
         scatter(g, {indices, parts > 0 ? list : nullptr, 0, count, 0}, out, starts, heavy, parts, bandRows, many, outer, rows, count, inner,    \
-                tileRows, tileColumns, tileOuter);                                                                                              \
+                tileRows, tileColumns, tileOuter, tilesDown, tilesAcross);                                                                      \
     }                                                                                                                                           \
-    extern "C" __global__ void __launch_bounds__(threads)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                                                    \
         scatter_heavy_##name(const T* g, const long long* indices, T* out, const int* starts, const int2* list, const Heavy* heavy, int parts,  \
-                             int bandRows, int deep, long long outer, long long rows, long long count, long long inner) {                       \
-        scatterHeavy(g, {indices, list, 0, count, 0}, out, starts, heavy, parts, bandRows, deep, outer, rows, count, inner);                    \
+                             int bandRows, int deep, int tilesAcross, int outer, long long rows, long long count, long long inner) {            \
+        scatterHeavy(g, {indices, list, 0, count, 0}, out, starts, heavy, parts, bandRows, deep, tilesAcross, outer, rows, count, inner);       \
     }
 
 SCATTER(f32, float)

@@ -116,18 +116,19 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
 	s := scatterSplit{starts: Ref{1, 0}, list: Ref{1, 0}, heavy: Ref{1, 0}}
-	split := dev.Major > 0 && count >= pol.split && rows < 1<<31
+	heavyAcross := CeilDiv(inner, heavyColumns)
+	items := heavyAcross * outer * CeilDiv(count, pol.many) // of scatter_heavy, at most
+	split := dev.Major > 0 && count >= pol.split && max(rows, items) < 1<<31
 	if split {
 		s = p.splitIndices(pol, rows, count, height)
 	}
 	p.Launch(scatterKernels[dt][0], int(blocks), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.heavy, s.parts, s.bandRows, s.many,
-		outer, rows, count, inner, int32(height), int32(columns), deep)
+		outer, rows, count, inner, int32(height), int32(columns), deep, int32(tiles/across), int32(across))
 	if split {
 		shared := min(int64(dev.SharedOptin), heavyHeld*Int32.Size()+pol.panels)
 		panel := (shared - heavyHeld*Int32.Size()) / heavyStages
-		items := CeilDiv(inner, heavyColumns) * outer * (count / int64(s.many)) // at most
 		p.Launch(scatterKernels[dt][1], int(min(max(items, 1), int64(dev.SMs)*2)), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.heavy, s.parts,
-			s.bandRows, int32(panel/(heavyColumns*dt.Size())), outer, rows, count, inner).Shared = int(shared)
+			s.bandRows, int32(panel/(heavyColumns*dt.Size())), int32(heavyAcross), int32(outer), rows, count, inner).Shared = int(shared)
 	}
 	return p, nil
 }

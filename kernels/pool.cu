@@ -87,16 +87,19 @@ __device__ void pool(const T* __restrict__ in, T* __restrict__ out, int total, A
                 e[i][0] = greatest;
             }
         }
-        out += first * h.out;
+        T results[WINDOWS];
 #pragma unroll
-        for (int r = 0; r < WINDOWS; r++, out += h.out) {
-            T result = start;
+        for (int r = 0; r < WINDOWS; r++) {
+            results[r] = start;
 #pragma unroll
             for (int i = 0; i < SIZE; i++)
 #pragma unroll
-                for (int j = 0; j < (MAX ? 1 : SIZE); j++) take(result, e[r * STRIDE + i][j]);
-            if (first + r < v.out) *out = MAX ? result : result / div;
+                for (int j = 0; j < (MAX ? 1 : SIZE); j++) take(results[r], e[r * STRIDE + i][j]);
         }
+        out += first * h.out;
+#pragma unroll
+        for (int r = 0; r < WINDOWS; r++, out += h.out)
+            if (first + r < v.out) *out = MAX ? results[r] : results[r] / div;
     }
 }
 
@@ -184,15 +187,16 @@ __device__ void winners(const T* __restrict__ in, const T* __restrict__ grad, Wi
     };
     const int top = v.begin(oy), left = h.begin(ox);
     if constexpr (SIZE == 0) {
-        const int bottom = min(top + v.size, v.in), right = min(left + h.size, h.in);
+        const int bottom = column ? min(top + v.size, v.in) : 0, right = min(left + h.size, h.in);
         T greatest = least<T>();
         int at = -1;
         for (int i = max(top, 0); i < bottom; i++)
+#pragma unroll 1
             for (int j = max(left, 0); j < right; j++) {
                 const T e = in[i * h.in + j];
                 if (e > greatest) greatest = e, at = i * h.in + j;
             }
-        write(0, column ? at : -1);
+        write(0, at);
     } else {
         constexpr int ROWS = STRIP - STRIDE + SIZE;
         bool inside[SIZE];
