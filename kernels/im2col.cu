@@ -4,9 +4,9 @@
 //
 // im2col writes as much as size of a window times what it reads. A block does a tile of
 // windows of some channels of one image: it brings the rows that they cover to shared memory, all
-// at once, and each thread then has one element (c, i, j), whose place in the tile it knows, and writes
-// that of one window after the other. No division is left in that loop, stores are in order, and
-// rows and planes lie such that neighbours read from different banks.
+// at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, whose places in
+// the tile it knows, and writes those of one window after the other. No division is left in that loop,
+// stores are in order, and rows and planes lie such that few threads read from one bank.
 //
 // In col2im a block goes down the rows of some channels of one image. The rows of windows
 // that a step adds come to shared memory, a ring of as many rows as two steps need, while the step
@@ -20,11 +20,15 @@
 
 extern __shared__ __align__(16) unsigned char shared[];
 
+template <typename T, int N> struct alignas(sizeof(T) * N) Vector {
+    T s[N];
+};
+
 // Blocks count through (tile of columns, tile of rows, part of the channels, image). A tile has
 // down x across windows and part channels, of each high x span elements, plane from one to the next.
-// spanDiv divides by span, highDiv by high, kernelDiv by the elements of a channel's
+// A thread has WIDTH elements of a window. spanDiv divides by span, highDiv by high, kernelDiv by the elements of a channel's
 // kernel, rowDiv by those of its row.
-template <typename T>
+template <typename T, int WIDTH>
 __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int down, int across, int plane, Divide highDiv,
                        Divide spanDiv, Divide kernelDiv, Divide rowDiv, int tilesDown, int tilesAcross, int parts) {
     T* tile = reinterpret_cast<T*>(shared);
@@ -47,7 +51,7 @@ __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channe
     arrived<0>();
     __syncthreads();
 
-    const int width = mine * kernel, columns = min(across, h.out - x0), windows = min(down, v.out - y0) * columns;
+    const int width = mine * kernel / WIDTH, columns = min(across, h.out - x0), windows = min(down, v.out - y0) * columns;
     const int beside = min(max((int)blockDim.x / width, 1), columns); // windows done at once
     const int lane = threadIdx.x % width, window = threadIdx.x / width;
     if (window >= beside) return;
@@ -56,14 +60,21 @@ __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channe
     // From window to window of a thread, and beyond that, where a row ends:
     const int step = beside * h.stride, back = v.stride * span - columns * h.stride;
     const long long far = beside * stride, jump = (h.out - columns) * stride;
-    for (int k = lane; k < width; k += blockDim.x) { // once, but for windows of more elements than a block has threads
-        const int c = kernelDiv(k), i = rowDiv(k - c * kernel), j = k - c * kernel - i * h.size;
-        const T* from = tile + c * plane + i * v.dilation * span + j * h.dilation;
-        T* to = out + k;
+    for (int k = lane; k < width; k += blockDim.x) { // once, but for windows of more than a block has threads
+        const T* from[WIDTH];
+#pragma unroll
+        for (int n = 0; n < WIDTH; n++) {
+            const int e = k * WIDTH + n, c = kernelDiv(e), i = rowDiv(e - c * kernel), j = e - c * kernel - i * h.size;
+            from[n] = tile + c * plane + i * v.dilation * span + j * h.dilation;
+        }
+        T* to = out + k * WIDTH;
         int at = window * h.stride, x = window;
 #pragma unroll 4
         for (int w = window; w < windows; w += beside) {
-            *to = from[at];
+            Vector<T, WIDTH> e;
+#pragma unroll
+            for (int n = 0; n < WIDTH; n++) e.s[n] = from[n][at];
+            *reinterpret_cast<Vector<T, WIDTH>*>(to) = e;
             at += step, to += far, x += beside;
             if (x >= columns) x -= columns, at += back, to += jump;
         }
@@ -184,12 +195,12 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
 #define DIVIDE(name) int name##0, int name##1, int name##2
 #define DIVIDE_OF(name) {name##0, name##1, name##2}
 
-#define IM2COL(NAME, T)                                                                                           \
+#define IM2COL(NAME, WIDTH, T)                                                                                    \
     extern "C" __global__ void __launch_bounds__(512)                                                             \
         im2col_##NAME(const T* in, T* out, int channels, AXES, int part, int down, int across, int plane,         \
                       DIVIDE(high), DIVIDE(span), DIVIDE(kernel), DIVIDE(row), int tilesDown, int tilesAcross,    \
                       int parts) {                                                                                \
-        im2col<T>(in, out, channels, AXES_OF, part, down, across, plane, DIVIDE_OF(high), DIVIDE_OF(span),        \
+        im2col<T, WIDTH>(in, out, channels, AXES_OF, part, down, across, plane, DIVIDE_OF(high), DIVIDE_OF(span), \
                   DIVIDE_OF(kernel), DIVIDE_OF(row), tilesDown, tilesAcross, parts);                              \
     }
 
@@ -209,8 +220,10 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
         col2imFar<T>(in, out, channels, AXES_OF, DIVIDE_OF(row), DIVIDE_OF(down), DIVIDE_OF(across), runs);       \
     }
 
-IM2COL(f32, float)
-IM2COL(f64, double)
+IM2COL(f32, 1, float)
+IM2COL(f64, 1, double)
+IM2COL(vector_f32, 4, float)
+IM2COL(vector_f64, 2, double)
 COL2IM(3x3_f32, 3, float)
 COL2IM(3x3_f64, 3, double)
 COL2IM(f32, 0, float)

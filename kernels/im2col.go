@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// im2colKernels are, for col2im, those for windows of 3 x 3, for others, and for what has
-// no room in shared memory.
+// im2colKernels are, for im2col, those of one element and of 16 bytes of a thread; for
+// col2im, those for windows of 3 x 3, for others, and for what has no room in shared memory.
 type im2colKernels struct {
-	im2col    *Kernel
+	im2col    [2]*Kernel
 	col2im    [2]*Kernel
 	col2imFar *Kernel
 }
@@ -20,7 +20,7 @@ func im2colOf[T Float](dt Dtype) im2colKernels {
 		return own.Kernel("im2col", fmt.Sprintf("%s_%v", name, dt), body)
 	}
 	return im2colKernels{
-		kernel("im2col", im2colBody[T]),
+		[2]*Kernel{kernel("im2col", im2colBody[T]), kernel("im2col_vector", im2colBody[T])},
 		[2]*Kernel{kernel("col2im_3x3", col2imBody[T]), kernel("col2im", col2imBody[T])},
 		kernel("col2im_far", col2imFarBody[T]),
 	}
@@ -30,7 +30,7 @@ func im2colOf[T Float](dt Dtype) im2colKernels {
 const (
 	im2colThreads  = 256
 	im2colChannels = 64       // of a block, at most
-	im2colShared   = 20 << 10 // bytes that are aimed at: several blocks share a multiprocessor
+	im2colShared   = 16 << 10 // bytes that are aimed at: several blocks share a multiprocessor. H200: 83 % of a copy for 64 channels of 7 x 7, with 48 kB too; 81 and 65 of 56 x 56
 	im2colMost     = 48 << 10 // bytes that every device has
 	im2colPiece    = 1 << 10  // bytes of a window that a block writes, if it has as many
 	col2imShared   = 36 << 10
@@ -66,6 +66,9 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	for part > 1 && bytes(part, 1, 1) > im2colShared {
 		part = CeilDiv(part, 2)
 	}
+	if aligned := (part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of which begin at multiples of 16 bytes
+		part = aligned
+	}
 	down, across := int64(1), int64(w.Columns.Out())
 	for across > 1 && bytes(part, 1, across) > im2colShared {
 		across = CeilDiv(across, 2)
@@ -79,30 +82,34 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	if err := CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
+	k, width := im2colKernel[dt].im2col[0], int64(1)
+	if wide := 16 / size; channels*kernel%wide == 0 && part*kernel%wide == 0 {
+		k, width = im2colKernel[dt].im2col[1], wide
+	}
 	high := w.Rows.reach(down)
-	span, plane := im2colPitch(w, high, w.Columns.reach(across), size)
+	span, plane := w.im2colPitch(high, w.Columns.reach(across), sharedBanks/size, width)
 	args := append([]any{Ref{0, 0}, Ref{Out, 0}, int32(channels)}, w.arguments()...)
 	args = append(args, int32(part), int32(down), int32(across), int32(plane))
 	for _, d := range []int64{high, span, kernel, int64(w.Columns.Size)} {
 		args = append(args, divideBy(d)...)
 	}
 	threads := int64(2 * im2colThreads)
-	if width := part * kernel; width < threads { // some windows at once, without threads that have none
-		threads = (max(im2colThreads/width, 1)*width + 31) &^ 31
+	if window := part * kernel / width; window < threads { // some windows at once, without threads that have none
+		threads = (max(im2colThreads/window, 1)*window + 31) &^ 31
 	}
-	l := p.Launch(im2colKernel[dt].im2col, int(blocks), int(threads), append(args, int32(tilesDown), int32(tilesAcross), int32(parts))...)
+	l := p.Launch(k, int(blocks), int(threads), append(args, int32(tilesDown), int32(tilesAcross), int32(parts))...)
 	l.Shared = int(part * plane * size)
 	return p, nil
 }
 
 // im2colPitch returns how many elements rows and planes of high x wide elements lie apart in shared
-// memory: as few as such neighbours as are read at once take to lie in different banks, most of them.
-func im2colPitch(w Windows, high, wide, size int64) (span, plane int64) {
-	banks := sharedBanks / size
+// memory, such that as few as can be of what threads read at once, each from width elements of
+// its own, lie in one of its banks.
+func (w Windows) im2colPitch(high, wide, banks, width int64) (span, plane int64) {
 	best := int64(-1)
 	for s := wide; s < wide+4; s++ {
-		for p := high * s; p < high*s+banks; p += 1 {
-			if c := w.conflicts(s, p, banks); best < 0 || c < best {
+		for p := high * s; p < high*s+banks; p++ {
+			if c := w.conflicts(s, p, banks, width); best < 0 || c < best {
 				best, span, plane = c, s, p
 			}
 		}
@@ -110,21 +117,20 @@ func im2colPitch(w Windows, high, wide, size int64) (span, plane int64) {
 	return span, plane
 }
 
-// conflicts returns how many times banks are read for the elements of a window, as many at
-// once as there are banks.
-func (w Windows) conflicts(span, plane, banks int64) (n int64) {
-	const turns = 4 // as many as tell
+// conflicts returns how many times banks are read for the first elements of a window, one of each thread
+// at once.
+func (w Windows) conflicts(span, plane, banks, width int64) (n int64) {
 	kernel, columns := w.elements(), int64(w.Columns.Size)
-	var reads [sharedBanks / 4]int64
-	for k := range turns * banks {
-		if k%banks == 0 {
-			n += slices.Max(reads[:])
-			clear(reads[:])
+	for first := range int64(4) {
+		var reads [sharedBanks / 4]int64
+		for thread := range banks {
+			k := (first/width*banks+thread)*width + first%width
+			c, rest := k/kernel, k%kernel
+			reads[(c*plane+rest/columns*int64(w.Rows.Dilation)*span+rest%columns*int64(w.Columns.Dilation))%banks]++
 		}
-		c, rest := k/kernel, k%kernel
-		reads[(c*plane+rest/columns*int64(w.Rows.Dilation)*span+rest%columns*int64(w.Columns.Dilation))%banks]++
+		n += slices.Max(reads[:])
 	}
-	return n + slices.Max(reads[:])
+	return n
 }
 
 // Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of what
