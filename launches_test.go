@@ -103,6 +103,13 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 				plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
 				plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
 		}
+		near := kernels.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
+		w := kernels.Windows{Rows: near, Columns: near}
+		plans = append(plans, plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
+			plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
+		wide := kernels.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
+		w = kernels.Windows{Rows: wide, Columns: wide}
+		plans = append(plans, plan(kernels.MaxPoolDiff(dev, dt, 1, w)), plan(kernels.Col2Im(dev, dt, 1, 1, w)))
 	}
 	return plans
 }

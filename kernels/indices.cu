@@ -9,15 +9,15 @@
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
 // rows, in order, and sorts them by row, in shared memory: the order of atomics decides
 // nothing, so equal input gives equal bits. Then each 16 bytes of the tile are one thread's: it
-// sums what its row has, and writes, so that out is written once, zeros included. A row of
-// many indices is read by all threads, by panels in shared memory, and summed by one warp while
-// the next panel comes. Where a tile has more indices than its list holds, it
-// takes them in turns and adds to what it wrote.
+// sums what its row has, and writes, so that out is written once, zeros included. Where a tile
+// has more indices than its list holds, it takes them in turns and adds to what it wrote.
 //
-// Where there are many indices, they are split among the tiles before, and a block reads
-// its own alone: split_count counts, for each warp's part of the indices, those of each
-// height of tiles; split_scan sums the counts in order of heights, then of warps; split_place
-// puts each k where its height and warp begin, in order. Bound by memory then.
+// Where there are many indices, they are split among bands of rows before, and a block reads
+// those of its band alone: split_count counts, for each warp's part of the indices, those of
+// each band; split_scan sums the counts in order of bands, then of warps; split_place
+// puts each k and its row where its band and warp begin, in order. A row of very many indices would
+// keep one block busy when all others are done: scatter leaves it to scatter_heavy, of which
+// a block does a few columns of such a row. Bound by memory.
 
 #include "async.cuh"
 
@@ -68,53 +68,70 @@ GATHER(gather_b32, unsigned int)
 GATHER(gather_b64, uint2)
 GATHER(gather_b128, uint4)
 
-constexpr int threads = 256, warps = threads / 32, perThread = 4;
-constexpr int turn = threads * perThread; // indices that a block looks at together
-constexpr int mostRows = 512;             // of a tile: as in indices.go
-constexpr int held = 2 * turn;            // indices in the list
+constexpr int threads = 256, warps = threads / 32;
+constexpr int mostRows = 512; // of a tile: as in indices.go
+constexpr int held = 2048;    // indices in its list
 
-constexpr int mostHeights = 2048, splitWarps = 4; // as in indices.go
+constexpr int mostBands = 128, splitWarps = 4; // as in indices.go
+constexpr int splitAhead = 8;                  // indices that a lane loads at once
 
-// height is which height of tiles an index belongs to, -1 for one that is no row.
-__device__ int height(long long index, long long rows, int tileRows) { return index >= 0 && index < rows ? (int)((unsigned)index / (unsigned)tileRows) : -1; }
+// band is which band of rows an index belongs to, -1 for one that is no row.
+__device__ int band(long long index, long long rows, int bandRows) { return index >= 0 && index < rows ? (int)((unsigned)index / (unsigned)bandRows) : -1; }
 
-// counts[h * parts + part] = how many of the part's indices are of height h.
-extern "C" __global__ void split_count(const long long* indices, int* counts, long long count, long long rows, int tileRows, int heights, int parts, int each) {
-    __shared__ int mine[splitWarps][mostHeights];
+// A row of many indices, and how many there are of those.
+struct Heavy {
+    int rows, row[1];
+};
+
+// counts[b * parts + part] = how many of the part's indices are of band b.
+extern "C" __global__ void split_count(const long long* indices, int* counts, Heavy* heavy, long long count, long long rows, int bandRows, int bands,
+                                       int parts, int each) {
+    __shared__ int mine[splitWarps][mostBands];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
+    if (blockIdx.x == 0 && threadIdx.x == 0) heavy->rows = 0;
     if (part >= parts) return;
-    for (int h = lane; h < heights; h += 32) mine[warp][h] = 0;
+    for (int b = lane; b < bands; b += 32) mine[warp][b] = 0;
     __syncwarp();
     const long long end = min((part + 1ll) * each, count);
-    for (long long k = (long long)part * each + lane; k < end; k += 32) {
-        const int h = height(indices[k], rows, tileRows);
-        if (h >= 0) atomicAdd(&mine[warp][h], 1);
+    for (long long k = (long long)part * each + lane; k < end; k += 32 * splitAhead) {
+        int b[splitAhead];
+#pragma unroll
+        for (int j = 0; j < splitAhead; j++) b[j] = k + 32 * j < end ? band(indices[k + 32 * j], rows, bandRows) : -1;
+#pragma unroll
+        for (int j = 0; j < splitAhead; j++) {
+            if (b[j] >= 0) atomicAdd(&mine[warp][b[j]], 1);
+        }
     }
     __syncwarp();
-    for (int h = lane; h < heights; h += 32) counts[(long long)h * parts + part] = mine[warp][h];
+    for (int b = lane; b < bands; b += 32) counts[(long long)b * parts + part] = mine[warp][b];
 }
 
-// list = the k of each height, rising, one height behind the other; starts is the sum of the
-// counts before each.
-extern "C" __global__ void split_place(const long long* indices, const int* starts, int* list, long long count, long long rows, int tileRows, int heights,
+// list = the k of each band and its row in the band, k rising, one band behind the other; starts
+// is the sum of the counts before each.
+extern "C" __global__ void split_place(const long long* indices, const int* starts, int2* list, long long count, long long rows, int bandRows, int bands,
                                        int parts, int each) {
-    __shared__ int next[splitWarps][mostHeights];
+    __shared__ int next[splitWarps][mostBands];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
     if (part >= parts) return;
-    for (int h = lane; h < heights; h += 32) next[warp][h] = starts[(long long)h * parts + part];
+    for (int b = lane; b < bands; b += 32) next[warp][b] = starts[(long long)b * parts + part];
     __syncwarp();
     const long long end = min((part + 1ll) * each, count);
-    for (long long first = (long long)part * each; first < end; first += 32) {
-        const long long k = first + lane;
-        const int h = k < end ? height(indices[k], rows, tileRows) : -1;
-        const unsigned same = __match_any_sync(~0u, h), ahead = same & ((1u << lane) - 1);
-        const int from = h < 0 ? 0 : next[warp][h];
-        __syncwarp();
-        if (h >= 0) {
-            list[from + __popc(ahead)] = (int)k;
-            if (ahead == 0) next[warp][h] = from + __popc(same);
+    for (long long first = (long long)part * each + lane; first - lane < end; first += 32 * splitAhead) {
+        long long index[splitAhead];
+#pragma unroll
+        for (int j = 0; j < splitAhead; j++) index[j] = first + 32 * j < end ? indices[first + 32 * j] : -1;
+#pragma unroll
+        for (int j = 0; j < splitAhead; j++) {
+            const int b = band(index[j], rows, bandRows);
+            const unsigned same = __match_any_sync(~0u, b), ahead = same & ((1u << lane) - 1);
+            const int from = b < 0 ? 0 : next[warp][b];
+            __syncwarp();
+            if (b >= 0) {
+                list[from + __popc(ahead)] = make_int2((int)(first + 32 * j), (int)(index[j] - (long long)b * bandRows));
+                if (ahead == 0) next[warp][b] = from + __popc(same);
+            }
+            __syncwarp();
         }
-        __syncwarp();
     }
 }
 
@@ -156,25 +173,17 @@ extern "C" __global__ void __launch_bounds__(scanThreads) split_scan(int* counts
     if (threadIdx.x == 0) counts[n] = base;
 }
 
-constexpr int many = 64; // indices from which on a row is read by panels
-constexpr int lanes = 32; // columns of a panel, and most of a tile
-
 struct Tile {
     int start[mostRows + 1]; // of a row, in order
+    int count[mostRows];     // indices of a row
     int order[held];         // k by row, rising
-    int heavy[held / many], heavies; // rows of many indices
+    int k[held];             // as they come
+    unsigned short row[held], rank[held];
     int sums[warps];
-    union {
-        struct {
-            int k[held]; // as they come
-            unsigned short row[held], rank[held];
-        };
-        alignas(16) unsigned char panel[held * 8];
-    };
 };
 
 // before is the sum of n over the threads before this one, and total that over all.
-__device__ int before(Tile& t, int n, int& total) {
+__device__ int before(int* sums, int n, int& total) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int sum = n;
 #pragma unroll
@@ -182,44 +191,62 @@ __device__ int before(Tile& t, int n, int& total) {
         const int other = __shfl_up_sync(~0u, sum, d);
         if (lane >= d) sum += other;
     }
-    if (lane == 31) t.sums[warp] = sum;
+    if (lane == 31) sums[warp] = sum;
     __syncthreads();
     int base = 0;
     total = 0;
 #pragma unroll
     for (int w = 0; w < warps; w++) {
-        if (w < warp) base += t.sums[w];
-        total += t.sums[w];
+        if (w < warp) base += sums[w];
+        total += sums[w];
     }
     __syncthreads();
     return base + sum - n;
 }
 
-// collect appends the indices of rows [v0, v0 + rows), of those that a list names from at to
-// end, or of all there if there is none, to the block's list, which is empty, until that
-// has no room for another turn, and returns their number.
-__device__ int collect(Tile& t, const long long* __restrict__ indices, const int* __restrict__ list, long long end, long long v0, int rows, long long& at) {
+// What a block goes through: a part of the list of a band whose first row is first, or, without a
+// list, of all indices.
+struct Indices {
+    const long long* all;
+    const int2* list;
+    long long at, end, first;
+    // k is which index number i is, and row what it is, -1 beyond the end.
+    __device__ void get(long long i, int& k, long long& row) const {
+        if (i >= end) {
+            row = -1;
+        } else if (list) {
+            const int2 e = list[i];
+            k = e.x, row = first + e.y;
+        } else {
+            k = (int)i, row = all[i];
+        }
+    }
+};
+
+// collect calls put(place, k, row) for the indices of rows [v0, v0 + rows) that keep(row)
+// says, rows counted from v0, in order, until capacity has no room for what all threads look at
+// together, EACH of a thread, and returns their number.
+template <int EACH, typename K, typename P>
+__device__ int collect(int* sums, Indices& from, long long v0, int rows, int capacity, K keep, P put) {
+    constexpr int turn = threads * EACH;
     int n = 0;
-    for (; at < end && n <= held - turn; at += turn) {
-        long long v[perThread];
-        int k[perThread], mine = 0;
+    for (; from.at < from.end && n <= capacity - turn; from.at += turn) {
+        int k[EACH], row[EACH], mine = 0;
 #pragma unroll
-        for (int j = 0; j < perThread; j++) {
-            const long long i = min(at + threadIdx.x * perThread + j, end - 1);
-            k[j] = list ? list[i] : (int)i;
+        for (int j = 0; j < EACH; j++) {
+            long long v;
+            from.get(from.at + threadIdx.x * EACH + j, k[j], v);
+            row[j] = v >= v0 && v < v0 + rows ? (int)(v - v0) : -1;
         }
 #pragma unroll
-        for (int j = 0; j < perThread; j++) {
-            v[j] = at + threadIdx.x * perThread + j < end ? indices[k[j]] - v0 : -1;
-            mine += v[j] >= 0 && v[j] < rows;
+        for (int j = 0; j < EACH; j++) {
+            if (row[j] >= 0 && !keep(row[j])) row[j] = -1;
+            mine += row[j] >= 0;
         }
-        int total, place = n + before(t, mine, total);
+        int total, place = n + before(sums, mine, total);
 #pragma unroll
-        for (int j = 0; j < perThread; j++) {
-            if (v[j] >= 0 && v[j] < rows) {
-                t.k[place] = k[j];
-                t.row[place++] = (unsigned short)v[j];
-            }
+        for (int j = 0; j < EACH; j++) {
+            if (row[j] >= 0) put(place++, k[j], row[j]);
         }
         n += total;
     }
@@ -230,7 +257,6 @@ __device__ int collect(Tile& t, const long long* __restrict__ indices, const int
 // of equal rows take their places by lane.
 __device__ void sort(Tile& t, int n, int rows) {
     for (int r = threadIdx.x; r <= rows; r += threads) t.start[r] = 0;
-    if (threadIdx.x == 0) t.heavies = 0;
     __syncthreads();
     if (threadIdx.x < 32) {
         for (int e = threadIdx.x; e < (n + 31 & ~31); e += 32) {
@@ -253,9 +279,8 @@ __device__ void sort(Tile& t, int n, int rows) {
         const int r = threadIdx.x * rowsOfThread + j;
         counts[j] = r < rows ? t.start[r] : 0;
         sum += counts[j];
-        if (counts[j] >= many) t.heavy[atomicAdd(&t.heavies, 1)] = r; // in whatever order
     }
-    int place = before(t, sum, total);
+    int place = before(t.sums, sum, total);
 #pragma unroll
     for (int j = 0; j < rowsOfThread; j++) {
         const int r = threadIdx.x * rowsOfThread + j;
@@ -273,18 +298,17 @@ struct alignas(sizeof(T) * W) Words {
     T s[W];
 };
 
-// light makes the rows of a tile that have few indices, W elements a thread. g and out are where the
-// tile begins, for one o.
+// sums makes the tile's rows, W elements a thread. g and out are where the tile begins, for one o.
 template <typename T, int W>
-__device__ void light(const Tile& t, const T* __restrict__ g, T* out, int height, int width, long long inner, bool first) {
-    constexpr int ahead = 2;
+__device__ void sums(const Tile& t, const T* __restrict__ g, T* out, int height, int width, long long inner, bool first) {
+    constexpr int ahead = 4;
     using V = Words<T, W>;
     const int across = width / W;
     int r = threadIdx.x / across, c = threadIdx.x % across;
     while (r < height) {
         const int from = t.start[r], to = t.start[r + 1];
         V* place = reinterpret_cast<V*>(out + r * inner + c * W);
-        if (to - from < many && (first || from < to)) {
+        if (first || from < to) {
             V sum{};
             if (!first) sum = *place;
             for (int e = from; e < to; e += ahead) {
@@ -309,84 +333,137 @@ __device__ void light(const Tile& t, const T* __restrict__ g, T* out, int height
     }
 }
 
-// heavy makes a row of a tile that has many indices, from .. to - 1 of the list.
+// Blocks count through (tile of columns, tile of rows, some o). starts is nullptr where indices are not
+// split; rows of at least many indices are for scatter_heavy then.
 template <typename T>
-__device__ void heavy(Tile& t, const T* __restrict__ g, T* out, int from, int to, int width, long long inner, bool first) {
-    constexpr int deep = sizeof(t.panel) / sizeof(T) / lanes / 2, size = deep * lanes; // rows and elements of one of two panels
-    T* panels = reinterpret_cast<T*>(t.panel);
-    const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
-    auto fetch = [&](int e, T* panel) {
-        if (lane < width) {
-#pragma unroll 2
-            for (int i = warp; i < min(deep, to - e); i += warps) async_copy(panel + i * lanes + lane, g + t.order[e + i] * inner + lane);
-        }
-        commit();
-    };
-    T sum = 0;
-    if (warp == 0 && lane < width && !first) sum = out[lane];
-    fetch(from, panels);
-    for (int e = from, now = 0; e < to; e += deep, now ^= 1) {
-        fetch(e + deep, panels + (now ^ 1) * size);
-        arrived<1>();
-        __syncthreads();
-        if (warp == 0) {
-            const T* panel = panels + now * size;
-            const int n = min(deep, to - e);
-#pragma unroll 8
-            for (int i = 0; i < n; i++) sum += panel[i * lanes + lane];
-        }
-        __syncthreads();
-    }
-    arrived<0>();
-    if (warp == 0 && lane < width) out[lane] = sum;
-}
-
-template <typename T>
-__device__ void scatter(const T* __restrict__ g, const long long* __restrict__ indices, T* out, const int* __restrict__ starts, const int* __restrict__ list,
-                        int parts, long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {
+__device__ void scatter(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, Heavy* heavy, int parts, int bandRows, int many,
+                        long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter,
+                        unsigned tilesDown, unsigned tilesAcross) {
     __shared__ Tile t;
-    const long long down = (rows + tileRows - 1) / tileRows, across = (inner + tileColumns - 1) / tileColumns;
-    const long long c0 = blockIdx.x % across * tileColumns, rest = blockIdx.x / across;
-    const long long v0 = rest % down * tileRows, o0 = rest / down * tileOuter;
+    const unsigned rest = blockIdx.x / tilesAcross;
+    const long long c0 = blockIdx.x % tilesAcross * (long long)tileColumns, v0 = rest % tilesDown * (long long)tileRows, o0 = rest / tilesDown * tileOuter;
     const int height = (int)min((long long)tileRows, rows - v0), width = (int)min((long long)tileColumns, inner - c0);
     const long long o1 = min(o0 + tileOuter, outer);
-    long long at = 0, end = count;
     if (parts > 0) {
-        const long long h = rest % down;
-        at = starts[h * parts], end = starts[(h + 1) * parts];
-    } else {
-        list = nullptr;
+        const long long b = (unsigned)v0 / (unsigned)bandRows;
+        from.at = starts[b * parts], from.end = starts[(b + 1) * parts], from.first = b * bandRows;
+    }
+    const bool some = parts > 0 && from.end - from.at >= many; // rows may be heavy
+    if (some) {
+        for (int r = threadIdx.x; r < height; r += threads) t.count[r] = 0;
+        __syncthreads();
+#pragma unroll 8
+        for (long long i = from.at + threadIdx.x; i < from.end; i += threads) {
+            int k;
+            long long v;
+            from.get(i, k, v);
+            if (v >= v0 && v < v0 + height) atomicAdd(&t.count[v - v0], 1);
+        }
+        __syncthreads();
+        bool light = false;
+        for (int r = threadIdx.x; r < height; r += threads) {
+            light = light || (t.count[r] > 0 && t.count[r] < many);
+            if (t.count[r] >= many && c0 == 0 && o0 == 0) heavy->row[atomicAdd(&heavy->rows, 1)] = (int)(v0 + r); // in whatever order
+        }
+        if (!__syncthreads_or(light)) from.at = from.end;
     }
     bool first = true;
     do {
-        const int n = collect(t, indices, list, end, v0, height, at);
+        const int n = collect<4>(
+            t.sums, from, v0, height, held, [&](int r) { return !some || t.count[r] < many; },
+            [&](int place, int k, int r) { t.k[place] = k, t.row[place] = (unsigned short)r; });
         __syncthreads();
         sort(t, n, height);
         for (long long o = o0; o < o1; o++) {
-            const T* from = g + (o * count * inner + c0);
+            const T* x = g + (o * count * inner + c0);
             T* to = out + ((o * rows + v0) * inner + c0);
             constexpr int W = 16 / sizeof(T);
             if (inner % W == 0) {
-                light<T, W>(t, from, to, height, width, inner, first);
+                sums<T, W>(t, x, to, height, width, inner, first);
             } else {
-                light<T, 1>(t, from, to, height, width, inner, first);
-            }
-            for (int i = 0; i < t.heavies; i++) {
-                const int r = t.heavy[i];
-                heavy(t, from, to + r * inner, t.start[r], t.start[r + 1], width, inner, first);
+                sums<T, 1>(t, x, to, height, width, inner, first);
             }
         }
         first = false;
         __syncthreads(); // the next turn's list is written over this one
-    } while (at < end);
+    } while (from.at < from.end);
+}
+
+constexpr int lanes = 32;         // columns of a block of scatter_heavy
+constexpr int stages = 8;         // panels
+constexpr int heavyHeld = 8192;   // indices in its list: as in indices.go
+extern __shared__ __align__(16) unsigned char shared[]; // the list, then panels of deep rows
+
+// Each block takes one item after the other: some columns of a row of many indices, for one o. All
+// threads read panels of the rows to sum, and one warp sums.
+template <typename T>
+__device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, const Heavy* heavy, int parts, int bandRows,
+                             int deep, unsigned tilesAcross, unsigned outer, long long rows, long long count, long long inner) {
+    __shared__ int sums[warps];
+    int* list = reinterpret_cast<int*>(shared);
+    T* panels = reinterpret_cast<T*>(list + heavyHeld);
+    const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
+    const unsigned many = heavy->rows, items = many * tilesAcross * outer;
+    for (unsigned item = blockIdx.x; item < items; item += gridDim.x) {
+        const unsigned row = item / tilesAcross, number = row % many, at = heavy->row[number];
+        const long long c0 = item % tilesAcross * (long long)lanes, v = at, o = row / many, b = at / (unsigned)bandRows;
+        const int width = (int)min((long long)lanes, inner - c0);
+        from.at = starts[b * parts], from.end = starts[(b + 1) * parts], from.first = b * bandRows;
+        const T* x = g + (o * count * inner + c0 + lane);
+        T sum = 0;
+        do {
+            const int n = collect<8>(
+                sums, from, v, 1, heavyHeld, [](int) { return true; }, [&](int place, int k, int) { list[place] = k; });
+            __syncthreads();
+            auto fetch = [&](int e, int stage) {
+                T* panel = panels + stage * deep * lanes + lane;
+                if (lane < width) {
+#pragma unroll 4
+                    for (int i = warp; i < min(deep, n - e); i += warps) async_copy(panel + i * lanes, x + list[e + i] * inner);
+                }
+                commit();
+            };
+            for (int s = 0; s < stages - 1; s++) fetch(s * deep, s);
+            int stage = 0;
+            for (int e = 0; e < n; e += deep) {
+                arrived<stages - 2>();
+                __syncthreads(); // the panel is there, and all are done with the one before
+                fetch(e + (stages - 1) * deep, stage == 0 ? stages - 1 : stage - 1);
+                if (warp == 0) {
+                    const T* panel = panels + stage * deep * lanes + lane;
+                    const int last = min(deep, n - e);
+                    int i = 0;
+                    for (; i + 16 <= last; i += 16) {
+                        T y[16];
+#pragma unroll
+                        for (int j = 0; j < 16; j++) y[j] = panel[(i + j) * lanes];
+#pragma unroll
+                        for (int j = 0; j < 16; j++) sum += y[j];
+                    }
+                    for (; i < last; i++) sum += panel[i * lanes];
+                }
+                if (++stage == stages) stage = 0;
+            }
+            arrived<0>();
+            __syncthreads(); // the next turn's list is written over this one
+        } while (from.at < from.end);
+        if (warp == 0 && lane < width) out[(o * rows + v) * inner + c0 + lane] = sum;
+    }
 }
 
 #define SCATTER(name, T)                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(threads, 4)                                                                                    \
-        name(const T* g, const long long* indices, T* out, const int* starts, const int* list, int parts, long long outer, long long rows,      \
-             long long count, long long inner, int tileRows, int tileColumns, long long tileOuter) {                                            \
-        scatter(g, indices, out, starts, list, parts, outer, rows, count, inner, tileRows, tileColumns, tileOuter);                             \
+    extern "C" __global__ void __launch_bounds__(threads, 3)                                                                                    \
+        scatter_##name(const T* g, const long long* indices, T* out, const int* starts, const int2* list, Heavy* heavy, int parts,              \
+                       int bandRows, int many, long long outer, long long rows, long long count, long long inner, int tileRows,                 \
+                       int tileColumns, long long tileOuter, int tilesDown, int tilesAcross) {                                                  \
+        scatter(g, {indices, parts > 0 ? list : nullptr, 0, count, 0}, out, starts, heavy, parts, bandRows, many, outer, rows, count, inner,    \
+                tileRows, tileColumns, tileOuter, tilesDown, tilesAcross);                                                                      \
+    }                                                                                                                                           \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                                                    \
+        scatter_heavy_##name(const T* g, const long long* indices, T* out, const int* starts, const int2* list, const Heavy* heavy, int parts,  \
+                             int bandRows, int deep, int tilesAcross, int outer, long long rows, long long count, long long inner) {            \
+        scatterHeavy(g, {indices, list, 0, count, 0}, out, starts, heavy, parts, bandRows, deep, tilesAcross, outer, rows, count, inner);       \
     }
 
-SCATTER(scatter_f32, float)
-SCATTER(scatter_f64, double)
+SCATTER(f32, float)
+SCATTER(f64, double)

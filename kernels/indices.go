@@ -13,9 +13,10 @@ var gatherKernels = map[int64]*Kernel{
 	16: own.Kernel("indices", "gather_b128", gatherBody(16)),
 }
 
-var scatterKernels = [...]*Kernel{
-	Float32: own.Kernel("indices", "scatter_f32", scatterBody[float32]),
-	Float64: own.Kernel("indices", "scatter_f64", scatterBody[float64]),
+// scatterKernels are the kernel for all rows and the one for rows of many indices.
+var scatterKernels = [...][2]*Kernel{
+	Float32: {own.Kernel("indices", "scatter_f32", scatterBody[float32]), own.Kernel("indices", "scatter_heavy_f32", scatterHeavyBody)},
+	Float64: {own.Kernel("indices", "scatter_f64", scatterBody[float64]), own.Kernel("indices", "scatter_heavy_f64", scatterHeavyBody)},
 }
 
 var (
@@ -26,26 +27,31 @@ var (
 
 // What is compiled into indices.cu.
 const (
-	gatherEach    = 4    // words of a thread
-	indicesBlock  = 256  // threads of a block
-	scatterHeight = 512  // most rows of a tile
-	splitHeights  = 2048 // most heights of tiles
-	splitWarps    = 4    // of a block
+	gatherEach    = 4   // words of a thread
+	indicesBlock  = 256 // threads of a block
+	scatterHeight = 512 // most rows of a tile
+	splitBands    = 128 // most bands of rows
+	splitWarps    = 4   // of a block
 	scanBlock     = 1024
+	heavyColumns  = 32
+	heavyStages   = 8
+	heavyHeld     = 8192 // indices in the list of a block
 )
 
 // scatterPolicy tunes Scatter.
 type scatterPolicy struct {
-	columns int64 // of a tile, 32 at most
-	blocks  int64 // wanted for each multiprocessor
-	split   int64 // indices from which on they are split among the tiles before
-	part    int64 // least indices of a warp that splits
-	counts  int64 // most of them times heights of tiles: one block sums that many
+	tile   int64 // bytes
+	blocks int64 // wanted for each multiprocessor
+	split  int64 // indices from which on they are split among bands before
+	part   int64 // least indices of a warp that splits
+	counts int64 // most of them times bands: one block sums that many
+	many   int64 // indices of a row from which on it is left to blocks of a few columns, and more among many indices:
+	share  int64 // such a part of all
+	panels int64 // bytes of the panels of such a block, if the device has as many
 }
 
 var scatterPolicies = measured[scatterPolicy]{
-	// not measured alone: columns are as many as a warp has lanes, blocks two waves of those that fit
-	{90, scatterPolicy{columns: 32, blocks: 8, split: 1 << 11, part: 256, counts: 1 << 15}},
+	{90, scatterPolicy{tile: 64 << 10, blocks: 8, split: 512, part: 256, counts: 1 << 15, many: 256, share: 512, panels: 64 << 10}},
 }
 
 // Gather plans out = the elements of x at indices along an axis: out has the shape of x,
@@ -99,56 +105,70 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 		return p, nil
 	}
 	pol := scatterPolicies.on(dev)
-	wanted := pol.blocks * int64(dev.SMs)
-	columns := min(inner, pol.columns)
+	columns := min(inner, pol.tile/dt.Size())
 	across := CeilDiv(inner, columns)
-	height := min(max(CeilDiv(rows*across*outer, wanted), 1), scatterHeight, rows)
+	fill := max(CeilDiv(rows*across*outer, pol.blocks*int64(dev.SMs)), 1) // rows of a tile of which there are enough
+	height := min(max(pol.tile/(columns*dt.Size()), 1), fill, scatterHeight, rows)
 	tiles := across * CeilDiv(rows, height)
-	deep := min(max(CeilDiv(tiles*outer, wanted), 1), outer)
+	deep := min(max(CeilDiv(tiles*outer, pol.blocks*int64(dev.SMs)), 1), outer)
 	blocks := tiles * CeilDiv(outer, deep)
 	if err := CheckGrid(blocks); err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	s := scatterSplit{starts: Ref{1, 0}, list: Ref{1, 0}}
-	if heights := CeilDiv(rows, height); dev.Major > 0 && count >= pol.split && heights > 1 && heights <= splitHeights {
-		s = p.splitIndices(pol, rows, count, height, heights)
+	s := scatterSplit{starts: Ref{1, 0}, list: Ref{1, 0}, heavy: Ref{1, 0}}
+	heavyAcross := CeilDiv(inner, heavyColumns)
+	items := heavyAcross * outer * CeilDiv(count, pol.many) // of scatter_heavy, at most
+	split := dev.Major > 0 && count >= pol.split && max(rows, items) < 1<<31
+	if split {
+		s = p.splitIndices(pol, rows, count, height)
 	}
-	p.Launch(scatterKernels[dt], int(blocks), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.parts,
-		outer, rows, count, inner, int32(height), int32(columns), deep)
+	p.Launch(scatterKernels[dt][0], int(blocks), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.heavy, s.parts, s.bandRows, s.many,
+		outer, rows, count, inner, int32(height), int32(columns), deep, int32(tiles/across), int32(across))
+	if split {
+		shared := min(int64(dev.SharedOptin), heavyHeld*Int32.Size()+pol.panels)
+		panel := (shared - heavyHeld*Int32.Size()) / heavyStages
+		p.Launch(scatterKernels[dt][1], int(min(max(items, 1), int64(dev.SMs)*2)), indicesBlock, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, s.starts, s.list, s.heavy, s.parts,
+			s.bandRows, int32(panel/(heavyColumns*dt.Size())), int32(heavyAcross), int32(outer), rows, count, inner).Shared = int(shared)
+	}
 	return p, nil
 }
 
-// scatterSplit is where the indices of each height of tiles are: see indices.cu.
+// scatterSplit is where the indices of each band of rows are: see indices.cu.
 type scatterSplit struct {
-	starts, list Ref
-	parts        int32 // 0 where they are not split
+	starts, list, heavy   Ref
+	parts, bandRows, many int32 // 0 where they are not split
 }
 
-// splitIndices appends the launches that split the indices.
-func (p *Plan) splitIndices(pol scatterPolicy, rows, count, height, heights int64) scatterSplit {
-	each := (max(CeilDiv(count, pol.counts/heights), pol.part) + 31) &^ 31
-	parts := CeilDiv(count, each)
-	s := scatterSplit{p.Workspace((heights*parts + 1) * Int32.Size()), p.Workspace(count * Int32.Size()), int32(parts)}
+// splitIndices appends the launches that split the indices among bands, each of some tiles of
+// that many rows.
+func (p *Plan) splitIndices(pol scatterPolicy, rows, count, height int64) scatterSplit {
+	bandRows := CeilDiv(CeilDiv(rows, height), splitBands) * height
+	bands := CeilDiv(rows, bandRows)
+	each := (max(CeilDiv(count, pol.counts/bands), pol.part) + 31) &^ 31
+	parts, many := CeilDiv(count, each), max(pol.many, count/pol.share)
+	s := scatterSplit{p.Workspace((bands*parts + 1) * Int32.Size()), p.Workspace(2 * count * Int32.Size()), p.Workspace((1 + count/many) * Int32.Size()),
+		int32(parts), int32(bandRows), int32(many)}
 	blocks := int(CeilDiv(parts, splitWarps))
-	args := []any{count, rows, int32(height), int32(heights), int32(parts), int32(each)}
-	p.Launch(splitCount, blocks, 32*splitWarps, append([]any{Ref{1, 0}, s.starts}, args...)...)
-	p.Launch(splitScan, 1, scanBlock, s.starts, int32(heights*parts))
+	args := []any{count, rows, int32(bandRows), int32(bands), int32(parts), int32(each)}
+	p.Launch(splitCount, blocks, 32*splitWarps, append([]any{Ref{1, 0}, s.starts, s.heavy}, args...)...)
+	p.Launch(splitScan, 1, scanBlock, s.starts, int32(bands*parts))
 	p.Launch(splitPlace, blocks, 32*splitWarps, append([]any{Ref{1, 0}, s.starts, s.list}, args...)...)
 	return s
 }
 
 // splitting is the arguments that the kernels which split have in common, from argument i on.
-func (c Call) splitting(i int) (count, rows, height, parts, each int64) {
+func (c Call) splitting(i int) (count, rows, bandRows, parts, each int64) {
 	return c.Int(i), c.Int(i + 1), c.Int(i + 2), c.Int(i + 4), c.Int(i + 5)
 }
 
 func splitCountBody(c Call) {
-	indices, counts := Slice[int64](c, 0), Slice[int32](c, 1)
-	count, rows, height, parts, each := c.splitting(2)
-	clear(counts[:c.Int(5)*parts])
+	indices, counts, heavy := Slice[int64](c, 0), Slice[int32](c, 1), Slice[int32](c, 2)
+	count, rows, bandRows, parts, each := c.splitting(3)
+	clear(counts[:c.Int(6)*parts])
+	heavy[0] = 0
 	for k, v := range indices[:count] {
 		if v >= 0 && v < rows {
-			counts[v/height*parts+int64(k)/each]++
+			counts[v/bandRows*parts+int64(k)/each]++
 		}
 	}
 }
@@ -164,13 +184,13 @@ func splitScanBody(c Call) {
 
 func splitPlaceBody(c Call) {
 	indices, starts, list := Slice[int64](c, 0), Slice[int32](c, 1), Slice[int32](c, 2)
-	count, rows, height, parts, each := c.splitting(3)
+	count, rows, bandRows, parts, each := c.splitting(3)
 	next := make([]int32, c.Int(6)*parts)
 	copy(next, starts)
 	for k, v := range indices[:count] {
 		if v >= 0 && v < rows {
-			at := &next[v/height*parts+int64(k)/each]
-			list[*at] = int32(k)
+			at := &next[v/bandRows*parts+int64(k)/each]
+			list[2**at], list[2**at+1] = int32(k), int32(v%bandRows)
 			*at++
 		}
 	}
@@ -208,11 +228,14 @@ func gatherBody(word int64) func(Call) {
 	}
 }
 
+// scatterHeavyBody does nothing: scatterBody does all rows.
+func scatterHeavyBody(Call) {}
+
 // scatterBody is the Go body: the columns are shared among goroutines. It needs no list of the
 // indices of a tile.
 func scatterBody[T Float](c Call) {
 	g, indices, out := Slice[T](c, 0), Slice[int64](c, 1), Slice[T](c, 2)
-	outer, rows, count, inner := c.Int(6), c.Int(7), c.Int(8), c.Int(9)
+	outer, rows, count, inner := c.Int(9), c.Int(10), c.Int(11), c.Int(12)
 	Parallel(outer*inner, max(Grain/(count+rows), 1), func(lo, hi int64) {
 		for o := lo / inner; o*inner < hi; o++ {
 			from, to := max(lo-o*inner, 0), min(hi-o*inner, inner)

@@ -6,64 +6,54 @@ import (
 	"unsafe"
 )
 
-// poolKernels are for windows of 2 x 2, of 3 x 3, and others; those of derivatives for
-// elements that are in one window along an axis, in two at most, and others.
-type poolKernels struct{ max, average, maxDiff, averageDiff [3]*Kernel }
+// poolKernels are for windows of 2 x 2 by 2, of 3 x 3 by 1 and by 2, and others.
+type poolKernels struct {
+	max, average, maxDiff, averageDiff [4]*Kernel
+	maxDiffFar                         *Kernel
+}
 
 var poolKernel = [...]poolKernels{Float32: poolOf[float32](Float32), Float64: poolOf[float64](Float64)}
 
 func poolOf[T Float](dt Dtype) (k poolKernels) {
-	for i, size := range []string{"2x2_", "3x3_", ""} {
-		k.max[i] = own.Kernel("pool", fmt.Sprintf("pool_max_%s%v", size, dt), maxPoolBody[T])
-		k.average[i] = own.Kernel("pool", fmt.Sprintf("pool_average_%s%v", size, dt), averagePoolBody[T])
+	for i, windows := range []string{"2x2_2_", "3x3_1_", "3x3_2_", ""} {
+		kernel := func(op string, body func(Call)) *Kernel {
+			return own.Kernel("pool", fmt.Sprintf("pool_%s_%s%v", op, windows, dt), body)
+		}
+		k.max[i], k.average[i] = kernel("max", maxPoolBody[T]), kernel("average", averagePoolBody[T])
+		k.maxDiff[i], k.averageDiff[i] = kernel("max_diff", maxPoolDiffBody[T](false)), kernel("average_diff", averagePoolDiffBody[T])
 	}
-	for i, most := range []string{"1_", "2_", ""} {
-		k.maxDiff[i] = own.Kernel("pool", fmt.Sprintf("pool_max_diff_%s%v", most, dt), maxPoolDiffBody[T])
-		k.averageDiff[i] = own.Kernel("pool", fmt.Sprintf("pool_average_diff_%s%v", most, dt), averagePoolDiffBody[T])
-	}
+	k.maxDiffFar = own.Kernel("pool", fmt.Sprintf("pool_max_diff_far_%v", dt), maxPoolDiffBody[T](true))
 	return k
 }
 
-// Blocks of pool.cu: threads, and the elements of a thread, those of derivatives by kernel.
+// What is compiled into pool.cu, and the tiles of the derivative of a maximum.
 const (
-	poolThreads = 256
-	poolEach    = 4
+	poolThreads  = 256
+	poolStrip    = 8                       // rows of a plane of a thread, of windows with kernels of their own
+	poolShared   = 32 << 10                // bytes of shared memory of a tile: several blocks share a multiprocessor
+	poolElements = 1 << 13                 // most elements of the planes of a tile that has several
+	poolMost     = 1<<31 - 1 - poolThreads // threads of a launch: they are counted in 31 bits
 )
-
-var poolDiffEach = [...]int64{4, 2, 1}
 
 // MaxPool plans the greatest element of each window of planes: the first one by > that
 // no later one exceeds, from the least finite number on. Elements outside of the plane
 // are left out.
 func MaxPool(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p, err := newPool("maxpool", dt, planes, w)
-	if err == nil {
-		err = p.pool(poolKernel[dt].max[poolVariant(w)], poolEach, p.Out/dt.Size(), w, 1, w.out(), int64(w.Columns.Out()))
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return p.pool(poolKernel[dt].max[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }
 
 // AveragePool plans the sum of each window of planes, in the order in which its
 // elements lie, divided by div. Elements outside of the plane are left out.
 func AveragePool(dev Device, dt Dtype, planes int64, w Windows, div float64) (*Plan, error) {
 	p, err := newPool("averagepool", dt, planes, w)
-	if err == nil {
-		err = p.pool(poolKernel[dt].average[poolVariant(w)], poolEach, p.Out/dt.Size(), w, div, w.out(), int64(w.Columns.Out()))
-	}
-	return p, err
-}
-
-// MaxPoolDiff plans the derivative of [MaxPool] by its input. Inputs are that, the
-// output, and the derivative by the output: each element of this goes to the window's
-// greatest element, the first of equal ones.
-func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
-	p, err := newPool("maxpooldiff", dt, planes, w)
 	if err != nil {
 		return nil, err
 	}
-	x, y, overlap := p.Inputs[0], p.Out, poolOverlap(w)
-	p.Inputs, p.Out = []int64{x, y, y}, x
-	return p, p.pool(poolKernel[dt].maxDiff[overlap], poolDiffEach[overlap], x/dt.Size(), w, 1, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
+	return p.pool(poolKernel[dt].average[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, div), nil
 }
 
 // AveragePoolDiff plans the derivative of [AveragePool] by its input, from that by its
@@ -73,9 +63,87 @@ func AveragePoolDiff(dev Device, dt Dtype, planes int64, w Windows, div float64)
 	if err != nil {
 		return nil, err
 	}
-	overlap := poolOverlap(w)
 	p.Inputs[0], p.Out = p.Out, p.Inputs[0]
-	return p, p.pool(poolKernel[dt].averageDiff[overlap], poolDiffEach[overlap], p.Out/dt.Size(), w, div, w.plane(), int64(w.Columns.In), int64(w.Rows.Stride), int64(w.Columns.Stride))
+	rows := w.Rows.In
+	if known(w) {
+		rows += w.Rows.Before % w.Rows.Stride
+	}
+	return p.pool(poolKernel[dt].averageDiff[poolVariant(w)], planes, poolStrips(w, rows), int64(w.Columns.In), w, div, w.strides()...), nil
+}
+
+// MaxPoolDiff plans the derivative of [MaxPool] by its input. Inputs are that, and the
+// derivative by the output: each element of this goes to the window's greatest element,
+// the first of equal ones.
+func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
+	p, err := newPool("maxpooldiff", dt, planes, w)
+	if err != nil {
+		return nil, err
+	}
+	x, y := p.Inputs[0], p.Out
+	p.Inputs, p.Out = []int64{x, y}, x
+	tile, ok := newPoolTile(w, poolShared/(2*dt.Size()))
+	if !ok {
+		return p.pool(poolKernel[dt].maxDiffFar, planes, int64(w.Rows.In), int64(w.Columns.In), w, 1, w.strides()...), nil
+	}
+	if x == 0 {
+		return p, nil
+	}
+	blocks := CeilDiv(planes, tile.planes) * tile.down * tile.across
+	if err := CheckGrid(blocks); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	args := append([]any{Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, planes}, w.arguments()...)
+	for _, d := range w.strides() {
+		args = append(args, divideBy(d)...)
+	}
+	p.Launch(poolKernel[dt].maxDiff[poolVariant(w)], int(blocks), poolThreads, append(args, tile.arguments(w)...)...).Shared = int(tile.windows() * 2 * dt.Size())
+	return p, nil
+}
+
+// poolTile is pool.cu's Tile.
+type poolTile struct{ planes, rows, columns, down, across, aroundRows, aroundColumns, high, wide int64 }
+
+// newPoolTile returns a tile that has room for so many windows, false if there is none.
+// Its rows and columns are counted from the first element of a window on.
+func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
+	around := func(a WindowAxis) int64 { return CeilDiv(int64(a.Size), int64(a.Stride)) }
+	extent := func(a WindowAxis, unit int64) int64 { // in units
+		return CeilDiv(int64(a.In)+int64(a.Before%a.Stride), unit)
+	}
+	t.aroundRows, t.aroundColumns = around(w.Rows), around(w.Columns)
+	unitRows, unitColumns := int64(w.Rows.Stride), int64(w.Columns.Stride)
+	if known(w) {
+		unitRows = poolStrip
+	}
+	windowsOf := unitRows / int64(w.Rows.Stride) // of a unit of rows
+	if least := (windowsOf + t.aroundRows - 1) * t.aroundColumns; least > room {
+		return t, false
+	}
+	columns := evenly(extent(w.Columns, unitColumns), room/(windowsOf+t.aroundRows-1)-(t.aroundColumns-1))
+	t.wide = columns + t.aroundColumns - 1
+	rows := evenly(extent(w.Rows, unitRows), (room/t.wide-(t.aroundRows-1))/windowsOf)
+	t.high = rows*windowsOf + t.aroundRows - 1
+	t.rows, t.columns = rows*unitRows, columns*unitColumns
+	t.down, t.across = CeilDiv(extent(w.Rows, unitRows), rows), CeilDiv(extent(w.Columns, unitColumns), columns)
+	t.planes = 1
+	if t.down*t.across == 1 {
+		t.planes = max(1, min(room/(t.high*t.wide), poolElements/w.plane()))
+	}
+	return t, true
+}
+
+// windows returns the windows of all planes of a tile.
+func (t poolTile) windows() int64 { return t.planes * t.high * t.wide }
+
+// arguments returns those of a Tile.
+func (t poolTile) arguments(w Windows) (args []any) {
+	for _, n := range []int64{t.planes, t.rows, t.columns, t.down, t.across, t.aroundRows, t.aroundColumns, t.high, t.wide} {
+		args = append(args, int32(n))
+	}
+	for _, d := range []int64{windowStrips(w, int(t.high)), t.wide, poolStrips(w, int(t.rows)), t.columns} {
+		args = append(args, divideBy(d)...)
+	}
+	return args
 }
 
 // newPool returns a plan of planes to windows without launches.
@@ -94,48 +162,67 @@ func newPool(name string, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	return p, nil
 }
 
-// poolVariant returns the place in poolKernels of the kernel for a size.
+// poolVariant returns the place in poolKernels of the kernel for windows.
 func poolVariant(w Windows) int {
-	switch size := [2]int{w.Rows.Size, w.Columns.Size}; size {
-	case [2]int{2, 2}:
+	size, stride := w.Rows.Size, w.Rows.Stride
+	switch square := size == w.Columns.Size && stride == w.Columns.Stride; {
+	case square && size == 2 && stride == 2:
 		return 0
-	case [2]int{3, 3}:
-		return 1
+	case square && size == 3 && (stride == 1 || stride == 2):
+		return stride
 	}
-	return 2
+	return 3
 }
 
-// poolOverlap returns the place in poolKernels of the kernel for the number of windows
-// that have an element.
-func poolOverlap(w Windows) int {
-	along := func(a WindowAxis) int64 { return CeilDiv(int64(a.Size), int64(a.Stride)) }
-	return int(min(max(along(w.Rows), along(w.Columns)), 3)) - 1
+// known reports whether windows have a kernel of their own.
+func known(w Windows) bool { return poolVariant(w) < 3 }
+
+// poolStrips returns the strips of so many rows of a plane, windowStrips those of so many rows
+// of windows.
+func poolStrips(w Windows, rows int) int64 {
+	if known(w) {
+		return CeilDiv(int64(rows), poolStrip)
+	}
+	return int64(rows)
 }
 
-// pool appends the launch that computes so many elements, each of a thread, with the
-// numbers that it divides by. Averages have a divisor of their own.
-func (p *Plan) pool(k *Kernel, each, elements int64, w Windows, div float64, divisors ...int64) error {
-	if elements == 0 {
-		return nil
+func windowStrips(w Windows, rows int) int64 {
+	if known(w) {
+		rows *= w.Rows.Stride
 	}
-	blocks := CeilDiv(elements, poolThreads*each)
-	if err := CheckGrid(blocks); err != nil {
-		return fmt.Errorf("kernels: %s: %w", p.Op, err)
+	return poolStrips(w, rows)
+}
+
+// strides returns the divisors of what looks for windows.
+func (w Windows) strides() []int64 { return []int64{int64(w.Rows.Stride), int64(w.Columns.Stride)} }
+
+// pool appends launches of a thread for each column of strips of planes, with the numbers
+// that it divides by. All but the derivative of a maximum divide by div.
+func (p *Plan) pool(k *Kernel, planes, strips, columns int64, w Windows, div float64, divisors ...int64) *Plan {
+	most := poolMost / (strips * columns) // planes of a launch
+	for first := int64(0); first < planes; first += most {
+		part := min(planes-first, most)
+		var args []any
+		for i, bytes := range p.Inputs {
+			args = append(args, Ref{Operand(i), bytes / planes * first})
+		}
+		args = append(args, Ref{Out, p.Out / planes * first}, int32(part*strips*columns))
+		args = append(args, w.arguments()...)
+		if len(p.Inputs) == 1 {
+			args = append(args, div)
+		}
+		for _, d := range append([]int64{strips, columns}, divisors...) {
+			args = append(args, divideBy(d)...)
+		}
+		p.Launch(k, int(CeilDiv(part*strips*columns, poolThreads)), poolThreads, args...)
 	}
-	var args []any
-	for i := range p.Inputs {
-		args = append(args, Ref{Operand(i), 0})
-	}
-	args = append(args, Ref{Out, 0}, elements)
-	args = append(args, w.arguments()...)
-	if len(p.Inputs) == 1 {
-		args = append(args, div)
-	}
-	for _, d := range divisors {
-		args = append(args, divideBy(d)...)
-	}
-	p.Launch(k, int(blocks), poolThreads, args...)
-	return nil
+	return p
+}
+
+// poolPlanes returns the planes of a launch of strips: its total, and where its divisors begin, are
+// arguments.
+func poolPlanes(c Call, total, divisors int) int64 {
+	return c.Int(total) / (c.Int(divisors) * c.Int(divisors+3))
 }
 
 // forPlanes calls f for rows of planes of that many, from lo to hi.
@@ -159,7 +246,7 @@ func least[T Float]() T {
 func maxPoolBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[T](c, 1)
 	v, h := windowAxes(c, 3)
-	forPlanes(c.Int(2)/(v.out*h.out), v.out, h.out, func(plane, y int64) {
+	forPlanes(poolPlanes(c, 2, 16), v.out, h.out, func(plane, y int64) {
 		from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
 		top, first, last := v.windowed(y)
 		for x := range to {
@@ -177,16 +264,13 @@ func maxPoolBody[T Float](c Call) {
 	})
 }
 
-// eachOf calls f for the elements of a window of a plane, each with its place, until it
-// returns false.
-func eachOf[T Float](plane []T, v, h axis, y, x int64, f func(at int64, e T) bool) {
+// eachOf calls f for the elements of a window of a plane, each with its place.
+func eachOf[T Float](plane []T, v, h axis, y, x int64, f func(at int64, e T)) {
 	top, first, last := v.windowed(y)
 	left, lo, hi := h.windowed(x)
 	for i := top + first; i < top+last; i++ {
 		for at := i*h.in + left + lo; at < i*h.in+left+hi; at++ {
-			if !f(at, plane[at]) {
-				return
-			}
+			f(at, plane[at])
 		}
 	}
 }
@@ -194,46 +278,51 @@ func eachOf[T Float](plane []T, v, h axis, y, x int64, f func(at int64, e T) boo
 func averagePoolBody[T Float](c Call) {
 	in, out, div := Slice[T](c, 0), Slice[T](c, 1), T(c.Float(15))
 	v, h := windowAxes(c, 3)
-	forPlanes(c.Int(2)/(v.out*h.out), v.out, h.out, func(plane, y int64) {
+	forPlanes(poolPlanes(c, 2, 16), v.out, h.out, func(plane, y int64) {
 		from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
 		for x := range to {
 			sum := T(0)
-			eachOf(from, v, h, y, int64(x), func(_ int64, e T) bool { sum += e; return true })
+			eachOf(from, v, h, y, int64(x), func(_ int64, e T) { sum += e })
 			to[x] = sum / div
 		}
 	})
 }
 
-func maxPoolDiffBody[T Float](c Call) {
-	in, pooled, grad, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2), Slice[T](c, 3)
-	v, h := windowAxes(c, 5)
-	forPlanes(c.Int(4)/(v.in*h.in), 1, v.in*h.in, func(plane, _ int64) {
-		from, to := in[plane*v.in*h.in:], out[plane*v.in*h.in:][:v.in*h.in]
-		clear(to)
-		for o := range v.out * h.out {
-			greatest := pooled[plane*v.out*h.out+o]
-			if greatest == least[T]() {
-				continue
-			}
-			eachOf(from, v, h, o/h.out, o%h.out, func(at int64, e T) bool {
-				if e == greatest {
-					to[at] += grad[plane*v.out*h.out+o]
-				}
-				return e != greatest
-			})
+// maxPoolDiffBody is the Go body of the kernel of tiles, or of the one for windows far apart.
+func maxPoolDiffBody[T Float](far bool) func(Call) {
+	return func(c Call) {
+		in, grad, out, planes := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2), c.Int(3)
+		if far {
+			planes = poolPlanes(c, 3, 16)
 		}
-	})
+		v, h := windowAxes(c, 4)
+		forPlanes(planes, 1, v.in*h.in, func(plane, _ int64) {
+			from, to := in[plane*v.in*h.in:], out[plane*v.in*h.in:][:v.in*h.in]
+			clear(to)
+			for o := range v.out * h.out {
+				greatest, place := least[T](), int64(-1)
+				eachOf(from, v, h, o/h.out, o%h.out, func(at int64, e T) {
+					if e > greatest {
+						greatest, place = e, at
+					}
+				})
+				if place >= 0 {
+					to[place] += grad[plane*v.out*h.out+o]
+				}
+			}
+		})
+	}
 }
 
 func averagePoolDiffBody[T Float](c Call) {
 	grad, out, div := Slice[T](c, 0), Slice[T](c, 1), T(c.Float(15))
 	v, h := windowAxes(c, 3)
-	forPlanes(c.Int(2)/(v.in*h.in), 1, v.in*h.in, func(plane, _ int64) {
+	forPlanes(poolPlanes(c, 2, 16), 1, v.in*h.in, func(plane, _ int64) {
 		to := out[plane*v.in*h.in:][:v.in*h.in]
 		clear(to)
 		for o := range v.out * h.out {
 			slope := grad[plane*v.out*h.out+o]
-			eachOf(to, v, h, o/h.out, o%h.out, func(at int64, _ T) bool { to[at] += slope; return true })
+			eachOf(to, v, h, o/h.out, o%h.out, func(at int64, _ T) { to[at] += slope })
 		}
 		for i := range to {
 			to[i] /= div

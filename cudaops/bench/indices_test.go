@@ -52,7 +52,7 @@ func TestIndices(t *testing.T) {
 	}
 	for name, run := range run {
 		t.Run(name, func(t *testing.T) {
-			devices := []kernels.Device{kernels.HostDevice(), {Major: 9, SMs: 1}, {Major: 9, SMs: 132}}
+			devices := []kernels.Device{kernels.HostDevice(), {Major: 9, SMs: 1, SharedOptin: 227 << 10}, {Major: 9, SMs: 132, SharedOptin: 227 << 10}}
 			if name == "GPU" {
 				device0(t)
 				devices = devices[1:]
@@ -170,7 +170,7 @@ func TestIndicesLaunches(t *testing.T) {
 	var plans []*kernels.Plan
 	for _, c := range indexCases() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Int64, kernels.Int32, kernels.Bool} {
-			dev := kernels.Device{Major: 9, SMs: 132}
+			dev := kernels.Device{Major: 9, SMs: 132, SharedOptin: 227 << 10}
 			if plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Gather(dev, dt, c.shape, c.axis, int64(c.count)))); dt.IsFloat() {
 				plans = append(plans, must.Get[*kernels.Plan](t)(kernels.Scatter(dev, dt, c.shape, c.axis, int64(c.count))))
 			}

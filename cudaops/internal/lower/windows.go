@@ -86,7 +86,7 @@ func windows(c *call) *program.Value {
 	case w.Name == "maxpool":
 		k.name = "max-pool"
 		if w.Derivative {
-			k.name = "max-pool derivative"
+			k.name, in = "max-pool derivative", []*program.Value{in[0], in[2]}
 		}
 	case w.Name == "averagepool" && w.Derivative:
 		k.name, k.div, in = "average-pool derivative", float64(w.Size[0]*w.Size[1]), in[2:]
