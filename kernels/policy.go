@@ -60,11 +60,14 @@ func (p *Plan) elements(k *Kernel, n int64, args ...any) {
 // rowsPolicy tunes Rows.
 type rowsPolicy struct {
 	elements int64 // of a row that a thread takes, where the device has enough threads
+	down     int64 // likewise of those of a vector of rows, across rows
 	short    int64 // columns up to which it takes half as many
+	middling int64 // columns from which on it takes twice as many
 	threads  int64 // that are enough, for each multiprocessor
 	block    int64 // threads of a block that takes several rows, or a split of one
 	most     int64 // threads of a block
-	resident int64 // bytes of operands that a thread holds in registers
+	resident int64 // bytes of operands that a thread holds in registers, half as many in clusters and blocks of more than roomy threads
+	roomy    int64
 	partial  int64 // likewise, where it has more than it can hold
 	turn     int64 // bytes that a thread reads in a turn of a loop
 	shared   int64 // elements that a thread takes of rows of more columns than a block's most threads take so: a cluster of blocks shares them
@@ -77,12 +80,14 @@ type rowsPolicy struct {
 }
 
 var rowsPolicies = measured[rowsPolicy]{
-	// H200, 16384 rows of float32, us. Elements 16, 8, 32: cross-entropy of 4096 columns 187, 197, 191, layer norm 134, 143, 134, softmax 133, 131, 133;
-	// of 1000 columns (short) 53.1, 50.2, 52.0, and 36.2, 35.8, 36.4, and 34.8, 34.6, 35.8. Block 128 for 256: softmax of 128 columns 7.6, 7.4.
+	// H200, 16384 rows of float32, us. Elements 8, 16, 32: softmax of 1000 columns (short) 34.5, 34.4, 35.2, its gradient 50.1, 49.0, 49.7, that of layer
+	// norm 62.4, 57.4, 55.8, cross-entropy 49.6, 51.6, 55.4; of 4096 columns 131, 133, 133, and 238, 186, 188, and 293, 273, 204, and 196, 187, 187. Elements 32,
+	// 64: gradient of softmax of 32768 columns 1746, 1506, of layer norm 2001, 1746; 64 from which column on was not swept. Block 128 for 256: softmax of
+	// 128 columns 7.6, 7.4.
 	// Blocks 8, 4, 16, least 16: sums down 16384 x 4096 71.6, 72.5, 72.5, 72.9. Turn 128 for 64, partial 96 for 64: no faster. Threads, long, deep and chunk
 	// were not swept. Clusters, share 2^14, 2^13 and without, 2048 rows of 50 257: softmax 262, 262, 284, cross-entropy 414, 420, 491; of 100 003: 576, 577,
 	// 747, and 934, 934, 1260.
-	{90, rowsPolicy{elements: 16, short: 1024, threads: 1024, block: 256, most: 1024, resident: 128, partial: 64, turn: 64, shared: 32, share: 1 << 14, long: 1 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
+	{90, rowsPolicy{elements: 32, down: 16, short: 1024, middling: 1 << 13, threads: 1024, block: 256, most: 1024, resident: 256, roomy: 512, partial: 64, turn: 64, shared: 32, share: 1 << 14, long: 1 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
 }
 
 // rowPolicy tunes reductions along rows.

@@ -35,7 +35,7 @@ func (i rowsImage) ptx(major int) ([]byte, error) {
 	for k := range perRow {
 		perRow[k] = i.perRow[k] == 'r'
 	}
-	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, target: "sm_70"}
+	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, target: "sm_70", loaded: map[[2]int][]string{}}
 	if w.staged, err = i.f.Stages(perRow); err != nil {
 		return nil, err
 	}
@@ -76,17 +76,18 @@ type rowsWriter struct {
 	rank                 string   // of the block in its cluster
 	rowDivide, colDivide []divide
 
-	thread  string     // of the row
-	row     string     // the thread's first
-	exists  string     // predicate: the thread has a row; "" where all have
-	first   string     // column of the first vector
-	end     string     // column behind the last
-	uniform [][]string // by operand: what a row has one of, of each row of the thread
-	scalars [][]string // results of the reductions so far, likewise
-	held    *batch     // the vectors that the thread holds
-	slots   []string   // by operand in shared memory: where the thread's vectors begin
-	waiting bool       // for copies to shared memory
-	stages  int        // so far, as are the next
+	thread  string              // of the row
+	row     string              // the thread's first
+	exists  string              // predicate: the thread has a row; "" where all have
+	first   string              // column of the first vector
+	end     string              // column behind the last
+	uniform [][]string          // by operand: what a row has one of, of each row of the thread
+	scalars [][]string          // results of the reductions so far, likewise
+	held    *batch              // the vectors that the thread holds
+	slots   []string            // by operand in shared memory: where the thread's vectors begin
+	loaded  map[[2]int][]string // what the last step loaded from there, by operand and vector
+	waiting bool                // for copies to shared memory
+	stages  int                 // so far, as are the next
 	loops   int
 	joins   int // through shared memory
 }
@@ -94,7 +95,7 @@ type rowsWriter struct {
 // kernel writes the whole.
 func (w *rowsWriter) kernel() string {
 	if n := joinBytes(w.rowsLayout, w.staged); n > 0 {
-		w.Line(".shared .align 8 .b8 joined[%d]", n)
+		w.Line(".shared .align 16 .b8 joined[%d]", n)
 	}
 	w.parameters()
 	w.findThread()

@@ -71,6 +71,8 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	most := pol.elements
 	if columns <= pol.short {
 		most /= 2
+	} else if columns > pol.middling {
+		most *= 2
 	}
 	g.threads, g.beside = CeilDiv(columns, pol.columnsOfThread(sms, rows, columns, most, g.width)), 1
 	if g.threads <= 32 {
@@ -100,7 +102,7 @@ func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
 	if tiles() < sms && !split {
 		block = pol.most
 	}
-	per := pol.columnsOfThread(sms, CeilDiv(rows, g.width), columns, pol.elements/g.width, 1)
+	per := pol.columnsOfThread(sms, CeilDiv(rows, g.width), columns, pol.down/g.width, 1)
 	g.threads = min(pow2(CeilDiv(columns, per)), block/x)
 	g.beside = max(pol.block/g.threads, x)
 	if split {

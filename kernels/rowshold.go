@@ -24,13 +24,17 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	}
 	operands := m.held()
 	if needed <= most {
-		if shared, ok := m.share(dev, operands, needed, pol.resident); ok {
+		if shared, ok := m.share(dev, operands, needed, m.inRegisters(pol)); ok {
 			l.vectors, l.full, l.shared = int(needed), columns%between == 0 && m.columns%columns == 0, shared
 			return
 		}
 	}
 	l.turn = int(pol.turn)
-	if l.threads*l.beside < int(pol.most) || m.elementSteps() == 1 || len(operands) == 0 {
+	many := pol.most // threads of a block that is to hold a part
+	if m.grid.cluster == 0 {
+		many = pol.roomy
+	}
+	if l.threads*l.beside < int(many) || m.elementSteps() == 1 || len(operands) == 0 {
 		return
 	}
 	if m.grid.cluster > 0 { // its last block has a few columns less
@@ -42,6 +46,14 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 			return
 		}
 	}
+}
+
+// inRegisters returns the bytes of operands that a thread holds in registers.
+func (m *rowMapping) inRegisters(pol rowsPolicy) int64 {
+	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
+		return pol.resident / 2
+	}
+	return pol.resident
 }
 
 // held returns the operands that are worth holding, those that are needed longest first.
@@ -173,7 +185,11 @@ func (w *rowsWriter) loadShared(operand, j int) []string {
 	for k := range list {
 		list[k] = w.Register(d.Kind())
 	}
-	at := location{w.slots[operand], w.slot(d, j)}
+	at, key := location{w.slots[operand], w.slot(d, j)}, [2]int{operand, j}
+	for k, before := range w.loaded[key] {
+		w.Again(list[k], before)
+	}
+	w.loaded[key] = list
 	if w.width > 1 {
 		w.whole("ld.shared", d, at, list)
 	} else {

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -12,10 +13,11 @@ const mostReductions = 64
 
 // accumulator is what a thread has reduced so far, in lanes: RowSum in double.
 type accumulator struct {
-	op    expr.Op
-	dtype expr.Dtype // of the result
-	lanes []string
-	nan   []string // predicates that there was a NaN, for each row; none where instructions see to it
+	op     expr.Op
+	dtype  expr.Dtype // of the result
+	lanes  []string
+	nan    []string     // predicates that there was a NaN, for each row; none where instructions see to it
+	sameAs *accumulator // the one of another type that adds up the same numbers, if there is one
 }
 
 // wide is the type that is reduced in.
@@ -26,13 +28,16 @@ func (a *accumulator) wide() expr.Dtype {
 	return a.dtype
 }
 
-// newAccumulator returns one that has taken in nothing.
+// newAccumulator returns one that has taken in nothing. Of a sum whose first elements
+// the thread holds, lanes are "" until then.
 func (w *rowsWriter) newAccumulator(op expr.Op, d expr.Dtype) *accumulator {
-	a := &accumulator{op: op, dtype: d}
-	for range w.width {
-		r := w.Register(a.wide().Kind())
-		w.Line("mov.%v %s, %s", a.wide(), r, number(a.wide(), identityOf(op)))
-		a.lanes = append(a.lanes, r)
+	a := &accumulator{op: op, dtype: d, lanes: make([]string, w.width)}
+	for k := range a.lanes {
+		if op == expr.RowSum && w.held != nil {
+			continue
+		}
+		a.lanes[k] = w.Register(a.wide().Kind())
+		w.Line("mov.%v %s, %s", a.wide(), a.lanes[k], number(a.wide(), identityOf(op)))
 	}
 	for range w.rowsOfThread() {
 		if op != expr.RowSum && !w.native(a) {
@@ -68,12 +73,7 @@ func (w *rowsWriter) instruction(a *accumulator) string {
 func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) {
 	for k, v := range values {
 		if a.op == expr.RowSum {
-			if a.dtype == Float32 {
-				wide := w.Register(expr.F64)
-				w.Line("cvt.f64.f32 %s, %s", wide, v)
-				v = wide
-			}
-			w.Line("%sadd.rn.f64 %s, %s, %s", guard(exists), a.lanes[k], a.lanes[k], v)
+			w.add(a, k, v, exists)
 			continue
 		}
 		w.Line("%s%s %s, %s, %s", guard(exists), w.instruction(a), a.lanes[k], a.lanes[k], v)
@@ -87,6 +87,27 @@ func (w *rowsWriter) accumulate(a *accumulator, values []string, exists string) 
 			w.Line("%ssetp.nan.or.%v %s, %s, %s, %s", guard(exists), a.dtype, p, v, with, p)
 		}
 	}
+}
+
+// add takes a number into a lane of a sum, if it exists.
+func (w *rowsWriter) add(a *accumulator, k int, v, exists string) {
+	begun := a.lanes[k] != ""
+	if exists != "" && (a.dtype == Float32 || !begun) { // 0 changes no sum
+		some := w.Register(a.dtype.Kind())
+		w.Line("selp.%v %s, %s, %s, %s", a.dtype, some, v, number(a.dtype, 0), exists)
+		v, exists = some, ""
+	}
+	if a.dtype == Float32 {
+		wide := w.Register(expr.F64)
+		w.Line("cvt.f64.f32 %s, %s", wide, v)
+		v = wide
+	}
+	if begun {
+		w.Line("%sadd.rn.f64 %s, %s, %s", guard(exists), a.lanes[k], a.lanes[k], v)
+		return
+	}
+	a.lanes[k] = w.Register(expr.F64)
+	w.Line("mov.f64 %s, %s", a.lanes[k], v)
 }
 
 // combine returns the reduction of two.
@@ -109,6 +130,8 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 // join returns the results of the threads of a row together, of each row of the
 // thread.
 func (w *rowsWriter) join(list []*accumulator) [][]string {
+	all := list
+	list = slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
 	for _, a := range list {
 		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
 			for k := range n / 2 {
@@ -129,8 +152,19 @@ func (w *rowsWriter) join(list []*accumulator) [][]string {
 	default:
 		w.joinAlong(list)
 	}
-	results := make([][]string, len(list))
-	for i, a := range list {
+	for _, a := range list {
+		for k, v := range a.lanes {
+			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
+				a.lanes[k] = w.Register(expr.F64)
+				w.Line("add.rn.f64 %s, %s, %s", a.lanes[k], v, number(Float64, 0))
+			}
+		}
+	}
+	results := make([][]string, len(all))
+	for i, a := range all {
+		if of := a.sameAs; of != nil {
+			a.lanes = of.lanes
+		}
 		for _, v := range a.lanes {
 			if a.op == expr.RowSum && a.dtype == Float32 {
 				r := w.Register(expr.F32)
@@ -213,6 +247,13 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 	} else {
 		w.Line("bar.sync 0")
 	}
+	w.joins++
+	if w.cluster == 0 && warps <= 8 {
+		for i, a := range list {
+			a.lanes[0] = w.joinWarps(a, begin+i*32*8, warps)
+		}
+		return
+	}
 	lanes := int(pow2(int64(warps)))
 	exists := w.Register(expr.Pred)
 	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
@@ -228,7 +269,37 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 		}
 		a.lanes[0] = w.shuffle(a, r, lanes)
 	}
-	w.joins++
+}
+
+// joinWarps loads what all warps have in shared memory and combines it, in the order of
+// shuffles: of a few warps, every thread does.
+func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
+	base := w.Register(expr.B32)
+	w.Line("mov.u32 %s, joined", base)
+	list := make([]string, warps)
+	for k := range list {
+		list[k] = w.Register(a.wide().Kind())
+	}
+	const pair = 2 // are 16 bytes
+	for k := 0; k < warps; k += pair {
+		if a.wide() == Float64 && k+1 < warps {
+			w.Line("ld.shared.v2.f64 {%s, %s}, [%s+%d]", list[k], list[k+1], base, bytes+8*k)
+			continue
+		}
+		for j := k; j < min(k+pair, warps); j++ {
+			w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), list[j], base, bytes+8*j)
+		}
+	}
+	for n := len(list); n > 1; n = len(list) {
+		for k := range n / 2 {
+			list[k] = w.combine(a, list[2*k], list[2*k+1])
+		}
+		if n%2 > 0 {
+			list[n/2] = list[n-1]
+		}
+		list = list[:(n+1)/2]
+	}
+	return list[0]
 }
 
 // loadCluster loads what the blocks of a cluster have at an address of shared memory, if

@@ -84,6 +84,7 @@ func (w *rowsWriter) loadUniform() {
 	for i, p := range w.places[:len(w.types)] {
 		if p.columns == fixed && slices.Contains(w.used, i) {
 			w.uniform[i] = w.load(p, w.spreadOut(p, p.address, 0), w.rowsOfThread(), "")
+			w.Uniform(w.uniform[i]...)
 		}
 	}
 }

@@ -29,9 +29,7 @@ func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, 
 		for j := range turn {
 			w.read(b, append(early, late...), j, false)
 		}
-		for j := range turn {
-			use(b, j, w.apply(f, b, j))
-		}
+		w.applyAll(f, b, 0, turn, use)
 	})
 }
 
@@ -48,10 +46,12 @@ func (w *rowsWriter) stepHeld(f expr.Func, use func(b *batch, j int, results [][
 		w.read(b, early, j, true)
 		w.read(b, late, j, false)
 	}
-	for j := range b.columns {
-		w.read(b, early, j+ahead, true)
-		w.read(b, late, j+ahead, false)
-		use(b, j, w.apply(f, b, j))
+	for j := 0; j < len(b.columns); j += ahead {
+		for k := range ahead {
+			w.read(b, early, j+ahead+k, true)
+			w.read(b, late, j+ahead+k, false)
+		}
+		w.applyAll(f, b, j, min(j+ahead, len(b.columns)), use)
 	}
 	for _, i := range early {
 		b.elements[i] = b.elements[i][:w.firstShared(i)]
@@ -158,18 +158,42 @@ func (w *rowsWriter) rowsOfThread() int {
 	return 1
 }
 
-// apply evaluates a function at the elements of a vector.
-func (w *rowsWriter) apply(f expr.Func, b *batch, j int) [][]string {
-	results := make([][]string, len(f.Outputs()))
-	for lane := range w.width {
-		operands := w.operands(lane%w.rowsOfThread(), func(i int) string {
+// applyAll evaluates a function at the elements of some vectors, those before end, and calls
+// use for each. Vectors that exist are evaluated side by side.
+func (w *rowsWriter) applyAll(f expr.Func, b *batch, first, end int, use func(b *batch, j int, results [][]string)) {
+	for j := first; j < end; {
+		n := 1
+		for b.exists[j] == "" && j+n < end && b.exists[j+n] == "" && (n+1)*w.width <= 4 {
+			n++
+		}
+		for k, results := range w.apply(f, b, j, n) {
+			use(b, j+k, results)
+		}
+		j += n
+	}
+}
+
+// apply evaluates a function at the elements of n vectors, and returns the results by vector,
+// output and lane.
+func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
+	lanes := make([][]string, n*w.width)
+	for k := range lanes {
+		j, lane := first+k/w.width, k%w.width
+		lanes[k] = w.operands(lane%w.rowsOfThread(), func(i int) string {
 			if j >= len(b.elements[i]) { // f does not depend on it
 				return ""
 			}
 			return b.elements[i][j][lane]
 		})
-		for out, r := range w.Apply(f, operands) {
-			results[out] = append(results[out], r)
+	}
+	results := make([][][]string, n)
+	for k, outputs := range w.ApplyLanes(f, lanes, b.exists[first]) {
+		list := &results[k/w.width]
+		if *list == nil {
+			*list = make([][]string, len(outputs))
+		}
+		for out, r := range outputs {
+			(*list)[out] = append((*list)[out], r)
 		}
 	}
 	return results
@@ -181,12 +205,23 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 	for k, op := range s.Reductions {
 		list[k] = w.newAccumulator(op, s.Func.Outputs()[k])
 	}
+	for k, a := range list {
+		for l, op := range s.Reductions {
+			if a.op == expr.RowSum && op == expr.RowSum && s.Func.Widens(k, l) {
+				a.sameAs = list[l]
+			}
+		}
+	}
 	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
 		for k, a := range list {
-			w.accumulate(a, results[k], b.exists[j])
+			if a.sameAs == nil {
+				w.accumulate(a, results[k], b.exists[j])
+			}
 		}
 	})
-	w.scalars = append(w.scalars, w.join(list)...)
+	results := w.join(list)
+	w.Uniform(slices.Concat(results...)...)
+	w.scalars = append(w.scalars, results...)
 	w.stages++
 }
 

@@ -17,7 +17,9 @@ import (
 func TestRowsTimes(t *testing.T) {
 	w := newStopwatch(t)
 	shapes := []exprtest.RowShape{
-		{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}}, {Shape: []int{16384, 32768}, Axes: []int{1}},
+		{Shape: []int{16384, 128}, Axes: []int{1}}, {Shape: []int{16384, 1000}, Axes: []int{1}}, {Shape: []int{16384, 4096}, Axes: []int{1}}, {Shape: []int{16384, 32768}, Axes: []int{1}}, {Shape: []int{16384, 1021}, Axes: []int{1}},
+		{Shape: []int{16384, 2048}, Axes: []int{1}}, {Shape: []int{8192, 8192}, Axes: []int{1}}, {Shape: []int{4096, 16384}, Axes: []int{1}},
+		{Shape: []int{1 << 20, 7}, Axes: []int{1}}, {Shape: []int{100, 1_000_000}, Axes: []int{1}},
 	}
 	functions := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))
 	sum := functions[5]
@@ -48,6 +50,15 @@ func TestRowsTimes(t *testing.T) {
 		{Shape: []int{16384, 1001}, Axes: []int{1}}} {
 		times(functions[0], s)
 	}
+	double := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float64))
+	for _, columns := range []int{1000, 4096} {
+		for _, f := range double {
+			f.Name = "float64 " + f.Name
+			times(f, exprtest.RowShape{Shape: []int{16384, columns}, Axes: []int{1}})
+		}
+	}
+	double[5].Name = "float64 sum"
+	times(double[5], exprtest.RowShape{Shape: []int{16384}, Axes: []int{0}})
 	for _, columns := range []int{50_257, 65536, 100_003, 128_256} { // more than a thread holds, or in shared memory
 		for _, f := range []int{0, 2, 3, 4} {
 			times(functions[f], exprtest.RowShape{Shape: []int{2048, columns}, Axes: []int{1}})

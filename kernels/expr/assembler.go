@@ -19,7 +19,11 @@ type Assembler struct {
 	text      strings.Builder
 	counts    [kindCount]int
 	known     map[instruction]string // results, by what computes them
-	items     map[int]bool           // tables and functions that the instructions name
+	divided   map[string]divided     // quotients
+	uniform   map[string]bool        // registers that many elements are computed with
+	before    map[string]string      // registers that had the value of another
+	labels    int
+	items     map[int]bool // tables and functions that the instructions name
 }
 
 // Kind is a kind of register.
@@ -47,7 +51,7 @@ type instruction struct {
 
 // NewAssembler returns an assembler of a kernel without instructions.
 func NewAssembler(fs *Functions) *Assembler {
-	return &Assembler{functions: fs, known: map[instruction]string{}, items: map[int]bool{}}
+	return &Assembler{functions: fs, known: map[instruction]string{}, divided: map[string]divided{}, before: map[string]string{}, uniform: map[string]bool{}, items: map[int]bool{}}
 }
 
 // Register returns a new register.
@@ -145,20 +149,40 @@ func (a *Assembler) Text(target, entry string, parameters []string, blocks Block
 	return w.String()
 }
 
+// Uniform says that many elements are computed with what is in those registers: what it
+// pays to prepare is prepared once, see [quotient].
+func (a *Assembler) Uniform(registers ...string) {
+	for _, r := range registers {
+		a.uniform[r] = true
+	}
+}
+
+// Again says that a register has the value that another had: what was computed of that one
+// is not computed again of this one.
+func (a *Assembler) Again(register, before string) { a.before[register] = before }
+
 // Apply adds the instructions of f for one element of each operand, and returns the
 // registers of its outputs. What has been computed before, of the same registers, is
 // not computed again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
+	return a.ApplyLanes(f, [][]string{operands}, "")[0]
+}
+
+// ApplyLanes is [Assembler.Apply] for several elements, lanes, side by side. Where exists
+// is not "", it is the predicate that the elements matter.
+func (a *Assembler) ApplyLanes(f Func, lanes [][]string, exists string) [][]string {
 	g := f.graph()
-	values := a.values(g, operands)
-	outputs := make([]string, len(g.outputs))
-	for k, v := range g.outputs {
-		d := g.nodes[v].dtype
-		outputs[k] = a.Register(d.Kind())
-		if d == Bool {
-			a.Line("selp.b32 %s, 1, 0, %s", outputs[k], values[v])
-		} else {
-			a.Line("mov.%s %s, %s", kinds[d.Kind()].dtype, outputs[k], values[v])
+	values, outputs := a.values(g, lanes, exists), make([][]string, len(lanes))
+	for lane := range lanes {
+		for _, v := range g.outputs {
+			d := g.nodes[v].dtype
+			r := a.Register(d.Kind())
+			if d == Bool {
+				a.Line("selp.b32 %s, 1, 0, %s", r, values[v][lane])
+			} else {
+				a.Line("mov.%s %s, %s", kinds[d.Kind()].dtype, r, values[v][lane])
+			}
+			outputs[lane] = append(outputs[lane], r)
 		}
 	}
 	return outputs
@@ -166,7 +190,9 @@ func (a *Assembler) Apply(f Func, operands []string) []string {
 
 // Prepare adds the instructions of f that need no more than the operands given, so
 // that [Assembler.Apply] finds their results: an operand that is not known yet is "".
-func (a *Assembler) Prepare(f Func, operands []string) { a.values(f.graph(), operands) }
+func (a *Assembler) Prepare(f Func, operands []string) {
+	a.values(f.graph(), [][]string{operands}, "")
+}
 
 // Scope adds the instructions that body adds. What they compute is computed again
 // after it: body is a loop's, or may be jumped over.
@@ -176,36 +202,61 @@ func (a *Assembler) Scope(body func()) {
 	a.known = before
 }
 
-// values returns the registers of a graph's nodes, adding the instructions of new
+// values returns the registers of a graph's nodes by lane, adding the instructions of new
 // ones; those that depend on operands not given are "".
-func (a *Assembler) values(g *graph, operands []string) []string {
-	values, varies := make([]string, len(g.nodes)), make([]bool, len(g.nodes))
+func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string {
+	values, varies, uniform := make([][]string, len(g.nodes)), make([]bool, len(g.nodes)), make([]bool, len(g.nodes))
 	for i := range g.nodes {
 		n := &g.nodes[i]
-		switch n.op {
-		case operand:
-			values[i], varies[i] = operands[n.bits], true
-			if n.dtype == Bool && values[i] != "" {
-				values[i] = a.value(instruction{op: operand, to: Bool, x: values[i]})
+		values[i], uniform[i] = make([]string, len(lanes)), true
+		for _, v := range n.inputs() {
+			varies[i], uniform[i] = varies[i] || varies[v], uniform[i] && uniform[v]
+		}
+		if n.op == operand {
+			varies[i] = true
+		}
+		for lane, operands := range lanes {
+			switch n.op {
+			case operand:
+				r := operands[n.bits]
+				uniform[i] = uniform[i] && a.uniform[r]
+				if n.dtype == Bool && r != "" {
+					r = a.value(instruction{op: operand, to: Bool, x: r})
+				}
+				values[i][lane] = r
+			case constant:
+				values[i][lane] = literal(n.dtype, n.value())
 			}
-		case constant:
-			values[i] = literal(n.dtype, n.value())
+		}
+		switch {
+		case n.op == operand || n.op == constant:
+		case n.op == Div && n.dtype == Float32 && (g.nodes[n.args[1]].op == constant || uniform[n.args[1]] && !uniform[n.args[0]]):
+			a.quotients(values[i], values[n.args[0]], values[n.args[1]], exists)
 		default:
-			in, ready := instruction{op: n.op, to: n.dtype}, true
-			text := []*string{&in.x, &in.y, &in.z}
-			for k, v := range n.inputs() {
-				*text[k], in.from = values[v], g.nodes[v].dtype
-				ready, varies[i] = ready && values[v] != "", varies[i] || varies[v]
-			}
-			if n.op.transcendental() && !varies[n.args[0]] {
-				in.x = a.opaque(n.dtype, in.x)
-			}
-			if ready {
-				values[i] = a.value(in)
+			for lane := range lanes {
+				values[i][lane] = a.node(g, n, values, lane, varies)
 			}
 		}
 	}
 	return values
+}
+
+// node returns the register of a node's value in a lane, "" if it depends on operands not
+// given.
+func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies []bool) string {
+	in, ready := instruction{op: n.op, to: n.dtype}, true
+	text := []*string{&in.x, &in.y, &in.z}
+	for k, v := range n.inputs() {
+		*text[k], in.from = values[v][lane], g.nodes[v].dtype
+		ready = ready && values[v][lane] != ""
+	}
+	if n.op.transcendental() && !varies[n.args[0]] {
+		in.x = a.opaque(n.dtype, in.x)
+	}
+	if !ready {
+		return ""
+	}
+	return a.value(in)
 }
 
 // opaque returns a number as one that the assembler does not know: what it computes of a
@@ -240,9 +291,27 @@ func literal(d Dtype, v float64) string {
 	return fmt.Sprintf("0d%016X", math.Float64bits(v))
 }
 
+// look returns the register of a value that has been computed.
+func (a *Assembler) look(in instruction) (r string, known bool) {
+	if r, known = a.known[in]; known {
+		return r, true
+	}
+	had := in
+	for _, x := range []*string{&had.x, &had.y, &had.z} {
+		if before, again := a.before[*x]; again {
+			*x = before
+		}
+	}
+	if had == in {
+		return "", false
+	}
+	r, known = a.known[had]
+	return r, known
+}
+
 // value returns the register of a value, adding its instructions if it is new.
 func (a *Assembler) value(in instruction) string {
-	if r, ok := a.known[in]; ok {
+	if r, ok := a.look(in); ok {
 		return r
 	}
 	kind := in.to.Kind()

@@ -32,6 +32,13 @@ func (f Func) Reductions() int {
 	return n
 }
 
+// Widens reports whether output k, of float32, is as float64 what output l is.
+func (f Func) Widens(l, k int) bool {
+	g := f.graph()
+	n := g.nodes[g.outputs[l]]
+	return n.op == convert && n.dtype == Float64 && n.args[0] == g.outputs[k] && g.nodes[g.outputs[k]].dtype == Float32
+}
+
 // Stages takes a function apart at its reductions. perRow says of each output whether a
 // row has one of it: it depends on no operand that differs along a row but through a
 // reduction.

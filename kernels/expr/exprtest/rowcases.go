@@ -126,6 +126,9 @@ func RowFunctions(d expr.Dtype) (list []RowFunction, err error) {
 		{"sum", "e", []bool{true}, func(b rowBuilder, x []expr.Value) []expr.Value { return []expr.Value{b.Apply(expr.RowSum, x[0])} }},
 		{"distance", "ee", []bool{true}, distance},
 		{"normalize", "e1", []bool{false}, normalize},
+		{"softmax gradient", "ee", []bool{true, false}, softmaxGradient},
+		{"log-softmax gradient", "ee", []bool{true, false}, logSoftmaxGradient},
+		{"layer norm gradient", "ee1", []bool{true, false}, layerNormGradient},
 	} {
 		b := rowBuilder{expr.NewBuilder(slices.Repeat([]expr.Dtype{d}, len(c.operands))...), d}
 		var x []expr.Value
@@ -178,6 +181,36 @@ func crossEntropy(b rowBuilder, x []expr.Value) []expr.Value {
 	sum := b.Apply(expr.RowSum, e)
 	loss := b.Apply(expr.Sub, b.Apply(expr.Log, sum), b.Apply(expr.RowSum, b.Apply(expr.Mul, x[1], c)))
 	return []expr.Value{loss, b.Apply(expr.Sub, b.Apply(expr.Div, e, sum), x[1])}
+}
+
+// softmaxGradient is the sum of a softmax with weights, and its derivative, as the
+// compiler makes them of Gorgonia's graph.
+func softmaxGradient(b rowBuilder, x []expr.Value) []expr.Value {
+	y := softmax(b, x)[0]
+	weighted := b.Apply(expr.Mul, y, x[1])
+	loss := b.Apply(expr.RowSum, b.Convert(weighted, expr.Float64))
+	return []expr.Value{loss, b.Apply(expr.Mul, y, b.Apply(expr.Sub, x[1], b.Apply(expr.RowSum, weighted)))}
+}
+
+// logSoftmaxGradient is likewise of a log-softmax.
+func logSoftmaxGradient(b rowBuilder, x []expr.Value) []expr.Value {
+	y := logSoftmax(b, x)[0]
+	loss := b.Apply(expr.RowSum, b.Convert(b.Apply(expr.Mul, y, x[1]), expr.Float64))
+	return []expr.Value{loss, b.Apply(expr.Sub, x[1], b.Apply(expr.Mul, b.Apply(expr.Exp, y), b.Apply(expr.RowSum, x[1])))}
+}
+
+// layerNormGradient is likewise of a layer norm by quotients, of elements, weights and
+// the inverse of the columns.
+func layerNormGradient(b rowBuilder, x []expr.Value) []expr.Value {
+	mean := func(v expr.Value) expr.Value { return b.Apply(expr.Mul, b.Apply(expr.RowSum, v), x[2]) }
+	center := b.Apply(expr.Sub, x[0], mean(x[0]))
+	deviation := b.Apply(expr.Sqrt, b.Apply(expr.Add, mean(b.Apply(expr.Mul, center, center)), b.number(1e-5)))
+	y := b.Apply(expr.Div, center, deviation)
+	loss := b.Apply(expr.RowSum, b.Convert(b.Apply(expr.Mul, y, x[1]), expr.Float64))
+	along := b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Apply(expr.Neg, b.Apply(expr.Div, y, deviation)), x[1]))
+	scale := b.Apply(expr.Mul, b.Apply(expr.Div, along, b.Apply(expr.Mul, b.number(2), deviation)), x[2])
+	t := b.Apply(expr.Add, b.Apply(expr.Div, x[1], deviation), b.Apply(expr.Mul, b.Apply(expr.Mul, center, b.number(2)), scale))
+	return []expr.Value{loss, b.Apply(expr.Add, t, mean(b.Apply(expr.Neg, t)))}
 }
 
 func distance(b rowBuilder, x []expr.Value) []expr.Value {
