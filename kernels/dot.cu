@@ -2,14 +2,14 @@
 //
 // The reduction of sum.cu with products for terms, in double: a product of two
 // float32 is exact there. 8 bytes of traffic and one DFMA per float32 pair:
-// bound by memory. Chunks of a row leave double partial sums, which sum_rows
-// adds in index order.
+// bound by memory. Chunks of a row leave double partial sums, which the last block
+// or sum.cu adds up.
 #include "reduce.cuh"
 
 #define DOT(NAME, IN, OUT)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        dot_rows_##NAME(const IN* a, const IN* b, OUT* out, long long n, long long chunk, int splits, double div) { \
-        reduce_rows<IN>(Product<IN>{a, b}, out, n, chunk, splits, div);                                           \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
+        dot_rows_##NAME(const IN* a, const IN* b, OUT* out, double* parts, long long n, long long chunk, int splits, int once, double div) { \
+        reduce_rows<IN>(Product<IN>{a, b}, out, parts, n, chunk, splits, once, div);                              \
     }
 
 #define SHORT(NAME, T)                                                                                            \

@@ -8,8 +8,10 @@
 // Lane l counts in column l of 32, which all lie in bank l: lanes never meet, however
 // the data are, and only warps of one block share a counter. 16-byte loads, several in
 // flight. A block adds up the columns of a bin at the end. Where the bins are too many
-// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory,
-// histogram_global counts them.
+// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory, they are cut in
+// ranges, each counted by blocks of its own, which read all elements: at about the same
+// time, so that they share them in the level-2 cache. histogram_aggregate counts in global memory: few elements into
+// many bins, or more bins than that pays for.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
 // at the end: four instructions a byte.
@@ -47,14 +49,14 @@ template <typename T> union Sixteen {
     T s[16 / sizeof(T)];
 };
 
-// each_sixteen calls f on all 16-byte vectors of x, FLIGHT loads in flight, and one
-// on each of the last elements, which fill no vector.
+// each_sixteen calls f on the 16-byte vectors of x, those of one of so many parts, FLIGHT loads in flight,
+// and one on each of the last elements, which fill no vector.
 template <int FLIGHT, typename T, typename Vector, typename One>
-__device__ void each_sixteen(const T* __restrict__ x, long long n, Vector f, One one) {
+__device__ void each_sixteen(const T* __restrict__ x, long long n, int part, int parts, Vector f, One one) {
     const uint4* vectors = reinterpret_cast<const uint4*>(x);
     const long long count = n * sizeof(T) / 16, tile = FLIGHT * blockDim.x;
-    long long i = blockIdx.x * tile + threadIdx.x;
-    for (; i + (FLIGHT - 1) * blockDim.x < count; i += gridDim.x * tile) {
+    long long i = part * tile + threadIdx.x;
+    for (; i + (FLIGHT - 1) * blockDim.x < count; i += parts * tile) {
         uint4 v[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) v[k] = __ldg(vectors + i + k * blockDim.x);
@@ -69,29 +71,43 @@ __device__ void each_sixteen(const T* __restrict__ x, long long n, Vector f, One
     for (int k = 0; k < FLIGHT; k++)
         if (i + k * blockDim.x < count) f(v[k]);
     const long long last = count * 16 / sizeof(T) + threadIdx.x;
-    if (blockIdx.x == 0 && last < n) one(x[last]);
+    if (part == 0 && last < n) one(x[last]);
 }
 
+// Block b counts in range b % ranges of the bins.
 template <typename T>
-__device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift) {
-    clear_table(r.bins << shift);
+__device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift, int ranges) {
+    const int width = (r.bins + ranges - 1) / ranges, first = blockIdx.x % ranges * width, own = min(width, r.bins - first);
+    clear_table(own << shift);
     const int column = threadIdx.x & ((1 << shift) - 1);
     const auto count = [&](T e) {
-        const int k = r.bin((double)e);
-        if (k >= 0) atomicAdd(&table[(k << shift) + column], 1u);
+        const int k = r.bin((double)e) - first;
+        if ((unsigned)k < (unsigned)own) atomicAdd(&table[(k << shift) + column], 1u);
     };
-    each_sixteen<2>(x, n, [&](uint4 v) {
+    each_sixteen<2>(x, n, blockIdx.x / ranges, gridDim.x / ranges, [&](uint4 v) {
         Sixteen<T> e;
         e.v = v;
 #pragma unroll
         for (int k = 0; k < 16 / sizeof(T); k++) count(e.s[k]);
     }, count);
-    add_columns(counts, r.bins, shift, [](int k) { return k; });
+    add_columns(counts + first, own, shift, [](int k) { return k; });
+}
+
+// histogram_aggregate counts in global memory. The first of the lanes whose elements lie in the same bin adds
+// them up: most atomics are as many as there are bins in a warp's elements, however the data are.
+template <typename T> __device__ void histogram_aggregate(const T* __restrict__ x, count_t* counts, long long n, Range r) {
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    const int lane = threadIdx.x % 32;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i - lane < n; i += stride) {
+        const int k = i < n ? r.bin((double)x[i]) : -1;
+        const unsigned same = __match_any_sync(0xffffffffu, k);
+        if (k >= 0 && __ffs(same) - 1 == lane) atomicAdd(&counts[k], (count_t)__popc(same));
+    }
 }
 
 // For bytes, byte * 128 + lane * 4 is the address of the counter: a shift and a
 // mask away from the word that the byte was loaded in.
-__device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int) {
+__device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int, int) {
     clear_table(256 * 32);
     const unsigned column = threadIdx.x % 32 * 4;
     const auto count = [&](unsigned times_128) {
@@ -103,7 +119,7 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
         count(w >> 9);
         count(w >> 17);
     };
-    each_sixteen<4>(x, n, [&](uint4 v) {
+    each_sixteen<4>(x, n, blockIdx.x, gridDim.x, [&](uint4 v) {
         word(v.x);
         word(v.y);
         word(v.z);
@@ -115,14 +131,14 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
 #define HISTOGRAM(NAME, T)                                                                                          \
     extern "C" __global__ void __launch_bounds__(1024)                                                              \
         histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \
-                                 double scale, int shift) {                                                         \
-        histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift);                                         \
+                                 double scale, int shift, int ranges) {                                             \
+        histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift, ranges);                                 \
     }
 
-#define HISTOGRAM_GLOBAL(NAME, T)                                                                                   \
-    extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
-                                                       double lo, double hi, double scale) {                        \
-        histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
+#define HISTOGRAM_AGGREGATE(NAME, T)                                                                                \
+    extern "C" __global__ void histogram_aggregate_##NAME(const T* x, count_t* counts, long long n, int bins,       \
+                                                          double lo, double hi, double scale) {                     \
+        histogram_aggregate(x, counts, n, Range{bins, lo, hi, scale});                                              \
     }
 
 HISTOGRAM(u8, unsigned char)
@@ -130,7 +146,7 @@ HISTOGRAM(i32, int)
 HISTOGRAM(i64, long long)
 HISTOGRAM(f32, float)
 HISTOGRAM(f64, double)
-HISTOGRAM_GLOBAL(i32, int)
-HISTOGRAM_GLOBAL(i64, long long)
-HISTOGRAM_GLOBAL(f32, float)
-HISTOGRAM_GLOBAL(f64, double)
+HISTOGRAM_AGGREGATE(i32, int)
+HISTOGRAM_AGGREGATE(i64, long long)
+HISTOGRAM_AGGREGATE(f32, float)
+HISTOGRAM_AGGREGATE(f64, double)

@@ -87,15 +87,32 @@ var rowsPolicies = measured[rowsPolicy]{
 
 // rowPolicy tunes reductions along rows.
 type rowPolicy struct {
-	short  int64 // rows up to this length take a group of lanes each
-	block  int   // threads of a block on a long row
-	chunk  int64 // least elements of a chunk when a row is split
-	blocks int64 // blocks wanted for each multiprocessor
+	short    int64 // Dot: rows up to this length take a group of lanes each
+	block    int   // threads of a block on a long row
+	chunk    int64 // least elements of a chunk when a row is split
+	blocks   int64 // blocks wanted for each multiprocessor
+	once     int64 // elements up to which the last block adds up the chunks
+	least    int64 // least elements of a chunk then
+	resident int64 // blocks for each multiprocessor then: as many as are there at a time
 }
 
 var rowPolicies = measured[rowPolicy]{
 	// not measured alone: 1024 float32 are a 16-byte load for each of 256 threads; 32 blocks are four waves of the 8 that fit
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}},
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32, once: 1 << 26, least: 1 << 12, resident: 4}},
+}
+
+// tilePolicy tunes sums of slabs that fit into shared memory.
+type tilePolicy struct {
+	block  int   // threads
+	bytes  int64 // of a tile, at most
+	blocks int64 // wanted for each multiprocessor, so that small inputs have small tiles
+	terms  int64 // of a lane, about
+	most   int64 // at most
+	few    int64 // elements up to which few slabs of several columns are as good
+}
+
+var tilePolicies = measured[tilePolicy]{
+	{90, tilePolicy{block: 256, bytes: 1 << 14, blocks: 4, terms: 4, most: 64, few: 1 << 14}}, // not swept
 }
 
 // columnPolicy tunes reductions along columns.
@@ -103,23 +120,23 @@ type columnPolicy struct {
 	block  int64 // threads of a block
 	rows   int64 // least rows of a thread
 	chunk  int64 // least rows of a thread when columns are split
-	blocks int64 // blocks wanted for each multiprocessor, so that the last wave is a small part of the whole
+	blocks int64 // blocks for each multiprocessor when columns are split
+	once   int64 // sums of chunks up to which the last block adds them up
 }
 
 var columnPolicies = measured[columnPolicy]{
-	{90, columnPolicy{block: 256, rows: 4, chunk: 16, blocks: 32}}, // not measured alone
+	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, once: 1 << 14}}, // not measured alone
 }
 
 // reducePolicy tunes Reduce, which has the loop of the rows of Sum.
 type reducePolicy struct {
 	block  int
 	chunk  int64 // least elements of a block
-	blocks int64 // blocks wanted for each multiprocessor
-	join   int   // threads of the block that joins
+	blocks int64 // blocks for each multiprocessor, all there at a time
 }
 
 var reducePolicies = measured[reducePolicy]{
-	{90, reducePolicy{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}}, // not measured alone: as for rows
+	{90, reducePolicy{block: 256, chunk: 1 << 12, blocks: 3}}, // not measured alone: as for rows
 }
 
 // windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
@@ -149,10 +166,17 @@ var (
 	tableHistogram = measured[histogramPolicy]{
 		{90, histogramPolicy{block: 1024, blocks: 2}}, // H200, 2^28 float32 into 256 bins: 4272 GB/s; 1 block 3472; CUB 3934
 	}
-	globalHistogram = measured[histogramPolicy]{
-		{90, histogramPolicy{block: 128, blocks: 16}}, // not swept: for bins that shared memory does not hold
+	globalHistogram = measured[manyBinsPolicy]{
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, ranges: 24, elements: 1 << 18}}, // not swept
 	}
 )
+
+// manyBinsPolicy tunes histograms with more bins than shared memory holds.
+type manyBinsPolicy struct {
+	histogramPolicy       // of the kernel that counts in global memory
+	ranges          int   // of bins, each counted by blocks of its own, up to which that is faster
+	elements        int64 // for each range, from which it is
+}
 
 // iteratePolicy tunes Iterate.
 type iteratePolicy struct {
