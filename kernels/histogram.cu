@@ -25,10 +25,10 @@ extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
     if (k < bins) counts[k] = 0;
 }
 
-// add_columns adds the counters of bin k, 2^shift neighbours, to counts[to(k)]. A
+// add_columns calls put(k, sum of the counters of bin k, 2^shift neighbours). A
 // thread adds up four of them, neighbouring lanes the rest; lanes start at
 // different ones of the four, so that no two read one bank.
-template <typename To> __device__ void add_columns(count_t* counts, int bins, int shift, To to) {
+template <typename Put> __device__ void add_columns(int bins, int shift, Put put) {
     __syncthreads();
     const int near = min(shift, 2), far = shift - near; // 2^near words a thread, 2^far lanes a bin
     const int lane = threadIdx.x % 32, threads = bins << far;
@@ -37,10 +37,7 @@ template <typename To> __device__ void add_columns(count_t* counts, int bins, in
         if (i < threads)
             for (int c = 0; c < 1 << near; c++) sum += table[(i << near) | ((c + lane / 8) & ((1 << near) - 1))];
         for (int step = 1 << far >> 1; step > 0; step >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, step, 1 << far);
-        if ((i & ((1 << far) - 1)) == 0 && sum > 0) {
-            const int k = to(i >> far);
-            if (k >= 0) atomicAdd(&counts[k], (count_t)sum);
-        }
+        if (i < threads && (i & ((1 << far) - 1)) == 0) put(i >> far, sum);
     }
 }
 
@@ -90,7 +87,9 @@ __device__ void histogram_columns(const T* x, count_t* counts, long long n, Rang
 #pragma unroll
         for (int k = 0; k < 16 / sizeof(T); k++) count(e.s[k]);
     }, count);
-    add_columns(counts + first, own, shift, [](int k) { return k; });
+    add_columns(own, shift, [&](int k, unsigned sum) {
+        if (sum > 0) atomicAdd(&counts[first + k], (count_t)sum);
+    });
 }
 
 // histogram_aggregate counts in global memory. The first of the lanes whose elements lie in the same bin adds
@@ -125,7 +124,17 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
         word(v.z);
         word(v.w);
     }, [&](unsigned char e) { count(e << 7); });
-    add_columns(counts, 256, 5, [&](int value) { return r.bin(value); });
+    // Of 32 values in one bin there is one atomic.
+    __shared__ unsigned sums[256];
+    add_columns(256, 5, [&](int value, unsigned sum) { sums[value] = sum; });
+    __syncthreads();
+    if (threadIdx.x >= 256) return;
+    const int k = r.bin(threadIdx.x), lane = threadIdx.x % 32;
+    const unsigned same = __match_any_sync(0xffffffffu, k);
+    if (k < 0 || __ffs(same) - 1 != lane) return;
+    count_t total = 0;
+    for (unsigned rest = same; rest; rest &= rest - 1) total += sums[threadIdx.x - lane + __ffs(rest) - 1];
+    if (total > 0) atomicAdd(&counts[k], total);
 }
 
 #define HISTOGRAM(NAME, T)                                                                                          \

@@ -106,13 +106,13 @@ type tilePolicy struct {
 	block  int   // threads
 	bytes  int64 // of a tile, at most
 	blocks int64 // wanted for each multiprocessor, so that small inputs have small tiles
-	terms  int64 // of a lane, about
-	most   int64 // at most
+	busy   int64 // least threads with work, if there is enough
+	most   int64 // terms of a lane
 	few    int64 // elements up to which few slabs of several columns are as good
 }
 
 var tilePolicies = measured[tilePolicy]{
-	{90, tilePolicy{block: 256, bytes: 1 << 14, blocks: 4, terms: 4, most: 64, few: 1 << 14}}, // not swept
+	{90, tilePolicy{block: 256, bytes: 1 << 14, blocks: 4, busy: 128, most: 64, few: 1 << 14}}, // not swept
 }
 
 // columnPolicy tunes reductions along columns.

@@ -91,7 +91,10 @@ func Reduce(dev Device, dt Dtype, n int64, r Reduction, identity float64) *Plan 
 	pol := reducePolicies.on(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
 	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
-	chunk = CeilDiv(chunk, whole) * whole
+	if !dev.Cooperative {
+		chunk = n // for one block
+	}
+	chunk = max(CeilDiv(chunk, whole), 1) * whole
 	blocks := max(CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
 	p.Launch(kernel, int(blocks), pol.block, Ref{0, 0}, Ref{Out, 0}, parts, n, chunk, identity).Cooperative = blocks > 1

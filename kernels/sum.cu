@@ -84,23 +84,23 @@ template <typename In, typename Out, int W>
 __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restrict__ out, double* parts, long long r, long long inner,
                          long long chunk, int splits, int tiles, int once, double div) {
     extern __shared__ double strands[];  // [blockDim.y][W][blockDim.x]
-    constexpr int FLIGHT = 8;
-    const int tile = blockIdx.x % tiles;
-    const long long part = blockIdx.x / tiles;  // outer * splits + split
-    const long long first = part % splits * chunk, last = min(first + chunk, r);
+    constexpr int FLIGHT = W == 1 ? 16 : 8;
+    const int tile = blockIdx.x % tiles, part = blockIdx.x / tiles;  // part: outer * splits + split
+    const long long first = part % splits * chunk;
     const long long col = ((long long)tile * blockDim.x + threadIdx.x) * W;
     const bool live = col < inner;  // inner is a multiple of W
     double acc[W] = {};
     if (live) {
-        const In* p = in + (part / splits * r) * inner + col;
-        const long long stride = blockDim.y;
-        for (long long j = first + threadIdx.y; j < last; j += FLIGHT * stride) {
+        const long long step = blockDim.y * inner;
+        const In* p = in + (part / splits * r + first + threadIdx.y) * inner + col;
+        // left: rows from the thread's on
+        for (int left = (int)(min(chunk, r - first) - threadIdx.y); left > 0; left -= FLIGHT * blockDim.y, p += FLIGHT * step) {
             Pack<In> x[FLIGHT];
 #pragma unroll
             for (int f = 0; f < FLIGHT; f++) {
-                const long long row = j + f * stride;
-                if constexpr (W == 1) x[f].s[0] = row < last ? p[row * inner] : In(0);
-                else x[f].v = row < last ? *reinterpret_cast<const typename Vec<In>::type*>(p + row * inner) : typename Vec<In>::type{};
+                const bool there = f * (int)blockDim.y < left;
+                if constexpr (W == 1) x[f].s[0] = there ? p[f * step] : In(0);
+                else x[f].v = there ? *reinterpret_cast<const typename Vec<In>::type*>(p + f * step) : typename Vec<In>::type{};
             }
 #pragma unroll
             for (int f = 0; f < FLIGHT; f++)
@@ -137,14 +137,15 @@ __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restr
     }
     __syncthreads();
     if (!last_block(threadIdx.x + threadIdx.y * blockDim.x, [] {})) return;
-    const long long outputs = gridDim.x / tiles / splits * inner;
-    for (long long o = threadIdx.x + threadIdx.y * blockDim.x; o < outputs; o += blockDim.x * blockDim.y) {
-        const double* p = parts + o / inner * splits * inner + o % inner;
-        double sum = 0;
+    // few columns: the threads go through all outputs of one outer index after the other
+    for (int o = 0; o < gridDim.x / tiles / splits; o++)
+        for (int i = threadIdx.x + threadIdx.y * blockDim.x; i < inner; i += blockDim.x * blockDim.y) {
+            const double* p = parts + ((long long)o * splits * inner + i);
+            double sum = 0;
 #pragma unroll 8
-        for (int s = 0; s < splits; s++) sum += __ldcg(p + s * inner);
-        out[o] = (Out)(sum / div);
-    }
+            for (int s = 0; s < splits; s++) sum += __ldcg(p + s * inner);
+            out[o * inner + i] = (Out)(sum / div);
+        }
 }
 
 #define COLS(NAME, IN, OUT)                                                                                       \

@@ -84,21 +84,15 @@ func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dt
 // sumPass appends the launches that reduce src[outer][r][inner] to
 // dst[outer][inner], dividing by div.
 func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
-	if lanes := tilePolicies.on(dev).lanes(dev, in, outer, r, inner); lanes > 0 {
-		p.sumTile(dev, src, in, dst, out, outer, r, inner, lanes, div)
+	pol := tilePolicies.on(dev)
+	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
+		l := p.Launch(sumTile[in][out], int(CeilDiv(outer, per)), pol.block, src, dst, outer, int32(r), int32(inner), int32(per), int32(lanes), div)
+		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may stand anywhere in a vector
 	} else if inner == 1 {
 		p.sumRows(dev, sumRows[in], []any{src}, dst, out, outer, r, div)
 	} else {
 		p.sumCols(dev, src, in, dst, out, outer, r, inner, div)
 	}
-}
-
-// sumTile appends a launch that adds up slabs of r x inner elements in shared memory.
-func (p *Plan) sumTile(dev Device, src Ref, in Dtype, dst Ref, out Dtype, slabs, r, inner, lanes int64, div float64) {
-	pol, size := tilePolicies.on(dev), r*inner*in.Size()
-	per := max(min(pol.bytes/size, CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	l := p.Launch(sumTile[in][out], int(CeilDiv(slabs, per)), pol.block, src, dst, slabs, int32(r), int32(inner), int32(per), int32(lanes), div)
-	l.Shared = int(per*size + 16) // the first element may stand anywhere in a vector
 }
 
 // sumRows appends the launches that add up rows of n terms, by a kernel that takes its operands before the
@@ -140,9 +134,9 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	y := max(min(pol.block/x, CeilDiv(r, pol.rows)), 1)
 	tiles := CeilDiv(units, x)
 	blocks := max(outer*tiles, 1)
-	splits := int64(1)
+	splits := CeilDiv(r, 1<<30) // a thread counts rows in 31 bits
 	if blocks < int64(dev.SMs) {
-		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, r/(y*pol.chunk)), 1)
+		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, r/(y*pol.chunk)), splits, 1)
 	}
 	chunk := CeilDiv(r, splits)
 	splits = max(CeilDiv(r, max(chunk, 1)), 1)
@@ -166,18 +160,25 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	}
 }
 
-// lanes returns how many lanes add up an output of slabs of r x inner elements in a tile, 0 if
-// tiles are not the way: a slab fits none, or an output has too many terms, or there are too few slabs.
-func (pol tilePolicy) lanes(dev Device, in Dtype, slabs, r, inner int64) int64 {
-	if r*inner*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*r*inner > pol.few {
-		return 0
+// tile returns how many slabs of r x inner elements make a tile, and how many lanes add up an output: 0 if
+// tiles are not the way, as a slab fits none, or an output has too many terms, or there are too few slabs.
+func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, lanes int64) {
+	slab := r * inner
+	if slab*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.few {
+		return 0, 0
 	}
-	// Lanes that are inner elements apart meet in a bank where inner is a multiple of a power of two.
-	lanes := min(pow2(CeilDiv(r, pol.terms)), 32, max(64/(inner&-inner), 1))
-	if CeilDiv(r, lanes) > pol.most {
-		return 0
+	per = max(min(pol.bytes/(slab*in.Size()), CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
+	// As many lanes as give most threads work, and leave four that meet in a bank: those of neighbouring rows do where the
+	// rows' length is a multiple of a power of two, those of an output where the columns' number is.
+	banks := func(n int64) int64 { return min(n&-n, 32) }
+	lanes = pow2(CeilDiv(pol.busy, per*inner))
+	if inner == 1 {
+		lanes = max(lanes, banks(r)/4)
 	}
-	return lanes
+	if lanes = min(lanes, pow2(r), 32, 64/banks(inner)); CeilDiv(r, lanes) > pol.most {
+		return 0, 0
+	}
+	return per, lanes
 }
 
 // split returns the number of chunks that each row is cut into, so that the device is
