@@ -3,12 +3,9 @@ package kernels
 import "fmt"
 
 var (
-	dotRows = [2][2]*Kernel{
-		Float32: {
-			Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32, float32]),
-			Float64: own.Kernel("dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]),
-		},
-		Float64: {Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64, float64])},
+	dotRows = [2]*Kernel{
+		Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32]),
+		Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64]),
 	}
 	dotShort = [2]*Kernel{
 		Float32: own.Kernel("dot", "dot_short_f32", dotShortBody[float32]),
@@ -30,14 +27,14 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 		p.Launch(dotShort[dt], int(CeilDiv(rows*lanes, int64(pol.block))), pol.block, a, b, out, rows, int32(n), int32(lanes), 1.0)
 		return p
 	}
-	p.sumRows(dev, dotRows[dt], []any{a, b}, out, dt, rows, n, 1)
+	p.sumRows(dev, dotRows[dt], []any{a, b}, out, rows, n, 1)
 	return p
 }
 
-func dotRowsBody[In, To Float](c Call) {
-	a, b, out := Slice[In](c, 0), Slice[In](c, 1), Slice[To](c, 2)
+func dotRowsBody[T Float](c Call) {
+	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	reduceRowsBody(c, 2, out, func(from, to int64) float64 {
-		var buffer []In
+		var buffer []T
 		return dotDouble(c.blas, a[from:to], alignedPart(b, from, to, &buffer))
 	})
 }

@@ -138,7 +138,7 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
 }
 
 #define HISTOGRAM(NAME, T)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(1024)                                                              \
+    extern "C" __global__ void __launch_bounds__(1024, 2)                                                           \
         histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \
                                  double scale, int shift, int ranges) {                                             \
         histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift, ranges);                                 \

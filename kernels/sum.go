@@ -89,32 +89,22 @@ func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 		l := p.Launch(sumTile[in][out], int(CeilDiv(outer, per)), pol.block, src, dst, outer, int32(r), int32(inner), int32(per), int32(lanes), div)
 		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may stand anywhere in a vector
 	} else if inner == 1 {
-		p.sumRows(dev, sumRows[in], []any{src}, dst, out, outer, r, div)
+		p.sumRows(dev, sumRows[in][out], []any{src}, dst, outer, r, div)
 	} else {
 		p.sumCols(dev, src, in, dst, out, outer, r, inner, div)
 	}
 }
 
-// sumRows appends the launches that add up rows of n terms, by a kernel that takes its operands before the
-// others of sum_rows, and by output type.
-func (p *Plan) sumRows(dev Device, k [2]*Kernel, src []any, dst Ref, out Dtype, rows, n int64, div float64) {
+// sumRows appends the launch of a kernel that adds up rows of n terms; it takes src before the others of sum_rows' arguments.
+func (p *Plan) sumRows(dev Device, k *Kernel, src []any, dst Ref, rows, n int64, div float64) {
 	pol := rowPolicies.on(dev)
-	launch := func(k *Kernel, splits, chunk int64, dst, parts Ref, once int32, div float64) *Launch {
-		return p.Launch(k, int(rows*splits), pol.block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
+	splits, chunk := pol.split(dev, rows, n)
+	parts, once := dst, int32(0)
+	if splits > 1 {
+		parts, once = p.Workspace(rows*splits*8), 1
 	}
-	once := dev.Cooperative && n*rows <= pol.once
-	splits, chunk := pol.split(dev, rows, n, once)
-	if splits == 1 {
-		launch(k[out], 1, n, dst, dst, 0, div)
-		return
-	}
-	parts := p.Workspace(rows * splits * 8)
-	if once {
-		launch(k[out], splits, chunk, dst, parts, 1, div).Cooperative = true
-		return
-	}
-	launch(k[Float64], splits, chunk, parts, parts, 0, 1)
-	p.sumPass(dev, parts, Float64, dst, out, rows, splits, 1, div)
+	l := p.Launch(k, int(rows*splits), pol.block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
+	l.Cooperative = splits > 1
 }
 
 // sumCols appends the launches that add up columns.
@@ -143,7 +133,7 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	to, parts, typ, d, once := dst, dst, out, div, int32(0)
 	if splits > 1 {
 		parts = p.Workspace(outer * splits * inner * 8)
-		if dev.Cooperative && outer*splits*inner <= pol.once {
+		if turns := outer * CeilDiv(inner, pol.block) * CeilDiv(splits, 8); dev.Cooperative && turns <= pol.turns {
 			once = 1
 		} else {
 			to, typ, d = parts, Float64, 1
@@ -182,14 +172,10 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 }
 
 // split returns the number of chunks that each row is cut into, so that the device is
-// full, and the elements of a chunk; all blocks are to be on the device at a time if resident.
-func (pol rowPolicy) split(dev Device, rows, n int64, resident bool) (splits, chunk int64) {
-	blocks, least := pol.blocks, pol.chunk
-	if resident {
-		blocks, least = pol.resident, pol.least
-	}
-	splits = min(int64(dev.SMs)*blocks/max(rows, 1), n/least)
-	if splits <= 1 {
+// full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
+func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
+	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
+	if splits <= 1 || !dev.Cooperative {
 		return 1, n
 	}
 	chunk = CeilDiv(CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
