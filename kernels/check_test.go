@@ -129,8 +129,8 @@ func TestCheckGenerated(t *testing.T) {
 	if err := Check(own, p); err != nil {
 		t.Error(err)
 	}
-	p.Launches[1].Args[2] = int64(1)
-	if err := Check(own, p); err == nil || !strings.Contains(err.Error(), "reduce_join_f32: argument 2: got a int64, want a 32-bit integer") {
+	p.Launches[0].Args[3] = int32(1)
+	if err := Check(own, p); err == nil || !strings.Contains(err.Error(), "reduce_f32: argument 3: got a int32, want a 64-bit integer") {
 		t.Errorf("got error %v", err)
 	}
 }

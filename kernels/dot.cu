@@ -2,14 +2,14 @@
 //
 // The reduction of sum.cu with products for terms, in double: a product of two
 // float32 is exact there. 8 bytes of traffic and one DFMA per float32 pair:
-// bound by memory. Chunks of a row leave double partial sums, which sum_rows
-// adds in index order.
+// bound by memory. Chunks of a row leave double partial sums, which the last block
+// adds up.
 #include "reduce.cuh"
 
-#define DOT(NAME, IN, OUT)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        dot_rows_##NAME(const IN* a, const IN* b, OUT* out, long long n, long long chunk, int splits, double div) { \
-        reduce_rows<IN>(Product<IN>{a, b}, out, n, chunk, splits, div);                                           \
+#define DOT(NAME, T)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
+        dot_rows_##NAME(const T* a, const T* b, T* out, double* parts, long long n, long long chunk, int splits, int once, double div) { \
+        reduce_rows<T>(Product<T>{a, b}, out, parts, n, chunk, splits, once, div);                              \
     }
 
 #define SHORT(NAME, T)                                                                                            \
@@ -18,8 +18,7 @@
         reduce_short<T>(Product<T>{a, b}, out, rows, n, lanes, div);                                              \
     }
 
-DOT(f32, float, float)
-DOT(f32_f64, float, double)
-DOT(f64, double, double)
+DOT(f32, float)
+DOT(f64, double)
 SHORT(f32, float)
 SHORT(f64, double)

@@ -1,16 +1,11 @@
 package kernels
 
-import (
-	"fmt"
-)
+import "fmt"
 
 var (
-	dotRows = [2][2]*Kernel{
-		Float32: {
-			Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32, float32]),
-			Float64: own.Kernel("dot", "dot_rows_f32_f64", dotRowsBody[float32, float64]),
-		},
-		Float64: {Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64, float64])},
+	dotRows = [2]*Kernel{
+		Float32: own.Kernel("dot", "dot_rows_f32", dotRowsBody[float32]),
+		Float64: own.Kernel("dot", "dot_rows_f64", dotRowsBody[float64]),
 	}
 	dotShort = [2]*Kernel{
 		Float32: own.Kernel("dot", "dot_short_f32", dotShortBody[float32]),
@@ -25,33 +20,22 @@ func Dot(dev Device, dt Dtype, rows, n int64) *Plan {
 	if rows == 0 {
 		return p
 	}
-	pol := rowPolicies.on(dev)
 	a, b, out := Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}
-	if n <= pol.short {
-		p.rowsShort(dotShort[dt], pol, []any{a, b}, out, rows, n, 1)
+	if pol := rowPolicies.on(dev); n <= pol.short {
+		// a group of lanes for each row: as many as keep four elements each, so that short rows share a warp
+		lanes := min(pow2(CeilDiv(n, 4)), 32)
+		p.Launch(dotShort[dt], int(CeilDiv(rows*lanes, int64(pol.block))), pol.block, a, b, out, rows, int32(n), int32(lanes), 1.0)
 		return p
 	}
-	splits, chunk := pol.split(dev, rows, n)
-	if splits == 1 {
-		p.Launch(dotRows[dt][dt], int(rows), pol.block, a, b, out, n, n, int32(1), 1.0)
-		return p
-	}
-	part := p.Workspace(rows * splits * 8)
-	p.Launch(dotRows[dt][Float64], int(rows*splits), pol.block, a, b, part, n, chunk, int32(splits), 1.0)
-	p.sumPass(dev, part, Float64, out, dt, rows, splits, 1, 1)
+	p.sumRows(dev, dotRows[dt], []any{a, b}, out, rows, n, 1)
 	return p
 }
 
-func dotRowsBody[In, To Float](c Call) {
-	a, b, out := Slice[In](c, 0), Slice[In](c, 1), Slice[To](c, 2)
-	n, chunk, splits, div := c.Int(3), c.Int(4), c.Int(5), c.Float(6)
-	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
-		var buffer []In
-		for k := lo; k < hi; k++ {
-			at, first := k/splits*n, k%splits*chunk
-			last := min(first+chunk, n)
-			out[k] = To(dotDouble(c.blas, a[at+first:at+last], alignedPart(b, at+first, at+last, &buffer)) / div)
-		}
+func dotRowsBody[T Float](c Call) {
+	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	reduceRowsBody(c, 2, out, func(from, to int64) float64 {
+		var buffer []T
+		return dotDouble(c.blas, a[from:to], alignedPart(b, from, to, &buffer))
 	})
 }
 

@@ -8,8 +8,10 @@
 // Lane l counts in column l of 32, which all lie in bank l: lanes never meet, however
 // the data are, and only warps of one block share a counter. 16-byte loads, several in
 // flight. A block adds up the columns of a bin at the end. Where the bins are too many
-// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory,
-// histogram_global counts them.
+// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory, they are cut in
+// ranges, each counted by blocks of its own, which read all elements: at about the same
+// time, so that they share them in the level-2 cache. histogram_aggregate counts in global memory: few elements into
+// many bins, or more bins than that pays for.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
 // at the end: four instructions a byte.
@@ -23,10 +25,10 @@ extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
     if (k < bins) counts[k] = 0;
 }
 
-// add_columns adds the counters of bin k, 2^shift neighbours, to counts[to(k)]. A
+// add_columns calls put(k, sum of the counters of bin k, 2^shift neighbours). A
 // thread adds up four of them, neighbouring lanes the rest; lanes start at
 // different ones of the four, so that no two read one bank.
-template <typename To> __device__ void add_columns(count_t* counts, int bins, int shift, To to) {
+template <typename Put> __device__ void add_columns(int bins, int shift, Put put) {
     __syncthreads();
     const int near = min(shift, 2), far = shift - near; // 2^near words a thread, 2^far lanes a bin
     const int lane = threadIdx.x % 32, threads = bins << far;
@@ -35,10 +37,7 @@ template <typename To> __device__ void add_columns(count_t* counts, int bins, in
         if (i < threads)
             for (int c = 0; c < 1 << near; c++) sum += table[(i << near) | ((c + lane / 8) & ((1 << near) - 1))];
         for (int step = 1 << far >> 1; step > 0; step >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, step, 1 << far);
-        if ((i & ((1 << far) - 1)) == 0 && sum > 0) {
-            const int k = to(i >> far);
-            if (k >= 0) atomicAdd(&counts[k], (count_t)sum);
-        }
+        if (i < threads && (i & ((1 << far) - 1)) == 0) put(i >> far, sum);
     }
 }
 
@@ -47,14 +46,14 @@ template <typename T> union Sixteen {
     T s[16 / sizeof(T)];
 };
 
-// each_sixteen calls f on all 16-byte vectors of x, FLIGHT loads in flight, and one
-// on each of the last elements, which fill no vector.
+// each_sixteen calls f on the 16-byte vectors of x, those of one of so many parts, FLIGHT loads in flight,
+// and one on each of the last elements, which fill no vector.
 template <int FLIGHT, typename T, typename Vector, typename One>
-__device__ void each_sixteen(const T* __restrict__ x, long long n, Vector f, One one) {
+__device__ void each_sixteen(const T* __restrict__ x, long long n, int part, int parts, Vector f, One one) {
     const uint4* vectors = reinterpret_cast<const uint4*>(x);
     const long long count = n * sizeof(T) / 16, tile = FLIGHT * blockDim.x;
-    long long i = blockIdx.x * tile + threadIdx.x;
-    for (; i + (FLIGHT - 1) * blockDim.x < count; i += gridDim.x * tile) {
+    long long i = part * tile + threadIdx.x;
+    for (; i + (FLIGHT - 1) * blockDim.x < count; i += parts * tile) {
         uint4 v[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) v[k] = __ldg(vectors + i + k * blockDim.x);
@@ -69,29 +68,45 @@ __device__ void each_sixteen(const T* __restrict__ x, long long n, Vector f, One
     for (int k = 0; k < FLIGHT; k++)
         if (i + k * blockDim.x < count) f(v[k]);
     const long long last = count * 16 / sizeof(T) + threadIdx.x;
-    if (blockIdx.x == 0 && last < n) one(x[last]);
+    if (part == 0 && last < n) one(x[last]);
 }
 
+// Block b counts in range b % ranges of the bins.
 template <typename T>
-__device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift) {
-    clear_table(r.bins << shift);
+__device__ void histogram_columns(const T* x, count_t* counts, long long n, Range r, int shift, int ranges) {
+    const int width = (r.bins + ranges - 1) / ranges, first = blockIdx.x % ranges * width, own = min(width, r.bins - first);
+    clear_table(own << shift);
     const int column = threadIdx.x & ((1 << shift) - 1);
     const auto count = [&](T e) {
-        const int k = r.bin((double)e);
-        if (k >= 0) atomicAdd(&table[(k << shift) + column], 1u);
+        const int k = r.bin((double)e) - first;
+        if ((unsigned)k < (unsigned)own) atomicAdd(&table[(k << shift) + column], 1u);
     };
-    each_sixteen<2>(x, n, [&](uint4 v) {
+    each_sixteen<2>(x, n, blockIdx.x / ranges, gridDim.x / ranges, [&](uint4 v) {
         Sixteen<T> e;
         e.v = v;
 #pragma unroll
         for (int k = 0; k < 16 / sizeof(T); k++) count(e.s[k]);
     }, count);
-    add_columns(counts, r.bins, shift, [](int k) { return k; });
+    add_columns(own, shift, [&](int k, unsigned sum) {
+        if (sum > 0) atomicAdd(&counts[first + k], (count_t)sum);
+    });
+}
+
+// histogram_aggregate counts in global memory. The first of the lanes whose elements lie in the same bin adds
+// them up: most atomics are as many as there are bins in a warp's elements, however the data are.
+template <typename T> __device__ void histogram_aggregate(const T* __restrict__ x, count_t* counts, long long n, Range r) {
+    const long long stride = (long long)gridDim.x * blockDim.x;
+    const int lane = threadIdx.x % 32;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i - lane < n; i += stride) {
+        const int k = i < n ? r.bin((double)x[i]) : -1;
+        const unsigned same = __match_any_sync(0xffffffffu, k);
+        if (k >= 0 && __ffs(same) - 1 == lane) atomicAdd(&counts[k], (count_t)__popc(same));
+    }
 }
 
 // For bytes, byte * 128 + lane * 4 is the address of the counter: a shift and a
 // mask away from the word that the byte was loaded in.
-__device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int) {
+__device__ inline void histogram_columns(const unsigned char* x, count_t* counts, long long n, Range r, int, int) {
     clear_table(256 * 32);
     const unsigned column = threadIdx.x % 32 * 4;
     const auto count = [&](unsigned times_128) {
@@ -103,26 +118,36 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
         count(w >> 9);
         count(w >> 17);
     };
-    each_sixteen<4>(x, n, [&](uint4 v) {
+    each_sixteen<4>(x, n, blockIdx.x, gridDim.x, [&](uint4 v) {
         word(v.x);
         word(v.y);
         word(v.z);
         word(v.w);
     }, [&](unsigned char e) { count(e << 7); });
-    add_columns(counts, 256, 5, [&](int value) { return r.bin(value); });
+    // Of 32 values in one bin there is one atomic.
+    __shared__ unsigned sums[256];
+    add_columns(256, 5, [&](int value, unsigned sum) { sums[value] = sum; });
+    __syncthreads();
+    if (threadIdx.x >= 256) return;
+    const int k = r.bin(threadIdx.x), lane = threadIdx.x % 32;
+    const unsigned same = __match_any_sync(0xffffffffu, k);
+    if (k < 0 || __ffs(same) - 1 != lane) return;
+    count_t total = 0;
+    for (unsigned rest = same; rest; rest &= rest - 1) total += sums[threadIdx.x - lane + __ffs(rest) - 1];
+    if (total > 0) atomicAdd(&counts[k], total);
 }
 
 #define HISTOGRAM(NAME, T)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(1024)                                                              \
+    extern "C" __global__ void __launch_bounds__(1024, 2)                                                           \
         histogram_columns_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,          \
-                                 double scale, int shift) {                                                         \
-        histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift);                                         \
+                                 double scale, int shift, int ranges) {                                             \
+        histogram_columns(x, counts, n, Range{bins, lo, hi, scale}, shift, ranges);                                 \
     }
 
-#define HISTOGRAM_GLOBAL(NAME, T)                                                                                   \
-    extern "C" __global__ void histogram_global_##NAME(const T* x, count_t* counts, long long n, int bins,          \
-                                                       double lo, double hi, double scale) {                        \
-        histogram_global(x, counts, n, Range{bins, lo, hi, scale});                                                 \
+#define HISTOGRAM_AGGREGATE(NAME, T)                                                                                \
+    extern "C" __global__ void histogram_aggregate_##NAME(const T* x, count_t* counts, long long n, int bins,       \
+                                                          double lo, double hi, double scale) {                     \
+        histogram_aggregate(x, counts, n, Range{bins, lo, hi, scale});                                              \
     }
 
 HISTOGRAM(u8, unsigned char)
@@ -130,7 +155,7 @@ HISTOGRAM(i32, int)
 HISTOGRAM(i64, long long)
 HISTOGRAM(f32, float)
 HISTOGRAM(f64, double)
-HISTOGRAM_GLOBAL(i32, int)
-HISTOGRAM_GLOBAL(i64, long long)
-HISTOGRAM_GLOBAL(f32, float)
-HISTOGRAM_GLOBAL(f64, double)
+HISTOGRAM_AGGREGATE(i32, int)
+HISTOGRAM_AGGREGATE(i64, long long)
+HISTOGRAM_AGGREGATE(f32, float)
+HISTOGRAM_AGGREGATE(f64, double)

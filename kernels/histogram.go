@@ -9,10 +9,10 @@ import (
 var (
 	histogramZero = own.Kernel("histogram", "histogram_zero", histogramZeroBody)
 
-	// histogramColumns are the kernels by type, and histogramGlobal those for more
+	// histogramColumns are the kernels by type, and histogramAggregate those for more
 	// bins than shared memory holds, which bytes do not have.
-	histogramColumns = histogramKernels("columns", Float32, Float64, Uint8, Int32, Int64)
-	histogramGlobal  = histogramKernels("global", Float32, Float64, Int32, Int64)
+	histogramColumns   = histogramKernels("columns", Float32, Float64, Uint8, Int32, Int64)
+	histogramAggregate = histogramKernels("aggregate", Float32, Float64, Int32, Int64)
 )
 
 func histogramKernels(name string, types ...Dtype) (ks [Int + 1]*Kernel) {
@@ -42,7 +42,7 @@ type Bins struct {
 func (b Bins) scale() float64 { return float64(b.N) / (b.Hi - b.Lo) }
 
 // Histogram plans counts[k] = number of x[i] in cell k, as int64, for n elements. More
-// cells than the shared memory of dev holds are counted in global memory.
+// cells than the shared memory of dev holds are counted in ranges, or in global memory.
 func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 	p := &Plan{Op: fmt.Sprintf("histogram_%v(%d into %d)", dt, n, bins.N), Inputs: []int64{n * dt.Size()}, Out: int64(bins.N) * 8, Flops: n}
 	p.Launch(histogramZero, int(CeilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N))
@@ -50,18 +50,21 @@ func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 		return p
 	}
 	args := bins.Args(n)
-	if int64(bins.N)*4 > int64(dev.SharedOptin) && dt != Uint8 {
-		t := globalHistogram.on(dev)
-		p.Launch(histogramGlobal[dt], histogramBlocks(dev, n, t.blocks, int64(t.block)), t.block, args...)
-		return p
-	}
-	t, shift := tableHistogram.on(dev), columnShift(dev, bins.N)
+	ranges, shift, t := 1, columnShift(dev, bins.N), tableHistogram.on(dev)
 	if dt == Uint8 {
 		t = byteHistogram.on(dev)
+	} else if most := dev.SharedOptin / 4; bins.N > most {
+		g := globalHistogram.on(dev)
+		if ranges = int(CeilDiv(int64(bins.N), int64(most))); ranges > g.ranges || n < g.elements*int64(ranges) {
+			p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, g.blocks, int64(g.block)), g.block, args...)
+			return p
+		}
+		t.blocks = 1
 	}
-	blocks := histogramBlocks(dev, n, t.blocks, int64(t.block)*16/dt.Size())
-	count := p.Launch(histogramColumns[dt], blocks, t.block, append(args, int32(shift))...)
-	if count.Shared = 4 * bins.N << shift; dt == Uint8 {
+	blocks := histogramBlocks(dev, n*int64(ranges), t.blocks, int64(t.block)*16/dt.Size())
+	blocks = max(blocks/ranges, int(CeilDiv(n, 1<<31))) * ranges
+	count := p.Launch(histogramColumns[dt], blocks, t.block, append(args, int32(shift), int32(ranges))...)
+	if count.Shared = 4 * int(CeilDiv(int64(bins.N), int64(ranges))) << shift; dt == Uint8 {
 		count.Shared = 4 * 256 << 5
 	}
 	return p

@@ -92,15 +92,32 @@ var rowsPolicies = measured[rowsPolicy]{
 
 // rowPolicy tunes reductions along rows.
 type rowPolicy struct {
-	short  int64 // rows up to this length take a group of lanes each
+	short  int64 // Dot: rows up to this length take a group of lanes each
 	block  int   // threads of a block on a long row
 	chunk  int64 // least elements of a chunk when a row is split
-	blocks int64 // blocks wanted for each multiprocessor
+	blocks int64 // blocks for each multiprocessor then, as many as are there at a time
 }
 
 var rowPolicies = measured[rowPolicy]{
-	// not measured alone: 1024 float32 are a 16-byte load for each of 256 threads; 32 blocks are four waves of the 8 that fit
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 14, blocks: 32}},
+	// H200, us, and by two launches: float64 32768 6.2, 10.6; float32 247112 5.9, 13.0; 547242 7.0, 12.3; 10^8 95.1, 102.6; products of 600266 7.5, 12.5;
+	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Short was not swept
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4}},
+}
+
+// tilePolicy tunes sums of slabs that fit into shared memory.
+type tilePolicy struct {
+	block  int   // threads
+	bytes  int64 // of a tile, at most
+	blocks int64 // wanted for each multiprocessor, so that small inputs have small tiles
+	busy   int64 // least threads with work, if there is enough
+	most   int64 // terms of a lane
+	few    int64 // elements up to which few slabs of several columns are as good
+}
+
+var tilePolicies = measured[tilePolicy]{
+	// H200, float32, us, bytes 2^15, 2^14: 2^20 x 33 38.7, 40.4; 2^20 x 100 107, 102; 262144 x 1025 254, 302; 10^7 x 3 x 4 158, 181; 442609 x 245 x 2 202, 203;
+	// busy 64 for 128 at 2^14: 40.1, 102, 310, -, 206. Blocks and few were not swept
+	{90, tilePolicy{block: 256, bytes: 1 << 15, blocks: 4, busy: 128, most: 64, few: 1 << 14}},
 }
 
 // columnPolicy tunes reductions along columns.
@@ -108,23 +125,23 @@ type columnPolicy struct {
 	block  int64 // threads of a block
 	rows   int64 // least rows of a thread
 	chunk  int64 // least rows of a thread when columns are split
-	blocks int64 // blocks wanted for each multiprocessor, so that the last wave is a small part of the whole
+	blocks int64 // blocks for each multiprocessor when columns are split
+	turns  int64 // that the last block takes to add up chunks, at most: 8 chunks of a block's columns each
 }
 
 var columnPolicies = measured[columnPolicy]{
-	{90, columnPolicy{block: 256, rows: 4, chunk: 16, blocks: 32}}, // not measured alone
+	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, turns: 16}}, // H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7; the rest was not swept
 }
 
 // reducePolicy tunes Reduce, which has the loop of the rows of Sum.
 type reducePolicy struct {
 	block  int
 	chunk  int64 // least elements of a block
-	blocks int64 // blocks wanted for each multiprocessor
-	join   int   // threads of the block that joins
+	blocks int64 // blocks for each multiprocessor, all there at a time
 }
 
 var reducePolicies = measured[reducePolicy]{
-	{90, reducePolicy{block: 256, chunk: 1 << 14, blocks: 32, join: 1024}}, // not measured alone: as for rows
+	{90, reducePolicy{block: 256, chunk: 1 << 12, blocks: 3}}, // not measured alone: as for rows
 }
 
 // windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
@@ -154,10 +171,19 @@ var (
 	tableHistogram = measured[histogramPolicy]{
 		{90, histogramPolicy{block: 1024, blocks: 2}}, // H200, 2^28 float32 into 256 bins: 4272 GB/s; 1 block 3472; CUB 3934
 	}
-	globalHistogram = measured[histogramPolicy]{
-		{90, histogramPolicy{block: 128, blocks: 16}}, // not swept: for bins that shared memory does not hold
+	globalHistogram = measured[manyBinsPolicy]{
+		// H200, us, in ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; 5.4 million into 312229 62, 55 and 62, 442;
+		// a million into 100000 20.7, 18.9 and 17.0, 92; 10^8 into 10^6 1833, 2004 in ranges. Blocks were not swept
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, ranges: 24, elements: 1 << 18}},
 	}
 )
+
+// manyBinsPolicy tunes histograms with more bins than shared memory holds.
+type manyBinsPolicy struct {
+	histogramPolicy       // of the kernel that counts in global memory
+	ranges          int   // of bins, each counted by blocks of its own, up to which that is faster
+	elements        int64 // for each range, from which it is
+}
 
 // iteratePolicy tunes Iterate.
 type iteratePolicy struct {

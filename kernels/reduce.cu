@@ -8,11 +8,12 @@
 // registers that the compiler chose. So the loop below is compiled once, by a
 // compiler, and an expression costs what its own instructions cost.
 //
-//   reduce_part   block b reduces chunk b in 16-byte vectors, four in flight
-//   reduce_join   one block joins the chunks' results, in index order of threads
+// Block b reduces chunk b in 16-byte vectors, four in flight. The block that is the last to finish, in a
+// cooperative launch, joins the chunks' results.
 //
 // Accumulators are double. 4 bytes of traffic and, for a + b, one DADD per float32
 // element: bound by memory. An operator that takes 8 instructions still is.
+#include "grid_ticket.cuh"
 #include "vector.cuh"
 
 __device__ __forceinline__ double step(double a, double b) {
@@ -42,10 +43,10 @@ __device__ inline double block_join(double v, double identity) {
     return v;
 }
 
-// Block b: out[b] = the reduction of in[b chunk] .. in[min((b + 1) chunk, n) - 1].
-// chunk is a multiple of a vector, and in starts at a 16-byte boundary.
+// Block b: parts[b] = the reduction of in[b chunk] .. in[min((b + 1) chunk, n) - 1], and out that of
+// parts. chunk is a multiple of a vector, and in starts at a 16-byte boundary.
 template <typename T>
-__device__ __forceinline__ void part(const T* __restrict__ in, double* __restrict__ out, long long n, long long chunk, double identity) {
+__device__ __forceinline__ void reduce(const T* __restrict__ in, T* __restrict__ out, double* parts, long long n, long long chunk, double identity) {
     constexpr int W = Vec<T>::width, FLIGHT = 4;
     const long long first = blockIdx.x * chunk, count = min(chunk, n - first), vectors = count / W;
     const typename Vec<T>::type* v = reinterpret_cast<const typename Vec<T>::type*>(in + first);
@@ -70,21 +71,20 @@ __device__ __forceinline__ void part(const T* __restrict__ in, double* __restric
     }
     const long long tail = vectors * W + threadIdx.x;
     if (tail < count) acc[1] = step(acc[1], (double)in[first + tail]);
-    const double all = block_join(join(join(acc[0], acc[1]), join(acc[2], acc[3])), identity);
-    if (threadIdx.x == 0) out[blockIdx.x] = all;
+    double all = block_join(join(join(acc[0], acc[1]), join(acc[2], acc[3])), identity);
+    if (gridDim.x > 1) {
+        if (!last_block(threadIdx.x, [&] { parts[blockIdx.x] = all; })) return;
+        all = identity;
+        for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) all = join(all, __ldcg(parts + i));
+        all = block_join(all, identity);
+    }
+    if (threadIdx.x == 0) *out = (T)all;
 }
 
-#define REDUCE(S, T)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256)                                                    \
-        reduce_part_##S(const T* in, double* out, long long n, long long chunk, double identity) {       \
-        part(in, out, n, chunk, identity);                                                               \
-    }                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024)                                                   \
-        reduce_join_##S(const double* parts, T* out, int n, double identity) {                           \
-        double acc = identity;                                                                           \
-        for (int i = threadIdx.x; i < n; i += blockDim.x) acc = join(acc, parts[i]);                     \
-        acc = block_join(acc, identity);                                                                 \
-        if (threadIdx.x == 0) *out = (T)acc;                                                             \
+#define REDUCE(S, T)                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256, 3)                                                                     \
+        reduce_##S(const T* in, T* out, double* parts, long long n, long long chunk, double identity) {                      \
+        reduce(in, out, parts, n, chunk, identity);                                                                          \
     }
 
 REDUCE(f32, float)

@@ -3,6 +3,7 @@
 // Every sum accumulates in double, so that a float32 result is the double sum
 // rounded once. Threads combine by lane number, then warps by warp number.
 #pragma once
+#include "grid_ticket.cuh"
 #include "vector.cuh"
 
 // warp_sum adds v over groups of `lanes` (a power of two, at most 32)
@@ -61,13 +62,13 @@ template <typename T> struct Product {
     __device__ static double term(const Load& l, int k) { return (double)l.a.s[k] * (double)l.b.s[k]; }
 };
 
-// reduce_rows: block b adds up chunk b % splits of row b / splits, each row of n
-// terms, each chunk of `chunk` terms; out[b] = sum / div.
+// reduce_chunk adds up chunk b % splits of row b / splits for block b, each row of n
+// terms, each chunk of `chunk` terms; thread 0 has the sum.
 //
 // Threads stride through the chunk in 16-byte vectors, four in flight; the
 // elements before the first and after the last 16-byte boundary go one by one.
-template <typename T, typename Out, typename Term>
-__device__ void reduce_rows(Term all, Out* out, long long n, long long chunk, int splits, double div) {
+template <typename T, typename Term>
+__device__ __forceinline__ double reduce_chunk(const Term& all, long long n, long long chunk, int splits) {
     constexpr int W = Vec<T>::width, FLIGHT = 4;
     const long long row = blockIdx.x / splits, first = (long long)(blockIdx.x % splits) * chunk;
     const long long count = min(chunk, n - first);
@@ -98,8 +99,26 @@ __device__ void reduce_rows(Term all, Out* out, long long n, long long chunk, in
     } else {
         for (long long i = threadIdx.x; i < count; i += blockDim.x) acc[0] += t.one(i);
     }
-    const double sum = block_sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
-    if (threadIdx.x == 0) out[blockIdx.x] = (Out)(sum / div);
+    return block_sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+// reduce_rows: out[b] = sum of block b's chunk / div. once, in a cooperative launch: out[row] = sum of a row / div; the block that
+// is last to finish its chunk adds up the chunks' sums in parts, a warp for each row.
+template <typename T, typename Out, typename Term>
+__device__ __forceinline__ void reduce_rows(const Term& all, Out* out, double* parts, long long n, long long chunk, int splits, int once, double div) {
+    const double sum = reduce_chunk<T>(all, n, chunk, splits);
+    if (!once) {
+        if (threadIdx.x == 0) out[blockIdx.x] = (Out)(sum / div);
+        return;
+    }
+    if (!last_block(threadIdx.x, [&] { parts[blockIdx.x] = sum; })) return;
+    const int rows = gridDim.x / splits, lane = threadIdx.x % 32;
+    for (int row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
+        double acc = 0;
+        for (int i = lane; i < splits; i += 32) acc += __ldcg(parts + row * splits + i);
+        acc = warp_sum(acc, 32);
+        if (lane == 0) out[row] = (Out)(acc / div);
+    }
 }
 
 // reduce_short: a group of `lanes` neighbouring lanes adds up one row of n
@@ -108,11 +127,17 @@ template <typename T, typename Out, typename Term>
 __device__ void reduce_short(Term all, Out* out, long long rows, int n, int lanes, double div) {
     const long long group = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
     const int lane = threadIdx.x % lanes;
+    constexpr int FLIGHT = 4;
     double acc = 0;
     if (group < rows) {
         Term t = all.at(group * n);
-#pragma unroll 8
-        for (int i = lane; i < n; i += lanes) acc += t.one(i);
+        for (int i = lane; i < n; i += FLIGHT * lanes) {
+            double x[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) x[f] = i + f * lanes < n ? t.one(i + f * lanes) : 0.0;
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc += x[f];
+        }
     }
     acc = warp_sum(acc, lanes);
     if (group < rows && lane == 0) out[group] = (Out)(acc / div);

@@ -83,28 +83,29 @@ func (i reduceImage) code() (Code, error) {
 //
 // in double precision, joined in the same order in every run.
 func Reduce(dev Device, dt Dtype, n int64, r Reduction, identity float64) *Plan {
-	image, in := r.image(), expr.NewInterpreter(r.f)
-	part := &Kernel{image, "reduce_part_" + dt.String(), reducePartBody[float32](r, in)}
-	join := &Kernel{image, "reduce_join_" + dt.String(), reduceJoinBody[float32](r)}
-	if dt == Float64 {
-		part.Body, join.Body = reducePartBody[float64](r, in), reduceJoinBody[float64](r)
+	kernel, in := &Kernel{Image: r.image(), Entry: "reduce_" + dt.String()}, expr.NewInterpreter(r.f)
+	if kernel.Body = reduceBody[float32](r, in); dt == Float64 {
+		kernel.Body = reduceBody[float64](r, in)
 	}
 	p := &Plan{Op: fmt.Sprintf("reduce_%v(%d, %v)", dt, n, r), Inputs: []int64{n * dt.Size()}, Out: dt.Size(), Flops: n * (1 + int64(r.f.Operations()))}
 	pol := reducePolicies.on(dev)
 	whole := int64(pol.block) * 16 / dt.Size() // one load of each thread
 	chunk := max(CeilDiv(n, max(int64(dev.SMs)*pol.blocks, 1)), pol.chunk)
-	chunk = CeilDiv(chunk, whole) * whole
+	if !dev.Cooperative {
+		chunk = n // for one block
+	}
+	chunk = max(CeilDiv(chunk, whole), 1) * whole
 	blocks := max(CeilDiv(n, chunk), 1)
 	parts := p.Workspace(blocks * 8)
-	p.Launch(part, int(blocks), pol.block, Ref{0, 0}, parts, n, chunk, identity)
-	p.Launch(join, 1, pol.join, parts, Ref{Out, 0}, int32(blocks), identity)
+	p.Launch(kernel, int(blocks), pol.block, Ref{0, 0}, Ref{Out, 0}, parts, n, chunk, identity).Cooperative = blocks > 1
 	return p
 }
 
-func reducePartBody[T Float](r Reduction, in *expr.Interpreter) func(Call) {
+func reduceBody[T Float](r Reduction, in *expr.Interpreter) func(Call) {
 	return func(c Call) {
-		x, out, n, chunk, identity := Slice[T](c, 0), Slice[float64](c, 1), c.Int(2), c.Int(3), c.Float(4)
-		Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
+		x, out, parts, n, chunk, identity := Slice[T](c, 0), Slice[T](c, 1), Slice[float64](c, 2), c.Int(3), c.Int(4), c.Float(5)
+		blocks := int64(c.Grid[0])
+		Parallel(blocks, max(Grain/chunk, 1), func(lo, hi int64) {
 			b, f := make([]float64, expr.BlockSize), make([]float64, expr.BlockSize)
 			from, to := []unsafe.Pointer{unsafe.Pointer(&b[0])}, []unsafe.Pointer{unsafe.Pointer(&f[0])}
 			pieces := make([]float64, 0, CeilDiv(chunk, expr.BlockSize))
@@ -118,18 +119,16 @@ func reducePartBody[T Float](r Reduction, in *expr.Interpreter) func(Call) {
 					in.Run(len(x), from, to) // fails for other numbers of operands only
 					pieces = append(pieces, r.fold(f[:len(x)]))
 				}
-				out[block] = identity
+				parts[block] = identity
 				if len(pieces) > 0 { // of no elements there are none
-					out[block] = r.join(identity, r.fold(pieces))
+					parts[block] = r.join(identity, r.fold(pieces))
 				}
 			}
 		})
-	}
-}
-
-func reduceJoinBody[T Float](r Reduction) func(Call) {
-	return func(c Call) {
-		parts, out := Slice[float64](c, 0), Slice[T](c, 1)
-		out[0] = T(r.join(c.Float(3), r.fold(parts[:c.Int(2)])))
+		all := parts[0]
+		if blocks > 1 {
+			all = r.join(identity, r.fold(parts[:blocks]))
+		}
+		out[0] = T(all)
 	}
 }

@@ -5,25 +5,71 @@
 // terms for Mean. Passes but the last keep double precision in scratch memory,
 // hence the entries with two types (input, output).
 //
+//   sum_tile   slabs of r x inner elements, up to a few thousand: a block copies as many as fill a
+//              tile into shared memory, where a group of lanes adds up each output.
 //   sum_rows   inner = 1, long rows: one block per row, or per chunk of a row
-//              when there are too few rows to fill the device; a second pass
-//              adds the chunks in index order.
-//   sum_short  inner = 1, rows of at most 1024: a group of lanes per row.
+//              when there are too few rows to fill the device.
 //   sum_cols   inner > 1: threads of a block side by side on 16-byte vectors of
 //              columns, and in `blockDim.y` interleaved strands down the rows,
-//              combined in strand order through shared memory.
+//              combined through shared memory.
+//
+// Where rows and columns are cut in chunks, the chunks' sums are added up by the block that is the last
+// to finish, in a cooperative launch, or by another pass.
 //
 // 4 bytes of traffic and one DADD per float32 element: bound by memory.
+#include "async.cuh"
 #include "reduce.cuh"
 
+// Block b: slabs b per .. b per + per - 1, that lie one behind the other.
+template <typename In, typename Out>
+__device__ __forceinline__ void sum_tile(const In* in, Out* out, long long slabs, int r, int inner, int per, int lanes, double div) {
+    extern __shared__ __align__(16) unsigned char tile[];
+    using Vector = typename Vec<In>::type;
+    constexpr int W = Vec<In>::width, FLIGHT = 4;
+    const long long first = (long long)blockIdx.x * per;
+    const int slab = r * inner, own = (int)min((long long)per, slabs - first), t = threadIdx.x;
+    // The copy begins at the boundary of 16 bytes before the first element. Operands start at
+    // one, so that is inside.
+    const In* from = in + first * slab;
+    const int shift = (int)(reinterpret_cast<unsigned long long>(from) % 16 / sizeof(In)), end = shift + own * slab;
+    const In* x = reinterpret_cast<In*>(tile) + shift;
+    for (int v = t; v < end / W; v += blockDim.x) async_copy(reinterpret_cast<Vector*>(tile) + v, reinterpret_cast<const Vector*>(from - shift) + v);
+    const int tail = end / W * W + t;
+    if (tail < end) reinterpret_cast<In*>(tile)[tail] = from[tail - shift];
+    commit();
+    arrived<0>();
+    __syncthreads();
+
+    const int outputs = own * inner, lane = t & (lanes - 1), each = blockDim.x / lanes;
+    const unsigned inverse = 0xffffffffu / (unsigned)inner + 1;  // ceil(2^32 / inner), exact enough for outputs < 2^16
+    for (int o = t / lanes; o - t / lanes < outputs; o += each) {
+        double acc = 0;
+        if (o < outputs) {
+            const int s = inner == 1 ? o : (int)__umulhi((unsigned)o, inverse);
+            const In* p = x + s * slab + (o - s * inner);
+            int j = lane;
+            for (; j + (FLIGHT - 1) * lanes < r; j += FLIGHT * lanes) {
+                In e[FLIGHT];
+#pragma unroll
+                for (int f = 0; f < FLIGHT; f++) e[f] = p[(j + f * lanes) * inner];
+#pragma unroll
+                for (int f = 0; f < FLIGHT; f++) acc += (double)e[f];
+            }
+            for (; j < r; j += lanes) acc += (double)p[j * inner];
+        }
+        acc = warp_sum(acc, lanes);
+        if (o < outputs && lane == 0) out[first * inner + o] = (Out)(div == 1 ? acc : acc / div);
+    }
+}
+
 #define ROWS(NAME, IN, OUT)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_rows_##NAME(const IN* in, OUT* out, long long n, long long chunk, int splits, double div) {           \
-        reduce_rows<IN>(Value<IN>{in}, out, n, chunk, splits, div);                                               \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
+        sum_rows_##NAME(const IN* in, OUT* out, double* parts, long long n, long long chunk, int splits, int once, double div) { \
+        reduce_rows<IN>(Value<IN>{in}, out, parts, n, chunk, splits, once, div);                                  \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_short_##NAME(const IN* in, OUT* out, long long rows, int n, int lanes, double div) {                  \
-        reduce_short<IN>(Value<IN>{in}, out, rows, n, lanes, div);                                                \
+        sum_tile_##NAME(const IN* in, OUT* out, long long slabs, int r, int inner, int per, int lanes, double div) { \
+        sum_tile(in, out, slabs, r, inner, per, lanes, div);                                                      \
     }
 
 ROWS(f32, float, float)
@@ -32,66 +78,86 @@ ROWS(f64, double, double)
 ROWS(f64_f32, double, float)
 
 // Block b: tile b % tiles of columns, chunk (b / tiles) % splits of the rows of
-// outer index b / tiles / splits. W columns per thread.
+// outer index b / tiles / splits. W columns per thread. once: the sums of chunks go to parts, and
+// the last block adds them up.
 template <typename In, typename Out, int W>
-__device__ void sum_cols(const In* __restrict__ in, Out* __restrict__ out, long long r, long long inner,
-                         long long chunk, int splits, int tiles, double div) {
-    extern __shared__ double strands[];  // [blockDim.y][blockDim.x * W]
-    constexpr int FLIGHT = 8;
-    const int tile = blockIdx.x % tiles;
-    const long long part = blockIdx.x / tiles;  // outer * splits + split
-    const long long first = part % splits * chunk, last = min(first + chunk, r);
+__device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restrict__ out, double* parts, long long r, long long inner,
+                         long long chunk, int splits, int tiles, int once, double div) {
+    extern __shared__ double strands[];  // [blockDim.y][W][blockDim.x]
+    constexpr int FLIGHT = W == 1 ? 16 : 8;
+    const int tile = blockIdx.x % tiles, part = blockIdx.x / tiles;  // part: outer * splits + split
+    const long long first = part % splits * chunk;
     const long long col = ((long long)tile * blockDim.x + threadIdx.x) * W;
     const bool live = col < inner;  // inner is a multiple of W
     double acc[W] = {};
     if (live) {
-        const In* p = in + (part / splits * r) * inner + col;
-        long long j = first + threadIdx.y;
-        const long long stride = blockDim.y;
-        auto load = [&](Pack<In>& x, long long row) {
-            if constexpr (W == 1) x.s[0] = p[row * inner];
-            else x.v = *reinterpret_cast<const typename Vec<In>::type*>(p + row * inner);
-        };
-        for (; j + (FLIGHT - 1) * stride < last; j += FLIGHT * stride) {
+        const long long step = blockDim.y * inner;
+        const In* p = in + (part / splits * r + first + threadIdx.y) * inner + col;
+        // left: rows from the thread's on
+        for (int left = (int)(min(chunk, r - first) - threadIdx.y); left > 0; left -= FLIGHT * blockDim.y, p += FLIGHT * step) {
             Pack<In> x[FLIGHT];
 #pragma unroll
-            for (int f = 0; f < FLIGHT; f++) load(x[f], j + f * stride);
+            for (int f = 0; f < FLIGHT; f++) {
+                const bool there = f * (int)blockDim.y < left;
+                if constexpr (W == 1) x[f].s[0] = there ? p[f * step] : In(0);
+                else x[f].v = there ? *reinterpret_cast<const typename Vec<In>::type*>(p + f * step) : typename Vec<In>::type{};
+            }
 #pragma unroll
             for (int f = 0; f < FLIGHT; f++)
 #pragma unroll
                 for (int k = 0; k < W; k++) acc[k] += (double)x[f].s[k];
         }
-        for (; j < last; j += stride) {
-            Pack<In> x;
-            load(x, j);
+    }
+    if (blockDim.y > 1) {
+        const int width = blockDim.x * W;
+        double* const own = strands + threadIdx.y * width + threadIdx.x;
 #pragma unroll
-            for (int k = 0; k < W; k++) acc[k] += (double)x.s[k];
+        for (int k = 0; k < W; k++) own[k * blockDim.x] = acc[k];
+        int half = 1;
+        while (2 * half < blockDim.y) half *= 2;
+        for (; half > 0; half /= 2) {
+            __syncthreads();
+            if (threadIdx.y < half && threadIdx.y + half < blockDim.y) {
+#pragma unroll
+                for (int k = 0; k < W; k++) own[k * blockDim.x] = acc[k] += own[half * width + k * blockDim.x];
+            }
         }
     }
-    const int width = blockDim.x * W;
+    const bool writes = threadIdx.y == 0 && live;
+    if (!once) {
+        if (writes)
 #pragma unroll
-    for (int k = 0; k < W; k++) strands[threadIdx.y * width + k * blockDim.x + threadIdx.x] = acc[k];
+            for (int k = 0; k < W; k++) out[part * inner + col + k] = (Out)(acc[k] / div);
+        return;
+    }
+    if (writes) {
+#pragma unroll
+        for (int k = 0; k < W; k++) parts[part * inner + col + k] = acc[k];
+        __threadfence();
+    }
     __syncthreads();
-    if (threadIdx.y == 0 && live) {
-#pragma unroll
-        for (int k = 0; k < W; k++) {
+    if (!last_block(threadIdx.x + threadIdx.y * blockDim.x, [] {})) return;
+    // few columns: the threads go through all outputs of one outer index after the other
+    for (int o = 0; o < gridDim.x / tiles / splits; o++)
+        for (int i = threadIdx.x + threadIdx.y * blockDim.x; i < inner; i += blockDim.x * blockDim.y) {
+            const double* p = parts + ((long long)o * splits * inner + i);
             double sum = 0;
-            for (int y = 0; y < blockDim.y; y++) sum += strands[y * width + k * blockDim.x + threadIdx.x];
-            out[part * inner + col + k] = (Out)(sum / div);
+#pragma unroll 8
+            for (int s = 0; s < splits; s++) sum += __ldcg(p + s * inner);
+            out[o * inner + i] = (Out)(sum / div);
         }
-    }
 }
 
 #define COLS(NAME, IN, OUT)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_cols_##NAME(const IN* in, OUT* out, long long r, long long inner, long long chunk, int splits,        \
-                        int tiles, double div) {                                                                  \
-        sum_cols<IN, OUT, 1>(in, out, r, inner, chunk, splits, tiles, div);                                       \
+    extern "C" __global__ void __launch_bounds__(256, 3)                                                          \
+        sum_cols_##NAME(const IN* in, OUT* out, double* parts, long long r, long long inner, long long chunk, int splits, \
+                        int tiles, int once, double div) {                                                        \
+        sum_cols<IN, OUT, 1>(in, out, parts, r, inner, chunk, splits, tiles, once, div);                          \
     }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        sum_colsvec_##NAME(const IN* in, OUT* out, long long r, long long inner, long long chunk, int splits,     \
-                           int tiles, double div) {                                                               \
-        sum_cols<IN, OUT, Vec<IN>::width>(in, out, r, inner, chunk, splits, tiles, div);                          \
+    extern "C" __global__ void __launch_bounds__(256, 3)                                                          \
+        sum_colsvec_##NAME(const IN* in, OUT* out, double* parts, long long r, long long inner, long long chunk, int splits, \
+                           int tiles, int once, double div) {                                                     \
+        sum_cols<IN, OUT, Vec<IN>::width>(in, out, parts, r, inner, chunk, splits, tiles, once, div);             \
     }
 
 COLS(f32, float, float)

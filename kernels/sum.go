@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// sumKernel holds the kernels by input and output type.
-var sumRows, sumShort, sumCols, sumColsVec [2][2]*Kernel
+// The kernels by input and output type.
+var sumRows, sumTile, sumCols, sumColsVec [2][2]*Kernel
 
 func init() {
-	fill := func(in, out Dtype, rows, short, cols func(Call)) {
+	fill := func(in, out Dtype, rows, tile, cols func(Call)) {
 		name := in.String()
 		if in != out {
 			name += "_" + out.String()
 		}
 		sumRows[in][out] = own.Kernel("sum", "sum_rows_"+name, rows)
-		sumShort[in][out] = own.Kernel("sum", "sum_short_"+name, short)
+		sumTile[in][out] = own.Kernel("sum", "sum_tile_"+name, tile)
 		sumCols[in][out] = own.Kernel("sum", "sum_cols_"+name, cols)
 		sumColsVec[in][out] = own.Kernel("sum", "sum_colsvec_"+name, cols)
 	}
-	fill(Float32, Float32, sumRowsBody[float32, float32], sumShortBody[float32, float32], sumColsBody[float32, float32])
-	fill(Float32, Float64, sumRowsBody[float32, float64], sumShortBody[float32, float64], sumColsBody[float32, float64])
-	fill(Float64, Float64, sumRowsBody[float64, float64], sumShortBody[float64, float64], sumColsBody[float64, float64])
-	fill(Float64, Float32, sumRowsBody[float64, float32], sumShortBody[float64, float32], sumColsBody[float64, float32])
+	fill(Float32, Float32, sumRowsBody[float32, float32], sumTileBody[float32, float32], sumColsBody[float32, float32])
+	fill(Float32, Float64, sumRowsBody[float32, float64], sumTileBody[float32, float64], sumColsBody[float32, float64])
+	fill(Float64, Float64, sumRowsBody[float64, float64], sumTileBody[float64, float64], sumColsBody[float64, float64])
+	fill(Float64, Float32, sumRowsBody[float64, float32], sumTileBody[float64, float32], sumColsBody[float64, float32])
 }
 
 // Sum plans out = (sum of in over axes) / div, in row-major order: div is 1, or
@@ -84,62 +84,98 @@ func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dt
 // sumPass appends the launches that reduce src[outer][r][inner] to
 // dst[outer][inner], dividing by div.
 func (p *Plan) sumPass(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
-	if inner == 1 {
-		pol := rowPolicies.on(dev)
-		if r <= pol.short {
-			p.rowsShort(sumShort[in][out], pol, []any{src}, dst, outer, r, div)
-			return
-		}
-		splits, chunk := pol.split(dev, outer, r)
-		if splits == 1 {
-			p.Launch(sumRows[in][out], int(outer), pol.block, src, dst, r, r, int32(1), div)
-			return
-		}
-		part := p.Workspace(outer * splits * 8)
-		p.Launch(sumRows[in][Float64], int(outer*splits), pol.block, src, part, r, chunk, int32(splits), 1.0)
-		p.sumPass(dev, part, Float64, dst, out, outer, splits, 1, div)
-		return
+	pol := tilePolicies.on(dev)
+	if per, lanes := pol.tile(dev, in, outer, r, inner); per > 0 {
+		l := p.Launch(sumTile[in][out], int(CeilDiv(outer, per)), pol.block, src, dst, outer, int32(r), int32(inner), int32(per), int32(lanes), div)
+		l.Shared = int(per*r*inner*in.Size() + 16) // the first element may stand anywhere in a vector
+	} else if inner == 1 {
+		p.sumRows(dev, sumRows[in][out], []any{src}, dst, outer, r, div)
+	} else {
+		p.sumCols(dev, src, in, dst, out, outer, r, inner, div)
 	}
-	w := 16 / in.Size()
-	kernel := sumColsVec
+}
+
+// sumRows appends the launch of a kernel that adds up rows of n terms; it takes src before the others of sum_rows' arguments.
+func (p *Plan) sumRows(dev Device, k *Kernel, src []any, dst Ref, rows, n int64, div float64) {
+	pol := rowPolicies.on(dev)
+	splits, chunk := pol.split(dev, rows, n)
+	parts, once := dst, int32(0)
+	if splits > 1 {
+		parts, once = p.Workspace(rows*splits*8), 1
+	}
+	l := p.Launch(k, int(rows*splits), pol.block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
+	l.Cooperative = splits > 1
+}
+
+// sumCols appends the launches that add up columns.
+func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer, r, inner int64, div float64) {
+	w, kernel := 16/in.Size(), sumColsVec
 	if inner%w != 0 {
 		w, kernel = 1, sumCols
 	}
-	// Threads side by side cover the columns, the rest of the block goes down the
-	// rows, as long as each has enough of them.
+	// Threads side by side cover the columns, evenly, as many as leave all multiprocessors a
+	// block. The rest of the block goes down the rows, as long as each has enough of them.
 	pol := columnPolicies.on(dev)
-	x := min(pow2(CeilDiv(inner, w)), 32)
-	y := min(pol.block/x, pow2(CeilDiv(r, pol.rows)))
-	x = min(pol.block/y, pow2(CeilDiv(inner, w)))
-	tiles := CeilDiv(inner, x*w)
-	splits := max(min(int64(dev.SMs)*pol.blocks/max(outer*tiles, 1), r/(y*pol.chunk)), 1)
+	units, side := inner/w, pol.block
+	for side > 32 && outer*CeilDiv(units, side) < 2*int64(dev.SMs) {
+		side /= 2
+	}
+	x := CeilDiv(units, CeilDiv(units, side))
+	y := max(min(pol.block/x, CeilDiv(r, pol.rows)), 1)
+	tiles := CeilDiv(units, x)
+	blocks := max(outer*tiles, 1)
+	splits := CeilDiv(r, 1<<30) // a thread counts rows in 31 bits
+	if blocks < int64(dev.SMs) {
+		splits = max(min(int64(dev.SMs)*pol.blocks/blocks, r/(y*pol.chunk)), splits, 1)
+	}
 	chunk := CeilDiv(r, splits)
 	splits = max(CeilDiv(r, max(chunk, 1)), 1)
-	to, typ, d := dst, out, div
+	to, parts, typ, d, once := dst, dst, out, div, int32(0)
 	if splits > 1 {
-		to, typ, d = p.Workspace(outer*splits*inner*8), Float64, 1
+		parts = p.Workspace(outer * splits * inner * 8)
+		if turns := outer * CeilDiv(inner, pol.block) * CeilDiv(splits, 8); dev.Cooperative && turns <= pol.turns {
+			once = 1
+		} else {
+			to, typ, d = parts, Float64, 1
+		}
 	}
-	p.Launches = append(p.Launches, Launch{
-		Kernel: kernel[in][typ], Grid: [3]int{int(outer * splits * tiles), 1, 1}, Block: [3]int{int(x), int(y), 1}, Shared: int(x * y * w * 8),
-		Args: []any{src, to, r, inner, chunk, int32(splits), int32(tiles), d},
-	})
-	if splits > 1 {
-		p.sumPass(dev, to, Float64, dst, out, outer, splits, inner, div)
+	l := p.Launch(kernel[in][typ], int(blocks*splits), int(x), src, to, parts, r, inner, chunk, int32(splits), int32(tiles), once, d)
+	l.Block[1] = int(y)
+	l.Cooperative = once != 0
+	if y > 1 {
+		l.Shared = int(x * y * w * 8)
+	}
+	if splits > 1 && once == 0 {
+		p.sumPass(dev, parts, Float64, dst, out, outer, splits, inner, div)
 	}
 }
 
-// rowsShort appends a launch with a group of lanes for each row: as many lanes
-// as keep four elements each, so that short rows share a warp.
-func (p *Plan) rowsShort(k *Kernel, pol rowPolicy, src []any, dst Ref, rows, n int64, div float64) {
-	lanes := min(pow2(CeilDiv(n, 4)), 32)
-	p.Launch(k, int(CeilDiv(rows*lanes, int64(pol.block))), pol.block, append(slices.Clone(src), dst, rows, int32(n), int32(lanes), div)...)
+// tile returns how many slabs of r x inner elements make a tile, and how many lanes add up an output: 0 if
+// tiles are not the way, as a slab fits none, or an output has too many terms, or there are too few slabs.
+func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, lanes int64) {
+	slab := r * inner
+	if slab*in.Size() > pol.bytes || inner > 1 && slabs < int64(dev.SMs) && slabs*slab > pol.few {
+		return 0, 0
+	}
+	per = max(min(pol.bytes/(slab*in.Size()), CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
+	// As many lanes as give most threads work, and leave four that meet in a bank: those of neighbouring rows do where the
+	// rows' length is a multiple of a power of two, those of an output where the columns' number is.
+	banks := func(n int64) int64 { return min(n&-n, 32) }
+	lanes = pow2(CeilDiv(pol.busy, per*inner))
+	if inner == 1 {
+		lanes = max(lanes, banks(r)/4)
+	}
+	if lanes = min(lanes, pow2(r), 32, 64/banks(inner)); CeilDiv(r, lanes) > pol.most {
+		return 0, 0
+	}
+	return per, lanes
 }
 
 // split returns the number of chunks that each row is cut into, so that the device is
-// full, and the elements of a chunk.
+// full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
 func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
 	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
-	if splits <= 1 {
+	if splits <= 1 || !dev.Cooperative {
 		return 1, n
 	}
 	chunk = CeilDiv(CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do
@@ -210,30 +246,64 @@ func pow2(n int64) int64 {
 
 func sumRowsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
-	n, chunk, splits, div := c.Int(2), c.Int(3), c.Int(4), c.Float(5)
-	Parallel(int64(c.Grid[0]), max(Grain/chunk, 1), func(lo, hi int64) {
-		for b := lo; b < hi; b++ {
-			first := b % splits * chunk
-			row := in[b/splits*n:]
-			out[b] = To(add8(row[first:min(first+chunk, n)]) / div)
-		}
-	})
+	reduceRowsBody(c, 1, out, func(from, to int64) float64 { return add8(in[from:to]) })
 }
 
-func sumShortBody[In, To Float](c Call) {
+// reduceRowsBody is the body of kernels that add up rows, by add; out is argument i.
+func reduceRowsBody[To Float](c Call, i int, out []To, add func(from, to int64) float64) {
+	n, chunk, splits, once, div := c.Int(i+2), c.Int(i+3), c.Int(i+4), c.Int(i+5), c.Float(i+6)
+	sums := make([]float64, c.Grid[0])
+	Parallel(int64(len(sums)), max(Grain/chunk, 1), func(lo, hi int64) {
+		for b := lo; b < hi; b++ {
+			row, first := b/splits*n, b%splits*chunk
+			sums[b] = add(row+first, row+min(first+chunk, n))
+		}
+	})
+	if once != 0 {
+		for b := range sums[:int64(len(sums))/splits] {
+			sums[b] = add8(sums[int64(b)*splits:][:splits])
+		}
+		sums = sums[:int64(len(sums))/splits]
+	}
+	for b, sum := range sums {
+		out[b] = To(sum / div)
+	}
+}
+
+func sumTileBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
-	rows, n, div := c.Int(2), c.Int(3), c.Float(5)
-	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			out[i] = To(add8(in[i*n:(i+1)*n]) / div)
+	slabs, r, inner, div := c.Int(2), c.Int(3), c.Int(4), c.Float(7)
+	Parallel(slabs, Grain/max(r*inner, 1), func(lo, hi int64) {
+		acc := make([]float64, inner)
+		for s := lo; s < hi; s++ {
+			slab := in[s*r*inner:][:r*inner]
+			if inner == 1 {
+				out[s] = To(add8(slab) / div)
+				continue
+			}
+			clear(acc)
+			for ; len(slab) > 0; slab = slab[inner:] {
+				for i, x := range slab[:inner] {
+					acc[i] += float64(x)
+				}
+			}
+			for i, x := range acc {
+				out[s*inner+int64(i)] = To(x / div)
+			}
 		}
 	})
 }
 
 func sumColsBody[In, To Float](c Call) {
 	in, out := Slice[In](c, 0), Slice[To](c, 1)
-	r, inner, chunk, splits, tiles, div := c.Int(2), c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Float(7)
+	r, inner, chunk, splits, tiles, once, div := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7), c.Int(8), c.Float(9)
+	if once != 0 { // the chunks one after the other
+		chunk, splits = r, 1
+	}
 	parts := int64(c.Grid[0]) / tiles
+	if once != 0 {
+		parts /= c.Int(6)
+	}
 	// One goroutine takes a part of the columns through all rows of a chunk, a
 	// tile of columns at a time so that the accumulators stay in the first-level
 	// cache, and eight rows at a time, so that they are read and written once for

@@ -37,6 +37,7 @@ const (
 	windowItems  = 16   // elements of a thread of stream, chunks and join
 	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
+	windowThread = 64 // bytes of outputs of a thread of direct
 	windowDepth  = 4  // tiles of stream in shared memory
 	windowKept   = 64 // chunk sums of stream in shared memory, for each size
 )
@@ -100,8 +101,14 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	last := positions - (g.w - 1) // no output lies from here on
 	switch {
 	case g.w < windowDirect:
-		tiles := CeilDiv(last, policy.direct*4*16/dt.Size())
-		p.Launch(windowDirectKernel[dt], int(tiles), int(policy.direct), in, out, g.in, g.out, g.w, g.off, g.rows)
+		threads, outputs := policy.direct, g.rows*g.out
+		for threads > windowWarp && outputs < int64(dev.SMs)*threads*windowThread/dt.Size() {
+			threads /= 2 // so that all multiprocessors have a block
+		}
+		tiles := CeilDiv(outputs, threads*windowThread/dt.Size())
+		direct := p.Launch(windowDirectKernel[dt], int(tiles), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows)
+		// elements as a block has outputs, and the last window's; two vectors where they begin and end
+		direct.Shared = int(threads*windowThread + windowDirect*dt.Size() + 32)
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()

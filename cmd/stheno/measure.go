@@ -87,7 +87,7 @@ func (t timedCase) measureWithin(device cudaops.Device, block randomBlock, runs 
 	}
 	slices.Sort(timing.Runs)
 	row := results.Row{
-		Key: t.Key(), Version: int(t.Case.Version), Kernels: digests, Bytes: plan.Bytes(), Flops: plan.Flops, Runs: len(timing.Runs),
+		Key: t.Key(), Version: int(t.Case.Version), Kernels: digests, Bytes: t.Case.Bytes(plan, t.Dtype, device.Device), Flops: plan.Flops, Runs: len(timing.Runs),
 		Micros: micros(timing.Runs[len(timing.Runs)/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[len(timing.Runs)-1]),
 	}
 	if plan.Bytes() > checked {

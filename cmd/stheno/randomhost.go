@@ -50,7 +50,7 @@ func (d drawnCase) measureOnHost(block randomBlock, runs int) (row results.Row, 
 	if err != nil {
 		return row, 0, err
 	}
-	row = results.Row{Key: d.Key(), Bytes: plan.Bytes(), Flops: plan.Flops, Runs: runs, Micros: ours, Min: ours, Max: ours}
+	row = results.Row{Key: d.Key(), Bytes: d.timedCase.Case.Bytes(plan, d.Type, kernels.HostDevice()), Flops: plan.Flops, Runs: runs, Micros: ours, Min: ours, Max: ours}
 	return row, plain, d.checkInto(&row, plan, inputs, out)
 }
 

@@ -92,6 +92,11 @@ func iterateCase(v int, n, steps int) Case {
 			}
 			return out, magnitude
 		},
+		// Each step reads both matrices. Of what the step before read, the level-2 cache has its size at most.
+		Least: func(dt kernels.Dtype, dev kernels.Device) int64 {
+			matrices, vectors := 2*int64(n)*int64(n)*dt.Size(), 2*int64(n)*dt.Size()
+			return matrices + int64(steps-1)*max(matrices-dev.L2, 0) + vectors
+		},
 	}
 	if v > 0 {
 		c = versioned(v, c, c.Build)

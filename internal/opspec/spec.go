@@ -69,6 +69,9 @@ type Case struct {
 	// Fill writes an operand of a Timed case whose time depends on its values, nil for random
 	// numbers.
 	Fill func(operand []byte)
+	// Least returns the bytes that a device moves at least for operands of a type, where an
+	// operand must be read more than once; nil where reading the inputs once and writing the output do.
+	Least func(dt kernels.Dtype, dev kernels.Device) int64
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version int
 	// Coarse marks the versions whose float32 kernel keeps fewer bits of numbers near
@@ -133,6 +136,14 @@ func Find(name string) (s Spec, ok bool) {
 // Tested reports whether the case is small and has a reference, so that every
 // test suite runs it.
 func (c Case) Tested() bool { return c.Timed == nil && c.Gorgonia == nil && !c.Large }
+
+// Bytes returns what a device moves at least, for a plan of the case.
+func (c Case) Bytes(p *kernels.Plan, dt kernels.Dtype, dev kernels.Device) int64 {
+	if c.Least == nil {
+		return p.Bytes()
+	}
+	return c.Least(dt, dev)
+}
 
 // Elements returns the number of elements of all inputs.
 func (c Case) Elements() int {

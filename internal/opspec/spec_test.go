@@ -167,3 +167,19 @@ func TestMagnitude(t *testing.T) {
 		}
 	}
 }
+
+// What is read in every step counts in every step, but for what stays in the level-2 cache.
+func TestLeastBytes(t *testing.T) {
+	dev := kernels.HostDevice()
+	for _, c := range []struct{ n, steps, l2, want int64 }{{3, 2, 72, 96}, {3, 2, 71, 97}, {3, 2, 0, 168}, {3, 5, 36, 72 + 4*36 + 24}, {3, 1, 0, 96}} {
+		one := iterateCase(0, int(c.n), int(c.steps))
+		plan, _, err := one.Plan(kernels.Float32, dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev.L2 = c.l2
+		if got := one.Bytes(plan, kernels.Float32, dev); got != c.want {
+			t.Errorf("%+v: got %d", c, got)
+		}
+	}
+}

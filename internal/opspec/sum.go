@@ -72,6 +72,9 @@ func sumBad(f func(x *gorgonia.Node, along ...int) (*gorgonia.Node, error)) []Ba
 func sumCases(mean bool) []Case {
 	return []Case{
 		sumCase(mean, tensor.Shape{1}), sumCase(mean, tensor.Shape{7}), sumCase(mean, tensor.Shape{1025}), sumCase(mean, tensor.Shape{1000003}),
+		sumCase(mean, tensor.Shape{4001, 13, 3}, 1), sumCase(mean, tensor.Shape{331, 245, 2}, 1), sumCase(mean, tensor.Shape{1031, 4, 128}, 2), sumCase(mean, tensor.Shape{140, 33, 32}, 1),
+		sumCase(mean, tensor.Shape{7492, 54}, 0), sumCase(mean, tensor.Shape{9, 5003, 3}, 1), sumCase(mean, tensor.Shape{5, 40009}, 1), sumCase(mean, tensor.Shape{17, 50021}, 0),
+		sumCase(mean, tensor.Shape{4, 20011, 11}, 1), sumCase(mean, tensor.Shape{37, 31, 38, 15}, 0, 2), sumCase(mean, tensor.Shape{3, 7, 5003}, 0, 2),
 		sumCase(mean, tensor.Shape{3, 5}), sumCase(mean, tensor.Shape{3, 5}, 0), sumCase(mean, tensor.Shape{3, 5}, 1),
 		sumCase(mean, tensor.Shape{1, 513}, 0), sumCase(mean, tensor.Shape{1, 513}, 1), sumCase(mean, tensor.Shape{513, 1}, 0),
 		sumCase(mean, tensor.Shape{257, 1031}, 0), sumCase(mean, tensor.Shape{257, 1031}, 1), sumCase(mean, tensor.Shape{257, 1031}),

@@ -60,7 +60,7 @@ type Row struct {
 	Key
 	// Version is the numbered version that was timed, 0 for the op itself.
 	Version int     `json:"version,omitempty"`
-	Bytes   int64   `json:"bytes"` // least traffic: inputs read once, output written once
+	Bytes   int64   `json:"bytes"` // least traffic: inputs read once, or as often as they must be, output written once
 	Flops   int64   `json:"flops"`
 	Micros  float64 `json:"median_us"`
 	Min     float64 `json:"min_us"`
