@@ -7,14 +7,10 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
-	"github.com/stheno-ml/stheno/cudaops/internal/lower"
-	"github.com/stheno-ml/stheno/cudaops/internal/passes"
-	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // perceptronGraph is that of graphspec, 784-512-512-10, and its weights and biases.
@@ -56,64 +52,6 @@ func BenchmarkTrain(b *testing.B) {
 			}
 		}
 	}
-}
-
-// BenchmarkStep is the launches of such a run alone, back to back on a device.
-func BenchmarkStep(b *testing.B) {
-	for name, s := range benchmarked {
-		for _, batch := range []int{128, 4096} {
-			b.Run(fmt.Sprintf("%s batch %d", name, batch), func(b *testing.B) {
-				backend, err := exec.OpenGPU(0)
-				must.Have(b, "GPU", err)
-				defer backend.Close()
-				g, learnables := perceptronGraph(batch)
-				options, _, err := internal.ReadSolver(s())
-				must.Do(b, err)
-				graph, err := lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: learnables, Solver: options}})
-				must.Do(b, err)
-				must.Do(b, passes.Run(graph.Program, passes.Target{Device: backend.Device(), Replay: true}, nil))
-				e, err := exec.New(graph.Program, backend, false)
-				must.Do(b, err)
-				var in []G.Value
-				for _, n := range graph.Inputs {
-					in = append(in, n.Value())
-				}
-				_, err = e.Run(append(in, graph.Trained.Numbers(options, 1, 0)...))
-				must.Do(b, err)
-				replay, err := e.Replay()
-				must.Do(b, err)
-				const times = 200
-				for b.Loop() {
-					for range times {
-						must.Do(b, replay())
-					}
-					must.Do(b, backend.Sync())
-				}
-				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*times), "us/step")
-			})
-		}
-	}
-}
-
-// BenchmarkUpdate is the step of Adam for 100 million parameters, alone, as the device's
-// clock has it: the share of a copy's bandwidth that 28 bytes a parameter reach.
-func BenchmarkUpdate(b *testing.B) {
-	const n = 100_000_000
-	g := G.NewGraph()
-	x := G.NewVector(g, tensor.Float32, G.WithName("x"), G.WithShape(n), G.WithValue(tensor.New(tensor.WithBacking(make([]float32, n)))))
-	w := G.NewVector(g, tensor.Float32, G.WithName("w"), G.WithShape(n), G.WithValue(tensor.New(tensor.WithBacking(make([]float32, n)))))
-	must.Get[G.Nodes](b)(G.Grad(must.Get[*G.Node](b)(G.Sum(must.Get[*G.Node](b)(G.HadamardProd(x, w)))), w))
-	vm, err := NewVM(g, OnAny(), Timed(), Train(G.NewAdamSolver(), w))
-	must.Do(b, err)
-	defer vm.Close()
-	best := 0.0
-	for b.Loop() {
-		must.Do(b, vm.RunAll())
-		steps := vm.Report().Steps
-		last := steps[len(steps)-1]
-		best = max(best, 28*n/last.Time.Seconds()/1e9)
-	}
-	b.ReportMetric(best, "GB/s")
 }
 
 // BenchmarkCopies is what brings a batch of 4096 x 784 float32s to the device: how long it takes to put it into
