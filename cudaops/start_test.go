@@ -11,7 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 )
 
-const firstStep = "STHENO_TEST_FIRST_STEP"
+const firstStep = "TEST_OF_FIRST_STEP"
 
 // TestFirstStep is what BenchmarkFirstStep times, in a process of its own.
 func TestFirstStep(t *testing.T) {
