@@ -83,9 +83,12 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 		}
 	}
 	for transposes := range 4 { // forms that TestMatMulForms reaches otherwise
-		for _, s := range [][3]int64{{2000, 2000, 2000}, {4096, 4096, 4096}, {4096, 512, 10}, {128, 10, 512}, {512, 10, 4096}} {
+		for _, s := range [][4]int64{
+			{1, 2000, 2000, 2000}, {1, 4096, 4096, 4096}, {1, 4096, 512, 10}, {1, 128, 10, 512}, {1, 512, 10, 4096}, {1, 512, 512, 512},
+			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
+		} {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, 1, s[0], s[1], s[2], transposes >= 2, transposes%2 == 1))
+				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
 			}
 		}
 	}

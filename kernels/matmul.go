@@ -1,10 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-
-	"gonum.org/v1/gonum/blas"
-)
+import "fmt"
 
 // matmulForm is a form of the tiled kernel, as matmul.cu compiles it for one element type.
 type matmulForm struct {
@@ -42,22 +38,6 @@ var (
 	matmulThin = [...]matmulForm{
 		Float32: tiled[float32]("thin_f32", 32, 16, 64, 8, 3, 256, 8),
 		Float64: tiled[float64]("thin_f64", 32, 16, 32, 8, 3, 256, 8),
-	}
-)
-
-// Kernels of a matrix times a vector, and the one that adds up splits.
-var (
-	matmulRows = [...]*Kernel{
-		Float32: own.Kernel("matmul", "matmul_rows_f32", matmulRowsBody[float32]),
-		Float64: own.Kernel("matmul", "matmul_rows_f64", matmulRowsBody[float64]),
-	}
-	matmulColumns = [...]*Kernel{
-		Float32: own.Kernel("matmul", "matmul_columns_f32", matmulColumnsBody[float32]),
-		Float64: own.Kernel("matmul", "matmul_columns_f64", matmulColumnsBody[float64]),
-	}
-	matmulCombine = [...]*Kernel{
-		Float32: own.Kernel("matmul", "matmul_combine_f32", matmulCombineBody[float32]),
-		Float64: own.Kernel("matmul", "matmul_combine_f64", matmulCombineBody[float64]),
 	}
 )
 
@@ -124,14 +104,17 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		p.matmulHopper(dev, c, k, transA, transB)
 		return
 	}
-	if c.dt == Float64 && onTensorCores(dev, c.dt, c.batch, c.m, c.n, k) {
-		p.tiledMatMul(dev, matmulTensor[c.dt], c, k, transA, transB)
+	if f, pol, ok := doublePolicies.on(dev).form(dev, c, k, transA, transB); ok {
+		p.double(dev, f, pol, c, k, transA, transB)
 		return
 	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
+	if p.fewTerms(dev, c, x) {
+		return
+	}
 	form, pol := matmulPolicies.on(dev).form(dev, c.dt, x)
 	if form.n < form.m && c.m < c.n { // C is narrow the other way: its transpose
-		x = product{x.b, x.a, c.batch, c.n, c.m, k, !transB, !transA, true}
+		x = x.transposed()
 	}
 	p.tiles(dev, c, form, pol, x)
 }
@@ -143,9 +126,13 @@ type product struct {
 	transA, transB, transC bool
 }
 
-// tiles appends the launches of a form of the tiled kernel: one, or splits of k that a
-// cluster adds up, or splits and the launch that adds them up.
-func (p *Plan) tiles(dev Device, c result, f matmulForm, pol splitPolicy, x product) {
+// transposed is the product that gives the same C by its transpose.
+func (x product) transposed() product {
+	return product{x.b, x.a, x.batch, x.n, x.m, x.k, !x.transB, !x.transA, !x.transC}
+}
+
+// arguments returns those that kernels of products take first; count is the splits.
+func (x product) arguments(to Ref, chunk, count int64) []any {
 	lda, ldb := x.k, x.n
 	if x.transA {
 		lda = x.m
@@ -153,21 +140,25 @@ func (p *Plan) tiles(dev Device, c result, f matmulForm, pol splitPolicy, x prod
 	if x.transB {
 		ldb = x.k
 	}
+	return []any{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk, int32(count), flag(x.transA), flag(x.transB), flag(x.transC)}
+}
+
+// tiles appends the launches of a form of the tiled kernel: one, or splits of k that a
+// cluster adds up, or splits and the launch that adds them up.
+func (p *Plan) tiles(dev Device, c result, f matmulForm, pol splitPolicy, x product) {
 	tiles := f.count(x.batch, x.m, x.n)
 	launch := func(k *Kernel, to Ref, e Epilogue, blocks, splits, chunk, shared int64) {
 		if x.transC {
 			e = e.transposed()
 		}
-		args := []any{x.a, x.b, to, x.m, x.n, x.k, lda, ldb, x.m * x.k, x.k * x.n, x.batch, chunk,
-			int32(splits), flag(x.transA), flag(x.transB), flag(x.transC)}
-		p.Launch(k, int(blocks), f.threads, append(args, e.arguments(c.dt)...)...).Shared = int(shared)
+		p.Launch(k, int(blocks), f.threads, append(x.arguments(to, chunk, splits), e.arguments(c.dt)...)...).Shared = int(shared)
 	}
 	if splits := pol.joined(dev, tiles, x.k, f.join); splits > 1 {
 		launch(f.joined, Ref{Out, 0}, c.epilogue, CeilDiv(tiles*splits, f.join)*f.join, splits, CeilDiv(x.k, splits), f.shared(c.dt, false)+f.m*f.n*c.dt.Size())
 		return
 	}
 	p.split(dev, c, tiles, pol, x.k, func(to Ref, e Epilogue, splits, chunk int64) {
-		launch(f.kernel, to, e, tiles*splits, splits, chunk, f.shared(c.dt, e.chain != 0))
+		launch(f.kernel, to, e, tiles*splits, splits, chunk, f.shared(c.dt, e.chain != 0 || c.n%(16/c.dt.Size()) != 0))
 	})
 }
 
@@ -176,7 +167,7 @@ func (f matmulForm) count(batch, m, n int64) int64 { return CeilDiv(m, f.m) * Ce
 
 // shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and
 // B, whose rows along C are followed by 16 unused bytes; in their place at the end, if
-// there are several slices or steps to take on sums, a tile of sums for each.
+// there are several slices or steps to take on sums or rows of C begin anywhere, a tile of sums for each.
 func (f matmulForm) shared(dt Dtype, finished bool) int64 {
 	pad := 16 / dt.Size()
 	n := f.stages * f.step * (f.m + pad + f.n + pad)
@@ -184,30 +175,6 @@ func (f matmulForm) shared(dt Dtype, finished bool) int64 {
 		n = max(n, f.slices*f.m*f.n)
 	}
 	return n * dt.Size()
-}
-
-// matvec appends the launches of y = op(X) v for each matrix of the batch: y has
-// n elements, each a sum of k terms. X is stored n x k, or k x n with trans. y is a
-// column of C, or with across a row.
-func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across bool) {
-	const block, warps = 256, 8
-	pol := matmulPolicies.on(dev)
-	launch := func(k *Kernel, blocks int64, e Epilogue, args ...any) {
-		if across {
-			e = e.transposed()
-		}
-		p.Launch(k, int(blocks), block, append(args, e.arguments(c.dt)...)...)
-	}
-	if trans {
-		strips := CeilDiv(n, 32*16/c.dt.Size())
-		p.split(dev, c, strips*c.batch, pol.columns, k, func(y Ref, e Epilogue, splits, chunk int64) {
-			launch(matmulColumns[c.dt], strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
-		})
-		return
-	}
-	p.split(dev, c, CeilDiv(n*c.batch, warps), pol.rows, k, func(y Ref, e Epilogue, splits, chunk int64) {
-		launch(matmulRows[c.dt], CeilDiv(n*c.batch*splits, warps), e, x, v, y, n, k, c.batch, chunk)
-	})
 }
 
 // mostTerms is the most terms of a split: the tiled kernel counts them in 32 bits.
@@ -226,7 +193,7 @@ func (p *Plan) split(dev Device, c result, blocks int64, pol splitPolicy, k int6
 	}
 	partial := p.Workspace(splits * c.count() * c.dt.Size())
 	launch(partial, Epilogue{}, splits, chunk)
-	p.elements(matmulCombine[c.dt], c.count(), append([]any{partial, Ref{Out, 0}, c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)...)
+	p.combine(dev, c, partial, splits)
 }
 
 // matmulBody is the tiled kernel, by the BLAS. Splits that a cluster joins are one here.
@@ -243,100 +210,5 @@ func matmulBody[T Float](joined bool) func(Call) {
 			splits, chunk = 1, k
 		}
 		gemms(c.blas, transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)
-	}
-}
-
-// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
-func matmulRowsBody[T Float](c Call) {
-	x, v, y := Slice[T](c, 0), aligned(Slice[T](c, 1)), Slice[T](c, 2)
-	rows, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
-	splits := max(CeilDiv(k, chunk), 1)
-	Parallel(splits*batch, max(Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			matrix, k0 := i%batch, i/batch*chunk
-			matvec(c.blas, rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
-		}
-	})
-}
-
-// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms. gonum's BLAS
-// takes float64 four rows at a time, so a goroutine starts at a multiple of four:
-// then the order of a sum does not depend on the goroutines.
-func matvec[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
-	if terms == 0 {
-		clear(y)
-		return
-	}
-	if own, ok := by.(Multiplier); ok && multiply(own, Matrices[T]{M: rows, N: 1, K: terms, A: x, LDA: ld, B: v, LDB: 1, C: y}) {
-		return
-	}
-	const group = 4
-	Parallel(CeilDiv(rows, group), max(Grain/(group*terms), 1), func(lo, hi int64) {
-		first, last := lo*group, min(hi*group, rows)
-		rowsTimes(by, last-first, terms, x[first*ld:], ld, v, y[first:])
-	})
-}
-
-// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms.
-func rowsTimes[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
-	switch x := any(x).(type) {
-	case []float32:
-		v, y := any(v).([]float32), any(y).([]float32)
-		for r := range rows {
-			y[r] = by.Sdot(int(terms), x[r*ld:], 1, v, 1)
-		}
-	case []float64:
-		by.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
-	}
-}
-
-// matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].
-func matmulColumnsBody[T Float](c Call) {
-	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
-	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
-	splits := max(CeilDiv(k, chunk), 1)
-	for i := range splits * batch {
-		matrix, k0 := i%batch, i/batch*chunk
-		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
-		if own, ok := c.blas.(Multiplier); ok && k > 0 &&
-			multiply(own, Matrices[T]{TransA: true, M: n, N: 1, K: min(chunk, k-k0), A: x[k0*n:], LDA: n, B: v[k0:], LDB: 1, C: y}) {
-			continue
-		}
-		Parallel(n, max(Grain/max(k, 1), 16), func(lo, hi int64) {
-			y := y[lo:hi]
-			clear(y)
-			for l := k0; l < min(k0+chunk, k); l++ {
-				axpy(c.blas, v[l], x[l*n+lo:l*n+hi], y)
-			}
-		})
-	}
-}
-
-// axpy is y += f * x. The BLAS does nothing where f is 0, but 0 x Inf is NaN.
-func axpy[T Float](by BLAS, f T, x, y []T) {
-	if f == 0 {
-		for i, v := range x {
-			y[i] += f * v
-		}
-		return
-	}
-	switch y := any(y).(type) {
-	case []float32:
-		by.Saxpy(len(y), float32(f), any(x).([]float32), 1, y, 1)
-	case []float64:
-		by.Daxpy(len(y), float64(f), any(x).([]float64), 1, y, 1)
-	}
-}
-
-// matmulCombineBody is c[i] = sum over s of partial[s][i].
-func matmulCombineBody[T Float](c Call) {
-	partial, out := Slice[T](c, 0), Slice[T](c, 1)
-	count, splits := c.Int(2), c.Int(3)
-	for i := range out[:count] {
-		var sum T
-		for s := range splits {
-			sum += partial[s*count+int64(i)]
-		}
-		out[i] = sum
 	}
 }

@@ -73,6 +73,39 @@ struct Powers {
     }
 };
 
+// Part is what a warp has of shared memory for writing: 16 rows and 32 columns at a time.
+struct Part {
+    static constexpr int LD = 32 + 4, SIZE = 16 * LD; // so that the lanes' rows begin in other banks
+};
+
+// bring brings a warp's part of its 16 rows to shared memory.
+template <typename K> __device__ __forceinline__ void bring(const K& sums, const Powers& by, int part, float* memory) {
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < K::BN / 2; i += 2) {
+        const int row = lane / 4 + i / 2 % 2 * 8, col = i / 4 * 8 + lane % 4 * 2;
+        const float2 v = make_float2(sums.value(i) * by.f * by.g, sums.value(i + 1) * by.f * by.g);
+        if (i / 16 == part) *reinterpret_cast<float2*>(memory + row * Part::LD + col % 32) = v;
+    }
+    __syncwarp();
+}
+
+// store_lines writes rows that begin anywhere, a warp's lanes side by side.
+template <typename K> __device__ __forceinline__ void store_lines(const K& sums, const Shape& s, const Tile& to, float* c, int row0, float* memory) {
+    const int lane = threadIdx.x % 32;
+    const Powers by(s.range);
+    row0 += threadIdx.x % 128 / 32 * 16;
+    c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0 + lane;
+#pragma unroll 1
+    for (int part = 0; part < K::BN / 32; part++) {
+        bring(sums, by, part, memory);
+        if (to.n0 + part * 32 + lane >= s.n) continue;
+#pragma unroll 4
+        for (int r = 0; r < min(16, s.m - row0); r++) c[r * s.ld + part * 32] = memory[r * Part::LD + lane];
+    }
+}
+
 // store writes the warpgroup's 64 rows of a tile.
 template <typename K, typename T> __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, T* c, int row0) {
     const int t = threadIdx.x % 128, row = row0 + t / 32 * 16 + t % 32 / 4, col = to.n0 + t % 4 * 2;
@@ -96,11 +129,8 @@ template <typename K, typename T> __device__ __forceinline__ void store(const K&
     }
 }
 
-// store_finished writes them with an epilogue: each warp takes 16 rows and 32 columns at a time by way of a
-// part of shared memory of its own, so that steps, which are many instructions, are in a loop.
-struct Part {
-    static constexpr int LD = 32 + 4, SIZE = 16 * LD; // so that the lanes' rows begin in other banks
-};
+// store_finished writes them with an epilogue by way of shared memory, so that steps, which are many
+// instructions, are in a loop.
 template <typename K>
 __device__ __forceinline__ void store_finished(const K& sums, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue,
                                                float* memory) {
@@ -117,14 +147,7 @@ __device__ __forceinline__ void store_finished(const K& sums, const Shape& s, co
     target.epilogue = epilogue.from(to.matrix, row0, to.n0);
 #pragma unroll 1
     for (int part = 0; part < K::BN / 32; part++) {
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < K::BN / 2; i += 2) {
-            const int row = lane / 4 + i / 2 % 2 * 8, col = i / 4 * 8 + lane % 4 * 2;
-            const float2 v = make_float2(sums.value(i) * by.f * by.g, sums.value(i + 1) * by.f * by.g);
-            if (i / 16 == part) *reinterpret_cast<float2*>(memory + row * Part::LD + col % 32) = v;
-        }
-        __syncwarp();
+        bring(sums, by, part, memory);
 #pragma unroll 1
         for (int i = lane * 4; i < 16 * 32; i += 256) {
             const int rows[] = {i / 32, i / 32 + 4}, cols[] = {part * 32 + i % 32, part * 32 + i % 32};
@@ -189,10 +212,12 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             K sums;
             sums.run(stages, to.steps, s.range && s.range->scaled);
             const int row = to.m0 + rank * 128 + (group - 1) * 64;
-            if constexpr (sizeof(T) == 4) {
-                if (epilogue.steps != 0) {
+            if constexpr (K::PLANES == 3) {
+                if (epilogue.steps != 0 || s.n % 2 != 0) {
                     unsigned char* const after = dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE;
-                    store_finished(sums, s, to, c, row, epilogue, reinterpret_cast<float*>(after) + (threadIdx.x / 32 - 4) * Part::SIZE);
+                    float* const own = reinterpret_cast<float*>(after) + (threadIdx.x / 32 - 4) * Part::SIZE;
+                    if (epilogue.steps != 0) store_finished(sums, s, to, c, row, epilogue, own);
+                    else store_lines(sums, s, to, c, row, own);
                     continue;
                 }
             }

@@ -12,7 +12,7 @@ const (
 	hopperStep    = 32
 	hopperThreads = 384
 	hopperShared  = 2048 + 4*3*2*(hopperTile+hopperTile)*hopperStep // barriers; 4 stages of 3 planes of BF16 of a piece of A and one of B
-	hopperFinish  = 8 * 16 * 36 * 4                                 // for steps on sums: of 8 warps, 16 rows of 32 sums and 4 unused
+	hopperFinish  = 8 * 16 * 36 * 4                                 // for steps on sums and rows that begin anywhere: of 8 warps, 16 rows of 32 sums and 4 unused
 )
 
 var (
@@ -106,7 +106,7 @@ func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool) 
 	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, k, func(to Ref, e Epilogue, splits, chunk int64) {
 		args := []any{a.tensorMap(!transA, hopperTile), b.tensorMap(transB, hopperTile/cluster), to, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n}
 		l := p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...)
-		if l.Shared = hopperShared; e.chain != 0 {
+		if l.Shared = hopperShared; e.chain != 0 || n%2 != 0 {
 			l.Shared += hopperFinish
 		}
 	})

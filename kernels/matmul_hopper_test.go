@@ -67,18 +67,20 @@ func TestMatMulHopper(t *testing.T) {
 	}
 }
 
-// So does a plan of the kernel on the tensor cores in float64, in splits of k.
-func TestMatMulTensor(t *testing.T) {
+// So do plans of the kernels on the tensor cores in float64, in splits of k.
+func TestMatMulDouble(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 0))
 	var plans []*Plan
 	for _, s := range [][4]int64{{1, 5, 3, 400}, {2, 37, 41, 53}, {3, 130, 70, 300}, {1, 129, 65, 1}, {2, 9, 70, 0}} {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
-			p := newMatMul(Float64, batch, m, n, k)
-			p.tiledMatMul(matmulDevices[1], matmulTensor[Float64], result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
-			matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
-			plans = append(plans, p)
+			for _, f := range []doubleForm{doubleSmall, doubleLarge} {
+				p := newMatMul(Float64, batch, m, n, k)
+				p.double(matmulDevices[1], f, splitPolicy{blocks: 2, terms: 64}, result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
+				matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
+				plans = append(plans, p)
+			}
 		}
 	}
 	if err := Check(own, plans...); err != nil {

@@ -256,6 +256,18 @@ template <typename F> struct Sums {
             target.finish(row, col, v);
         }
     }
+    // scatter writes the sums of all slices where rows begin anywhere: a warp's lanes side by side.
+    __device__ __forceinline__ void scatter(T* memory, const Target<T>& target) const {
+        gather(memory);
+#pragma unroll 4
+        for (int i = threadIdx.x; i < F::TILE; i += F::THREADS) {
+            const int row = i / F::BN, col = i % F::BN;
+            T v = memory[i];
+#pragma unroll
+            for (int j = 1; j < SLICES; j++) v += memory[j * F::TILE + i];
+            if (row < target.rows && col < target.cols) target.c[row * target.down + col] = v;
+        }
+    }
     // inOrder adds up 16 bytes of n sums that lie so many vectors apart.
     static __device__ __forceinline__ Pack<T> inOrder(const V* sums, int apart, int n) {
         Pack<T> v;
@@ -299,6 +311,8 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
     target.epilogue = epilogue.from(at.matrix, at.m0, at.n0);
     if constexpr (JOIN == 0) {
         if (epilogue.steps != 0) sums.finish(memory, target);
+        else if (n % W != 0 && !transC && k <= 40) // with more terms the barriers cost more than they win
+            sums.scatter(memory, target);
         else sums.total(memory, [&](int row, int col, const Pack<T>& v) { target.put(row, col, v); });
     } else {
         // Each block of the tile adds up an equal share, which the others send it.

@@ -1,8 +1,9 @@
 // A product C = op(A) op(B) whose blocks compute one tile of C each: the tile and
 // its factors, the pieces of the factors on their way to shared memory, and the
-// entry points. matmul_tensor.cu and versions/matmul.cu stand on it.
+// entry points. matmul_double.cu and the versions stand on it.
 #pragma once
 #include "async.cuh"
+#include "vector.cuh"
 
 typedef long long i64;
 
@@ -68,6 +69,44 @@ __device__ __forceinline__ void pipeline(PA a, PB b, i64 k, T* s, Work work) {
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 }
+
+// Kept is a thread's share in fetching L x S pieces of a factor in the order that
+// they have in memory: rows of one x (ALONG) or of one l, 16 bytes at a time where
+// all rows start at a multiple of 16 bytes. The lanes' loads of a fragment, 8
+// x and 4 l, then hit every bank once.
+template <typename T, int L, int S, int THREADS, bool ALONG> struct Kept {
+    static constexpr int W = Vec<T>::width, ROWS = ALONG ? L : S, COLS = ALONG ? S : L;
+    static constexpr int LD = ALONG ? S + 4 : L + 32 / sizeof(T), SIZE = L * (S + 4);
+    static_assert(LD * ROWS <= SIZE && ROWS * COLS % (THREADS * W) == 0 && THREADS * W % COLS == 0, "threads share the piece evenly");
+    const T* p; // the thread's first element
+    i64 ld;
+    int row, col, xs; // its place in the piece; the x inside the matrix
+    bool wide;
+
+    __device__ Kept(const Factor<T>& f, i64 x0, int t) : ld(ALONG ? f.sx : f.sl) {
+        wide = ld % W == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0;
+        const int e = wide ? t * W : t;
+        row = e / COLS;
+        col = e % COLS;
+        xs = (int)min(f.size - x0, (i64)L);
+        p = f.p + row * ld + col + x0 * f.sx;
+    }
+    static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
+
+    template <typename U, typename Copier> __device__ void fetch_as(int rows, int cols, T* s, Copier copy) {
+        constexpr int STEP = THREADS * sizeof(U) / sizeof(T) / COLS;
+        s += row * LD + col;
+#pragma unroll
+        for (int r = 0; r < ROWS; r += STEP)
+            copy(reinterpret_cast<U*>(s + r * LD), reinterpret_cast<const U*>(p + r * ld), row + r < rows && col < cols);
+    }
+    template <typename Copier> __device__ void fetch(int left, T* s, Copier copy) {
+        const int rows = ALONG ? xs : left, cols = ALONG ? left : xs;
+        if (wide) fetch_as<typename Vec<T>::type>(rows, cols, s, copy);
+        else fetch_as<T>(rows, cols, s, copy);
+        p += ALONG ? S : S * ld;
+    }
+};
 
 // ENTRY is an entry point: name, element type, threads of a block, blocks on a
 // multiprocessor, tile, and the function that a block runs.

@@ -261,6 +261,13 @@ type matmulPolicy struct {
 	many          int64 // tiles for each multiprocessor that are as good as short sums
 	splits        matmulSplits
 	rows, columns splitPolicy // of a matrix, times a vector
+	flat          splitPolicy // of a matrix of few columns
+	few           int64       // columns that are few
+	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
+	copies        int64       // splits from which warps add them up in turn
+	wide          int64       // elements of C for each multiprocessor from which products of few terms have kernels of their own
+	tiny          int64       // elements up to which matrices of a batch are tiny
+	outer, tall   int64       // terms up to which a long C whose rows begin anywhere, and a narrow C, have a kernel of their own
 }
 
 // matmulSplits is how sums are cut, by form.
@@ -285,8 +292,16 @@ var matmulPolicies = measured[matmulPolicy]{
 			small:  splitPolicy{blocks: 4, terms: 16, least: 3, join: 128},
 			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
-		rows:    splitPolicy{blocks: 8, terms: 1024, enough: 1},
-		columns: splitPolicy{blocks: 8, terms: 128, enough: 1},
+		rows:      splitPolicy{blocks: 16, terms: 1024, enough: 8},
+		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
+		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
+		few:       64,
+		shortRows: [2]int64{Float32: 32, Float64: 32},
+		copies:    16,
+		wide:      64,
+		tiny:      64,
+		outer:     5,
+		tall:      64,
 	}},
 }
 
@@ -303,7 +318,7 @@ func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPo
 		return thin, p.splits.thin
 	case side <= small.n || float64(x.batch)*float64(x.m)*float64(x.n)*float64(x.k) < float64(p.small*sms):
 		return small, p.splits.small
-	case dt == Float32 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt, true):
+	case dt == Float32 && side > matmulLarge.m/2 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt, true):
 		return matmulLarge, p.splits.large
 	case tiles >= p.many*sms || int64(dev.SharedOptin) < matmulMedium[dt].shared(dt, true):
 		return short, p.splits.short
@@ -311,18 +326,36 @@ func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPo
 	return matmulMedium[dt], p.splits.medium
 }
 
-// tensorPolicy tunes float64 products on the tensor cores.
-type tensorPolicy struct {
-	chosen bool // whether plans use them
+// doublePolicy tunes float64 products on the tensor cores.
+type doublePolicy struct {
+	chosen bool  // whether plans use them
+	terms  int64 // least k
+	large  int64 // large tiles for each multiprocessor from which they are faster
 	splits splitPolicy
 }
 
-var tensorPolicies = measured[tensorPolicy]{
-	{80, tensorPolicy{}}, // not timed
-	// H200, us, against tiles of FMA, and cuBLAS DGEMM: 4096: 2834, 7781; 512, 4 splits 17.9, 8 21.1, 21.1, 8.0; 1024, 2 splits 64.0, none 66.3, 4 73.1, 121, 40.0;
-	// 4096 x 4096 x 64, 8 splits 77.2, 4 84.9, 130, 47.0; 784 x 4096 x 512 99.3, -, 79.2
-	{90, tensorPolicy{chosen: true, splits: splitPolicy{blocks: 2, terms: 128}}},
-	{100, tensorPolicy{}}, // not timed
+var doublePolicies = measured[doublePolicy]{
+	{80, doublePolicy{}}, // not timed
+	// H200, us, large tiles, small ones, and cuBLAS DGEMM: 4096: 2854, 3117, 2496; A B^T 2981, 3307, 2312; A^T B 3836, 3076, 2555; A^T B^T 2964, 3134, 2519; 2048: 379, 395,
+	// 336; 8192 x 512 x 8192 1560, 1646, 1353; small: 1024 58, 55, 43; 2000 x 300 x 2001 75, 72, 85; 3000 x 1001 x 3001, A^T B: 502, 431, 472.
+	// splits: 512, 4 small 16.9, 2 18.7, 11.9; 4096 x 4096 x 64, 4 68.5, 52.2. terms: 237 x 8 x 6570 small 16.6, by FMA 9.5; 120 x 22 x 39253 25.9, 26.3.
+	{90, doublePolicy{chosen: true, terms: 17, large: 3, splits: splitPolicy{blocks: 2, terms: 64}}},
+	{100, doublePolicy{}}, // not timed
+}
+
+// form returns the form of a float64 product on the tensor cores and how it splits k, or
+// false if it has none: C is narrow, sums are short, or there is no tile, or a split of one, for half of the
+// multiprocessors. Pieces of A^T and of B, both in rows across k, are better less deep.
+func (p doublePolicy) form(dev Device, c result, k int64, transA, transB bool) (doubleForm, splitPolicy, bool) {
+	if !p.chosen || c.dt != Float64 || dev.Major != 9 || dev.Minor != 0 || min(c.m, c.n) <= doubleSmall.m/2 || k < p.terms {
+		return doubleForm{}, splitPolicy{}, false
+	}
+	f, sms := doubleSmall, int64(dev.SMs)
+	if (!transA || transB) && doubleLarge.blocks(c.batch, c.m, c.n) >= p.large*sms {
+		f = doubleLarge
+	}
+	blocks := f.blocks(c.batch, c.m, c.n)
+	return f, p.splits, CheckGrid(blocks) == nil && blocks*p.splits.splits(dev, blocks, k)*2 >= sms
 }
 
 // hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.

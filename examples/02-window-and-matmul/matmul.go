@@ -124,7 +124,7 @@ var steps = []struct {
 		the same arithmetic in other units. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
 		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
 		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
-		[]source{{"matmul_tensor.cu", []string{"Kept", "mma", "Fragment", "accumulate", "multiply", "tensor_as"}}}, ``},
+		[]source{{"matmul_tiles.cuh", []string{"Kept"}}, {"versions/matmul_tensor.cu", []string{"mma", "Fragment", "accumulate", "multiply", "tensor_as"}}}, ``},
 }
 
 // matrices climbs the ladder.

@@ -1,5 +1,5 @@
 // C = op(A) op(B) in six steps, from the first idea to warp tiles; the seventh step
-// is ../matmul_tensor.cu.
+// is matmul_tensor.cu.
 //
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j],  i in [0, m), j in [0, n), l in [0, k)
 //

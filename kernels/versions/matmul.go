@@ -12,6 +12,12 @@ func pieces(dt kernels.Dtype, m, n, s, stages int64) int {
 	return int(stages * s * (m + n + 8) * dt.Size())
 }
 
+// kept is the same for pieces in the order of memory: rows along k are followed by 4 unused
+// elements, which is the larger of the two orders.
+func kept(dt kernels.Dtype, m, n, s, stages int64) int {
+	return int(stages * (m + n) * (s + 4) * dt.Size())
+}
+
 var (
 	square = [3]int{16, 16, 1}
 	flat   = [3]int{256, 1, 1}
@@ -20,7 +26,7 @@ var (
 
 const f32, f64 = kernels.Float32, kernels.Float64
 
-// matmuls are versions 1 to 7; the last one is the op's on tensor cores.
+// matmuls are versions 1 to 7; the last one is on tensor cores.
 var matmuls = [...][2]kernels.TiledMatMul{
 	{f32: matmul[float32](16, 16, square, 0, "naive_f32"), f64: matmul[float64](16, 16, square, 0, "naive_f64")},
 	{f32: matmul[float32](128, 128, square, 0, "registers_f32"), f64: matmul[float64](64, 64, square, 0, "registers_f64")},
@@ -28,11 +34,15 @@ var matmuls = [...][2]kernels.TiledMatMul{
 	{f32: matmul[float32](128, 128, flat, 0, "coalesced_f32"), f64: matmul[float64](64, 64, flat, 0, "coalesced_f64")},
 	{f32: matmul[float32](128, 128, flat, pieces(f32, 128, 128, 8, 2), "pipelined_f32"), f64: matmul[float64](64, 64, flat, pieces(f64, 64, 64, 8, 2), "pipelined_f64")},
 	{f32: matmul[float32](128, 128, flat, pieces(f32, 128, 128, 16, 3), "warptiles_f32"), f64: matmul[float64](128, 64, warps4, pieces(f64, 128, 64, 8, 3), "warptiles_f64")},
-	{f32: kernels.TensorMatMul(f32), f64: kernels.TensorMatMul(f64)},
+	{f32: tensor[float32](kept(f32, 128, 64, 16, 3), "f32"), f64: tensor[float64](kept(f64, 128, 64, 8, 3), "f64")},
 }
 
 func matmul[T kernels.Float](m, n int64, block [3]int, shared int, name string) kernels.TiledMatMul {
 	return kernels.TiledMatMul{M: m, N: n, Block: block, Shared: shared, Kernel: library.Kernel("matmul", "matmul_"+name, kernels.TiledMatMulBody[T])}
+}
+
+func tensor[T kernels.Float](shared int, name string) kernels.TiledMatMul {
+	return kernels.TiledMatMul{M: 128, N: 64, Block: warps4, Shared: shared, Kernel: library.Kernel("matmul_tensor", "matmul_tensor_"+name, kernels.TiledMatMulBody[T])}
 }
 
 // MatMul plans [kernels.MatMul] by version 1 to 7, on any device. It is an error if the

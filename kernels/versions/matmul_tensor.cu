@@ -2,8 +2,8 @@
 //
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j],  i in [0, m), j in [0, n), l in [0, k)
 //
-// batched, row-major; op is the matrix or its transpose. Large float64 products on devices of
-// compute capability 9 run here; it is version 7 of MatMul on every device and in both types.
+// batched, row-major; op is the matrix or its transpose: version 7 of MatMul on every device and in both
+// types, the first step of ../matmul_double.cu, where large float64 products run, and of ../matmul_hopper.cu.
 //
 // A block of 4 warps computes a tile of 128 x 64 elements of C, a warp a quarter of
 // it in pieces of 16 x 8, the shape of one instruction. The factors come in pieces S
@@ -13,10 +13,9 @@
 //
 // float64 elements are multiplied as they are. A float32 element is taken apart into
 // two TF32 numbers, and three products make one: see Fragment and accumulate.
-// Devices before sm_80 have no tensor cores for these types and sum by FMA. Sums of float64
-// are cut into splits where C has few tiles, which matmul_combine_f64 adds up, or have an epilogue (epilogue.cuh).
-#include "epilogue.cuh"
-#include "matmul_tiles.cuh"
+// Devices before sm_80 have no tensor cores for these types and sum by FMA.
+#include "../matmul_tiles.cuh"
+#include "../vector.cuh"
 
 #if __CUDA_ARCH__ >= 800
 // mma is c += a b on the tensor cores for 16 x 8 and 8 x 8 elements spread over a
@@ -145,73 +144,10 @@ __device__ __forceinline__ void multiply(const T* a, const T* b, T (&acc)[MT][NT
 template <typename P, typename T> __device__ T settle(const P&, i64, i64, T sum) { return sum; }
 #endif
 
-// Kept is a thread's share in fetching L x S pieces of a factor in the order that
-// they have in memory: rows of one x (ALONG) or of one l, 16 bytes at a time where
-// all rows start at a multiple of 16 bytes. The lanes' loads of a fragment, 8
-// x and 4 l, then hit every bank once.
-template <typename T, int L, int S, int THREADS, bool ALONG> struct Kept {
-    static constexpr int W = Vec<T>::width, ROWS = ALONG ? L : S, COLS = ALONG ? S : L;
-    static constexpr int LD = ALONG ? S + 4 : L + 32 / sizeof(T), SIZE = L * (S + 4);
-    static_assert(LD * ROWS <= SIZE && ROWS * COLS % (THREADS * W) == 0 && THREADS * W % COLS == 0, "threads share the piece evenly");
-    const T* p; // the thread's first element
-    i64 ld;
-    int row, col, xs; // its place in the piece; the x inside the matrix
-    bool wide;
-
-    __device__ Kept(const Factor<T>& f, i64 x0, int t) : ld(ALONG ? f.sx : f.sl) {
-        wide = ld % W == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0;
-        const int e = wide ? t * W : t;
-        row = e / COLS;
-        col = e % COLS;
-        xs = (int)min(f.size - x0, (i64)L);
-        p = f.p + row * ld + col + x0 * f.sx;
-    }
-    static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
-
-    template <typename U, typename Copier> __device__ void fetch_as(int rows, int cols, T* s, Copier copy) {
-        constexpr int STEP = THREADS * sizeof(U) / sizeof(T) / COLS;
-        s += row * LD + col;
-#pragma unroll
-        for (int r = 0; r < ROWS; r += STEP)
-            copy(reinterpret_cast<U*>(s + r * LD), reinterpret_cast<const U*>(p + r * ld), row + r < rows && col < cols);
-    }
-    template <typename Copier> __device__ void fetch(int left, T* s, Copier copy) {
-        const int rows = ALONG ? xs : left, cols = ALONG ? left : xs;
-        if (wide) fetch_as<typename Vec<T>::type>(rows, cols, s, copy);
-        else fetch_as<T>(rows, cols, s, copy);
-        p += ALONG ? S : S * ld;
-    }
-};
-
-// finish puts a tile of sums with the target's epilogue, in a loop over 16 bytes in shared memory: steps
-// are many instructions. acc are a lane's, of the warp's part of the tile from (row, col) on.
-template <int BM, int BN, int THREADS, typename T, int MT, int NT>
-__device__ __forceinline__ void finish(const Target<T>& target, const T (&acc)[MT][NT][4], int row, int col) {
-    constexpr int W = Vec<T>::width, LD = BN + W, EACH = THREADS * W; // so that the lanes' rows begin in other banks
-    const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    T* const tile = reinterpret_cast<T*>(dynamic);
-    __syncthreads(); // the last stage is read
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int j = 0; j < NT; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) tile[(row + 16 * i + e / 2 * 8 + g) * LD + col + 8 * j + 2 * q + e % 2] = acc[i][j][e];
-    __syncthreads();
-#pragma unroll 1
-    for (int i = threadIdx.x * W; i < BM * BN; i += 2 * EACH) {
-        const int rows[] = {i / BN, (i + EACH) / BN}, cols[] = {i % BN, (i + EACH) % BN};
-        Pack<T> v[2];
-#pragma unroll
-        for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const typename Vec<T>::type*>(tile + rows[u] * LD + cols[u]);
-        target.finish(rows, cols, v);
-    }
-}
-
 // tensor_as computes a tile. WM x WN warps share it, and ALONG_A and ALONG_B say whether
 // the elements of one row of op(A), or one column of op(B), lie side by side.
 template <int WM, int WN, int S, int STAGES, bool ALONG_A, bool ALONG_B, typename T, int BM, int BN>
-__device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p, const T* c, const Epilogue<T>& epilogue) {
+__device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {
     using PA = Kept<T, BM, S, WM * WN * 32, ALONG_A>;
     using PB = Kept<T, BN, S, WM * WN * 32, ALONG_B>;
     constexpr int MT = BM / WM / 16, NT = BN / WN / 8;
@@ -220,18 +156,6 @@ __device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p, const T* 
     T acc[MT][NT][4] = {};
     pipeline<S, STAGES>(PA(p.a, p.row, threadIdx.x), PB(p.b, p.col, threadIdx.x), p.k, reinterpret_cast<T*>(dynamic),
         [&](const T* a, const T* b) { multiply<PA, PB, S>(a + PA::at(0, row), b + PB::at(0, col), acc); });
-    if (epilogue.steps != 0) {
-        Target<T> target;
-        target.c = p.c + p.row * p.n + p.col;
-        target.across = 1;
-        target.down = p.n;
-        target.rows = (int)min(p.m - p.row, (i64)BM);
-        target.cols = (int)min(p.n - p.col, (i64)BN);
-        target.wide = p.n % Vec<T>::width == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
-        target.epilogue = epilogue.from((p.c - c) / (p.m * p.n), p.row, p.col);
-        finish<BM, BN, WM * WN * 32>(target, acc, row, col);
-        return;
-    }
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -243,28 +167,18 @@ __device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p, const T* 
             }
 }
 template <int WM, int WN, int S, int STAGES, typename T, int BM, int BN>
-__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p, const T* c, const Epilogue<T>& epilogue) {
-    if (p.a.sl == 1 && p.b.sl == 1) tensor_as<WM, WN, S, STAGES, true, true>(p, c, epilogue);
-    else if (p.a.sl == 1) tensor_as<WM, WN, S, STAGES, true, false>(p, c, epilogue);
-    else if (p.b.sl == 1) tensor_as<WM, WN, S, STAGES, false, true>(p, c, epilogue);
-    else tensor_as<WM, WN, S, STAGES, false, false>(p, c, epilogue);
-}
-
-// in_split makes of a product the part of a split: chunk terms, whose sums go to their own copy of C, [splits][batch].
-template <typename P> __device__ __forceinline__ P in_split(P p, i64 batch, i64 chunk) {
-    constexpr int BM = 128, BN = 64;
-    const i64 tiles = (p.m + BM - 1) / BM * ((p.n + BN - 1) / BN), split = blockIdx.x / tiles / batch, k0 = split * chunk;
-    p.a.p += k0 * p.a.sl - split * batch * p.m * p.k;
-    p.b.p += k0 * p.b.sl - split * batch * p.k * p.n;
-    p.k = min(p.k - k0, chunk);
-    return p;
+__device__ __forceinline__ void tensor(const Product<T, BM, BN>& p) {
+    if (p.a.sl == 1 && p.b.sl == 1) tensor_as<WM, WN, S, STAGES, true, true>(p);
+    else if (p.a.sl == 1) tensor_as<WM, WN, S, STAGES, true, false>(p);
+    else if (p.b.sl == 1) tensor_as<WM, WN, S, STAGES, false, true>(p);
+    else tensor_as<WM, WN, S, STAGES, false, false>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2) matmul_tensor_f32(
     const float* a, const float* b, float* c, i64 m, i64 n, i64 k, int transA, int transB) {
-    tensor<2, 2, 16, 3>(Product<float, 128, 64>(a, b, c, m, n, k, transA, transB), c, Epilogue<float>{});
+    tensor<2, 2, 16, 3>(Product<float, 128, 64>(a, b, c, m, n, k, transA, transB));
 }
 extern "C" __global__ void __launch_bounds__(128, 2) matmul_tensor_f64(
-    const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(double)) {
-    tensor<2, 2, 8, 3>(in_split(Product<double, 128, 64>(a, b, c, m, n, k, transA, transB), batch, chunk), c, EPILOGUE(double));
+    const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB) {
+    tensor<2, 2, 8, 3>(Product<double, 128, 64>(a, b, c, m, n, k, transA, transB));
 }

@@ -1,0 +1,181 @@
+// C = op(A) op(B) of few terms, batched: mostly operands are read and C is written. Every element is summed by
+// FMA in the order of its terms, as the unsliced tiles of matmul.cu do. No epilogue.
+//
+// outer: a long C. Of rows of C that begin at the same place within 16 bytes, 1, 2 or 4 rows apart as n has
+// it, a lane computes eight times 16 bytes one below the other, which it writes whole whatever n is. Nothing is
+// shared but by the first-level cache: blocks need not wait for each other's stages.
+//
+// tall: a narrow C of many rows. A thread computes rows; A comes and C goes by way of shared memory, side by
+// side. With transC, op(A) op(B) is written transposed.
+//
+// tiny: many small matrices, a thread for each element of C.
+#include "vector.cuh"
+typedef long long i64;
+
+extern __shared__ double dynamic[];
+
+template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
+
+template <typename T>
+__device__ void outer(const T* __restrict__ a, const T* __restrict__ b, T* c, i64 m, i64 n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB) {
+    using U = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, R = 8, WARPS = 8;
+    const int apart = n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W;
+    const unsigned tilesM = (unsigned)((m + apart * R * WARPS - 1) / (apart * R * WARPS)), strips = (unsigned)((n + (apart > 1 ? W - 1 : 0) + 32 * W - 1) / (32 * W));
+    unsigned id = blockIdx.x;
+    const unsigned part = id % apart;
+    id /= apart;
+    const unsigned strip = id % strips;
+    id /= strips;
+    const unsigned matrix = id / tilesM, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const i64 row0 = (i64)(id - matrix * tilesM) * (apart * R * WARPS) + warp * (apart * R) + part;
+    if (row0 >= m) return;
+    c += matrix * m * n + row0 * n;
+    const i64 col = (i64)strip * (32 * W) + lane * W - (apart > 1 ? place(c) : 0); // of the first lane it may lie before the row
+    const int rows = (int)min((m - row0 + apart - 1) / apart, (i64)R);
+    if (col >= n) return;
+    const i64 nextRow = (transA ? 1 : lda) * apart, termA = transA ? lda : 1, termB = transB ? 1 : ldb, colB = transB ? ldb : 1;
+    a += matrix * strideA + row0 * (transA ? 1 : lda);
+    b += matrix * strideB + col * colB;
+    T* q = c + col;
+    const bool whole = col >= 0 && col + W <= n, wide = whole && !transB && apart == 1 && place(b) == 0;
+    T sum[R][W];
+#pragma unroll
+    for (int i = 0; i < R * W; i++) sum[i / W][i % W] = 0;
+#pragma unroll 2
+    for (int l = 0; l < k; l++) {
+        Pack<T> y;
+        if (wide) y.v = *reinterpret_cast<const U*>(b + l * termB);
+        else {
+#pragma unroll
+            for (int e = 0; e < W; e++) y.s[e] = col + e >= 0 && col + e < n ? b[l * termB + e * colB] : T(0);
+        }
+#pragma unroll
+        for (int i = 0; i < R; i++) {
+            if (i < rows) {
+                const T x = a[l * termA + i * nextRow];
+#pragma unroll
+                for (int e = 0; e < W; e++) sum[i][e] += x * y.s[e];
+            }
+        }
+    }
+    const bool aligned = place(q) == 0;
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        if (i < rows) {
+            Pack<T> v;
+#pragma unroll
+            for (int e = 0; e < W; e++) v.s[e] = sum[i][e];
+            if (whole && aligned) *reinterpret_cast<U*>(q) = v.v;
+            else {
+#pragma unroll
+                for (int e = 0; e < W; e++)
+                    if (col + e >= 0 && col + e < n) q[e] = v.s[e];
+            }
+        }
+        q += apart * n;
+    }
+}
+
+// tall computes V rows a thread, of N columns at most.
+template <int N, int V, typename T>
+__device__ __forceinline__ void tall(const T* a, const T* b, T* c, i64 m, int n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB, int transC) {
+    constexpr int THREADS = 1024 / sizeof(T), ROWS = V * THREADS, W = Vec<T>::width;
+    const int t = threadIdx.x, pitchA = k | 1, pitchC = n | 1;
+    const unsigned blocks = (unsigned)((m + ROWS - 1) / ROWS), matrix = blockIdx.x / blocks;
+    const i64 row0 = (i64)(blockIdx.x - matrix * blocks) * ROWS;
+    const int inside = (int)min(m - row0, (i64)ROWS);
+    a += matrix * strideA + row0 * (transA ? 1 : lda);
+    b += matrix * strideB;
+    c += matrix * m * n;
+    T* const bs = reinterpret_cast<T*>(dynamic);
+    T* const rows = bs + N * k;
+    for (int i = t; i < N * k; i += THREADS) {
+        const int l = i / N, j = i % N;
+        bs[i] = j < n ? b[transB ? j * ldb + l : l * ldb + j] : T(0);
+    }
+    if (!transA) { // rows lie side by side
+        int r = t / k, l = t % k;
+        const int dr = THREADS / k, dl = THREADS % k;
+#pragma unroll 8
+        for (int i = t; i < inside * k; i += THREADS) {
+            rows[r * pitchA + l] = a[i];
+            r += dr, l += dl;
+            if (l >= k) l -= k, r++;
+        }
+    }
+    __syncthreads();
+    T sum[V][N];
+#pragma unroll
+    for (int i = 0; i < V * N; i++) sum[i / N][i % N] = 0;
+    const T* x = transA ? a + t : rows + t * pitchA;
+    const i64 next = transA ? lda : 1, far = transA ? THREADS : THREADS * pitchA;
+#pragma unroll 4
+    for (int l = 0; l < k; l++) {
+        T f[V];
+#pragma unroll
+        for (int i = 0; i < V; i++) f[i] = t + i * THREADS < inside ? x[l * next + i * far] : T(0);
+#pragma unroll
+        for (int j = 0; j < N; j += W) {
+            if (j < n) {
+                Pack<T> y;
+                y.v = *reinterpret_cast<const typename Vec<T>::type*>(bs + l * N + j);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+#pragma unroll
+                    for (int e = 0; e < W; e++) sum[i][j + e] += f[i] * y.s[e];
+            }
+        }
+    }
+    if (transC) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                if (j < n && t + i * THREADS < inside) c[j * m + row0 + t + i * THREADS] = sum[i][j];
+        return;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            if (j < n) rows[(t + i * THREADS) * pitchC + j] = sum[i][j];
+    __syncthreads();
+    int r = t / n, j = t % n;
+    const int dr = THREADS / n, dj = THREADS % n;
+#pragma unroll 8
+    for (int i = t; i < inside * n; i += THREADS) {
+        c[row0 * n + i] = rows[r * pitchC + j];
+        r += dr, j += dj;
+        if (j >= n) j -= n, r++;
+    }
+}
+
+template <typename T>
+__device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int m, int n, int k, int lda, int ldb, i64 batch, int transA, int transB) {
+    const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    const int size = m * n;
+    const i64 matrix = batch * size < 1ll << 31 ? (unsigned)i / (unsigned)size : i / size;
+    if (matrix >= batch) return;
+    const int e = (int)(i - matrix * size), row = e / n, col = e - row * n;
+    a += matrix * (m * k) + row * (transA ? 1 : lda);
+    b += matrix * (k * n) + col * (transB ? ldb : 1);
+    const int nextA = transA ? lda : 1, nextB = transB ? 1 : ldb;
+    T sum = 0;
+#pragma unroll 4
+    for (int l = 0; l < k; l++) sum += a[l * nextA] * b[l * nextB];
+    c[i] = sum;
+}
+
+#define KERNEL(name, T, suffix, threads)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(threads) matmul_##name##_##suffix(                                                       \
+        const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
+        int transA, int transB, int transC)
+#define KERNELS(T, suffix, THREADS)                                                                                                          \
+    KERNEL(outer, T, suffix, 256) { outer(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, transA, transB); }                           \
+    KERNEL(tall, T, suffix, THREADS) { tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }       \
+    KERNEL(slim, T, suffix, THREADS) { tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }        \
+    KERNEL(tiny, T, suffix, 256) { tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
+KERNELS(float, f32, 256)
+KERNELS(double, f64, 128)

@@ -1,0 +1,60 @@
+package kernels
+
+import "fmt"
+
+// TiledMatMul is a product whose blocks compute a tile of M x N elements of C each,
+// as matmul_tiles.cuh has it, for one element type: a version of [MatMul].
+type TiledMatMul struct {
+	M, N   int64
+	Block  [3]int
+	Shared int // dynamic shared memory, bytes
+	Kernel *Kernel
+}
+
+// blocks counts the tiles of a batch of products of m x n elements.
+func (t TiledMatMul) blocks(batch, m, n int64) int64 {
+	return batch * CeilDiv(m, t.M) * CeilDiv(n, t.N)
+}
+
+// Plan plans [MatMul] by this product alone. It is an error if a launch cannot have
+// so many blocks.
+func (t TiledMatMul) Plan(dt Dtype, batch, m, n, k int64, transA, transB bool) (*Plan, error) {
+	p := newMatMul(dt, batch, m, n, k)
+	if p.Out == 0 {
+		return p, nil
+	}
+	if err := CheckGrid(t.blocks(batch, m, n)); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Op, err)
+	}
+	l := p.Launch(t.Kernel, int(t.blocks(batch, m, n)), 0, Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, m, n, k, flag(transA), flag(transB))
+	l.Block, l.Shared = t.Block, t.Shared
+	return p, nil
+}
+
+// flag is a bool as a kernel takes it.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TiledMatMulBody is the Go body of a [TiledMatMul]: a batch of products by the BLAS. The
+// arguments are a, b, c, m, n, k, transA, transB.
+func TiledMatMulBody[T Float](c Call) {
+	m, n, k := c.Int(3), c.Int(4), c.Int(5)
+	tiledBody[T](c, int64(len(Slice[T](c, 2)))/(m*n), max(k, 1))
+}
+
+// tiledBody is the same for a batch, in splits of so many terms.
+func tiledBody[T Float](c Call, batch, chunk int64) {
+	m, n, k, transA, transB := c.Int(3), c.Int(4), c.Int(5), c.Int(6) == 1, c.Int(7) == 1
+	lda, ldb := k, n
+	if transA {
+		lda = m
+	}
+	if transB {
+		ldb = k
+	}
+	gemms(c.blas, transA, transB, m, n, k, Slice[T](c, 0), lda, m*k, Slice[T](c, 1), ldb, k*n, Slice[T](c, 2), batch, chunk, max(CeilDiv(k, chunk), 1))
+}

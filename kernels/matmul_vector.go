@@ -1,0 +1,191 @@
+package kernels
+
+import "gonum.org/v1/gonum/blas"
+
+// vectorKernels are those of matmul_vector.cu for one element type.
+type vectorKernels struct{ rows, short, columns, flat, combine, join *Kernel }
+
+func vectorsOf[T Float](suffix string) vectorKernels {
+	kernel := func(name string, body func(Call)) *Kernel {
+		return own.Kernel("matmul_vector", "matmul_"+name+"_"+suffix, body)
+	}
+	return vectorKernels{
+		rows:    kernel("rows", matmulRowsBody[T]),
+		short:   kernel("shortrows", matmulShortRowsBody[T]),
+		columns: kernel("columns", matmulColumnsBody[T]),
+		flat:    kernel("flat", matmulColumnsBody[T]),
+		combine: kernel("combine", matmulCombineBody[T]),
+		join:    kernel("join", matmulCombineBody[T]),
+	}
+}
+
+var matmulVector = [...]vectorKernels{Float32: vectorsOf[float32]("f32"), Float64: vectorsOf[float64]("f64")}
+
+// vectorBlock is the block of the kernels of matmul_vector.cu.
+const vectorBlock = 256
+
+// apart returns how many rows of n elements lie between two that begin at the same place
+// within 16 bytes.
+func apart(dt Dtype, n int64) int64 {
+	w := 16 / dt.Size()
+	switch {
+	case n%w == 0:
+		return 1
+	case n%2 == 0:
+		return w / 2
+	}
+	return w
+}
+
+// matvec appends the launches of y = op(X) v for each matrix of the batch: y has
+// n elements, each a sum of k terms. X is stored n x k, or k x n with trans. y is a
+// column of C, or with across a row.
+func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across bool) {
+	pol, kernels := matmulPolicies.on(dev), matmulVector[c.dt]
+	launch := func(kernel *Kernel, blocks int64, e Epilogue, args ...any) {
+		if across {
+			e = e.transposed()
+		}
+		p.Launch(kernel, int(blocks), vectorBlock, append(args, e.arguments(c.dt)...)...)
+	}
+	switch {
+	case trans:
+		w := 16 / c.dt.Size()
+		width := 64 * w // columns of a block
+		if n%w != 0 {
+			width -= w
+		}
+		kernel, strips, splits := kernels.columns, CeilDiv(n, width), pol.columns
+		if n <= pol.few {
+			kernel, strips, splits = kernels.flat, 1, pol.flat
+		}
+		p.split(dev, c, strips*c.batch, splits, k, func(y Ref, e Epilogue, splits, chunk int64) {
+			launch(kernel, strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
+		})
+	case k <= pol.shortRows[c.dt]:
+		lanes := int64(1)
+		for ; lanes < 32 && lanes*4 < k; lanes *= 2 {
+		}
+		launch(kernels.short, CeilDiv(n*c.batch*lanes, vectorBlock), c.epilogue, x, v, Ref{Out, 0}, n, k, c.batch, int32(lanes))
+	default:
+		const rows, warps = 4, 8 // of a warp, in float32; of a block
+		groups := n * c.batch
+		if step := apart(c.dt, k); c.dt == Float32 {
+			groups = CeilDiv(n, rows*step) * step * c.batch
+		}
+		p.split(dev, c, CeilDiv(groups, warps), pol.rows, k, func(y Ref, e Epilogue, splits, chunk int64) {
+			launch(kernels.rows, CeilDiv(groups*splits, warps), e, x, v, y, n, k, c.batch, chunk)
+		})
+	}
+}
+
+// combine appends the launch that adds splits up in partial, [splits][count of C], and makes C of them.
+func (p *Plan) combine(dev Device, c result, partial Ref, splits int64) {
+	args := append([]any{partial, Ref{Out, 0}, c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)
+	if splits >= matmulPolicies.on(dev).copies {
+		const elements, threads = 32, 1024
+		p.Launch(matmulVector[c.dt].join, int(CeilDiv(c.count(), elements)), threads, args...)
+		return
+	}
+	p.elements(matmulVector[c.dt].combine, c.count(), args...)
+}
+
+// matmulRowsBody is y[r] = sum over l of x[r][l] * v[l].
+func matmulRowsBody[T Float](c Call) { rowsBody[T](c, c.Int(6)) }
+
+// matmulShortRowsBody is the same, with the lanes of a row in place of a split's terms.
+func matmulShortRowsBody[T Float](c Call) { rowsBody[T](c, max(c.Int(4), 1)) }
+
+func rowsBody[T Float](c Call, chunk int64) {
+	x, v, y := Slice[T](c, 0), aligned(Slice[T](c, 1)), Slice[T](c, 2)
+	rows, k, batch := c.Int(3), c.Int(4), c.Int(5)
+	splits := max(CeilDiv(k, chunk), 1)
+	Parallel(splits*batch, max(Grain/max(rows*min(k, chunk), 1), 1), func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			matrix, k0 := i%batch, i/batch*chunk
+			matvec(c.blas, rows, min(chunk, k-k0), x[matrix*rows*k+k0:], k, v[matrix*k+k0:], y[i*rows:(i+1)*rows])
+		}
+	})
+}
+
+// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms. gonum's BLAS
+// takes float64 four rows at a time, so a goroutine starts at a multiple of four:
+// then the order of a sum does not depend on the goroutines.
+func matvec[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
+	if terms == 0 {
+		clear(y)
+		return
+	}
+	if own, ok := by.(Multiplier); ok && multiply(own, Matrices[T]{M: rows, N: 1, K: terms, A: x, LDA: ld, B: v, LDB: 1, C: y}) {
+		return
+	}
+	const group = 4
+	Parallel(CeilDiv(rows, group), max(Grain/(group*terms), 1), func(lo, hi int64) {
+		first, last := lo*group, min(hi*group, rows)
+		rowsTimes(by, last-first, terms, x[first*ld:], ld, v, y[first:])
+	})
+}
+
+// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms.
+func rowsTimes[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
+	switch x := any(x).(type) {
+	case []float32:
+		v, y := any(v).([]float32), any(y).([]float32)
+		for r := range rows {
+			y[r] = by.Sdot(int(terms), x[r*ld:], 1, v, 1)
+		}
+	case []float64:
+		by.Dgemv(blas.NoTrans, int(rows), int(terms), 1, x, int(ld), any(v).([]float64), 1, 0, any(y).([]float64), 1)
+	}
+}
+
+// matmulColumnsBody is y[j] = sum over l of v[l] * x[l][j].
+func matmulColumnsBody[T Float](c Call) {
+	x, v, y := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
+	n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6)
+	splits := max(CeilDiv(k, chunk), 1)
+	for i := range splits * batch {
+		matrix, k0 := i%batch, i/batch*chunk
+		x, v, y := x[matrix*k*n:], v[matrix*k:], y[i*n:(i+1)*n]
+		if own, ok := c.blas.(Multiplier); ok && k > 0 &&
+			multiply(own, Matrices[T]{TransA: true, M: n, N: 1, K: min(chunk, k-k0), A: x[k0*n:], LDA: n, B: v[k0:], LDB: 1, C: y}) {
+			continue
+		}
+		Parallel(n, max(Grain/max(k, 1), 16), func(lo, hi int64) {
+			y := y[lo:hi]
+			clear(y)
+			for l := k0; l < min(k0+chunk, k); l++ {
+				axpy(c.blas, v[l], x[l*n+lo:l*n+hi], y)
+			}
+		})
+	}
+}
+
+// axpy is y += f * x. The BLAS does nothing where f is 0, but 0 x Inf is NaN.
+func axpy[T Float](by BLAS, f T, x, y []T) {
+	if f == 0 {
+		for i, v := range x {
+			y[i] += f * v
+		}
+		return
+	}
+	switch y := any(y).(type) {
+	case []float32:
+		by.Saxpy(len(y), float32(f), any(x).([]float32), 1, y, 1)
+	case []float64:
+		by.Daxpy(len(y), float64(f), any(x).([]float64), 1, y, 1)
+	}
+}
+
+// matmulCombineBody is c[i] = sum over s of partial[s][i].
+func matmulCombineBody[T Float](c Call) {
+	partial, out := Slice[T](c, 0), Slice[T](c, 1)
+	count, splits := c.Int(2), c.Int(3)
+	for i := range out[:count] {
+		var sum T
+		for s := range splits {
+			sum += partial[s*count+int64(i)]
+		}
+		out[i] = sum
+	}
+}
