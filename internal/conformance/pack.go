@@ -52,7 +52,7 @@ func pack(suites []suite, tree, to string) error {
 // withoutImages returns an overlay for builds that embed no image but those of a target and
 // the portable ones.
 func withoutImages(tree, root, target string) (overlay string, err error) {
-	images, err := filepath.Glob(filepath.Join(root, "kernels", "images", "*.cubin.gz"))
+	images, err := filepath.Glob(filepath.Join(root, "kernels", "images", "*.cubin.zst"))
 	if err != nil {
 		return "", err
 	}
