@@ -12,13 +12,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Archive holds the cubins of generated kernels for a target, each under the [Sum] of the
+// Archive holds the cubins of generated kernels for a target, each under the [Key] of the
 // PTX that it was assembled from.
 type Archive struct {
 	Assembler string // and its options
 	files     map[string]*zip.File
 	reader    *zstd.Decoder
 }
+
+// Key is the name in an archive of what was assembled from PTX: 96 bits of its [Sum].
+func Key(ptx []byte) string { return Sum(ptx)[:24] }
 
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".zip" }
@@ -27,7 +30,7 @@ func ArchiveFile(target string) string { return target + ".zip" }
 // file of the archive: to a ninth, instead of to a third.
 const (
 	dictionaryFile = "dictionary"
-	dictionarySize = 128 << 10
+	dictionarySize = 256 << 10
 	dictionaryFrom = 40 // so many cubins, evenly over all
 )
 
@@ -56,22 +59,22 @@ func ReadArchive(data []byte) (*Archive, error) {
 	return a, err
 }
 
-// Digests returns those of the kernels in the archive, in order.
-func (a *Archive) Digests() []string { return slices.Sorted(maps.Keys(a.files)) }
+// Keys returns those of the kernels in the archive, in order.
+func (a *Archive) Keys() []string { return slices.Sorted(maps.Keys(a.files)) }
 
-// Cubin returns the cubin of PTX with that digest, nil if there is none. It is safe for
+// Cubin returns the cubin of PTX with that key, nil if there is none. It is safe for
 // several goroutines.
-func (a *Archive) Cubin(digest string) ([]byte, error) {
-	if a.files[digest] == nil {
+func (a *Archive) Cubin(key string) ([]byte, error) {
+	if a.files[key] == nil {
 		return nil, nil
 	}
-	packed, err := a.read(digest)
+	packed, err := a.read(key)
 	if err != nil {
 		return nil, err
 	}
 	cubin, err := a.reader.DecodeAll(packed, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", digest, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return cubin, nil
 }
@@ -93,10 +96,10 @@ func (a *Archive) read(name string) (content []byte, err error) {
 // WriteArchive returns an archive of cubins. The same versions of Go and of the packing
 // library give the same bytes.
 func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
-	digests := slices.Sorted(maps.Keys(cubins))
+	keys := slices.Sorted(maps.Keys(cubins))
 	var dictionary []byte
-	for i := 0; i < len(digests) && len(dictionary) < dictionarySize; i += max(len(digests)/dictionaryFrom, 1) {
-		cubin := cubins[digests[i]]
+	for i := 0; i < len(keys) && len(dictionary) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
+		cubin := cubins[keys[i]]
 		dictionary = append(dictionary, cubin[:min(dictionarySize-len(dictionary), len(cubin))]...)
 	}
 	var data bytes.Buffer
@@ -110,10 +113,10 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 		err = errors.Join(err, failed)
 	}
 	add(dictionaryFile, Pack(dictionary))
-	for _, d := range digests {
-		packed, failed := pack(cubins[d], dictionary)
+	for _, key := range keys {
+		packed, failed := pack(cubins[key], dictionary)
 		err = errors.Join(err, failed)
-		add(d, packed)
+		add(key, packed)
 	}
 	err = errors.Join(err, w.Close())
 	return data.Bytes(), err
