@@ -8,6 +8,7 @@ require (
 	github.com/cheggaaa/pb/v3 v3.3.0
 	github.com/chewxy/hm v1.0.0
 	github.com/ebitengine/purego v0.11.3
+	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-isatty v0.0.24
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/image v0.44.0

@@ -71,9 +71,9 @@ func TestLibrary(t *testing.T) {
 		"new":     {func(f fstest.MapFS) { f["sub.cu"] = &fstest.MapFile{} }, `no images of "sub"`},
 		"gone":    {func(f fstest.MapFS) { delete(f, "add.cu") }, "no source"},
 		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
-		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.gz") }, "add.cu for sm_80"},
+		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.zst") }, "add.cu for sm_80"},
 		"bytes": {func(f fstest.MapFS) {
-			f["images/add.sm_80.cubin.gz"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"))}
+			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"))}
 		},
 			"not the file that the manifest describes"},
 		"manifest": {func(f fstest.MapFS) { delete(f, "images/manifest.json") }, "compile the sources first"},
@@ -88,7 +88,7 @@ func TestLibrary(t *testing.T) {
 	}
 
 	absent := copied(t, "add")
-	delete(absent, "images/add.sm_90a.cubin.gz")
+	delete(absent, "images/add.sm_90a.cubin.zst")
 	for want, image := range map[string]Image{
 		`kernels of example.com/right: no images of "sub"`: right.Image("sub"),
 		`kernels of stheno: no images of "no-such-source"`: own.Image("no-such-source"),

@@ -46,7 +46,7 @@ func codeOf(g generated, major, minor int) (Code, error) {
 		if err != nil {
 			return Code{}, own.named(err)
 		}
-		cubin, err := archive.Cubin(manifest.Sum(text))
+		cubin, err := archive.Cubin(manifest.Key(text))
 		if err != nil {
 			return Code{}, own.named(err)
 		}

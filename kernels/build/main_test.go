@@ -98,8 +98,8 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"nothing changed", func() {}, "0 of []"},
 		{"a source changed", func() { put(t, in("b.cu"), "c") }, "9 of [b.cu]"},
 		{"a header changed", func() { put(t, in("h.cuh"), "2") }, "9 of [a.cu]"},
-		{"an image is gone", func() { os.Remove(in("images/a.ptx.gz")) }, "9 of [a.cu]"},
-		{"an image is another", func() { os.Rename(in("images/b.ptx.gz"), in("images/b.sm_80.cubin.gz")) }, "9 of [b.cu]"},
+		{"an image is gone", func() { os.Remove(in("images/a.ptx.zst")) }, "9 of [a.cu]"},
+		{"an image is another", func() { os.Rename(in("images/b.ptx.zst"), in("images/b.sm_80.cubin.zst")) }, "9 of [b.cu]"},
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "9 of [d.cu]"},
 		{"a source is gone", func() { os.Remove(in("d.cu")) }, "0 of []"},
 		{"of all", func() { b.all = true }, "18 of [a.cu b.cu]"},
@@ -135,9 +135,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"another source": {func(b *builder) { put(t, filepath.Join(b.dir, "h.cuh"), "2") }, "a.cu or a header that it includes has changed"},
 		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
-		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.gz")) }, "b.ptx.gz"},
-		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.gz"), string(manifest.Pack(nil))) }, "b.ptx.gz is not the file"},
-		"not packed":     {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.gz"), "b") }, "b.ptx.gz"},
+		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.zst")) }, "b.ptx.zst"},
+		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), string(manifest.Pack(nil))) }, "b.ptx.zst is not the file"},
+		"not packed":     {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
 		"other bytes": {func(b *builder) {
 			compile := b.compile
 			b.compile = func(name, target string, source []byte) ([]byte, string, error) {
@@ -147,7 +147,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 				}
 				return image, log, err
 			}
-		}, "b.sm_80.cubin.gz differs"},
+		}, "b.sm_80.cubin.zst differs"},
 		"another compiler": {func(b *builder) {
 			b.compile = func(string, string, []byte) ([]byte, string, error) { return nil, "", nil }
 		}, "compiled by NVRTC 1.2.3"},

@@ -122,7 +122,7 @@ type code struct {
 	ptx         []byte
 }
 
-// needed returns the kernels that all programs need on a target, by the digest of the PTX.
+// needed returns the kernels that all programs need on a target, by the key of the PTX.
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
 	for _, g := range graphs() {
@@ -159,7 +159,7 @@ func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 }
 
 // generated returns the generated kernels that the program launches on a device, by the
-// digest of their PTX.
+// key of their PTX.
 func (g graph) generated(dev kernels.Device) (map[string]code, error) {
 	plans, err := g.plans(dev)
 	if err != nil {
@@ -173,7 +173,7 @@ func (g graph) generated(dev kernels.Device) (map[string]code, error) {
 				return nil, fmt.Errorf("%s: %w", g.name, err)
 			}
 			if ok {
-				list[manifest.Sum(ptx)] = code{l.Kernel.Image.Name(), g.name, ptx}
+				list[manifest.Key(ptx)] = code{l.Kernel.Image.Name(), g.name, ptx}
 			}
 		}
 	}

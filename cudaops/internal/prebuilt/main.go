@@ -107,20 +107,20 @@ func (b builder) build(p pass) error {
 		old = new(manifest.Archive) // kernels assembled anew
 	}
 	cubins, missing := map[string][]byte{}, []string(nil)
-	for digest := range p.wanted {
-		cubin, err := old.Cubin(digest)
+	for key := range p.wanted {
+		cubin, err := old.Cubin(key)
 		if err != nil || cubin == nil {
-			missing = append(missing, digest)
+			missing = append(missing, key)
 			continue
 		}
-		cubins[digest] = cubin
+		cubins[key] = cubin
 	}
 	var mu sync.Mutex
-	err = p.each(missing, func(digest string) error {
-		cubin, err := p.assemble(p.wanted[digest].ptx, digest)
+	err = p.each(missing, func(key string) error {
+		cubin, err := p.assemble(p.wanted[key].ptx, key)
 		mu.Lock()
 		defer mu.Unlock()
-		cubins[digest] = cubin
+		cubins[key] = cubin
 		return err
 	})
 	if err != nil {
@@ -147,41 +147,41 @@ func (b builder) check(p pass) error {
 	if a.Assembler != p.assembler {
 		return fmt.Errorf("the kernels were assembled by %s, and this is %s", a.Assembler, p.assembler)
 	}
-	digests := a.Digests()
-	rand.Shuffle(len(digests), func(i, j int) { digests[i], digests[j] = digests[j], digests[i] })
+	keys := a.Keys()
+	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	var mu sync.Mutex
 	done := 0
-	err = p.each(digests, func(digest string) error {
+	err = p.each(keys, func(key string) error {
 		if time.Now().After(p.until) {
 			return nil
 		}
-		again, err := p.assemble(p.wanted[digest].ptx, digest)
+		again, err := p.assemble(p.wanted[key].ptx, key)
 		if err != nil {
 			return err
 		}
-		cubin, err := a.Cubin(digest)
+		cubin, err := a.Cubin(key)
 		if err == nil && !bytes.Equal(cubin, again) {
-			err = fmt.Errorf("kernel %s differs: assembled again it has %d bytes, in the archive %d", p.wanted[digest].name, len(again), len(cubin))
+			err = fmt.Errorf("kernel %s differs: assembled again it has %d bytes, in the archive %d", p.wanted[key].name, len(again), len(cubin))
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		done++
 		return err
 	})
-	fmt.Fprintf(os.Stderr, "%s: has the %d kernels that it should; assembled %d of them again\n", p.file(), len(digests), done)
+	fmt.Fprintf(os.Stderr, "%s: has the %d kernels that it should; assembled %d of them again\n", p.file(), len(keys), done)
 	return err
 }
 
 // complete says which kernels an archive lacks, and how many it has that are not needed.
 func complete(a *manifest.Archive, wanted map[string]code) error {
 	var errs []error
-	extra := len(a.Digests())
-	for _, digest := range slices.Sorted(maps.Keys(wanted)) {
-		switch cubin, err := a.Cubin(digest); {
+	extra := len(a.Keys())
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		switch cubin, err := a.Cubin(key); {
 		case err != nil:
 			errs = append(errs, err)
 		case cubin == nil:
-			errs = append(errs, fmt.Errorf("kernel %s of %s is not in the archive", wanted[digest].name, wanted[digest].graph))
+			errs = append(errs, fmt.Errorf("kernel %s of %s is not in the archive", wanted[key].name, wanted[key].graph))
 		default:
 			extra--
 		}
@@ -205,13 +205,13 @@ func (p pass) archive() (*manifest.Archive, error) {
 }
 
 // each calls do for kernels, several at a time.
-func (p pass) each(digests []string, do func(digest string) error) error {
-	return errors.Join(toolkit.Each(digests, p.workers, do)...)
+func (p pass) each(keys []string, do func(key string) error) error {
+	return errors.Join(toolkit.Each(keys, p.workers, do)...)
 }
 
 // assemble returns the cubin of PTX.
-func (p pass) assemble(ptx []byte, digest string) ([]byte, error) {
-	in := filepath.Join(p.scratch, p.target+digest+".ptx")
+func (p pass) assemble(ptx []byte, key string) ([]byte, error) {
+	in := filepath.Join(p.scratch, p.target+key+".ptx")
 	if err := os.WriteFile(in, ptx, 0o666); err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (p pass) assemble(ptx []byte, digest string) ([]byte, error) {
 	defer os.Remove(in + ".cubin")
 	args := append(slices.Clone(flags), "-arch="+p.target, "-o", in+".cubin", in)
 	if out, err := exec.Command(p.ptxas, args...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", p.wanted[digest].name, err, out)
+		return nil, fmt.Errorf("%s: %w\n%s", p.wanted[key].name, err, out)
 	}
 	return os.ReadFile(in + ".cubin")
 }

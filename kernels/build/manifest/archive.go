@@ -3,30 +3,35 @@ package manifest
 import (
 	"archive/zip"
 	"bytes"
-	"compress/flate"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// Archive holds the cubins of generated kernels for a target, each under the [Sum] of the
+// Archive holds the cubins of generated kernels for a target, each under the [Key] of the
 // PTX that it was assembled from.
 type Archive struct {
 	Assembler string // and its options
 	files     map[string]*zip.File
+	reader    *zstd.Decoder
 }
+
+// Key is the name in an archive of what was assembled from PTX: 96 bits of its [Sum].
+func Key(ptx []byte) string { return Sum(ptx)[:24] }
 
 // ArchiveFile is the name of a target's archive.
 func ArchiveFile(target string) string { return target + ".zip" }
 
-// Cubins are similar to each other, so they are compressed with some of them as a dictionary, which
-// is a file of the archive: to a tenth, instead of a third.
+// Cubins are similar to each other, so they are compressed with parts of some of them as a dictionary, which
+// is a file of the archive: to a ninth, instead of a third.
 const (
 	dictionaryFile = "dictionary"
-	packed         = 0x5370 // the method of files packed with the dictionary
-	dictionarySize = 32 << 10
+	dictionarySize = 256 << 10
+	dictionaryFrom = 40 // so many cubins, evenly over all
 )
 
 // ReadArchive reads an archive.
@@ -42,58 +47,76 @@ func ReadArchive(data []byte) (*Archive, error) {
 	if len(a.files) == 0 {
 		return a, nil
 	}
-	dictionary, err := a.Cubin(dictionaryFile)
+	packed, err := a.read(dictionaryFile)
 	if err != nil {
 		return nil, err
 	}
 	delete(a.files, dictionaryFile)
-	r.RegisterDecompressor(packed, func(r io.Reader) io.ReadCloser { return flate.NewReaderDict(r, dictionary) })
-	return a, nil
+	dictionary, err := Unpack(packed)
+	if err == nil {
+		a.reader, err = newReader(dictionary)
+	}
+	return a, err
 }
 
-// Digests returns the digests of the archive's kernels, in order.
-func (a *Archive) Digests() []string { return slices.Sorted(maps.Keys(a.files)) }
+// Keys returns the keys of the archive's kernels, in order.
+func (a *Archive) Keys() []string { return slices.Sorted(maps.Keys(a.files)) }
 
-// Cubin returns the cubin of PTX with that digest, nil if there is none. It is safe for
+// Cubin returns the cubin of PTX with that key, nil if there is none. It is safe for
 // several goroutines.
-func (a *Archive) Cubin(digest string) (cubin []byte, err error) {
-	f := a.files[digest]
-	if f == nil {
+func (a *Archive) Cubin(key string) ([]byte, error) {
+	if a.files[key] == nil {
 		return nil, nil
+	}
+	packed, err := a.read(key)
+	if err != nil {
+		return nil, err
+	}
+	cubin, err := a.reader.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return cubin, nil
+}
+
+// read returns a file as it is stored.
+func (a *Archive) read(name string) (content []byte, err error) {
+	f := a.files[name]
+	if f == nil {
+		return nil, fmt.Errorf("no file %s in the archive", name)
 	}
 	r, err := f.Open()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", digest, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return io.ReadAll(r) // which checks the sum
 }
 
-// WriteArchive returns an archive of cubins. The same Go gives the same bytes.
+// WriteArchive returns an archive of cubins. The same versions of Go and of the packing
+// library give the same bytes.
 func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
+	keys := slices.Sorted(maps.Keys(cubins))
 	var dictionary []byte
-	digests := slices.Sorted(maps.Keys(cubins))
-	for _, d := range digests {
-		if room := dictionarySize - len(dictionary); room > 0 {
-			dictionary = append(dictionary, cubins[d][:min(room, len(cubins[d]))]...)
-		}
+	for i := 0; i < len(keys) && len(dictionary) < dictionarySize; i += max(len(keys)/dictionaryFrom, 1) {
+		cubin := cubins[keys[i]]
+		dictionary = append(dictionary, cubin[:min(dictionarySize-len(dictionary), len(cubin))]...)
 	}
 	var data bytes.Buffer
 	w := zip.NewWriter(&data)
-	w.RegisterCompressor(packed, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriterDict(w, flate.BestCompression, dictionary)
-	})
 	err := w.SetComment(assembler)
-	add := func(name string, method uint16, content []byte) {
-		f, failed := w.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+	add := func(name string, content []byte) {
+		f, failed := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store}) // packed already
 		if failed == nil {
 			_, failed = f.Write(content)
 		}
 		err = errors.Join(err, failed)
 	}
-	add(dictionaryFile, zip.Deflate, dictionary)
-	for _, d := range digests {
-		add(d, packed, cubins[d])
+	add(dictionaryFile, Pack(dictionary))
+	for _, key := range keys {
+		packed, failed := pack(cubins[key], dictionary)
+		err = errors.Join(err, failed)
+		add(key, packed)
 	}
 	err = errors.Join(err, w.Close())
 	return data.Bytes(), err

@@ -3,13 +3,10 @@
 package manifest
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"io"
 	"path"
 	"regexp"
 
@@ -60,27 +57,9 @@ type Kernel struct {
 // ImageFile is the name of a source's image, which is packed.
 func ImageFile(stem, target string) string {
 	if target == PTX {
-		return stem + ".ptx.gz"
+		return stem + ".ptx.zst"
 	}
-	return stem + "." + target + ".cubin.gz"
-}
-
-// Pack compresses an image, to about a fifth. The same Go gives the same bytes.
-func Pack(image []byte) []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // fails for unknown levels only
-	w.Write(image)                                        // a Buffer takes all
-	w.Close()
-	return b.Bytes()
-}
-
-// Unpack reverses Pack.
-func Unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
+	return stem + "." + target + ".cubin.zst"
 }
 
 // Sum is the hash that the manifest holds for an image, unpacked.
