@@ -21,7 +21,7 @@ var matmulForms = []struct {
 	{1, 1, 65, 131, 70, "matmul_large_"},
 	{2, 1, 66, 68, 250, "matmul_medium_"},
 	{8, 1, 65, 66, 1000, "matmul_joined_medium_"},
-	{2, 1, 61, 130, 250, "matmul_large_"}, // medium in float64
+	{2, 1, 61, 130, 250, "matmul_large_|matmul_medium_"}, // medium in float64
 	{8, 1, 62, 200, 1000, "matmul_joined_medium_"},
 	{1, 2, 33, 40, 5, "matmul_short_"},
 	{132, 3, 29, 34, 100, "matmul_joined_small_"},

@@ -117,7 +117,7 @@ func TestRowsReduceOnGPU(t *testing.T) {
 				p := must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
 				out := exprtest.Memory(p.Out)
 				must.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
-				if err := c.CheckReductions(d, x, unpack(p, out, d)); err != nil {
+				if err := c.CheckReductions(d, x, unpack(p, out, slices.Repeat([]expr.Dtype{d}, len(p.Parts))...)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -125,10 +125,10 @@ func TestRowsReduceOnGPU(t *testing.T) {
 	}
 }
 
-// unpack returns the elements of a plan's outputs of one type.
-func unpack(p *kernels.Plan, out []byte, d expr.Dtype) (list [][]float64) {
+// unpack returns the elements of a plan's outputs, each of its type.
+func unpack(p *kernels.Plan, out []byte, outputs ...expr.Dtype) (list [][]float64) {
 	for k, at := range p.Parts {
-		list = append(list, exprtest.Unpack(d, out[at:at+p.OutputBytes(k)]))
+		list = append(list, exprtest.Unpack(outputs[k], out[at:at+p.OutputBytes(k)]))
 	}
 	return list
 }
@@ -204,8 +204,8 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 				host := must.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				truth := exprtest.Memory(host.Out)
 				must.Do(t, host.Run(wide, truth, nil))
-				want := unpack(host, truth, expr.Float64)
-				for o, part := range unpack(p, out, d) {
+				want := unpack(host, truth, double[i].Func.Outputs()...)
+				for o, part := range unpack(p, out, f.Func.Outputs()...) {
 					elements := s.Elements()
 					if f.PerRow[o] {
 						elements, _ = exprtest.RowOf(s.Shape, s.Axes, elements-1)

@@ -16,7 +16,7 @@ func generated(p *notebook.Page, x []float32, op row) (row, error) {
 	p.GoSource(`n, err := ops.Reduce(x, "a + b*b", 0)` + "\n")
 	p.Text(`When such a node first runs on a GPU, the expression takes the place of the instruction in ` + "`step`" + ` below, in the kernel's assembly code,
 		and the driver translates that for the GPU. (As it stands the kernel is that of a + b.) The result stays on the device.`)
-	if err := p.Sources("reduce.cu", "step", "part"); err != nil {
+	if err := p.Sources("reduce.cu", "step", "reduce"); err != nil {
 		return row{}, err
 	}
 	t := figure.Table{Caption: "Reductions from an expression, and the sum's own kernel", Header: []string{"expression", "time", "spread", "time of the sum's", "result", "exact"}}
