@@ -25,7 +25,7 @@ func (f *File) Merge(later *File) error {
 		return slices.ContainsFunc(later.Peers, func(n Peer) bool { return n.Key == p.Key })
 	})
 	merged.Suites = keptSuites(f.Suites, later.Suites)
-	if len(merged.Rows)+len(merged.Suites) == 0 {
+	if len(merged.Rows)+len(merged.Peers)+len(merged.Suites) == 0 {
 		*f = *later
 		return nil
 	}

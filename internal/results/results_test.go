@@ -218,3 +218,15 @@ func TestReadPeers(t *testing.T) {
 		}
 	}
 }
+
+// Peers of rows that are all timed again stay until they are timed again themselves.
+func TestMergeKeepsPeers(t *testing.T) {
+	key := Key{"Sum", "all", "f32"}
+	f := &File{GPU: "a", Run: Run{Date: "2026-01-01"}, Rows: []Row{{Key: key, Micros: 2}}, Peers: []Peer{{Key: key, By: "another library", Micros: 3}}}
+	if err := f.Merge(&File{GPU: "a", Run: Run{Date: "2026-01-02"}, Rows: []Row{{Key: key, Micros: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if row, _ := f.Row(key); row.Micros != 1 || row.Run == nil || row.Run.Date != "2026-01-02" || len(f.Peers) != 1 || f.Date != "2026-01-01" {
+		t.Errorf("got %+v, want the later row and the earlier peer", f)
+	}
+}
