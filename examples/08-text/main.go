@@ -58,7 +58,7 @@ type sizes struct {
 func run(p *notebook.Page, o options) (err error) {
 	s := &story{Page: p, options: o, sizes: sizes{p.Size(512, 128, 24), p.Size(64, 32, 16), p.Size(64, 32, 8)}}
 	if p.GPU() != nil {
-		s.dropout = 0.4
+		s.dropout = 0.3
 	}
 	if s.steps == 0 {
 		s.steps = p.Size(3000, 400, 120)
