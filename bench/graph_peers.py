@@ -223,14 +223,14 @@ def compile_jax(case):
     return jax_function(f, wanted).lower(*(jax.ShapeDtypeStruct(s[1:], jnp.float32) for s in shapes)).compile()
 
 
-def jax_us(f, operands):
-    """Microseconds of a call: the median of groups that take 20 ms."""
+def jax_us(call):
+    """Microseconds of a call, of whose results the last is waited for: the median of groups that take 20 ms."""
     import jax
 
     def group(n):
         start = time.perf_counter()
         for _ in range(n):
-            out = f(*operands)
+            out = call()
         jax.block_until_ready(out)
         return (time.perf_counter() - start) / n
 
@@ -258,7 +258,8 @@ def run_jax(path, pattern):
     log = Log(path)
     for case in todo:
         try:
-            log.add(case, f"JAX {jax.__version__} jit", jax_us(programs[case[:2]].result(), jax_operands(case[2])))
+            f, operands = programs[case[:2]].result(), jax_operands(case[2])
+            log.add(case, f"JAX {jax.__version__} jit", jax_us(lambda: f(*operands)))
         except Exception as e:
             log.failed(case, "JAX", e)
 

@@ -4,41 +4,25 @@ plans: the same names and shapes, the bytes that must move.
 	STHENO_TIMES='pool|im2col|scatter' go test ./cudaops/bench -run Times -v
 	python3 bench/layer_peers.py 'pool|im2col|scatter'
 
-Eager, operands of about a gigabyte on the device; the median of nine times of four calls
-each, by CUDA events.
+Eager, operands of about a gigabyte on the device, timed as bench/peers.py times.
 """
 
 import re
-import statistics
 import sys
 
 import torch
 import torch.nn.functional as F
 
+from peers import median_us
+
 ELEMENTS = 1 << 28
 PATTERN = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-
-
-def micros(f):
-    for _ in range(3):
-        f()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(9):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(4):
-            f()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / 4 * 1e3)
-    return statistics.median(times)
 
 
 def show(name, elements, f):
     """Times a call that moves so many float32, if its name is wanted."""
     if PATTERN.search(name):
-        us = micros(f)
+        us = median_us(lambda _: f())
         print(f"{name:52} {us:9.2f} us {4 * elements / us / 1e3:6.0f} GB/s", flush=True)
 
 

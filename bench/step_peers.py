@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, perceptron, torch_operands
+from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, jax_us, perceptron, torch_operands
 
 RATE = {"SGD": 0.01, "Adam": 0.001}
 CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
@@ -218,24 +218,16 @@ def compile_jax(case):
     return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
 
 
-def jax_us(step, state, inputs, host):
-    """Microseconds of a step: the median of groups that take 20 ms."""
-    import statistics
-
+def jax_call(step, state, inputs, host):
+    """A call of a step, which goes on from the state that the one before left."""
     import jax
 
-    def group(n):
+    def call():
         nonlocal state
-        start = time.perf_counter()
-        for _ in range(n):
-            state, out = step(state, *(jax.device_put(host) if host else inputs))
-        jax.block_until_ready((state, out))
-        return (time.perf_counter() - start) / n
+        state, out = step(state, *(jax.device_put(host) if host else inputs))
+        return state, out
 
-    group(3)
-    n = max(int(0.02 / group(5)), 1)
-    group(n)
-    return 1e6 * statistics.median(group(n) for _ in range(9))
+    return call
 
 
 def run_jax(path, pattern):
@@ -264,7 +256,7 @@ def run_jax(path, pattern):
             print(f"{case[0]}/{case[1]}: JAX {jax.__version__} compiled in {time.perf_counter() - start:.1f} s")
             host = [array(*s) for s in case[3]]
             state = jax_state(case, lambda s: jnp.asarray(array(*s)))
-            log.add(case, f"JAX {jax.__version__} jit", jax_us(step, state, [jnp.asarray(x) for x in host], host if case[6] else None))
+            log.add(case, f"JAX {jax.__version__} jit", jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)))
         except Exception as e:
             log.failed(case, "JAX", e)
         step = state = None

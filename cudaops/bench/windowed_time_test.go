@@ -78,11 +78,16 @@ func TestWindowTimes(t *testing.T) {
 
 // signed returns bytes of random float32 between -1 and 1.
 func signed(bytes int64, seed int) []byte {
+	return repeated(bytes, seed, func(r *rand.Rand) float32 { return 2*r.Float32() - 1 })
+}
+
+// repeated returns bytes of about a million drawn float32, as many times as it takes.
+func repeated(bytes int64, seed int, draw func(r *rand.Rand) float32) []byte {
 	r := rand.New(rand.NewPCG(uint64(seed), 5))
 	x := make([]float32, bytes/4)
 	few := x[:min(len(x), 1<<20+7)]
 	for i := range few {
-		few[i] = 2*r.Float32() - 1
+		few[i] = draw(r)
 	}
 	for at := len(few); at < len(x); at += len(few) {
 		copy(x[at:], few)

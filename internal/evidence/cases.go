@@ -45,8 +45,11 @@ func Keys() (keys []results.Key) {
 type TimedGraph struct{ graphspec.Case }
 
 // Key names the graph in the results.
-func (g TimedGraph) Key() results.Key {
-	return results.Key{Op: g.Name, Case: g.Size, Dtype: kernels.Float32.String()}
+func (g TimedGraph) Key() results.Key { return programKey(g.Case) }
+
+// programKey names a program in the results.
+func programKey(c graphspec.Case) results.Key {
+	return results.Key{Op: c.Name, Case: c.Size, Dtype: kernels.Float32.String()}
 }
 
 // Graphs returns all timed graphs.
@@ -58,9 +61,12 @@ func Graphs() (graphs []TimedGraph) {
 }
 
 // GraphKeys returns the keys of [Graphs].
-func GraphKeys() (keys []results.Key) {
-	for _, g := range Graphs() {
-		keys = append(keys, g.Key())
+func GraphKeys() []results.Key { return keysOf(Graphs()) }
+
+// keysOf returns the keys of what is timed.
+func keysOf[T interface{ Key() results.Key }](timed []T) (keys []results.Key) {
+	for _, t := range timed {
+		keys = append(keys, t.Key())
 	}
 	return keys
 }
@@ -69,11 +75,9 @@ func GraphKeys() (keys []results.Key) {
 type TimedStep struct{ graphspec.Step }
 
 // Key names the step in the results.
-func (s TimedStep) Key() results.Key {
-	return results.Key{Op: s.Name, Case: s.Size, Dtype: kernels.Float32.String()}
-}
+func (s TimedStep) Key() results.Key { return programKey(s.Case) }
 
-// Steps are all that are timed.
+// Steps returns all timed training steps.
 func Steps() (steps []TimedStep) {
 	for _, s := range graphspec.Steps() {
 		steps = append(steps, TimedStep{s})
@@ -81,10 +85,5 @@ func Steps() (steps []TimedStep) {
 	return steps
 }
 
-// StepKeys are those of [Steps].
-func StepKeys() (keys []results.Key) {
-	for _, s := range Steps() {
-		keys = append(keys, s.Key())
-	}
-	return keys
-}
+// StepKeys returns the keys of [Steps].
+func StepKeys() []results.Key { return keysOf(Steps()) }

@@ -280,6 +280,12 @@ func (e *Executable) Replay() (func() error, error) {
 	for i, l := range e.launches {
 		work[i] = Work{l.queue, o.add(i, l.instr)}
 	}
+	return e.capture(work)
+}
+
+// capture makes one piece of work of several, and returns what queues it.
+func (e *Executable) capture(work []Work) (func() error, error) {
+	reduced(work)
 	return e.backend.Capture(work)
 }
 

@@ -181,11 +181,10 @@ func (e *Executable) addDevice(s *set, instrs []int) error {
 		}
 		work[k] = Work{e.stoppable(in, f), o.add(k, in)}
 	}
-	reduced(work)
 	launch := work[0].Queue
 	if capture {
 		var err error
-		if launch, err = e.backend.Capture(work); err != nil {
+		if launch, err = e.capture(work); err != nil {
 			return first.InNode(err)
 		}
 	}

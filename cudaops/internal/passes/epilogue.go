@@ -173,11 +173,7 @@ func (e *epilogue) rewrite() {
 	}
 	last := e.out.Def
 	for _, m := range e.taken {
-		for _, n := range m.Nodes {
-			if !slices.Contains(in.Nodes, n) {
-				in.Nodes = append(in.Nodes, n)
-			}
-		}
+		in.Cover(m.Nodes...)
 	}
 	e.out.Def = in
 	e.replace(last, in, append(e.taken, e.instr))

@@ -115,11 +115,7 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 		in.Op = program.Rows{Func: f.f, Axes: g.axes, PerRow: f.perRow}
 	}
 	for _, m := range g.members {
-		for _, n := range m.Nodes { // a softmax is several members
-			if !slices.Contains(in.Nodes, n) {
-				in.Nodes = append(in.Nodes, n)
-			}
-		}
+		in.Cover(m.Nodes...) // a softmax is several members
 		m.Out[0].Def = in
 	}
 	var list []*program.Instr

@@ -13,6 +13,7 @@ package program
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
@@ -266,6 +267,15 @@ func (in *Instr) Offsets() []int64 {
 	}
 	offsets, _ := Layout(in.Out[0].Dtype, elements...)
 	return offsets
+}
+
+// Cover adds nodes to those that the instruction computes, each once.
+func (in *Instr) Cover(nodes ...*gorgonia.Node) {
+	for _, n := range nodes {
+		if !slices.Contains(in.Nodes, n) {
+			in.Nodes = append(in.Nodes, n)
+		}
+	}
 }
 
 // NewValue returns a value that instruction def is to have as an output; its
