@@ -98,6 +98,7 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"nothing changed", func() {}, "0 of []"},
 		{"a source changed", func() { put(t, in("b.cu"), "c") }, "9 of [b.cu]"},
 		{"a header changed", func() { put(t, in("h.cuh"), "2") }, "9 of [a.cu]"},
+		{"comments changed", func() { put(t, in("h.cuh"), "/* two */\n2"); put(t, in("b.cu"), "c// see") }, "0 of []"},
 		{"an image is gone", func() { os.Remove(in("images/a.ptx.zst")) }, "9 of [a.cu]"},
 		{"an image is another", func() { os.Rename(in("images/b.ptx.zst"), in("images/b.sm_80.cubin.zst")) }, "9 of [b.cu]"},
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "9 of [d.cu]"},
