@@ -46,7 +46,7 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 	return write(path, h, nil, list)
 }
 
-// LoadParameters gives nodes the tensors of their names in a file, of [Save], of [SaveParameters]
+// LoadParameters sets nodes to the tensors of their names in a file, of [Save], of [SaveParameters]
 // or of another program, and the BatchNorms of their graph their means and variances if the file
 // has them. The state of a solver in the file is left out. With an error nothing is changed.
 //

@@ -158,7 +158,7 @@ func histogramBytesBody(c Call) {
 }
 
 // countApart calls count on disjoint parts of the elements, each with cells of its
-// own, and adds cell k to the counter that bin gives, if any.
+// own, and adds cell k to the counter that bin returns, if any.
 func countApart(c Call, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
 	counts := Slice[int64](c, 1)
 	var mu sync.Mutex

@@ -48,7 +48,7 @@ func (a WindowAxis) reach(windows int64) int64 {
 //
 //	out[b][y][x][c][i][j] = in[b][c][y + i][x + j]
 //
-// with y, x, i and j spaced as w says, and zeros outside of the image.
+// with y, x, i and j spaced as w describes, and zeros outside of the image.
 func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, error) {
 	p, err := newIm2Col("im2col", dt, images, channels, w)
 	if err != nil || p.Out == 0 {
@@ -171,7 +171,7 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	return p, nil
 }
 
-// col2imTile is what a block of col2im does: so many channels, rows and columns of an image, a
+// col2imTile is the part of an image that a block of col2im computes: its channels, rows and columns, a
 // step of rows at a time, with a ring of rows of wide windows in shared memory, each of pitch
 // elements.
 type col2imTile struct {
@@ -270,7 +270,7 @@ func col2imFarBody[T Float](c Call) {
 	col2imImages[T](c, int64(c.Grid[0])/(c.Int(24)*c.Int(2)))
 }
 
-// col2imImages is the Go body for so many images.
+// col2imImages is the Go body for n images.
 func col2imImages[T Float](c Call, images int64) {
 	in, out, channels := Slice[T](c, 0), Slice[T](c, 1), c.Int(2)
 	v, h := windowAxes(c, 3)

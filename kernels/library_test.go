@@ -44,7 +44,7 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 	return lib
 }
 
-// A library gives the images that it was made of; its check passes, and fails for
+// A library returns the images that it was made of; its check passes, and fails for
 // whatever is not as it was compiled.
 func TestLibrary(t *testing.T) {
 	right := NewLibrary("example.com/right", copied(t, "add"))

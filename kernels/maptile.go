@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// What reads transposed operands: a block takes a square tile of two axes, the innermost
+// Mappings that read transposed operands: a block takes a square tile of two axes, the innermost
 // one of the output and the one along which such operands lie one element behind the
 // other. It reads them along the latter, passes them through shared memory, and
 // computes and writes along the former, so that warps read and write whole sectors.

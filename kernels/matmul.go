@@ -46,7 +46,7 @@ var (
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j]
 //
 // C is m x n. op(A) is m x k: A is stored so, or k x m with transA. op(B) is
-// k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
+// k x n: B is stored so, or n x k with transB. with k = 0, C is zero. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
 	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})
@@ -126,7 +126,7 @@ type product struct {
 	transA, transB, transC bool
 }
 
-// transposed is the product that gives the same C by its transpose.
+// transposed returns the product that computes the transpose of C.
 func (x product) transposed() product {
 	return product{x.b, x.a, x.batch, x.n, x.m, x.k, !x.transB, !x.transA, !x.transC}
 }

@@ -58,7 +58,7 @@ func (p *Plan) planar(batch, rows, cols int64) planar {
 }
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a
-// multiple of 64, by hopperStep terms. along says that rows run along k.
+// multiple of 64, by hopperStep terms. along reports whether rows run along k.
 func (x planar) tensorMap(along bool, lines int64) TensorMap {
 	box, swizzle := []int64{64, hopperStep, 1, 1}, int64(128)
 	if along {

@@ -75,7 +75,7 @@ func fraction64(lower, upper uint32) float64 {
 	return float64((uint64(upper)<<32|uint64(lower))>>11) * 0x1p-53
 }
 
-// perBlock returns the elements that a block gives.
+// perBlock returns the number of elements that a block generates.
 func perBlock(d expr.Dtype) int64 { return 16 / d.Size() }
 
 // checkRandom reports whether a view with a stream is one of random numbers.

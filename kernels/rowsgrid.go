@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// rowGrid says which thread takes which elements of which rows. It follows from shape,
+// rowGrid assigns elements of rows to threads. It follows from shape,
 // axes and device alone, so that a sum has one order whatever else is computed beside
 // it and however the operands lie.
 //

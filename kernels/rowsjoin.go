@@ -11,7 +11,7 @@ import (
 // mostReductions is the most reductions of a stage: each takes shared memory.
 const mostReductions = 64
 
-// accumulator is what a thread has reduced so far, in lanes: RowSum in double.
+// accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
@@ -57,7 +57,7 @@ func number(d expr.Dtype, v float64) string {
 	return fmt.Sprintf("0d%016X", math.Float64bits(v))
 }
 
-// native reports whether one instruction gives the greater of two numbers or NaN.
+// native reports whether one instruction computes the greater of two numbers or NaN.
 func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == Float32 }
 
 // instruction returns that of a maximum or minimum.

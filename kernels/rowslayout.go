@@ -29,7 +29,7 @@ type rowMapping struct {
 	cost  int64        // operations on an element
 }
 
-// rowsLayout is what a kernel is generated for, beside the function.
+// rowsLayout is all that a kernel is generated from, beside the function.
 type rowsLayout struct {
 	across   bool // as in rowGrid, like the next three
 	width    int

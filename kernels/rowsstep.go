@@ -8,7 +8,7 @@ import (
 )
 
 // step evaluates a function at all elements, and calls use for each vector with the
-// results by output and lane. A loop goes backward where it says so.
+// results by output and lane. With backward, a loop runs from the last vector to the first.
 func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
 	if w.held != nil {
 		w.stepHeld(f, use)

@@ -74,7 +74,7 @@ func (g given) Adjoints(b *Backward) []Term {
 
 var vector3 = Type{kernels.Float64, tensor.Shape{3}}
 
-// What a primitive gets wrong is an error that names it, never a panic.
+// A primitive's mistake is an error that names it, never a panic.
 func TestPrimitiveErrors(t *testing.T) {
 	x := []float64{1, 2, 3}
 	for _, c := range []struct {

@@ -53,7 +53,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A fetch that fails says what to do, and is tried again.
+// The error of a failed fetch names the remedy, and the next fetch tries again.
 func TestFetchFails(t *testing.T) {
 	arguments := fakePython(t, "3")
 	toolkit := t.TempDir()
@@ -72,7 +72,7 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-// The command says how to get the compiler, and refuses flags that it would ignore.
+// The command explains how to get the compiler, and refuses flags that it would ignore.
 func TestCommand(t *testing.T) {
 	toolkit := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct {

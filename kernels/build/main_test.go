@@ -45,7 +45,7 @@ sum.cu(3): warning #177-D: variable "x" was declared but never referenced
 }
 
 // A folder of two sources, which share a header, and a builder whose compiler
-// makes images of the text alone, and says what it was asked for.
+// makes images of the text alone, and records what it was asked for.
 func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.cu": "#include \"h.cuh\"\n a", "b.cu": "b", "h.cuh": "1"} {
@@ -84,7 +84,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// What has not changed is kept; what has, or has no whole image, is compiled for
+// Images of unchanged sources are kept; a source that has changed, or lacks an image, is compiled for
 // every target.
 func TestBuildCompilesWhatChanged(t *testing.T) {
 	b, compiled := testBuilder(t)
@@ -203,7 +203,7 @@ func TestCheckOrder(t *testing.T) {
 }
 
 // The compiler runs in processes of its own, here of the test program, and the
-// same source gives the same image however many run at once.
+// same source makes the same image however many run at once.
 func TestCompilesReproducibly(t *testing.T) {
 	b := &builder{dir: "..", toolkit: "../../.toolkit", log: io.Discard}
 	_, err := os.Stat(b.toolkit)

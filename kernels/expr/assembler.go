@@ -18,7 +18,7 @@ type Assembler struct {
 	head      strings.Builder
 	text      strings.Builder
 	counts    [kindCount]int
-	known     map[instruction]string // results, by what computes them
+	known     map[instruction]string // results, by the instruction that computes them
 	divided   map[string]divided     // quotients
 	uniform   map[string]bool        // registers that many elements are computed with
 	before    map[string]string      // registers that had the value of another
@@ -149,16 +149,16 @@ func (a *Assembler) Text(target, entry string, parameters []string, blocks Block
 	return w.String()
 }
 
-// Uniform says that many elements are computed with what is in those registers: what it
-// pays to prepare is prepared once, see [quotient].
+// Uniform declares registers that many elements are computed with, so that it pays to prepare their
+// inverses once: see [quotient].
 func (a *Assembler) Uniform(registers ...string) {
 	for _, r := range registers {
 		a.uniform[r] = true
 	}
 }
 
-// Again says that a register has the value that another had: what was computed of that one
-// is not computed again of this one.
+// Again declares that a register has the value that another had: results computed from that one
+// are used again for this one.
 func (a *Assembler) Again(register, before string) { a.before[register] = before }
 
 // Apply adds the instructions of f for one element of each operand, and returns the
@@ -356,7 +356,7 @@ func (a *Assembler) convert(r string, in instruction) {
 	}
 }
 
-// plain are the operations of one instruction. Sums and products say that they are
+// plain are the operations of one instruction. Sums and products are marked as
 // rounded, so that the assembler does not make one of both.
 var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
 	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}

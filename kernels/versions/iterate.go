@@ -32,7 +32,7 @@ func (b Barrier) String() string {
 	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
 
-// IterateBy says how [Iterate] runs. The zero value is the op's own way.
+// IterateBy selects how [Iterate] runs. The zero value is the op's own way.
 type IterateBy struct {
 	Barrier Barrier
 	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread

@@ -46,9 +46,9 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 }
 
 // token matches what code treats as one piece. Its groups: blanks and comments; the beginning of a raw
-// string, and its delimiter, with which the string ends, too. What has no group is there for the
-// quotes and slashes in it, which begin nothing: strings, characters, and names and numbers, since
-// R"( begins a raw string only where no name ends with R, and quotes group the digits of numbers.
+// string, and its delimiter, with which the string ends, too. Pieces without a group may contain
+// quotes and slashes that begin nothing: strings, characters, and names and numbers, since R"( begins
+// a raw string only where no name ends with R, and quotes group the digits of numbers.
 var token = regexp.MustCompile(`((?:[ \t]|//(?:[^\\\n]|\\\r?\n|\\)*|/\*(?s:.*?)\*/)+)|` +
 	`((?:u8|[uUL])?R"([^()\\\s]*)\()|` +
 	`"(?:[^"\\\n]|\\(?s:.))*"?|'(?:[^'\\\n]|\\(?s:.))*'?|` +
