@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fakeGPU is a host backend that says that it is a GPU.
+// fakeGPU is a host backend that claims to be a GPU.
 type fakeGPU struct{ fake }
 
 func (*fakeGPU) Device() kernels.Device {
@@ -79,7 +79,7 @@ func (d deadDevice) close() error {
 	return driver.Join(fmt.Errorf("free: %w", dead), dead, dead)
 }
 
-// What a dead context says to all calls is said once.
+// The error that a dead context returns to all calls is reported once.
 func TestDeadContext(t *testing.T) {
 	s := newSession(deadDevice{closed: new(atomic.Int32)})
 	err := s.Close()
@@ -88,7 +88,7 @@ func TestDeadContext(t *testing.T) {
 	}
 }
 
-// A session that is dropped without Close gives its memory back, but not as long as one of
+// A session that is dropped without Close releases its memory, but not as long as one of
 // its buffers is there.
 func TestDroppedSession(t *testing.T) {
 	closed := new(atomic.Int32)

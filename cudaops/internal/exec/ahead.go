@@ -41,7 +41,7 @@ type Beside interface {
 // copyLimit.
 const CopyLimit = copyLimit
 
-// A set is what a run of the program uses alone while it is under way: staging memory, and the
+// A set is the memory that a run of the program uses alone while it is under way: staging memory, and the
 // places of inputs that have two. With two sets that take turns, the values of a run are copied to the device while
 // the run before computes.
 type set struct {
@@ -57,7 +57,7 @@ type set struct {
 	own      bool // some of them read memory of the user's
 }
 
-// use is what a set is used for.
+// use is the use of a set.
 type use int
 
 const (
@@ -67,7 +67,7 @@ const (
 	starting     // of a run
 )
 
-// turns says whose turn it is.
+// turns keeps whose turn it is.
 type turns struct {
 	sync.Mutex // of the sets' use, inputs and since
 	staged     int
@@ -122,7 +122,7 @@ func (e *Executable) Pinned(bytes int64) ([]byte, error) {
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(m))) & (page - 1)
 	m = m[skip : int64(skip)+whole]
 	if e.Stages() && !e.turns.closed {
-		_ = e.beside.Pin(m) // copies of what cannot be pinned take the way of all other memory
+		_ = e.beside.Pin(m) // memory that cannot be pinned is copied like all other memory
 	}
 	return m[:bytes:bytes], nil
 }
@@ -178,7 +178,7 @@ func (e *Executable) reserve() *set {
 	return found
 }
 
-// drop forgets what was staged.
+// drop forgets the staged values.
 func (s *set) drop() {
 	s.use, s.inputs, s.copying, s.own = idle, nil, false, false
 	for _, list := range [][]*transfer{s.uploads, s.copies} {
@@ -312,7 +312,7 @@ func (e *Executable) choose(inputs []gorgonia.Value) (s *set) {
 		s.use, s.inputs = starting, nil
 		return s
 	}
-	for k := range e.sets { // nobody wants what was staged
+	for k := range e.sets { // nobody wants the staged values
 		o := e.sets[(e.turns.last+1+k)%len(e.sets)]
 		if o.use == filling {
 			continue

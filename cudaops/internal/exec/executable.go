@@ -79,7 +79,7 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	if b, ok := b.(Beside); ok && trains && !timed {
 		e.beside = b
 	}
-	if len(p.Updates) > 0 { // states begin at 0, and what lies between joined values is read
+	if len(p.Updates) > 0 { // states begin at 0, and the gaps between joined values are read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 			}
 		}
 		if err := p.run(); err != nil {
-			// What is under way still uses host memory.
+			// Work under way still uses host memory.
 			return driver.Join(err, e.wait())
 		}
 	}
@@ -283,7 +283,7 @@ func (e *Executable) Replay() (func() error, error) {
 	return e.capture(work)
 }
 
-// capture makes one piece of work of several, and returns what queues it.
+// capture makes one piece of work of several, and returns a function that queues it.
 func (e *Executable) capture(work []Work) (func() error, error) {
 	reduced(work)
 	return e.backend.Capture(work)
@@ -304,7 +304,7 @@ func (e *Executable) wait() error {
 	return err
 }
 
-// Close gives the backend back. Further calls do nothing.
+// Close closes the backend. Further calls do nothing.
 func (e *Executable) Close() error {
 	e.turns.open.Lock() // no Stage is under way
 	defer e.turns.open.Unlock()

@@ -19,7 +19,7 @@ type GPUBackend struct {
 	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
 	beside beside
-	// hostMemory guards staged and what is pinned, since copies beside the work may ask for it.
+	// hostMemory guards staged and the pinned memory, since copies beside the work may ask for it.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
 	events     []*driver.Event
@@ -129,7 +129,7 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
 
-// Recording is a stream that captures what is queued on it. Follow makes the next work wait
+// Recording is a stream that captures the work queued on it. Follow makes the next work wait
 // for nodes of the graph, Tail returns what it will wait for.
 type Recording interface {
 	Follow([]driver.GraphNode) error

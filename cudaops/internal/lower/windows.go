@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower what slides windows over images: the columns that a
+// The rules of this file lower ops that slide windows over images: the columns that a
 // convolution is a product of, pooling, and upsampling.
 
 // windowed is a kernel on windows, as a planner.
@@ -104,7 +104,7 @@ func windows(c *call) *program.Value {
 	return c.emit(program.Kernel{Planner: k}, c.Type, in...)
 }
 
-// windowAxis returns the windows along an axis, rows or columns, of so many elements.
+// windowAxis returns the windows along an axis, rows or columns.
 func windowAxis(w internal.Windowed, axis, elements int) kernels.WindowAxis {
 	return kernels.WindowAxis{
 		In: elements, Size: w.Size[axis], Stride: w.Stride[axis], Dilation: w.Dilation[axis],

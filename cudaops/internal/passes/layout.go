@@ -101,7 +101,7 @@ func (l *layouter) copy(v *program.Value) (*program.Value, error) {
 	return l.p.NewValue(def, v.Name, v.Type), nil
 }
 
-// identity returns the function that gives its operand.
+// identity returns the function that returns its operand.
 func identity(dt kernels.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(dt)
 	return b.Func(b.Operand(0))

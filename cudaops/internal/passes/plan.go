@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plan gives every instruction that runs on the device its launches on the target.
+// plan makes the launches, on the target, of every instruction that runs on the device.
 func plan(p *program.Program, t Target) error {
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {

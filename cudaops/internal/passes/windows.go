@@ -18,7 +18,7 @@ import (
 //
 // x + 0 is x but for -0, of which a sum with zeros makes 0: so the parts, or all of them together, are added to 0.
 //
-// What Concat puts along the first axis is computed in its place, too.
+// The parts of a Concat along the first axis are computed in their places, too.
 func windows(p *program.Program, _ Target) error {
 	w, err := newWindowing(p)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *windowing) rewrite(t *tiling) error {
 	for _, in := range t.gone {
 		whole.Cover(in.Nodes...)
 	}
-	axis, within := t.windows[0].View.Bounds.Axis, true // whether what computes each part can add it to 0
+	axis, within := t.windows[0].View.Bounds.Axis, true // whether each part's instruction can add it to 0
 	for i, v := range t.windows {
 		b := v.View.Bounds
 		part := v.Type

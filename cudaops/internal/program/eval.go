@@ -223,7 +223,7 @@ func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 }
 
 // Do calls an op on the host and returns its value, of the wanted type, with the elements in
-// row-major order. Ops of Gorgonia panic at what they do not support; that becomes an error here.
+// row-major order. Ops of Gorgonia panic at operands that they do not support; the panic becomes an error here.
 // It is also an error if an op returns no value, or one of another type.
 func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, err error) {
 	defer func() {
