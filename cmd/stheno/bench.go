@@ -27,7 +27,7 @@ type selection struct {
 	List bool    `help:"Time nothing: print the names of the cases."`
 }
 
-// timing holds the flags that say how cases are timed.
+// timing holds the flags for how cases are timed.
 type timing struct {
 	Runs count   `default:"30" placeholder:"N" help:"Timed runs of each case, fewer of those that take long (default: ${default})."`
 	Seed *uint64 `placeholder:"N" help:"Seed of the random inputs, which every bench prints (default: another one each time)."`

@@ -47,7 +47,7 @@ const (
 // megabytes is a limit of bytes moved, 0 for none given.
 type megabytes float64
 
-// UnmarshalText takes what stands on the command line.
+// UnmarshalText parses the value on the command line.
 func (m *megabytes) UnmarshalText(text []byte) error {
 	value, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(value > 0) {
@@ -57,7 +57,7 @@ func (m *megabytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// allow reports whether so many bytes are within the limit.
+// allow reports whether that many bytes are within the limit.
 func (m megabytes) allow(bytes int64) bool { return m == 0 || float64(bytes) <= 1e6*float64(m) }
 
 // Run times the graphs.
@@ -90,7 +90,7 @@ func hostGraphs(most megabytes) []benchCase {
 	return slices.Concat(small, timedGraphs(most))
 }
 
-// timeOnHost gives the best times of running a graph on both machines, which take
+// timeOnHost returns the best times of running a graph on both machines, which take
 // turns.
 func (c graphCase) timeOnHost(random []float32, runs int) (ours, theirs time.Duration, err error) {
 	in := c.Values(random)

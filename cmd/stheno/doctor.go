@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// doctor says what works here and what is missing. A machine without a GPU is healthy: it runs
+// doctor reports what works here and what is missing. A machine without a GPU is healthy: it runs
 // everything on the host.
 type doctor struct{}
 

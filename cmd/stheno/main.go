@@ -80,7 +80,7 @@ func twoDashes(args []string) []string {
 	return args
 }
 
-// refuse prints what is wrong with a command line and how to get help, and returns the exit status.
+// refuse prints the fault of a command line and how to get help, and returns the exit status.
 // For a group of commands it lists them.
 func refuse(err error, stderr io.Writer) int {
 	var wrong *kong.ParseError

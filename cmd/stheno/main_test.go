@@ -25,7 +25,7 @@ func stheno(args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-// succeed runs a command line that must succeed and say nothing on standard error.
+// succeed runs a command line that must succeed without output on standard error.
 func succeed(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	status, stdout, stderr := stheno(args...)
@@ -49,7 +49,7 @@ func allCommands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// What each command says of itself is in testdata/help.txt: it is the same on all machines.
+// The help of each command is in testdata/help.txt: it is the same on all machines.
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	var all strings.Builder
@@ -70,7 +70,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Wherever a command is wrong, the status is 2, and the error says what was got and what
+// Wherever a command is wrong, the status is 2, and the error names what was got and what
 // is wanted; nothing is printed for programs that read standard output.
 func TestMisuse(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
@@ -134,7 +134,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// What cannot be done here, though it is well said, has status 1.
+// A correct command that cannot be carried out here has status 1.
 func TestFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.Write(t, "empty", "")
@@ -272,7 +272,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// The bar says how far a bench is and with what, and goes away for a row.
+// The bar shows how far a bench is and the current case, and goes away for a row.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := startProgress(&out, 4)

@@ -43,7 +43,7 @@ var (
 	recordedSteps  = filepath.Join(recordedOps, "steps")
 )
 
-// checkEvidence compares what has run on GPUs with the kernels of this build.
+// checkEvidence compares the records of GPUs with the kernels of this build.
 type checkEvidence struct {
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
 }
@@ -53,7 +53,7 @@ func (checkEvidence) Help() string {
 all; the exit status is 1 if there is any.`
 }
 
-// Run prints what is missing.
+// Run prints the missing records.
 func (e checkEvidence) Run(c *console) error {
 	files, err := readRecords(e.Recorded)
 	if err != nil {

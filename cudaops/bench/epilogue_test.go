@@ -127,7 +127,7 @@ func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Devi
 	}
 }
 
-// somewhat draws numbers, one in `one` special.
+// somewhat draws numbers, one in `special` of them special.
 func somewhat[T kernels.Float](r *rand.Rand, n int64, special int) []T {
 	kinds := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1, -0x1p-130, 0x1p-1070}
 	list := make([]T, n)

@@ -11,7 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// record is what was measured on a machine, by stage in steps per second; 0 for what did
+// record holds the measurements of a machine, by stage in steps per second; 0 for stages that did
 // not run.
 type record struct {
 	GPU    string    `json:"gpu,omitempty"`

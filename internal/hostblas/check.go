@@ -25,7 +25,7 @@ func (l *Library) check() error {
 	return nil
 }
 
-// A form says which operands are transposed, and whether B is a vector.
+// A form is which operands are transposed, and whether B is a vector.
 type form struct{ transA, transB, vector bool }
 
 var (
@@ -229,7 +229,7 @@ func (c checker[T]) repeats() error {
 	return err
 }
 
-// sharesTime checks that concurrent calls give the bits of a single one.
+// sharesTime checks that concurrent calls compute the bits of a single one.
 func (c checker[T]) sharesTime() error {
 	x := c.operands(37, 45, 130, c.number)
 	want, err := c.run(x, 0)

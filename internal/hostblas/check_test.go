@@ -29,7 +29,7 @@ func plain(x kernels.Matrices[float32]) {
 	}
 }
 
-// A wrongProduct is a product with one fault, and what the error says of it.
+// A wrongProduct is a product with one fault, and the error about it.
 type wrongProduct struct {
 	name, want string
 	multiply   func(x kernels.Matrices[float32])

@@ -142,7 +142,7 @@ func goString(addr uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// prepare finds out what a library is and makes each of its calls use one thread.
+// prepare identifies a library and makes each of its calls use one thread.
 func (l *Library) prepare(f functions) error {
 	switch {
 	case f.find("openblas_get_config") != 0:
@@ -164,7 +164,7 @@ func (l *Library) prepare(f functions) error {
 var openBLASVersion = regexp.MustCompile(`^OpenBLAS (\d+)\.(\d+)\.(\d+)`)
 
 // prepareOpenBLAS refuses versions before 0.3.12, whose kernels for AVX-512 and whose concurrent
-// calls gave wrong results.
+// calls returned wrong results.
 func (l *Library) prepareOpenBLAS(f functions) error {
 	config := f.text("openblas_get_config")
 	version := openBLASVersion.FindStringSubmatch(config)

@@ -155,7 +155,7 @@ type File struct {
 	Tensors  []Tensor // in the order of the file
 
 	from  io.ReaderAt
-	start int64 // of what follows the header
+	start int64 // of the bytes that follow the header
 }
 
 // Open reads the header of a file of size bytes and checks all of it. The elements are read by

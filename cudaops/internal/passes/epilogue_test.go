@@ -129,7 +129,7 @@ type net struct {
 	in G.Nodes
 }
 
-// input returns an input, one in `one` of whose numbers is special.
+// input returns an input; one in `rare` of its numbers is special.
 func (n *net) input(rare int, shape ...int) *G.Node {
 	v := tensor.New(tensor.Of(n.dt), tensor.WithShape(shape...))
 	for i := range v.Size() {
