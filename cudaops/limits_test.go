@@ -39,7 +39,7 @@ func TestGridTooLarge(t *testing.T) {
 // A graph that does not fit into the host's memory is an error of NewVM; the process goes on.
 func TestGraphTooLarge(t *testing.T) {
 	if hostmem.Check(hostmem.Most) == nil {
-		t.Skip("SKIPPED, NOT TESTED: this system does not tell how much memory there is")
+		t.Skip("SKIPPED, NOT TESTED: this system does not report how much memory there is")
 	}
 	vector := func(g *G.ExprGraph, name string, n int) *G.Node {
 		return G.NewVector(g, tensor.Float64, G.WithName(name), G.WithShape(n))

@@ -152,7 +152,7 @@ func (t *trainer) named() error {
 	for i, n := range t.learnables {
 		name := internal.InputName(n)
 		if name == "" {
-			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
+			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: use gorgonia.WithName", i, n.Shape())
 		}
 		if before, twice := seen[name]; twice {
 			return fmt.Errorf("learnables %d and %d of Train are both called %q, want names of their own", before, i, name)

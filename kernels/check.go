@@ -43,7 +43,7 @@ type Checker struct {
 
 // ErrNoSignatures is wrapped by the error about an image that does not describe its entry points:
 // it is not PTX.
-var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which says what an entry point takes")
+var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which describes the arguments of entry points")
 
 // Check returns an error if something is wrong with the launches of a plan.
 func (c *Checker) Check(p *Plan) error {

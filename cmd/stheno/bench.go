@@ -76,7 +76,7 @@ func (n *count) UnmarshalText(text []byte) error {
 // choose returns the cases whose names match; it is an error if there are none.
 func choose[T any](p pattern, cases []T, name func(T) string) ([]T, error) {
 	if len(cases) == 0 {
-		return nil, usageErrorf("--most: got a limit that leaves out every graph, want one that is above what the smallest moves")
+		return nil, usageErrorf("--most: got a limit that leaves out every graph, want at least the bytes that the smallest moves")
 	}
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c T) bool { return !p.Matches(name(c)) })
 	if len(chosen) == 0 {
@@ -169,7 +169,7 @@ func caseName(c benchCase) string { return c.Key().String() }
 func deviceOf(number uint, hint string) (cudaops.Device, error) {
 	devices, err := cudaops.Devices()
 	if len(devices) == 0 {
-		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" says what is missing", err, hint)
+		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" reports what is missing", err, hint)
 	}
 	if number >= uint(len(devices)) {
 		return cudaops.Device{}, fmt.Errorf("--device: got %d, want one of the %d of this machine, numbered from 0: %w", number, len(devices), cudaops.ErrNoDevice)

@@ -14,7 +14,7 @@ import (
 
 // maintain holds the commands that maintain the repository's records. They run in its root.
 type maintain struct {
-	Check  checkEvidence `cmd:"" help:"Compare what has run on GPUs with the kernels of this build."`
+	Check  checkEvidence `cmd:"" help:"Compare the records of GPUs with the kernels of this build."`
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
 	Cases  struct {
 		Ops    listOps    `cmd:"" help:"List the timed cases of ops."`
@@ -25,8 +25,8 @@ type maintain struct {
 		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
 		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
 		Steps  recordSteps  `cmd:"" help:"Time the training steps that lack a record."`
-	} `cmd:"" help:"Time on this machine's GPU what lacks a record."`
-	Ratios listRatios `cmd:"" help:"Show what a file of drawn cases says, as stheno bench gpu --random does at its end."`
+	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
+	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
 	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md and docs/training.md from the records."`
 }
@@ -84,7 +84,7 @@ type listSuites struct {
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
 	GPU      string `name:"gpu" xor:"gpu" placeholder:"NAME" help:"Name of the GPU (default: that of this machine's first)."`
 	All      bool   `xor:"gpu" help:"List all suites, as if nothing were recorded."`
-	Passed   string `placeholder:"FILE" type:"existingfile" help:"Leave out what has passed according to this file, which bench/gpu-run.sh wrote."`
+	Passed   string `placeholder:"FILE" type:"existingfile" help:"Leave out suites that passed according to this file, which bench/gpu-run.sh wrote."`
 }
 
 func (listSuites) Help() string {

@@ -107,7 +107,7 @@ func (k *kinds) learnProducts() error {
 
 func elsewhere(name, old string) error {
 	if old != "" {
-		return fmt.Errorf("gorgonia: this version does not tell %s from %s: want v0.9.18", name, old)
+		return fmt.Errorf("gorgonia: this version does not distinguish %s from %s: want v0.9.18", name, old)
 	}
 	return fmt.Errorf("gorgonia: this version keeps the kind of %s elsewhere: want v0.9.18", name)
 }

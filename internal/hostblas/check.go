@@ -223,7 +223,7 @@ func (c checker[T]) repeats() error {
 	for places := 1; places < 16 && err == nil; places += 2 {
 		var got []T
 		if got, err = c.run(x, places); err == nil && !equal(got, want) {
-			err = fmt.Errorf("it gives other bits %d elements further", places)
+			err = fmt.Errorf("it computes other bits %d elements further", places)
 		}
 	}
 	return err
@@ -242,7 +242,7 @@ func (c checker[T]) sharesTime() error {
 		wg.Go(func() {
 			got, err := c.run(x, 0)
 			if errs[i] = err; err == nil && !equal(got, want) {
-				errs[i] = fmt.Errorf("it gives other bits in one of %d calls", len(errs))
+				errs[i] = fmt.Errorf("it computes other bits in one of %d calls", len(errs))
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func (l *Library) prepareOpenBLAS(f functions) error {
 	config := f.text("openblas_get_config")
 	version := openBLASVersion.FindStringSubmatch(config)
 	if version == nil {
-		return fmt.Errorf("an OpenBLAS that does not tell its version (%q), want 0.3.12 or newer", config)
+		return fmt.Errorf("an OpenBLAS that does not report its version (%q), want 0.3.12 or newer", config)
 	}
 	number := 0
 	for _, part := range version[1:] {

@@ -212,7 +212,7 @@ func (f *File) check(size uint64) error {
 	case at > size:
 		return fmt.Errorf("truncated: got %d bytes of tensors, want %d", size, at)
 	case at < size:
-		return fmt.Errorf("got %d bytes of tensors, want the %d of which the header tells", size, at)
+		return fmt.Errorf("got %d bytes of tensors, want the %d that the header describes", size, at)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (f Func) Widens(l, k int) bool {
 	return n.op == convert && n.dtype == Float64 && n.args[0] == g.outputs[k] && g.nodes[g.outputs[k]].dtype == Float32
 }
 
-// Stages takes a function apart at its reductions. perRow says of each output whether a
+// Stages takes a function apart at its reductions. perRow reports for each output whether a
 // row has one of it: it depends on no operand that differs along a row but through a
 // reduction.
 func (f Func) Stages(perRow []bool) (Staged, error) {
