@@ -32,7 +32,7 @@ func (r record) write(dir string) error {
 	return jsonlines.Write(filepath.Join(dir, name), r, 1)
 }
 
-// update rewrites the table of the page, between <!-- port:begin --> and <!-- port:end -->.
+// update rewrites the table of a page, between <!-- port:begin --> and <!-- port:end -->.
 func update(text string, records []record) (string, error) {
 	var b strings.Builder
 	header, rule := "| The program |", "|---|"

@@ -4,7 +4,7 @@
 //
 // # Requirements of a library
 //
-// Products by a library keep the promises of products by gonum: the same input makes the same bits,
+// Products by a library keep the promises of products by gonum: the same input produces the same bits,
 // however many cores there are, whatever runs beside it and wherever operands lie; NaN and Inf are
 // those of IEEE 754, 0 x Inf among them; and the error of an element is at most one rounding for
 // each of its terms. Libraries promise none of that by themselves: with threads of their own, the
