@@ -27,7 +27,7 @@ func (env) Help() string {
 
   eval "$(stheno env)"
 
-On standard error it says what it found, or what is missing and how to get it. It looks in $CUDA_HOME
+On standard error it reports the parts that it found, or those that are missing and how to get them. It looks in $CUDA_HOME
 or $CUDA_PATH if set, else in wheels under .cuda, then in /usr/local/cuda*, /opt/cuda and /usr, then
 in $VIRTUAL_ENV and $CONDA_PREFIX; for cuDNN also in $CUDNN_HOME. Only builds with Gorgonia's tag cuda
 need this: Stheno's own machine, stheno.NewVM, uses the GPU without.`

@@ -71,7 +71,7 @@ func (b benchHost) Run(c *console) error {
 	}
 	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
 		func(h hostCase, random randomBlock) (ours, theirs time.Duration, err error) {
-			return h.time(random, int(b.Runs))
+			return h.time(random, b.runs())
 		})
 }
 
@@ -83,13 +83,13 @@ func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T
 		return err
 	}
 	if s.List {
-		return printNames(c.out, cases, name)
+		return list(c, t, cases, name)
 	}
 	if gorgonia.CUDA {
 		return errNoTape
 	}
 	seed := t.seed()
-	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.Runs, seed, hostblas.Describe(nil))
+	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.runs(), seed, hostblas.Describe(nil))
 	random := newRandomBlock(seed, blockOfHost)
 	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
 }

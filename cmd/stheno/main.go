@@ -30,7 +30,7 @@ type commands struct {
 	Version versionFlag `help:"Print the version."`
 
 	Doctor   doctor   `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
-	Bench    benches  `cmd:"" help:"Time the ops, or whole graphs, on a GPU or on this machine's processor."`
+	Bench    benches  `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
 	Explain  explain  `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
 	Trace    trace    `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
 	Env      env      `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`

@@ -32,7 +32,7 @@ type maintain struct {
 }
 
 func (maintain) Help() string {
-	return `These commands read and write the repository, in whose root they run. CONTRIBUTING.md says when they are
+	return `These commands read and write the repository, in whose root they run. CONTRIBUTING.md explains when they are
 wanted; bench/gpu-run.sh calls most of them.`
 }
 
