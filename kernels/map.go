@@ -50,7 +50,7 @@ func rowMajor(shape []int) []int {
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
 // row-major order, and operands that are views of the plan's inputs. Several outputs
-// lie one behind the other as [Plan.Parts] describes. An
+// lie one after the other as [Plan.Parts] describes. An
 // output may lie where an input does that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //

@@ -61,8 +61,8 @@ type mapping struct {
 	// row-major order.
 	to        int64
 	toStrides []int64
-	// A concatenation's first operand is another one in each part, and the output begins so many
-	// elements later than in the part before.
+	// Each part of a concatenation has its own first operand, from, and its output begins this many
+	// elements after that of the part before.
 	from   []Ref
 	next   int64
 	eval   *expr.Interpreter

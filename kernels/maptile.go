@@ -62,7 +62,7 @@ func (m *mapping) chooseTiles() {
 		to: strided, tile: tile, across: across}
 }
 
-// isTurned reports whether elements lie one behind the other along an axis, but not along
+// isTurned reports whether elements are contiguous along an axis, but not along
 // the innermost one.
 func isTurned(strides []int64, axis int) bool {
 	return strides[axis] == 1 && strides[len(strides)-1] > 1

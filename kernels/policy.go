@@ -3,8 +3,8 @@ package kernels
 import "math/bits"
 
 // measured holds a launch policy by architecture: the fastest one where it was measured, a line for
-// each compute capability (90 for 9.0), with the measurement beside it and what it was compared
-// with. Longer lists of what was tried and was slower are in bench/NOTES.md.
+// each compute capability (90 for 9.0), with the measurement beside it and the alternatives it was
+// compared with. Longer lists of slower alternatives are in bench/NOTES.md.
 type measured[P any] []struct {
 	capability int
 	policy     P

@@ -177,8 +177,8 @@ func poolVariant(w Windows) int {
 // known reports whether windows have a kernel of their own.
 func known(w Windows) bool { return poolVariant(w) < 3 }
 
-// poolStrips returns the strips of so many rows of a plane, windowStrips those of so many rows
-// of windows.
+// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips that of strips of
+// `rows` rows of windows.
 func poolStrips(w Windows, rows int) int64 {
 	if known(w) {
 		return CeilDiv(int64(rows), poolStrip)

@@ -14,7 +14,7 @@ import (
 // elements that differ in the indices along axes alone; perRow reports for each output
 // whether a row has one element of it. Outputs are in row-major order: those of an
 // element for each index in the whole shape, those of one a row in the shape
-// without the axes. Several outputs lie one behind the other as [Plan.Parts] describes.
+// without the axes. Several outputs lie one after the other as [Plan.Parts] describes.
 // A single output of an element for each index may lie where an input does that has
 // elements of that size, if that input's view is dense and no other view is of the
 // same memory.

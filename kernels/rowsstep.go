@@ -226,8 +226,8 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 }
 
 // backward reports whether a step goes through a row from its end: one whose order is
-// free starts where the step before it ends, or ends where the next starts, since what
-// was read last is still in a cache.
+// free starts where the step before it ends, or ends where the next starts, since the
+// elements read last are still in a cache.
 func (w *rowsWriter) backward(step int) bool {
 	switch {
 	case w.ordered(step):

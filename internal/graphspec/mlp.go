@@ -91,7 +91,7 @@ func mlpRow(in, out [][]float64, n float64, d *Decisions) {
 	}
 }
 
-// rectify sets numbers below 0 to 0, sums of so many products, and returns which have a
+// rectify sets numbers below 0 to 0, each the sum of `products` products, and returns which have a
 // derivative.
 func rectify(y []float64, products int, d *Decisions) (through []bool) {
 	through, inDoubt := make([]bool, len(y)), doubt(y, products)

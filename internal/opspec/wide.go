@@ -78,7 +78,7 @@ func (s *Sizes) LogInt(lo, hi int) int {
 	return min(max(int(math.Exp(x)), lo), hi)
 }
 
-// Elements draws the number of elements of one of so many tensors of a case.
+// Elements draws the number of elements of a tensor of a case that has `tensors` of them.
 func (s *Sizes) Elements(tensors int) int {
 	bytes := s.Type.Size() * int64(tensors)
 	return s.LogInt(max(1, int(s.limits.Least/bytes)), max(1, int(s.limits.Most/bytes)))

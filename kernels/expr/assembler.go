@@ -162,8 +162,8 @@ func (a *Assembler) Uniform(registers ...string) {
 func (a *Assembler) Again(register, before string) { a.before[register] = before }
 
 // Apply adds the instructions of f for one element of each operand, and returns the
-// registers of its outputs. What has been computed before, of the same registers, is
-// not computed again: a register has one value, and is set before Apply.
+// registers of its outputs. Results computed before from the same registers are
+// used again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
 	return a.ApplyLanes(f, [][]string{operands}, "")[0]
 }
@@ -194,7 +194,7 @@ func (a *Assembler) Prepare(f Func, operands []string) {
 	a.values(f.graph(), [][]string{operands}, "")
 }
 
-// Scope adds the instructions that body adds. What they compute is computed again
+// Scope adds the instructions that body adds. Their results are computed again
 // after it: body is a loop's, or may be jumped over.
 func (a *Assembler) Scope(body func()) {
 	before := maps.Clone(a.known)
@@ -259,8 +259,8 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 	return a.value(in)
 }
 
-// opaque returns a number as one that the assembler does not know: what it computes of a
-// known one may differ from what the device computes in the last bit.
+// opaque returns a number as one that the assembler does not know: results that the assembler computes
+// from a known number may differ from the device's in the last bit.
 func (a *Assembler) opaque(d Dtype, x string) string {
 	in := instruction{op: constant, to: d, x: x}
 	if r, ok := a.known[in]; ok {

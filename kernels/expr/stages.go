@@ -2,7 +2,7 @@ package expr
 
 import "slices"
 
-// Stage is a step of a function with reductions: what is computed at each element of
+// Stage is a step of a function with reductions: the part that is computed at each element of
 // a row before those reductions can be made.
 type Stage struct {
 	// Func computes the arguments of the reductions. Its operands are those of the whole
@@ -47,7 +47,7 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 	return whole, err
 }
 
-// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: what
+// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: a value that
 // takes long and a later step needs again, such as the exponentials of a softmax, is kept.
 // The operands of all steps are those of the function, then the kept values, in the order
 // in which stages compute them, then the results of reductions.

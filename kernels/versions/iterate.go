@@ -123,8 +123,8 @@ func iterateHalf[T kernels.Float](c kernels.Call) {
 	}
 }
 
-// iterateWhole is the body of kernels in which groups of so many threads wait for one
-// another alone: each group goes through all steps before the next one starts. A kernel
+// iterateWhole is the body of kernels in which only the threads of a group wait for one
+// another: each group goes through all steps before the next one starts. A kernel
 // whose grid is one group is right.
 func iterateWhole[T kernels.Float](group func(*kernels.Launch) int) func(kernels.Call) {
 	return func(c kernels.Call) {

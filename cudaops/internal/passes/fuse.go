@@ -10,17 +10,16 @@ import (
 // fuse joins Maps and Rows that work on the same elements into one instruction, which
 // computes, stores the values that others need and keeps the rest in registers: a chain of
 // element-wise ops becomes one launch, and so does a softmax or a layer norm with
-// what stands before and after it.
+// its neighbours.
 //
 // An instruction joins the groups that its inputs come from, one after the other,
 // where the joint group still is one iteration space and nothing outside would have
 // to run both before and after it. No value is computed twice and no sum reordered,
 // so fusing changes no bit.
 //
-// An instruction that reads nothing but what is in memory anyhow, or what waits
-// itself, waits for one that uses its result, to join that one's group rather than
-// the group of its inputs: so the derivative of tanh takes tanh from the forward pass,
-// not 1 - tanh².
+// An instruction joins the group of its user rather than that of its inputs if these are
+// in memory in any case, or are results of instructions that wait in the same way: so the
+// derivative of tanh takes tanh from the forward pass, not 1 - tanh².
 func fuse(p *program.Program, t Target) error {
 	f := newFuser(p, t.Device)
 	for _, v := range f.vertices {
@@ -31,7 +30,7 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // that nobody took in
+	for _, v := range f.vertices { // those that no group took in
 		if v.waiting {
 			f.joinInputs(v)
 		}
@@ -204,7 +203,7 @@ func (f *fuser) join(a, b *group) *group {
 
 // runs reports whether a group can be one instruction on the device: its arguments are
 // not too many, and rows that are split among blocks have their reductions at once and
-// no output but what a row has one of.
+// no outputs but those with one element for each row.
 func (f *fuser) runs(g *group) bool {
 	operands, _ := g.operands()
 	outputs := g.outputs()

@@ -9,10 +9,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// windows makes a sum of windows that tile an axis a row of parts. The derivative of a slice is
-// its operand among zeros, and Gorgonia adds up those of all slices of a value: with n slices, n
-// terms for each element, all zeros but one. Put one behind the other they are each moved once, or not at all
-// where they can be computed in their place.
+// windows replaces a sum of windows that tile an axis by the row of their parts. The derivative of a
+// slice is its operand among zeros, and Gorgonia adds up those of all slices of a value: with n
+// slices, n terms for each element, all zeros but one. As parts of one value, each is moved once, or
+// not at all if it can be computed in its place.
 //
 // A few of them that cannot be computed in their place stay a sum, which reads each part once as well.
 //
@@ -131,7 +131,7 @@ func (w *windowing) isTerm(v *program.Value) bool {
 	return isMap(v.Def, w.addition) || isMap(v.Def, w.identity) && v.Def.In[0].IsBounded()
 }
 
-// rewrite puts the windows of a tiling one behind the other.
+// rewrite makes one value of the windows of a tiling, one after the other.
 func (w *windowing) rewrite(t *tiling) error {
 	out := t.sum.Out[0]
 	w.sums[out] = true

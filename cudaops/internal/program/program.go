@@ -3,7 +3,7 @@
 //
 //	graph --lower--> Program --passes--> Program, planned and placed --> backend
 //
-// A [Program] is a list of instructions over values, each value defined once. At first it says what
+// A [Program] is a list of instructions over values, each value defined once. At first it describes what
 // is computed; passes add how and where: launch plans, transfers between host and device, places in
 // device memory. [Program.Print] shows it at any stage, [Program.Verify] checks it, and
 // [Program.Eval] runs it by the plainest means, so that a pass can be tested without a device: Eval
