@@ -34,7 +34,7 @@ type Executable struct {
 	sets    []*set                 // of what runs take turns at; one if they wait for each other
 	beside  Beside                 // nil for a backend that is none
 	turns   turns
-	// launches queue the instructions of the device, copies left out.
+	// launches queue the instructions of the device without the copies.
 	launches []queued
 	timed    bool
 	events   int
@@ -139,7 +139,7 @@ func (e *Executable) runSetup() error {
 	return e.backend.Sync()
 }
 
-// slot returns the place of a value on the host.
+// slot returns the slot of a value on the host.
 func (e *Executable) slot(v *program.Value) int {
 	i, ok := e.slots[v]
 	if !ok {
@@ -180,12 +180,12 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	return e.Finish()
 }
 
-// Start begins a run and does not wait for its end, which is that of Finish, of another
-// Start, or of any other call. The inputs may be changed when it returns. What goes wrong
-// on the device is an error of a later call.
+// Start begins a run and does not wait for its end: Finish, another Start and any other call
+// do. The inputs may be changed when it returns. A failure on the device is an error of a later
+// call.
 //
 // It stops between instructions, or pieces of work that were captured, when ctx is done, but
-// not once it has changed a state: states are those before a run, or those after it.
+// not once it has changed a state: the states are those from before a run or from after it.
 func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
 	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
@@ -271,9 +271,9 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 }
 
 // Replay captures all launches of the program, without the copies, as
-// one piece of work, and returns what queues it. The launches then work on what the last
-// Run copied to the device, which is still there if the program was compiled for it:
-// see passes.Target. It is for measurements.
+// one piece of work, and returns a function that queues it. The launches work on the values
+// that the last Run copied to the device, which are still there if the program was compiled
+// for it: see passes.Target. It is for measurements.
 func (e *Executable) Replay() (func() error, error) {
 	var o order
 	work := make([]Work, len(e.launches))

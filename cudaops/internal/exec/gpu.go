@@ -91,7 +91,7 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 	})
 }
 
-// Bind implements Backend: a run is nothing but launches.
+// Bind implements Backend: a run consists of launches alone.
 func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
@@ -136,7 +136,7 @@ type Recording interface {
 	Tail() ([]driver.GraphNode, error)
 }
 
-// Record queues work on a stream that captures it, each piece behind those that it waits for.
+// Record queues work on a stream that captures it, each piece after those that it waits for.
 func Record(s Recording, work []Work) error {
 	tails := make([][]driver.GraphNode, len(work)) // of each piece, what waits for it waits for
 	for i, w := range work {

@@ -79,7 +79,7 @@ func (e *Executable) staged(in *program.Instr) bool {
 }
 
 // addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
-// so what is needed elsewhere is copied for them.
+// so inputs that are needed elsewhere are copied for them.
 func (e *Executable) addHost(s *set, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
 	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))

@@ -60,7 +60,7 @@ func (e *Executable) SetStates(list [][]byte) error {
 	return nil
 }
 
-// stateSpan returns where a state or a part of one lies, which is to be as long as m.
+// stateSpan returns the place of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
 	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())

@@ -1,5 +1,5 @@
 // Package lower turns a Gorgonia graph into a program: each node into the instructions that compute
-// it, and what the user finds on the host after a run into the program's outputs.
+// it, and the values that the user finds on the host after a run into the program's outputs.
 package lower
 
 import (
@@ -293,7 +293,7 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // graph, the cost at which Grad began, and the derivatives of the inputs.
 //
 // Derivatives by inputs that Grad was not asked for are roots too, and are left out. In a graph
-// with several costs they stay, because what Grad returns at its second call cannot be
+// with several costs they stay, because the results of Grad's second call cannot be
 // distinguished from them. Those by learnables stay on the device.
 func (l *lowerer) results(w *Wanted) {
 	costs := 0

@@ -62,7 +62,7 @@ func windows(c *call) *program.Value {
 	switch {
 	case w.Name == "upsample" && !w.Derivative:
 		return c.upsampled(w.Size[0])
-	case w.Name == "upsample": // the sum of what an element became
+	case w.Name == "upsample": // the sum of the copies of an element
 		images, columns = c.in[len(c.in)-1].Shape, c.Shape
 	case w.Derivative:
 		images, columns = c.Shape, c.in[len(c.in)-1].Shape

@@ -14,9 +14,9 @@ import (
 // writes it. So a layer's bias and activation, the derivative of an activation and the sum of two
 // gradients take no launch, and the value between is never in memory.
 //
-// A product takes Maps as long as its kernels have what comes of them, see
-// [kernels.Product.With]. No operand makes it wait that it would not have waited for without, and
-// none is written for it: so there are never more launches than before.
+// A product takes Maps as long as its kernels support the resulting epilogue, see
+// [kernels.Product.With]. It takes no Map whose operands it would have to wait for, or that would have
+// to be written for it, so there are never more launches than before.
 //
 // The derivative of a rectifier needs the sign of its operand. The operand is not kept for that:
 // the result shows it, too.

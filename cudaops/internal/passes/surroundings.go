@@ -39,8 +39,8 @@ func newSurroundings(p *program.Program) *surroundings {
 	return s
 }
 
-// ready reports whether the result of an instruction is in memory before another can begin, however
-// Maps are fused: nothing has to wait for it or to write it because of the other.
+// ready reports whether the result of an instruction is in memory before another can begin, in
+// whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
 func (s *surroundings) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
 		return s.needs(other, def, map[*program.Instr]bool{})

@@ -59,7 +59,7 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
-// index. The inputs are views of any strides, all of the outputs' shape. Late says that it should
+// index. The inputs are views of any strides, all of the outputs' shape. Late is set if it should
 // be fused with the users of its output rather than with the producers of its inputs.
 type Map struct {
 	Func expr.Func

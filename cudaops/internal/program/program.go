@@ -3,8 +3,8 @@
 //
 //	graph --lower--> Program --passes--> Program, planned and placed --> backend
 //
-// A [Program] is a list of instructions over values, each value defined once. At first it describes what
-// is computed; passes add how and where: launch plans, transfers between host and device, places in
+// A [Program] is a list of instructions over values, each value defined once. At first it describes the
+// computation; passes add how and where it runs: launch plans, transfers between host and device, places in
 // device memory. [Program.Print] shows it at any stage, [Program.Verify] checks it, and
 // [Program.Eval] runs it by the plainest means, so that a pass can be tested without a device: Eval
 // after it equals Eval before it.
@@ -22,7 +22,7 @@ import (
 )
 
 // Program is a graph made ready to run, or on its way there. It is plain data:
-// what a run changes lives in the backend.
+// the backend holds the values that a run changes.
 type Program struct {
 	Stage   Stage
 	Setup   []*Instr  // runs once, before the first run: constants and states
