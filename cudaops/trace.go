@@ -15,8 +15,8 @@ import (
 
 // Trace writes when each step of each run began and how long it took, as a trace in Chrome's
 // format, which chrome://tracing and ui.perfetto.dev show: a row for runs, one for the host
-// and one for the device, on which copies are too. [VM.Close] writes its end, which both can
-// do without.
+// and one for the device, on which copies are too. [VM.Close] writes its end, which both viewers
+// can do without.
 //
 // It measures as [Timed] does. A device's clock is not the host's: the begin of its first
 // step in a run is taken to be when the host queued it. Steps of a run that hands no results

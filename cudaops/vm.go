@@ -211,8 +211,8 @@ func (vm *VM) build(b exec.Backend) error {
 }
 
 // rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
-// or SetTraining whether an op trains. What ops keep from run to run is theirs, and the states
-// of training are saved, so nothing is lost.
+// or SetTraining whether an op trains. Nothing is lost: ops keep their own states, and those of
+// training are saved.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() {
 		return nil

@@ -56,7 +56,7 @@ func windows(c *call) *program.Value {
 	if !ok || len(c.in) == 0 || !c.floats(len(c.in)) {
 		return nil
 	}
-	// images is what windows lie in, columns what has an element for each, or all of
+	// images is the value that the windows lie in, columns the one with an element for each window, or with all elements of
 	// each.
 	images, columns := c.in[0].Shape, c.Shape
 	switch {
