@@ -58,7 +58,7 @@ func (p *Plan) planar(batch, rows, cols int64) planar {
 }
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a
-// multiple of 64, by hopperStep terms. along says that rows run along k.
+// multiple of 64, by hopperStep terms. along reports whether rows run along k.
 func (x planar) tensorMap(along bool, lines int64) TensorMap {
 	box, swizzle := []int64{64, hopperStep, 1, 1}, int64(128)
 	if along {
@@ -121,8 +121,8 @@ func hopperOperand(c Call, first int) (x []float32, to []uint16, planes planar, 
 // firstArguments are those at which the operands of hopperSplit and hopperRescale start.
 var firstArguments = [2]int{0, 7}
 
-// hopperSplitBody writes the planes of both operands and, in place of what each block
-// would find, the range of all numbers of each.
+// hopperSplitBody writes the planes of both operands and, for every block in place of its
+// own, the range of all numbers of each.
 func hopperSplitBody(c Call) {
 	ranges := Slice[uint32](c, 15)
 	for i, first := range firstArguments {
@@ -146,8 +146,8 @@ func hopperSplitBody(c Call) {
 }
 
 // hopperRescaleBody writes the planes again of operands that are to be multiplied by a
-// power of 2, or of both if their planes are to be scaled against one another, and what
-// it did: two exponents, and 1 for scaled planes.
+// power of 2, or of both if their planes are to be scaled against one another. It records
+// two exponents, and 1 for scaled planes.
 func hopperRescaleBody(c Call) {
 	ranges, blocks, scaling := Slice[uint32](c, 15), int(c.Int(16)), Slice[int32](c, 17)
 	var both [2]sizeRange

@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plan gives every instruction that runs on the device its launches on the target.
+// plan makes the launches, on the target, of every instruction that runs on the device.
 func plan(p *program.Program, t Target) error {
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {
@@ -41,10 +41,10 @@ func fits(in *program.Instr, plan *kernels.Plan) error {
 		}
 	}
 	if len(plan.Parts) > 1 {
-		return fmt.Errorf("its plan gives %d outputs, want one", len(plan.Parts))
+		return fmt.Errorf("its plan has %d outputs, want one", len(plan.Parts))
 	}
 	if out := in.Out[0]; !out.Numeric || out.Bytes() != plan.Out {
-		return fmt.Errorf("the node is %s, its plan gives %d bytes", typeName(out), plan.Out)
+		return fmt.Errorf("the node is %s, the output of its plan has %d bytes", typeName(out), plan.Out)
 	}
 	return nil
 }
