@@ -152,8 +152,8 @@ func training(s *story) error {
 	if err := s.GoFunction(trainSource, "train"); err != nil {
 		return err
 	}
-	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and say what it shows. Its mistakes are beside the network's. A network may
-		also be lucky, so there are several, each from a seed of its own, which decides what is held out, too.`)
+	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and take its digit. Its mistakes are beside the network's. A network may
+		also be lucky, so there are several, each from a seed of its own, which decides which images are held out, too.`)
 	t := figure.Table{Header: []string{"seed", "held out", "nearest neighbour's mistakes", "the network's", "right", "steps per second", "training"}}
 	wrong, held := 0, 0
 	for seed := range s.seeds {
