@@ -129,8 +129,8 @@ func layOut(list []instr) string {
 	return b.String()
 }
 
-// parts cuts a long function behind its types, after each of its definitions and before
-// what it is applied to.
+// parts cuts a long function after its types, after each of its definitions and before
+// its operands.
 func parts(does string) []string {
 	const long, indent = 60, "\n    "
 	if utf8.RuneCountInString(does) <= long {

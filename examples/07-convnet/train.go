@@ -122,8 +122,8 @@ func (net *network) answer(i int) (digit int, probability float64) {
 	return digit, math.Exp(float64(logp[digit]))
 }
 
-// nearestNeighbour counts what is wrong if an image shows what the training image does from which
-// its pixels differ least.
+// nearestNeighbour counts the mistakes if an image is taken for the digit of the training image from
+// which its pixels differ least.
 func nearestNeighbour(training, held digits.Set) (wrong int) {
 	for i, label := range held.Labels {
 		image, best, least := held.Image(i), 0, math.Inf(1)

@@ -29,8 +29,8 @@ type point struct {
 	held float64 // bits a letter
 }
 
-// windows cuts a text into lines for the network, each with the same line one letter on: what
-// comes next at every place.
+// windows cuts a text into lines for the network, each with the same line one letter on: the
+// letters that come next.
 func (net *network) windows(text []int) (*train.Data, error) {
 	var x, y []int
 	for at := 0; at+net.length < len(text); at += net.length {
