@@ -24,8 +24,8 @@ func (i rowsImage) source() string { return "math" }
 
 func (i rowsImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
 
-// ptx returns PTX for every device, or with instructions that only those of compute capability 8.0
-// and later have.
+// ptx returns PTX for every device, or with what those of compute capability 8.0 and later
+// have.
 func (i rowsImage) ptx(major int) ([]byte, error) {
 	code, err := newCodeWriter(i.layout.wide)
 	if err != nil {
