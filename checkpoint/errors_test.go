@@ -42,7 +42,7 @@ func rewrite(t testing.TB, b []byte, change edit) []byte {
 	return w.Bytes()
 }
 
-// edit changes what a file says, h, and has.
+// edit changes the header of a file, h, and its data.
 type edit func(f *safetensors.File, h *header)
 
 // victim is a VM into which nothing can be loaded.

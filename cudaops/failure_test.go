@@ -92,7 +92,7 @@ func TestFailureInTheMiddle(t *testing.T) {
 	})
 }
 
-// fake is a host backend that can be told to fail and counts how often it is
+// fake is a host backend that can be made to fail and counts how often it is
 // closed.
 type fake struct {
 	exec.HostBackend

@@ -62,7 +62,7 @@ func TestGorgoniaIsWrong(t *testing.T) {
 	}
 }
 
-// Ops that differ are one node to Gorgonia, where docs/gorgonia-ops.md says so.
+// Ops that differ are one node to Gorgonia in the cases of docs/gorgonia-ops.md.
 func TestMergedOps(t *testing.T) {
 	node := must.Get[*G.Node](t)
 	g := G.NewGraph()

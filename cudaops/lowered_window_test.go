@@ -204,8 +204,8 @@ func TestLoweredWindows(t *testing.T) {
 }
 
 // Of equal elements the first is the greatest, and gets the derivative; NaN never is, and
-// a window of NaN and -Inf alone, or of nothing, gives the least finite number to nobody's
-// credit.
+// the value of a window of NaN and -Inf alone, or of nothing, is the least finite number, whose
+// derivative no element gets.
 func TestMaxPoolTies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

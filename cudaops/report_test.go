@@ -112,7 +112,7 @@ func TestPassesOfSum(t *testing.T) {
 	})
 }
 
-// Passes counts what Explain shows and, after the last pass, what Report says: here on a
+// Passes counts what Explain shows and, after the last pass, the steps of Report: here on a
 // chain, which becomes one step, beside a derivative that nobody asked for and an op of
 // the host.
 func TestPasses(t *testing.T) {

@@ -36,8 +36,8 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	return nil
 }
 
-// runOnce runs the graph, after runs that other goroutines have begun, and returns what the
-// VM is then.
+// runOnce runs the graph, after runs that other goroutines have begun, and returns a snapshot of the
+// VM after it.
 func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()

@@ -39,8 +39,8 @@ func newModesGraph(t *testing.T, dropout bool) *modesGraph {
 }
 
 // Ops that keep something, draw random numbers or change their mode train with Train as they do
-// with a solver on the host, and a BatchNorm's running moments go along in every run, whatever
-// ReadEvery says.
+// with a solver on the host, and a BatchNorm's running moments go along in every run, under
+// ReadEvery, too.
 func TestTrainModes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dropout := range []bool{false, true} {

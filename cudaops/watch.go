@@ -46,8 +46,8 @@ func (e *NotFinite) Error() string {
 	return b.String()
 }
 
-// look returns a *NotFinite if the outputs of a run, or learnables after its step, have what is
-// watched for.
+// look returns a *NotFinite if the outputs of a run, or learnables after its step, have a number
+// that is watched for.
 func (vm *VM) look(out []gorgonia.Value) error {
 	bad, err := vm.lookAtNodes(out)
 	if err != nil {
@@ -108,8 +108,8 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 	return err == nil && what != ""
 }
 
-// lookAtLearnables looks at what the step made. What it read is what the next run begins
-// with.
+// lookAtLearnables looks at the results of the step. They are kept, as the states that the next run
+// begins with.
 func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	t := vm.trainer
 	now, err := vm.exec.States()
@@ -133,8 +133,8 @@ func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
 	return states[k][l.Value.View.Offset*l.Value.Dtype.Size():][:l.Value.Bytes()]
 }
 
-// find returns what is watched for if a value has it, "" otherwise, and the first such element,
-// counted in row-major order.
+// find returns "NaN" or "Inf" if a value has one that is watched for, "" otherwise, and the first
+// such element, counted in row-major order.
 func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {

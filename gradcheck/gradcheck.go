@@ -23,8 +23,8 @@
 // A central difference errs by h^2 / 6 of the third derivative and by about
 // eps |y| / h for rounding. The two are alike at h = cbrt(eps) = 6e-6, times
 // |x| where |x| > 1, and leave an error near 1e-10 of the size of y. So
-// what is left to tolerate are the rounding errors of the graph under test. The
-// default, beside [Tolerance], is
+// the tolerance only has to allow for the rounding errors of the graph under test. The
+// default, in place of [Tolerance], is
 //
 //	rel * (|want| + max |want| / 10), rel = 1e-6 in float64, 1e-3 in float32
 //

@@ -51,7 +51,7 @@ func fromTerm[T Float](x []T, k0, ld int64, rows bool) []T {
 }
 
 // gemm is C = op(A) op(B) by the BLAS. The forms of the BLAS in which B is not
-// transposed skip the zeros of A, so that 0 x Inf would give 0, and the one with
+// transposed skip the zeros of A, so that 0 x Inf would be 0, and the one with
 // both transposed is slow. The form A B^T does neither: those cases are
 // brought to it by copies, whose cost is small against the product's. It makes dot
 // products with rows of B, which the caller has aligned.

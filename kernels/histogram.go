@@ -31,8 +31,8 @@ func histogramKernels(name string, types ...Dtype) (ks [Int + 1]*Kernel) {
 //
 //	floor((x - Lo) * (N / (Hi - Lo))) = k
 //
-// in float64 arithmetic; the last cell also those that it rounds up to N. What is
-// outside, NaN included, is in none. N is at least 1, Lo < Hi, and Hi - Lo and
+// in float64 arithmetic; the last cell also those that it rounds up to N. Elements
+// outside, NaN included, are in none. N is at least 1, Lo < Hi, and Hi - Lo and
 // N / (Hi - Lo) are finite.
 type Bins struct {
 	N      int

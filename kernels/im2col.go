@@ -6,7 +6,7 @@ import (
 )
 
 // im2colKernels are, for im2col, those of one element and of 16 bytes of a thread; for
-// col2im, those for windows of 3 x 3, for others, and for what has no room in shared memory.
+// col2im, those for windows of 3 x 3, for others, and for windows that shared memory has no room for.
 type im2colKernels struct {
 	im2col    [2]*Kernel
 	col2im    [2]*Kernel
@@ -103,8 +103,8 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 }
 
 // im2colPitch returns how many elements rows and planes of high x wide elements lie apart in shared
-// memory, such that as few as can be of what threads read at once, each from width elements of
-// its own, lie in one of its banks.
+// memory, such that as few as possible of the elements that threads read at once, each from width
+// elements of its own, lie in one bank.
 func (w Windows) im2colPitch(high, wide, banks, width int64) (span, plane int64) {
 	best := int64(-1)
 	for s := wide; s < wide+4; s++ {
@@ -133,8 +133,8 @@ func (w Windows) conflicts(span, plane, banks, width int64) (n int64) {
 	return n
 }
 
-// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of what
-// Im2Col made of it, in the order in which that lies.
+// Col2Im plans the adjoint of [Im2Col]: each element of the images is the sum of its copies by
+// Im2Col, in the order in which they lie.
 func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, error) {
 	p, err := newIm2Col("col2im", dt, images, channels, w)
 	if err != nil {

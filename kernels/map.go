@@ -14,8 +14,8 @@ type View struct {
 	Elements int64 // of the buffer
 	Offset   int64 // of the first element that is used
 	Strides  []int // elements from an index to the next by axis; 0 repeats elements
-	// Bounds leave out what is not From <= i < To along Axis: it is not in the buffer
-	// and reads as 0. Offset is that of index From. To = 0 is for no bounds.
+	// Bounds leave out elements beyond From <= i < To along Axis: they are not in the buffer
+	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
 	// Stream makes the elements random numbers, uniform in [0, 1), a function of the
 	// stream, of the number that locates the element, and of the state that the

@@ -127,7 +127,7 @@ func (w *mapWriter) size(i int) int64 {
 	return w.types[i].Size()
 }
 
-// vector is what a thread holds of one vector.
+// vector holds the registers of a thread for one vector.
 type vector struct {
 	number    int
 	first     string     // index of its first element

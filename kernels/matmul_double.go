@@ -29,5 +29,5 @@ func (p *Plan) double(dev Device, f doubleForm, pol splitPolicy, c result, k int
 	})
 }
 
-// doubleBody takes the batch and the terms of a split beside what TiledMatMulBody takes.
+// doubleBody takes the batch and the terms of a split beside the arguments of TiledMatMulBody.
 func doubleBody(c Call) { tiledBody[float64](c, c.Int(8), c.Int(9)) }

@@ -201,8 +201,8 @@ func (p *Plan) Workspace(bytes int64) Ref {
 }
 
 // Launch appends a launch of a kernel on a grid of blocks of threads, in one
-// dimension; args are as in [Launch]. What it returns, in which shared memory and
-// further dimensions can be set, is valid until the next launch is appended.
+// dimension; args are as in [Launch]. Shared memory and further dimensions can be set
+// in the result, which is valid until the next launch is appended.
 // [CheckGrid] reports whether a grid is too large.
 func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
 	p.Launches = append(p.Launches, Launch{Kernel: k, Grid: [3]int{blocks, 1, 1}, Block: [3]int{threads, 1, 1}, Args: args})

@@ -133,7 +133,7 @@ func reducePlan(t *testing.T, expression string, n int64) *Plan {
 	return Reduce(windowDevice, Float32, n, r, r.Identity())
 }
 
-// Planning one reduction twice, or in other words, gives the same image; another
+// Planning one reduction twice, or in other words, makes the same image; another
 // one has another image.
 func TestReducePlans(t *testing.T) {
 	image := func(expression string) Image { return reducePlan(t, expression, 1<<20).Launches[0].Kernel.Image }

@@ -35,7 +35,7 @@ func Rows(dev Device, f expr.Func, shape, axes []int, perRow []bool, operands ..
 }
 
 // RowsWhole reports whether rows of that shape are each computed by one block, so that
-// what comes after a reduction belongs in the same plan. Few long rows are split
+// operations after a reduction belong in the same plan. Few long rows are split
 // among blocks instead.
 func RowsWhole(dev Device, shape, axes []int) bool {
 	return Count(shape) == 0 || newRowGrid(dev, shape, axes).splits == 1
@@ -157,7 +157,7 @@ func (c rowCall) sizes() []int64 {
 }
 
 // rowwise returns f as a function of a shape without the axes, for operands that don't
-// differ along a row: those operands and f without what it does not depend on. shape
+// differ along a row, with only the operands that f depends on. shape
 // and strides get axes at their ends.
 func (c rowCall) rowwise(f expr.Func, shape ...int) (rest rowCall, kept []int) {
 	rest.f, kept = f.Trim()
@@ -173,8 +173,8 @@ func (c rowCall) rowwise(f expr.Func, shape ...int) (rest rowCall, kept []int) {
 	return rest, kept
 }
 
-// emptyRows appends the launch for rows without elements: the reductions are what
-// they start from.
+// emptyRows appends the launch for rows without elements: the reductions are their
+// identities.
 func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) error {
 	if !slices.Contains(c.perRow, true) {
 		return nil

@@ -158,8 +158,8 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 		return 0, 0
 	}
 	per = max(min(pol.bytes/(slab*in.Size()), CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	// As many lanes as give most threads work, and leave four that meet in a bank: those of neighbouring rows do where the
-	// rows' length is a multiple of a power of two, those of an output where the columns' number is.
+	// As many lanes as keep most threads busy, but no more than four that share a bank: lanes of neighbouring rows share one if the
+	// rows' length is a multiple of a power of two, those of an output if the columns' number is.
 	banks := func(n int64) int64 { return min(n&-n, 32) }
 	lanes = pow2(CeilDiv(pol.busy, per*inner))
 	if inner == 1 {

@@ -26,7 +26,7 @@ type Backward struct {
 // derivative that is zero everywhere or that is not defined.
 type Term struct{ *term }
 
-// A term is an input, the output or its derivative, or what an op makes of
+// A term is an input, the output or its derivative, or the result of an op on
 // other terms.
 type term struct {
 	of       *Backward
@@ -154,7 +154,7 @@ func (o *Op) derive() (terms []Term, err error) {
 }
 
 // evaluate computes terms and their operands, as nodes or as values: leaves are the inputs, the
-// output and its derivative, and apply applies an op. A zero Term gives a zero T.
+// output and its derivative, and apply applies an op. A zero Term has a zero T.
 func evaluate[T any](terms []Term, leaves []T, apply func(o *Op, operands []T) (T, error)) ([]T, error) {
 	done := make(map[*term]T)
 	var compute func(t *term) (T, error)

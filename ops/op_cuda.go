@@ -15,8 +15,8 @@ type cudaOp struct{ *Op }
 
 var _ gorgonia.CUDADoer = cudaOp{}
 
-// forMachines returns the form of the op for a graph. Gorgonia chooses by the type alone what goes
-// to a device, and its machines panic if there is none, so the op stays a plain one there.
+// forMachines returns the form of the op for a graph. Gorgonia chooses the ops of a
+// device by type alone, and its machines panic if there is none, so the op stays a plain one there.
 func forMachines(o *Op) gorgonia.Op {
 	if tape.Available() != nil {
 		return o

@@ -21,8 +21,8 @@ type Columns map[*gorgonia.Node]any
 // Data is a data set on the host, a [Source] of batches: each input takes as many rows as
 // its first axis is long. The last batch of an epoch has those that are left.
 //
-// The memory of a batch is used again after the next step: copy what is to be kept of the values
-// bound to inputs.
+// The memory of a batch is used again after the next step: copy values bound to inputs if they are
+// to be kept.
 type Data struct {
 	rows
 	columns []column

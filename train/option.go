@@ -109,8 +109,8 @@ func Weights(n *gorgonia.Node) Option {
 	}
 }
 
-// LearnRate sets the learning rate of a solver before each step: to what the function
-// returns for the number of steps made so far.
+// LearnRate sets the learning rate of a solver before each step to the result of the function
+// for the number of steps made so far.
 func LearnRate(s gorgonia.Solver, of func(step int) float64) Option {
 	return func(c *config) {
 		if s == nil || of == nil {

@@ -36,7 +36,7 @@ type prefetcher struct {
 	staging  sync.WaitGroup // the goroutine of stage
 }
 
-// What ends an epoch early: everything is made, or no more is wanted.
+// The reasons to end an epoch early: everything is made, or no more is wanted.
 var (
 	errComplete = errors.New("complete")
 	errUnwanted = errors.New("unwanted")
@@ -80,7 +80,7 @@ func (p *prefetcher) stop() error {
 }
 
 // stage takes batches to the device in a goroutine of its own, each while the step before it is
-// under way, and returns what next of p is then.
+// under way, and returns a function to use in place of p's next.
 func stage(p *prefetcher, to func(map[*gorgonia.Node]gorgonia.Value) (bool, error)) (next func() (item, bool)) {
 	items := make(chan item)
 	p.staging.Go(func() {

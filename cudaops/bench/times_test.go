@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// stopwatch times what the regular expression STHENO_TIMES matches, a line each, and says
-// which bandwidth it reaches.
+// stopwatch times the cases that the regular expression STHENO_TIMES matches, a line each, with
+// the bandwidth that they reach.
 type stopwatch struct {
 	t      *testing.T
 	dev    kernels.Device

@@ -128,8 +128,8 @@ func TestStandardNames(t *testing.T) {
 	}
 }
 
-// Where the device or its driver is too old, nothing is registered, and the
-// error says so.
+// If the device or its driver is too old, nothing is registered, and the
+// error names it.
 func TestRegisterRefuses(t *testing.T) {
 	volta := &driver.Device{Name: "a device", Major: 7}
 	fits := func(int) error { return nil }

@@ -20,7 +20,7 @@ func ripple(p *notebook.Page) error {
 	}
 	side := tiles * versions.RippleTile
 	p.Heading("A device function, and what a barrier is for")
-	p.Text(`A tree sum works in shared memory, where threads read what others of their block wrote. Nothing but a barrier says that the
+	p.Text(`A tree sum works in shared memory, where threads read what others of their block wrote. Only a barrier guarantees that the
 		others have written. A picture shows it better than a sum: each thread of a 16 x 16 block computes one element of a ripple and puts it
 		into a tile in shared memory; then it stores the element that the thread opposite has put there. The ripple comes from a
 		device function, which kernels call as they call any other.`)

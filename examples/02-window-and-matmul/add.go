@@ -183,7 +183,7 @@ func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int)
 	}
 	add(name, 1000*host.Value)
 	p.Table(t)
-	p.Text(`Kept on the device, %d additions take %s times less than with copies for each: what is left is the way there and back, once. That is what a graph's
+	p.Text(`Kept on the device, %d additions take %s times less than with copies for each: what remains is one way there and back. That is what a graph's
 		machine sees to by itself.`, k, figure.Number(us[0]/us[1]))
 	return nil
 }

@@ -28,7 +28,7 @@ var recorded []byte
 const title = "Windows and matrices: threads that share what they load"
 
 func main() {
-	counted := flag.String("counts", "", "file with the loads that ncu counted, as CSV; counts.go says how")
+	counted := flag.String("counts", "", "file with the loads that ncu counted, as CSV: see counts.go")
 	profile := flag.Bool("profile", false, "launch each version of MatMul once, for ncu, and do nothing else")
 	notebook.Main(title, recorded, func(p *notebook.Page) error {
 		if *profile {

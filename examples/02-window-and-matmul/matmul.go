@@ -122,7 +122,7 @@ var steps = []struct {
 		float64 a thread takes 8 x 8 outputs now instead of 4 x 4, which halves its loads; for float32 pieces are twice as deep. Three stages of pieces are in flight.`, []source{{"versions/matmul.cu", []string{"warptiles"}}}, ``},
 	{"Step 7: tensor cores", `A tensor core multiplies small matrices, here 16 x 8 times 8 x 8, held in pieces by the 32 threads of a warp. For float64 that is
 		the same arithmetic in other units. For float32 it takes numbers of 11 significant bits (TF32), which is not float32: so each number is
-		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24, and what is lost is told below. Each factor keeps the
+		taken apart into two, high + low, and three products make one. That keeps 22 bits of 24; the error is measured below. Each factor keeps the
 		order of its memory in shared memory too, since a warp's pieces can be read from both.`,
 		[]source{{"matmul_tiles.cuh", []string{"Kept"}}, {"versions/matmul_tensor.cu", []string{"mma", "Fragment", "accumulate", "multiply", "tensor_as"}}}, ``},
 }

@@ -31,7 +31,7 @@ func windows(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`Version 2 has the threads of a block fetch together what all of them need, 256 + 2 radius elements, into the multiprocessor's shared
-		memory. The barrier says: all is there. The elements at the end belong to the windows of the last threads. A guard by the number of outputs
+		memory. After the barrier all of it is there. The elements at the end belong to the windows of the last threads. A guard by the number of outputs
 		would leave them out, since there are 2 radius more inputs than outputs; it must ask for inputs.`)
 	if err := p.Sources("versions/windowsum.cu", "shared"); err != nil {
 		return err

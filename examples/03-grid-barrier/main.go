@@ -62,7 +62,7 @@ func wrong(p *lab) error {
 	if err := p.Source("versions/iterate.cu", "whole"); err != nil {
 		return err
 	}
-	p.Text(`With all weights 1/128, every element of the result is the mean of the X that we started with, so wrong elements are easily told. First no
+	p.Text(`With all weights 1/128, every element of the result is the mean of the X that we started with, so wrong elements are easy to see. First no
 		barrier at all, then ` + "`__syncthreads()`" + ` alone: both are wrong on purpose. On the host the bodies of these kernels let one warp (one block) after the other go
 		through all steps: a schedule that CUDA allows, and the worst one.`)
 	counts := []int{1, 2, 3, 5, 10, steps}
@@ -160,7 +160,7 @@ func barriers(p *lab) error {
 func coResident(p *lab) error {
 	p.Heading("All blocks must be there")
 	p.Text(`A block that waits does not leave its multiprocessor. If a grid has more blocks than fit on the device at once, the blocks that are there wait for
-		blocks that can never start. The plan of such a kernel says that its blocks wait for one another, and the backend asks the driver how many fit before
+		blocks that can never start. The plan of such a kernel records that its blocks wait for one another, and the backend asks the driver how many fit before
 		it launches:`)
 	if gpu := p.GPU(); gpu != nil {
 		by := versions.IterateBy{Barrier: versions.BarrierAcquire, Blocks: 32*gpu.SMs + 1, Threads: 64}
@@ -349,7 +349,7 @@ func learnt(p *lab) error {
 		return err
 	}
 	if factor := base.half() / best.half(); !math.IsNaN(factor) {
-		p.Text(`What it gives in return is that the kernel goes on, with all that it has in registers and shared memory. That, and not the price of the wait, is where the factor of %s lies between
+		p.Text(`In return the kernel goes on, with all that it has in registers and shared memory. That, and not the price of the wait, is where the factor of %s lies between
 			the first version and the last.`, figure.Number(factor))
 	}
 	return nil

@@ -79,7 +79,7 @@ func addOne(p *notebook.Page) error {
 	}
 	p.Table(t)
 	p.Text(`The threads of a warp read together and write together, so that a racy warp counts as one thread at best. On the CPU there is no such race to be seen: the Go bodies
-		of the racy kernels are a model of it, in which each warp reads once and writes once, and what they count says nothing about this machine. The other Go bodies take
+		of the racy kernels are a model of it, in which each warp reads once and writes once, and their counts mean nothing for this machine. The other Go bodies take
 		atomics and locks as the kernels do, with a goroutine for each block.`)
 	return nil
 }

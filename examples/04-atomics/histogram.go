@@ -150,7 +150,7 @@ err = vm.RunAll()`)
 	if err := check("the graph", got, plain(text.bytes)); err != nil {
 		return err
 	}
-	p.Text("It has no gradient, and says so: a count does not change when an element moves a little, and jumps when it crosses the edge of a bin.")
+	p.Text("It has no gradient: a count does not change when an element moves a little, and jumps when it crosses the edge of a bin.")
 	return nil
 }
 

@@ -150,7 +150,7 @@ func (s *story) drawSteps(profiles ...profile) error {
 // limits of the device.
 func (s *story) drawRoofline(profiles ...profile) error {
 	s.Heading("The roofline")
-	s.Text(`How good are these times? A step reads and writes memory, and it computes. For both the device has a limit, and the one that takes longer decides. What decides depends on a step's arithmetic intensity, how many
+	s.Text(`How good are these times? A step reads and writes memory, and it computes. For both the device has a limit, and the one that takes longer decides. Which one that is depends on a step's arithmetic intensity, how many
 		operations it does for each byte: an element-wise op does less than one, a product of large matrices a hundred. Drawn over the intensity, the limits on the speed look like a roof: a slope where
 		memory decides, and a ceiling where arithmetic does.`)
 	chart := figure.Chart{Title: "Speed of each step", XLabel: "operations per byte", YLabel: "GFLOP/s", Log: true, LogX: true}

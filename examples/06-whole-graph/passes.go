@@ -129,8 +129,8 @@ func layOut(list []instr) string {
 	return b.String()
 }
 
-// parts cuts a long function behind its types, after each of its definitions and before
-// what it is applied to.
+// parts cuts a long function after its types, after each of its definitions and before
+// its operands.
 func parts(does string) []string {
 	const long, indent = 60, "\n    "
 	if utf8.RuneCountInString(does) <= long {
@@ -232,7 +232,7 @@ func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
 	s.Text(`One launch, with %d inputs and %d outputs, has taken in the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
 		len(softmax.operands()), len(softmax.values()))
-	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and what is needed twice is a t. So x0 is the last product, with its bias; a row is what one image has, a value for each
+	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and a value that is needed twice is a t. So x0 is the last product, with its bias; a row is what one image has, a value for each
 		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t1 is then the logarithm of the softmax, and t2, the labels
 		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0. That needs the softmax
 		again, which is at hand: it is ` + "`exp(t1)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)

@@ -36,8 +36,8 @@ func program(s *story) error {
 	return s.Figure("digits", "Some of the digits.", some)
 }
 
-// What the two machines may differ by: gradients of one run, as the norm of the
-// difference over the norm, and the losses of a training, relative.
+// Tolerances between the two machines: of the gradients of one run, as the norm of the
+// difference over the norm, and of the losses of a training, relative.
 const (
 	gradientBound = 1e-4
 	lossBound     = 1e-3

@@ -41,7 +41,7 @@ func mistakes(s *story) error {
 		}
 		row[digit] = math.NaN() // right
 	}
-	if err := s.Figure("confusion", "What the networks take the digits for, on average over all that was held out. The diagonal, what is right, is left out.", h); err != nil {
+	if err := s.Figure("confusion", "How often the networks read a digit as another one, on average over all held-out images. The diagonal, the right answers, is left out.", h); err != nil {
 		return err
 	}
 	if wrong == 0 {

@@ -122,8 +122,8 @@ func (net *network) answer(i int) (digit int, probability float64) {
 	return digit, math.Exp(float64(logp[digit]))
 }
 
-// nearestNeighbour counts what is wrong if an image shows what the training image does from which
-// its pixels differ least.
+// nearestNeighbour counts the mistakes if an image is taken for the digit of the training image from
+// which its pixels differ least.
 func nearestNeighbour(training, held digits.Set) (wrong int) {
 	for i, label := range held.Labels {
 		image, best, least := held.Image(i), 0, math.Inf(1)
@@ -152,8 +152,8 @@ func training(s *story) error {
 	if err := s.GoFunction(trainSource, "train"); err != nil {
 		return err
 	}
-	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and say what it shows. Its mistakes are beside the network's. A network may
-		also be lucky, so there are several, each from a seed of its own, which decides what is held out, too.`)
+	s.Text(`How good is good? The simplest method with no network at all is the nearest neighbour: find the training image whose pixels differ least, and take its digit. Its mistakes are beside the network's. A network may
+		also be lucky, so there are several, each from a seed of its own, which decides which images are held out, too.`)
 	t := figure.Table{Header: []string{"seed", "held out", "nearest neighbour's mistakes", "the network's", "right", "steps per second", "training"}}
 	wrong, held := 0, 0
 	for seed := range s.seeds {

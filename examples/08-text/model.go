@@ -31,7 +31,7 @@ type network struct {
 
 // newNetwork builds a recurrent network for lines of letters: a layer of cells takes a letter after the
 // other, and from what it remembers then, a layer of sums guesses the next one. In training, dropout hides a part
-// of what a letter says, and of what is remembered from the guess, so that the network cannot learn the text by heart.
+// of a letter's vector, and of the memory from the guess, so that the network cannot learn the text by heart.
 func newNetwork(s sizes, letters int, dropout float64) *network {
 	g := G.NewGraph()
 	net := &network{graph: g, sizes: s, letters: letters}

@@ -29,8 +29,8 @@ type point struct {
 	held float64 // bits a letter
 }
 
-// windows cuts a text into lines for the network, each with the same line one letter on: what
-// comes next at every place.
+// windows cuts a text into lines for the network, each with the same line one letter on: the
+// letters that come next.
 func (net *network) windows(text []int) (*train.Data, error) {
 	var x, y []int
 	for at := 0; at+net.length < len(text); at += net.length {
@@ -125,7 +125,7 @@ func training(s *story) error {
 	if err := s.GoFunction(trainSource, "train"); err != nil {
 		return err
 	}
-	s.Text("Eight times on the way, we look how many bits a letter of what is held out costs, and let the network write: it guesses a letter, takes one by its probability as if it had come, and goes on.")
+	s.Text("Eight times on the way, we look how many bits a letter of the held-out text costs, and let the network write: it guesses a letter, takes one by its probability as if it had come, and goes on.")
 	if err := s.net.initialise(rand.New(rand.NewPCG(s.seed, 0)), s.text.read); err != nil {
 		return err
 	}
@@ -210,5 +210,5 @@ func (s *story) drawBits(h train.History) error {
 	for n, b := range s.counts {
 		chart.Series = append(chart.Series, figure.Series{Name: fmt.Sprintf("counting, %d before", n), Colour: theme.Muted, X: []float64{0, float64(s.steps)}, Y: []float64{b, b}})
 	}
-	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are what counting takes for what is held out, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
+	return s.Figure("bits", fmt.Sprintf("Bits a letter by step, on %s. The level lines are the bits that counting takes for the held-out text, with 0 to %d letters before the next one.", s.Where(), len(s.counts)-1), chart)
 }

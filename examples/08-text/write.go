@@ -103,7 +103,7 @@ func surprises(s *story) error {
 		}
 		p.Images = append(p.Images, image)
 	}
-	if err := s.Figure("surprises", "The beginning of what is held out. The redder the square above a letter, the more bits it cost: white is none, dark red 8 or more.", p); err != nil {
+	if err := s.Figure("surprises", "The beginning of the held-out text. The redder the square above a letter, the more bits it cost: white is none, dark red 8 or more.", p); err != nil {
 		return err
 	}
 	s.Text("The beginnings of words are dear, their ends cheap: once a word can be but one, its letters cost nothing.")

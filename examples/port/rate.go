@@ -7,7 +7,7 @@ import (
 )
 
 // rate returns the steps per second of a stage once it is under way, the most of three tries: others
-// may use the machine, too. All of it takes about as long as it is told, if a training of one epoch
+// may use the machine, too. All of it takes about `long`, if a training of one epoch
 // is short beside that.
 func (s stage) rate(long time.Duration, opts ...cudaops.Option) (best float64, err error) {
 	const tries = 3

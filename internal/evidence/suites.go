@@ -52,7 +52,7 @@ func Tree() (results.Digests, error) {
 	return all, nil
 }
 
-// Tools are what the tests of kernels run under: test means nothing, the others are the tools of
+// Tools are the tools that the tests of kernels run under: "test" is none, the others are those of
 // NVIDIA's compute-sanitizer.
 var Tools = []string{"racecheck", "initcheck", "memcheck", "synccheck", "test"}
 

@@ -196,8 +196,8 @@ func fitText(element string) string {
 		m[1], m[3], m[2], face.Width(html.UnescapeString(m[5])), m[4], m[5])
 }
 
-// head draws a title and under it keys, in lines of the canvas's width, and returns what is
-// left of the canvas.
+// head draws a title and under it keys, in lines of the canvas's width, and returns the rest
+// of the canvas.
 func head(c vgdraw.Canvas, title string, keys ...plot.Legend) vgdraw.Canvas {
 	const gap, line = 20, 20
 	if title = Typeset(title); title != "" {

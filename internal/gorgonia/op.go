@@ -44,8 +44,8 @@ func IsDiagFlat(op gorgonia.Op) bool { return OpName(op) == "diagFlatOp" }
 // IsGlobalAverage reports whether op is that of gorgonia.GlobalAveragePool2D.
 func IsGlobalAverage(op gorgonia.Op) bool { return OpName(op) == "globalAveragePoolOp" }
 
-// IsConstant reports whether op is that of a constant node. (constantTensor says
-// that its arity is 1.)
+// IsConstant reports whether op is that of a constant node. (The arity that constantTensor
+// returns is 1.)
 func IsConstant(op gorgonia.Op) bool {
 	name := OpName(op)
 	return name == "constantScalar" || name == "constantTensor"

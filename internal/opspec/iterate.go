@@ -92,7 +92,7 @@ func iterateCase(v int, n, steps int) Case {
 			}
 			return out, magnitude
 		},
-		// Each step reads both matrices. Of what the step before read, the level-2 cache has its size at most.
+		// Each step reads both matrices. The level-2 cache holds at most its size of those that the step before read.
 		Least: func(dt kernels.Dtype, dev kernels.Device) int64 {
 			matrices, vectors := 2*int64(n)*int64(n)*dt.Size(), 2*int64(n)*dt.Size()
 			return matrices + int64(steps-1)*max(matrices-dev.L2, 0) + vectors

@@ -69,7 +69,7 @@ type Row struct {
 	// Check describes how the output of the last timed run was compared with that of the host's body in
 	// float64: "all" elements, or "16 rows" of it.
 	Check string `json:"check"`
-	// Error is the largest error of an element, in units of what the op's
+	// Error is the largest error of an element, as a share of the error that the op's
 	// Spec allows; at most 1 for a right result.
 	Error float64 `json:"error"`
 	// Kernels are the launched kernels.

@@ -1,5 +1,5 @@
-// Package expr holds element-wise functions as expression graphs: what a fused
-// kernel computes for each element.
+// Package expr holds element-wise functions as expression graphs: the functions that fused
+// kernels compute for each element.
 //
 // A [Builder] makes a [Func] from operands, constants and operations, or [Parse]
 // reads one from text. A Func has three readings: [Func.String], the Go body

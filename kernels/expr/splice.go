@@ -104,7 +104,7 @@ func definition(text string) string {
 
 func functionName(op Op, d Dtype) string { return op.String() + "_" + d.String() }
 
-// rounded says of each sum and product that it is rounded, so that the assembler
+// rounded marks each sum and product as rounded, so that the assembler
 // does not make one instruction of a product and a sum here and two there.
 var rounded = strings.NewReplacer("add.f32", "add.rn.f32", "sub.f32", "sub.rn.f32", "mul.f32", "mul.rn.f32",
 	"add.f64", "add.rn.f64", "sub.f64", "sub.rn.f64", "mul.f64", "mul.rn.f64")

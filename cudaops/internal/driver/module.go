@@ -135,8 +135,8 @@ func (f *Function) Attributes() (a Attributes, err error) {
 	return a, nil
 }
 
-// ParamSizes returns the bytes of each parameter of f. ok is false where the driver cannot
-// tell, as before CUDA 12.4.
+// ParamSizes returns the bytes of each parameter of f. ok is false if the driver does not report
+// them, as before CUDA 12.4.
 func (f *Function) ParamSizes() (sizes []int, ok bool) {
 	const invalidValue, most = 1, 4096 // there is no parameter of that number; kernels have fewer
 	if cuFuncGetParamInfo.addr == 0 {

@@ -174,8 +174,8 @@ func (n number64) Value() G.Value         { return n.value }
 func (n number64) Grad() (G.Value, error) { return n.grad, nil }
 
 // Gorgonia steps parameters without axes by code of its own, which forgets what some
-// solvers keep, and clips otherwise. Here they are stepped as tensors are. The day that
-// Gorgonia does so, too, this says so.
+// solvers keep, and clips otherwise. Here they are stepped as tensors are. This test fails on
+// the day that Gorgonia does so, too.
 func TestGorgoniasNumbersDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    internal.SolverKind

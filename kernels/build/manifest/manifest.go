@@ -1,4 +1,4 @@
-// Package manifest describes the compiled kernel images: what the program in
+// Package manifest describes the compiled kernel images, which the program in
 // kernels/build writes and package kernels reads.
 package manifest
 

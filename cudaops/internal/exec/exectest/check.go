@@ -16,7 +16,7 @@ var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 
 // Check returns the faults of the order in which a device runs a placed program, and
 // how many nodes the graphs have that it captures. Of any two nodes of a graph that use the same
 // memory, one of which writes it, one waits for the other; and in the order of the
-// instructions, each reads of every value what the value's definition has written. No node uses memory
+// instructions, each reads the values as their definitions have written them. No node uses memory
 // that the next run's inputs are copied to while it runs.
 func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
 	b := &Recorder{For: dev}

@@ -16,8 +16,8 @@ type memory struct {
 }
 
 // dataflow runs a program's reads and writes in the order of the instructions and returns
-// an error for each read of what another instruction wrote, for instructions that
-// write what they read elsewhere, and for states and constants that a run destroys.
+// an error for each read of memory that holds another instruction's result, for instructions
+// that overwrite their other operands, and for states and constants that a run destroys.
 func dataflow(p *program.Program) error {
 	m := &memory{}
 	for _, b := range p.Buffers {
