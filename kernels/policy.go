@@ -148,6 +148,7 @@ var reducePolicies = measured[reducePolicy]{
 // that a launch may ask for on every device.
 type windowPolicy struct {
 	direct int64    // threads of direct: 64 bytes of outputs each
+	pieces int64    // threads of few and short
 	chunk  [2]int64 // threads of chunks and join by type: 16 elements each
 	warps  int64    // of stream on a multiprocessor, about
 	run    int64    // tiles of a run of stream, at most
@@ -155,7 +156,7 @@ type windowPolicy struct {
 
 var windowPolicies = measured[windowPolicy]{
 	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572
-	{90, windowPolicy{direct: 256, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
+	{90, windowPolicy{direct: 256, pieces: 128, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
 }
 
 // histogramPolicy tunes histograms.

@@ -19,7 +19,12 @@
 // outside reaches a result, and no digit cancels. The middle two terms are
 // shared by the K outputs of a chunk.
 //
-//	direct  w < 16: a thread sums w elements for each output of a 16-byte vector.
+//	direct  w < 16 in long rows: a thread sums w elements for each output of a
+//	        16-byte vector.
+//	few     w < 16 otherwise: a block takes whole rows, or a piece of one, and no flat
+//	        positions; a thread sums w elements for each of 7 outputs.
+//	short   short rows: likewise, but a thread has 15 outputs, and adds up once what
+//	        their windows have in common.
 //	stream  w <= 1025: a chunk is the 16 elements of a lane, a block is one warp
 //	        that walks through a run of positions in tiles of 512. What windows
 //	        take from earlier tiles is in shared memory: elements, and sums of 2^b
@@ -57,6 +62,7 @@
 #include "windowsum_direct.cuh"
 #include "windowsum_stream.cuh"
 #include "windowsum_chunks.cuh"
+#include "windowsum_short.cuh"
 
 // direct needs many warps: at most 85 registers a thread, as long as nothing spills.
 #if __CUDA_ARCH__ >= 800
@@ -69,6 +75,16 @@ template <typename T> constexpr int direct_blocks = 2;
     extern "C" __global__ void __launch_bounds__(256, direct_blocks<T>) windowsum_direct_##S(                         \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows) {                                         \
         direct(Row<T>{in, out, n_in, n_out, w, off, rows});                                                           \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(128, 5) windowsum_few_##S(                                           \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int blocks, int outputs,  \
+        int staged) {                                                                                                 \
+        few(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, blocks, outputs}, staged);                 \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(128, 5) windowsum_short_##S(                                           \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int blocks, int outputs,  \
+        int staged) {                                                                                                 \
+        short_rows(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, blocks, outputs}, staged);          \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                                        \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles, \

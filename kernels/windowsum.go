@@ -32,12 +32,17 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 
 // The sizes that windowsum.cu is compiled with.
 const (
-	windowDirect = 16   // windows shorter than this are summed directly
+	windowWide   = 16      // shorter windows are summed element by element
+	windowLong   = 1 << 17 // such windows of rows from here on are summed by direct, but for those of an even number
+	windowRow    = 4096    // rows up to this long are summed by short, if the windows have up to windowReach elements of one
+	windowReach  = 512
 	windowStream = 1025 // windows up to this are summed by stream
 	windowItems  = 16   // elements of a thread of stream, chunks and join
 	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
 	windowThread = 64 // bytes of outputs of a thread of direct
+	windowPiece  = 56 // bytes of outputs of a thread of few, about
+	windowEach   = 15 // outputs of a thread of short, about
 	windowDepth  = 4  // tiles of stream in shared memory
 	windowKept   = 64 // chunk sums of stream in shared memory, for each size
 )
@@ -46,6 +51,14 @@ var (
 	windowDirectKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_direct_f32", WindowSumBody[float32]),
 		Float64: own.Kernel("windowsum", "windowsum_direct_f64", WindowSumBody[float64]),
+	}
+	windowFewKernel = [...]*Kernel{
+		Float32: own.Kernel("windowsum", "windowsum_few_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_few_f64", WindowSumBody[float64]),
+	}
+	windowShortKernel = [...]*Kernel{
+		Float32: own.Kernel("windowsum", "windowsum_short_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_short_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
@@ -100,7 +113,7 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	positions := g.positions()
 	last := positions - (g.w - 1) // no output lies from here on
 	switch {
-	case g.w < windowDirect:
+	case g.w < windowWide && g.w%2 == 1 && g.in >= windowLong:
 		threads, outputs := policy.direct, g.rows*g.out
 		for threads > windowWarp && outputs < int64(dev.SMs)*threads*windowThread/dt.Size() {
 			threads /= 2 // so that all multiprocessors have a block
@@ -108,7 +121,13 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		tiles := CeilDiv(outputs, threads*windowThread/dt.Size())
 		direct := p.Launch(windowDirectKernel[dt], int(tiles), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows)
 		// elements as a block has outputs, and the last window's; two vectors where they begin and end
-		direct.Shared = int(threads*windowThread + windowDirect*dt.Size() + 32)
+		direct.Shared = int(threads*windowThread + windowWide*dt.Size() + 32)
+
+	case g.w < windowWide:
+		p.windowPieces(dev, dt, windowFewKernel[dt], windowPiece/dt.Size(), in, out, g)
+
+	case g.rows > 1 && max(g.in, g.out) <= windowRow && min(g.in, g.w) <= windowReach:
+		p.windowPieces(dev, dt, windowShortKernel[dt], windowEach, in, out, g)
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
@@ -142,6 +161,25 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		// two chunks, each 16 elements followed by 16 unused bytes
 		join.Shared = int(2 * (threads + 2) * (windowItems*dt.Size() + 16))
 	}
+}
+
+// windowPieces appends the launch of a kernel whose blocks sum whole rows, or some outputs
+// of one. A thread has that many outputs, about.
+func (p *Plan) windowPieces(dev Device, dt Dtype, kernel *Kernel, each int64, in, out Ref, g windowRows) {
+	threads, vector := windowPolicies.on(dev).pieces, 16/dt.Size()
+	for threads > windowWarp && g.rows*g.out < int64(dev.SMs)*threads*each {
+		threads /= 2 // so that all multiprocessors have a block
+	}
+	most := threads * each
+	rows, blocks, outputs := max(most/max(g.in, g.out), 1), CeilDiv(g.out, most), g.out
+	if blocks > 1 {
+		outputs = CeilDiv(CeilDiv(g.out, blocks), vector) * vector
+	}
+	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin.
+	elements := CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector) * vector
+	l := p.Launch(kernel, int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(rows), int32(blocks), int32(outputs), int32(elements))
+	l.Shared = int((elements + vector + rows*outputs) * dt.Size())
 }
 
 // mod returns a modulo n, 0 to n - 1.

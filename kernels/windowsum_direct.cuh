@@ -65,62 +65,8 @@ template <int w, typename T> __device__ __forceinline__ void tile(const T* src, 
     }
 }
 
-// edges sums the windows of a block whose outputs, counted through all rows, begin at start, wherever rows
-// end. A vector of outputs is stored as one, aligned, also where it lies in two rows.
-template <int w, typename T> __device__ __forceinline__ void edges(const Row<T>& g, i64 start, int count) {
-    constexpr int W = Vec<T>::width;
-    using Vector = typename Vec<T>::type;
-    const Span s(start, count, g.n_out, g.rows);
-    const i64 outputs = g.rows * g.n_out;
-#pragma unroll 1
-    for (int j = threadIdx.x * W; j < count; j += blockDim.x * W) {
-        if (start + j >= outputs) return;
-        i64 row, at;
-        s.locate(j, row, at);
-        Pack<T> p;
-        const i64 first = at + g.off;
-        const T* src = g.in + row * g.n_in + first;
-        if (at + W <= g.n_out) {
-            double e[w + W - 1];
-            if (first >= 0 && first + w + W - 1 <= g.n_in) {
-#pragma unroll
-                for (int i = 0; i < w + W - 1; i++) e[i] = (double)src[i];
-            } else {
-#pragma unroll
-                for (int i = 0; i < w + W - 1; i++) e[i] = first + i >= 0 && first + i < g.n_in ? (double)src[i] : 0.0;
-            }
-            p.v = windows<w, T>(e);
-        } else {
-#pragma unroll
-            for (int k = 0; k < W; k++) {
-                const bool next = at + k >= g.n_out;
-                const i64 r = row + (next ? 1 : 0), from = at + k - (next ? g.n_out : 0) + g.off;
-                p.s[k] = r < g.rows ? window(g, r, from, w) : T(0);
-            }
-        }
-        T* dst = g.out + start + j;
-        if (start + j + W <= outputs) *reinterpret_cast<Vector*>(dst) = p.v;
-        else
-#pragma unroll
-            for (int k = 0; k < W; k++)
-                if (start + j + k < outputs) dst[k] = p.s[k];
-    }
-}
-
-#define EACH_WIDTH(CALL) \
-    switch (w) {         \
-    case 1: return CALL(1);     \
-    case 3: return CALL(3);     \
-    case 5: return CALL(5);     \
-    case 7: return CALL(7);     \
-    case 9: return CALL(9);     \
-    case 11: return CALL(11);   \
-    case 13: return CALL(13);   \
-    case 15: return CALL(15);   \
-    }  // an even w is a window over chunk sums: few elements
-
-// Tiles of 4 blockDim vectors of outputs, counted through all rows: a thread sums w
-// elements for each output.
+// Tiles of 4 blockDim vectors of outputs, counted through all rows: a thread sums w elements for each output. Where a tile
+// meets the end of a row, one in many, its windows are read from memory.
 template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
     constexpr int W = Vec<T>::width;
     const int w = (int)g.w, count = blockDim.x * W * direct_vectors;
@@ -131,11 +77,17 @@ template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
     if (s.at + count <= g.n_out && first >= 0 && first + count + w + 2 * W <= g.n_in) {
         const T* src = g.in + s.row * g.n_in + first;
         T* dst = g.out + start;
-#define TILE(w) tile<w, T>(src, dst, count)
-        EACH_WIDTH(TILE)
+        switch (w) {
+        case 1: return tile<1, T>(src, dst, count);
+        case 3: return tile<3, T>(src, dst, count);
+        case 5: return tile<5, T>(src, dst, count);
+        case 7: return tile<7, T>(src, dst, count);
+        case 9: return tile<9, T>(src, dst, count);
+        case 11: return tile<11, T>(src, dst, count);
+        case 13: return tile<13, T>(src, dst, count);
+        case 15: return tile<15, T>(src, dst, count);
+        }
     }
-#define EDGES(w) edges<w, T>(g, start, count)
-    if (g.n_out >= W) EACH_WIDTH(EDGES)
     for (int k = threadIdx.x; k < count && start + k < g.rows * g.n_out; k += blockDim.x) {
         i64 row, at;
         s.locate(k, row, at);

@@ -87,6 +87,9 @@ func hardWindows() (list []reduction) {
 		{f32, 1, 1 << 28, 1, same}, {f32, 1, 1 << 28, 2, same}, {f32, 1, 1 << 28, 3, same}, {f32, 1, 1 << 28, 4, same}, {f32, 1, 1 << 28, 5, same},
 		{f32, 1, 1 << 28, 7, same}, {f32, 1, 1 << 28, 8, same}, {f64, 1, 1 << 27, 7, same}, {f64, 1, 1 << 27, 1, same},
 		{f32, 4194304, 17, 3, valid}, {f32, 524288, 127, 3, valid}, {f32, 524288, 127, 7, same}, {f32, 524288, 127, 12, same}, {f32, 4194304, 17, 0, same},
+		{f32, 1 << 20, 256, 2, same}, {f32, 1 << 20, 256, 7, valid}, {f32, 1 << 21, 64, 3, same}, {f32, 10000000, 5, 2, same}, {f64, 524288, 127, 3, same}, {f64, 262144, 127, 12, same},
+		{f32, 20011, 5003, 3, valid}, {f32, 5003, 20011, 7, same}, {f32, 4001, 8193, 2, valid}, {f32, 524288, 127, 60, same}, {f32, 524288, 127, 12, valid}, {f32, 1 << 20, 256, 16, same},
+		{f32, 250000, 301, 100, same}, {f32, 150000, 511, 200, same}, {f32, 150000, 511, 20, same}, {f32, 4194304, 17, 9, same}, {f32, 100003, 701, 40, same}, {f32, 70001, 1001, 12, same},
 		{f32, 1, 100000000, 133586, valid}, {f32, 1, 44586013, 120224, valid}, {f32, 2, 33554432, 81980, valid},
 	} {
 		list = append(list, reduction{fmt.Sprintf("window %dx%d r=%d %v %v", c.rows, c.n, c.radius, c.mode, c.dt), func(dev kernels.Device) *kernels.Plan {

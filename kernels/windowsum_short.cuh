@@ -1,0 +1,92 @@
+// Window sums of rows that share blocks, or take a few: a block's elements are all under way at once, to shared memory (in
+// registers there is room for few), threads sum from there, and the sums go back there to be stored as vectors.
+#pragma once
+#include "windowsum_pieces.cuh"
+
+// The outputs of a thread, side by side in a row: an odd number, so that threads side by side meet no bank of shared memory
+// twice.
+constexpr int few_items = 7, short_items = 15;
+
+// Reader reads elements of a row, zeros outside of it.
+template <typename T> struct Reader {
+    const T* x;
+    int before, elements; // elements of the row before x[0], and all of them
+    __device__ __forceinline__ double operator[](int i) const { return (unsigned)(before + i) < (unsigned)elements ? (double)x[i] : 0.0; }
+};
+
+// each calls sum(x, out) for the K windows of a row that a thread sums: x[0] is the first one's first element.
+template <int K, typename T, typename Sum> __device__ __forceinline__ void each(const Row<T>& g, const Pieces& pieces, int staged, Sum sum) {
+    const Piece<T> p(g, pieces);
+    T* const shared = reinterpret_cast<T*>(shared_memory);
+    T* const sums = shared + staged + p.lead;
+    const T* const first = shared + p.fetch(g, shared);
+    const int across = (p.outputs + K - 1) / K, n_in = (int)g.n_in, n_out = (int)g.n_out;
+    const Divisor by(across);
+#pragma unroll 1
+    for (int v = threadIdx.x; v < p.rows * across; v += blockDim.x) {
+        const int row = by.quotient(v), at = (v - row * across) * K;
+        double out[K];
+        sum(Reader<T>{first + row * n_in + at, at - p.begin, p.end - p.begin}, out);
+        T* const to = sums + row * n_out + at;
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at + k < p.outputs) to[k] = (T)out[k];
+    }
+    __syncthreads();
+    p.store(g, sums);
+}
+
+// few_of sums windows of w elements, known to the compiler, or of one less.
+template <int w, typename T> __device__ __forceinline__ void few_of(const Row<T>& g, const Pieces& pieces, int staged) {
+    constexpr int K = few_items;
+    const bool all = g.w == w;
+    each<K>(g, pieces, staged, [&](const Reader<T>& x, double (&out)[K]) {
+        double e[w + K - 1];
+#pragma unroll
+        for (int i = 0; i < w + K - 1; i++) e[i] = x[i];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            out[k] = e[k];
+#pragma unroll
+            for (int j = 1; j < w; j++)
+                if (j < w - 1 || all) out[k] += e[k + j];
+        }
+    });
+}
+
+// few is for windows of fewer than 16 elements.
+template <typename T> __device__ __forceinline__ void few(const Row<T>& g, const Pieces& pieces, int staged) {
+    switch (g.w / 2) {
+    case 0: return few_of<1>(g, pieces, staged);
+    case 1: return few_of<3>(g, pieces, staged);
+    case 2: return few_of<5>(g, pieces, staged);
+    case 3: return few_of<7>(g, pieces, staged);
+    case 4: return few_of<9>(g, pieces, staged);
+    case 5: return few_of<11>(g, pieces, staged);
+    case 6: return few_of<13>(g, pieces, staged);
+    case 7: return few_of<15>(g, pieces, staged);
+    }
+}
+
+// short_rows is for windows of 16 elements or more: those that all windows of a thread have in common are added up once,
+// then, from the inside out, those before them, and, apart from these, those after.
+template <typename T> __device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces, int staged) {
+    constexpr int K = short_items;
+    const int w = (int)g.w;
+    each<K>(g, pieces, staged, [&](const Reader<T>& x, double (&out)[K]) {
+        const int begin = max(K - 1, -x.before), end = min(w, x.elements - x.before);
+        double common[4] = {};
+        int i = begin;
+        for (; i + 4 <= end; i += 4)
+#pragma unroll
+            for (int k = 0; k < 4; k++) common[k] += (double)x.x[i + k];
+        for (; i < end; i++) common[0] += (double)x.x[i];
+        out[K - 1] = (common[0] + common[1]) + (common[2] + common[3]);
+#pragma unroll
+        for (int k = K - 2; k >= 0; k--) out[k] = out[k + 1] + x[k];
+        double after = 0;
+        const Reader<T> y{x.x + w, x.before + w, x.elements};
+#pragma unroll
+        for (int k = 1; k < K; k++) out[k] += after += y[k - 1];
+    });
+}
