@@ -161,6 +161,7 @@ def captured(step):
     return graph.replay
 
 
+WORKERS, GPU_SHARE = 12, 0.9  # processes that compile, and the part of the GPU's memory that they take
 NO_COMPILER, COMPILED = ("eager", "captured"), "compiled, captured"
 
 
@@ -204,8 +205,8 @@ def compile_ahead(compile_, pattern, todo, seconds):
     start = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "stheno-inductor"))
-    workers = max(min(len(todo), 12, (os.cpu_count() or 1) - 1), 1)
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    workers = max(min(len(todo), WORKERS, (os.cpu_count() or 1) - 1), 1)
+    with multiprocessing.get_context("spawn").Pool(workers, limit_memory, (GPU_SHARE / workers,)) as pool:
         compiled = pool.imap_unordered(try_to_compile, [(compile_, pattern, k) for k in range(len(todo))])
         with contextlib.suppress(multiprocessing.TimeoutError):
             for _ in todo:
@@ -215,6 +216,13 @@ def compile_ahead(compile_, pattern, todo, seconds):
     for choice in pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"):
         choice.unlink()
     print(f"PyTorch compiled ahead in {time.monotonic() - start:.1f} s by {workers} processes")
+
+
+def limit_memory(share):
+    """Keeps a process to a share of the GPU's memory: who exceeds it when a program runs has compiled it already."""
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(share)
 
 
 def try_to_compile(task):
