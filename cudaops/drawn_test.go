@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
@@ -31,11 +32,10 @@ type drawing struct {
 	keep G.Nodes    // of others
 	x    G.Nodes    // the inputs
 	// outer says that there is an OuterProd, whose derivative Gorgonia gets wrong.
-	outer bool
+	outer   bool
+	extents []int // of axes
+	most    int   // elements of a node
 }
-
-// most is the largest number of elements that a node of a drawing has.
-const most = 300
 
 func (d *drawing) input(shape ...int) *G.Node {
 	name := G.WithName(fmt.Sprint("x", len(d.x)))
@@ -60,7 +60,7 @@ func (d *drawing) constant(x float64) *G.Node { return G.NewConstant(d.number(x)
 
 // shape draws a shape of a rank.
 func (d *drawing) shape(rank int) []int {
-	return rapid.SliceOfN(rapid.SampledFrom([]int{1, 2, 3, 4, 5}), rank, rank).Draw(d.t, "shape")
+	return rapid.SliceOfN(rapid.SampledFrom(d.extents), rank, rank).Draw(d.t, "shape")
 }
 
 // one draws a node that is as asked for, which it makes an input if there is none.
@@ -289,9 +289,13 @@ func attempt[T any](f func() (T, error)) (out T, err error) {
 	return f()
 }
 
-// drawGraph draws a graph, often with the gradients of all inputs.
-func drawGraph(t *rapid.T) *drawing {
-	d := &drawing{t: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), dt: rapid.SampledFrom([]tensor.Dtype{tensor.Float64, tensor.Float32}).Draw(t, "type")}
+// drawGraph draws a graph of nodes that are small, or as large as the plans of a GPU want.
+func drawGraph(t *rapid.T, large bool) *drawing {
+	d := &drawing{t: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), dt: rapid.SampledFrom([]tensor.Dtype{tensor.Float64, tensor.Float32}).Draw(t, "type"),
+		extents: []int{1, 2, 3, 4, 5}, most: 300}
+	if large {
+		d.extents, d.most = []int{1, 2, 3, 40, 130}, 6000
+	}
 	d.pool = G.Nodes{d.input(3, 4)}
 	for range rapid.IntRange(1, 15).Draw(t, "nodes") {
 		name := rapid.SampledFrom(slices.Sorted(maps.Keys(growths))).Draw(t, "growth")
@@ -299,7 +303,7 @@ func drawGraph(t *rapid.T) *drawing {
 		switch {
 		case err != nil:
 			t.Logf("%s: %v", name, err)
-		case n != nil && n.Shape().TotalSize() <= most && n.Dtype() == d.dt:
+		case n != nil && n.Shape().TotalSize() <= d.most && n.Dtype() == d.dt:
 			d.pool = append(d.pool, n)
 		}
 	}
@@ -360,8 +364,11 @@ func byOp(n *G.Node) error {
 		return fmt.Errorf("got %d elements, want %d", len(x), len(y))
 	}
 	within := tolerance(n.Dtype()) * max(scale, largest(y))
-	if op := fmt.Sprint(n.Op()); op == "sigmoid" {
-		within = max(within, 1e-8) // Gorgonia's is 1 above 19
+	switch fmt.Sprint(n.Op()) { // Gorgonia's end at 1 above 19, and at x above 16
+	case "sigmoid":
+		within = max(within, 1e-8)
+	case "softplus":
+		within = max(within, 2e-7)
 	}
 	for i := range x {
 		if same := x[i] == y[i] || math.IsNaN(x[i]) && math.IsNaN(y[i]); !same && !(math.Abs(x[i]-y[i]) <= within) {
@@ -402,54 +409,71 @@ func numbersOf(v G.Value) (list []float64) {
 }
 
 // Every node of a drawn graph has the value that Gorgonia's op gives, and a run for the results alone, whose ops
-// are fused, has the same bits.
+// are fused, has the same bits: on the host, with the Go bodies of what an H200 would launch, and on a GPU.
 func TestDrawnGraphs(t *testing.T) {
 	quiet(t)
-	onBackends(t, func(t *testing.T, on Option) {
-		must.Hold(t, func(t *rapid.T) {
-			d := drawGraph(t)
-			if rapid.Bool().Draw(t, "gradients") && !d.outer {
-				d.differentiate()
-			}
-			run := func(opts ...Option) *VM {
-				vm, err := NewVM(d.g, append(opts, on, Keep(d.keep...))...)
-				if err == nil {
-					err = vm.RunAll()
+	on := func(large bool, newVM func(g *G.ExprGraph, opts ...Option) (*VM, error)) func(t *testing.T) {
+		return func(t *testing.T) {
+			must.Hold(t, func(t *rapid.T) {
+				d := drawGraph(t, large)
+				if rapid.Bool().Draw(t, "gradients") && !d.outer {
+					d.differentiate()
 				}
-				if err != nil {
-					t.Fatalf("%v\n%v", err, d.g.AllNodes())
-				}
-				return vm
-			}
-			vm := run()
-			if got := onTheHost(vm.Report()); len(got) > 0 {
-				t.Errorf("on the host: %v", got)
-			}
-			if err := vm.graph.Program.Verify(); err != nil {
-				t.Error(err)
-			}
-			bits := map[*G.Node][]byte{}
-			for _, o := range vm.graph.Outputs {
-				m, err := values.Bytes(o.Node.Value())
-				if err != nil {
-					t.Fatal(err)
-				}
-				bits[o.Node] = bytes.Clone(m)
-			}
-			all := run(KeepAll())
-			for n, m := range bits {
-				if again, err := values.Bytes(n.Value()); err != nil || !bytes.Equal(again, m) {
-					t.Errorf("%v has other bits where every node is kept: %v, %v", n, again, err)
-				}
-			}
-			for _, n := range all.graph.Nodes {
-				if err := byOp(n.Node); err != nil {
-					t.Errorf("%v of %v %v: %v", n.Node, n.Shape(), n.Op(), err)
-				}
-			}
-			if err := errors.Join(vm.Close(), all.Close()); err != nil {
-				t.Error(err)
-			}
-		})
+				d.check(newVM)
+			})
+		}
+	}
+	onBackends(t, func(t *testing.T, o Option) {
+		on(strings.HasSuffix(t.Name(), "gpu"), func(g *G.ExprGraph, opts ...Option) (*VM, error) { return NewVM(g, append(opts, o)...) })(t)
 	})
+	t.Run("plans for a GPU", on(true, func(g *G.ExprGraph, opts ...Option) (*VM, error) {
+		c := new(config)
+		for _, o := range opts {
+			o(c)
+		}
+		return newVM(g, c, &fakeGPU{fake{closes: new(atomic.Int32)}})
+	}))
+}
+
+// check runs the graph twice, once with all values kept.
+func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error)) {
+	run := func(opts ...Option) *VM {
+		vm, err := newVM(d.g, append(opts, Keep(d.keep...))...)
+		if err == nil {
+			err = vm.RunAll()
+		}
+		if err != nil {
+			d.t.Fatalf("%v\n%v", err, d.g.AllNodes())
+		}
+		return vm
+	}
+	vm := run()
+	if got := onTheHost(vm.Report()); len(got) > 0 {
+		d.t.Errorf("on the host: %v", got)
+	}
+	if err := vm.graph.Program.Verify(); err != nil {
+		d.t.Error(err)
+	}
+	bits := map[*G.Node][]byte{}
+	for _, o := range vm.graph.Outputs {
+		m, err := values.Bytes(o.Node.Value())
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		bits[o.Node] = bytes.Clone(m)
+	}
+	all := run(KeepAll())
+	for n, m := range bits {
+		if again, err := values.Bytes(n.Value()); err != nil || !bytes.Equal(again, m) {
+			d.t.Errorf("%v has other bits where every node is kept: %v, %v", n, again, err)
+		}
+	}
+	for _, n := range all.graph.Nodes {
+		if err := byOp(n.Node); err != nil {
+			d.t.Errorf("%v of %v %v: %v", n.Node, n.Shape(), n.Op(), err)
+		}
+	}
+	if err := errors.Join(vm.Close(), all.Close()); err != nil {
+		d.t.Error(err)
+	}
 }
