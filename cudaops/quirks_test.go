@@ -40,6 +40,13 @@ func quirks() []quirk {
 			},
 		},
 		{
+			name: "SoftMax along an axis of one element", tape: "wrong", want: []float64{1, 1},
+			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
+				g := G.NewGraph()
+				return g, node(t)(G.SoftMax(column(g, dt, 1, 1000), 1))
+			},
+		},
+		{
 			name: "Sigmoid beyond 19", tape: "wrong", want: []float64{1 / (1 + math.Exp(-19.5)), 1 / (1 + math.Exp(-24)), 1 / (1 + math.Exp(24))},
 			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
 				g := G.NewGraph()
