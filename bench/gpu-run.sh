@@ -23,8 +23,8 @@
 #                machine, whose records belong into bench/results/tag; graphs times whole
 #                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise
 #   ALL          1: also what bench/results has evidence of
-#   LIMIT        seconds of a call, 540 if unset. graphs gives other libraries three fifths of
-#                what is left of it, steps all but 90 s, so each has a call of its own best
+#   LIMIT        seconds of a call, 540 if unset. Other libraries have three fifths of what is
+#                left of it for graphs, and all but 90 s for steps
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   JOBS         suites of kernels that run at one time, 8 if unset
 #   TEST_RUN     -test.run of the tests, all if unset

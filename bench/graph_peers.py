@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 ROWS, COLUMNS, WIDTHS = 16384, (128, 1000, 4096, 32768), (784, 512, 512, 10)
 DEVICE = "cuda"  # the programs run anywhere
@@ -318,30 +317,16 @@ def jax_settings():
 
 
 def run_jax(path, pattern):
-    by, log, programs = jax_settings(), Log(path), {}
-
-    def time_case(case, program):
+    by, log = jax_settings(), Log(path)
+    # XLA chooses among kernels by timing them: one program after the other.
+    for case in selected(pattern):
         try:
-            f, operands = program(case), jax_operands(case[2])
-            log.add(case, by, jax_us(lambda: f(*operands)))
+            start = time.monotonic()
+            f = compile_jax(case)
+            took, operands = time.monotonic() - start, jax_operands(case[2])
+            log.add(case, by, jax_us(lambda: f(*operands)), took)
         except Exception as e:
             log.failed(case, by, e)
-
-    todo = selected(pattern)
-    products = [c for c in todo if c[3] in (perceptron, convnet)]
-    others = [c for c in todo if c not in products]
-    # XLA chooses among kernels for products and convolutions by timing them: one after the other.
-    for case in products:
-        start = time.monotonic()
-        time_case(case, compile_jax)
-        print(f"{by}: {time.monotonic() - start:.1f} s")
-    start = time.monotonic()
-    with ThreadPoolExecutor(8) as pool:
-        for case in others:
-            programs[case[:2]] = pool.submit(compile_jax, case)
-    print(f"{by}: {len(others)} programs compiled in {time.monotonic() - start:.1f} s")
-    for case in others:
-        time_case(case, lambda c: programs[c[:2]].result())
     return log.status()
 
 
@@ -375,10 +360,11 @@ class Log:
         self.path, self.missing = path, 0
         self.rows = json.load(open(path)) if os.path.exists(path) else []
 
-    def add(self, case, by, us):
+    def add(self, case, by, us, compiled=None):
+        """Adds a row; compiled are the seconds that it took to compile the program, if it was done just now."""
         name, size = case[:2]
         self.rows.append({"op": name, "case": size, "dtype": "f32", "by": by, "median_us": round(us, 3)})
-        print(f"{name}/{size}/f32 {by}: {us:.1f} us")
+        print(f"{name}/{size}/f32 {by}: {us:.1f} us" + (f", compiled in {compiled:.1f} s" if compiled else ""))
         with open(self.path, "w") as out:
             json.dump(self.rows, out, indent=1)
             out.write("\n")

@@ -231,15 +231,15 @@ def run_jax(path, pattern):
         x = random.random(shape, dtype="f4") * 2 - 1
         return x / 16 if kind == "weights" else x
 
-    # XLA chooses among kernels for products and convolutions by timing them: one after the other.
+    # XLA chooses among kernels by timing them: one program after the other.
     for case in selected(pattern):
         try:
             start = time.monotonic()
             step = compile_jax(case)
-            print(f"{case[0]}/{case[1]}: {by}: compiled in {time.monotonic() - start:.1f} s")
+            took = time.monotonic() - start
             host = [array(*s) for s in case[3]]
             state = jax_state(case, lambda s: jnp.asarray(array(*s)))
-            log.add(case, by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)))
+            log.add(case, by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)), took)
         except Exception as e:
             log.failed(case, by, e)
         step = state = None
