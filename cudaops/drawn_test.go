@@ -61,7 +61,13 @@ func (d *drawing) constant(x float64) *G.Node { return G.NewConstant(d.number(x)
 
 // shape draws a shape of a rank.
 func (d *drawing) shape(rank int) []int {
-	return rapid.SliceOfN(rapid.SampledFrom(d.extents), rank, rank).Draw(d.t, "shape")
+	shape := rapid.SliceOfN(rapid.SampledFrom(d.extents), rank, rank).Draw(d.t, "shape")
+	for i := range shape {
+		if tensor.Shape(shape).TotalSize() > d.most {
+			shape[i] = 2
+		}
+	}
+	return shape
 }
 
 // one draws a node that is as asked for, which it makes an input if there is none.
@@ -132,6 +138,9 @@ func (d *drawing) broadcast() (a, b *G.Node, left, right []byte) {
 	}
 	return a, b, nil, right
 }
+
+// image draws a node of four axes.
+func (d *drawing) image() *G.Node { return d.tensor(4, 4) }
 
 // axes draws some of a node's axes.
 func (d *drawing) axes(a *G.Node) []int {
@@ -246,6 +255,38 @@ var growths = map[string]func(d *drawing) (*G.Node, error){
 			}
 		}
 		return G.Reshape(a, append(shape, n))
+	},
+	"window": func(d *drawing) (*G.Node, error) {
+		x := d.image()
+		k := rapid.IntRange(1, min(3, x.Shape()[2], x.Shape()[3])).Draw(d.t, "kernel")
+		pad, stride := rapid.IntRange(0, k-1).Draw(d.t, "pad"), rapid.IntRange(1, 3).Draw(d.t, "stride")
+		if rapid.Bool().Draw(d.t, "pool") {
+			return G.MaxPool2D(x, tensor.Shape{k, k}, []int{pad, pad}, []int{stride, stride})
+		}
+		return G.Im2Col(x, tensor.Shape{k, k}, tensor.Shape{pad, pad}, tensor.Shape{stride, stride}, tensor.Shape{1, 1})
+	},
+	"convolution": func(d *drawing) (*G.Node, error) {
+		x := d.image()
+		k := rapid.IntRange(1, min(3, x.Shape()[2], x.Shape()[3])).Draw(d.t, "kernel")
+		w := d.input(rapid.IntRange(1, 3).Draw(d.t, "filters"), x.Shape()[1], k, k)
+		return G.Conv2d(x, w, tensor.Shape{k, k}, []int{k / 2, k / 2}, []int{1, rapid.IntRange(1, 2).Draw(d.t, "stride")}, []int{1, 1})
+	},
+	"upsample":  func(d *drawing) (*G.Node, error) { return G.Upsample2D(d.image(), 2) },
+	"of images": func(d *drawing) (*G.Node, error) { return G.GlobalAveragePool2D(d.image()) },
+	"by indices": func(d *drawing) (*G.Node, error) {
+		a := d.tensor(2, 3)
+		at := rapid.SliceOfN(rapid.IntRange(0, a.Shape()[0]-1), 1, 6).Draw(d.t, "indices")
+		v := tensor.New(tensor.WithShape(len(at)), tensor.WithBacking(at))
+		return G.ByIndices(a, G.NewVector(d.g, tensor.Int, G.WithName(fmt.Sprint("indices ", len(d.x), len(d.pool))), G.WithShape(len(at)), G.WithValue(v)), 0)
+	},
+	"unconcat": func(d *drawing) (*G.Node, error) {
+		a := d.tensor(1, 3)
+		k := d.axis(a)
+		parts, err := G.Unconcat(a, k, a.Shape()[k])
+		if err != nil {
+			return nil, err
+		}
+		return parts[len(parts)/2], nil
 	},
 	"ravel": func(d *drawing) (*G.Node, error) { return G.Ravel(d.tensor(1, 4)) },
 	"slice": func(d *drawing) (*G.Node, error) {
