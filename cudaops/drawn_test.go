@@ -399,8 +399,10 @@ func byOp(n *G.Node) error {
 	}
 	want, err := attempt(func() (G.Value, error) { return n.Op().Do(args...) })
 	op := fmt.Sprint(n.Op())
-	if err != nil || strings.HasPrefix(op, "Σ") && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
-		return nil // Gorgonia's fails, adds other elements, or subtracts another one
+	reduction := strings.HasPrefix(op, "Σ") || strings.HasPrefix(op, "MaxAlong")
+	alone := strings.HasPrefix(op, "ByIndices") && args[0].Shape().TotalSize() == 1
+	if err != nil || alone || reduction && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
+		return nil // Gorgonia's fails, takes other elements, or subtracts another one
 	}
 	x, y := numbersOf(n.Value()), numbersOf(values.Compact(want))
 	if len(x) != len(y) {
