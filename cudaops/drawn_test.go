@@ -511,12 +511,19 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 		}
 		bits[o.Node] = bytes.Clone(m)
 	}
-	all := run(KeepAll())
-	for n, m := range bits {
-		if again, err := values.Bytes(n.Value()); err != nil || !bytes.Equal(again, m) {
-			d.t.Errorf("%v has other bits where every node is kept: %v, %v", n, again, err)
+	same := func(how string) {
+		for n, m := range bits {
+			if again, err := values.Bytes(n.Value()); err != nil || !bytes.Equal(again, m) {
+				d.t.Errorf("%v has other bits %s: %v, %v", n, how, again, err)
+			}
 		}
 	}
+	if err := vm.RunAll(); err != nil {
+		d.t.Fatal(err)
+	}
+	same("in the second run")
+	all := run(KeepAll())
+	same("where every node is kept")
 	for _, n := range all.graph.Nodes {
 		if err := byOp(n.Node); err != nil {
 			d.t.Errorf("%v of %v %v: %v", n.Node, n.Shape(), n.Op(), err)
