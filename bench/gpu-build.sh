@@ -1,31 +1,65 @@
 #!/usr/bin/env bash
-# Builds what bench/gpu-run.sh runs on a GPU machine that has no Go: the test
-# binary of every package that has tests, cmd/stheno, and the notebooks in
-# examples/[0-9]*, packed as .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no
-# GPU and no C compiler.
+# Builds what bench/gpu-run.sh runs on a GPU machine that has no Go, packed as
+# .gpu/bin.tar.xz. Wants Go 1.26, python3 and xz; no GPU and no C compiler.
 #
-#   bench/gpu-build.sh          for linux/amd64
-#   GOARCH=arm64 bench/gpu-build.sh
-#   TAG=1 bench/gpu-build.sh    the tests of Gorgonia's own CUDA machine too: wants a
-#                               C compiler and a toolkit (make tag-toolkit)
+#   bench/gpu-build.sh                        what gpu-run.sh runs if PARTS is unset there
+#   PARTS="graphs steps" bench/gpu-build.sh   what these parts of it run: cmd/stheno, 20 MB packed
+#   PARTS=tests bench/gpu-build.sh ./cudaops ./ops/...
+#                                             of the part tests, these packages alone
+#   GOARCH=arm64 bench/gpu-build.sh           for linux/arm64 instead of linux/amd64
+#
+#   PARTS   "tests kernels bench" if unset. Every part takes cmd/stheno; tests the test
+#           binaries of all packages that have tests, about 100 MB packed, or of those that
+#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*; tag the
+#           tests of Gorgonia's own CUDA machine, which want a C compiler and a toolkit
+#           (make tag-toolkit). The others, bench, graphs, steps and random, take nothing more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOOS=linux GOARCH=${GOARCH:-amd64}
+PARTS=${PARTS:-tests kernels bench}
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 
-go build -trimpath -ldflags='-s -w' -o "$bin/stheno" ./cmd/stheno
-for notebook in examples/[0-9]*/main.go; do
-    [[ -f $notebook ]] || continue
-    dir=$(dirname "$notebook")
-    go build -trimpath -ldflags='-s -w' -o "$bin/notebook-$(basename "$dir")" "./$dir"
+for part in $PARTS; do
+    case $part in
+    tests | kernels | tag | bench | graphs | steps | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, random, gallery" >&2 && exit 2 ;;
+    esac
 done
-module=$(go list -m)
-# tests.txt: name of the binary, folder to run it in. Four packages are left out:
+
+# wanted PART: whether it is one of $PARTS.
+wanted() { [[ " $PARTS " == *" $1 "* ]]; }
+
+if (($#)) && ! wanted tests; then
+    echo "got the packages $*, want the part tests for them, which $PARTS has not" >&2 && exit 2
+fi
+
+# packages ARGUMENT...: the packages with tests of what the parts want. Four are left out:
 # internal/results and internal/evidence test what the run is about to replace, and internal/readme and
 # cudaops/compat run Go.
-go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v -E '/(internal/(results|evidence|readme)|cudaops/compat)$' | while read -r package; do
+packages() {
+    local list='{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
+    if wanted tests; then
+        go list -f "$list" "${@:-./...}" | { grep -v -E '/(internal/(results|evidence|readme)|cudaops/compat)$' || true; }
+    fi
+    if wanted kernels; then
+        go list -f "$list" . ./cudaops/bench # the programs of stheno maintain suites
+    fi
+}
+
+go build -trimpath -ldflags='-s -w' -o "$bin/stheno" ./cmd/stheno
+if wanted gallery; then
+    for notebook in examples/[0-9]*/main.go; do
+        dir=$(dirname "$notebook")
+        go build -trimpath -ldflags='-s -w' -o "$bin/notebook-$(basename "$dir")" "./$dir"
+    done
+fi
+module=$(go list -m)
+chosen=$(packages "$@")
+# tests.txt: name of the binary, folder to run it in.
+touch "$bin/tests.txt"
+for package in $(sort -u <<< "$chosen"); do
     dir=.${package#"$module"}
     name=${dir#./}
     [[ $dir == . ]] && name=stheno-module
@@ -37,7 +71,7 @@ done
 # The text whose letters are counted, which comes with Go's sources.
 cp "$(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt" "$bin/"
 
-if [[ -n ${TAG:-} ]]; then
+if wanted tag; then
     settings=$(go run ./cmd/stheno env)
     (
         eval "$settings"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the evidence on a GPU machine. Needs no Go: it runs the test programs that
-# bench/gpu-build.sh packed, sanitizers over those of the kernels, and times the ops
+# bench/gpu-build.sh packed for the same PARTS, sanitizers over those of the kernels, and times the ops
 # beside other libraries. What has run with the same kernels according to
 # bench/results is left out, and so is what passed in an earlier call with the same
 # $OUT: a call ends within $LIMIT seconds, and status 3 asks for another one. Logs
@@ -19,11 +19,12 @@
 #   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
 #                docs/functions.md, the errors of functions, too; gallery runs the
 #                notebooks, whose pages belong into docs/gallery and whose records,
-#                NAME.json, into examples/NAME/recorded.json; tag, what was built with
-#                TAG=1, whose records belong into bench/results/tag; graphs times whole
+#                NAME.json, into examples/NAME/recorded.json; tag, Gorgonia's own
+#                machine, whose records belong into bench/results/tag; graphs times whole
 #                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise
 #   ALL          1: also what bench/results has evidence of
-#   LIMIT        seconds of a call, 540 if unset
+#   LIMIT        seconds of a call, 540 if unset. Other libraries have three fifths of what is
+#                left of it for graphs, and all but 90 s for steps
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
 #   JOBS         suites of kernels that run at one time, 8 if unset
 #   TEST_RUN     -test.run of the tests, all if unset
@@ -193,10 +194,11 @@ bench() {
 
 # graphs: whole graphs, in other libraries and here, all that are selected.
 graphs() {
-    local peers=()
+    local peers=() seconds
     enough 120 || return
     mkdir -p "$OUT/graphs"
-    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/graphs.log"
+    seconds=$(($(left) * 3 / 5))
+    PYTHONUNBUFFERED=1 timeout $((seconds + 15)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" $seconds 2>&1 | tee -a "$OUT/graphs.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
     [[ -s $OUT/graph-peers.json ]] && peers=(--peers "$OUT/graph-peers.json")
     timeout $(($(left) - 5)) "$bin/stheno" maintain record graphs --all --run "${BENCH_RUN:-}" ${MOST:+--most "$MOST"} "${peers[@]}" --json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
@@ -205,10 +207,11 @@ graphs() {
 
 # steps: training steps, in other libraries and here, all that are selected.
 steps() {
-    local peers=()
+    local peers=() seconds
     enough 220 || return
     mkdir -p "$OUT/steps"
-    PYTHONUNBUFFERED=1 timeout 170 python3 bench/peers.py -steps "$OUT/step-peers.json" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/steps.log"
+    seconds=$(($(left) - 90)) # the steps here take 20
+    PYTHONUNBUFFERED=1 timeout $((seconds + 15)) python3 bench/peers.py -steps "$OUT/step-peers.json" "${BENCH_RUN:-}" $seconds 2>&1 | tee -a "$OUT/steps.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
     [[ -s $OUT/step-peers.json ]] && peers=(--peers "$OUT/step-peers.json")
     timeout $(($(left) - 5)) "$bin/stheno" maintain record steps --all --run "${BENCH_RUN:-}" "${peers[@]}" --json "$OUT/steps" 2>&1 | tee -a "$OUT/steps.log"

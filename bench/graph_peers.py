@@ -5,16 +5,25 @@ PyTorch eager, captured as one CUDA graph, and compiled by Inductor and captured
 jitted. Method: operands on the device, the same in every run; warm-up; PyTorch by
 CUDA events at least a millisecond apart, JAX by the clock over calls that are queued
 back to back, as it has no events; the median. float32 products are of full precision.
+
+Programs are compiled ahead on all cores, and nothing else runs while one is timed. A
+row is written when it is there. What took too long or failed is told, and the
+status is 1 then.
 """
 
+import contextlib
+import functools
 import json
+import multiprocessing
 import os
+import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 ROWS, COLUMNS, WIDTHS = 16384, (128, 1000, 4096, 32768), (784, 512, 512, 10)
 DEVICE = "cuda"  # the programs run anywhere
@@ -151,29 +160,82 @@ def captured(step):
     return graph.replay
 
 
-TORCH = {
-    "eager": lambda *program: torch_step(*program, False),
-    "captured": lambda *program: captured(torch_step(*program, False)),
-    "compiled, captured": lambda *program: captured(torch_step(*program, True)),
-}
+WORKERS, GPU_SHARE = 12, 0.9  # processes that compile, and the part of the GPU's memory that they take
+NO_COMPILER, COMPILED = ("eager", "captured"), "compiled, captured"
 
 
-def compile_ahead(pattern, workers=8):
-    """Compiles all programs in several processes, which fill Inductor's cache: one after the other they would take minutes."""
-    environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="2")
-    command = [sys.executable, __file__, "compile", pattern, str(workers)]
-    started = [subprocess.Popen(command + [str(k)], env=environment) for k in range(workers)]
-    for process in started:
-        process.wait()
+def torch_program(case, who):
+    """The call that is timed."""
+    _, _, shapes, f, wanted = case
+    step = torch_step(f, torch_operands(shapes, wanted), wanted, who == COMPILED)
+    return step if who == "eager" else captured(step)
 
 
-def compile_share(pattern, workers, k):
-    """Compiles every n-th program."""
-    for name, size, shapes, f, wanted in selected(pattern)[k::workers]:
-        try:
-            torch_step(f, torch_operands(shapes, wanted), wanted, True)()
-        except Exception as e:
-            print(f"{name}/{size}: compile: {type(e).__name__}: {first_line(e)}")
+def compile_torch(pattern, k):
+    """Compiles a program, and so fills Inductor's cache."""
+    _, _, shapes, f, wanted = selected(pattern)[k]
+    torch_step(f, torch_operands(shapes, wanted), wanted, True)()
+
+
+def run_torch(log, todo, program, compile_, pattern, median_us, until):
+    """Times program(case, who), None where there is no such program, until a point of time. compile_(pattern, k) compiles that of todo[k]."""
+    import torch
+
+    by = "PyTorch " + torch.__version__.split("+")[0] + " "
+    # What needs no compiler comes first.
+    for variants in (NO_COMPILER, (COMPILED,)):
+        if COMPILED in variants:
+            compile_ahead(compile_, pattern, todo, (until - time.monotonic()) / 2)
+        for case in todo:
+            for who in variants:
+                call = None
+                torch.cuda.empty_cache()
+                try:
+                    with at_most(min(CASE_SECONDS, until - time.monotonic())):
+                        call = program(case, who)
+                        if call:
+                            log.add(case, by + who, median_us(lambda _: call()))
+                except Exception as e:
+                    log.failed(case, by + who, e)
+
+
+def compile_ahead(compile_, pattern, todo, seconds):
+    """Compiles programs in several processes: one after the other they would take minutes. What is not ready in time is compiled where it is timed."""
+    start = time.monotonic()
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "stheno-inductor"))
+    workers = max(min(len(todo), WORKERS, (os.cpu_count() or 1) - 1), 1)
+    with multiprocessing.get_context("spawn").Pool(workers, limit_memory, (GPU_SHARE / workers,)) as pool:
+        compiled = pool.imap_unordered(try_to_compile, [(compile_, pattern, k) for k in range(len(todo))])
+        with contextlib.suppress(multiprocessing.TimeoutError):
+            for _ in todo:
+                k, took, error = compiled.next(max(start + seconds - time.monotonic(), 0.1))
+                print(f"{todo[k][0]}/{todo[k][1]}: compiled ahead in {took:.1f} s{error}")
+    # Kernels that were chosen by timing them while others ran are chosen again.
+    for choice in pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"):
+        choice.unlink()
+    print(f"PyTorch compiled ahead in {time.monotonic() - start:.1f} s by {workers} processes")
+
+
+def limit_memory(share):
+    """Keeps a process to a share of the GPU's memory: who exceeds it when a program runs has compiled it already."""
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(share)
+
+
+def try_to_compile(task):
+    """Returns the number of the program, the seconds that it took, and an error as text."""
+    import torch
+
+    compile_, pattern, k = task
+    start, error = time.monotonic(), ""
+    try:
+        compile_(pattern, k)
+    except Exception as e:
+        error = f": {type(e).__name__}: {first_line(e)}"
+    torch.cuda.empty_cache()
+    return k, time.monotonic() - start, error
 
 
 # JAX
@@ -203,16 +265,19 @@ def jax_function(f, wanted):
 
 
 def jax_operands(shapes):
+    return [jax_operand(i, *s) for i, s in enumerate(shapes)]
+
+
+@functools.lru_cache(4)  # cases of one size have the same ones
+def jax_operand(i, kind, *shape):
     import jax
     import jax.numpy as jnp
 
-    def operand(key, kind, *shape):
-        if kind == "classes":
-            return jax.nn.one_hot(jax.random.randint(key, shape[:1], 0, shape[1]), shape[1], dtype=jnp.float32)
-        low, high = {"uniform": (-1, 1), "positive": (0, 1), "weights": (-1 / 16, 1 / 16)}[kind]
-        return jax.random.uniform(key, shape, jnp.float32, low, high)
-
-    return [operand(jax.random.PRNGKey(i), *s) for i, s in enumerate(shapes)]
+    key = jax.random.PRNGKey(i)
+    if kind == "classes":
+        return jax.nn.one_hot(jax.random.randint(key, shape[:1], 0, shape[1]), shape[1], dtype=jnp.float32)
+    low, high = {"uniform": (-1, 1), "positive": (0, 1), "weights": (-1 / 16, 1 / 16)}[kind]
+    return jax.random.uniform(key, shape, jnp.float32, low, high)
 
 
 def compile_jax(case):
@@ -240,82 +305,105 @@ def jax_us(call):
     return 1e6 * statistics.median(group(n) for _ in range(9))
 
 
-def run_jax(path, pattern):
+def jax_settings():
+    """Full precision, no more memory than is needed, and a cache on disk: what two steps have in common is compiled once."""
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
 
     jax.config.update("jax_default_matmul_precision", "highest")
-    todo = selected(pattern)
-    start = time.perf_counter()
-    programs = {}
-    # XLA chooses among kernels for products and convolutions by timing them: those programs come first, alone.
-    for workers, products in ((1, True), (8, False)):
-        with ThreadPoolExecutor(workers) as pool:
-            for case in todo:
-                if (case[3] in (perceptron, convnet)) == products:
-                    programs[case[:2]] = pool.submit(compile_jax, case)
-    print(f"JAX {jax.__version__} compiled {len(todo)} programs in {time.perf_counter() - start:.1f} s")
-    log = Log(path)
-    for case in todo:
+    jax.config.update("jax_compilation_cache_dir", os.path.join(tempfile.gettempdir(), "stheno-jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    return f"JAX {jax.__version__} jit"
+
+
+def run_jax(path, pattern):
+    by, log = jax_settings(), Log(path)
+    # XLA chooses among kernels by timing them: one program after the other.
+    for case in selected(pattern):
         try:
-            f, operands = programs[case[:2]].result(), jax_operands(case[2])
-            log.add(case, f"JAX {jax.__version__} jit", jax_us(lambda: f(*operands)))
+            start = time.monotonic()
+            f = compile_jax(case)
+            took, operands = time.monotonic() - start, jax_operands(case[2])
+            log.add(case, by, jax_us(lambda: f(*operands)), took)
         except Exception as e:
-            log.failed(case, "JAX", e)
+            log.failed(case, by, e)
+    return log.status()
 
 
 # Both
+
+
+CASE_SECONDS = 60
+
+
+@contextlib.contextmanager
+def at_most(seconds):
+    """Ends what is inside by an exception, once Python's code is reached."""
+    def stop(*_):
+        raise TimeoutError(f"not done in {seconds:.0f} s")
+
+    if seconds <= 0:
+        raise TimeoutError("no time is left")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Log:
     """The rows of a run, printed and written as they come, for a run that is cut off."""
 
     def __init__(self, path):
-        self.path = path
+        self.path, self.missing = path, 0
         self.rows = json.load(open(path)) if os.path.exists(path) else []
 
-    def add(self, case, by, us):
+    def add(self, case, by, us, compiled=None):
+        """Adds a row; compiled are the seconds that it took to compile the program, if it was done just now."""
         name, size = case[:2]
         self.rows.append({"op": name, "case": size, "dtype": "f32", "by": by, "median_us": round(us, 3)})
-        print(f"{name}/{size}/f32 {by}: {us:.1f} us")
+        print(f"{name}/{size}/f32 {by}: {us:.1f} us" + (f", compiled in {compiled:.1f} s" if compiled else ""))
         with open(self.path, "w") as out:
             json.dump(self.rows, out, indent=1)
             out.write("\n")
 
     def failed(self, case, by, error):
+        self.missing += 1
         print(f"{case[0]}/{case[1]}/f32 {by}: {type(error).__name__}: {first_line(error)}")
+
+    def status(self):
+        print(f"{len(self.rows)} rows are there, {self.missing} more are missing")
+        return 1 if self.missing else 0
 
 
 def first_line(e):
     return (str(e).splitlines() or [""])[0][:200]
 
 
-def main(path, pattern, median_us):
-    """JAX in a process of its own, so that its libraries and memory do not interfere with PyTorch's; then PyTorch."""
-    import torch
-
+def one_after_the_other(script, path, pattern, seconds, torch_part):
+    """PyTorch with three fifths of the time at most, and JAX with the rest in a process of its own, so that their libraries and memory do not interfere."""
+    start = time.monotonic()
     if os.path.exists(path):
         os.remove(path)
-    subprocess.run([sys.executable, __file__, "jax", path, pattern])
     log = Log(path)
-    start = time.perf_counter()
-    compile_ahead(pattern)
-    print(f"PyTorch {torch.__version__} compiled ahead in {time.perf_counter() - start:.1f} s")
-    by = "PyTorch " + torch.__version__.split("+")[0] + " "
-    for case in selected(pattern):
-        torch.cuda.empty_cache()
-        _, _, shapes, f, wanted = case
-        operands = torch_operands(shapes, wanted)
-        for who, make in TORCH.items():
-            try:
-                step = make(f, operands, wanted)
-                log.add(case, by + who, median_us(lambda _: step()))
-            except Exception as e:
-                log.failed(case, by + who, e)
+    torch_part(log, start + 0.6 * seconds)
+    status = log.status()
+    print(f"PyTorch took {time.monotonic() - start:.1f} s")
+    try:
+        status |= subprocess.run([sys.executable, script, "jax", path, pattern], timeout=max(start + seconds - time.monotonic(), 1)).returncode
+    except subprocess.TimeoutExpired as e:
+        print(f"JAX was not done in {e.timeout:.0f} s")
+        status = 1
+    print(f"all took {time.monotonic() - start:.1f} s")
+    return status
+
+
+def main(path, pattern, median_us, seconds):
+    return one_after_the_other(__file__, path, pattern, seconds,
+                               lambda log, until: run_torch(log, selected(pattern), torch_program, compile_torch, pattern, median_us, until))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "jax":
-        run_jax(*sys.argv[2:])
-    elif sys.argv[1] == "compile":
-        compile_share(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    sys.exit(run_jax(*sys.argv[2:]))

@@ -2,15 +2,16 @@
 """Times other libraries on the cases of `stheno bench gpu`, on this machine's GPU.
 
     python3 bench/peers.py peers.json [text [pattern]]
-    python3 bench/peers.py -graphs peers.json [pattern]    whole graphs: bench/graph_peers.py
-    python3 bench/peers.py -steps peers.json [pattern]    training steps: bench/step_peers.py
+    python3 bench/peers.py -graphs peers.json [pattern [seconds]]    whole graphs: bench/graph_peers.py
+    python3 bench/peers.py -steps peers.json [pattern [seconds]]    training steps: bench/step_peers.py
     python3 bench/peers.py -random shapes.json peers.json [pattern]    drawn cases: bench/random_peers.py
 
 Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
 those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
 where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
 case is told and left out. The histogram of a text is timed if one is given. With a
-pattern, a regular expression, cases are timed whose op/case/dtype it is found in.
+pattern, a regular expression, cases are timed whose op/case/dtype it is found in. With seconds,
+600 if there are none, whole graphs and training steps end by then, with what they have.
 
 Method, the same as stheno bench gpu's: random operands in device memory, results
 too; operands that together are smaller than four times the level-2 cache are
@@ -218,13 +219,14 @@ def main(path, text=None, pattern=""):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] in (["-graphs"], ["-steps"]) and len(sys.argv) in (3, 4):
+    if sys.argv[1:2] in (["-graphs"], ["-steps"]) and len(sys.argv) in (3, 4, 5):
         import graph_peers
         import step_peers
 
         print(torch.cuda.get_device_name(), TORCH)
         peers = graph_peers if sys.argv[1] == "-graphs" else step_peers
-        sys.exit(peers.main(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "", median_us))
+        path, pattern, seconds = (sys.argv[2:] + ["", "600"][len(sys.argv) - 3:])[:3]
+        sys.exit(peers.main(path, pattern, median_us, float(seconds)))
     if sys.argv[1:2] == ["-random"] and len(sys.argv) in (4, 5):
         import random_peers
 

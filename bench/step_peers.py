@@ -7,14 +7,12 @@ JAX jitted, parameters and moments donated. "Batch from the host" copies it from
 that of bench/graph_peers.py. float32 products are of full precision.
 """
 
-import os
 import re
-import subprocess
 import sys
-import tempfile
 import time
 
-from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, jax_us, perceptron, torch_operands
+from graph_peers import (COMPILED, DEVICE, Jax, Log, Torch, captured, convnet, entropy, jax_settings, jax_us,
+                         one_after_the_other, perceptron, run_torch, torch_operands)
 
 RATE = {"SGD": 0.01, "Adam": 0.001}
 CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
@@ -114,31 +112,21 @@ def fed(step, inputs, pinned):
     return run
 
 
-TORCH = {"eager": (False, False), "captured": (False, True), "compiled, captured": (True, True)}
+def torch_program(case, who):
+    """The call that is timed; the update alone has nothing to compile."""
+    if who == COMPILED and case[5] is weighed:
+        return None
+    step, inputs = torch_step(case, who == COMPILED)
+    if who != "eager":
+        step = captured(step)
+    return fed(step, inputs, [x.cpu().pin_memory() for x in inputs]) if case[6] else step
 
 
-def run_torch(path, pattern, median_us):
-    import torch
-
-    log = Log(path)
-    by = "PyTorch " + torch.__version__.split("+")[0] + " "
-    # What needs no compiler comes first.
-    for compiled in (False, True):
-        for case in selected(pattern):
-            for who, (compile_, capture) in TORCH.items():
-                if compile_ != compiled or compiled and case[5] is weighed:
-                    continue
-                torch.cuda.empty_cache()
-                try:
-                    step, inputs = torch_step(case, compile_)
-                    if capture:
-                        step = captured(step)
-                    if case[6]:
-                        step = fed(step, inputs, [x.cpu().pin_memory() for x in inputs])
-                    log.add(case, by + who, median_us(lambda _: step()))
-                except Exception as e:
-                    log.failed(case, by + who, e)
-                step = inputs = None
+def compile_torch(pattern, k):
+    """Compiles a step, and so fills Inductor's cache."""
+    case = selected(pattern)[k]
+    if case[5] is not weighed:
+        torch_step(case, True)[0]()
 
 
 # JAX
@@ -231,15 +219,10 @@ def jax_call(step, state, inputs, host):
 
 
 def run_jax(path, pattern):
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    import jax
+    by, log = jax_settings(), Log(path)
     import jax.numpy as jnp
     import numpy
 
-    jax.config.update("jax_default_matmul_precision", "highest")
-    jax.config.update("jax_compilation_cache_dir", os.path.join(tempfile.gettempdir(), "stheno-jax"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    todo, log = selected(pattern), Log(path)
     random = numpy.random.default_rng(1)
 
     def array(kind, *shape):
@@ -248,33 +231,28 @@ def run_jax(path, pattern):
         x = random.random(shape, dtype="f4") * 2 - 1
         return x / 16 if kind == "weights" else x
 
-    # XLA chooses among kernels for products and convolutions by timing them: one after the other.
-    for case in todo:
+    # XLA chooses among kernels by timing them: one program after the other.
+    for case in selected(pattern):
         try:
-            start = time.perf_counter()
+            start = time.monotonic()
             step = compile_jax(case)
-            print(f"{case[0]}/{case[1]}: JAX {jax.__version__} compiled in {time.perf_counter() - start:.1f} s")
+            took = time.monotonic() - start
             host = [array(*s) for s in case[3]]
             state = jax_state(case, lambda s: jnp.asarray(array(*s)))
-            log.add(case, f"JAX {jax.__version__} jit", jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)))
+            log.add(case, by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)), took)
         except Exception as e:
-            log.failed(case, "JAX", e)
+            log.failed(case, by, e)
         step = state = None
+    return log.status()
 
 
 # Both
 
 
-def main(path, pattern, median_us):
-    """PyTorch; then JAX in a process of its own, whose libraries do not meet PyTorch's. STEPS_PEERS=jax or torch asks for one alone."""
-    only = os.environ.get("STEPS_PEERS", "")
-    if os.path.exists(path):
-        os.remove(path)
-    if only != "jax":
-        run_torch(path, pattern, median_us)
-    if only != "torch":
-        subprocess.run([sys.executable, __file__, "jax", path, pattern])
+def main(path, pattern, median_us, seconds):
+    return one_after_the_other(__file__, path, pattern, seconds,
+                               lambda log, until: run_torch(log, selected(pattern), torch_program, compile_torch, pattern, median_us, until))
 
 
 if __name__ == "__main__":
-    run_jax(*sys.argv[2:])
+    sys.exit(run_jax(*sys.argv[2:]))

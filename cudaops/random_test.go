@@ -79,7 +79,7 @@ func TestRandomGraphs(t *testing.T) {
 			}
 			if rep := vm.Report(); rep.Peak > 0 {
 				ratio := float64(rep.Arena) / float64(rep.Peak)
-				if worst = max(worst, ratio); ratio > 1.2 {
+				if worst = max(worst, ratio); ratio > 1.05 {
 					t.Errorf("seed %d: arena %d, peak %d", seed, rep.Arena, rep.Peak)
 				}
 			}

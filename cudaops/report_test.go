@@ -3,11 +3,14 @@ package cudaops
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -157,5 +160,35 @@ func TestPasses(t *testing.T) {
 	})
 	if _, err := (*VM)(nil).Passes(); err == nil {
 		t.Error("Passes of no VM gives no error")
+	}
+}
+
+// The share of the roofline that the launches of a step reach: the greater of the times that a device's memory
+// and its arithmetic need at the least, of the time that was measured.
+func TestRoofline(t *testing.T) {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, tensor.Float32, G.WithShape(64, 64), G.WithName("x"))
+	y := G.NewMatrix(g, tensor.Float32, G.WithShape(64, 64), G.WithName("y"))
+	must.Get[*G.Node](t)(G.Tanh(must.Get[*G.Node](t)(foreign(must.Get[*G.Node](t)(G.Mul(x, y))))))
+	p := machine(t, g, OnHost()).graph.Program
+	list, times := steps("a device", p), make([]time.Duration, len(p.Instrs))
+	if len(list) != 3 || list[0].Bytes != 3*64*64*4 || list[0].Flops != 2*64*64*64 || list[2].Bytes != 2*64*64*4 {
+		t.Fatalf("got steps %+v, want a product, an op of the host and a map", list)
+	}
+	for i := range times {
+		times[i] = time.Millisecond
+	}
+	timed(list, p, times, kernels.Device{Bandwidth: 1e9, FMAs: 1e9}) // of the product 49 us of traffic, 262 of arithmetic
+	for i, want := range []float64{0.262144, 0, 0.032768} {
+		if got := list[i].Roofline; math.Abs(got-want) > 1e-9 {
+			t.Errorf("step %d reaches %v of the roofline, want %v", i, got, want)
+		}
+	}
+	var text strings.Builder
+	printSteps(&text, list)
+	for _, word := range []string{"26 %", "3 %", "48.0 KiB", "no kernel", "roofline"} {
+		if !strings.Contains(text.String(), word) {
+			t.Errorf("the table does not say %q:\n%s", word, text.String())
+		}
 	}
 }

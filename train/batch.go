@@ -6,7 +6,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Batch is the input of a step: values of inputs of the graph.
+// Batch is the input of a step: values of inputs of the graph, the same inputs in every batch of a training.
 type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.

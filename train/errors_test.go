@@ -87,6 +87,11 @@ func TestBatchErrors(t *testing.T) {
 		"nil node":      {batches: func(l *line) []Batch { return []Batch{{nil: l.batch(0, 4)[l.x]}} }, want: "nil node or value"},
 		"another graph": {batches: func(l *line) []Batch { return []Batch{other.batch(0, 4)} }, want: "is not in the graph of this VM"},
 		"missing":       {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 4)[l.x]}} }, want: "y has no value"},
+		"missing later": {batches: func(l *line) []Batch {
+			return []Batch{l.batch(0, 4), {l.x: l.batch(1, 4)[l.x]}}
+		}, want: "batch 1 of epoch 0: got no value for input y, want one as in the first batch", steps: 1},
+		"empty": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), {}} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
+		"nil":   {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), nil} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"other type": {batches: func(l *line) []Batch {
 			return []Batch{{l.x: tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4}))}}
 		}, want: "Expected Dtype of float64"},

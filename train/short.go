@@ -16,6 +16,7 @@ import (
 type fitter struct {
 	weights *gorgonia.Node // nil for none
 	full    gorgonia.Value // the weights of a batch that is not short
+	first   Batch          // whose inputs all others have too
 }
 
 // newFitter checks the node of the weights.
@@ -57,6 +58,17 @@ func fill[T float32 | float64](weights []T) {
 // fit returns a batch of the inputs' shapes, with the weights if there are any. A batch
 // that is short and cannot be weighted is left out: nil, with the rows that it has.
 func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
+	if len(b) == 0 {
+		return nil, 0, errors.New("got a batch without values, want those of the inputs")
+	}
+	if f.first == nil {
+		f.first = b
+	}
+	for n := range f.first {
+		if _, ok := b[n]; !ok {
+			return nil, 0, fmt.Errorf("got no value for input %s, want one as in the first batch", internal.Name(n))
+		}
+	}
 	short, want := 0, 0
 	for n, v := range b {
 		if n == nil || v == nil {

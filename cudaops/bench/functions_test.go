@@ -43,7 +43,7 @@ func TestFunctionsOnGPU(t *testing.T) {
 	worst := functionErrors(t, ops, dev, s, step, 1<<25)
 	if file := os.Getenv("STHENO_RECORD"); file != "" && step == 1 {
 		name := must.Get[[]cudaops.Device](t)(cudaops.Devices())[0].Name
-		must.Do(t, os.WriteFile(file, []byte(functionsPage(name, ops, worst)), 0o666))
+		must.Do(t, os.WriteFile(file, []byte(functionsPage(name, ops, worst, drawnErrors(t, dev, drawnArguments))), 0o666))
 	}
 }
 
@@ -200,13 +200,18 @@ func ulpsOf(got, truth float64) float64 {
 }
 
 // functionsPage is the table of errors as a page of the docs.
-func functionsPage(device string, ops []expr.Op, worst []worstError) string {
+func functionsPage(device string, ops []expr.Op, worst []worstError, drawn []drawnError) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Errors of functions\n\nThe largest error of each function of one argument in float32, over all 2^32 values of the argument, in units in the last place\n"+
 		"of the true value, and where it is. Correctly rounded values are off by at most 0.5. Measured on %s, %s, by `TestFunctionsOnGPU`\nin `cudaops/bench`, which writes this page.\n\n"+
 		"| Function | Largest error | Of |\n|---|--:|--:|\n", device, time.Now().UTC().Format(time.DateOnly))
 	for i, op := range ops {
 		fmt.Fprintln(&b, worst[i].line(op))
+	}
+	fmt.Fprintf(&b, "\nThose in float64, and of `pow`, at %d drawn arguments each, of all magnitudes and where functions change, against arithmetic of 256 bits:\n\n"+
+		"| Function | Type | Largest error | Of |\n|---|---|--:|--:|\n", drawnArguments)
+	for _, e := range drawn {
+		fmt.Fprintln(&b, e)
 	}
 	return b.String()
 }

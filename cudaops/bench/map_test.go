@@ -245,36 +245,63 @@ func mapBound(op expr.Op) float64 {
 // arithmetic of many more digits.
 func TestMapFloat64OnGPU(t *testing.T) {
 	dev := device0(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
-	n := 4000
+	n := drawnArguments
 	if testing.Short() {
 		n = 500
 	}
+	for _, e := range drawnErrors(t, dev, n) {
+		t.Log(e)
+		if !(e.most <= mapBound(e.op)) {
+			t.Errorf("%s of %v, %v is %v, off by %g units in the last place, want at most %v", e.op, e.x, e.y, e.got, e.most, mapBound(e.op))
+		}
+	}
+}
+
+// drawnArguments is how many arguments of each function are drawn.
+const drawnArguments = 4000
+
+// drawnError is the largest error of a function at drawn arguments, and where it is.
+type drawnError struct {
+	op        expr.Op
+	dtype     expr.Dtype
+	most      float64 // in units in the last place
+	x, y, got float64
+}
+
+func (e drawnError) String() string {
+	of := fmt.Sprint(e.x)
+	if e.op.Arity() == 2 {
+		of += fmt.Sprint(", ", e.y)
+	}
+	return fmt.Sprintf("| `%v` | %v | %.3f | %s |", e.op, map[expr.Dtype]string{expr.Float32: "float32", expr.Float64: "float64"}[e.dtype], e.most, of)
+}
+
+// drawnErrors are those of functions of float64, and of Pow of both types, at n arguments each.
+func drawnErrors(t *testing.T, dev kernels.Device, n int) (list []drawnError) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
 	for _, op := range exprtest.Inexact {
 		for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
 			if op != expr.Pow && d == expr.Float32 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%v %v", op, d), func(t *testing.T) {
-				b := expr.NewBuilder(d, d)
-				f := must.Get[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
-				x, y := arguments(r, op, d, n)
-				got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
-				truth, most, at, bits := precise.Function(op.String()), 0.0, 0, map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
-				for i := range got {
-					if e := precise.Error(got[i], truth(x[i], y[i]), bits); e > most {
-						most, at = e, i
-					}
+			b := expr.NewBuilder(d, d)
+			f := must.Get[expr.Func](t)(b.Func(b.Apply(op, []expr.Value{b.Operand(0), b.Operand(1)}[:op.Arity()]...)))
+			x, y := arguments(r, op, d, n)
+			got := must.Get[[]float64](t)(mapOnGPU(dev, f, x, y))
+			truth, bits := precise.Function(op.String()), map[expr.Dtype]int{expr.Float32: 24, expr.Float64: 53}[d]
+			worst := drawnError{op: op, dtype: d}
+			for i := range got {
+				if e := precise.Error(got[i], truth(x[i], y[i]), bits); !(e <= worst.most) {
+					worst.most, worst.x, worst.y, worst.got = e, x[i], y[i], got[i]
 				}
-				t.Logf("| %s | %v | %.3f | at %v %v |", op, d, most, x[at], y[at])
-				if most > mapBound(op) {
-					t.Errorf("%s of %v, %v is %v, off by %g units in the last place, want at most %v", op, x[at], y[at], got[at], most, mapBound(op))
-				}
-			})
+			}
+			list = append(list, worst)
 		}
 	}
+	return list
 }
 
 // arguments draws n arguments in the domain of an operation: of all magnitudes and

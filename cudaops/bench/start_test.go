@@ -2,7 +2,10 @@ package bench
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,24 +63,55 @@ func BenchmarkBeyondTheDevice(b *testing.B) {
 	}
 }
 
-// A graph of 40 different fused kernels is to be ready within 1.5 s when the driver's
-// cache has none of them (CUDA_CACHE_DISABLE=1), and within 50 ms when it has all.
-func BenchmarkFirstMachine(b *testing.B) {
-	device0(b)
+// fortyKernels is a graph of 40 different fused kernels.
+func fortyKernels(t testing.TB) *gorgonia.ExprGraph {
 	g := gorgonia.NewGraph()
 	y := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(1024), gorgonia.WithInit(gorgonia.Uniform(0, 1)))
 	functions := []func(*gorgonia.Node) (*gorgonia.Node, error){gorgonia.Exp, gorgonia.Tanh, gorgonia.Sigmoid, gorgonia.Sin, gorgonia.Log1p, gorgonia.Softplus, gorgonia.Square}
 	for k := range 40 { // a function of three, no two alike
 		for _, f := range []int{k % 7, k / 7 % 7, (k + k/7 + 1) % 7} {
-			y = must.Get[*gorgonia.Node](b)(functions[f](y))
+			y = must.Get[*gorgonia.Node](t)(functions[f](y))
 		}
-		y = must.Get[*gorgonia.Node](b)(ops.WindowSum(y, 1, ops.Same()))
+		y = must.Get[*gorgonia.Node](t)(ops.WindowSum(y, 1, ops.Same()))
 	}
-	must.Get[*cudaops.Session](b)(cudaops.Open(0)).Close() // the driver has started
-	b.ResetTimer()
-	start := time.Now()
-	vm := must.Get[*cudaops.VM](b)(cudaops.NewVM(g))
-	first := time.Since(start)
-	must.Do(b, vm.Close())
-	b.ReportMetric(float64(first.Microseconds())/1e3, "ms-first")
+	return g
+}
+
+const firstMachine = "TEST_OF_FIRST_MACHINE"
+
+// The first run of a graph of 40 different fused kernels is ready within 1.5 s where the driver's cache has none
+// of them, and within 50 ms where it has all, each in a process of its own that has started the driver.
+func TestFirstMachine(t *testing.T) {
+	device0(t)
+	if os.Getenv(firstMachine) != "" {
+		must.Get[*cudaops.Session](t)(cudaops.Open(0)).Close()
+		g := fortyKernels(t)
+		start := time.Now()
+		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(g))
+		must.Do(t, vm.RunAll())
+		fmt.Println(firstMachine, time.Since(start).Microseconds())
+		must.Do(t, vm.Close())
+		return
+	}
+	if testing.Short() {
+		t.Skip("under sanitizers everything takes longer")
+	}
+	cache := "CUDA_CACHE_PATH=" + t.TempDir()
+	child := func() (took time.Duration) {
+		c := exec.Command(must.Get[string](t)(os.Executable()), "-test.run", "^TestFirstMachine$", "-test.v")
+		c.Env = append(os.Environ(), "CUDA_CACHE_DISABLE=0", cache, firstMachine+"=1")
+		out := string(must.Get[[]byte](t)(c.CombinedOutput()))
+		_, number, _ := strings.Cut(out, firstMachine)
+		var micros int64
+		if n, err := fmt.Sscan(number, &micros); n != 1 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return time.Duration(micros) * time.Microsecond
+	}
+	first := child()
+	again := min(child(), child(), child()) // of which others' work may hold up one
+	t.Logf("first %v, then %v", first, again)
+	if first > 1500*time.Millisecond || again > 50*time.Millisecond {
+		t.Errorf("ready after %v, and after %v with the driver's cache, want 1.5 s and 50 ms at most", first, again)
+	}
 }

@@ -81,7 +81,7 @@ func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
 	if err != nil {
 		return err, nil
 	}
-	const run = "bench/results/tag: %s of %s.cu ran on the %s: run TAG=1 bench/gpu-build.sh, and PARTS=tag bench/gpu-run.sh there"
+	const run = "bench/results/tag: %s of %s.cu ran on the %s: run PARTS=tag bench/gpu-build.sh, and PARTS=tag bench/gpu-run.sh there"
 	var old, none []error
 	for _, r := range records {
 		if r.Run == "" {

@@ -53,8 +53,8 @@ func TestPlaceRandom(t *testing.T) {
 			continue
 		}
 		ratio := float64(arena) / float64(peak)
-		if worst = max(worst, ratio); ratio > 1.2 {
-			t.Errorf("seed %d: %d buffers, arena %d, peak %d: ratio %.3f, want at most 1.2", seed, n, arena, peak, ratio)
+		if worst = max(worst, ratio); ratio > 1.05 {
+			t.Errorf("seed %d: %d buffers, arena %d, peak %d: ratio %.3f, want at most 1.05", seed, n, arena, peak, ratio)
 		}
 	}
 	t.Logf("worst ratio %.3f", worst)

@@ -59,7 +59,7 @@ func variants(t *testing.T, net bool, in G.Nodes) map[string]*lower.Wanted {
 
 // Whole graphs run on an H200 as if their instructions ran one after the other: with results
 // alone, with every node's value, watched, with steps of a solver, and made to be repeated.
-// Their launches are such as the kernels take.
+// Their launches are such as the kernels take, and little memory lies between values.
 func TestGraphs(t *testing.T) {
 	var plans []*kernels.Plan
 	for _, c := range graphspec.All() {
@@ -71,6 +71,9 @@ func TestGraphs(t *testing.T) {
 				nodes, err := Check(p, H200)
 				if err != nil || nodes == 0 {
 					t.Errorf("%s %s, %s, to be repeated %v: %d nodes, %v", c.Name, c.Size, name, replay, nodes, err)
+				}
+				if 20*p.Arena > 21*p.Peak {
+					t.Errorf("%s %s, %s, to be repeated %v: %d bytes are reserved, want at most 1.05 of the %d alive at once", c.Name, c.Size, name, replay, p.Arena, p.Peak)
 				}
 				for _, in := range p.Instrs {
 					if in.Plan != nil && name == "results" {
