@@ -114,12 +114,12 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	taken := make([]bool, len(out))
 	for i, o := range b.graph.Outputs {
 		v, of := out[o.Index], b.graph.Program.Outputs[o.Index]
-		if b.handed[o.Index] && !taken[o.Index] && !o.Vector {
-			taken[o.Index], delivered[i] = true, v
-			continue
-		}
 		if o.Read != nil && readInPlace(*o.Read, v, of) {
 			delivered[i] = v
+			continue
+		}
+		if b.handed[o.Index] && !taken[o.Index] && !o.Vector {
+			taken[o.Index], delivered[i] = true, v
 			continue
 		}
 		shape := of.Shape

@@ -15,16 +15,22 @@ type codeWriter struct {
 	*expr.Assembler
 	index  string    // the type of indices
 	kind   expr.Kind // of the registers for indices
+	target string    // the oldest that the code is for
+	waited bool      // the code has the instruction of follow
 	params []string
 }
 
-// newCodeWriter returns a writer of a kernel whose indices take 64 bits or 32.
-func newCodeWriter(wide bool) (codeWriter, error) {
+// newCodeWriter returns a writer of a kernel for devices of a major compute capability, whose indices take
+// 64 bits or 32.
+func newCodeWriter(major int, wide bool) (codeWriter, error) {
 	fs, err := mathFunctions()
 	if err != nil {
 		return codeWriter{}, own.named(err)
 	}
-	w := codeWriter{Assembler: expr.NewAssembler(fs), index: "u32", kind: expr.B32}
+	w := codeWriter{Assembler: expr.NewAssembler(fs), index: "u32", kind: expr.B32, target: "sm_70"}
+	if major >= 9 {
+		w.target = "sm_90"
+	}
 	if wide {
 		w.index, w.kind = "u64", expr.B64
 	}
@@ -39,6 +45,25 @@ var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 	}
 	return expr.ReadFunctions(string(text))
 })
+
+// waitInstruction is the one by which a kernel waits until those that it follows are done.
+const waitInstruction = "griddepcontrol.wait"
+
+// follow has all threads wait for the kernels that this one follows, where a device may start it before they are
+// done: see follow.cuh. It comes before the first use of the device's memory, and behind what can be computed before.
+func (w *codeWriter) follow() {
+	if w.target == "sm_90" && !w.waited {
+		w.Line(waitInstruction)
+		w.waited = true
+	}
+}
+
+// admit lets kernels that follow this one come to the device.
+func (w *codeWriter) admit() {
+	if w.waited {
+		w.Line("griddepcontrol.launch_dependents")
+	}
+}
 
 // parameter adds a parameter, in the order of the launch's arguments, and returns a
 // register with its value.

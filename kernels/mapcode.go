@@ -22,9 +22,9 @@ func (i mapImage) source() string { return "math" }
 
 func (i mapImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
 
-// ptx returns PTX for every device.
-func (i mapImage) ptx(int) ([]byte, error) {
-	code, err := newCodeWriter(i.layout.wide)
+// ptx returns PTX for every device, or for those of compute capability 9.0 and later.
+func (i mapImage) ptx(major int) ([]byte, error) {
+	code, err := newCodeWriter(major, i.layout.wide)
 	if err != nil {
 		return nil, err
 	}
@@ -142,22 +142,17 @@ type vector struct {
 // kernel writes the whole.
 func (w *mapWriter) kernel() string {
 	w.parameters()
-	for i, d := range w.types { // one element for all
-		if access(w.accesses[i]) == scalar && w.sources[i] != nil {
-			w.bases[i] = w.numbers(w.sources[i], d, w.bases[i], 1, false)[0]
-		} else if access(w.accesses[i]) == scalar {
-			r := w.Register(d.Kind())
-			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
-			w.bases[i] = r
-		}
-	}
 	if w.tile > 0 {
 		w.tiled()
-		return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
+		return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
 	}
 	vectors := make([]*vector, w.vectors)
 	for j := range vectors {
 		vectors[j] = w.locate(j)
+	}
+	w.loadScalars()
+	if w.single() {
+		w.Line("@!%s bra none", vectors[0].full)
 	}
 	for _, v := range vectors {
 		w.load(v)
@@ -174,13 +169,28 @@ func (w *mapWriter) kernel() string {
 			}
 		}
 	}
+	w.admit()
 	for _, v := range vectors {
 		w.store(v)
 	}
 	if w.single() {
 		w.Label("none")
 	}
-	return w.Text("sm_70", mapEntry, w.params, expr.Blocks{Threads: w.block})
+	return w.Text(w.target, mapEntry, w.params, expr.Blocks{Threads: w.block})
+}
+
+// loadScalars loads operands of one element.
+func (w *mapWriter) loadScalars() {
+	w.follow()
+	for i, d := range w.types {
+		if access(w.accesses[i]) == scalar && w.sources[i] != nil {
+			w.bases[i] = w.numbers(w.sources[i], d, w.bases[i], 1, false)[0]
+		} else if access(w.accesses[i]) == scalar {
+			r := w.Register(d.Kind())
+			w.Line("ld.global.%s %s, [%s]", memoryType(d), r, w.bases[i])
+			w.bases[i] = r
+		}
+	}
 }
 
 // locate finds the elements of a thread's vector j: blocks take neighbouring
@@ -201,9 +211,6 @@ func (w *mapWriter) locate(j int) *vector {
 	end := w.Register(w.kind)
 	w.Line("add.%s %s, %s, %d", w.index, end, v.first, w.width)
 	w.Line("setp.le.%s %s, %s, %s", w.index, v.full, end, w.n)
-	if w.single() {
-		w.Line("@!%s bra none", v.full)
-	}
 	indices, at := w.indices(v), v.first
 	if w.mapLayout.to.byIndex() {
 		at = w.offset(indices[0], w.toBy)

@@ -125,6 +125,7 @@ const tileWarps = tileBlock / 32
 func (w *mapWriter) tiled() {
 	t := tileWriter{mapWriter: w}
 	t.locateTile()
+	t.loadScalars()
 	regs := make([][][]string, len(w.types))
 	inside := t.inside(0, 1)
 	for i := range w.types {

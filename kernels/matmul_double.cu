@@ -10,6 +10,7 @@
 // Where C has few tiles, k is cut into splits, which matmul_combine_f64 adds up. Sums have an epilogue
 // (epilogue.cuh), or are written.
 #include "epilogue.cuh"
+#include "follow.cuh"
 #include "matmul_tiles.cuh"
 
 #if __CUDA_ARCH__ == 900
@@ -143,10 +144,11 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
 #define BODY(...)
 #endif
 
-#define DOUBLE(name, BLOCKS, WM, WN, ...)                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(                                                             \
-        const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(double)) {     \
-        BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, EPILOGUE(double)));)                                           \
+#define DOUBLE(name, BLOCKS, WM, WN, ...)                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(                                                          \
+        const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(double)) { \
+        follow();                                                                                                                                     \
+        BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, EPILOGUE(double)));)                                       \
     }
 DOUBLE(large, 2, 2, 2, 128, 64, 2, 2, 16, 3)
 DOUBLE(small, 3, 2, 2, 64, 64, 2, 2, 8, 4)

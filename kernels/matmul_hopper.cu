@@ -16,6 +16,7 @@
 //
 // Products of float32 have an epilogue (epilogue.cuh).
 #include "epilogue.cuh"
+#include "follow.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"
 
@@ -180,6 +181,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     cluster_sync<CLUSTER>();
+    follow();
 
     const Tiles<K::BN, K::BK, K::ROUND, CLUSTER> tiles(s);
     const int first = blockIdx.x / CLUSTER, step = gridDim.x / CLUSTER;
@@ -265,11 +267,13 @@ ENTRY(tf32_nt, float, 2, Plain, 0, 0, 4, 256, 2)
     (blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA}     \
                      : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB})
 extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(OPERANDS, uint2* ranges) {
+    follow();
     Range range = split(OPERAND, nullptr);
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = range.packed();
 }
 extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, const int count, Scaling* scaling) {
+    follow();
     Range range[2];
     for (int y = 0; y < 2; y++) {
         for (int i = threadIdx.x; i < count; i += blockDim.x) range[y].add(ranges[y * count + i]);

@@ -9,6 +9,7 @@
 // side. With transC, op(A) op(B) is written transposed.
 //
 // tiny: many small matrices, a thread for each element of C.
+#include "follow.cuh"
 #include "vector.cuh"
 typedef long long i64;
 
@@ -172,10 +173,10 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
     extern "C" __global__ void __launch_bounds__(threads) matmul_##name##_##suffix(                                                       \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
         int transA, int transB, int transC)
-#define KERNELS(T, suffix, THREADS)                                                                                                          \
-    KERNEL(outer, T, suffix, 256) { outer(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, transA, transB); }                           \
-    KERNEL(tall, T, suffix, THREADS) { tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }       \
-    KERNEL(slim, T, suffix, THREADS) { tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }        \
-    KERNEL(tiny, T, suffix, 256) { tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
+#define KERNELS(T, suffix, THREADS)                                                                                                             \
+    KERNEL(outer, T, suffix, 256) { follow(); outer(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, transA, transB); }                       \
+    KERNEL(tall, T, suffix, THREADS) { follow(); tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); } \
+    KERNEL(slim, T, suffix, THREADS) { follow(); tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }  \
+    KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
 KERNELS(float, f32, 256)
 KERNELS(double, f64, 128)

@@ -14,6 +14,7 @@
 #pragma once
 #include "async.cuh"
 #include "epilogue.cuh"
+#include "follow.cuh"
 
 extern __shared__ double dynamic[];
 
@@ -299,7 +300,9 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
     pa.at(a + at.matrix * strideA, m, lda, !transA, at.m0, k0);
     pb.at(b + at.matrix * strideB, n, ldb, transB, at.n0, k0);
     Sums<F> sums;
+    follow();
     sums.add(pa, pb, at.idle ? 0 : (int)max(min(k - k0, chunk), 0ll), memory); // the plan keeps chunk below 2^30
+    admit();
 
     Target<T> target;
     target.rows = at.idle ? 0 : (int)min(m - at.m0, (i64)BM);

@@ -18,6 +18,7 @@
 //
 // Who writes the result makes of the sums what the epilogue says (epilogue.cuh).
 #include "epilogue.cuh"
+#include "follow.cuh"
 
 // place is where p is within 16 bytes, in elements.
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
@@ -291,22 +292,25 @@ __device__ void join(const T* __restrict__ partial, T* __restrict__ c, i64 count
 #define ENTRY(name, T, suffix, last)                                                                      \
     extern "C" __global__ void __launch_bounds__(256) matmul_##name##_##suffix(                           \
         const T* a, const T* v, T* c, i64 count, i64 k, i64 batch, last, EPILOGUE_ARGUMENTS(T))
-#define VECTOR(T, suffix)                                                                                                              \
-    ENTRY(shortrows, T, suffix, int lanes) { shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); }                               \
-    ENTRY(columns, T, suffix, i64 chunk) { columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }                                   \
-    ENTRY(flat, T, suffix, i64 chunk) { flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }                                         \
-    extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                                        \
-        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                                         \
-        combine(partial, c, count, splits, m, n, EPILOGUE(T));                                                                        \
-    }                                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(1024) matmul_join_##suffix(                                                           \
-        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                                         \
-        join(partial, c, count, splits, m, n, EPILOGUE(T));                                                                           \
+#define VECTOR(T, suffix)                                                                                         \
+    ENTRY(shortrows, T, suffix, int lanes) { follow(); shortRows(a, v, c, count, k, batch, lanes, EPILOGUE(T)); } \
+    ENTRY(columns, T, suffix, i64 chunk) { follow(); columns(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }     \
+    ENTRY(flat, T, suffix, i64 chunk) { follow(); flat(a, v, c, count, k, batch, chunk, EPILOGUE(T)); }           \
+    extern "C" __global__ void __launch_bounds__(256) matmul_combine_##suffix(                                    \
+        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                     \
+        follow();                                                                                                 \
+        combine(partial, c, count, splits, m, n, EPILOGUE(T));                                                    \
+    }                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(1024) matmul_join_##suffix(                                      \
+        const T* partial, T* c, i64 count, i64 splits, i64 m, i64 n, EPILOGUE_ARGUMENTS(T)) {                     \
+        follow();                                                                                                 \
+        join(partial, c, count, splits, m, n, EPILOGUE(T));                                                       \
     }
 extern "C" __global__ void __launch_bounds__(256, 3) matmul_rows_f32(
     const float* a, const float* v, float* c, i64 count, i64 k, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(float)) {
+    follow();
     rows(a, v, c, count, k, batch, chunk, EPILOGUE(float));
 }
-ENTRY(rows, double, f64, i64 chunk) { line(a, v, c, count, k, batch, chunk, EPILOGUE(double)); }
+ENTRY(rows, double, f64, i64 chunk) { follow(); line(a, v, c, count, k, batch, chunk, EPILOGUE(double)); }
 VECTOR(float, f32)
 VECTOR(double, f64)

@@ -145,6 +145,7 @@ type source struct{ first, key0, key1, stream, run string }
 func (w *codeWriter) source(state string) *source {
 	s := &source{first: w.parameter("u64", expr.B64), stream: w.parameter("u32", expr.B32)}
 	seed, run := w.Register(expr.B64), w.Register(expr.B64)
+	w.follow()
 	w.Line("ld.global.u64 %s, [%s]", seed, state)
 	w.Line("ld.global.u64 %s, [%s+8]", run, state)
 	s.key0, s.key1 = w.halves(seed)

@@ -24,10 +24,10 @@ func (i rowsImage) source() string { return "math" }
 
 func (i rowsImage) Code(major, minor int) (Code, error) { return codeOf(i, major, minor) }
 
-// ptx returns PTX for every device, or with what those of compute capability 8.0 and later
+// ptx returns PTX for every device, or with what those of compute capability 8.0, or 9.0, and later
 // have.
 func (i rowsImage) ptx(major int) ([]byte, error) {
-	code, err := newCodeWriter(i.layout.wide)
+	code, err := newCodeWriter(major, i.layout.wide)
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +35,16 @@ func (i rowsImage) ptx(major int) ([]byte, error) {
 	for k := range perRow {
 		perRow[k] = i.perRow[k] == 'r'
 	}
-	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, target: "sm_70", loaded: map[[2]int][]string{}}
+	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, loaded: map[[2]int][]string{}}
 	if w.staged, err = i.f.Stages(perRow); err != nil {
 		return nil, err
 	}
 	_, w.used = i.f.Trim()
 	if major >= 8 {
-		w.target, w.nan = "sm_80", true
+		w.nan = true
+	}
+	if major == 8 {
+		w.target = "sm_80"
 	}
 	if i.layout.cluster > 0 {
 		w.target = "sm_90"
@@ -67,8 +70,7 @@ type rowsWriter struct {
 	perRow         []bool
 	staged         expr.Staged
 	used           []int // operands that the function depends on
-	target         string
-	nan            bool // there are instructions for maxima with NaN
+	nan            bool  // there are instructions for maxima with NaN
 
 	places               []*place // of the operands, then of the outputs
 	rows, columns        string   // their numbers
@@ -100,6 +102,7 @@ func (w *rowsWriter) kernel() string {
 	w.parameters()
 	w.findThread()
 	w.findRows()
+	w.follow()
 	w.loadUniform()
 	if w.vectors > 0 {
 		w.held = w.newBatch(w.first, w.vectors)
@@ -112,6 +115,7 @@ func (w *rowsWriter) kernel() string {
 	if w.cluster > 0 { // a block's shared memory is there until all have read it
 		w.Line("barrier.cluster.arrive")
 	}
+	w.admit()
 	w.storeElements()
 	w.storeRow()
 	if w.cluster > 0 {

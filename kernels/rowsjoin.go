@@ -322,30 +322,3 @@ func (w *rowsWriter) loadCluster(a *accumulator, exists, from string, bytes int)
 }
 
 func (w *rowsWriter) identity(a *accumulator) string { return number(a.wide(), identityOf(a.op)) }
-
-// joinAcross joins the threads of each row, which are not neighbours, in order.
-func (w *rowsWriter) joinAcross(list []*accumulator) {
-	number, x, y := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32)
-	w.Line("mov.u32 %s, %%tid.x", number)
-	w.Line("and.b32 %s, %s, %d", x, number, w.beside-1)
-	w.Line("shr.u32 %s, %s, %s", y, number, shift(w.beside))
-	w.Line("mad.lo.u32 %s, %s, %d, %s", y, y, w.beside*w.width, x)
-	to, from := w.sharedAddress(y), w.sharedAddress(x)
-	for _, a := range list {
-		w.Line("bar.sync 0") // the results joined before have been read
-		for k, v := range a.lanes {
-			w.Line("st.shared.%v [%s+%d], %s", a.wide(), to, 8*k*w.beside, v)
-		}
-		w.Line("bar.sync 0")
-		for k := range a.lanes {
-			for t := range w.threads {
-				r := w.Register(a.wide().Kind())
-				w.Line("ld.shared.%v %s, [%s+%d]", a.wide(), r, from, 8*(t*w.width+k)*w.beside)
-				if t > 0 {
-					r = w.combine(a, a.lanes[k], r)
-				}
-				a.lanes[k] = r
-			}
-		}
-	}
-}

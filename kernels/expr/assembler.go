@@ -120,11 +120,11 @@ func (a *Assembler) body(w *strings.Builder) {
 
 // Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
 // version, as in 11000 for 11.0, that a driver must support for it.
-// Clusters need those of CUDA 11.8, which devices that have them need as well.
+// What devices of compute capability 9.0 brought needs those of CUDA 11.8, as such devices do.
 const (
-	Version        = ".version 7.0"
-	MinDriver      = 11000
-	clusterVersion = ".version 7.8"
+	Version       = ".version 7.0"
+	MinDriver     = 11000
+	hopperVersion = ".version 7.8"
 )
 
 // Blocks are those that an entry point is for.
@@ -139,8 +139,11 @@ type Blocks struct {
 func (a *Assembler) Text(target, entry string, parameters []string, blocks Blocks) string {
 	var w strings.Builder
 	version, clusters := Version, ""
+	if target == "sm_90" {
+		version = hopperVersion
+	}
 	if blocks.Cluster > 0 {
-		version, clusters = clusterVersion, fmt.Sprintf(".minnctapersm %d\n.explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Resident, blocks.Cluster)
+		clusters = fmt.Sprintf(".minnctapersm %d\n.explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Resident, blocks.Cluster)
 	}
 	w.WriteString(version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
 	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n%s{\n", entry, strings.Join(parameters, ",\n\t.param "), blocks.Threads, clusters)

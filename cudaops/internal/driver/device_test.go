@@ -243,7 +243,7 @@ func TestGraph(t *testing.T) {
 	}
 	must.Do(t, c.Upload(p, raw(values)))
 	count, k := uint32(n), uint32(3)
-	g, err := c.Capture(func(s *Stream) error {
+	g, err := c.Capture(true, func(s *Stream) error {
 		for range 2 {
 			if err := s.Launch(f, [3]uint32{4, 1, 1}, [3]uint32{256, 1, 1}, 0,
 				[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err != nil {
@@ -269,13 +269,67 @@ func TestGraph(t *testing.T) {
 	must.Do(t, g.Close())
 	must.Do(t, g.Close())
 	failure := errors.New("no")
-	if _, err := c.Capture(func(*Stream) error { return failure }); !errors.Is(err, failure) {
+	if _, err := c.Capture(true, func(*Stream) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("a recording that fails gives %v", err)
 	}
-	if _, err := c.Capture(func(s *Stream) error { return s.Sync() }); err == nil {
+	if _, err := c.Capture(true, func(s *Stream) error { return s.Sync() }); err == nil {
 		t.Error("a sync was recorded")
 	}
 	must.Do(t, s.Sync())
+}
+
+// Kernels that wait by themselves find what those before them wrote, and write over what those have read,
+// whether the device may start them early or not.
+func TestGraphEarly(t *testing.T) {
+	c := openDevice(t)
+	f, s := openScale(t, c)
+	follows := f
+	if c.Device.Major >= 9 {
+		text := strings.NewReplacer(".version 6.0", ".version 7.8", "sm_60", "sm_90", "mov.u32 %r1", "griddepcontrol.wait;\n\tmov.u32 %r1").Replace(scale)
+		m, err := c.Load([]byte(text))
+		must.Do(t, err)
+		defer func() { must.Do(t, m.Unload()) }()
+		follows, err = m.Function("scale")
+		must.Do(t, err)
+		follows.Waits = true
+	}
+	const n = 1 << 20
+	p, err := c.Alloc(4 * n)
+	must.Do(t, err)
+	defer func() { must.Do(t, c.Free(p)) }()
+	values, k := make([]uint32, n), uint32(3)
+	for _, early := range []bool{true, false} {
+		want := uint32(1)
+		g, err := c.Capture(early, func(s *Stream) error {
+			want = 1
+			for i := range 60 {
+				f, count := []*Function{follows, follows, f}[i%3], uint32(n)
+				if i%5 == 0 { // the others have less to do, and may come early
+					count = n / 2
+				}
+				if err := s.Launch(f, [3]uint32{(count + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0,
+					[]unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&count), unsafe.Pointer(&k)}); err != nil {
+					return err
+				}
+				want *= k
+			}
+			return nil
+		})
+		must.Do(t, err)
+		for i := range values {
+			values[i] = uint32(i)
+		}
+		must.Do(t, c.Upload(p, raw(values)))
+		must.Do(t, s.LaunchGraph(g))
+		must.Do(t, s.Sync())
+		must.Do(t, c.Download(raw(values), p))
+		for i, v := range values[:n/2] {
+			if v != uint32(i)*want {
+				t.Fatalf("early %v: element %d is %d, want %d", early, i, v, uint32(i)*want)
+			}
+		}
+		must.Do(t, g.Close())
+	}
 }
 
 // Cooperative launches run as others do, and a grid that cannot be on the device

@@ -76,6 +76,9 @@ var (
 	cuGraphDestroy       = cu("cuGraphDestroy")
 	cuGraphLaunch        = cu("cuGraphLaunch")
 	cuGraphExecDestroy   = cu("cuGraphExecDestroy")
+	cuGraphGetEdges      = cu("cuGraphGetEdges_v2")           // from CUDA 12.3 on, as
+	cuGraphAddEdges      = cu("cuGraphAddDependencies_v2")    // these
+	cuGraphRemoveEdges   = cu("cuGraphRemoveDependencies_v2") // two
 
 	cuModuleLoadDataEx  = cu("cuModuleLoadDataEx")
 	cuModuleGetFunction = cu("cuModuleGetFunction")

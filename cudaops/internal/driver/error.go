@@ -42,6 +42,9 @@ func IsOutOfMemory(err error) bool {
 // Join is errors.Join without repetitions: after a kernel has failed, a context answers every call,
 // such as those that free its memory, with the same error.
 func Join(errs ...error) error {
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return nil
+	}
 	said := map[int]bool{}
 	var list []error
 	for _, err := range apart(errs) {

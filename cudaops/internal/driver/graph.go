@@ -14,32 +14,61 @@ type Graph struct {
 
 // Capture makes a graph of the launches and device copies that record queues on its stream, without
 // running them. Waiting for that stream is an error.
-func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
-	// A stream of its own without order to others, so that calls elsewhere in the process cannot
-	// disturb the recording. Relaxed, so that it may end on another OS thread than it began on.
-	const nonBlocking, relaxed = 1, 2
-	s := &Stream{ctx: c}
-	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
+//
+// With early, the device may start kernels that wait by themselves ([Function.Waits]) before the kernels that
+// they follow are done, if it and the driver can: else record is called once more, for a graph in which
+// all wait.
+func (c *Context) Capture(early bool, record func(s *Stream) error) (_ *Graph, err error) {
+	recorded, kernels, err := c.record(record)
+	if err != nil {
 		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := c.call(cuStreamBeginCapture, s.handle, relaxed); err != nil {
-		return nil, err
-	}
-	failure := record(s)
-	var recorded uintptr
-	if err := c.call(cuStreamEndCapture, s.handle, uintptr(unsafe.Pointer(&recorded))); err != nil {
-		return nil, errors.Join(failure, err)
 	}
 	defer func() { err = errors.Join(err, closeHandle(c, &recorded, cuGraphDestroy)) }()
-	if failure != nil {
-		return nil, failure
-	}
 	g := &Graph{ctx: c}
-	if err := c.call(cuGraphInstantiate, uintptr(unsafe.Pointer(&g.handle)), recorded, 0); err != nil {
+	if early && c.Device.Major >= 9 {
+		if c.startEarly(recorded, kernels) == nil && c.instantiate(g, recorded) == nil {
+			return g, nil
+		}
+		if err := closeHandle(c, &recorded, cuGraphDestroy); err != nil {
+			return nil, err
+		}
+		if recorded, _, err = c.record(record); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.instantiate(g, recorded); err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+// instantiate makes a graph that can be launched of one that was recorded.
+func (c *Context) instantiate(g *Graph, recorded uintptr) error {
+	return c.call(cuGraphInstantiate, uintptr(unsafe.Pointer(&g.handle)), recorded, 0)
+}
+
+// record makes a graph that cannot be launched yet, and says of the kernels in it whether each waits by itself
+// for those before it.
+func (c *Context) record(record func(s *Stream) error) (graph uintptr, kernels map[GraphNode]bool, err error) {
+	// A stream of its own without order to others, so that calls elsewhere in the process cannot
+	// disturb the recording. Relaxed, so that it may end on another OS thread than it began on.
+	const nonBlocking, relaxed = 1, 2
+	s := &Stream{ctx: c, captured: map[GraphNode]bool{}}
+	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := c.call(cuStreamBeginCapture, s.handle, relaxed); err != nil {
+		return 0, nil, err
+	}
+	failure := record(s)
+	if err := c.call(cuStreamEndCapture, s.handle, uintptr(unsafe.Pointer(&graph))); err != nil {
+		return 0, nil, errors.Join(failure, err)
+	}
+	if failure != nil {
+		return 0, nil, errors.Join(failure, closeHandle(c, &graph, cuGraphDestroy))
+	}
+	return graph, s.captured, nil
 }
 
 // A GraphNode is a piece of work in a graph that is being captured.

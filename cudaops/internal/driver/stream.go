@@ -15,6 +15,10 @@ type Stream struct {
 
 	mu   sync.Mutex
 	held [][]byte // host memory of copies that may still be under way
+
+	// captured are the kernels among what the stream has captured, and whether each waits by itself for
+	// those before it. It is nil for a stream that captures nothing.
+	captured map[GraphNode]bool
 }
 
 // NewStream makes a stream. It keeps order with [Context.Upload], Download and
@@ -126,7 +130,14 @@ func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, param
 	if err != nil {
 		return fmt.Errorf("kernel %s, grid %d, block %d, %d bytes of dynamic shared memory: %w", f.Name, grid, block, shared, err)
 	}
-	return nil
+	if s.captured == nil {
+		return nil
+	}
+	nodes, err := s.Tail()
+	for _, n := range nodes {
+		s.captured[n] = f.Waits && !cooperative
+	}
+	return err
 }
 
 // closeHandle destroys *handle unless that was done before.

@@ -291,13 +291,17 @@ func (e *Executable) capture(work []Work) (func() error, error) {
 
 // wait waits for all that was queued and takes the downloads over.
 func (e *Executable) wait() error {
-	err := e.backend.Sync()
+	var failed error
+	for _, t := range e.downloads {
+		failed = driver.Join(failed, t.prepare())
+	}
+	err := driver.Join(e.backend.Sync(), failed)
 	for _, s := range e.sets {
 		s.launched.Store(false)
 	}
-	for _, t := range e.downloads {
-		if err == nil {
-			err = t.take(e)
+	if err == nil {
+		for _, t := range e.downloads {
+			t.take(e)
 		}
 	}
 	e.downloads = e.downloads[:0]

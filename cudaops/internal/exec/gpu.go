@@ -25,6 +25,7 @@ type GPUBackend struct {
 	events     []*driver.Event
 	graphs     []*driver.Graph
 	record     bool // Capture is under way
+	late       bool // captured kernels wait for the end of those before them before they are started
 	bound      []*loader.Bound
 	once       sync.Once
 	closed     error
@@ -116,7 +117,7 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 
 // Capture implements Backend: the work becomes a CUDA graph.
 func (g *GPUBackend) Capture(work []Work) (func() error, error) {
-	graph, err := g.ctx.Capture(func(s *driver.Stream) error {
+	graph, err := g.ctx.Capture(!g.late, func(s *driver.Stream) error {
 		own := g.stream
 		g.stream, g.record = s, true
 		defer func() { g.stream, g.record = own, false }()

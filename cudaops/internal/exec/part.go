@@ -308,7 +308,8 @@ type transfer struct {
 	slot   int    // of the value on the host
 	memory []byte // source or target of the copy: of the value, or staging memory
 	staged bool
-	value  gorgonia.Value // of a download that is not staged
+	value  gorgonia.Value // of a download that is under way
+	into   []byte         // its memory, if it is staged
 	to     Span           // of an upload beside the work
 	ready  bool           // an upload is filled already: see Stage
 }
@@ -327,31 +328,38 @@ func (t *transfer) fill(e *Executable) error {
 	return nil
 }
 
+// prepare makes the value of a download, while the device is at work.
+func (t *transfer) prepare() (err error) {
+	if v := t.instr.Out[0]; t.staged {
+		t.value, t.into, err = values.Make(v.Dtype, v.Shape)
+	}
+	return t.instr.InNode(err)
+}
+
 // take makes a download that is done a value of this run.
-func (t *transfer) take(e *Executable) error {
-	if !t.staged {
-		e.frame[t.slot] = t.value
-		t.value, t.memory = nil, nil
-		return nil
+func (t *transfer) take(e *Executable) {
+	if t.staged {
+		copyParallel(t.into, t.memory)
+	} else {
+		t.memory = nil
 	}
-	v := t.instr.Out[0]
-	h, m, err := values.Make(v.Dtype, v.Shape)
-	if err != nil {
-		return t.instr.InNode(err)
-	}
-	copyParallel(m, t.memory)
-	e.frame[t.slot] = h
-	return nil
+	e.frame[t.slot] = t.value
+	t.value, t.into = nil, nil
 }
 
 // copyParallel copies by several goroutines where that is worth it.
 func copyParallel(dst, src []byte) {
+	if len(src) < leastPiece {
+		copy(dst, src)
+		return
+	}
 	pieces(len(src), func(lo, hi int64) { copy(dst[lo:hi], src[lo:hi]) })
 }
 
 // pieces calls f for pieces of n bytes, side by side, of 1 MB at least: smaller ones made runs with a batch of 13 MB
 // slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/NOTES.md).
 func pieces(n int, f func(lo, hi int64)) {
-	const least = 1 << 20
-	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/least, 1))), f)
+	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/leastPiece, 1))), f)
 }
+
+const leastPiece = 1 << 20

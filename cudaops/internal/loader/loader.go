@@ -29,6 +29,7 @@ type Loader struct {
 // module is a loaded image with the functions used so far.
 type module struct {
 	*driver.Module
+	code      kernels.Code
 	functions map[string]*function // by entry point
 }
 
@@ -55,7 +56,7 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image %s for %s: %w", kernels.ImageName(image), code.Target, err)
 	}
-	return &module{m, map[string]*function{}}, nil
+	return &module{m, code, map[string]*function{}}, nil
 }
 
 // Device returns the device for which plans of the context are made.
@@ -259,6 +260,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 		if err != nil {
 			return nil, err
 		}
+		df.Waits = m.module.code.Waits(k.Entry)
 		f = &function{df, l.ctx.Device.SharedPerBlock}
 		// Static shared memory counts against the limit for which no attribute is needed.
 		if a, err := df.Attributes(); err == nil {

@@ -1,0 +1,167 @@
+package exec
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+	"gorgonia.org/tensor"
+)
+
+// Graphs whose kernels are started early give the bits of those in which each waits for the end of those before
+// it. The graphs are drawn: launches of all kinds on pieces of one memory, so that they wait for
+// each other because one reads what the other writes, or writes where it read. What a run leaves is what the next
+// one reads, by functions that make small differences large.
+func TestStartedEarly(t *testing.T) {
+	graphs, runs := 12, 40
+	if testing.Short() {
+		graphs, runs = 3, 2
+	}
+	for range graphs {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var memory [2][]byte
+			early, late := drawGraph(t, seed, false), drawGraph(t, seed, true)
+			for run := range runs {
+				for k, g := range []*drawnGraph{early, late} {
+					must.Do(t, g.launch())
+					memory[k] = make([]byte, arenaBytes)
+					if (run+1)%8 == 0 || run+1 == runs {
+						must.Do(t, g.backend.Download(memory[k], Span{0, arenaBytes}))
+						must.Do(t, g.backend.Sync())
+					}
+				}
+				if !bytes.Equal(memory[0], memory[1]) {
+					t.Fatalf("after %d runs memory differs", run+1)
+				}
+			}
+			if x := kernels.Elements[float32](memory[0]); slices.Min(x) == slices.Max(x) {
+				t.Errorf("the numbers are all %g", x[0])
+			}
+		})
+	}
+}
+
+const arenaBytes = 32 << 20
+
+// drawnGraph is work on a backend of its own.
+type drawnGraph struct {
+	backend *GPUBackend
+	launch  func() error
+}
+
+// drawGraph draws a graph. Those of the same seed are the same.
+func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
+	g, err := OpenGPU(0)
+	must.Have(t, "GPU", err)
+	t.Cleanup(func() { must.Do(t, g.Close()) })
+	g.late = late
+	must.Do(t, g.Alloc(arenaBytes))
+	r := rand.New(rand.NewPCG(seed, 1))
+	numbers := make([]float32, arenaBytes/4)
+	for i := range numbers {
+		numbers[i] = r.Float32()
+	}
+	must.Do(t, g.Upload(Span{0, arenaBytes}, kernels.Bytes(numbers)))
+	must.Do(t, g.Sync())
+	var work []Work
+	var o order
+	for len(work) < 40 {
+		for _, d := range drawPlans(t, g.Device(), r) {
+			run, err := g.Bind(d.plan, d.in, []Span{d.out}, d.scratch)
+			must.Do(t, err)
+			i := &program.Instr{Out: []*program.Value{valueAt(d.out)}, Scratch: valueAt(d.scratch).Buffer}
+			for _, s := range d.in {
+				i.In = append(i.In, valueAt(s))
+			}
+			work = append(work, Work{run, o.add(len(work), i)})
+		}
+	}
+	reduced(work)
+	launch, err := g.Capture(work)
+	must.Do(t, err)
+	return &drawnGraph{g, launch}
+}
+
+// valueAt is a value that lies there.
+func valueAt(s Span) *program.Value {
+	v := &program.Value{Type: program.Type{Numeric: true, Shape: tensor.Shape{1}}, Buffer: &program.Buffer{Offset: s.Offset, Size: s.Size}}
+	v.Base = v
+	return v
+}
+
+// drawnPlan is a plan and where its operands lie.
+type drawnPlan struct {
+	plan         *kernels.Plan
+	in           []Span
+	out, scratch Span
+}
+
+// drawPlans draws a plan of some kernel, or several that leave numbers in [0, 1) together, if they find such.
+func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
+	pick := func(list ...int64) int64 { return list[r.IntN(len(list))] }
+	switch r.IntN(6) {
+	case 0, 1:
+		return []drawnPlan{drawPlaces(mapOf(t, dev, "(a+b)", int(pick(1, 100, 5000, 1<<17, 1<<18)), "a", "b"), r)}
+	case 2: // a kernel that does not wait by itself
+		add := drawPlaces(kernels.Add(dev, kernels.Float32, pick(100, 1<<16)), r)
+		return []drawnPlan{add, inPlace(t, dev, add)}
+	case 3:
+		rows := drawPlaces(rowsOf(t, dev, []int{int(pick(1, 16, 128)), int(pick(10, 512, 1000))}), r)
+		return []drawnPlan{rows, inPlace(t, dev, rows)}
+	}
+	m, n, k := pick(2, 10, 128, 300), pick(1, 10, 128, 512), pick(3, 128, 512)
+	if r.IntN(10) == 0 {
+		m, n, k = 1024, 1024, 512
+	}
+	product := drawPlaces(kernels.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
+	return []drawnPlan{product, inPlace(t, dev, product)}
+}
+
+// drawPlaces draws places for the operands of a plan: what it writes lies nowhere else.
+func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
+	const slot = 1 << 18 // bytes
+	place := func(bytes int64) Span {
+		return Span{int64(r.IntN(int(arenaBytes/slot-(bytes-1)/slot))) * slot, bytes}
+	}
+	apart := func(a, b Span) bool { return a.Offset+a.Size <= b.Offset || b.Offset+b.Size <= a.Offset }
+	d := drawnPlan{plan: p, out: place(p.Out)}
+	for d.scratch = place(max(p.Scratch, 1)); !apart(d.scratch, d.out); {
+		d.scratch = place(max(p.Scratch, 1))
+	}
+	for _, bytes := range p.Inputs {
+		in := place(bytes)
+		for !apart(in, d.out) || !apart(in, d.scratch) {
+			in = place(bytes)
+		}
+		d.in = append(d.in, in)
+	}
+	return d
+}
+
+// inPlace is a map of what a plan leaves, to where it is.
+func inPlace(t *testing.T, dev kernels.Device, d drawnPlan) drawnPlan {
+	return drawnPlan{mapOf(t, dev, "a", int(d.out.Size/4), "a"), []Span{d.out}, d.out, Span{}}
+}
+
+// mapOf plans a function of vectors whose sum is not negative. Its result is in [0, 1), and small changes of the sum become
+// larger ones.
+func mapOf(t *testing.T, dev kernels.Device, sum string, n int, names ...string) *kernels.Plan {
+	part := "(" + sum + "-floor(" + sum + "))"
+	f := must.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
+	shape := []int{n}
+	return must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, slices.Repeat([]kernels.View{kernels.Dense(shape)}, len(names))...))
+}
+
+// rowsOf plans the sum of a number and those of its row.
+func rowsOf(t *testing.T, dev kernels.Device, shape []int) *kernels.Plan {
+	b := expr.NewBuilder(kernels.Float32)
+	f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
+	return must.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{1}, []bool{false}, kernels.Dense(shape)))
+}

@@ -1,0 +1,106 @@
+package kernels
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"regexp"
+	"strings"
+)
+
+// Waits reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
+// it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
+// before those are done.
+func (c Code) Waits(entry string) bool {
+	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
+		return waitsSASS(c.Text, entry)
+	}
+	return waitsPTX(string(c.Text), entry)
+}
+
+// usesMemory matches instructions of PTX that come before the wait of no kernel that waits: those that may use memory
+// of the device, and those by which a thread may pass the wait.
+var usesMemory = regexp.MustCompile(`^\s*(@!?%?\w+\s+)?(ld|ldu|st|atom|red|cp|prefetch\w*|tensormap|tex|tld4|suld|sust|sured|multimem|call|bra|brx|ret|exit|trap)\b`)
+
+// waitsPTX is Waits of PTX.
+func waitsPTX(text, entry string) bool {
+	_, text, _ = strings.Cut(text, ".entry "+entry+"(")
+	_, text, _ = strings.Cut(text, "{")
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, waitInstruction) {
+			return true
+		}
+		if usesMemory.MatchString(line) && !strings.HasPrefix(line, "ld.param") || line == "}" {
+			return false
+		}
+	}
+	return false
+}
+
+// Operations of the code of devices, the last twelve bits of an instruction of 16 bytes.
+const (
+	waitOperation = 0x82e // ACQBULK
+	jumpOperation = 0x947 // BRA
+	jumpUniformly = 0x547 // BRA.U
+)
+
+// memoryOperations are those that usesMemory matches.
+var memoryOperations = map[uint64]bool{
+	0x980: true, 0x981: true, // LD, LDG
+	0x385: true, 0x985: true, 0x986: true, 0x386: true, // ST, STG
+	0xfae: true,              // LDGSTS
+	0x38a: true, 0x98a: true, // ATOM
+	0x3a8: true, 0x3a9: true, 0x9a8: true, 0x9a9: true, // ATOMG
+	0x98e: true,                                                                                            // RED
+	0x3b4: true, 0x5b4: true, 0x3b5: true, 0x5b5: true, 0x3b7: true, 0x5b7: true, 0x3ba: true, 0x5ba: true, // bulk copies
+	0x943: true, 0x944: true, 0x949: true, 0x94a: true, 0x94d: true, 0x950: true, 0x958: true, // calls, indirect jumps, EXIT, RET
+}
+
+// waitsSASS is Waits of a cubin.
+func waitsSASS(cubin []byte, entry string) bool {
+	code := section(cubin, ".text."+entry)
+	farthest := 0 // that the jumps so far lead to
+	for at := 0; at+16 <= len(code); at += 16 {
+		low, high := binary.LittleEndian.Uint64(code[at:]), binary.LittleEndian.Uint64(code[at+8:])
+		switch operation := low & 0xfff; {
+		case operation == waitOperation:
+			return low>>12&15 == 7 && farthest <= at // in every thread
+		case memoryOperations[operation]:
+			return false
+		case operation == jumpOperation, operation == jumpUniformly:
+			words := int64(high<<30|low>>34)<<8>>8<<8 | int64(low>>16&0xff)
+			farthest = max(farthest, at+16+int(4*words))
+		}
+	}
+	return false
+}
+
+// section returns a section of a cubin, nil if there is none of that name. Package debug/elf takes no cubins, which
+// have a version of their own.
+func section(cubin []byte, name string) []byte {
+	var header elf.Header64
+	read := func(at uint64, to any) bool {
+		return at < uint64(len(cubin)) && binary.Read(bytes.NewReader(cubin[at:]), binary.LittleEndian, to) == nil
+	}
+	if !read(0, &header) {
+		return nil
+	}
+	sections := make([]elf.Section64, header.Shnum)
+	if !read(header.Shoff, sections) || int(header.Shstrndx) >= len(sections) {
+		return nil
+	}
+	content := func(s elf.Section64) []byte {
+		if s.Off > uint64(len(cubin)) || s.Size > uint64(len(cubin))-s.Off {
+			return nil
+		}
+		return cubin[s.Off : s.Off+s.Size]
+	}
+	names := content(sections[header.Shstrndx])
+	for _, s := range sections {
+		if uint64(s.Name) < uint64(len(names)) && bytes.HasPrefix(names[s.Name:], append([]byte(name), 0)) {
+			return content(s)
+		}
+	}
+	return nil
+}
