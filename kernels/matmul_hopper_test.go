@@ -57,7 +57,7 @@ func TestMatMulHopper(t *testing.T) {
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
 			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB)
+			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*Ref{})
 			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
 			plans = append(plans, p)
 		}
@@ -145,7 +145,7 @@ func TestMatMulHopperRange(t *testing.T) {
 			a[0] = math.SmallestNonzeroFloat32
 		}
 		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false)
+		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false, [2]*Ref{})
 		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -365,12 +365,12 @@ type hopperPolicy struct {
 	terms    int64   // least k
 	least    int64   // terms of a split of k
 	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
-	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes of an operand
+	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes
 }
 
 var hopperPolicies = measured[hopperPolicy]{
 	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 784: 34, 41, 35; 1024: 47, 64, 56; 2048: 198, 414, 340; 4096 x 784 x 512: 58, 88, 72; below
 	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1516 (by single blocks before: 1579), -, 2699. Planes of 4096 x 784 and 784 x 512 by 2, 4, 8, 16 blocks a
 	// multiprocessor: 17, 13.5, 14.3, 15.9; of 4096: 108, 104, 103, 105
-	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 8}},
+	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
 }
