@@ -14,7 +14,7 @@
 // while consumers write the last one. With CLUSTER = 2 two blocks compute tiles one above the
 // other; each fetches half of their common piece of B, for both.
 //
-// Products of float32 have an epilogue (epilogue.cuh).
+// All have an epilogue (epilogue.cuh).
 #include "epilogue.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"
@@ -59,11 +59,6 @@ template <int BN, int STEP, int ROUND, int CLUSTER> struct Tiles {
 
 // ---- The kernel
 
-__device__ __forceinline__ void put(float* c, float x, float y) { *reinterpret_cast<float2*>(c) = make_float2(x, y); }
-__device__ __forceinline__ void put(float* c, float x) { *c = x; }
-__device__ __forceinline__ void put(u16* c, float x, float y) { *reinterpret_cast<u32*>(c) = bf16x2(x, y); }
-__device__ __forceinline__ void put(u16* c, float x) { *c = (u16)bf16x2(x, 0); }
-
 // Powers is the power of 2 to multiply sums by, in two factors.
 struct Powers {
     float f, g;
@@ -106,25 +101,22 @@ template <typename K> __device__ __forceinline__ void store_lines(const K& sums,
     }
 }
 
-// store writes the warpgroup's 64 rows of a tile.
-template <typename K, typename T> __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, T* c, int row0) {
+// store writes the warpgroup's 64 rows of a tile; n is even.
+template <typename K> __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, float* c, int row0) {
     const int t = threadIdx.x % 128, row = row0 + t / 32 * 16 + t % 32 / 4, col = to.n0 + t % 4 * 2;
     c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row * s.ld + col;
-    const bool pairs = s.ld % 2 == 0 && s.n % 2 == 0;
+    const bool pairs = s.ld % 2 == 0;
     const Powers by(s.range);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         if (row + 8 * r >= s.m) continue;
 #pragma unroll
         for (int j = 0; j < K::BN / 8; j++) {
-            T* q = c + 8 * r * s.ld + 8 * j;
+            float* q = c + 8 * r * s.ld + 8 * j;
+            if (col + 8 * j >= s.n) continue;
             const float x = sums.value(4 * j + 2 * r) * by.f * by.g, y = sums.value(4 * j + 2 * r + 1) * by.f * by.g;
-            if (pairs) {
-                if (col + 8 * j < s.n) put(q, x, y);
-            } else {
-                if (col + 8 * j < s.n) put(q, x);
-                if (col + 8 * j + 1 < s.n) put(q + 1, y);
-            }
+            if (pairs) *reinterpret_cast<float2*>(q) = make_float2(x, y);
+            else q[0] = x, q[1] = y;
         }
     }
 }
@@ -165,8 +157,8 @@ extern __shared__ unsigned char dynamic[];
 // the consumers' warps need for it.
 template <typename K> constexpr int shared_bytes = 2048 + K::STAGES * K::STAGE;
 
-template <typename K, typename T>
-__device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, T* c, const Shape& s, const Epilogue<float>& epilogue) {
+template <typename K>
+__device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
     constexpr int CLUSTER = K::CLUSTER, STAGES = K::STAGES;
     const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, full = start, empty = start + STAGES * 8, memory = start + 1024;
     u32 rank = 0;
@@ -212,14 +204,12 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             K sums;
             sums.run(stages, to.steps, s.range && s.range->scaled);
             const int row = to.m0 + rank * 128 + (group - 1) * 64;
-            if constexpr (K::PLANES == 3) {
-                if (epilogue.steps != 0 || s.n % 2 != 0) {
-                    unsigned char* const after = dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE;
-                    float* const own = reinterpret_cast<float*>(after) + (threadIdx.x / 32 - 4) * Part::SIZE;
-                    if (epilogue.steps != 0) store_finished(sums, s, to, c, row, epilogue, own);
-                    else store_lines(sums, s, to, c, row, own);
-                    continue;
-                }
+            if (epilogue.steps != 0 || s.n % 2 != 0) {
+                unsigned char* const after = dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE;
+                float* const own = reinterpret_cast<float*>(after) + (threadIdx.x / 32 - 4) * Part::SIZE;
+                if (epilogue.steps != 0) store_finished(sums, s, to, c, row, epilogue, own);
+                else store_lines(sums, s, to, c, row, own);
+                continue;
             }
             store(sums, s, to, c, row);
         }
@@ -235,25 +225,25 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BODY(...)
 #define BLOCKS_OF_CLUSTER(n)
 #endif
-#define ARGUMENTS_OF_Six , EPILOGUE_ARGUMENTS(float)
-#define EPILOGUE_OF_Six EPILOGUE(float)
-#define ARGUMENTS_OF_Plain
-#define EPILOGUE_OF_Plain (Epilogue<float>{})
-#define ENTRY(name, T, CLUSTER, KIND, ...)                                                                                             \
-    extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                            \
-        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const Scaling* range, const int m, const int n, \
-        const int k, const int batch, const int chunk, const i64 ld ARGUMENTS_OF_##KIND) {                                             \
-        BODY(product<KIND<__VA_ARGS__>>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, range}, EPILOGUE_OF_##KIND);)                      \
+#define SCALING_OF_Six const Scaling *range,
+#define RANGE_OF_Six range
+#define SCALING_OF_Plain
+#define RANGE_OF_Plain nullptr
+#define ENTRY(name, CLUSTER, KIND, ...)                                                                                              \
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                          \
+        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* c, SCALING_OF_##KIND const int m,         \
+        const int n, const int k, const int batch, const int chunk, const i64 ld, EPILOGUE_ARGUMENTS(float)) {                     \
+        BODY(product<KIND<__VA_ARGS__>>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, RANGE_OF_##KIND}, EPILOGUE(float));)            \
     }
-#define TRANSPOSES(name, T, CLUSTER, KIND, ...)              \
-    ENTRY(name##_nn, T, CLUSTER, KIND, 0, 1, __VA_ARGS__)    \
-    ENTRY(name##_nt, T, CLUSTER, KIND, 0, 0, __VA_ARGS__)    \
-    ENTRY(name##_tn, T, CLUSTER, KIND, 1, 1, __VA_ARGS__)    \
-    ENTRY(name##_tt, T, CLUSTER, KIND, 1, 0, __VA_ARGS__)
-TRANSPOSES(f32, float, 1, Six, 1)
-TRANSPOSES(f32_pair, float, 2, Six, 2)
-TRANSPOSES(bf16, u16, 2, Plain, 2, 256, 2)
-ENTRY(tf32_nt, float, 2, Plain, 0, 0, 4, 256, 2)
+#define TRANSPOSES(name, CLUSTER, KIND, ...)           \
+    ENTRY(name##_nn, CLUSTER, KIND, 0, 1, __VA_ARGS__) \
+    ENTRY(name##_nt, CLUSTER, KIND, 0, 0, __VA_ARGS__) \
+    ENTRY(name##_tn, CLUSTER, KIND, 1, 1, __VA_ARGS__) \
+    ENTRY(name##_tt, CLUSTER, KIND, 1, 0, __VA_ARGS__)
+TRANSPOSES(f32, 1, Six, 1)
+TRANSPOSES(f32_pair, 2, Six, 2)
+TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
+ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 
 // split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
 // of the other, and to ranges what range of numbers each block has found. rescale writes the planes

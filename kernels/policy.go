@@ -374,3 +374,21 @@ var hopperPolicies = measured[hopperPolicy]{
 	// multiprocessor: 17, 13.5, 14.3, 15.9; of 4096: 108, 104, 103, 105
 	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 8}},
 }
+
+// reducedPolicy tunes products of rounded operands.
+type reducedPolicy struct {
+	chosen   bool    // whether plans use the kernels
+	products float64 // least batch * m * n * k for each multiprocessor
+	side     int64   // least rows and columns
+	terms    int64   // least k
+	round    int64   // most blocks for each multiprocessor of the kernels that round operands
+	splits   splitPolicy
+}
+
+var reducedPolicies = measured[reducedPolicy]{
+	{80, reducedPolicy{round: 8}},
+	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, splits: splitPolicy{blocks: 1, terms: 128}}}, // not timed
+}
+
+// form returns the form of a product.
+func (p reducedPolicy) form(_ Device, by Precision, _ result) reducedForm { return reducedForms[by][0] }
