@@ -61,7 +61,7 @@ func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, 
 		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
 	}
 	p := newMatMul(dt, batch, m, n, k)
-	p.Op += " in " + by.String()
+	p.Op, p.Precision = p.Op+" in "+by.String(), by
 	p.matmulReduced(dev, result{dt, batch, m, n, e}, by, k, transA, transB)
 	p.finish(e, dt, batch, m, n)
 	return p

@@ -57,7 +57,7 @@ func (c stepCase) measure(device cudaops.Device, block randomBlock, runs int) (r
 	}
 	row.Graph.Run = micros(times[len(times)/2])
 	p := c.Program(in)
-	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone}, runs, graphBudget)
+	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone, Precision: c.Precision}, runs, graphBudget)
 	if err != nil {
 		return results.Row{}, err
 	}
@@ -172,7 +172,7 @@ func (c stepCase) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option)
 	p := c.Program(in)
 	var loss gorgonia.Value
 	gorgonia.Read(p.Loss, &loss)
-	options := []cudaops.Option{where, cudaops.Train(c.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery)}
+	options := []cudaops.Option{where, cudaops.Train(c.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery), cudaops.Products(c.Precision)}
 	if !c.FromHost {
 		options = append(options, cudaops.Resident(p.Batch...))
 	}
