@@ -112,17 +112,31 @@ func TestProducts(t *testing.T) {
 	})
 }
 
-// The report names the precision of each product.
+// The report names the precision of each product. An operand of two products is rounded once.
 func TestProductsReport(t *testing.T) {
-	p := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
-	vm := machine(t, p.g, OnHost(), Products(BF16), PrecisionOf(TF32, p.last))
-	must.Do(t, vm.RunAll())
-	var got []string
-	for _, s := range vm.Report().Steps {
-		got = append(got, fmt.Sprint(s.Op, ": ", s.Precision))
-	}
-	if want := []string{"kernel product[BF16] relu(c + x0): BF16", "kernel product[TransA TF32]: TF32"}; !slices.Equal(got, want) {
-		t.Errorf("got the steps %q, want %q", got, want)
+	for _, c := range []struct {
+		last Precision
+		want string
+	}{
+		{BF16, "product[BF16] relu(c + x0) of rounded: BF16, product[TransA BF16] of rounded: BF16, rounded 3 times"},
+		{TF32, "product[BF16] relu(c + x0) of rounded: BF16, product[TransA TF32] of rounded: TF32, rounded 4 times"},
+		{FullPrecision, "product[BF16] relu(c + x0) of rounded: BF16, MatMul[TransA]: float32, rounded 2 times"},
+	} {
+		p := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
+		vm := machine(t, p.g, OnHost(), Products(BF16), PrecisionOf(c.last, p.last))
+		must.Do(t, vm.RunAll())
+		var got []string
+		rounded := 0
+		for _, s := range vm.Report().Steps {
+			if op := strings.TrimPrefix(s.Op, "kernel "); strings.HasPrefix(op, "rounded") {
+				rounded++
+			} else {
+				got = append(got, fmt.Sprint(op, ": ", s.Precision))
+			}
+		}
+		if got := fmt.Sprintf("%s, rounded %d times", strings.Join(got, ", "), rounded); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
 	}
 }
 

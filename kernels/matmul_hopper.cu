@@ -243,7 +243,9 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 TRANSPOSES(f32, 1, Six, 1)
 TRANSPOSES(f32_pair, 2, Six, 2)
 TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
+TRANSPOSES(bf16_one, 1, Plain, 2, 128, 1)
 ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
+ENTRY(tf32_one_nt, 1, Plain, 0, 0, 4, 128, 1)
 
 // split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
 // of the other, and to ranges what range of numbers each block has found. rescale writes the planes

@@ -20,10 +20,16 @@ type reducedForm struct {
 	kernels          [2][2]*Kernel // by transA and by transB; nil: operands must lie otherwise
 }
 
-// reducedForms are by precision.
+// reducedForms are by precision, those with large tiles first.
 var reducedForms = [precisionCount][]reducedForm{
-	TF32: {{256, 2, [2][2]*Kernel{0: {1: own.Kernel("matmul_hopper", "matmul_hopper_tf32_nt", reducedBody(TF32, false, true))}}}},
-	BF16: {{256, 2, reducedKernels("matmul_hopper_bf16_")}},
+	TF32: {{256, 2, reducedKernelTF32("matmul_hopper_tf32_nt")}, {128, 1, reducedKernelTF32("matmul_hopper_tf32_one_nt")}},
+	BF16: {{256, 2, reducedKernels("matmul_hopper_bf16_")}, {128, 1, reducedKernels("matmul_hopper_bf16_one_")}},
+}
+
+// reducedKernelTF32 returns the kernel for TF32, with terms side by side.
+func reducedKernelTF32(entry string) (k [2][2]*Kernel) {
+	k[0][1] = own.Kernel("matmul_hopper", entry, reducedBody(TF32, false, true))
+	return k
 }
 
 // reducedKernels returns the kernels for BF16 of the entry points prefix + "nn" to "tt".
@@ -41,27 +47,17 @@ func (f reducedForm) tiles(batch, m, n int64) int64 {
 	return CeilDiv(m, f.cluster*hopperTile) * f.cluster * CeilDiv(n, f.columns) * batch
 }
 
-// reducedStages is how many pieces of A and B, of 128 bytes along k, a block has in shared memory.
-const reducedStages = 4
-
-// shared returns the dynamic shared memory of a block, in bytes: barriers, stages, and with finished what steps on sums
+// reducedShared is the dynamic shared memory of a block: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
 // and rows that begin anywhere take.
-func (f reducedForm) shared(finished bool) int {
-	n := 2048 + reducedStages*128*(hopperTile+int(f.columns))
-	if finished {
-		n += hopperFinish
-	}
-	return n
-}
+const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish
 
 // MatMulIn plans [MatMulWith] with operands rounded to a precision, if they are float32. On a GPU a product that a float32
 // kernel computes about as fast is not rounded, on the host every one is.
 func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
-	if by == FullPrecision || dt != Float32 || batch*m*n*k == 0 || !reducedFits(dev, by, batch, m, n, k) {
+	if dt != Float32 || !reducedFits(dev, by, batch, m, n, k) {
 		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
 	}
 	p := newMatMul(dt, batch, m, n, k)
-	p.Op, p.Precision = p.Op+" in "+by.String(), by
 	p.matmulReduced(dev, result{dt, batch, m, n, e}, by, k, transA, transB)
 	p.finish(e, dt, batch, m, n)
 	return p
@@ -72,7 +68,7 @@ func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, 
 // take more than a quarter of the memory.
 func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
 	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors in 32 bits
-	if max(batch, m, n, k) > most || batch*max(m, k)*CeilDiv(k, 8) > most || batch*max(n, k)*CeilDiv(n, 8) > most {
+	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most || batch*max(m, k)*CeilDiv(k, 8) > most || batch*max(n, k)*CeilDiv(n, 8) > most {
 		return false
 	}
 	if dev.Major == 0 {
@@ -84,137 +80,75 @@ func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
 		(dev.Memory == 0 || 4*batch*(m*k+k*n) <= dev.Memory/4)
 }
 
-// rounded is an operand as the kernels read it: rows of cols elements, pitch apart, in matrices of a batch.
-type rounded struct {
-	at                       Ref
-	by                       Precision
-	rows, cols, pitch, batch int64
-}
-
-// newRounded returns a matrix whose rows start 16-byte aligned, as TMA wants, at no place yet.
-func newRounded(by Precision, batch, rows, cols int64) rounded {
-	x := rounded{by: by, rows: rows, cols: cols, batch: batch}
-	width := 16 / x.size()
-	x.pitch = CeilDiv(cols, width) * width
-	return x
-}
-
-// size returns the size of an element in bytes.
-func (x rounded) size() int64 {
-	if x.by == BF16 {
-		return 2
-	}
-	return 4
-}
-
-func (x rounded) bytes() int64 { return x.batch * x.rows * x.pitch * x.size() }
-
-// tensorMap returns the map from which a block copies pieces of that many lines, a multiple of 64, by 128 bytes
-// along k. along says that rows run along k.
-func (x rounded) tensorMap(along bool, lines int64) TensorMap {
-	element, terms := TensorBF16, 128/x.size()
-	if x.by == TF32 {
-		element = TensorTF32
-	}
-	box := []int64{64, terms, 1, 1}
-	if along {
-		box = []int64{terms, lines, 1, 1}
-	}
-	row, matrix := x.pitch*x.size(), x.rows*x.pitch*x.size()
-	return TensorMap{Ref: x.at, Element: element, Extents: []int64{x.cols, x.rows, 1, x.batch}, Strides: []int64{row, matrix, matrix}, Box: box, Swizzle: 128}
-}
-
-// operand is a matrix of a product as it is given: rows x cols elements, or with trans what they become.
-type operand struct {
-	at         Ref
-	rows, cols int64
-	trans      bool
-}
-
 // matmulReduced appends the launches of a product of float32 matrices that are rounded: one, unless they lie as the
 // kernel reads them, that rounds both, then the product.
 func (p *Plan) matmulReduced(dev Device, c result, by Precision, k int64, transA, transB bool) {
-	a, b := operand{Ref{0, 0}, c.m, k, false}, operand{Ref{1, 0}, k, c.n, false}
-	if transA {
-		a.rows, a.cols = k, c.m
+	operands, transA, transB := reducedOperands(by, c.batch, c.m, c.n, k, transA, transB)
+	at := [2]Ref{{0, 0}, {1, 0}}
+	var moves []rounding
+	for i, x := range operands {
+		if !x.lies() {
+			to := p.Workspace(x.bytes())
+			moves = append(moves, rounding{x, at[i], to})
+			at[i] = to
+		}
 	}
-	if transB {
-		b.rows, b.cols = c.n, k
-	}
-	if by == BF16 {
-		x, y := p.roundToBF16(dev, c.batch, a, b)
-		p.reducedProduct(dev, c, x, y, k, transA, transB)
+	p.round(dev, by, moves)
+	p.reducedProduct(dev, c, operands, at, k, transA, transB)
+}
+
+// rounding is an operand that is rounded from one place to another.
+type rounding struct {
+	Rounded
+	from, to Ref
+}
+
+// round appends the launch that rounds one or two operands, or none for none.
+func (p *Plan) round(dev Device, by Precision, moves []rounding) {
+	if len(moves) == 0 {
 		return
 	}
-	a.trans, b.trans = transA, !transB // terms side by side
-	x, y := p.layOutTF32(dev, c.batch, a, b)
-	p.reducedProduct(dev, c, x, y, k, false, true)
-}
-
-// roundToBF16 appends the launch that writes both operands in BF16.
-func (p *Plan) roundToBF16(dev Device, batch int64, a, b operand) (x, y rounded) {
-	const block, each = 256, 8 // threads, elements of a thread at a time
+	const threads = 256
 	var args []any
-	vectors := int64(0)
-	to := [2]*rounded{&x, &y}
-	for i, o := range []operand{a, b} {
-		r := newRounded(BF16, batch, o.rows, o.cols)
-		r.at = p.Workspace(r.bytes())
-		args = append(args, o.at, r.at, batch*o.rows, int32(o.cols), int32(r.pitch))
-		vectors = max(vectors, batch*o.rows*r.pitch/each)
-		*to[i] = r
-	}
-	blocks := min(CeilDiv(vectors, block), reducedPolicies.on(dev).round*int64(dev.SMs))
-	p.Launch(roundBF16, int(blocks), block, args...).Grid[1] = 2
-	return x, y
-}
-
-// layOutTF32 appends the launch that writes those of the operands that do not lie as TMA reads them, if there are any.
-func (p *Plan) layOutTF32(dev Device, batch int64, a, b operand) (x, y rounded) {
-	const side = 64 // of the squares of a block
-	var args []any
-	squares, moved := int64(0), 0
-	to := [2]*rounded{&x, &y}
-	for i, o := range []operand{a, b} {
-		rows, cols := o.rows, o.cols
-		if o.trans {
-			rows, cols = cols, rows
+	blocks, kernel := int64(0), roundBF16
+	for _, m := range moves {
+		if by == BF16 {
+			args = append(args, m.from, m.to, m.Batch*m.Rows, int32(m.Cols), int32(m.pitch()))
+			blocks = max(blocks, CeilDiv(m.bytes(), 16*threads)) // 8 elements a thread at a time
+			continue
 		}
-		r := newRounded(TF32, batch, rows, cols)
-		if r.at = o.at; o.trans || r.pitch != cols {
-			r.at = p.Workspace(r.bytes())
-			args = append(args, o.at, r.at, int32(o.rows), int32(o.cols), int32(r.pitch), flag(o.trans))
-			squares, moved = max(squares, CeilDiv(o.rows, side)*CeilDiv(o.cols, side)*batch), moved+1
-		}
-		*to[i] = r
+		const side = 64 // of the squares of a block
+		args = append(args, m.from, m.to, int32(m.Rows), int32(m.Cols), int32(m.pitch()), flag(m.Trans))
+		blocks, kernel = max(blocks, CeilDiv(m.Rows, side)*CeilDiv(m.Cols, side)*m.Batch), roundTF32
 	}
-	if moved == 0 {
-		return x, y
-	}
-	if moved == 1 {
+	if len(moves) == 1 {
 		args = append(args, args...) // not read
 	}
-	blocks := min(squares, reducedPolicies.on(dev).round*int64(dev.SMs))
-	p.Launch(roundTF32, int(blocks), 256, append(args, int32(batch))...).Grid[1] = moved
-	return x, y
+	if by == TF32 {
+		args = append(args, int32(moves[0].Batch))
+	}
+	blocks = min(blocks, reducedPolicies.on(dev).round*int64(dev.SMs))
+	p.Launch(kernel, int(blocks), threads, args...).Grid[1] = len(moves)
 }
 
 // reducedProduct appends the launches of a product of rounded operands.
-func (p *Plan) reducedProduct(dev Device, c result, a, b rounded, k int64, transA, transB bool) {
+func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]Ref, k int64, transA, transB bool) {
+	by := operands[0].Precision
+	p.Op, p.Precision = p.Op+" in "+by.String(), by
 	pol := reducedPolicies.on(dev)
-	f := pol.form(dev, a.by, c)
+	f := pol.form(dev, by, c)
 	tiles := f.tiles(c.batch, c.m, c.n)
 	kernel := f.kernels[flag(transA)][flag(transB)]
 	p.split(dev, c, tiles, pol.splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
-		args := []any{a.tensorMap(!transA, hopperTile), b.tensorMap(transB, f.columns/f.cluster), to, int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n}
+		args := []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster), to,
+			int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n}
 		blocks := min(tiles*splits, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
-		p.Launch(kernel, int(blocks), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = f.shared(e.chain != 0 || c.n%2 != 0)
+		p.Launch(kernel, int(blocks), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = reducedShared
 	})
 }
 
-// RoundedMatMul plans the product alone of operands that are in BF16 or TF32 before. BF16 is stored as operands of
-// [MatMul] are, rows up to a multiple of 8 elements apart. TF32 is float32 in memory, rows up to a multiple of 4 apart, and
-// transB must hold alone.
+// RoundedMatMul plans the product alone of operands that are rounded before, as [Rounded] writes them: in BF16 each as it is stored,
+// in TF32 both with their terms side by side, so that transB must hold alone.
 func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue) (*Plan, error) {
 	switch {
 	case by != TF32 && by != BF16:
@@ -224,18 +158,10 @@ func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, trans
 	case min(batch, m, n, k) < 1:
 		return nil, fmt.Errorf("RoundedMatMul: got %d matrices of %d x %d x %d, want 1 or more of each", batch, m, k, n)
 	}
-	a, b := newRounded(by, batch, m, k), newRounded(by, batch, k, n)
-	if transA {
-		a = newRounded(by, batch, k, m)
-	}
-	if transB {
-		b = newRounded(by, batch, n, k)
-	}
-	a.at, b.at = Ref{0, 0}, Ref{1, 0}
 	p := newMatMul(Float32, batch, m, n, k)
-	p.Op += " of " + by.String()
-	p.Inputs = []int64{a.bytes(), b.bytes()}
-	p.reducedProduct(dev, result{Float32, batch, m, n, e}, a, b, k, transA, transB)
+	operands, transA, transB := reducedOperands(by, batch, m, n, k, transA, transB)
+	p.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
+	p.reducedProduct(dev, result{Float32, batch, m, n, e}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB)
 	p.finish(e, Float32, batch, m, n)
 	return p, nil
 }

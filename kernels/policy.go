@@ -1,6 +1,9 @@
 package kernels
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // measured holds a launch policy by architecture: the fastest one where it was measured, a line for
 // each compute capability (90 for 9.0), with the measurement beside it and what it was compared
@@ -382,13 +385,26 @@ type reducedPolicy struct {
 	side     int64   // least rows and columns
 	terms    int64   // least k
 	round    int64   // most blocks for each multiprocessor of the kernels that round operands
+	smaller  float64 // time of an element of a smaller tile, that of a larger one 1
 	splits   splitPolicy
 }
 
 var reducedPolicies = measured[reducedPolicy]{
-	{80, reducedPolicy{round: 8}},
-	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, splits: splitPolicy{blocks: 1, terms: 128}}}, // not timed
+	{80, reducedPolicy{round: 8, smaller: 1}},
+	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.2, splits: splitPolicy{blocks: 1, terms: 128}}}, // not timed
 }
 
-// form returns the form of a product.
-func (p reducedPolicy) form(_ Device, by Precision, _ result) reducedForm { return reducedForms[by][0] }
+// form returns the form of a product that takes the least time: that of a tile for each that a multiprocessor computes.
+func (p reducedPolicy) form(dev Device, by Precision, c result) (best reducedForm) {
+	least := math.Inf(1)
+	for i, f := range reducedForms[by] {
+		time := float64(CeilDiv(f.tiles(c.batch, c.m, c.n), int64(dev.SMs)) * f.columns)
+		if i > 0 {
+			time *= p.smaller
+		}
+		if time < least {
+			best, least = f, time
+		}
+	}
+	return best
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 )
@@ -194,33 +195,62 @@ func TestReducedEpilogues(t *testing.T) {
 	}
 }
 
-// The times of products in each precision, and of those in reduced precision without rounding.
+// The times of products in each precision, and of those in reduced precision of operands that are rounded before.
 func TestReducedTimes(t *testing.T) {
 	w := newStopwatch(t)
-	for _, s := range [][3]int64{{4096, 4096, 4096}, {8192, 8192, 8192}, {4096, 512, 784}, {784, 512, 4096}, {4096, 512, 512}, {512, 512, 4096}, {4096, 4096, 784}, {784, 4096, 4096},
-		{2048, 2048, 2048}, {1024, 1024, 1024}, {768, 768, 768}, {512, 512, 512}, {512, 512, 1024}, {128, 512, 784}, {784, 512, 128}, {128, 4096, 4096}} {
-		m, n, k := s[0], s[1], s[2]
-		for _, form := range []string{"nn", "nt", "tn"} {
-			transA, transB := form[0] == 't', form[1] == 't'
-			for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
-				name := fmt.Sprintf("%dx%dx%d %s %v", m, n, k, form, by)
-				times := func(name string, p *kernels.Plan) {
-					if !w.wants(name) {
-						return
-					}
-					var inputs [][]byte
-					for i, bytes := range p.Inputs {
-						inputs = append(inputs, uniform(bytes, i))
-					}
-					w.plan(name, p, inputs, 0, 40*time.Millisecond)
-				}
-				if p := kernels.MatMulIn(w.dev, by, kernels.Float32, 1, m, n, k, transA, transB, kernels.Epilogue{}); p.Precision == by {
-					times(name, p)
-				}
-				if by == kernels.BF16 || by == kernels.TF32 && form == "nt" {
-					times(name+" rounded before", must.Get[*kernels.Plan](t)(kernels.RoundedMatMul(w.dev, by, 1, m, n, k, transA, transB, kernels.Epilogue{})))
-				}
+	times := func(name string, p *kernels.Plan) {
+		if !w.wants(name) {
+			return
+		}
+		var inputs [][]byte
+		for i, bytes := range p.Inputs {
+			inputs = append(inputs, uniform(bytes, i))
+		}
+		w.plan(name, p, inputs, p.Bytes(), 40*time.Millisecond)
+	}
+	plan := must.Get[*kernels.Plan](t)
+	for _, s := range []struct {
+		m, n, k int64
+		form    string
+	}{
+		{4096, 4096, 4096, "nn"}, {4096, 4096, 4096, "nt"}, {4096, 4096, 4096, "tn"}, {4096, 4096, 784, "nn"}, {784, 4096, 4096, "tn"},
+		{4096, 512, 784, "nn"}, {784, 512, 4096, "tn"}, {4096, 512, 512, "nn"}, {4096, 512, 512, "nt"}, {512, 512, 4096, "tn"},
+		{8192, 8192, 8192, "nn"}, {2048, 2048, 2048, "nt"}, {1024, 1024, 1024, "nt"}, {768, 768, 768, "nt"}, {512, 512, 512, "nt"}, {512, 512, 1024, "nt"}, {128, 512, 784, "nt"},
+		{784, 512, 128, "nt"}, {128, 4096, 4096, "nt"}, {256, 1024, 1024, "nt"},
+	} {
+		transA, transB := s.form[0] == 't', s.form[1] == 't'
+		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
+			name := fmt.Sprintf("%dx%dx%d %s %v", s.m, s.n, s.k, s.form, by)
+			if p := kernels.MatMulIn(w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{}); p.Precision == by {
+				times(name, p)
+			}
+			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
+				times(name+" rounded before", plan(kernels.RoundedMatMul(w.dev, by, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{})))
 			}
 		}
+	}
+	for _, s := range [][2]int64{{4096, 4096}, {4096, 784}, {4096, 512}, {784, 512}, {128, 784}} {
+		for _, x := range []kernels.Rounded{{Precision: kernels.BF16}, {Precision: kernels.TF32, Trans: true}} {
+			x.Batch, x.Rows, x.Cols = 1, s[0], s[1]
+			times(fmt.Sprintf("%v %dx%d", x, s[0], s[1]), plan(x.Plan(w.dev)))
+		}
+	}
+}
+
+// The times of the launches of training steps.
+func TestStepTimes(t *testing.T) {
+	w := newStopwatch(t)
+	r, block := random(t), make([]float32, 100_003)
+	for i := range block {
+		block[i] = 2*r.Float32() - 1
+	}
+	for _, s := range graphspec.Steps() {
+		name := "step " + s.Name + " " + s.Size
+		if !w.wants(name) {
+			continue
+		}
+		p := s.Program(s.Values(block))
+		timing := must.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
+		t.Logf("%-60s %9.2f us, %d launches", name, float64(median(timing.Runs).Nanoseconds())/1e3, timing.Launches)
 	}
 }
