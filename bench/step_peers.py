@@ -4,7 +4,8 @@ runs it.
 A step is forward, loss, backward and the solver's update, of parameters and a batch on the device. PyTorch eager,
 captured as one CUDA graph, and compiled by Inductor and captured, its optimizers fused;
 JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step. Method:
-that of bench/graph_peers.py. float32 products are of full precision.
+that of bench/graph_peers.py. float32 products are of full precision, but where a step's name ends with TF32 or BF16: PyTorch's are
+then in TF32, or under autocast in BF16, compiled and captured alone; JAX's have that precision by default.
 """
 
 import os
@@ -17,6 +18,7 @@ import time
 from graph_peers import DEVICE, Jax, Log, Torch, captured, convnet, entropy, jax_us, perceptron, torch_operands
 
 RATE = {"SGD": 0.01, "Adam": 0.001}
+PRECISIONS = {"TF32": "tensorfloat32", "BF16": "BF16_BF16_F32"}  # as JAX calls them
 CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
 
 
@@ -40,7 +42,12 @@ def cases():
             yield *named(solver, *mlp(batch, 784, 512, 512, 10)), False
     name, *rest = named("SGD", *mlp(4096, 784, 512, 512, 10))
     yield name + ", batch from the host", *rest, True
-    yield *named("SGD", *mlp(4096, 784, 4096, 4096, 10)), False
+    wide = mlp(4096, 784, 4096, 4096, 10)
+    yield *named("SGD", *wide), False
+    for sizes in (mlp(128, 784, 512, 512, 10), mlp(4096, 784, 512, 512, 10), wide):
+        name, *rest = named("SGD", *sizes)
+        for by in PRECISIONS:
+            yield f"{name}, {by}", *rest, False
     for batch in (100, 2048):
         yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), False
     shapes = [("weights", *s) for s in ((64, 1024), (256, 1024), (1024,), (256, 10), (10,))]
@@ -50,6 +57,12 @@ def cases():
 
 def named(solver, name, size, batch, learnt, loss):
     return f"{name}, {solver}", size, solver, batch, learnt, loss
+
+
+def precision(case):
+    """TF32, BF16, or None for full precision."""
+    by = case[0].rsplit(", ", 1)[-1]
+    return by if by in PRECISIONS else None
 
 
 def selected(pattern):
@@ -86,6 +99,14 @@ def torch_step(case, compiled):
         program = lambda: lstm(library, *inputs, None, None, None, *parameters[-2:])
     else:
         program = lambda: loss(library, *inputs, *parameters)
+    torch.backends.cuda.matmul.allow_tf32 = precision(case) == "TF32"
+    if precision(case) == "BF16":
+        full = program
+
+        def program():
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                return full()
+
     if compiled:
         torch._dynamo.reset()
         program = torch.compile(program, dynamic=False)
@@ -126,7 +147,7 @@ def run_torch(path, pattern, median_us):
     for compiled in (False, True):
         for case in selected(pattern):
             for who, (compile_, capture) in TORCH.items():
-                if compile_ != compiled or compiled and case[5] is weighed:
+                if compile_ != compiled or compiled and case[5] is weighed or precision(case) and not compiled:
                     continue
                 torch.cuda.empty_cache()
                 try:
@@ -215,7 +236,8 @@ def compile_jax(case):
     state = ([array(s) for s in case[4]],)
     if case[2] == "Adam":
         state += ([array(s) for s in case[4]], [array(s) for s in case[4]], jax.ShapeDtypeStruct((), jnp.float32))
-    return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
+    with jax.default_matmul_precision(PRECISIONS.get(precision(case), "highest")):
+        return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
 
 
 def jax_call(step, state, inputs, host):

@@ -77,17 +77,30 @@ struct Part {
 // bring brings the part-th part of a warp's 16 rows to shared memory.
 template <typename K> __device__ __forceinline__ void bring(const K& sums, const Powers& by, int part, float* memory) {
     const int lane = threadIdx.x % 32;
-    float* const to = memory + lane / 4 * Part::LD + lane % 4 * 2;
+    const u32 to = shared_address(memory + lane / 4 * Part::LD + lane % 4 * 2);
     __syncwarp();
 #pragma unroll
     for (int p = 0; p < K::BN / 32; p++) {
         if (p != part) continue;
 #pragma unroll
-        for (int i = 0; i < 16; i += 2)
-            *reinterpret_cast<float2*>(to + i / 2 % 2 * 8 * Part::LD + i / 4 * 8) =
-                make_float2(sums.value(p * 16 + i) * by.f * by.g, sums.value(p * 16 + i + 1) * by.f * by.g);
+        for (int i = 0; i < 16; i += 2) // in this form the compiler selects no sums, but branches
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * Part::LD + i / 4 * 8) * 4),
+                         "f"(sums.value(p * 16 + i) * by.f * by.g), "f"(sums.value(p * 16 + i + 1) * by.f * by.g) : "memory");
     }
     __syncwarp();
+}
+
+// store_wide writes the warp's 16 rows of a tile in lines of 128 bytes.
+template <typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory) {
+    const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
+#pragma unroll
+    for (int part = 0; part < K::BN / 32; part++) {
+        bring(sums, by, part, memory);
+#pragma unroll
+        for (int r = 0; r < 16; r += 4)
+            if (row + r < target.rows && part * 32 + col < target.cols)
+                *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
+    }
 }
 
 // store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; rows that begin anywhere
@@ -105,6 +118,10 @@ __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile&
     target.cols = s.n - to.n0;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(to.matrix, row0, to.n0);
+    if (epilogue.steps == 0 && target.wide) {
+        store_wide(sums, by, target, memory);
+        return;
+    }
     const int row = lane / 8, col = lane % 8 * 4;
 #pragma unroll 1
     for (int part = 0; part < K::BN / 32; part++) {
@@ -119,12 +136,6 @@ __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile&
                 for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + rows[u] * Part::LD + col);
                 target.finish(rows, cols, v);
             }
-        } else if (target.wide) {
-            if (col0 + col >= target.cols) continue;
-#pragma unroll
-            for (int r = row; r < 16; r += 4)
-                if (r < target.rows)
-                    *reinterpret_cast<float4*>(target.c + r * s.ld + col0 + col) = *reinterpret_cast<const float4*>(memory + r * Part::LD + col);
         } else {
             if (col0 + lane >= target.cols) continue;
 #pragma unroll 4

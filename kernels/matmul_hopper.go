@@ -90,7 +90,7 @@ func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool, 
 			args = append(args, operands[0].tensorMap(from[0], !transA, hopperTile), operands[1].tensorMap(from[1], transB, hopperTile/cluster))
 		}
 		args = append(args, to, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n)
-		p.Launch(kernel, int(min(tiles*splits, int64(dev.SMs)/cluster*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = hopperShared
+		p.Launch(kernel, int(min(tiles*splits, max(int64(dev.SMs)/cluster, 1)*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = hopperShared
 	})
 }
 

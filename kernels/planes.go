@@ -314,3 +314,49 @@ func (x Planes) matrix(planes []uint16, matrix int64, scale float64) []float32 {
 	}
 	return out
 }
+
+// PlanesProduct is a float32 [Product] of operands whose [Planes] are there, if the device takes it apart, as a [Planner]. Given says
+// which: they are the last inputs of its plan, after those of the Product.
+type PlanesProduct struct {
+	Product
+	Given [2]bool
+}
+
+// String names the product.
+func (x PlanesProduct) String() string { return x.Product.String() + " of planes" }
+
+// Plan implements [Planner].
+func (x PlanesProduct) Plan(dev Device) (*Plan, error) {
+	operands, fits := x.Planes(dev)
+	var p *Plan
+	if fits {
+		p = newMatMul(x.Dtype, x.Batch, x.M, x.N, x.K)
+		var made [2]*Ref
+		next := Operand(2 + len(x.epilogue.operands))
+		for i, given := range x.Given {
+			if given {
+				made[i] = &Ref{next, 0}
+				next++
+			}
+		}
+		p.matmulHopper(dev, result{x.Dtype, x.Batch, x.M, x.N, x.epilogue}, x.K, x.TransA, x.TransB, made)
+		p.finish(x.epilogue, x.Dtype, x.Batch, x.M, x.N)
+	} else {
+		var err error
+		if p, err = x.Product.Plan(dev); err != nil {
+			return nil, err
+		}
+	}
+	for i, given := range x.Given {
+		if given {
+			p.Inputs = append(p.Inputs, operands[i].bytes()+hopperRanges)
+		}
+	}
+	return p, nil
+}
+
+// Planes returns the operands as they are taken apart, and reports whether plans for a device do that.
+func (p Product) Planes(dev Device) (operands [2]Planes, ok bool) {
+	ok = !p.dot() && p.Dtype == Float32 && p.Precision == FullPrecision && hopperFits(dev, p.Batch, p.M, p.N, p.K)
+	return hopperOperands(p.Batch, p.M, p.N, p.K, p.TransA, p.TransB), ok
+}

@@ -1,6 +1,9 @@
 package kernels
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // measured holds a launch policy by architecture: the fastest one where it was measured, a line for
 // each compute capability (90 for 9.0), with the measurement beside it and what it was compared
@@ -373,4 +376,35 @@ var hopperPolicies = measured[hopperPolicy]{
 	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1516 (by single blocks before: 1579), -, 2699. Planes of 4096 x 784 and 784 x 512 by 2, 4, 8, 16 blocks a
 	// multiprocessor: 17, 13.5, 14.3, 15.9; of 4096: 108, 104, 103, 105
 	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
+}
+
+// reducedPolicy tunes products of rounded operands.
+type reducedPolicy struct {
+	chosen   bool    // whether plans use the kernels
+	products float64 // least batch * m * n * k for each multiprocessor
+	side     int64   // least rows and columns
+	terms    int64   // least k
+	round    int64   // most blocks for each multiprocessor of the kernels that round operands
+	smaller  float64 // time of an element of a smaller tile, that of a larger one 1
+	splits   splitPolicy
+}
+
+var reducedPolicies = measured[reducedPolicy]{
+	{80, reducedPolicy{round: 8, smaller: 1}},
+	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.2, splits: splitPolicy{blocks: 1, terms: 128}}}, // not timed
+}
+
+// form returns the form of a product that takes the least time: that of a tile for each that a multiprocessor computes.
+func (p reducedPolicy) form(dev Device, by Precision, c result) (best reducedForm) {
+	least := math.Inf(1)
+	for i, f := range reducedForms[by] {
+		time := float64(CeilDiv(f.tiles(c.batch, c.m, c.n), int64(dev.SMs)) * f.columns)
+		if i > 0 {
+			time *= p.smaller
+		}
+		if time < least {
+			best, least = f, time
+		}
+	}
+	return best
 }

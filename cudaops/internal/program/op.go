@@ -58,6 +58,26 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	return p, nil
 }
 
+// ProductOf returns the product that an op is.
+func ProductOf(op Op) (kernels.Product, bool) {
+	k, kernel := op.(Kernel)
+	if !kernel {
+		return kernels.Product{}, false
+	}
+	if p, product := k.Planner.(kernels.Product); product {
+		return p, true
+	}
+	known, is := k.Planner.(interface {
+		Product() (kernels.Product, bool)
+	})
+	if !is {
+		return kernels.Product{}, false
+	}
+	var p kernels.Product
+	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
+	return p, is && err == nil
+}
+
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
 // index. The inputs are views of any strides, all of the outputs' shape. Late says that it should
 // be fused with the users of its output rather than with the producers of its inputs.
