@@ -202,3 +202,25 @@ func TestTrainInPrecision(t *testing.T) {
 		}
 	})
 }
+
+// On a GPU that takes the operands of float32 products apart, that of two products is taken apart once, and both are right.
+func TestProductsOfPlanes(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		if !strings.HasSuffix(t.Name(), "gpu") {
+			t.Skip("the host takes no operands apart")
+		}
+		r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		p := newProducts(t, r, false, 900+r.IntN(9), 800+r.IntN(9), 800+r.IntN(9))
+		vm := machine(t, p.g, on, Keep(p.y, p.last))
+		must.Do(t, vm.RunAll())
+		checkProduct(t, "x w + b", FullPrecision, p.y.Value(), p.x.Value(), p.w.Value(), p.b.Value(), false)
+		checkProduct(t, "x^T y", FullPrecision, p.last.Value(), p.x.Value(), p.y.Value(), nil, true)
+		var got []string
+		for _, s := range vm.Report().Steps {
+			got = append(got, s.Op)
+		}
+		if all := strings.Join(got, ", "); strings.Count(all, "kernel planes") != 1 || strings.Count(all, "of planes") != 2 {
+			t.Errorf("got %s, want the planes of x once, for two products", all)
+		}
+	})
+}
