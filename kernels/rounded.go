@@ -38,7 +38,7 @@ func (x Rounded) Plan(dev Device) (*Plan, error) {
 	p := &Plan{
 		Op:     fmt.Sprintf("%v(%d x %dx%d)", x, x.Batch, x.Rows, x.Cols),
 		Inputs: []int64{x.Batch * x.Rows * x.Cols * Float32.Size()},
-		Out:    x.bytes(),
+		Out:    x.bytes(), Precision: x.Precision,
 	}
 	p.round(dev, x.Precision, []rounding{{x, Ref{0, 0}, Ref{Out, 0}}})
 	return p, nil
