@@ -67,9 +67,14 @@ func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, 
 // the definition; on a device with kernels for them those that are large enough, and not so large that rounded operands
 // take more than a quarter of the memory.
 func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
-	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors in 32 bits
-	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most || batch*max(m, k)*CeilDiv(k, 8) > most || batch*max(n, k)*CeilDiv(n, 8) > most {
+	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors of 8 elements in 32 bits
+	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most {
 		return false
+	}
+	for _, side := range []int64{m, n} {
+		if float64(batch)*(float64(side)*float64(k)/8+float64(max(side, k))) > most {
+			return false
+		}
 	}
 	if dev.Major == 0 {
 		return true
