@@ -20,7 +20,7 @@ type Step struct {
 	Where   string   // Report.Device or "host"
 	Kernels []string // entry points in the order of their launches
 	Reason  string   // why it runs on the host
-	// Precision is that to which the launches of a product round its operands, FullPrecision for any other step.
+	// Precision is that to which operands of products are rounded, by this step or for it.
 	Precision Precision
 	// Bytes is the least traffic of the launches, each input read once and each output
 	// written once, and Flops the floating-point operations.

@@ -29,6 +29,7 @@ struct Shape {
     int chunk; // terms of a split of k, a multiple of BK
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
     const Scaling* range; // of float32 operands, or null
+    u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
 };
 
 struct Tile {
@@ -118,7 +119,7 @@ __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile&
     target.cols = s.n - to.n0;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(to.matrix, row0, to.n0);
-    if (epilogue.steps == 0 && target.wide) {
+    if (epilogue.steps == 0 && target.wide && !s.half) {
         store_wide(sums, by, target, memory);
         return;
     }
@@ -127,7 +128,7 @@ __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile&
     for (int part = 0; part < K::BN / 32; part++) {
         bring(sums, by, part, memory);
         const int col0 = part * 32;
-        if (epilogue.steps != 0) {
+        if (epilogue.steps != 0 || s.half) {
 #pragma unroll 1
             for (int r = 0; r < 16; r += 8) {
                 const int rows[] = {row + r, row + r + 4}, cols[] = {col0 + col, col0 + col};
@@ -135,6 +136,12 @@ __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile&
 #pragma unroll
                 for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + rows[u] * Part::LD + col);
                 target.finish(rows, cols, v);
+                if (!s.half) continue;
+#pragma unroll
+                for (int u = 0; u < 2; u++)
+                    if (rows[u] < target.rows && cols[u] < target.cols)
+                        *reinterpret_cast<uint2*>(s.half + (target.c - c) + rows[u] * s.ld + cols[u]) =
+                            make_uint2(bf16x2(v[u].s[0], v[u].s[1]), bf16x2(v[u].s[2], v[u].s[3]));
             }
         } else {
             if (col0 + lane >= target.cols) continue;
@@ -216,17 +223,20 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BODY(...)
 #define BLOCKS_OF_CLUSTER(n)
 #endif
-// Products of planes are given what was done to their range, and where the planes lie that were written again.
+// Products of planes are given what was done to their range, and where the planes lie that were written again; those of rounded operands
+// where the result goes in BF16, if halves says so.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
 #define RANGE_OF_Plain
-#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range}
-#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr}
+#define HALVES_OF_Six
+#define HALVES_OF_Plain , u16 *half, const int halves
+#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr}
+#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr}
 #define ENTRY(name, CLUSTER, KIND, ...)                                                                                                     \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                                \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, AGAIN_OF_##KIND float* c, RANGE_OF_##KIND const int m,  \
-        const int n, const int k, const int batch, const int chunk, const i64 ld, EPILOGUE_ARGUMENTS(float)) {                            \
+        const int n, const int k, const int batch, const int chunk, const i64 ld, EPILOGUE_ARGUMENTS(float) HALVES_OF_##KIND) {                            \
         BODY(product<KIND<__VA_ARGS__>>(&a, &b, SHAPE_OF_##KIND, EPILOGUE(float));)                                                       \
     }
 #define TRANSPOSES(name, CLUSTER, KIND, ...)              \

@@ -67,9 +67,14 @@ func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, 
 // the definition; on a device with kernels for them those that are large enough, and not so large that rounded operands
 // take more than a quarter of the memory.
 func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
-	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors in 32 bits
-	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most || batch*max(m, k)*CeilDiv(k, 8) > most || batch*max(n, k)*CeilDiv(n, 8) > most {
+	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors of 8 elements in 32 bits
+	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most {
 		return false
+	}
+	for _, side := range []int64{m, n} {
+		if float64(batch)*(float64(side)*float64(k)/8+float64(max(side, k))) > most {
+			return false
+		}
 	}
 	if dev.Major == 0 {
 		return true
@@ -94,7 +99,7 @@ func (p *Plan) matmulReduced(dev Device, c result, by Precision, k int64, transA
 		}
 	}
 	p.round(dev, by, moves)
-	p.reducedProduct(dev, c, operands, at, k, transA, transB)
+	p.reducedProduct(dev, c, operands, at, k, transA, transB, Ref{Out, 0}, false)
 }
 
 // rounding is an operand that is rounded from one place to another.
@@ -131,8 +136,8 @@ func (p *Plan) round(dev Device, by Precision, moves []rounding) {
 	p.Launch(kernel, int(blocks), threads, args...).Grid[1] = len(moves)
 }
 
-// reducedProduct appends the launches of a product of rounded operands.
-func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]Ref, k int64, transA, transB bool) {
+// reducedProduct appends the launches of a product of rounded operands. With halves the last one also writes C in BF16.
+func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]Ref, k int64, transA, transB bool, half Ref, halves bool) {
 	by := operands[0].Precision
 	p.Op, p.Precision = p.Op+" in "+by.String(), by
 	pol := reducedPolicies.on(dev)
@@ -142,14 +147,20 @@ func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]R
 	p.split(dev, c, tiles, pol.splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
 		args := []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster), to,
 			int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n}
+		args = append(append(args, e.arguments(Float32)...), half, flag(halves))
 		blocks := min(tiles*splits, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
-		p.Launch(kernel, int(blocks), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = reducedShared
+		p.Launch(kernel, int(blocks), hopperThreads, args...).Shared = reducedShared
 	})
 }
 
 // RoundedMatMul plans the product alone of operands that are rounded before, as [Rounded] writes them: in BF16 each as it is stored,
 // in TF32 both with their terms side by side, so that transB must hold alone.
 func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue) (*Plan, error) {
+	return roundedMatMul(dev, by, batch, m, n, k, transA, transB, e, false)
+}
+
+// roundedMatMul is the same, with halves of a plan that has C in BF16 as a second output.
+func roundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue, halves bool) (*Plan, error) {
 	switch {
 	case by != TF32 && by != BF16:
 		return nil, fmt.Errorf("RoundedMatMul: got %v, want TF32 or BF16", by)
@@ -161,9 +172,41 @@ func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, trans
 	p := newMatMul(Float32, batch, m, n, k)
 	operands, transA, transB := reducedOperands(by, batch, m, n, k, transA, transB)
 	p.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
-	p.reducedProduct(dev, result{Float32, batch, m, n, e}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB)
+	half := Ref{Out, 0}
+	if halves {
+		p.Parts, p.Out = layOut([]int64{p.Out, p.Out / 2})
+		half.Offset = p.Parts[1]
+	}
+	p.reducedProduct(dev, result{Float32, batch, m, n, e}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB, half, halves)
 	p.finish(e, Float32, batch, m, n)
+	if halves {
+		last := &p.Launches[len(p.Launches)-1]
+		last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, halvesBody(last.Kernel.Body)}
+	}
 	return p, nil
+}
+
+// halvesBody is the Go body of a product that also writes C in BF16.
+func halvesBody(product func(Call)) func(Call) {
+	return func(c Call) {
+		from, to := Slice[float32](c, 2), Slice[uint16](c, len(c.Args)-2)
+		from = from[:c.Int(3)*c.Int(4)*c.Int(6)]
+		product(c)
+		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
+	}
+}
+
+// roundRows writes rows in BF16.
+func roundRows(x []float32, to []uint16, rows, cols, pitch int64) {
+	Parallel(rows, max(Grain/pitch, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ {
+			x, to := x[row*cols:], to[row*pitch:]
+			for col := range cols {
+				to[col] = uint16(math.Float32bits(BF16.Round(x[col])) >> 16)
+			}
+			clear(to[cols:pitch])
+		}
+	})
 }
 
 // roundBF16Body writes operands in BF16, of so many rows each.
@@ -171,15 +214,7 @@ func roundBF16Body(c Call) {
 	for y := range c.Grid[1] {
 		x, to := Slice[float32](c, 5*y), Slice[uint16](c, 5*y+1)
 		rows, cols, pitch := c.Int(5*y+2), c.Int(5*y+3), c.Int(5*y+4)
-		Parallel(rows, max(Grain/pitch, 1), func(lo, hi int64) {
-			for row := lo; row < hi; row++ {
-				x, to := x[row*cols:], to[row*pitch:]
-				for col := range cols {
-					to[col] = uint16(math.Float32bits(BF16.Round(x[col])) >> 16)
-				}
-				clear(to[cols:pitch])
-			}
-		})
+		roundRows(x, to, rows, cols, pitch)
 	}
 }
 

@@ -3,7 +3,10 @@ package kernels
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // significant are the bits of a number's significand, by precision.
@@ -178,6 +181,60 @@ func TestMatMulReducedPlan(t *testing.T) {
 		}
 		if len(got) != len(c.want) || got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1] {
 			t.Errorf("%v in %v: got %v, want %v", p.Op, c.by, got, c.want)
+		}
+	}
+}
+
+// A product that also gives its result rounded gives what Rounded makes of it.
+func TestRoundedProductHalves(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	f, err := expr.Parse("(c + 0) * (0 <= c)", Float32, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dev := range matmulDevices {
+		product, ok := Product{Dtype: Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: BF16}.With(f)
+		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
+		if !ok || !canHalve {
+			t.Fatalf("%v on %s: want one with an epilogue that gives its result rounded", product, dev.Name)
+		}
+		p, err := with.Plan(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(own, p); err != nil {
+			t.Error(err)
+		}
+		in := make([][]byte, 2)
+		for i, bytes := range p.Inputs {
+			x := make([]uint16, bytes/2)
+			roundRows(uniform(r, bytes/2), x, 1, bytes/2, bytes/2)
+			in[i] = Bytes(x)
+		}
+		out := Bytes(slices.Repeat([]uint32{0xffffffff}, int(p.Out/4)))
+		if err := p.Run(in, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		half, zeros := Elements[uint16](out[p.Parts[1]:]), 0
+		for i, v := range Elements[float32](out[:3*140*96*4]) {
+			if got, want := float64(fromBF16(half[i])), roundReference(float64(v), 8); got != want {
+				t.Fatalf("on %s: element %d is %v and %v, want %v", dev.Name, i, v, got, want)
+			}
+			if v == 0 {
+				zeros++
+			}
+		}
+		if zeros < 1000 || zeros > 3*140*96-1000 {
+			t.Errorf("on %s: %d elements are 0 after a rectifier", dev.Name, zeros)
+		}
+	}
+	for _, p := range []Product{{Dtype: Float32, Batch: 1, M: 500, N: 500, K: 5000, Precision: BF16}, {Dtype: Float32, Batch: 1, M: 500, N: 503, K: 100, Precision: BF16},
+		{Dtype: Float32, Batch: 1, M: 500, N: 504, K: 100, Precision: TF32}} {
+		if with, ok := (RoundedProduct{Product: p}).Rounding(matmulDevices[1]); ok {
+			t.Errorf("%v of %d columns and %d terms: gives its result rounded, want none", with, p.N, p.K)
+		}
+		if _, err := (RoundedProduct{Product: p, Halves: true}).Plan(matmulDevices[1]); err == nil {
+			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)
 		}
 	}
 }

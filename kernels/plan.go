@@ -123,7 +123,7 @@ type Plan struct {
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
 	Flops    int64 // floating-point operations of the op (not of the plan)
-	// Precision is that to which the launches round the operands of a product.
+	// Precision is that to which the launches round operands of products.
 	Precision Precision
 	Graph     bool // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }

@@ -38,7 +38,7 @@ func (x Rounded) Plan(dev Device) (*Plan, error) {
 	p := &Plan{
 		Op:     fmt.Sprintf("%v(%d x %dx%d)", x, x.Batch, x.Rows, x.Cols),
 		Inputs: []int64{x.Batch * x.Rows * x.Cols * Float32.Size()},
-		Out:    x.bytes(),
+		Out:    x.bytes(), Precision: x.Precision,
 	}
 	p.round(dev, x.Precision, []rounding{{x, Ref{0, 0}, Ref{Out, 0}}})
 	return p, nil
@@ -107,16 +107,47 @@ func reducedOperands(by Precision, batch, m, n, k int64, transA, transB bool) (o
 	return [2]Rounded{a, b}, false, true
 }
 
-// RoundedProduct is a [Product] of operands that [Rounded] has written, if its precision asks for it, as a [Planner].
-type RoundedProduct struct{ Product }
+// RoundedProduct is a [Product] of operands that [Rounded] has written, if its precision asks for it, as a [Planner]. With Halves
+// it has a second output: what Rounded would write of the first one.
+type RoundedProduct struct {
+	Product
+	Halves bool
+}
 
 // String names the product.
-func (p RoundedProduct) String() string { return p.Product.String() + " of rounded" }
+func (p RoundedProduct) String() string {
+	if p.Halves {
+		return p.Product.String() + " of rounded, and rounded"
+	}
+	return p.Product.String() + " of rounded"
+}
 
 // Plan implements [Planner].
 func (p RoundedProduct) Plan(dev Device) (*Plan, error) {
 	_, transA, transB := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
-	return RoundedMatMul(dev, p.Precision, p.Batch, p.M, p.N, p.K, transA, transB, p.epilogue)
+	if p.Halves && !p.canHalve(dev) {
+		return nil, fmt.Errorf("%v cannot give its result in BF16", p)
+	}
+	return roundedMatMul(dev, p.Precision, p.Batch, p.M, p.N, p.K, transA, transB, p.epilogue, p.Halves)
+}
+
+// Rounding returns the product with its result rounded as a second output. It returns false if its kernel cannot give that on a
+// device: in TF32, if rows are not a multiple of 8 elements, and if splits of sums are added up in another launch.
+func (p RoundedProduct) Rounding(dev Device) (RoundedProduct, bool) {
+	if !p.canHalve(dev) {
+		return p, false
+	}
+	p.Halves = true
+	return p, true
+}
+
+func (p RoundedProduct) canHalve(dev Device) bool {
+	if p.Precision != BF16 || p.N%8 != 0 {
+		return false
+	}
+	pol := reducedPolicies.on(dev)
+	tiles := pol.form(dev, BF16, result{Float32, p.Batch, p.M, p.N, p.epilogue}).tiles(p.Batch, p.M, p.N)
+	return max(pol.splits.splits(dev, tiles, p.K), CeilDiv(p.K, mostTerms)) == 1
 }
 
 // Rounds returns what is to be done to the two operands of a product on a device, nothing for one that can be read as it

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
 // reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few multiprocessors that
@@ -59,9 +60,11 @@ func TestReducedForms(t *testing.T) {
 func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB bool, draw func(operand int) float32, round func(float32) float64, share float64) {
 	t.Helper()
 	a, b, out := make([]float32, batch*m*k), make([]float32, batch*k*n), make([]float32, batch*m*n)
+	var rounded [2][]float64
 	for operand, x := range [][]float32{a, b} {
 		for i := range x {
 			x[i] = draw(operand)
+			rounded[operand] = append(rounded[operand], round(x[i]))
 		}
 	}
 	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
@@ -76,7 +79,7 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
 		var want, abs float64
 		for l := range k {
-			x := round(a[z*m*k+row*rowA+l*colA]) * round(b[z*k*n+l*rowB+col*colB])
+			x := rounded[0][z*m*k+row*rowA+l*colA] * rounded[1][z*k*n+l*rowB+col*colB]
 			want, abs = want+x, abs+math.Abs(x)
 		}
 		if !(math.Abs(float64(got)-want) <= share*abs) && float64(got) != want && (got == got || want == want) {
@@ -90,7 +93,7 @@ func TestReducedRandom(t *testing.T) {
 	dev, r := device0(t), random(t)
 	dev.SMs = 1 + r.IntN(2)
 	for range 12 {
-		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(300), 105+r.Int64N(300), 200+r.Int64N(700)
+		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(200), 105+r.Int64N(200), 200+r.Int64N(500)
 		for by, bits := range significant {
 			transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
 			p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
@@ -195,6 +198,58 @@ func TestReducedEpilogues(t *testing.T) {
 	}
 }
 
+// A product that also gives its result rounded has the same bits as without, and those of Rounded.
+func TestReducedHalves(t *testing.T) {
+	dev, r := device0(t), random(t)
+	plan := must.Get[*kernels.Plan](t)
+	for i, f := range reducedForms {
+		dev.SMs = f.sms
+		for j, text := range append([]string{""}, epilogues...) {
+			if testing.Short() && j != 2*i {
+				continue // a checker follows every access
+			}
+			n := (f.n + 7) / 8 * 8
+			product := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, TransA: j%2 == 1, TransB: j%4 > 1, Precision: kernels.BF16}
+			operands := make([][]byte, 2, 4)
+			for k, x := range []kernels.Rounded{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
+				if x.Precision, x.Batch = kernels.BF16, f.batch; k == 0 && product.TransA || k == 1 && product.TransB {
+					x.Rows, x.Cols = x.Cols, x.Rows
+				}
+				p := plan(x.Plan(dev))
+				operands[k] = make([]byte, p.Out)
+				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
+			}
+			if text != "" {
+				names, views := []string{"c"}, []kernels.View(nil)
+				for k := range operandsOf(text) {
+					v := kernels.View{Elements: n, Strides: []int{0, 0, 1}}
+					names, views = append(names, fmt.Sprint("x", k)), append(views, v)
+					operands = append(operands, kernels.Bytes(somewhat[float32](r, n, 5)))
+				}
+				var ok bool
+				if product, ok = product.With(must.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
+					t.Fatalf("%s is no epilogue", text)
+				}
+			}
+			with, ok := kernels.RoundedProduct{Product: product}.Rounding(dev)
+			if !ok {
+				continue // splits
+			}
+			one, two := plan(kernels.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
+			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
+			must.Do(t, Run(0, one, operands, kernels.Bytes(want)))
+			must.Do(t, Run(0, two, operands, got))
+			c, half := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
+			for i, v := range want {
+				rounded := kernels.BF16.Round(v)
+				if math.Float32bits(c[i]) != math.Float32bits(v) || uint32(half[i])<<16 != math.Float32bits(rounded) && rounded == rounded {
+					t.Fatalf("%v\nelement %d is %v and %#04x, want %v and %v", two, i, c[i], half[i], v, rounded)
+				}
+			}
+		}
+	}
+}
+
 // The times of products in each precision, and of those in reduced precision of operands that are rounded before.
 func TestReducedTimes(t *testing.T) {
 	w := newStopwatch(t)
@@ -216,7 +271,7 @@ func TestReducedTimes(t *testing.T) {
 		{4096, 4096, 4096, "nn"}, {4096, 4096, 4096, "nt"}, {4096, 4096, 4096, "tn"}, {4096, 4096, 784, "nn"}, {784, 4096, 4096, "tn"},
 		{4096, 512, 784, "nn"}, {784, 512, 4096, "tn"}, {4096, 512, 512, "nn"}, {4096, 512, 512, "nt"}, {512, 512, 4096, "tn"},
 		{8192, 8192, 8192, "nn"}, {2048, 2048, 2048, "nt"}, {1024, 1024, 1024, "nt"}, {768, 768, 768, "nt"}, {512, 512, 512, "nt"}, {512, 512, 1024, "nt"}, {128, 512, 784, "nt"},
-		{784, 512, 128, "nt"}, {128, 4096, 4096, "nt"}, {256, 1024, 1024, "nt"},
+		{784, 512, 128, "nt"}, {128, 4096, 4096, "nt"}, {256, 1024, 1024, "nt"}, {4096, 4096, 10, "nt"}, {4096, 512, 10, "nt"},
 	} {
 		transA, transB := s.form[0] == 't', s.form[1] == 't'
 		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
@@ -225,7 +280,11 @@ func TestReducedTimes(t *testing.T) {
 				times(name, p)
 			}
 			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
-				times(name+" rounded before", plan(kernels.RoundedMatMul(w.dev, by, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{})))
+				product := kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+				times(name+" rounded before", plan(product.Plan(w.dev)))
+				if with, ok := product.Rounding(w.dev); ok {
+					times(name+" rounded before and after", plan(with.Plan(w.dev)))
+				}
 			}
 		}
 	}

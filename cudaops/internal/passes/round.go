@@ -6,9 +6,9 @@ import (
 )
 
 // round takes the rounding of operands out of products in reduced precision: a value that several products read is
-// rounded once. So are the planes of what products of planes read, if there are several.
+// rounded once, by the product that computes it if there is one that can. So are the planes of what products of planes read, if there are several.
 func round(p *program.Program, t Target) error {
-	r := &rounder{p: p, values: map[roundedValue]*program.Value{}, planes: map[planesValue]*program.Value{}, readers: map[planesValue]int{}}
+	r := &rounder{p: p, device: t.Device, values: map[roundedValue]*program.Value{}, planes: map[planesValue]*program.Value{}, readers: map[planesValue]int{}}
 	for _, in := range p.Instrs {
 		r.read(in, t)
 	}
@@ -34,6 +34,7 @@ func round(p *program.Program, t Target) error {
 
 type rounder struct {
 	p       *program.Program
+	device  kernels.Device
 	values  map[roundedValue]*program.Value
 	planes  map[planesValue]*program.Value
 	readers map[planesValue]int // products
@@ -97,9 +98,28 @@ func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 	key := roundedValue{v.Base, v.View.Offset, as}
 	if r.values[key] == nil {
 		dt, shape := as.Result()
-		def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-		r.p.Instrs = append(r.p.Instrs, def)
-		r.values[key] = r.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: dt, Shape: shape})
+		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
+		if r.values[key] = r.byProduct(v, t); r.values[key] == nil {
+			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+			r.p.Instrs = append(r.p.Instrs, def)
+			r.values[key] = r.p.NewValue(def, v.Name, t)
+		}
 	}
 	return r.values[key]
+}
+
+// byProduct returns the second output of the product that computes a value, of all of its elements in the same order, or nil if it has
+// none.
+func (r *rounder) byProduct(v *program.Value, t program.Type) *program.Value {
+	def := v.Base.Def
+	k, _ := def.Op.(program.Kernel)
+	product, ok := k.Planner.(kernels.RoundedProduct)
+	if !ok || t.Dtype != kernels.Uint8 || t.Bytes() != v.Base.Bytes()/2 {
+		return nil
+	}
+	if product, ok = product.Rounding(r.device); !ok {
+		return nil
+	}
+	def.Op = program.Kernel{Planner: product}
+	return r.p.NewValue(def, v.Name, t)
 }
