@@ -64,8 +64,8 @@ template <int BN, int STEP, int CLUSTER> struct Tiles {
 // Powers is the power of 2 to multiply sums by, in two factors.
 struct Powers {
     float f, g;
-    __device__ __forceinline__ explicit Powers(const Scaling* range) {
-        const int exponent = range ? -(range->exponents[0] + range->exponents[1]) : 0;
+    __device__ __forceinline__ explicit Powers(const Scaling& range) {
+        const int exponent = -(range.exponents[0] + range.exponents[1]);
         f = power(exponent / 2), g = power(exponent - exponent / 2);
     }
 };
@@ -107,9 +107,8 @@ template <typename K> __device__ __forceinline__ void store_wide(const K& sums, 
 // store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; rows that begin anywhere
 // are written by single elements, side by side.
 template <typename K>
-__device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory) {
+__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory) {
     const int lane = threadIdx.x % 32;
-    const Powers by(s.range);
     row0 += threadIdx.x % 128 / 32 * 16;
     Target<float> target;
     target.c = c + ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0;
@@ -158,6 +157,8 @@ template <typename K>
 __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, const TensorMap* againA, const TensorMap* againB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
     constexpr int CLUSTER = K::CLUSTER, STAGES = K::STAGES;
     const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, full = start, empty = start + STAGES * 8, memory = start + 1024;
+    Scaling range{}; // on its way while barriers are made
+    if (K::PLANES == 3) range = *s.range;
     u32 rank = 0;
     if (CLUSTER > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     if (threadIdx.x == 0) {
@@ -177,8 +178,8 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         registers_down<24>();
         if (threadIdx.x == 0) {
             Ring<STAGES> at;
-            const TensorMap* const fromA = K::PLANES == 3 && s.range->again(0) ? againA : mapA;
-            const TensorMap* const fromB = K::PLANES == 3 && s.range->again(1) ? againB : mapB;
+            const TensorMap* const fromA = range.again(0) ? againA : mapA;
+            const TensorMap* const fromB = range.again(1) ? againB : mapB;
 #pragma unroll 1
             for (int i = first; i < tiles.count; i += step) {
                 const Tile to = tiles[i];
@@ -197,6 +198,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     } else {
         registers_up<240>();
         const int number = group - 1;
+        const Powers by(range);
         Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * Part::SIZE;
         if (first < tiles.count) {
@@ -207,8 +209,8 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         for (int i = first; i < tiles.count; i += step) {
             const Tile to = tiles[i];
             K sums;
-            sums.run(stages, to.steps, K::PLANES == 3 && s.range->scaled);
-            store(sums, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own);
+            sums.run(stages, to.steps, range.scaled);
+            store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own);
         }
         if (K::TURNS && number == 0 && first < tiles.count) turn_wait(0);
     }

@@ -94,21 +94,13 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
-    using Rows = u32[3][2][4]; // of three planes of A, two steps along k, in registers: each is read once and used up to three times
     float sum[64], part[64];
 
-    static __device__ __forceinline__ void load(Rows& a, const Stages<Six>& s) {
-        const u32 piece = s.memory + s.at.stage * STAGE;
-#pragma unroll
-        for (int i = 0; i < 3; i++) {
-#pragma unroll
-            for (int l = 0; l < 2; l++) A::load(a[i][l], piece + i * A::PLANE, s.line + threadIdx.x % 128 / 32 * 16, l);
-        }
-    }
     // multiply starts d += plane i of a * plane j of b, or = without add.
-    static __device__ __forceinline__ void multiply(float (&d)[64], const Rows& a, int i, u64 b, int j, int add = 1) {
+    static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
 #pragma unroll
-        for (int l = 0; l < 2; l++) wgmma<TB>(d, a[i][l], b + j * B::plane + l * B::step, add || l > 0);
+        for (int l = 0; l < 2; l++)
+            wgmma<SIZE, TA, TB>(d, a + i * A::plane + l * A::step, b + j * B::plane + l * B::step, add || l > 0);
     }
     // add is sum += x; x becomes what rounding has cut off. In this form the compiler takes element
     // after element and needs fewer registers.
@@ -119,10 +111,8 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
-            Rows a;
             s.wait();
-            load(a, s);
-            const u64 b = s.b();
+            const u64 a = s.a(), b = s.b();
             turn_wait(s.group);
             pin(part);
             wgmma_fence();
@@ -151,10 +141,8 @@ template <int TA, int TB, int CLUSTER_> struct Six {
         for (int e = 0; e < 64; e++) low[e] = 0;
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
-            Rows a;
             s.wait();
-            load(a, s);
-            const u64 b = s.b();
+            const u64 a = s.a(), b = s.b();
             pin(part);
             wgmma_fence();
             multiply(part, a, 2, b, 0, 0);

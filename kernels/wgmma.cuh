@@ -71,17 +71,6 @@ template <int R> __device__ __forceinline__ void registers_up() { asm volatile("
 __device__ __forceinline__ void turn_wait(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory"); }
 __device__ __forceinline__ void turn_pass(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
 
-// ldmatrix reads four blocks of 8 x 8 elements of 16 bits, from rows of 16 bytes at the addresses of the warp's lanes: lanes 0 to 7 have
-// those of the first block. A lane gets two elements of a block side by side in a row, or with TRANS in a column.
-template <bool TRANS> __device__ __forceinline__ void ldmatrix(u32 (&r)[4], u32 address) {
-    if (TRANS)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
 // ---- wgmma
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -126,12 +115,6 @@ template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float 
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 " L64 ", %64, %65, p, 1, 1;\n}"
                      : D64 : "l"(a), "l"(b), "r"(add));
-}
-// In this form a is in registers, BF16, as ldmatrix reads it.
-template <int TB> __device__ __forceinline__ void wgmma(float (&d)[64], const u32 (&a)[4], u64 b, int add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " L64 ", {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-                 : D64 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TB));
 }
 template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float (&d)[128], u64 a, u64 b, int add) {
     if constexpr (SIZE == 2)
@@ -180,19 +163,6 @@ template <int LINES, int BK, int SIZE, int PLANES, int T, int SHARE> struct Piec
         constexpr u64 LEADING = T ? BK * 128 : 16, STRIDE = 8 * ROW;
         address += T ? line / BLOCK * BK * 128 : line * ROW;
         return (address & 0x3ffff) >> 4 | LEADING >> 4 << 16 | STRIDE >> 4 << 32 | SWIZZLE << 62;
-    }
-    // load reads 16 rows from line on, 16 bits each and 32 bytes along k, of the l-th step, as wgmma takes them in registers.
-    static __device__ __forceinline__ void load(u32 (&r)[4], u32 address, int line, int l) {
-        static_assert(SIZE == 2 && (T || ROW == 64), "");
-        const int lane = threadIdx.x % 32;
-        if (T) {
-            const int k = l * 16 + lane % 8 + lane / 16 * 8, chunk = line % BLOCK / 8 + lane / 8 % 2;
-            address += line / BLOCK * BK * 128 + k * 128 + (chunk ^ k % 8) * 16;
-        } else {
-            const int row = line + lane % 16, chunk = l * 2 + lane / 16;
-            address += row * 64 + (chunk ^ row / 2 % 4) * 16;
-        }
-        ldmatrix<T != 0>(r, address);
     }
     static constexpr int plane = PLANE >> 4;
     static constexpr int step = (T ? 32 / SIZE * 128 : 32) >> 4;
