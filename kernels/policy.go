@@ -6,8 +6,8 @@ import (
 )
 
 // measured holds a launch policy by architecture: the fastest one where it was measured, a line for
-// each compute capability (90 for 9.0), with the measurement beside it and what it was compared
-// with. Longer lists of what was tried and was slower are in bench/NOTES.md.
+// each compute capability (90 for 9.0), with the measurement beside it and the alternatives it was
+// compared with. Longer lists of slower alternatives are in bench/NOTES.md.
 type measured[P any] []struct {
 	capability int
 	policy     P
@@ -221,7 +221,7 @@ type splitPolicy struct {
 	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
-// splits returns how many splits are wanted for so many blocks, each with sums of k terms.
+// splits returns how many splits are wanted for a number of blocks, each with sums of k terms.
 func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 	sms := int64(dev.SMs)
 	if dev.Major == 0 || s.blocks == 0 || s.enough > 0 && blocks >= s.enough*sms {
@@ -260,7 +260,7 @@ func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
 // are compiled into matmul.cu.
 type matmulPolicy struct {
 	small         int64 // products with fewer multiply-adds for each multiprocessor have small tiles
-	short         int64 // sums of so many terms are short
+	short         int64 // sums of up to this many terms are short
 	many          int64 // tiles for each multiprocessor that are as good as short sums
 	splits        matmulSplits
 	rows, columns splitPolicy // of a matrix, times a vector

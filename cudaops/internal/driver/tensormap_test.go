@@ -11,7 +11,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// encoded is what the driver is asked to encode.
+// encoded holds the arguments that the driver is asked to encode.
 type encoded struct {
 	kind, rank, address                    uint64
 	extents, strides                       []uint64
@@ -56,7 +56,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// What the driver refuses is an error that names the function.
+// The error about a tensor that the driver refuses names the function.
 func TestEncodeError(t *testing.T) {
 	defer func(addr uintptr) { cuTensorMapEncodeTiled.addr = addr }(cuTensorMapEncodeTiled.addr)
 	cuTensorMapEncodeTiled.addr = 0

@@ -120,7 +120,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 }
 
 // CheckSizes returns an error if the launches of the bound plan have other arguments, by number and
-// bytes, than their kernels take, as far as the driver tells.
+// bytes, than their kernels take, as far as the driver describes them.
 func (b *Bound) CheckSizes(p *kernels.Plan) error {
 	for i, l := range b.launches {
 		if want, ok := l.function.ParamSizes(); ok {
@@ -224,7 +224,7 @@ func (b *Bound) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkCoResident returns an error that says how many blocks fit on the device at
+// checkCoResident returns an error that names how many blocks fit on the device at
 // once if those of k do not: they would wait for one another for ever.
 func (l *Loader) checkCoResident(f *driver.Function, k kernels.Launch) error {
 	threads := k.Block[0] * k.Block[1] * k.Block[2]
