@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// TestAlignment: the Go bodies give the same bits wherever their operands lie. Slices of
+// TestAlignment: the Go bodies compute the same bits wherever their operands lie. Slices of
 // tensors, and what users back tensors with, lie anywhere, and vector instructions tend
 // to treat the first elements apart until an address is a multiple of their width.
 func TestAlignment(t *testing.T) {
@@ -85,7 +85,7 @@ func checkAlignment(p *kernels.Plan, dt, result kernels.Dtype, inputs [][]byte) 
 	return nil
 }
 
-// shifted returns memory that starts so many bytes behind a multiple of 64.
+// shifted returns memory that starts a number of bytes behind a multiple of 64.
 func shifted(size, bytes int64) []byte {
 	all := kernels.Bytes(make([]float64, (size+bytes+64)/8+1))
 	bytes += int64(-uintptr(unsafe.Pointer(unsafe.SliceData(all))) % 64)

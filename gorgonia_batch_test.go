@@ -64,11 +64,11 @@ func everyOp(opspec.Spec) bool { return true }
 
 func withGradient(s opspec.Spec) bool { return !s.NoGradient }
 
-// floatOp leaves out ops that give integers: a LispMachine makes a derivative for
+// floatOp leaves out ops that return integers: a LispMachine makes a derivative for
 // each value, and has none for integers.
 func floatOp(s opspec.Spec) bool { return !s.Exact }
 
-// tolerance is what an element may be off, in units of the type's epsilon of the
+// tolerance is how far an element may be off, in units of the type's epsilon of the
 // sum of the absolute values of its terms.
 func (b batch) tolerance() float64 {
 	if b.dt == kernels.Float64 && b.spec.Tolerance > 0 {
@@ -142,7 +142,7 @@ func (g *bundle) loss() (sum *gorgonia.Node, err error) {
 	return sum, nil
 }
 
-// gradients runs a machine once and gives the gradients of the inputs, by case.
+// gradients runs a machine once and returns the gradients of the inputs, by case.
 func (g *bundle) gradients(vm gorgonia.VM) ([][][]float64, error) {
 	if err := vm.RunAll(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (b batch) differentiated() (*bundle, error) {
 	return g, err
 }
 
-// onHost gives the gradients by Grad on Stheno's host backend.
+// onHost returns the gradients by Grad on Stheno's host backend.
 func (b batch) onHost() ([][][]float64, error) {
 	g, err := b.differentiated()
 	if err != nil {

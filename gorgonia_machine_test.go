@@ -31,8 +31,8 @@ func lispForward(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
 }
 
-// locked is Gorgonia's machine as it is, used as docs/cuda-tag.md says it must
-// be: the goroutine, that of the test, keeps its thread.
+// locked is Gorgonia's machine as it is, used as docs/cuda-tag.md prescribes: it must
+// keep its thread, here that of the test's goroutine.
 func locked(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	runtime.LockOSThread()
 	return gorgonia.NewTapeMachine(g), nil
@@ -84,7 +84,7 @@ func TestGorgoniaMachineLocked(t *testing.T) {
 
 // TestGorgoniaMachineLockedGradients: SymDiff there. No op of Gorgonia's is in the
 // graph, since more than 20 of them in a row go wrong there, and nothing is bound
-// by BindDualValues, which gives zeros there (docs/cuda-tag.md has both): the
+// by BindDualValues, which returns zeros there (docs/cuda-tag.md describes both): the
 // derivatives by the outputs are given to Backpropagate, which Grad calls with a 1
 // for a loss.
 func TestGorgoniaMachineLockedGradients(t *testing.T) {
@@ -138,8 +138,8 @@ func TestGorgoniaMachineLispGradients(t *testing.T) {
 	})
 }
 
-// A preallocated op keeps what the machine gave it for its output, and what it
-// gave the machine.
+// A preallocated op keeps the value that the machine passed it for its output, and the one
+// that it returned.
 type preallocated struct {
 	gorgonia.Op
 	given, gave gorgonia.Value
@@ -156,7 +156,7 @@ func (p *preallocated) CUDADo(extern gorgonia.External, dev gorgonia.Device, pre
 }
 
 // TestGorgoniaMachinePreallocated: an op writes into the value that the machine
-// gives it for its output, and gives that value back, no other one on its memory.
+// passes it for its output, and returns that value, no other one on its memory.
 func TestGorgoniaMachinePreallocated(t *testing.T) {
 	eachBatch(t, gradientElements, everyOp, func(t *testing.T, b batch) {
 		seen := make([]*preallocated, len(b.cases))

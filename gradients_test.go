@@ -85,7 +85,7 @@ func TestSecondDerivatives(t *testing.T) {
 	})
 }
 
-// TestNoGradient: ops without a gradient say so, whichever way Gorgonia asks.
+// TestNoGradient: ops without a gradient report it, whichever way Gorgonia asks.
 func TestNoGradient(t *testing.T) {
 	for _, s := range opspec.All() {
 		if !s.NoGradient {
@@ -112,7 +112,7 @@ func TestNoGradient(t *testing.T) {
 					t.Errorf("%v: %s gave %v, want an error that says why there is no gradient", op, name, err)
 				}
 			}
-			// Of a cost of integers Grad gives neither nodes nor an error.
+			// For a cost of integers Grad returns neither nodes nor an error.
 			if grads, err := gorgonia.Grad(gorgonia.Must(gorgonia.Sum(out)), in...); err == nil && len(grads) > 0 {
 				t.Errorf("%v: Grad gave %v", op, grads)
 			}
@@ -123,7 +123,7 @@ func TestNoGradient(t *testing.T) {
 // inflated is 1.01 times an op, under the op's own gradient, which so is wrong.
 type inflated struct{ hostOp }
 
-// hostOp is what the machines of the host ask of an op.
+// hostOp holds the methods that the machines of the host call on an op.
 type hostOp interface {
 	gorgonia.SDOp
 	gorgonia.ADOp

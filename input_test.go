@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestBadInput: every constructor says what is wrong, by name, and never
+// TestBadInput: every constructor names what is wrong, and never
 // panics.
 func TestBadInput(t *testing.T) {
 	for _, s := range opspec.All() {

@@ -36,7 +36,7 @@ func machines() []machine {
 	return ms
 }
 
-// A problem is a case with values for its inputs and what must come out.
+// A problem is a case with values of its inputs and the results that are wanted.
 type problem struct {
 	opspec.Case
 	dt             kernels.Dtype
@@ -133,7 +133,7 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// strided gives numbers as tensors whose memory is not their elements in order.
+// strided returns numbers as tensors whose memory is not their elements in order.
 func strided(layout string, shape tensor.Shape, dt kernels.Dtype, x []float64) (gorgonia.Value, error) {
 	if shape.TotalSize() <= 1 { // nothing to stride over; slices of one element are scalars
 		return opspec.Case{Shapes: []tensor.Shape{shape}}.Values(dt, [][]float64{x})[0], nil

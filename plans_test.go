@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A runner runs a plan and says where it wrote what it must not.
+// A runner runs a plan and reports where it wrote outside of its outputs.
 type runner func(p *kernels.Plan, inputs [][]byte, out []byte) error
 
 // onGPU runs a plan on CUDA device 0, operands guarded in its memory.

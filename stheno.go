@@ -10,7 +10,7 @@ import (
 // Version is the version of Stheno.
 const Version = "0.1.0"
 
-// ErrNoDevice is wrapped by every error that says that this machine has no usable CUDA device.
+// ErrNoDevice is wrapped by every error about a machine without a usable CUDA device.
 var ErrNoDevice = cudaops.ErrNoDevice
 
 // NewVM makes a machine that runs g on CUDA device 0 if it can be used, else on the host. Options
@@ -21,6 +21,6 @@ func NewVM(g *gorgonia.ExprGraph, opts ...cudaops.Option) (*cudaops.VM, error) {
 	return cudaops.NewVM(g, slices.Concat([]cudaops.Option{cudaops.OnAny()}, opts)...)
 }
 
-// Devices lists the CUDA devices of this machine. The error, which wraps [ErrNoDevice], says why
+// Devices lists the CUDA devices of this machine. The error, which wraps [ErrNoDevice], explains why
 // there is none or, if there are some, why none of them can be used.
 func Devices() ([]cudaops.Device, error) { return cudaops.Devices() }

@@ -178,7 +178,7 @@ func aligned(b []byte) []byte {
 	return a
 }
 
-// numbers gives a value as float64, row-major.
+// numbers returns a value as float64, row-major.
 func numbers(v gorgonia.Value) ([]float64, error) {
 	mem, err := values.Bytes(v)
 	if err != nil {

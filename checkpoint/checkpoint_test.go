@@ -30,7 +30,7 @@ var solvers = map[string]func() G.Solver{
 	"BarzilaiBorwein": func() G.Solver { return G.NewBarzilaiBorweinSolver(G.WithClip(0.05)) },
 }
 
-// position is what the loops of tests keep.
+// position is the value that the loops of tests keep.
 type position struct {
 	Step int
 	Seed uint64

@@ -99,7 +99,7 @@ func (v *victim) refuses(what, path string, to any, wants ...string) {
 	}
 }
 
-// A file of another training is an error that says what it got and wants, and changes nothing.
+// A file of another training is an error that names what was got and wanted, and changes nothing.
 func TestLoadOtherTraining(t *testing.T) {
 	v := newVictim(t)
 	small := func() *model { return newModel(t, tensor.Float32, 1, 5) }
@@ -115,7 +115,7 @@ func TestLoadOtherTraining(t *testing.T) {
 	}
 }
 
-// A file that says what it does not have, or has what nobody reads, is an error.
+// A file whose header describes missing data, or that has data which nobody reads, is an error.
 func TestLoadEditedFiles(t *testing.T) {
 	v := newVictim(t)
 	good := v.save(newModel(t, tensor.Float32, 1, 5), decaying())
@@ -151,7 +151,7 @@ func TestLoadEditedFiles(t *testing.T) {
 	}
 }
 
-// What is no file of a training, and positions that do not fit, are errors.
+// Files of something else than a training, and positions that do not fit, are errors.
 func TestLoadBadFiles(t *testing.T) {
 	v := newVictim(t)
 	good := v.save(newModel(t, tensor.Float32, 1, 5), decaying())
@@ -181,7 +181,7 @@ func TestLoadBadFiles(t *testing.T) {
 	}
 }
 
-// renamed gives a learnable, and what belongs to it, another name.
+// renamed renames a learnable and the tensors that belong to it.
 func renamed(from, to string) edit {
 	return func(f *safetensors.File, h *header) {
 		for i := range f.Tensors {
@@ -224,7 +224,7 @@ func TestSaveErrors(t *testing.T) {
 	}
 }
 
-// Whatever a whole file says of its tensors, it gives a state or an error.
+// Whatever the header of a whole file says, loading it returns a state or an error.
 func FuzzState(f *testing.F) {
 	m := newModel(f, tensor.Float32, 1, 2)
 	vm := must.Get[*cudaops.VM](f)(cudaops.NewVM(m.g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), m.learnables...)))

@@ -24,7 +24,7 @@ const childPath = "STHENO_CHECKPOINT_CHILD"
 // childSteps is how many steps the child makes, with a checkpoint after every second.
 const childSteps = 150
 
-// newChild returns what the child trains. The larger its checkpoint, the likelier is a kill
+// newChild returns the training of the child. The larger its checkpoint, the likelier is a kill
 // while it is written.
 func newChild(t testing.TB, seed uint64) (*model, *cudaops.VM) {
 	m := newModel(t, tensor.Float32, seed, 300)
@@ -61,7 +61,7 @@ func TestKill(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "run.safetensors")
 
-	// step returns what the file has come to, -1 where there is none.
+	// step returns the step that the file has reached, -1 if there is no file.
 	step := func() int {
 		f, err := open(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +128,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// tail keeps the last of what is written.
+// tail keeps the last bytes that are written.
 type tail struct{ b []byte }
 
 func (w *tail) Write(b []byte) (int, error) {

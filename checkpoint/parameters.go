@@ -46,7 +46,7 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 	return write(path, h, nil, list)
 }
 
-// LoadParameters gives nodes the tensors of their names in a file, of [Save], of [SaveParameters]
+// LoadParameters sets nodes to the tensors of their names in a file, of [Save], of [SaveParameters]
 // or of another program, and the BatchNorms of their graph their means and variances if the file
 // has them. The state of a solver in the file is left out. With an error nothing is changed.
 //
@@ -144,7 +144,7 @@ func graphOf(nodes gorgonia.Nodes) (*gorgonia.ExprGraph, error) {
 		case n.Op() != nil:
 			return nil, fmt.Errorf("node %d, %s: got the result of an op, want an input of the graph", i, n.Name())
 		case name == "":
-			return nil, fmt.Errorf("node %d, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
+			return nil, fmt.Errorf("node %d, of shape %v, has no name, want one: use gorgonia.WithName", i, n.Shape())
 		case seen[name]:
 			return nil, fmt.Errorf("node %d: got the name %q again, want different names", i, name)
 		case n.Graph() != nodes[0].Graph():

@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A file that may not be read, and a folder that may not be written, are errors that say so. Root
+// A file that may not be read, and a folder that may not be written, are errors that name them. Root
 // may do both, so this thread is somebody else for the time.
 func TestNoPermission(t *testing.T) {
 	m := newModel(t, tensor.Float32, 1, 5)

@@ -43,7 +43,7 @@ print(json.dumps({
 }))
 `
 
-// Python's safetensors reads what Save writes: each value, bit for bit, and what is said beside.
+// Python's safetensors reads what Save writes: each value, bit for bit, and the metadata.
 func TestPythonReads(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		path := filepath.Join(t.TempDir(), "run.safetensors")
@@ -100,7 +100,7 @@ save_file({
 }, sys.argv[1], metadata={"by": "numpy"})
 `
 
-// What Python's safetensors writes is loaded.
+// Files that Python's safetensors writes can be loaded.
 func TestPythonWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "numpy.safetensors")
 	python(t, writePython, path)

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// replace makes a file of what write writes, or leaves an existing one as it is: the new file is
+// replace makes a file of the bytes that write writes, or leaves an existing one as it is: the new file is
 // complete, and on the disk, before it gets the name.
 func replace(path string, write func(io.Writer) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {

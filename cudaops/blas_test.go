@@ -50,7 +50,7 @@ func TestUsersBLAS(t *testing.T) {
 	}
 }
 
-// The report says what multiplies matrices on the host, where something does.
+// The report names the library that multiplies matrices on the host, if any does.
 func TestReportSaysWhatMultiplies(t *testing.T) {
 	own := G.WhichBLAS()
 	defer G.Use(own)
@@ -74,7 +74,7 @@ func TestReportSaysWhatMultiplies(t *testing.T) {
 	says(c, "the BLAS given to gorgonia.Use, cudaops.counting")
 }
 
-// A machine says why it is the host where a device was preferred.
+// A machine on the host explains why, if a device was preferred.
 func TestDeviceSaysWhy(t *testing.T) {
 	g, a, b, _ := sum2(t, 2)
 	must.Do(t, G.Let(a, vector(1, 2)))

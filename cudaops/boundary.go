@@ -108,7 +108,7 @@ func (b *boundary) deliver(out []gorgonia.Value) error {
 	return nil
 }
 
-// ready returns what each of the graph's outputs assigns, without assigning it.
+// ready returns the assignment of each of the graph's outputs, without making it.
 func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
 	taken := make([]bool, len(out))
@@ -169,7 +169,7 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 		return nil, err
 	}
 	copy(to, m)
-	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // as an op on the host gives it
+	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // as an op on the host returns it
 		return tensor.New(tensor.FromScalar(out.Data())), nil
 	}
 	return out, nil

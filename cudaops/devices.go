@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// ErrNoDevice is in the chain of every error that says that this machine has
-// no CUDA device that can be used, or none of the number asked for.
+// ErrNoDevice is wrapped by every error about a machine without a CUDA device
+// that can be used, or without one of the number asked for.
 var ErrNoDevice = driver.ErrNoDevice
 
 // Device is a CUDA device of this machine.
@@ -34,7 +34,7 @@ func (d Device) String() string {
 }
 
 // Devices lists the CUDA devices of this machine. The error, which wraps
-// [ErrNoDevice], says why there is none or, beside the list, why none of them
+// [ErrNoDevice], explains why there is none or, beside the list, why none of them
 // can be used.
 func Devices() ([]Device, error) {
 	n, err := driver.Count()

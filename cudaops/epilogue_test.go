@@ -36,7 +36,7 @@ var endings = map[string]func(c, x *G.Node) *G.Node{
 	},
 }
 
-// A product that does more to its sums gives the same bits, but for those of NaN, as the
+// A product with an epilogue computes the same bits, but for those of NaN, as the
 // product and then a map: where the product's own value is wanted too, a map computes the
 // rest. On a GPU, the sizes are those of every form of the product's kernels.
 func TestEpilogueBits(t *testing.T) {

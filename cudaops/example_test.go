@@ -8,7 +8,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// A machine tells where each node runs; Strict refuses what has no kernel.
+// A machine reports where each node runs; Strict refuses ops without a kernel.
 func ExampleNewVM() {
 	g := G.NewGraph()
 	x := G.NewVector(g, G.Float32, G.WithShape(4), G.WithName("x"), G.WithInit(G.RangedFrom(1)))

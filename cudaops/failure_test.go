@@ -166,7 +166,7 @@ func TestDeviceFailure(t *testing.T) {
 	}
 }
 
-// Values must not depend on what the arena held before.
+// Values must not depend on the arena's earlier contents.
 func TestPoisonedArena(t *testing.T) {
 	m := newMLP(t, tensor.Float64, 5, 4, 6, 3)
 	b := &fake{closes: new(atomic.Int32)}

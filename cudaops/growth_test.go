@@ -12,7 +12,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// memories are what a process holds, in bytes: of Go's heap, of the machine's memory, and of the device's
+// memories are the bytes that a process holds: of Go's heap, of the machine's memory, and of the device's
 // together with all other processes.
 type memories struct{ heap, resident, device int64 }
 

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// What docs/gorgonia-ops.md says that Gorgonia's machines get wrong, they do. That it is
+// Gorgonia's machines make the faults that docs/gorgonia-ops.md lists. That it is
 // right here, the ops' own tests show.
 func TestGorgoniaIsWrong(t *testing.T) {
 	quiet(t)

@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fakeGPU is a host backend that says that it is a GPU.
+// fakeGPU is a host backend that claims to be a GPU.
 type fakeGPU struct{ fake }
 
 func (*fakeGPU) Device() kernels.Device {
@@ -39,7 +39,7 @@ func TestGridTooLarge(t *testing.T) {
 // A graph that does not fit into the host's memory is an error of NewVM; the process goes on.
 func TestGraphTooLarge(t *testing.T) {
 	if hostmem.Check(hostmem.Most) == nil {
-		t.Skip("SKIPPED, NOT TESTED: this system does not tell how much memory there is")
+		t.Skip("SKIPPED, NOT TESTED: this system does not report how much memory there is")
 	}
 	vector := func(g *G.ExprGraph, name string, n int) *G.Node {
 		return G.NewVector(g, tensor.Float64, G.WithName(name), G.WithShape(n))
@@ -79,7 +79,7 @@ func (d deadDevice) close() error {
 	return driver.Join(fmt.Errorf("free: %w", dead), dead, dead)
 }
 
-// What a dead context says to all calls is said once.
+// The error that a dead context returns to all calls is reported once.
 func TestDeadContext(t *testing.T) {
 	s := newSession(deadDevice{closed: new(atomic.Int32)})
 	err := s.Close()
@@ -88,7 +88,7 @@ func TestDeadContext(t *testing.T) {
 	}
 }
 
-// A session that is dropped without Close gives its memory back, but not as long as one of
+// A session that is dropped without Close releases its memory, but not as long as one of
 // its buffers is there.
 func TestDroppedSession(t *testing.T) {
 	closed := new(atomic.Int32)

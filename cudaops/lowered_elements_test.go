@@ -17,7 +17,7 @@ func unaryCases() (list []lowered) {
 		ref      func(float64) float64
 		positive bool
 		constant bool   // Gorgonia makes no derivative
-		wrong    string // what its derivative is
+		wrong    string // its derivative in Gorgonia
 	}{
 		{"abs", G.Abs, math.Abs, false, false, ""},
 		{"sign", G.Sign, func(v float64) float64 { return math.Copysign(1, v) }, false, true, ""},
@@ -131,7 +131,7 @@ func betweenCases() (list []lowered) {
 	return list
 }
 
-// activationCases are what Gorgonia composes of several ops.
+// activationCases are activations that Gorgonia composes of several ops.
 func activationCases() []lowered {
 	return []lowered{{
 		name: "global average pool", shapes: [][]int{{2, 3, 4, 5}}, noGradient: true,

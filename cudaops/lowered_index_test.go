@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// joinCases are concatenations, of whole inputs, of views and of what is computed, and their
+// joinCases are concatenations, of whole inputs, of views and of computed values, and their
 // opposite.
 func joinCases() (list []lowered) {
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func indexCases() (list []lowered) {
 	})
 }
 
-// An index that is none of the axis is an error that says so, also where the device computes it,
+// An index outside of the axis is an error, also where the device computes it,
 // and leaves everything as it was.
 func TestIndexOutside(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

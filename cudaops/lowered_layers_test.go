@@ -8,7 +8,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// activations are what products do behind a bias, by name.
+// activations are the functions that follow a product and its bias, by name.
 var activations = map[string]struct {
 	node func(*G.Node) (*G.Node, error)
 	f    func(float64) float64
@@ -19,7 +19,7 @@ var activations = map[string]struct {
 	"none":      {func(x *G.Node) (*G.Node, error) { return x, nil }, func(x float64) float64 { return x }},
 }
 
-// layerCases are products with what can be a part of them: biases, activations, sums with
+// layerCases are products with everything that can be fused into them: biases, activations, sums with
 // another operand and with another product; one layer, and a second one behind it, whose
 // gradient goes through the first. Sums of many terms are made in parts on a GPU.
 func layerCases() (list []lowered) {

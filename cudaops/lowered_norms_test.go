@@ -65,7 +65,7 @@ func size4(shape []int) int {
 
 func channel(index []int) int { return index[1] }
 
-// moments returns the mean and the variance of the elements for which row gives one number.
+// moments returns the mean and the variance of the elements for which row returns one number.
 func moments(x array, row func(index []int) int) (mean, variance map[int]float64, n float64) {
 	mean, variance = map[int]float64{}, map[int]float64{}
 	count := map[int]float64{}
@@ -116,7 +116,7 @@ func newNormGraph(t *testing.T, dt tensor.Dtype, shape []int) *normGraph {
 	return n
 }
 
-// Over runs that train and then evaluate and train again, by SetTraining, BatchNorm gives
+// Over runs that train and then evaluate and train again, by SetTraining, BatchNorm returns
 // and keeps what the reference does, and keeps it where Gorgonia's machine does.
 func TestBatchNormModes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
@@ -174,7 +174,7 @@ func testBatchNormModes(t *testing.T, on Option, dt tensor.Dtype, shape []int) {
 	}
 }
 
-// checkBatchNorm compares what a run gave and kept with the reference, whose running
+// checkBatchNorm compares the results and the state of a run with the reference, whose running
 // moments it takes along.
 func checkBatchNorm(t *testing.T, n *normGraph, training bool, mean, variance *array, within float64) {
 	t.Helper()

@@ -172,7 +172,7 @@ func contractionCases() (list []lowered) {
 			ref: func(x ...array) array {
 				out := contract(x[0], x[1], c.sumA, c.sumB)
 				if len(out.shape) == 0 {
-					out.shape = []int{1} // as Gorgonia gives it
+					out.shape = []int{1} // as Gorgonia returns it
 				}
 				return out
 			},

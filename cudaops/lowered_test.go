@@ -17,12 +17,12 @@ import (
 type lowered struct {
 	name   string
 	shapes [][]int // of the inputs; nil for a scalar
-	// positive says that the inputs are drawn above 0.
+	// positive draws the inputs above 0.
 	positive   bool
 	build      func(x ...*G.Node) (*G.Node, error)
 	ref        func(x ...array) array
 	noGradient bool // Gorgonia makes none
-	// wrongGradient says that Gorgonia's derivative is another function, noTape why the
+	// wrongGradient marks an op whose derivative in Gorgonia is another function; noTape is why the
 	// tape machine is no reference.
 	wrongGradient, noTape string
 }
@@ -38,7 +38,7 @@ type loweredGraph struct {
 	gradients bool
 }
 
-// graph makes the case's graph. Equal seeds give equal numbers.
+// graph makes the case's graph. Equal seeds make equal numbers.
 func (c lowered) graph(t *testing.T, dt tensor.Dtype, seed uint64) *loweredGraph {
 	t.Helper()
 	node := must.Get[*G.Node](t)
@@ -179,7 +179,7 @@ func closeTo(t *testing.T, what string, got G.Value, want array, within float64)
 	}
 }
 
-// Every op of Gorgonia's that the VM lowers gives the right values and gradients, in
+// Every op of Gorgonia's that the VM lowers computes the right values and gradients, in
 // both types.
 func TestLowered(t *testing.T) {
 	quiet(t)

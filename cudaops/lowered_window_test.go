@@ -95,7 +95,7 @@ func greatest(x []float64) float64 {
 
 func shape2(v, h int) tensor.Shape { return tensor.Shape{v, h} }
 
-// convolutions are what is made of im2col on a frame.
+// convolutions are compositions of im2col on a frame.
 func convolutions(f frame, filters int) []lowered {
 	pad, stride, dilation := []int{f.v.before, f.h.before}, []int{f.v.stride, f.h.stride}, []int{f.v.dilation, f.h.dilation}
 	kernel := shape2(f.v.size, f.h.size)
@@ -302,8 +302,8 @@ func TestGlobalAverageGradient(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) { c.check(t, tensor.Float64, on) })
 }
 
-// What docs/gorgonia-ops.md says that Gorgonia gets wrong when it makes a graph, so that no
-// machine can tell.
+// The faults that Gorgonia makes while it builds a graph, as docs/gorgonia-ops.md lists them: no
+// machine can see them.
 func TestWindowQuirks(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewTensor(g, tensor.Float64, 4, G.WithName("x"), G.WithShape(2, 3, 8, 8))

@@ -15,7 +15,7 @@ import (
 )
 
 // onBackends runs a test on the host backend and on the GPU. Without a GPU that
-// half is skipped, or fails if STHENO_REQUIRE_GPU=1 says that there is one.
+// half is skipped, or fails if STHENO_REQUIRE_GPU=1.
 func onBackends(t *testing.T, test func(t *testing.T, on Option)) {
 	t.Run("host", func(t *testing.T) { test(t, OnHost()) })
 	t.Run("gpu", func(t *testing.T) {
@@ -33,7 +33,7 @@ func machine(t testing.TB, g *G.ExprGraph, opts ...Option) *VM {
 	return vm
 }
 
-// draw gives a tensor of normal numbers.
+// draw returns a tensor of normal numbers.
 func draw(r *rand.Rand, dt tensor.Dtype, shape ...int) *tensor.Dense {
 	d := tensor.New(tensor.Of(dt), tensor.WithShape(shape...))
 	for i := range d.Size() {
@@ -148,7 +148,7 @@ func foreign(x *G.Node) (*G.Node, error) {
 // foreignOp is an op of another module.
 type foreignOp struct{ G.Op }
 
-// WriteHash tells the op from the one that it wraps.
+// WriteHash distinguishes the op from the one that it wraps.
 func (f foreignOp) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
 
 func vector(x ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }

@@ -13,18 +13,18 @@ import (
 // and Peak is their sum.
 type Memory struct {
 	Parameters  int64  // learnables of Train, which stay from run to run
-	Solver      int64  // what the solver keeps of them
+	Solver      int64  // the solver's moments and other state of them
 	Constants   int64  // which stay too
 	Inputs      int64  // values that came from the user
-	Activations int64  // values that ops gave, derivatives included
-	Workspace   int64  // what a step needs while it runs
+	Activations int64  // results of ops, derivatives included
+	Workspace   int64  // scratch memory of steps while they run
 	Peak        int64  // most that is needed at once
-	Reserved    int64  // what the VM has: the peak, and gaps between values
+	Reserved    int64  // all that the VM holds: the peak, and gaps between values
 	At          string // the step where most is needed, by the names of its nodes
 }
 
-// Memory returns what the VM takes of its device's memory. Kernels, and what the driver needs
-// for itself, are not counted.
+// Memory returns the VM's use of its device's memory. Kernels, and the driver's own memory, are not
+// counted.
 func (vm *VM) Memory() Memory {
 	if vm == nil || vm.exec == nil {
 		return Memory{}
@@ -113,7 +113,7 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 	return held
 }
 
-// kinds returns a function that says which part of the memory a value belongs to.
+// kinds returns a function that returns the part of the memory that a value belongs to.
 func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
 	states := map[*program.Value]*int64{}
 	if g.Trained != nil {

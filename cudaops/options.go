@@ -31,7 +31,7 @@ type config struct {
 	trace         []io.Writer
 }
 
-// wants returns what the options say of the values that a run gives.
+// wants returns which values of a run the options ask for.
 func (c *config) wants() *lower.Wanted {
 	w := &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
@@ -49,7 +49,7 @@ func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host 
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
 // OnAny runs kernels on CUDA device 0 if there is one that can be used, else as
-// [OnHost]: [VM.Device] and the first line of the report say why.
+// [OnHost]: [VM.Device] and the first line of the report name the reason.
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
 // Strict makes it an error of [NewVM] if an op of the graph has no kernel and
@@ -66,7 +66,7 @@ func Keep(nodes ...*gorgonia.Node) Option {
 // than a run for its results alone.
 func KeepAll() Option { return func(c *config) { c.all = true } }
 
-// ForwardOnly leaves out what [gorgonia.Grad] added to the graph: no derivative is
+// ForwardOnly leaves out the nodes that [gorgonia.Grad] added to the graph: no derivative is
 // computed, and no input has a gradient.
 func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 
@@ -85,10 +85,10 @@ func Precompiled(program, locations any) Option {
 	return func(c *config) { c.compiled = append(c.compiled, program) }
 }
 
-// WatchNaN ends a run if an op gives a NaN or, under [Train], a step makes one in a learnable:
-// the error is a *[NotFinite]. All is as after the run before it then, learnables and what the
-// solver keeps of them too. The values of all nodes, and what training keeps, are copied to the
-// host in every run for it.
+// WatchNaN ends a run if an op returns a NaN or, under [Train], a step makes one in a learnable:
+// the error is a *[NotFinite]. The VM, with its learnables and the solver's moments, is then in the
+// state after the run before. To that end the values of all nodes and the state of the training are
+// copied to the host in every run.
 //
 // It changes no bit of the results, so a training that went wrong without it can be run again
 // from its last checkpoint with it.
@@ -97,8 +97,8 @@ func WatchNaN() Option { return func(c *config) { c.watch.nan = true } }
 // WatchInf is [WatchNaN] for infinities.
 func WatchInf() Option { return func(c *config) { c.watch.inf = true } }
 
-// Log writes what each run did to a logger: a line for each step, as [VM.Report] has them,
-// and one for what was copied and how long it took.
+// Log writes a line to a logger for each step of each run, as [VM.Report] has them, and one for the
+// bytes copied and the time.
 func Log(to *log.Logger) Option { return func(c *config) { c.logger = to } }
 
 // Timed measures each device step, by events in its stream. Without it

@@ -14,7 +14,7 @@ import (
 // pass changed.
 type PassReport struct {
 	Pass         string // its name in [VM.Explain], "lower" for the program before the first pass
-	Instructions int    // what a run goes through, inputs and views included
+	Instructions int    // of a run, inputs and views included
 	Steps        int    // those that compute: as launches on the device, or an op's Do on the host
 	Copies       int    // those that copy between host and device
 	// Traffic is the least number of bytes that the launches of all steps read and write,
@@ -75,7 +75,7 @@ func (vm *VM) Passes() ([]PassReport, error) {
 	return list, nil
 }
 
-// newPassReport counts what is in a program.
+// newPassReport counts the parts of a program.
 func newPassReport(pass string, p *program.Program, dev kernels.Device) (PassReport, error) {
 	r := PassReport{Pass: pass, Instructions: len(p.Instrs)}
 	for in := range p.All() {

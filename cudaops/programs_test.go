@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A program is what people write for gorgonia.NewTapeMachine: a graph, the
+// A program is one as people write it for gorgonia.NewTapeMachine: a graph, the
 // parameters that a solver trains, the cost, what is read, and what is bound
 // to inputs before each step.
 type gorgoniaProgram struct {
@@ -161,7 +161,7 @@ var programs = map[string]func(t *testing.T) gorgoniaProgram{
 	},
 }
 
-// A program written for NewTapeMachine gives the same numbers on this machine.
+// A program written for NewTapeMachine computes the same numbers on this machine.
 func TestProgramsEqualTapeMachine(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for name, build := range programs {

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Pull gives learnables the values that they have on the device, all of them if none is
+// Pull sets learnables to the values that they have on the device, all of them if none is
 // named: their nodes are bound to new values. One that was bound to a node since the last
 // run or Push goes to the device instead.
 func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
@@ -23,7 +23,7 @@ func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 }
 
 // Push takes the values of learnables and of inputs of [Resident] to the device, of all if
-// none is named. What the solver keeps of learnables stays.
+// none is named. The solver's state of learnables stays.
 func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 	return vm.between("Push", func() error {
 		residents, others := vm.resident.find(nodes)

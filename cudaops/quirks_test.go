@@ -13,7 +13,7 @@ import (
 )
 
 // A quirk is a graph that Gorgonia's tape machine computes wrongly. The table in
-// docs/gorgonia-ops.md tells of each.
+// docs/gorgonia-ops.md describes each.
 type quirk struct {
 	name  string
 	build func(t *testing.T, dt tensor.Dtype) (g *G.ExprGraph, y *G.Node)
@@ -78,7 +78,7 @@ func quirks() []quirk {
 			},
 		},
 		{
-			// What the logistic regression example ends with.
+			// The end of the logistic regression example.
 			name: "a comparison of a vector and a scalar that gives bool", want: []float64{0, 0, 1},
 			build: func(t *testing.T, dt tensor.Dtype) (*G.ExprGraph, *G.Node) {
 				g := G.NewGraph()
@@ -119,7 +119,7 @@ func column(g *G.ExprGraph, dt tensor.Dtype, x ...float64) *G.Node {
 	return G.Must(G.Reshape(numbers(g, dt, "y", x...), tensor.Shape{len(x), 1}))
 }
 
-// right says what of a quirk's values is not as it should be, "" if nothing is.
+// right names the values of a quirk that are not as they should be, "" if there are none.
 func (q quirk) right(t *testing.T, y *G.Node, inputs G.Nodes, dt tensor.Dtype) string {
 	near := func(got G.Value, want []float64) bool {
 		v := floats(t, got)
@@ -136,7 +136,7 @@ func (q quirk) right(t *testing.T, y *G.Node, inputs G.Nodes, dt tensor.Dtype) s
 	return ""
 }
 
-// What the tape machine computes wrongly is right here; and it does compute it wrongly.
+// Results that the tape machine computes wrongly are right here; and it does compute them wrongly.
 func TestQuirks(t *testing.T) {
 	for _, q := range quirks() {
 		for _, dt := range []tensor.Dtype{tensor.Float64, tensor.Float32} {
@@ -178,7 +178,7 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// What Gorgonia does to a graph before a machine sees it is kept, and told.
+// Faults that Gorgonia puts into a graph before a machine sees it are kept, and reported.
 func TestKeptQuirks(t *testing.T) {
 	node := must.Get[*G.Node](t)
 	g := G.NewGraph()

@@ -29,7 +29,7 @@ func rounded(dt tensor.Dtype, x float64) float64 {
 	return x
 }
 
-// dropped is what a Dropout makes of elements.
+// dropped returns the elements after a Dropout.
 func dropped(dt tensor.Dtype, x []float64, p float64, seed uint64, run, stream int) []float64 {
 	y, keep := make([]float64, len(x)), rounded(dt, 1-p)
 	for i, v := range x {
@@ -145,7 +145,7 @@ func TestDropoutEdges(t *testing.T) {
 	})
 }
 
-// What is dropped is 0 and has the gradient 0, be it NaN or infinite.
+// A dropped element is 0 and has the gradient 0, be it NaN or infinite.
 func TestDropoutOfExtremes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		d := newDropGraph(t, tensor.Float32, []int{300}, 0.5)

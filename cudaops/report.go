@@ -16,12 +16,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Report is what a VM did in its last run.
+// Report describes the last run of a VM.
 type Report struct {
 	Device string // the device that runs kernels, or "host backend"
 	Why    string // under OnAny, why it is the host; "" otherwise
 	Solver string // under Train, where its steps are made, and why if on the host
-	// Products is what multiplies matrices on the host, and why if it is gonum's BLAS; ""
+	// Products names the library that multiplies matrices on the host, and why if it is gonum's BLAS; ""
 	// on a GPU and where there are no such products.
 	Products string
 	Nodes    []NodeReport  // in the order of the graph
@@ -29,10 +29,10 @@ type Report struct {
 	Runs     int           // runs that ended without error
 	Time     time.Duration // wall time of the last of them
 	Peak     int64         // bytes: the most that values and scratch alive at once take, in units of 256
-	Arena    int64         // bytes of device memory reserved: the peak and what the plan wastes
+	Arena    int64         // bytes of device memory reserved: the peak and the gaps that the plan leaves
 }
 
-// NodeReport is what a VM did for one node.
+// NodeReport describes a VM's work for one node.
 type NodeReport struct {
 	Name  string
 	Shape tensor.Shape
@@ -66,7 +66,7 @@ func (vm *VM) report(s *shown) Report {
 	return r
 }
 
-// shown is what a VM was after its last run. It does not change.
+// shown is a snapshot of a VM after its last run. It does not change.
 type shown struct {
 	device        string
 	graph         *lower.Graph
@@ -81,7 +81,7 @@ type shown struct {
 	boundary *boundary
 }
 
-// show makes the VM as it is now what Report and others tell.
+// show takes the snapshot that Report and others describe.
 func (vm *VM) show() *shown {
 	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
 		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times), exec: vm.exec, boundary: vm.boundary}
@@ -92,7 +92,7 @@ func (vm *VM) show() *shown {
 	return s
 }
 
-// productsBy says what makes a program's products of matrices on the host; it returns "" if
+// productsBy names the library of a program's products of matrices on the host; it returns "" if
 // there are none.
 func productsBy(p *program.Program, b exec.Backend) string {
 	host, is := b.(*exec.HostBackend)
@@ -144,7 +144,7 @@ func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
 	return of
 }
 
-// where says where the value of a node comes from.
+// where returns where the value of a node comes from.
 func where(device string, n lower.Node) string {
 	v := n.Value
 	switch {
@@ -162,7 +162,7 @@ func where(device string, n lower.Node) string {
 	return v.Def.Op.String() // alias, constant
 }
 
-// measured adds what a run copied and how long it took.
+// measured adds the copies of a run and its times.
 func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Duration, runs int, took time.Duration) {
 	timed(r.Steps, g.Program, times, dev)
 	r.Runs, r.Time = runs, took

@@ -70,7 +70,7 @@ func TestReportOfSoftmax(t *testing.T) {
 	})
 }
 
-// Explain shows the program after every pass, and what the report says of the
+// Explain shows the program after every pass, and the report of the
 // graph is there too.
 func TestExplain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

@@ -22,7 +22,7 @@ type residents struct {
 	seen  []gorgonia.Value // the values on the host that the device has
 }
 
-// built takes over what was compiled: nothing is on the device yet.
+// built takes over a new executable: nothing is on the device yet.
 func (r *residents) built(graph []lower.Resident) {
 	r.graph, r.seen = graph, make([]gorgonia.Value, len(graph))
 }

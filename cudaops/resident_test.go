@@ -30,7 +30,7 @@ func (c *chooser) choose(t *testing.T, rows ...int) {
 	must.Do(t, G.Let(c.at, tensor.New(tensor.WithBacking(rows))))
 }
 
-// reported returns what the report says of a node.
+// reported returns the report's entry of a node.
 func reported(t *testing.T, vm *VM, n *G.Node) NodeReport {
 	t.Helper()
 	for _, r := range vm.Report().Nodes {

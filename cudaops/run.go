@@ -11,7 +11,7 @@ import (
 )
 
 // RunAll runs the graph once. If it returns an error, nothing on the host has changed but
-// by what is the user's own: the Step of a solver of another module, the writer of a log.
+// by code of the user's: the Step of a solver of another module, the writer of a log.
 func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
 // RunContext is RunAll that ends with an error when ctx is done: before a step of

@@ -91,7 +91,7 @@ func ExampleVM_RunContext() {
 	// true <nil>
 }
 
-// The code of docs/running.md is that of these examples, and what it says that they print.
+// The code and the output in docs/running.md are those of these examples.
 func TestRunningDocument(t *testing.T) {
 	must.Documented(t, "../docs/running.md", "running_test.go", 5)
 }

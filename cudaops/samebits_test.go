@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// What docs/running.md says: the same input gives the same bits, whatever a run is asked to
+// The promise of docs/running.md: the same input produces the same bits, whatever a run is asked to
 // show, with random numbers too.
 func TestSameBits(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

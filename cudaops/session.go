@@ -17,7 +17,7 @@ import (
 //
 // Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
 // and Sync wait for all that was queued. A session is for one goroutine. One that is dropped
-// with its buffers gives its memory back, as Close does.
+// with its buffers releases its memory, as Close does.
 type Session struct {
 	device  sessionDevice
 	checker kernels.Checker
@@ -62,7 +62,7 @@ func newSession(d sessionDevice) *Session {
 	return s
 }
 
-// Alloc returns a buffer of n bytes on the device, 256-byte aligned. What it holds is
+// Alloc returns a buffer of n bytes on the device, 256-byte aligned. Its contents are
 // undefined.
 func (s *Session) Alloc(n int64) (*Buffer, error) {
 	if err := s.usable(); err != nil {
@@ -103,11 +103,11 @@ func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	return nil
 }
 
-// Launch queues a kernel on a grid of blocks of threads with so many bytes of
+// Launch queues a kernel on a grid of blocks of threads with a number of bytes of
 // dynamic shared memory. args are the kernel's parameters, all of them, in order
 // and of their types: *Buffer, int32, int64, float32 or float64. It is an error if the kernel
-// takes others, as far as its PTX or, without one, the driver tells.
-// What the kernel does with them is not checked: as in CUDA, an access outside
+// takes others, as far as its PTX or, without one, the driver describes them.
+// The kernel's use of them is not checked: as in CUDA, an access outside
 // its memory is an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
 	if err := s.usable(); err != nil {
@@ -170,7 +170,7 @@ func (s *Session) Sync() error {
 	return s.device.sync()
 }
 
-// Free gives a buffer back, once what was queued is done. Freeing it again is an
+// Free releases a buffer, once what was queued is done. Freeing it again is an
 // error.
 func (s *Session) Free(m *Buffer) error {
 	err := s.check(m, 0)

@@ -85,7 +85,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// What is wrong with a call is its error, and nothing panics.
+// A wrong call returns an error, and nothing panics.
 func TestSessionErrors(t *testing.T) {
 	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
 	one := [3]int{1, 1, 1}

@@ -18,11 +18,11 @@ type sessionDevice interface {
 	// upload and download wait for all that was queued, and for the copy.
 	upload(to memory, src []byte) error
 	download(dst []byte, from memory) error
-	// launch queues a plan on its operands. checked says that its arguments are those that
+	// launch queues a plan on its operands. checked reports that its arguments are those that
 	// the kernel takes.
 	launch(p *kernels.Plan, operands []*Buffer, checked bool) error
 	sync() error
-	// close waits and gives everything back.
+	// close waits and releases everything.
 	close() error
 }
 

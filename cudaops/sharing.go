@@ -66,7 +66,7 @@ var claims struct {
 }
 
 // claim takes the nodes of a footprint for a run. It is an error if another VM that runs now
-// has some of them. release gives them back.
+// has some of them. release returns them.
 func (f *footprint) claim() (release func(), err error) {
 	claims.Lock()
 	defer claims.Unlock()

@@ -13,7 +13,7 @@ import (
 
 const firstStep = "TEST_OF_FIRST_STEP"
 
-// TestFirstStep is what BenchmarkFirstStep times, in a process of its own.
+// TestFirstStep is the process that BenchmarkFirstStep times.
 func TestFirstStep(t *testing.T) {
 	if os.Getenv(firstStep) == "" {
 		t.Skip("a part of BenchmarkFirstStep")

@@ -31,14 +31,14 @@ type State struct {
 	Seed    uint64 // see [Seed]
 }
 
-// Learnable is a learnable with what the solver keeps of it.
+// Learnable is a learnable with the solver's state of it.
 type Learnable struct {
 	Name    string // of the node
 	Value   gorgonia.Value
 	Moments []gorgonia.Value // of the type and shape of Value
 }
 
-// RunningMean is what a [gorgonia.BatchNormOp] keeps of each channel.
+// RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
 type RunningMean struct{ Mean, Variance gorgonia.Value }
 
 // State returns copies of what the VM keeps from run to run. A value that was bound to a
@@ -86,7 +86,7 @@ func (vm *VM) State() (s *State, err error) {
 	return s, nil
 }
 
-// SetState takes over a state, all of it or, if the error says that it does not fit, nothing. The
+// SetState takes over a state, all of it or, if it returns an error, nothing. The
 // nodes of the learnables are bound to new values, as by [VM.Pull], the solver gets the state's
 // learning rate, and random numbers follow from the state's seed.
 //
@@ -152,7 +152,7 @@ func (t *trainer) named() error {
 	for i, n := range t.learnables {
 		name := internal.InputName(n)
 		if name == "" {
-			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: gorgonia.WithName gives it", i, n.Shape())
+			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: use gorgonia.WithName", i, n.Shape())
 		}
 		if before, twice := seen[name]; twice {
 			return fmt.Errorf("learnables %d and %d of Train are both called %q, want names of their own", before, i, name)

@@ -84,7 +84,7 @@ func TestState(t *testing.T) {
 			t.Errorf("the report says %d runs, want those of this VM, 8", r.Runs)
 		}
 
-		// A fresh one, whose learnables need no values of their own; what is bound after
+		// A fresh one, whose learnables need no values of their own; a value bound after
 		// SetState counts.
 		third, vm, s := build(8)
 		must.Do(t, vm.SetState(middle))
@@ -100,7 +100,7 @@ func TestState(t *testing.T) {
 
 func (m *modesGraph) rand() *rand.Rand { return rand.New(rand.NewPCG(3, 3)) }
 
-// What does not fit is an error that says what it got and wants, and changes nothing.
+// A state that does not fit is an error that names what was got and wanted, and changes nothing.
 func TestSetStateErrors(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newModesGraph(t, false)

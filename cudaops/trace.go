@@ -15,8 +15,8 @@ import (
 
 // Trace writes when each step of each run began and how long it took, as a trace in Chrome's
 // format, which chrome://tracing and ui.perfetto.dev show: a row for runs, one for the host
-// and one for the device, on which copies are too. [VM.Close] writes its end, which both can
-// do without.
+// and one for the device, on which copies are too. [VM.Close] writes its end, which both viewers
+// can do without.
 //
 // It measures as [Timed] does. A device's clock is not the host's: the begin of its first
 // step in a run is taken to be when the host queued it. Steps of a run that hands no results
@@ -48,7 +48,7 @@ func newTracer(c *config) (*tracer, error) {
 // traceEvent is an event in Chrome's format: times are in microseconds.
 type traceEvent struct {
 	Name  string         `json:"name"`
-	Phase string         `json:"ph"` // X is a span, M says what something is called
+	Phase string         `json:"ph"` // X is a span, M the name of a row
 	Start float64        `json:"ts"`
 	Took  float64        `json:"dur"`
 	Group int            `json:"pid"`
@@ -119,7 +119,7 @@ func entries(p *kernels.Plan) []string {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// write writes events, and what comes before the first.
+// write writes events, and the head of the file before the first.
 func (t *tracer) write(device string, events []traceEvent) error {
 	if !t.begun {
 		called := func(what string, row int, name string) traceEvent {

@@ -14,7 +14,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// readTrace returns the events of a trace, ended or not, and what its rows are called.
+// readTrace returns the events of a trace, ended or not, and the names of its rows.
 func readTrace(t *testing.T, text string) (events []traceEvent, rows map[int]string) {
 	t.Helper()
 	if !strings.HasSuffix(text, "]\n") {

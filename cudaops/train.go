@@ -17,9 +17,9 @@ import (
 )
 
 // Train makes a step of the solver, one of Gorgonia's, a part of every run: forward,
-// backward and update are one piece of work on the device, where the learnables and what
-// the solver keeps of each stay from run to run. There is no call of the solver's Step
-// then; the gradients of the learnables are not copied to the host.
+// backward and update are one piece of work on the device, where the learnables and the
+// solver's moments of each stay from run to run. The program does not call the solver's Step,
+// and the gradients of the learnables are not copied to the host.
 //
 // Learnables are inputs of the graph that [gorgonia.Grad] was asked for. The first run
 // takes their values to the device. From then on [gorgonia.Node.Value] is the value that
@@ -31,21 +31,21 @@ import (
 // not have made steps yet.
 //
 // A solver of another module makes its steps on the host, by its Step after each run, and
-// the report says so.
+// the report names the reason.
 func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
 	return func(c *config) { c.train = append(c.train, training{s, learnables}) }
 }
 
-// ClipNorm multiplies the gradients of all learnables by one number, if their norm, the
-// root of the sum of the squares of all their elements, is larger than limit: it is limit
-// then. It comes before all else that the solver of [Train] does.
+// ClipNorm scales the gradients of all learnables by one factor so that their common norm, the
+// root of the sum of the squares of all their elements, is at most limit. It is the first thing
+// that a step of the solver of [Train] does.
 func ClipNorm(limit float64) Option {
 	return func(c *config) { c.clipNorm = append(c.clipNorm, limit) }
 }
 
 // ReadEvery hands results to the host in every n-th run alone: values of nodes and
-// variables of Read. The other runs do not wait for the device; what goes wrong there is
-// the error of a later call. Indices outside of a tensor are noticed in runs that hand results
+// variables of Read. The other runs do not wait for the device; their failures are
+// errors of a later call. Indices outside of a tensor are noticed in runs that hand results
 // over.
 //
 // Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
@@ -53,7 +53,7 @@ func ClipNorm(limit float64) Option {
 // [WatchNaN] and [WatchInf].
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
 
-// training is what Train was given.
+// training holds the arguments of Train.
 type training struct {
 	solver     gorgonia.Solver
 	learnables []*gorgonia.Node
@@ -142,7 +142,7 @@ func (t *trainer) lowered() *lower.Training {
 	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0}
 }
 
-// where says where the steps are made.
+// where returns where the steps are made.
 func (t *trainer) where(device string) string {
 	switch {
 	case t == nil:
@@ -175,7 +175,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	return err
 }
 
-// undo makes the states what they were before a run that is watched.
+// undo restores the states from before a run that is watched.
 func (t *trainer) undo(e *exec.Executable) error {
 	if t == nil || t.kept == nil {
 		return nil
@@ -204,7 +204,7 @@ func (t *trainer) stepOnHost() error {
 	return nil
 }
 
-// built takes over what was compiled, with the states that an executable before it had.
+// built takes over a new executable, with the states that the one before it had.
 func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
 	if t == nil {
 		return nil
@@ -274,7 +274,7 @@ func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error
 	return m, nil
 }
 
-// pull gives learnables new values, those of the device, all or none.
+// pull sets learnables to their values on the device, all or none.
 func (t *trainer) pull(e *exec.Executable, list []int) error {
 	pulled := make([]gorgonia.Value, len(list))
 	for k, i := range list {
@@ -317,7 +317,7 @@ func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 // ahead reports whether the device has made steps since the learnables were pulled.
 func (t *trainer) ahead() bool { return t != nil && t.stale }
 
-// finish gives the learnables what they have on the device, if steps were made since they
+// finish sets the learnables to their values on the device, if steps were made since they
 // were pulled.
 func (t *trainer) finish(e *exec.Executable) error {
 	if !t.ahead() {

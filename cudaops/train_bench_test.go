@@ -54,7 +54,7 @@ func BenchmarkTrain(b *testing.B) {
 	}
 }
 
-// BenchmarkCopies is what brings a batch of 4096 x 784 float32s to the device: how long it takes to put it into
+// BenchmarkCopies times the ways of a batch of 4096 x 784 float32s to the device: how long it takes to put it into
 // pinned memory in several ways, and to copy it from there right afterwards.
 func BenchmarkCopies(b *testing.B) {
 	backend, err := exec.OpenGPU(0)

@@ -71,7 +71,7 @@ var trainingSolvers = map[string]func() G.Solver{
 	"AdaGrad": func() G.Solver { return G.NewAdaGradSolver() },
 }
 
-// 100 steps on the device give the parameters of as many of Gorgonia's tape machine and
+// 100 steps on the device end with the parameters of as many of Gorgonia's tape machine and
 // solver.
 func TestTrain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Who holds the truth: the device from the first run on, the host for what is bound or
+// The values that count: the device's from the first run on, the host's for values that are bound or
 // pushed, and for all after Close.
 func TestPullPush(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
@@ -113,7 +113,7 @@ type otherSolver struct{ own G.Solver }
 
 func (s otherSolver) Step(model []G.ValueGrad) error { return s.own.Step(model) }
 
-// Its steps are made on the host, and the report says so.
+// Its steps are made on the host, and the report names the reason.
 func TestTrainOnTheHost(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		want, got := newPerceptron(t, tensor.Float64, 9), newPerceptron(t, tensor.Float64, 9)
@@ -173,7 +173,7 @@ func TestTrainReport(t *testing.T) {
 	})
 }
 
-// What Train cannot do is an error that says what it got and wants.
+// What Train cannot do is refused with an error that names what was got and what is wanted.
 func TestTrainErrors(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 11)
 	used := G.NewAdamSolver()

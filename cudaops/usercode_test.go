@@ -18,7 +18,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// userOp is an op of a user, v -> v, that does what a test says.
+// userOp is an op of a user, v -> v, whose behaviour a test chooses.
 type userOp struct{ *deeds }
 
 type deeds struct {
@@ -94,7 +94,7 @@ func applied(t *testing.T, op G.Op) (g *G.ExprGraph, first, second *G.Node, read
 	return g, first, must.Get[*G.Node](t)(G.ApplyOp(op, x)), read
 }
 
-// What an op returns is checked against its node before anything of the run is handed over.
+// The result of an op is checked against its node before anything of the run is handed over.
 func TestWrongValues(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for want, do := range map[string]func(in ...G.Value) (G.Value, error){
@@ -153,7 +153,7 @@ func TestValueOfAnotherShape(t *testing.T) {
 	})
 }
 
-// What an op does wrong when the graph is compiled is an error of NewVM.
+// An op's fault while the graph is compiled is an error of NewVM.
 func TestWrongPlans(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		launch := func(l kernels.Launch) func(kernels.Device) (*kernels.Plan, error) {
@@ -168,7 +168,7 @@ func TestWrongPlans(t *testing.T) {
 			"its Plan returned nil and no error":  plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) { return nil, nil }},
 			"launch 0 of the plan has no kernel":  plannedOp{plan: launch(kernels.Launch{})},
 			"got operand 7 of a plan of 1 inputs": plannedOp{plan: launch(kernels.Launch{Kernel: &kernels.Kernel{Entry: "e"}, Args: []any{kernels.Ref{Operand: 7}}})},
-			"its plan gives 2 outputs, want 1": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
+			"its plan has 2 outputs, want 1": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
 				return &kernels.Plan{Inputs: []int64{16}, Out: 16, Parts: []int64{0, 8}}, nil
 			}},
 			"-8 of scratch memory": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
@@ -188,7 +188,7 @@ func TestWrongPlans(t *testing.T) {
 				t.Errorf("%s: the node has a value", want)
 			}
 		}
-		// A product that panics is taken for what its plan says.
+		// A product whose description panics is taken for what its plan computes.
 		g, _, _, _ := applied(t, functionOp{good, func() (expr.Func, bool) { return expr.Func{}, false }, func() (kernels.Product, bool) { panic("boom") }})
 		if _, err := NewVM(g, on); err == nil || !strings.Contains(err.Error(), "its plan is used") {
 			t.Errorf("got the error %v", err)
@@ -263,7 +263,7 @@ func TestWrongSolversAndWriters(t *testing.T) {
 	must.Do(t, machine(t, g, OnHost(), Log(nil)).RunAll())
 }
 
-// An op, a log and a writer may ask the VM that calls them what it is.
+// An op, a log and a writer may query the VM that calls them.
 func TestVMAskedWhileItRuns(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		var vm *VM

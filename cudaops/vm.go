@@ -40,12 +40,12 @@ import (
 //
 // Inputs are copied to the device in every run, so that they may be changed in
 // place or by [gorgonia.Let] between runs. The learnables of [Train] and the inputs of
-// [Resident] are not. What a
-// [gorgonia.BatchNormOp] keeps, its running mean and variance, is: a run that trains leaves
+// [Resident] are not. The
+// running mean and variance of a [gorgonia.BatchNormOp] are: a run that trains leaves
 // them in the op, where Stats finds them.
 //
 // Ops that train in one way and evaluate in another, such as dropout, do as their
-// SetTraining says when a run begins; the first run after a change compiles the graph
+// SetTraining determines when a run begins; the first run after a change compiles the graph
 // again. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
@@ -67,7 +67,7 @@ type VM struct {
 	trainer  *trainer // nil without Train
 	tracer   *tracer  // nil without Trace
 	resident residents
-	every    int // of so many runs one hands its results to the host
+	every    int // one run in this many hands its results to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	nodes    *footprint
@@ -87,7 +87,7 @@ var _ gorgonia.VM = (*VM)(nil)
 // device reserved and all kernels loaded here. Nodes added to g later are not
 // run.
 //
-// It runs on CUDA device 0 unless an option says otherwise. Without such a
+// It runs on CUDA device 0 unless an option chooses another. Without such a
 // device the error wraps [ErrNoDevice].
 func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	c := &config{}
@@ -208,14 +208,14 @@ func (vm *VM) build(b exec.Backend) error {
 	vm.nodes = newFootprint(graph, vm.trainer.nodes())
 	vm.show()
 	// The executable does not point to the VM, so a VM that is dropped without
-	// Close still gives its memory back.
+	// Close still releases its memory.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
 	return nil
 }
 
 // rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
-// or SetTraining whether an op trains. What ops keep from run to run is theirs, and the states
-// of training are saved, so nothing is lost.
+// or SetTraining whether an op trains. Nothing is lost: ops keep their own states, and those of
+// training are saved.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() {
 		return nil
@@ -291,7 +291,7 @@ func setTraining(g *gorgonia.ExprGraph, training bool) error {
 // programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close gives the VM's device memory back; values on the host stay. With [Train], the
+// Close releases the VM's device memory; values on the host stay. With [Train], the
 // learnables get the values that they have on the device. Further calls do nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {

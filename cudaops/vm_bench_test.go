@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// chain returns a graph of so many nodes, one after the other, on vectors of 8
+// chain returns a graph of some nodes, one after the other, on vectors of 8
 // elements: ops of Stheno and of Gorgonia by turns.
 func chain(t testing.TB, nodes int) *G.ExprGraph {
 	node, g := must.Get[*G.Node](t), G.NewGraph()
@@ -44,7 +44,7 @@ func BenchmarkRunTinyNodes(b *testing.B) {
 	}
 }
 
-// BenchmarkRunOnNothing is what a run takes on the host, without the driver: one launch, an input and a
+// BenchmarkRunOnNothing times the host's part of a run, without the driver: one launch, an input and a
 // result.
 func BenchmarkRunOnNothing(b *testing.B) {
 	g := chain(b, 50)

@@ -14,7 +14,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// watch says which numbers the ops of a graph must not give.
+// watch holds which numbers the ops of a graph must not return.
 type watch struct{ nan, inf bool }
 
 // NotFinite is the error of a run that [WatchNaN] or [WatchInf] has ended.
@@ -22,13 +22,13 @@ type NotFinite struct {
 	What    string         // "NaN" or "Inf"
 	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
 	Element int            // the first of them, counted in row-major order
-	By      string         // what made it: a step of the run, as in [Report.Steps], or the solver's step
+	By      string         // its origin: a step of the run, as in [Report.Steps], or the solver's step
 	Run     int            // counted from 1, those before a state that was set included; under [Train], the step of the solver
 	Input   *gorgonia.Node // the first input or learnable among those of Node that has one too, nil for none
 	trained bool
 }
 
-// Error says all of it.
+// Error returns all of it in one line.
 func (e *NotFinite) Error() string {
 	var b strings.Builder
 	if e.trained {
@@ -95,7 +95,7 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 	return nil, nil
 }
 
-// begins reports whether an input or a learnable has what is watched for when the run begins.
+// begins reports whether an input or a learnable has such a number when the run begins.
 func (vm *VM) begins(n *gorgonia.Node) bool {
 	w := vm.config.watch
 	if t := vm.trainer; t != nil && !t.onHost {
@@ -183,7 +183,7 @@ func madeBy(p *program.Program, n *gorgonia.Node) string {
 	return "no step: it is a view of another value"
 }
 
-// log writes what a run did to the logger, if there is one.
+// log writes the steps of a run to the logger, if there is one.
 func (vm *VM) log(done *shown) error {
 	to := vm.config.logger
 	if to == nil {

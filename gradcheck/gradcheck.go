@@ -89,7 +89,7 @@ func (m *Mismatch) Error() string {
 }
 
 // Random returns one input of each shape for [Check]: elements between -1.5 and 1.5, at least 0.1
-// from 0, which avoids the kinks of common functions. A scalar shape gives a Gorgonia scalar. dt is
+// from 0, which avoids the kinks of common functions. A scalar shape makes a Gorgonia scalar. dt is
 // tensor.Float32 or tensor.Float64.
 func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
 	d, ok := values.Dtype(dt)
@@ -114,7 +114,7 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 // Check compares the gradients of build by every element of the inputs with central differences. It
 // returns nil, a [*Mismatch], or another error if nothing could be compared.
 //
-// build gets one input node for each input, of its shape and type, and gives
+// build gets one input node for each input, of its shape and type, and returns
 // one node, a tensor or scalar that need not depend on every input. It is
 // called several times, on new graphs, with nodes of the inputs' types and with
 // float64 nodes. Inputs are tensors or Gorgonia scalars of float32 or float64;
@@ -125,7 +125,7 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 // derivative build must apply an op's SymDiff itself and not call Grad; and the
 // LispMachine passes over ops that have no DoDiff. Outside the expression, the
 // LispMachine refuses a loss that is not a scalar, other roots in the graph and
-// gradients left from an earlier run; Check gives it none of them.
+// gradients left from an earlier run; Check hands it none of them.
 func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []gorgonia.Value, opts ...Option) error {
 	c := config{
 		machine: func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) },
@@ -286,7 +286,7 @@ func (c *config) noteError(diff, greatest float64) {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// signed gives x a random sign.
+// signed returns x with a random sign.
 func signed(r *rand.Rand, x float64) float64 {
 	if r.IntN(2) == 0 {
 		return -x

@@ -22,7 +22,7 @@ type wrong struct {
 	shape tensor.Shape
 }
 
-// differentiable is what the machines of the host ask of an op.
+// differentiable holds the methods that the machines of the host call on an op.
 type differentiable interface {
 	gorgonia.SDOp
 	gorgonia.ADOp

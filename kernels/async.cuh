@@ -1,11 +1,11 @@
-// Copies from global to shared memory that nobody waits for and that take no
-// register, from sm_80 on; older devices make them at once. commit ends a batch of
-// a thread's copies; arrived<n> waits until all of its batches but the last n are
-// there. What other threads copied is there after a barrier.
+// Asynchronous copies from global to shared memory, which take no register, from sm_80
+// on; older devices make them at once. commit ends a batch of a thread's
+// copies; arrived<n> waits until all of its batches but the last n have
+// arrived. Copies of other threads can be read after a barrier.
 #pragma once
 
-// async_copy copies an element or a vector of 4, 8 or 16 bytes; 16 bytes go past the
-// first-level cache, for what is read once.
+// async_copy copies an element or a vector of 4, 8 or 16 bytes. 16 bytes bypass the
+// first-level cache, for elements that are read once.
 template <typename U> __device__ __forceinline__ void async_copy(U* to, const U* from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned shared = (unsigned)__cvta_generic_to_shared(to);

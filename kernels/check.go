@@ -34,8 +34,8 @@ func Check(l *Library, plans ...*Plan) error {
 	return nil
 }
 
-// Checker compares plans with the entry points that they launch, as [Check] does. It remembers what
-// it has checked. The zero value is ready; it is for one goroutine.
+// Checker compares plans with the entry points that they launch, as [Check] does. It checks a kernel
+// once. The zero value is ready; it is for one goroutine.
 type Checker struct {
 	signatures map[Image]map[string]signature
 	run        map[*Kernel]bool // their Go bodies
@@ -43,7 +43,7 @@ type Checker struct {
 
 // ErrNoSignatures is wrapped by the error about an image that does not describe its entry points:
 // it is not PTX.
-var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which says what an entry point takes")
+var ErrNoSignatures = errors.New("want " + manifest.PTX + ", which describes the arguments of entry points")
 
 // Check returns an error if something is wrong with the launches of a plan.
 func (c *Checker) Check(p *Plan) error {
@@ -115,7 +115,7 @@ func (l *Library) checkEntries() error {
 			return err
 		}
 		for _, i := range s.Images {
-			if i.Target == manifest.PTX { // the compiler says nothing about its kernels
+			if i.Target == manifest.PTX { // the compiler reports nothing about its kernels
 				continue
 			}
 			names := map[string]bool{}

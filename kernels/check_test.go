@@ -12,7 +12,7 @@ type text string
 func (text) Name() string                  { return "text" }
 func (t text) Code(int, int) (Code, error) { return Code{Text: []byte(t), Target: "ptx"}, nil }
 
-// cubin is an image that says nothing about its entry points.
+// cubin is an image without a description of its entry points.
 type cubin struct{ text }
 
 func (cubin) Code(int, int) (Code, error) { return Code{Text: []byte{0}, Target: "sm_90a"}, nil }
@@ -86,7 +86,7 @@ func TestCheckPlans(t *testing.T) {
 }
 
 // The types of numbers follow from loads and stores, also of addresses that are computed in
-// loops; where they may be of either of two parameters or types, none is said.
+// loops; a value that may be of either of two parameters or types has none.
 func TestSignatureFloats(t *testing.T) {
 	const ptx = `.entry x(
 	.param .u64 x_0, .param .u64 x_1, .param .u64 x_2, .param .u64 x_3, .param .u64 x_4, .param .u64 x_5

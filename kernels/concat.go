@@ -7,10 +7,10 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Concat plans out = operands, one behind the other along an axis. Operand i is a view of a
+// Concat plans out = operands, one after the other along an axis. Operand i is a view of a
 // part of the shape, of extents[i] elements along the axis; together they have the
-// shape's. Each is copied by a [Map] that writes its part of out; neighbours of one layout
-// have a launch together. Each element is read once and written once.
+// shape's. A [Map] copies each to its part of out; neighbours of one layout
+// share a launch. Each element is read once and written once.
 func Concat(dev Device, dt Dtype, shape []int, axis int, extents []int, operands ...View) (*Plan, error) {
 	p := &Plan{Op: fmt.Sprintf("concat_%v(%v along %d)", dt, shape, axis), Out: Count(shape) * dt.Size()}
 	if err := p.concat(dev, dt, shape, axis, extents, operands); err != nil {

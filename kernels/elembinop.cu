@@ -5,9 +5,9 @@
 //   vv   a[i] = op(a[i], b[i])     vs   a[i] = op(a[i], b[0])
 //   ss   a[0] = op(a[0], b[0])     sv   b[i] = op(a[0], b[i])
 //
-// Comparisons give 1 or 0 of the operands' type. Names, order of arguments and
+// Comparisons return 1 or 0 of the operands' type. Names, order of arguments and
 // grid are Gorgonia's: one thread an element, blocks of at most 1024 along x,
-// blocks along y and z where x does not do. 12 bytes of traffic per float32
+// blocks along y and z where x does not suffice. 12 bytes of traffic per float32
 // element and one operation: bound by memory.
 
 __device__ inline long long element() {

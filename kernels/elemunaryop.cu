@@ -2,7 +2,7 @@
 // Gorgonia's own CUDA machine, which asks for them as elemunaryop.OP_TYPE.
 //
 // Names, order of arguments and grid are Gorgonia's: one thread an element,
-// blocks of at most 1024 along x, blocks along y and z where x does not do.
+// blocks of at most 1024 along x, blocks along y and z where x does not suffice.
 // 8 bytes of traffic per float32 element: bound by memory.
 
 __device__ inline long long element() {

@@ -1,6 +1,6 @@
-// What a product makes of its finished sums before it writes them: an epilogue, a chain
-// of steps with up to two operands beside C. kernels/epilogue.go lists the steps. What is
-// fused gives the bits that the product and kernels of the steps give one after
+// Epilogues: chains of steps that a product applies to its finished sums before it writes them,
+// with up to two operands beside C. kernels/epilogue.go lists the steps. The fused kernel
+// computes the same bits as the product and kernels of the steps do one after
 // the other: every operation rounds, and functions are those of math.cu.
 #pragma once
 #include "functions.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ double multiply(double x, double y) { return __dmul_r
 __device__ __forceinline__ float divide(float x, float y) { return __fdiv_rn(x, y); }
 __device__ __forceinline__ double divide(double x, double y) { return __ddiv_rn(x, y); }
 
-// not_below reports whether 0 <= 1 / x: so a 0 tells by its sign whether what it was made of was below 0.
+// not_below reports whether 0 <= 1 / x: the sign of a 0 shows whether the number that became 0 was below 0.
 __device__ __forceinline__ bool not_below(float x) { return x >= 0 ? __float_as_int(x) >= 0 : __float_as_int(x) == 0xff800000; }
 __device__ __forceinline__ bool not_below(double x) { return x >= 0 ? __double2hiint(x) >= 0 : __double_as_longlong(x) == 0xfff0000000000000; }
 
@@ -54,7 +54,7 @@ template <typename T> struct Operand {
     const T* x;
     i64 matrix, row, col;
     __device__ __forceinline__ Operand from(i64 z, i64 r, i64 c) const { return {x + z * matrix + r * row + c * col, matrix, row, col}; }
-    // load reads so many of W elements side by side in C; the others become 0.
+// load reads the first elements of W side by side in C; the others become 0.
     template <int W> __device__ __forceinline__ void load(T* to, int r, int c, int inside) const {
         const T* p = x + r * row + c * col;
         if (W == Vec<T>::width && inside >= W && col == 1 && reinterpret_cast<unsigned long long>(p) % 16 == 0) {
@@ -73,7 +73,7 @@ template <typename T> struct Epilogue {
     unsigned steps; // 4 bits each, the first lowest; 0: none. Above them, how many operands they take
     Operand<T> x, y;
     __device__ __forceinline__ Epilogue from(i64 z, i64 r, i64 c) const { return {steps, x.from(z, r, c), y.from(z, r, c)}; }
-    // with finishes U times W sums at (row, col), of so many rows and columns.
+// with finishes U times W sums at (row, col), as far as they lie inside the matrix.
     template <int U, int W> __device__ __forceinline__ void with(T (&v)[U * W], const int (&row)[U], const int (&col)[U], int rows, int cols) const {
         T a[U * W] = {}, b[U * W] = {};
 #pragma unroll
@@ -98,7 +98,7 @@ template <typename T> struct Epilogue {
     unsigned steps, const T *x, i64 xMatrix, i64 xRow, i64 xCol, const T *y, i64 yMatrix, i64 yRow, i64 yCol
 #define EPILOGUE(T) (Epilogue<T>{steps, {x, xMatrix, xRow, xCol}, {y, yMatrix, yRow, yCol}})
 
-// Target is where a tile of C goes.
+// Target is the place of a tile in C.
 template <typename T> struct Target {
     static constexpr int W = Vec<T>::width;
     T* c; // element (0, 0) of the tile
@@ -117,7 +117,7 @@ template <typename T> struct Target {
                 if (col + e < cols) q[e * across] = v.s[e];
         }
     }
-    // finish puts what the epilogue makes of U times 16 bytes of sums.
+// finish applies the epilogue to U times 16 bytes of sums and writes them.
     template <int U> __device__ __forceinline__ void finish(const int (&row)[U], const int (&col)[U], Pack<T> (&sums)[U]) const {
         T v[U * W];
 #pragma unroll

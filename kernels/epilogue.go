@@ -31,7 +31,7 @@ const (
 // operation rounds, none is contracted.
 //
 // A rectifier is (v + 0) * (0 <= v), as Gorgonia composes it, except that v = -0 becomes +0. So its
-// result x tells whether v was below zero, since x is -0 then, and 0 <= 1 / x is its derivative.
+// result x shows whether v was below zero, since x is -0 then, and 0 <= 1 / x is its derivative.
 var steps = []struct{ text, shown string }{
 	{"v + x", ""},
 	{"v - x", ""},

@@ -122,7 +122,7 @@ func drawChain(r *rand.Rand, first int) chained {
 	return c
 }
 
-// apply is what the chain makes of an element.
+// apply applies the chain to an element.
 func (c chained) apply(dt Dtype, v float64, x ...float64) float64 {
 	round := func(v float64) float64 { return v }
 	if dt == Float32 {
@@ -159,8 +159,8 @@ func numbers[T Float](r *rand.Rand, n int64, special int) []T {
 	return list
 }
 
-// A product with an epilogue gives, to the bit, what the product and then a Map give, and
-// what the steps are in double; on plans for every device, of all numbers.
+// A product with an epilogue computes, to the bit, what the product and then a Map compute, and
+// agrees with the steps in double; on plans for every device, of all numbers.
 func TestEpilogue(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -9,7 +9,7 @@ import (
 )
 
 // A Reduction can be computed in parallel: a, the result so far, operator f of the next element. It
-// is made by [ParseReduction] or [NewReduction]; equal reductions give equal results.
+// is made by [ParseReduction] or [NewReduction]; equal reductions have equal results.
 type Reduction struct {
 	operator expr.Op   // Add, Mul, Max or Min
 	f        expr.Func // of one Float64, and one as well

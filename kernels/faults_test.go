@@ -39,7 +39,7 @@ func TestParallelPanics(t *testing.T) {
 	t.Error("Parallel returned")
 }
 
-// What a Go body does wrong is an error of the run.
+// A fault of a Go body is an error of the run.
 func TestRunErrors(t *testing.T) {
 	plan := func(k *Kernel, args ...any) *Plan {
 		return &Plan{Op: "p", Inputs: []int64{16}, Out: 16, Launches: []Launch{{Kernel: k, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: args}}}

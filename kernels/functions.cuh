@@ -1,4 +1,4 @@
-// Functions of a number that CUDA has not, for kernels that are generated from
+// Functions of a number that CUDA lacks, for kernels that are generated from
 // expressions (math.cu) and for epilogues of products: the same bits in both.
 #pragma once
 

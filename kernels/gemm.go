@@ -17,7 +17,7 @@ type Multiplier interface {
 	Multiply64(Matrices[float64]) bool
 }
 
-// Matrices are the operands of C = op(A) op(B), row-major, the rows of A and B so many
+// Matrices are the operands of C = op(A) op(B), row-major, the rows of A and B LDA and LDB
 // elements apart, those of C without a gap. op(A) is M x K and op(B) is K x N, as
 // [MatMul] has them; K > 0.
 type Matrices[T Float] struct {
@@ -27,7 +27,7 @@ type Matrices[T Float] struct {
 	LDA, LDB       int64
 }
 
-// gemms is [gemm] for each split of k, of so many terms, of each matrix of a batch.
+// gemms is [gemm] for each split of k, of chunk terms, of each matrix of a batch.
 func gemms[T Float](by BLAS, transA, transB bool, m, n, k int64, a []T, lda, strideA int64, b []T, ldb, strideB int64, c []T, batch, chunk, splits int64) {
 	if transB {
 		b = aligned(b)

@@ -1,9 +1,9 @@
-// Which block of a cooperative launch is the last to finish, on a word that the driver keeps for each such launch: nothing of ours has to
-// be zero first, so that one launch does what else takes two.
+// Finds the last block of a cooperative launch to finish, by a word that the driver keeps for each such launch. No memory of ours has to
+// be zeroed first, so one launch suffices in place of two.
 #pragma once
 
-// last_block reports whether this block is the last one to call it, for thread `thread` of the block; what thread 0 of the others wrote in
-// publish, its threads see. The word is the one of cooperative groups' grid barrier (cooperative_groups/details/driver_abi.h and sync.h): its
+// last_block reports, to thread `thread` of the block, whether this block is the last one to call it; its threads then see what thread 0 of
+// the other blocks wrote in publish. The word is the one of cooperative groups' grid barrier (cooperative_groups/details/driver_abi.h and sync.h): its
 // highest bit flips when the last block has arrived, so it is ready for the next launch. A grid of one block needs no
 // cooperative launch.
 template <typename Publish> __device__ __forceinline__ bool last_block(int thread, Publish publish) {

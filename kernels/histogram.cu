@@ -5,16 +5,16 @@
 // for bytes, integers and floating-point numbers. Counting is exact and does not
 // depend on the order of the atomics: the same counts in every run.
 //
-// Lane l counts in column l of 32, which all lie in bank l: lanes never meet, however
-// the data are, and only warps of one block share a counter. 16-byte loads, several in
-// flight. A block adds up the columns of a bin at the end. Where the bins are too many
-// for 32 columns, they get 16, 8, ..., 1; where they are too many for shared memory, they are cut in
-// ranges, each counted by blocks of its own, which read all elements: at about the same
-// time, so that they share them in the level-2 cache. histogram_aggregate counts in global memory: few elements into
-// many bins, or more bins than that pays for.
+// Each bin has 32 counters, column l for lane l, and all counters of column l lie in bank l: lanes
+// never conflict, whatever the data, and only warps of one block share a counter. Loads take
+// 16 bytes, several in flight. At the end a block adds up the columns of each bin. If there are too
+// many bins for 32 columns, there are 16, 8, ..., 1. If there are too many for shared memory, they are
+// cut in ranges. Blocks of each range read all elements, at about the same time, so that they share
+// them in the level-2 cache. histogram_aggregate counts in global memory, for few elements in many
+// bins, or for more bins than ranges pay for.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
-// at the end: four instructions a byte.
+// at the end. That takes four instructions a byte.
 //
 // Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
 // a bank (8325 G/s on an H200), so histogram_columns is bound by memory for all types.
@@ -25,9 +25,9 @@ extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
     if (k < bins) counts[k] = 0;
 }
 
-// add_columns calls put(k, sum of the counters of bin k, 2^shift neighbours). A
-// thread adds up four of them, neighbouring lanes the rest; lanes start at
-// different ones of the four, so that no two read one bank.
+// add_columns calls put(k, sum) with the sum of the 2^shift adjacent counters of each bin k. A
+// thread adds up four of them, and neighbouring lanes combine these sums. Lanes start at
+// different ones of the four, so that no two read from one bank.
 template <typename Put> __device__ void add_columns(int bins, int shift, Put put) {
     __syncthreads();
     const int near = min(shift, 2), far = shift - near; // 2^near words a thread, 2^far lanes a bin
@@ -46,8 +46,8 @@ template <typename T> union Sixteen {
     T s[16 / sizeof(T)];
 };
 
-// each_sixteen calls f on the 16-byte vectors of x, those of one of so many parts, FLIGHT loads in flight,
-// and one on each of the last elements, which fill no vector.
+// each_sixteen calls f on the 16-byte vectors of x that belong to this part, with FLIGHT loads in flight,
+// and one on each of the last elements, which do not fill a vector.
 template <int FLIGHT, typename T, typename Vector, typename One>
 __device__ void each_sixteen(const T* __restrict__ x, long long n, int part, int parts, Vector f, One one) {
     const uint4* vectors = reinterpret_cast<const uint4*>(x);
@@ -92,8 +92,8 @@ __device__ void histogram_columns(const T* x, count_t* counts, long long n, Rang
     });
 }
 
-// histogram_aggregate counts in global memory. The first of the lanes whose elements lie in the same bin adds
-// them up: most atomics are as many as there are bins in a warp's elements, however the data are.
+// histogram_aggregate counts in global memory. Of the lanes whose elements lie in one bin, the first
+// adds their number, so that a warp makes at most one atomic for each bin among its elements.
 template <typename T> __device__ void histogram_aggregate(const T* __restrict__ x, count_t* counts, long long n, Range r) {
     const long long stride = (long long)gridDim.x * blockDim.x;
     const int lane = threadIdx.x % 32;

@@ -1,12 +1,12 @@
-// What the histograms share: the bins, a table of counters in shared memory, and the
-// plainest kernel. Counters of a block have 32 bits (histogram.go gives no block more
+// Parts that the histograms share: the bins, a table of counters in shared memory, and the
+// plainest kernel. Counters of a block have 32 bits (histogram.go assigns no block more
 // elements than that), those of the grid 64.
 #pragma once
 
 struct Range {
     int bins;
     double lo, hi, scale;
-    // bin gives -1 outside. A product may round up to bins.
+// bin returns -1 outside. A product may round up to bins.
     __device__ int bin(double x) const {
         return x >= lo && x < hi ? min((int)((x - lo) * scale), bins - 1) : -1;
     }

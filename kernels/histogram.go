@@ -76,7 +76,7 @@ func (b Bins) Args(n int64) []any {
 	return []any{Ref{0, 0}, Ref{Out, 0}, n, int32(b.N), b.Lo, b.Hi, b.scale()}
 }
 
-// histogramBlocks returns the blocks of a grid, each of which takes so many elements
+// histogramBlocks returns the blocks of a grid, each of which takes `each` elements
 // at a time: no more than there is work for, and enough that no counter of 32 bits
 // overflows.
 func histogramBlocks(dev Device, n int64, each int, elements int64) int {
@@ -158,7 +158,7 @@ func histogramBytesBody(c Call) {
 }
 
 // countApart calls count on disjoint parts of the elements, each with cells of its
-// own, and adds cell k to the counter that bin gives, if any.
+// own, and adds cell k to the counter that bin returns, if any.
 func countApart(c Call, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
 	counts := Slice[int64](c, 1)
 	var mu sync.Mutex

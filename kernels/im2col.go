@@ -44,18 +44,18 @@ func (a WindowAxis) reach(windows int64) int64 {
 	return (windows-1)*int64(a.Stride) + int64(a.Size-1)*int64(a.Dilation) + 1
 }
 
-// Im2Col plans the windows of images, those of all channels one behind the other,
+// Im2Col plans the windows of images, those of all channels one after the other,
 //
 //	out[b][y][x][c][i][j] = in[b][c][y + i][x + j]
 //
-// with y, x, i and j spaced as w says, and zeros outside of the image.
+// with y, x, i and j spaced as w describes, and zeros outside of the image.
 func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, error) {
 	p, err := newIm2Col("im2col", dt, images, channels, w)
 	if err != nil || p.Out == 0 {
 		return p, err
 	}
 	size, kernel := dt.Size(), w.elements()
-	bytes := func(part, down, across int64) int64 { // with what im2colPitch adds at most
+	bytes := func(part, down, across int64) int64 { // including the most that im2colPitch adds
 		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+3) + sharedBanks/size) * size
 	}
 	if bytes(1, 1, 1) > im2colMost {
@@ -171,8 +171,8 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	return p, nil
 }
 
-// col2imTile is what a block of col2im does: so many channels, rows and columns of an image, a
-// step of rows at a time, with a ring of rows of wide windows in shared memory, each of pitch
+// col2imTile is the part of an image that a block of col2im computes: its channels, rows and columns, a
+// few rows in each step, with a ring of rows of wide windows in shared memory, each of pitch
 // elements.
 type col2imTile struct {
 	part, rows, columns, step, ring, wide, pitch int64
@@ -182,7 +182,7 @@ type col2imTile struct {
 
 // newCol2ImTile returns the tile, false if nothing fits into shared memory.
 func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t col2imTile, ok bool) {
-	around := func(a WindowAxis, n int64) int64 { // windows that so many elements have at most
+	around := func(a WindowAxis, n int64) int64 { // most windows over n elements
 		return min(CeilDiv(n+int64(a.Size-1)*int64(a.Dilation), int64(a.Stride)), int64(a.Out()))
 	}
 	kernel := w.elements()
@@ -270,7 +270,7 @@ func col2imFarBody[T Float](c Call) {
 	col2imImages[T](c, int64(c.Grid[0])/(c.Int(24)*c.Int(2)))
 }
 
-// col2imImages is the Go body for so many images.
+// col2imImages is the Go body for n images.
 func col2imImages[T Float](c Call, images int64) {
 	in, out, channels := Slice[T](c, 0), Slice[T](c, 1), c.Int(2)
 	v, h := windowAxes(c, 3)

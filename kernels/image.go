@@ -34,7 +34,7 @@ func CheckImage(image Image) error {
 }
 
 // CodeFor returns the code of an image, which may be of another module, for a device of that
-// compute capability. An image that panics, or has no code, gives an error.
+// compute capability. It returns an error if the image panics or has no code.
 func CodeFor(image Image, major, minor int) (c Code, err error) {
 	err = safely.Call("its Code", func() (err error) { c, err = image.Code(major, minor); return err })
 	if err == nil && len(c.Text) == 0 {

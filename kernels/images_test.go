@@ -20,7 +20,7 @@ func ownManifest(t *testing.T) *manifest.Manifest {
 	return m
 }
 
-// The images are what the sources give, and small enough for every program.
+// The images belong to the sources, and are small enough for every program.
 func TestImages(t *testing.T) {
 	if err := Check(own); err != nil {
 		t.Errorf("%v: run `make images`", err)

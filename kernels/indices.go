@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// gatherKernels move words of so many bytes.
+// gatherKernels are the kernels that move words of each size, in bytes.
 var gatherKernels = map[int64]*Kernel{
 	1:  own.Kernel("indices", "gather_b8", gatherBody(1)),
 	4:  own.Kernel("indices", "gather_b32", gatherBody(4)),
@@ -25,7 +25,7 @@ var (
 	splitPlace = own.Kernel("indices", "split_place", splitPlaceBody)
 )
 
-// What is compiled into indices.cu.
+// Constants of indices.cu.
 const (
 	gatherEach    = 4   // words of a thread
 	indicesBlock  = 256 // threads of a block
@@ -198,7 +198,7 @@ func splitPlaceBody(c Call) {
 
 // alongAxis returns a shape as three axes, of which the second is the one given.
 func alongAxis(shape []int, axis int, count int64) (outer, rows, inner int64, err error) {
-	const most = 1<<31 - 1 // what a list of indices counts in
+	const most = 1<<31 - 1 // lists of indices are counted in int32
 	switch {
 	case axis < 0 || axis >= len(shape):
 		err = fmt.Errorf("got axis %d of shape %v", axis, shape)

@@ -1,11 +1,11 @@
 // steps times: P = A X, X = B P, from X = x;  out = X.   A, B: n x n, the weights w1 and w2 or, with `transposed`, their transposes.
 //
-// Every P[j] needs all of X, and every X[j] all of P: between two half steps the whole grid must wait. The kernels are the ways to
-// do that; more of them are in versions/iterate.cu. X and P are double in scratch memory, so a float32 result is rounded once.
+// Every P[j] needs all of X, and every X[j] all of P, so the whole grid must wait between two half steps. The kernels do that in
+// different ways; versions/iterate.cu has more. X and P are double in scratch memory, so a float32 result is rounded once.
 //
-//   iterate_begin    X = x, P = 0, the counter = 0: scratch memory holds anything before.
+//   iterate_begin    X = x, P = 0, the counter = 0, since scratch memory is not initialised.
 //   iterate_heldK    all steps in one launch, each block with eight rows of A and B in registers as double, K columns a thread. For
-//                    n up to 1024. A half step is then a read of n doubles, 8 K multiplications a thread, and the barrier.
+//                    n up to 1024. A half step then reads n doubles, makes 8 K multiplications a thread, and waits at the barrier.
 //   iterate_clusterR all steps in one cluster of eight blocks of R rows, for n up to 8 R: the vectors are in the blocks' shared memory,
 //                    and each block sends its results to all eight, which wait for them. Compute capability 9 and later.
 //   iterate_wide     one half step, a warp per row, or a block for some columns of w if transposed: larger n, bound by memory. The end
@@ -15,8 +15,8 @@
 #include "grid_barrier.cuh"
 #include "reduce.cuh"
 
-// FLIGHT is the loads under way for a thread. The second launch bound lets the compiler have the registers for it: without, it keeps to 32 and
-// makes each load wait for the one before.
+// FLIGHT is the number of loads that a thread has in flight. The second launch bound grants the compiler the registers for them: without
+// it, the compiler uses 32 and makes each load wait for the one before.
 constexpr int FLIGHT = 8;
 
 template <typename T>
@@ -33,8 +33,8 @@ __device__ void begin(const T* x, double* X, double* P, unsigned* counter, long 
 // ROWS rows a block: a thread keeps K columns of each, of both matrices.
 constexpr int ROWS = 8;
 
-// hand_over adds 2 HALF sums up over the lanes of a warp, the rows and the lanes halved together: lanes that differ in BIT hand each other half of
-// their rows. At the end, each lane has one row.
+// hand_over adds up 2 HALF sums over the lanes of a warp. Each step halves the rows of a lane: lanes that differ in BIT exchange half of
+// their rows and add. At the end, each lane has one row.
 template <int HALF, int BIT, int N> __device__ void hand_over(double (&sum)[N], int lane) {
     if constexpr (HALF > 0) {
         const bool upper = lane & BIT;
@@ -47,7 +47,7 @@ template <int HALF, int BIT, int N> __device__ void hand_over(double (&sum)[N], 
     }
 }
 
-// held_half is rows [row, row + ROWS) of A in. Thread t multiplies the columns t, t + blockDim.x, ...; the warps' sums
+// held_half computes rows [row, row + ROWS) of A in. Thread t multiplies the columns t, t + blockDim.x, ...; the warps' sums
 // are added in order by the first ROWS threads.
 template <int K, typename T>
 __device__ void held_half(const double (&a)[ROWS][K], const double* in, double* out, T* y, int last, long long n) {
@@ -104,7 +104,7 @@ __device__ void held(const T* w1, const T* w2, double* X, double* P, unsigned* c
 #if __CUDA_ARCH__ >= 900
 #define CLUSTER __cluster_dims__(8, 1, 1)
 
-// shared_address is where p is in the block's shared memory, and in_block what is there in another block of the cluster.
+// shared_address returns the address of p in the block's shared memory, in_block that address in another block of the cluster.
 __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ inline unsigned in_block(int block, const void* p) {
     unsigned address;
@@ -112,8 +112,9 @@ __device__ inline unsigned in_block(int block, const void* p) {
     return address;
 }
 
-// Inbox is a vector in shared memory that all blocks of the cluster write parts of, and wait for. Nothing but its own arrival holds a block up: no
-// block can send for the step after the next before all of this block's threads have read what is here, since it needs their results.
+// Inbox is a vector in shared memory that all blocks of the cluster write parts of, and wait for. A block waits only for the arrival of
+// these parts, not for the others to read theirs: no block can send for the step after the next before all of this block's threads have
+// read the vector, since it needs their results.
 template <int N> struct Inbox {
     double v[N];
     unsigned long long arrived;  // an mbarrier that counts bytes
@@ -122,11 +123,11 @@ template <int N> struct Inbox {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&arrived)) : "memory");
         expect();
     }
-    // expect says how many bytes complete the next phase; one thread does it.
+// expect sets how many bytes complete the next phase; one thread calls it.
     __device__ void expect() {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&arrived)), "r"(N * 8) : "memory");
     }
-    // wait waits for a phase, of which the first has parity 0, and opens the next.
+// wait waits for a phase and opens the next. The first phase has parity 0.
     __device__ void wait(unsigned parity) {
         unsigned done;
         do asm volatile(
@@ -139,8 +140,8 @@ template <int N> struct Inbox {
     }
 };
 
-// cluster_half is R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and sends the sum to
-// block t / R: `to` and `arrived` are addresses there.
+// cluster_half computes R rows of A in, by 8 R threads with a column each. Thread t then adds up the warps' parts of row t % R and sends the
+// sum to block t / R: `to` and `arrived` are addresses there.
 template <int R>
 __device__ void cluster_half(const double (&a)[R], const double* in, double (&part)[R / 4][R], unsigned to, unsigned arrived, bool inside) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -183,7 +184,7 @@ __device__ void cluster(const T* w1, const T* w2, const T* x, T* y, int n, int s
     const int block = col / R, row = first + col % R;
     const unsigned toX = in_block(block, X.v + row), arrivedX = in_block(block, &X.arrived);
     const unsigned toP = in_block(block, P.v + row), arrivedP = in_block(block, &P.arrived);
-    // No block may be sent anything before it is there, nor leave before all has come.
+// No block may be sent anything before it has started, nor end before all has arrived.
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #pragma unroll 1
     for (int i = 0; i < steps; i++) {

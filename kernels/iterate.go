@@ -104,7 +104,7 @@ func (p *Plan) beginIterate(k *iterateKernels, n, padded int64) (state [2]Ref, c
 }
 
 // heldGrid returns the kernel that holds the weights of n rows in registers, its grid, and the
-// length of the vectors that its threads read: a multiple of what a thread takes.
+// length of the vectors that its threads read: a multiple of the elements of a thread.
 func (k *iterateKernels) heldGrid(n int64) (kernel *Kernel, blocks, threads int, padded int64) {
 	kernel, threads = k.held1, 128
 	if n > 128 {

@@ -81,7 +81,7 @@ func (l *Library) readManifest() (*manifest.Manifest, error) {
 	return m, nil
 }
 
-// Manifest returns what the compiler said about the library's sources and images.
+// Manifest returns the compiler's description of the library's sources and images.
 // It is shared: do not change it.
 func (l *Library) Manifest() (*manifest.Manifest, error) {
 	m, err := l.manifest()
@@ -134,7 +134,7 @@ func (l *Library) Entries(stem string) ([]string, error) {
 	return names, nil
 }
 
-// source finds what the manifest says about a source.
+// source returns the manifest's entry of a source.
 func (l *Library) source(stem string) (*manifest.Source, error) {
 	m, err := l.manifest()
 	if err != nil {

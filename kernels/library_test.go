@@ -25,7 +25,12 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 		t.Fatal(err)
 	}
 	lib := fstest.MapFS{"images/" + manifest.File: {Data: text}}
-	names := []string{stem + ".cu", "vector.cuh"}
+	names := []string{stem + ".cu"}
+	headers, err := fs.Glob(files, "*.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = append(names, headers...)
 	for _, i := range s.Images {
 		names = append(names, "images/"+i.File)
 	}
@@ -39,7 +44,7 @@ func copied(t *testing.T, stem string) fstest.MapFS {
 	return lib
 }
 
-// A library gives the images that it was made of; its check passes, and fails for
+// A library returns the images that it was made of; its check passes, and fails for
 // whatever is not as it was compiled.
 func TestLibrary(t *testing.T) {
 	right := NewLibrary("example.com/right", copied(t, "add"))
@@ -66,8 +71,8 @@ func TestLibrary(t *testing.T) {
 		change func(fstest.MapFS)
 		want   string
 	}{
-		"source":  {func(f fstest.MapFS) { f["add.cu"].Data = append([]byte("// new\n"), f["add.cu"].Data...) }, "changed since it was compiled"},
-		"header":  {func(f fstest.MapFS) { f["vector.cuh"].Data = append([]byte("// new\n"), f["vector.cuh"].Data...) }, "changed since it was compiled"},
+		"source":  {func(f fstest.MapFS) { f["add.cu"].Data = append([]byte("int n;\n"), f["add.cu"].Data...) }, "changed since it was compiled"},
+		"header":  {func(f fstest.MapFS) { f["vector.cuh"].Data = append([]byte("int n;\n"), f["vector.cuh"].Data...) }, "changed since it was compiled"},
 		"new":     {func(f fstest.MapFS) { f["sub.cu"] = &fstest.MapFile{} }, `no images of "sub"`},
 		"gone":    {func(f fstest.MapFS) { delete(f, "add.cu") }, "no source"},
 		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
@@ -97,6 +102,27 @@ func TestLibrary(t *testing.T) {
 		if _, err := image.Code(9, 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %q", image.Name(), err, want)
 		}
+	}
+}
+
+// A comment may be edited: the images still belong to the sources, and what was recorded of the
+// kernels still is of them.
+func TestComments(t *testing.T) {
+	lib := copied(t, "sum")
+	for _, name := range []string{"sum.cu", "reduce.cuh"} {
+		text := string(lib[name].Data)
+		edited := "/* One more,\n   of two lines. */\n\n" + strings.Replace(text, "// ", "// Said in other words: ", -1)
+		if edited == text || !strings.Contains(edited, "other words") {
+			t.Fatalf("%s has no comment to edit", name)
+		}
+		lib[name].Data = []byte(edited)
+	}
+	edited := NewLibrary("example.com/edited", lib)
+	if err := Check(edited); err != nil {
+		t.Errorf("with other comments: %v", err)
+	}
+	if got, want := edited.Digests()["example.com/edited/sum"], Digests()["sum"]; got != want {
+		t.Errorf("with other comments the digest is %q, want %q", got, want)
 	}
 }
 

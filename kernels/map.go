@@ -18,7 +18,7 @@ type View struct {
 	// and reads as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
 	// Stream makes the elements random numbers, uniform in [0, 1), a function of the
-	// stream, of the number that says where the element lies, and of the state that the
+	// stream, of the number that locates the element, and of the state that the
 	// buffer holds: see [RandomState]. 0 is for none.
 	Stream int
 }
@@ -50,13 +50,13 @@ func rowMajor(shape []int) []int {
 
 // Map plans out = f(operands), element by element, for an output of the shape, in
 // row-major order, and operands that are views of the plan's inputs. Several outputs
-// lie one behind the other as [Plan.Parts] says. An
+// lie one after the other as [Plan.Parts] describes. An
 // output may lie where an input does that has elements of that size, if that
 // input's view is dense and no other view is of the same memory.
 //
 // The kernel is generated when a device needs it. Kernels are equal, and are
 // loaded once, if functions and layouts are: extents and strides are arguments.
-// An error says which operand does not fit.
+// An error names the operand that does not fit.
 func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) {
 	name := fmt.Sprintf("map(%v, %v)", f, shape)
 	if err := checkMap(f, shape, operands); err != nil {
@@ -96,7 +96,7 @@ func mapParts(f expr.Func, shape []int) (parts []int64, bytes int64) {
 	return layOut(sizes)
 }
 
-// checkMap reports what of Map's arguments does not fit.
+// checkMap returns an error if arguments of Map do not fit.
 func checkMap(f expr.Func, shape []int, operands []View) error {
 	if len(f.Outputs()) == 0 {
 		return errors.New("got a function without outputs, want at least one")

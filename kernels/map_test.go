@@ -67,8 +67,8 @@ func runGuarded(p *Plan, inputs [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// Random functions of views of random shapes give, to the bit, what their
-// operations give one by one on elements looked up one by one, and write nothing
+// Random functions of views of random shapes compute, to the bit, what their
+// operations compute one by one on elements looked up one by one, and write nothing
 // but the output.
 func TestMap(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
@@ -261,7 +261,7 @@ func TestMapImages(t *testing.T) {
 	}
 }
 
-// What does not fit is an error that says so.
+// Arguments that do not fit are refused with an error that names them.
 func TestMapErrors(t *testing.T) {
 	f := parseMap(t, "a + b", "a", "b")
 	shape := []int{4, 5}

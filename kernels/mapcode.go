@@ -104,8 +104,8 @@ func (w *mapWriter) parameters() {
 	}
 }
 
-// choosePart takes the first operand and the output of the block's part, which begins so many bytes
-// behind the part before.
+// choosePart takes the first operand and the output of the block's part, which begins `next` bytes
+// after the part before.
 func (w *mapWriter) choosePart(next string) {
 	part, far := w.Register(expr.B32), w.Register(expr.B64)
 	w.Line("mov.u32 %s, %%ctaid.y", part)

@@ -2,7 +2,7 @@ package kernels
 
 import "github.com/stheno-ml/stheno/kernels/expr"
 
-// What reads operands with bounds: views that read as 0 outside of a part of an axis.
+// Operands with bounds: views that read as 0 outside of a part of an axis.
 
 // bound is the part of an axis of the merged shape in which an operand has elements;
 // extent 0 is for all of it.

@@ -25,7 +25,7 @@ const (
 // byIndex reports whether the address follows from the index along each axis.
 func (a access) byIndex() bool { return a != scalar && a != dense && a != unaligned }
 
-// mapLayout is what a kernel is generated for, beside the function.
+// mapLayout is all that a kernel is generated from, beside the function.
 type mapLayout struct {
 	axes     int    // of the merged shape; those of addresses by index
 	wide     bool   // indices take 64 bits
@@ -61,8 +61,8 @@ type mapping struct {
 	// row-major order.
 	to        int64
 	toStrides []int64
-	// A concatenation's first operand is another one in each part, and the output begins so many
-	// elements later than in the part before.
+	// Each part of a concatenation has its own first operand, from, and its output begins this many
+	// elements after that of the part before.
 	from   []Ref
 	next   int64
 	eval   *expr.Interpreter
@@ -70,7 +70,7 @@ type mapping struct {
 	blocks sync.Pool // of *block, for the Go body
 }
 
-// newMapping returns a mapping whose one output lies as a view says, or whose outputs are
+// newMapping returns a mapping whose one output lies as a view describes, or whose outputs are
 // in row-major order if there is none.
 func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *View) *mapping {
 	types := f.Operands()
@@ -282,7 +282,7 @@ func (m *mapping) arguments() []any {
 	return append(args, randomArguments(m.streams, m.offsets)...)
 }
 
-// divisor returns what divides by d >= 2 with a product: n / d is the upper half of
+// divisor returns the constants of a division by d >= 2 with a product: n / d is the upper half of
 // n * magic, shifted right, for n < 2³¹, or n < 2⁶³ of wide indices (Granlund and
 // Montgomery, 1994).
 func divisor(d int64, wide bool) (magic uint64, shift int) {

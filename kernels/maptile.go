@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// What reads transposed operands: a block takes a square tile of two axes, the innermost
+// Mappings that read transposed operands: a block takes a square tile of two axes, the innermost
 // one of the output and the one along which such operands lie one element behind the
 // other. It reads them along the latter, passes them through shared memory, and
 // computes and writes along the former, so that warps read and write whole sectors.
@@ -62,7 +62,7 @@ func (m *mapping) chooseTiles() {
 		to: strided, tile: tile, across: across}
 }
 
-// isTurned reports whether elements lie one behind the other along an axis, but not along
+// isTurned reports whether elements are contiguous along an axis, but not along
 // the innermost one.
 func isTurned(strides []int64, axis int) bool {
 	return strides[axis] == 1 && strides[len(strides)-1] > 1

@@ -46,7 +46,7 @@ var (
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j]
 //
 // C is m x n. op(A) is m x k: A is stored so, or k x m with transA. op(B) is
-// k x n: B is stored so, or n x k with transB. k = 0 gives zeros. A vector is a
+// k x n: B is stored so, or n x k with transB. with k = 0, C is zero. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
 	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})
@@ -72,7 +72,7 @@ func MatMulWith(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool,
 	return p
 }
 
-// result is the C of a plan: matrices of a batch, m x n each, and what is made of their elements.
+// result is the C of a plan: matrices of a batch, m x n each, and the epilogue applied to their elements.
 type result struct {
 	dt          Dtype
 	batch, m, n int64
@@ -126,7 +126,7 @@ type product struct {
 	transA, transB, transC bool
 }
 
-// transposed is the product that gives the same C by its transpose.
+// transposed returns the product that computes the transpose of C.
 func (x product) transposed() product {
 	return product{x.b, x.a, x.batch, x.n, x.m, x.k, !x.transB, !x.transA, !x.transC}
 }
@@ -180,10 +180,10 @@ func (f matmulForm) shared(dt Dtype, finished bool) int64 {
 // mostTerms is the most terms of a split: the tiled kernel counts them in 32 bits.
 const mostTerms = 1 << 30
 
-// split cuts k into as many splits as pol wants on a GPU for so many blocks, and calls
-// launch once: to is where the sums go, e what is made of them, chunk the terms of a
-// split. Several splits leave partial sums in scratch memory, [splits][count of C], which a
-// second launch adds in order and makes C of.
+// split cuts k into as many splits as pol wants on a GPU for a number of blocks, and calls
+// launch once: to is the place of the sums, e the epilogue applied to them, chunk the terms of a
+// split. Several splits leave partial sums in scratch memory, [splits][count of C], from which a
+// second launch makes C, adding them in order.
 func (p *Plan) split(dev Device, c result, blocks int64, pol splitPolicy, k int64, launch func(to Ref, e Epilogue, splits, chunk int64)) {
 	splits := max(pol.splits(dev, blocks, k), CeilDiv(k, mostTerms))
 	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned

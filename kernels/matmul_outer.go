@@ -20,7 +20,7 @@ const (
 )
 
 // fewTerms appends the launch of a product of few terms without an epilogue, and reports
-// whether it is one. With an epilogue the unsliced tiles give the same bits.
+// whether it is one. With an epilogue the unsliced tiles compute the same bits.
 func (p *Plan) fewTerms(dev Device, c result, x product) bool {
 	pol := matmulPolicies.on(dev)
 	side, size := min(x.m, x.n), max(x.m, x.n)

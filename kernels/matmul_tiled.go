@@ -17,7 +17,7 @@ func (t TiledMatMul) blocks(batch, m, n int64) int64 {
 }
 
 // Plan plans [MatMul] by this product alone. It is an error if a launch cannot have
-// so many blocks.
+// that many blocks.
 func (t TiledMatMul) Plan(dt Dtype, batch, m, n, k int64, transA, transB bool) (*Plan, error) {
 	p := newMatMul(dt, batch, m, n, k)
 	if p.Out == 0 {
@@ -46,7 +46,7 @@ func TiledMatMulBody[T Float](c Call) {
 	tiledBody[T](c, int64(len(Slice[T](c, 2)))/(m*n), max(k, 1))
 }
 
-// tiledBody is the same for a batch, in splits of so many terms.
+// tiledBody is the same for a batch, in splits of chunk terms.
 func tiledBody[T Float](c Call, batch, chunk int64) {
 	m, n, k, transA, transB := c.Int(3), c.Int(4), c.Int(5), c.Int(6) == 1, c.Int(7) == 1
 	lda, ldb := k, n

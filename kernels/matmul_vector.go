@@ -108,7 +108,7 @@ func rowsBody[T Float](c Call, chunk int64) {
 	})
 }
 
-// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms. gonum's BLAS
+// matvec is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l. gonum's BLAS
 // takes float64 four rows at a time, so a goroutine starts at a multiple of four:
 // then the order of a sum does not depend on the goroutines.
 func matvec[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
@@ -126,7 +126,7 @@ func matvec[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
 	})
 }
 
-// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for so many rows and terms.
+// rowsTimes is y[r] = sum over l of x[r*ld+l] * v[l], for all rows r and terms l.
 func rowsTimes[T Float](by BLAS, rows, terms int64, x []T, ld int64, v, y []T) {
 	switch x := any(x).(type) {
 	case []float32:

@@ -25,7 +25,7 @@ const (
 )
 
 // Device holds the properties that a plan may depend on. The zero value is
-// not a device; use [HostDevice] or what a CUDA device reports.
+// not a device; use [HostDevice] or the properties that a CUDA device reports.
 type Device struct {
 	Name         string
 	Major, Minor int   // compute capability; 0.0 is the host
@@ -91,7 +91,7 @@ type Launch struct {
 	Block  [3]int
 	Shared int // dynamic shared memory, bytes
 	Args   []any
-	// CoResident says that the grid's blocks wait for one another, so that all must
+	// CoResident is set if the grid's blocks wait for one another, so that all must
 	// be on the device at once. A backend refuses a grid that does not fit.
 	CoResident bool
 	// Cooperative makes the device start all blocks together or none, also while
@@ -211,7 +211,7 @@ func (p *Plan) Launch(k *Kernel, blocks, threads int, args ...any) *Launch {
 	return &p.Launches[len(p.Launches)-1]
 }
 
-// Planner is what an op implements to run on a device.
+// Planner is implemented by ops that run on a device.
 type Planner interface {
 	// Plan returns how the op runs on dev.
 	Plan(dev Device) (*Plan, error)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Check returns an error if a plan, whoever made it, is wrong for a device: sizes below zero,
+// Check returns an error if a plan, of this or of another module, is wrong for a device: sizes below zero,
 // arguments of a type that no kernel takes or outside of the plan's operands, and, for a GPU, more
 // blocks, threads or shared memory than a launch can have. [Check] also compares launches with
 // their entry points.

@@ -26,7 +26,7 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 	return k
 }
 
-// What is compiled into pool.cu, and the tiles of the derivative of a maximum.
+// Constants of pool.cu, and the tiles of the derivative of a maximum.
 const (
 	poolThreads  = 256
 	poolStrip    = 8                       // rows of a plane of a thread, of windows with kernels of their own
@@ -103,7 +103,7 @@ func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 // poolTile is pool.cu's Tile.
 type poolTile struct{ planes, rows, columns, down, across, aroundRows, aroundColumns, high, wide int64 }
 
-// newPoolTile returns a tile that has room for so many windows, false if there is none.
+// newPoolTile returns a tile with room for a number of windows, false if there is none.
 // Its rows and columns are counted from the first element of a window on.
 func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
 	around := func(a WindowAxis) int64 { return CeilDiv(int64(a.Size), int64(a.Stride)) }
@@ -177,8 +177,8 @@ func poolVariant(w Windows) int {
 // known reports whether windows have a kernel of their own.
 func known(w Windows) bool { return poolVariant(w) < 3 }
 
-// poolStrips returns the strips of so many rows of a plane, windowStrips those of so many rows
-// of windows.
+// poolStrips returns the number of strips of `rows` rows of a plane, windowStrips that of strips of
+// `rows` rows of windows.
 func poolStrips(w Windows, rows int) int64 {
 	if known(w) {
 		return CeilDiv(int64(rows), poolStrip)
@@ -193,7 +193,7 @@ func windowStrips(w Windows, rows int) int64 {
 	return poolStrips(w, rows)
 }
 
-// strides returns the divisors of what looks for windows.
+// strides returns the divisors that kernels need to find the windows of an element.
 func (w Windows) strides() []int64 { return []int64{int64(w.Rows.Stride), int64(w.Columns.Stride)} }
 
 // pool appends launches of a thread for each column of strips of planes, with the numbers

@@ -75,7 +75,7 @@ func fraction64(lower, upper uint32) float64 {
 	return float64((uint64(upper)<<32|uint64(lower))>>11) * 0x1p-53
 }
 
-// perBlock returns the elements that a block gives.
+// perBlock returns the number of elements that a block generates.
 func perBlock(d expr.Dtype) int64 { return 16 / d.Size() }
 
 // checkRandom reports whether a view with a stream is one of random numbers.
@@ -196,8 +196,8 @@ func (w *codeWriter) differ(x, y, z string) string {
 	return r
 }
 
-// numbers returns so many elements from a number on, a register of 64 bits; aligned says
-// that this is the first of a block.
+// numbers returns elements from a number on, which is in a register of 64 bits; aligned reports
+// that this number is the first of a block.
 func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements int, aligned bool) []string {
 	var list []string
 	per := int(perBlock(d))
@@ -220,8 +220,8 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 	return list
 }
 
-// choose returns the words of an element in its block, given the lower half of its
-// number, of so many elements.
+// choose returns the words of an element in its block of `per` elements, given the lower half of
+// its number.
 func (w *codeWriter) choose(words [4]string, number string, per int) []string {
 	for step := 1; step < per; step *= 2 {
 		bit, odd := w.Register(expr.B32), w.Register(expr.Pred)

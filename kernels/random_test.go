@@ -42,7 +42,7 @@ func TestFractions(t *testing.T) {
 	}
 }
 
-// What is no view of random numbers is an error that says so.
+// Views that cannot be random numbers are refused with an error.
 func TestRandomErrors(t *testing.T) {
 	shape := []int{4, 5}
 	view := func(stream int, offset int64) View {

@@ -1,12 +1,12 @@
 // out = identity op f(x[0]) op f(x[1]) op ..., for an operator and a function of the
 // user's: ops.Reduce(x, "a + b*b", 0) adds up squares.
 //
-// As it stands the kernel adds up x. Two of its lines are places to fill in: the
-// step from an accumulator and an element to the next accumulator, and the join of
-// two accumulators. Both stand in the PTX as instructions with a mark behind
-// them; expression.go writes the same for another expression over them, with the
-// registers that the compiler chose. So the loop below is compiled once, by a
-// compiler, and an expression costs what its own instructions cost.
+// As compiled here, the kernel adds up x. Two of its lines are replaced for other expressions:
+// the step from an accumulator and an element to the next accumulator, and the join of
+// two accumulators. In the PTX both are instructions marked by a comment; expression.go
+// replaces them by those of the expression, with the registers that the compiler
+// chose. So the loop below is compiled once, and an expression adds only its own
+// instructions.
 //
 // Block b reduces chunk b in 16-byte vectors, four in flight. The block that is the last to finish, in a
 // cooperative launch, joins the chunks' results.

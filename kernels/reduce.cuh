@@ -25,7 +25,7 @@ __device__ inline double block_sum(double v) {
     return v;
 }
 
-// Term is what a row reduction adds up at index i of its row: x[i], or
+// Term is the term of a row reduction at index i of its row: x[i], or
 // x[i] * y[i]. `vec` adds the W terms of one 16-byte vector.
 template <typename T> struct Value {
     const T* x;

@@ -22,7 +22,7 @@ var (
 	ptxHead    = regexp.MustCompile(`(?m)^\.address_size 64\n`)
 )
 
-// image returns the image of a reduction: reduce.cu says "a + b" itself.
+// image returns the image of a reduction: reduce.cu itself computes "a + b".
 func (r Reduction) image() Image {
 	if r.String() == "a + b" {
 		return own.Image("reduce")

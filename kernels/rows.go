@@ -11,21 +11,21 @@ import (
 
 // Rows plans a function with reductions, such as softmax, exp(x - rowmax(x)) /
 // rowsum(exp(x - rowmax(x))), of operands that are views of one shape. A row is all
-// elements that differ in the indices along axes alone; perRow says of each output
+// elements that differ in the indices along axes alone; perRow reports for each output
 // whether a row has one element of it. Outputs are in row-major order: those of an
 // element for each index in the whole shape, those of one a row in the shape
-// without the axes. Several outputs lie one behind the other as [Plan.Parts] says.
+// without the axes. Several outputs lie one after the other as [Plan.Parts] describes.
 // A single output of an element for each index may lie where an input does that has
 // elements of that size, if that input's view is dense and no other view is of the
 // same memory.
 //
 // How a sum is ordered follows from the shape, the axes and the device alone, not from
 // the rest of the function: a function that is split at its reductions, so that each
-// is made by a plan of its own, gives the same bits, if [RowsWhole] reports true or
+// has a plan of its own, computes the same bits if [RowsWhole] reports true or
 // the function has one stage of reductions and no output but theirs.
 //
-// The kernel is generated when a device needs it, as that of [Map] is. An error says
-// which argument does not fit.
+// The kernel is generated when a device needs it, as that of [Map] is. An error names
+// the argument that does not fit.
 func Rows(dev Device, f expr.Func, shape, axes []int, perRow []bool, operands ...View) (*Plan, error) {
 	p := &Plan{Op: fmt.Sprintf("rows(%v, %v over %v)", f, shape, axes)}
 	if err := p.rows(dev, rowCall{f, shape, axes, perRow, operands}); err != nil {
@@ -96,7 +96,7 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	return nil
 }
 
-// check reports what does not fit.
+// check returns an error if the arguments do not fit.
 func (c rowCall) check() error {
 	if err := checkMap(c.f, c.shape, c.operands); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) er
 	return nil
 }
 
-// identityOf returns what a reduction starts from.
+// identityOf returns the identity of a reduction.
 func identityOf(op expr.Op) float64 {
 	switch op {
 	case expr.RowMax:

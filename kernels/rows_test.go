@@ -56,8 +56,8 @@ func rowsApply(shape, axes []int) exprtest.Apply {
 	}
 }
 
-// Random functions with reductions of views of random shapes give, to the bit, what
-// their operations and reductions give one by one, and write nothing but the outputs.
+// Random functions with reductions of views of random shapes compute, to the bit, what
+// their operations and reductions compute one by one, and write nothing but the outputs.
 func TestRows(t *testing.T) {
 	ops := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	must.Hold(t, func(t *rapid.T) {
@@ -104,7 +104,7 @@ func reductions(t testing.TB, d expr.Dtype) exprtest.RowFunction {
 }
 
 // Sums, maxima and minima of rows of all kinds, of numbers, and of edges such as NaN
-// and -0, are what a plain loop gives.
+// and -0, are those of a plain loop.
 func TestRowsReduce(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -204,7 +204,7 @@ func TestRowsAssembles(t *testing.T) {
 	}
 }
 
-// What does not fit is an error that says so.
+// Arguments that do not fit are refused with an error that names them.
 func TestRowsErrors(t *testing.T) {
 	f := reductions(t, Float32).Func
 	shape := []int{4, 5}
@@ -234,7 +234,7 @@ func TestRowsErrors(t *testing.T) {
 	}
 }
 
-// Rows without elements have what their reductions start from, and no rows no launch.
+// The reductions of rows without elements are their identities; no rows need no launch.
 func TestRowsEmpty(t *testing.T) {
 	b := expr.NewBuilder(Float32, Float32, Float64)
 	x, y := b.Operand(0), b.Operand(1)

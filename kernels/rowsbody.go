@@ -36,13 +36,13 @@ func (m *rowMapping) tile() (rows, columns int64) {
 	return expr.BlockSize / columns, columns
 }
 
-// rowStep is a step of the function: a stage, the outputs of each element, or those of
-// which a row has one.
+// rowStep is a step of the function: a stage, the outputs of each element, or those that
+// each row has one of.
 type rowStep struct {
-	early     *expr.Interpreter // what a row has one of, out of the results of reductions; nil for nothing
+	early     *expr.Interpreter // of the values of a row, from the results of reductions; nil for none
 	hoisted   []expr.Dtype      // its outputs
 	known     int               // reductions before the step
-	eval      *expr.Interpreter // of the operands, the results and what early gives
+	eval      *expr.Interpreter // of the operands, the results and the outputs of early
 	needs     []int             // its operands
 	outputs   []expr.Dtype      // of the step
 	to        []int             // outputs of the function, none for a stage
@@ -50,7 +50,7 @@ type rowStep struct {
 	firstKept int               // the first of them
 }
 
-// mostKept is the most elements of rows of which the Go body keeps values from step to
+// mostKept is the most elements of rows whose values the Go body keeps from step to
 // step.
 const mostKept = 1 << 20
 
@@ -85,8 +85,8 @@ func (m *rowMapping) makeSteps(f expr.Func) error {
 // columnsOfTile returns the columns of a row, or of a split of it.
 func (m *rowMapping) columnsOfTile() int64 { return min(m.columns, m.grid.chunk) }
 
-// newRowStep returns the step of a function of so many operands, those kept among them, and
-// of the results of reductions known before it.
+// newRowStep returns the step of a function of operands, among them those kept, and of the
+// results of reductions known before it.
 func newRowStep(f expr.Func, operands int, to []int) rowStep {
 	step := rowStep{known: max(len(f.Operands())-operands, 0), outputs: f.Outputs(), to: to}
 	early, late, err := f.Hoist(operands)
@@ -102,7 +102,7 @@ func newRowStep(f expr.Func, operands int, to []int) rowStep {
 }
 
 // A rowTile is some rows in the hands of one goroutine. In a block of them the elements
-// of the innermost axis lie one behind the other: columns of a row, or a column's of
+// of the innermost axis are contiguous: columns of a row, or a column's of
 // all rows where the grid goes across.
 type rowTile struct {
 	*rowMapping
@@ -115,13 +115,13 @@ type rowTile struct {
 	width   int64       // most columns of a block
 	blocks  [][]byte    // of the operands, the kept values, the results of reductions, then the outputs of a step
 	kept    [][]byte    // values of all elements of the tile, block by block
-	results [][]byte    // of the reductions, then what a step hoists, by row
+	results [][]byte    // of the reductions, then the values that a step hoists, by row
 	pieces  [][]float64 // the reductions of blocks, by reduction of a stage
 	in, out []unsafe.Pointer
 }
 
 func (m *rowMapping) newTile(memory [][]byte, rows, columns int64) *rowTile {
-	single := len(m.scalars) // what a row has one of
+	single := len(m.scalars) // values of a row
 	for _, s := range m.steps {
 		single = max(single, s.known+len(s.hoisted))
 	}
@@ -179,7 +179,7 @@ func (t *rowTile) evaluate(step *rowStep, use func(*rowStep)) {
 	}
 }
 
-// hoist computes what a row has one of for a step, behind the results of reductions.
+// hoist computes the values of a row for a step, after the results of reductions.
 func (t *rowTile) hoist(step *rowStep) {
 	if step.early == nil {
 		return

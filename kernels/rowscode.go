@@ -52,7 +52,7 @@ func (i rowsImage) ptx(major int) ([]byte, error) {
 // rowsWriter writes a kernel:
 //
 //	find the thread's row and first vector
-//	load what a row has one of
+//	load the operands that a row has one of
 //	for each stage: its function at each element, reduced; the threads of a row join
 //	the outputs at each element
 //	the outputs of which a row has one
@@ -81,11 +81,11 @@ type rowsWriter struct {
 	exists  string              // predicate: the thread has a row; "" where all have
 	first   string              // column of the first vector
 	end     string              // column behind the last
-	uniform [][]string          // by operand: what a row has one of, of each row of the thread
+	uniform [][]string          // by operand: the values of each row of the thread
 	scalars [][]string          // results of the reductions so far, likewise
 	held    *batch              // the vectors that the thread holds
 	slots   []string            // by operand in shared memory: where the thread's vectors begin
-	loaded  map[[2]int][]string // what the last step loaded from there, by operand and vector
+	loaded  map[[2]int][]string // elements that the last step loaded from there, by operand and vector
 	waiting bool                // for copies to shared memory
 	stages  int                 // so far, as are the next
 	loops   int

@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// rowGrid says which thread takes which elements of which rows. It follows from shape,
+// rowGrid assigns elements of rows to threads. It follows from shape,
 // axes and device alone, so that a sum has one order whatever else is computed beside
 // it and however the operands lie.
 //
@@ -91,7 +91,7 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	}
 }
 
-// across lays out threads across rows, of which run lie one behind the other.
+// across lays out threads across rows, of which `run` are contiguous.
 func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
 	x := min(pow2(CeilDiv(run, g.width)), 32)
 	tiles := func() int64 { return CeilDiv(rows, g.width*x) }

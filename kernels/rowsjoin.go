@@ -11,7 +11,7 @@ import (
 // mostReductions is the most reductions of a stage: each takes shared memory.
 const mostReductions = 64
 
-// accumulator is what a thread has reduced so far, in lanes: RowSum in double.
+// accumulator holds a thread's partial results of a reduction, in lanes: RowSum in double.
 type accumulator struct {
 	op     expr.Op
 	dtype  expr.Dtype // of the result
@@ -57,7 +57,7 @@ func number(d expr.Dtype, v float64) string {
 	return fmt.Sprintf("0d%016X", math.Float64bits(v))
 }
 
-// native reports whether one instruction gives the greater of two numbers or NaN.
+// native reports whether one instruction computes the greater of two numbers or NaN.
 func (w *rowsWriter) native(a *accumulator) bool { return w.nan && a.dtype == Float32 }
 
 // instruction returns that of a maximum or minimum.
@@ -271,8 +271,8 @@ func (w *rowsWriter) joinAlong(list []*accumulator) {
 	}
 }
 
-// joinWarps loads what all warps have in shared memory and combines it, in the order of
-// shuffles: of a few warps, every thread does.
+// joinWarps loads the results of all warps from shared memory and combines them, in the order of
+// shuffles. With few warps, every thread does.
 func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
 	base := w.Register(expr.B32)
 	w.Line("mov.u32 %s, joined", base)
@@ -302,8 +302,8 @@ func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
 	return list[0]
 }
 
-// loadCluster loads what the blocks of a cluster have at an address of shared memory, if
-// it exists, and combines it in their order.
+// loadCluster loads the results of the blocks of a cluster from an address of shared memory, if
+// it exists, and combines them in the order of the blocks.
 func (w *rowsWriter) loadCluster(a *accumulator, exists, from string, bytes int) string {
 	list := make([]string, w.cluster)
 	for rank := range list {
@@ -332,7 +332,7 @@ func (w *rowsWriter) joinAcross(list []*accumulator) {
 	w.Line("mad.lo.u32 %s, %s, %d, %s", y, y, w.beside*w.width, x)
 	to, from := w.sharedAddress(y), w.sharedAddress(x)
 	for _, a := range list {
-		w.Line("bar.sync 0") // what was joined before has been read
+		w.Line("bar.sync 0") // the results joined before have been read
 		for k, v := range a.lanes {
 			w.Line("st.shared.%v [%s+%d], %s", a.wide(), to, 8*k*w.beside, v)
 		}

@@ -29,7 +29,7 @@ type rowMapping struct {
 	cost  int64        // operations on an element
 }
 
-// rowsLayout is what a kernel is generated for, beside the function.
+// rowsLayout is all that a kernel is generated from, beside the function.
 type rowsLayout struct {
 	across   bool // as in rowGrid, like the next three
 	width    int
@@ -70,8 +70,8 @@ type spread byte
 
 const (
 	single    spread = '1' // one element for all
-	together  spread = 't' // one behind the other, aligned for vectors
-	adjoining spread = 'a' // one behind the other
+	together  spread = 't' // contiguous, and aligned for vectors
+	adjoining spread = 'a' // contiguous
 	spaced    spread = 's' // in one stride
 	scattered spread = 'x' // each where its index is
 )
@@ -224,7 +224,7 @@ func reachOf(shape, strides []int64) reach {
 	return linear
 }
 
-// spread returns how the elements of a vector of operand or output i lie. inner says
+// spread returns how the elements of a vector of operand or output i lie. inner reports
 // that a vector lies within the innermost axis.
 func (m *rowMapping) spread(i int, rows, columns reach, inner bool) spread {
 	of, strides, others := columns, m.colStrs[i], slices.Clone(m.rowStrides[i])

@@ -7,8 +7,8 @@ type span struct {
 	shape, strides []int64
 }
 
-// spans returns the indices of the block in operand or output i: of what lies one
-// behind the other, and of the other.
+// spans returns the indices of the block in operand or output i: the inner one, whose
+// elements are contiguous, and the outer one.
 func (t *rowTile) spans(i int) (inner, outer span) {
 	byRow, byColumn, _ := t.layout.access(i)
 	rows := span{t.row, t.rows, byRow, t.rowShape, t.rowStrides[i]}
@@ -106,7 +106,7 @@ func (t *rowTile) store(step *rowStep) {
 	}
 }
 
-// repeat copies a result of a reduction, or what the step hoists, beside each element of
+// repeat copies a result of a reduction, or a value that the step hoists, to each element of
 // its row.
 func (t *rowTile) repeat(i int, step *rowStep) {
 	s, size := i-len(t.types)-len(t.kept), int64(0)

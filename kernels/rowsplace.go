@@ -178,7 +178,7 @@ func (w *rowsWriter) spreadOut(p *place, from []string, bytes int64) []location 
 	return list
 }
 
-// guard returns what makes an instruction depend on a predicate, or on none.
+// guard returns the prefix that makes an instruction depend on a predicate, "" for none.
 func guard(predicate string) string {
 	if predicate == "" {
 		return ""

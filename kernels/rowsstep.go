@@ -8,7 +8,7 @@ import (
 )
 
 // step evaluates a function at all elements, and calls use for each vector with the
-// results by output and lane. A loop goes backward where it says so.
+// results by output and lane. With backward, a loop runs from the last vector to the first.
 func (w *rowsWriter) step(f expr.Func, backward bool, use func(b *batch, j int, results [][]string)) {
 	if w.held != nil {
 		w.stepHeld(f, use)
@@ -226,8 +226,8 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 }
 
 // backward reports whether a step goes through a row from its end: one whose order is
-// free starts where the step before it ends, or ends where the next starts, since what
-// was read last is still in a cache.
+// free starts where the step before it ends, or ends where the next starts, since the
+// elements read last are still in a cache.
 func (w *rowsWriter) backward(step int) bool {
 	switch {
 	case w.ordered(step):

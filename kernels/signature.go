@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
 
-// signature lists what a PTX entry point takes.
+// signature lists the parameters of a PTX entry point.
 type signature struct {
 	params     []param
 	maxThreads int // of a block, 0 for no limit of its own

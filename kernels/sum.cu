@@ -13,8 +13,8 @@
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
 //
-// Where rows and columns are cut in chunks, the chunks' sums are added up by the block that is the last
-// to finish, in a cooperative launch, or by another pass.
+// If rows or columns are cut in chunks, the last block to finish adds up the chunks' sums, in a
+// cooperative launch, or another pass does.
 //
 // 4 bytes of traffic and one DADD per float32 element: bound by memory.
 #include "async.cuh"
@@ -137,7 +137,7 @@ __device__ __forceinline__ void sum_cols(const In* __restrict__ in, Out* __restr
     }
     __syncthreads();
     if (!last_block(threadIdx.x + threadIdx.y * blockDim.x, [] {})) return;
-    // few columns: the threads go through all outputs of one outer index after the other
+// few columns: the threads take all outputs of one outer index after the other
     for (int o = 0; o < gridDim.x / tiles / splits; o++)
         for (int i = threadIdx.x + threadIdx.y * blockDim.x; i < inner; i += blockDim.x * blockDim.y) {
             const double* p = parts + ((long long)o * splits * inner + i);

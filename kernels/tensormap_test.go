@@ -32,7 +32,7 @@ func TestTensorMap(t *testing.T) {
 	}
 }
 
-// What TMA cannot take is an error that says what.
+// Tensors that TMA cannot copy are refused with an error that names the reason.
 func TestTensorMapErrors(t *testing.T) {
 	for want, spoil := range map[string]func(*TensorMap){
 		"0 extents":                func(m *TensorMap) { m.Extents = nil },

@@ -1,6 +1,6 @@
-// What kernels on the tensor cores of compute capability 9.0 stand on: barriers in shared
+// The instructions under kernels on the tensor cores of compute capability 9.0: barriers in shared
 // memory, bulk tensor copies (TMA), products of warpgroups (wgmma) and the pieces of matrices
-// that they pass on.
+// that they work on.
 #pragma once
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -21,9 +21,9 @@ __device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
 __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-// barrier_arrive arrives at the barrier at the same place in a block of the cluster. It
-// orders nothing beyond the block, and need not: what consumers have read, wgmma's wait has
-// finished, and with cluster scope each arrival and wait costs a fence, 1 us a stage.
+// barrier_arrive arrives at the barrier at the same address in a block of the cluster. It
+// orders no memory operations beyond the block, and need not: wgmma's wait guarantees that the consumers'
+// reads have finished, and with cluster scope each arrival and wait would cost a fence, 1 us a stage.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
     asm volatile(
         "{\n.reg .b32 there;\n"
@@ -103,7 +103,7 @@ template <int N> __device__ __forceinline__ void pin(float (&d)[N]) {
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}"
 
 // wgmma starts d = a b, or d += a b where add is not 0: 64 x N elements over a
-// warpgroup, 32 bytes along k. TA and TB say that a piece has its elements along m or n
+// warpgroup, 32 bytes along k. TA and TB are set if a piece has its elements along m or n
 // side by side. Thread t holds in d[4 j + 2 r + e] the element in row t / 4 % 8 + 8 r of the
 // 16 rows of its warp and column 8 j + t % 4 * 2 + e.
 template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float (&d)[64], u64 a, u64 b, int add) {

@@ -23,7 +23,7 @@
 //	stream  w <= 1025: a chunk is the 16 elements of a lane, a block is one warp
 //	        that walks through a run of positions in tiles of 512. What windows
 //	        take from earlier tiles is in shared memory: elements, and sums of 2^b
-//	        chunks, one step of doubling for each bit of q-1. Nobody waits for
+//	        chunks, one step of doubling for each bit of q-1. No warp waits for
 //	        another warp, and the halo of w - 1 elements is read once in a run.
 //	chunks  a chunk is the 16 blockDim elements of a block: sums and heads to
 //	        memory. The window of q-1 sums is this op again, on double.
@@ -43,12 +43,12 @@
 // copy's 0.53e12 elements/s leave 0.42 clocks of an SM per element. Conversions: 2
 // to double and 1 back, 0.19 at 16/clock. DADD: 4, 0.06 at 64/clock. Instructions:
 // 20 counted, 0.16 at 128/clock. Shared: 4 accesses of 4 bytes, 0.13. 16 warps
-// share an SM, so each has 16 * 512 * 0.42 = 3400 clocks for a tile and its chain of
+// share an SM, so each has 16 * 512 * 0.42 = 3400 clocks for a tile with its chain of
 // dependent steps: two serial sums, 16 elements in and 16 out.
 // direct at w = 15: 15 DADD, 0.23; conversions 0.23. chunks + join: the input is
 // read twice (three times where w elements exceed L2) and written once.
 //
-// What lost to stream, 2^28 elements of float, radius 32 and 512, on an H200 that
+// Slower than stream, at 2^28 elements of float, radius 32 and 512, on an H200 that
 // copies in 503 us: blocks of 256 threads with tiles of 4096, two in flight, sums of
 // chunks by doubling in the block: 652 and 789 us (four barriers a tile). The same
 // with windows known to the compiler: 733 and 801 (fewer instructions, more
@@ -58,7 +58,7 @@
 #include "windowsum_stream.cuh"
 #include "windowsum_chunks.cuh"
 
-// direct wants many warps: at most 85 registers a thread, where no spills come of it.
+// direct needs many warps: at most 85 registers a thread, as long as nothing spills.
 #if __CUDA_ARCH__ >= 800
 template <typename T> constexpr int direct_blocks = sizeof(T) == 4 ? 3 : 2;
 #else

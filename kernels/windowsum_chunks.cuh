@@ -62,7 +62,7 @@ template <typename T> __device__ __forceinline__ void chunks(const Row<T>& g, do
     sums[blockIdx.x] = lo + hi;
 }
 
-// The outputs of chunk b, the last first: of what chunks read last, some is still in the level-2 cache. middles[b] is the sum of chunks b+1 ..
+// The outputs of chunk b, the last chunk first: some elements that were read last are still in the level-2 cache. middles[b] is the sum of chunks b+1 ..
 // b+q-1, q = w / (16 blockDim) >= 2. Shared: 2 (blockDim + 2) chunks.
 template <typename T>
 __device__ __forceinline__ void join(const Row<T>& g, const double* middles, const double* heads) {

@@ -4,8 +4,8 @@
 
 constexpr int direct_vectors = 4;  // 16-byte vectors of outputs of a thread
 
-// elements reads what the windows of a vector of outputs take: w, known to the
-// compiler, elements for the first, which starts at element `shift` of vector from.
+// elements reads the elements of the windows of a vector of outputs: w of them, a number known to
+// the compiler, for the first window, which starts at element `shift` of vector from.
 template <int w, typename T> __device__ __forceinline__ void elements(const typename Vec<T>::type* from, unsigned shift, double (&e)[w + Vec<T>::width - 1]) {
     constexpr int W = Vec<T>::width, M = (w + W - 1 + 2 * W - 2) / W;
     T r[M * W];
@@ -45,7 +45,7 @@ template <typename T> __device__ __noinline__ T window(const Row<T>& g, i64 row,
 }
 
 // tile sums all windows of a block, which lies within a row and whose first window begins at src. All elements are
-// under way at once, to shared memory; in registers there is room for few.
+// copied to shared memory at once; registers have room for few.
 template <int w, typename T> __device__ __forceinline__ void tile(const T* src, T* dst, int count) {
     constexpr int W = Vec<T>::width;
     using Vector = typename Vec<T>::type;

@@ -1,4 +1,4 @@
-// What the kernels of window sums share: rows as flat positions, reading and writing
+// Parts that the kernels of window sums share: rows as flat positions, reading and writing
 // them, and chunks of them in shared memory.
 #pragma once
 #include "async.cuh"
@@ -26,9 +26,9 @@ struct Span {
             if (length <= count) inverse = 0xffffffffu / (unsigned)length + 1;
         }
     }
-    // locate gives the row and place of position j of the span. A span no longer
+    // locate returns the row and place of position j of the span. A span no longer
     // than a row ends in the next one at the latest; past the last row any row
-    // number >= rows will do.
+    // number >= rows is right.
     __device__ void locate(int j, i64& r, i64& p) const {
         p = at + j;
         r = row;
@@ -107,7 +107,7 @@ template <typename T, int K> struct Chunks {
     __device__ T& operator[](int j) const { return x[j + j / K * W]; }
     __device__ Vector& vector(int v) const { return reinterpret_cast<Vector*>(x)[v + v / (K / W)]; }
 
-    // fetch brings the count positions from start on and returns the place of the
+// fetch reads the count positions from start on and returns the place of the
     // first, 0 to W - 1.
     __device__ __forceinline__ int fetch(const Row<T>& g, i64 start, int count) const {
         const Span s(start, count, g.n_out + g.w - 1, g.rows);
@@ -144,7 +144,7 @@ template <typename T, int K> struct Chunks {
 #pragma unroll
             for (int i = 0; i < W; i++) r[m * W + i] = p.s[i];
         }
-        // Shift by j % W, one bit of it at a time: registers have no address.
+// Shift by j % W, one bit of it at a time, since registers cannot be indexed.
         if constexpr (W == 4) move<2>(j & 2, r);
         move<1>(j & 1, r);
 #pragma unroll

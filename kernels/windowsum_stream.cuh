@@ -35,7 +35,7 @@ template <typename T> struct Walk {
         aligned = reinterpret_cast<unsigned long long>(next) % 16 == 0;
         at += (i64)count * (inside ? inside : 1);
     }
-    // locate gives the address of position j of a tile that is not inside a row, or
+// locate returns the address of position j of a tile that is not inside a row, or
     // null where there is none.
     __device__ T* locate(int j) const {
         i64 r = row, p = at - count + j;
@@ -47,7 +47,7 @@ template <typename T> struct Walk {
         p += off;
         return r >= 0 && r < rows && p >= 0 && p < end ? base + r * stride + p : nullptr;
     }
-    // pass leaves a tile behind.
+// pass moves on to the next tile.
     __device__ __forceinline__ void pass() {
         next += count;
         if (--inside <= 0) settle();
@@ -66,11 +66,11 @@ template <typename T> struct Tile {
     Vector* x;
 
     __device__ static int place(int v) { return v ^ (v >> 3 & (of_lane - 1)); }
-    // place of vector 32 m + lane; the compiler keeps what m does not change
+// place of vector 32 m + lane; the compiler keeps the part that does not depend on m
     __device__ static int place(int m, int lane) { return m * 32 + (lane ^ (m * 4 + lane / 8 & (of_lane - 1))); }
     __device__ T& operator[](int j) const { return reinterpret_cast<T*>(x + place(j / W))[j % W]; }
 
-    // fetch sends for a tile's elements; positions outside the rows are zero.
+// fetch starts the copies of a tile's elements; positions outside the rows are zero.
     __device__ __forceinline__ void fetch(const Walk<const T>& from) const {
         const int lane = threadIdx.x;
         if (from.inside && from.aligned) {
@@ -193,7 +193,7 @@ __device__ __forceinline__ void stream(const Row<T>& g, int lead, int lag, int r
 #pragma unroll
         for (int k = 1; k < K; k++) sum[k] += sum[k - 1];
 
-        // sums of 2^b chunks that end at c; what is from before the run is in no window.
+// sums of 2^b chunks that end at c; chunks from before the run are in no window.
         const int c = tile * 32 + lane;
         tails[c & (tails_kept - 1)] = tail;
         double left = 0, chunk = sum[K - 1];
@@ -223,7 +223,7 @@ __device__ __forceinline__ void stream(const Row<T>& g, int lead, int lag, int r
             sum[k] += left;
         }
 
-        // The outputs leave through the slot of the oldest tile, that nobody needs now.
+// The outputs leave through the slot of the oldest tile, which is no longer needed.
         __syncwarp();
         const int out = (tile - halo) % depth * (count * (int)sizeof(T));
 #pragma unroll

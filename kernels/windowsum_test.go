@@ -143,7 +143,7 @@ func TestWindowSumRecursion(t *testing.T) {
 	}
 }
 
-// What lies outside a window must not reach its sum.
+// Elements outside a window must not reach its sum.
 func TestWindowSumDoesNotLeak(t *testing.T) {
 	for _, dev := range []Device{HostDevice(), windowDevice} {
 		for _, poison := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300} {

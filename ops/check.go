@@ -78,7 +78,7 @@ func (o *Op) checkPlan(p *kernels.Plan, dev kernels.Device) error {
 		}
 	}
 	if p.Out != o.out.Bytes() {
-		return fmt.Errorf("the plan gives %d bytes, want the %d of %v", p.Out, o.out.Bytes(), o.out)
+		return fmt.Errorf("the plan's output has %d bytes, want the %d of %v", p.Out, o.out.Bytes(), o.out)
 	}
 	return p.Check(dev)
 }

@@ -74,7 +74,7 @@ func (g given) Adjoints(b *Backward) []Term {
 
 var vector3 = Type{kernels.Float64, tensor.Shape{3}}
 
-// What a primitive gets wrong is an error that names it, never a panic.
+// A primitive's mistake is an error that names it, never a panic.
 func TestPrimitiveErrors(t *testing.T) {
 	x := []float64{1, 2, 3}
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestPrimitiveErrors(t *testing.T) {
 		{given{&fields{infer: vector3}, "Given"}, "ops: Given: Plan returned nil and no error"},
 		{given{&fields{infer: vector3, plan: &kernels.Plan{}}, "Given"}, "ops: Given: the plan takes 0 inputs, want 1"},
 		{given{&fields{infer: vector3, plan: &kernels.Plan{Inputs: []int64{12}, Out: 24}}, "Given"}, "takes 12 bytes of input 0, want the 24 of float64 (3)"},
-		{given{&fields{infer: vector3, plan: &kernels.Plan{Inputs: []int64{24}, Out: 12}}, "Given"}, "gives 12 bytes, want the 24 of float64 (3)"},
+		{given{&fields{infer: vector3, plan: &kernels.Plan{Inputs: []int64{24}, Out: 12}}, "Given"}, "output has 12 bytes, want the 24 of float64 (3)"},
 		{given{&fields{infer: vector3, plan: &kernels.Plan{Inputs: []int64{24}, Out: 24, Launches: make([]kernels.Launch, 1)}}, "Given"}, "launch 0 of the plan has no kernel"},
 	} {
 		in := vectors(x)

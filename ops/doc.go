@@ -1,10 +1,10 @@
-// Package ops holds Stheno's ops: functions that take Gorgonia nodes and give
+// Package ops holds Stheno's ops: functions that take Gorgonia nodes and return
 // Gorgonia nodes, like Gorgonia's own.
 //
 // Every op takes float32 and float64, [Histogram] bytes and integers too, and all
 // but Histogram are differentiable, symbolically and by dual values.
 // They run on the host under any Gorgonia machine; under Stheno's machine
 // (stheno.NewVM, cudaops.NewVM) they run their CUDA kernels. Inputs are
-// checked once, in the constructor, which gives an error that names the op, the
+// checked once, in the constructor, which returns an error that names the op, the
 // input, what it got and what it takes.
 package ops

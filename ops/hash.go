@@ -27,7 +27,7 @@ func identify(p Primitive, name string, in []Type) (identity, error) {
 	return sha256.Sum256(e.bytes), e.err
 }
 
-// An encoder writes values so that different values give different bytes. It keeps the first error.
+// An encoder writes values so that different values have different bytes. It keeps the first error.
 type encoder struct {
 	bytes []byte
 	err   error

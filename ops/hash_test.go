@@ -8,7 +8,7 @@ import (
 )
 
 // Ops of other parameters, types or shapes are other nodes of a graph, which
-// tells them by their hashes.
+// distinguishes them by their hashes.
 func TestHash(t *testing.T) {
 	seen := map[uint32]string{}
 	for _, s := range opspec.All() {

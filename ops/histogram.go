@@ -11,7 +11,7 @@ import (
 
 // Histogram counts the elements of a tensor of any shape in bins of equal width
 // that cover lo <= x < hi. It takes bytes, int32, int64, int, float32 and float64,
-// and gives an int64 vector of one count for each bin.
+// and returns an int64 vector of one count for each bin.
 //
 //	out[k] = number of x with lo <= x < hi and floor((x - lo) * (bins / (hi - lo))) = k
 //
@@ -19,7 +19,7 @@ import (
 // Histogram(x, bins, 0, float64(bins)) counts how often each integer from 0 to
 // bins - 1 occurs. A result that rounds up to bins counts in the last bin. Elements
 // outside and NaN are not counted; nor is hi itself, which other libraries count in the last bin:
-// give a hi a little above the greatest element.
+// choose hi a little above the greatest element.
 //
 // Counts are exact and the same in every run. They are int64 because float32 stops
 // counting at 2^24 and int32 wraps at 2^31, both less than a GPU counts in a

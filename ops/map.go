@@ -20,14 +20,14 @@ import (
 //
 // The inputs have one element type, float32 or float64, and one shape; a scalar among them is used
 // for every element. The expression holds numbers, + - * /,
-// parentheses, comparisons, which give 1 or 0, and the functions
+// parentheses, comparisons, which return 1 or 0, and the functions
 //
 //	abs sign ceil floor sqrt exp expm1 log log2 log1p sin cos tanh erf sigmoid
 //	softplus neg square cube inverse inverseSqrt pow(x, y) min(x, y) max(x, y)
 //	select(condition, x, y)
 //
 // Each operation is rounded to the element type, so the result has the bits that one op per
-// operation would give. Package kernels/expr documents special values, such as NaN and Inf. The
+// operation would. Package kernels/expr documents special values, such as NaN and Inf. The
 // gradient is derived from the expression; sign, ceil, floor and comparisons have the derivative 0.
 // On a GPU the kernel is generated from the expression when the op first runs.
 //

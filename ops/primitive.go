@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Primitive is what distinguishes one op from another. [Apply] makes nodes of it, which have
+// Primitive holds what distinguishes one op from another. [Apply] makes nodes of it, which have
 // everything that Stheno's own ops have: both of Gorgonia's ways of differentiation, Do on the
 // host, the kernels on a GPU. Other modules define their ops by it too, with kernels of their own:
 // see docs/write-your-own-kernel.md.
@@ -24,7 +24,7 @@ import (
 type Primitive interface {
 	// String returns the name with its parameters, as in "Scale[0.5]".
 	String() string
-	// Infer returns the type of the output, or an error that says what it got and what it wants. It
+	// Infer returns the type of the output, or an error that names what it got and what it wants. It
 	// is called first, with any number of inputs of any types. It must not change their shapes,
 	// which the result may share.
 	Infer(in ...Type) (Type, error)
@@ -101,7 +101,7 @@ func CheckFloats(in []Type, n int) error {
 
 // Apply applies a primitive to nodes of one graph and returns the node of its output. Constants,
 // made by [gorgonia.NewConstant], become a part of that graph. The error names the primitive, the
-// input, what it got and what it wants. A primitive that panics gives an error too.
+// input, what it got and what it wants. A panic of the primitive becomes an error, too.
 func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	name, err := nameOf(p)
 	if err != nil {
@@ -127,7 +127,7 @@ func Apply(p Primitive, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return n, nil
 }
 
-// typeOf returns the type of a node, or an error that says why the node cannot
+// typeOf returns the type of a node, or an error that explains why the node cannot
 // be an input.
 func typeOf(n *gorgonia.Node) (t Type, err error) {
 	if n == nil {

@@ -88,7 +88,7 @@ func (r reduction) Adjoints(b *Backward) []Term {
 	return []Term{b.Apply(mapping{f}, operands...)}
 }
 
-// factors returns the reductions that give the product of the factors that are not 0 and the number
+// factors returns the reductions that compute the product of the factors that are not 0 and the number
 // of factors that are 0.
 func (r reduction) factors() (nonzero, zeros reduction, err error) {
 	make := func(op expr.Op, f func(b *expr.Builder, factor, zero, one expr.Value) expr.Value) reduction {

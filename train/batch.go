@@ -6,14 +6,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Batch is what a step takes: values of inputs of the graph.
+// Batch is the input of a step: values of inputs of the graph.
 type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.
 //
-// Batches returns those of an epoch, counted from 0, without the first ones, as many as
-// from says. It is called once for each epoch, in order, and iterated over once, in another
-// goroutine than [Run] was called in. A batch belongs to the loop once it was yielded.
+// Batches returns the batches of an epoch, counted from 0, without the first `from` ones. It is
+// called once for each epoch, in order, and iterated over once, in another goroutine than the one
+// that called [Run]. A batch belongs to the loop once it was yielded.
 //
 // The first error ends the training, and so does a panic. An iterator that waits for
 // something should also wait for the context that Run was given: Run does not return before

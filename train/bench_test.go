@@ -32,7 +32,7 @@ func BenchmarkData(b *testing.B) {
 	}
 }
 
-// What the loop adds to a step: the same steps by hand, and by Run.
+// The time that the loop adds to a step: the same steps by hand, and by Run.
 func BenchmarkSteps(b *testing.B) {
 	byHand := func(b *testing.B, l *line, batches []Batch) {
 		for i := range b.N {

@@ -22,7 +22,7 @@ func Checkpoint(path string, n int) Option {
 	}
 }
 
-// saving says where and how often a training is saved.
+// saving holds where and how often a training is saved.
 type saving struct {
 	path string // "" for not at all
 	n    int    // steps

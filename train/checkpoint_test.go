@@ -84,7 +84,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// What must not be saved, and what cannot be loaded.
+// States that must not be saved, and files that cannot be loaded.
 func TestCheckpointErrors(t *testing.T) {
 	l := newLine(t, false)
 	path := filepath.Join(t.TempDir(), "line.safetensors")

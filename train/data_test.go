@@ -204,7 +204,7 @@ func TestMemoryOfBatches(t *testing.T) {
 	}
 }
 
-// Integers, and rows of several axes, come out as they went in, and copies fill up what is short.
+// Integers, and rows of several axes, come out as they went in, and copies fill up a short batch.
 func TestRowsOfAnyShape(t *testing.T) {
 	g := G.NewGraph()
 	images := G.NewTensor(g, tensor.Float32, 3, G.WithName("images"), G.WithShape(3, 2, 2))

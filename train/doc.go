@@ -21,7 +21,7 @@
 //
 // # Where a training is
 //
-// A [Position] says how far a training has come. A training that starts [From] the position of
+// A [Position] records how far a training has come. A training that starts [From] the position of
 // another, with the parameters and the solver's state of that moment, goes on as the other did: the
 // order of a data set follows from the seed and the number of the epoch alone. [Checkpoint] does
 // all of that with a file.

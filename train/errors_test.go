@@ -22,7 +22,7 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-// What Run cannot use is an error before anything runs.
+// Arguments that Run cannot use are refused before anything runs.
 func TestRunErrors(t *testing.T) {
 	l, other := newLine(t, false), newLine(t, false)
 	idle := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, cudaops.OnHost()))
@@ -67,7 +67,7 @@ func TestRunErrors(t *testing.T) {
 	must.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
 }
 
-// What is wrong with a batch is an error that names its number, its input, what it has and what is wanted.
+// The error about a wrong batch names its number, its input, what it has and what is wanted.
 func TestBatchErrors(t *testing.T) {
 	noLeaks(t)
 	other := newLine(t, false)

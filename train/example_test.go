@@ -32,7 +32,7 @@ func plane(n int) (inputs, targets []float64) {
 	return inputs, targets
 }
 
-// model returns what is learnt, and the square of the error of each row of a batch.
+// model returns the parameters, and the square of the error of each row of a batch.
 func model(x, y *G.Node) (parameters G.Nodes, errors *G.Node) {
 	slopes := G.NewVector(x.Graph(), G.Float64, G.WithName("slopes"), G.WithShape(2), G.WithInit(G.Zeroes()))
 	offset := G.NewScalar(x.Graph(), G.Float64, G.WithName("offset"), G.WithValue(0.0))
@@ -137,7 +137,7 @@ func ExampleSeq() {
 
 	inputs, targets := plane(320 * 32)
 	var batches iter.Seq2[train.Batch, error] = func(yield func(train.Batch, error) bool) {
-		for len(targets) > 0 { // a file, a decoder, a network: what fails is yielded as an error
+		for len(targets) > 0 { // a file, a decoder, a network: a failure is yielded as an error
 			b := train.Batch{
 				x: tensor.New(tensor.WithShape(32, 2), tensor.WithBacking(inputs[:64])),
 				y: tensor.New(tensor.WithBacking(targets[:32])),

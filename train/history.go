@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Position says how far a training has come. It is plain data: save it beside the
-// parameters and give it to [From].
+// Position records how far a training has come. It is plain data: save it beside the
+// parameters and pass it to [From].
 type Position struct {
 	Epoch int // whole epochs
 	Batch int // batches taken of the epoch after them
@@ -20,7 +20,7 @@ func (p Position) String() string {
 	return fmt.Sprintf("step %d (epoch %d, batch %d)", p.Step, p.Epoch, p.Batch)
 }
 
-// Step is what is known after a step.
+// Step describes a step that has been made.
 type Step struct {
 	Position
 	// Loss is that of the step, before its update. Where runs hand over nothing, under
@@ -28,7 +28,7 @@ type Step struct {
 	Loss float64
 }
 
-// Epoch is what is known at the end of an epoch, or of what Steps left of one.
+// Epoch describes an epoch that has ended, or the part of one that Steps allowed.
 type Epoch struct {
 	Number   int           // counted from 1
 	Position               // where the training goes on
@@ -43,7 +43,7 @@ type Loss struct {
 	Loss float64
 }
 
-// History is what a training did.
+// History is the record of a training.
 type History struct {
 	Losses []Loss  // of every step, under cudaops.ReadEvery of those that handed it over
 	Epochs []Epoch // those that ended

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// ErrStop is what a callback returns to end the training without an error.
+// ErrStop is returned by a callback to end the training without an error.
 var ErrStop = errors.New("train: stop")
 
 // Option is an option of [Run].
@@ -99,8 +99,7 @@ func Prefetch(n int) Option {
 //
 //	loss := G.Must(G.Sum(G.Must(G.HadamardProd(weights, losses))))
 //
-// What an op computes of all rows together, such as the mean in a BatchNorm, counts the
-// copies too.
+// Ops that combine all rows, such as the mean in a BatchNorm, count the copies too.
 func Weights(n *gorgonia.Node) Option {
 	return func(c *config) {
 		if n == nil {

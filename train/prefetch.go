@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// item is what comes from the source: a batch or, with batch nil, the end of an epoch.
+// item is an item of the source: a batch or, with batch nil, the end of an epoch.
 type item struct {
 	batch Batch
 	left  int // rows of a batch that is left out, before the end
@@ -18,7 +18,7 @@ type item struct {
 
 // prefetcher makes batches in a goroutine of its own, a limited number ahead.
 //
-// The consumer gives a token for each item, and the producer takes one before it goes on, so that it
+// The consumer returns a token for each item, and the producer takes one before it goes on, so that it
 // does nothing while it has none: with none given in advance the two take turns.
 type prefetcher struct {
 	source Source
@@ -91,7 +91,7 @@ func stage(p *prefetcher, to func(map[*gorgonia.Node]gorgonia.Value) (bool, erro
 				return
 			}
 			if it.batch != nil {
-				_, _ = to(it.batch) // what is wrong with it is the error of its step
+				_, _ = to(it.batch) // a wrong batch is the error of its step
 			}
 			select {
 			case items <- it:
@@ -148,7 +148,7 @@ func (p *prefetcher) take() bool {
 	}
 }
 
-// give hands an item over and waits for the token of the next one.
+// give hands over an item and waits for the token of the next one.
 func (p *prefetcher) give(it item) bool {
 	select {
 	case p.items <- it:

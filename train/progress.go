@@ -75,7 +75,7 @@ func (p *progress) show(at Position, loss float64, last bool) {
 	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, of, text)
 }
 
-// text tells loss, steps in a second and the time that is left, at the end that it took.
+// text returns loss, steps in a second and the time that is left, or at the end the time that it took.
 func (p *progress) text(at Position, loss float64, last bool) string {
 	text := ""
 	if !math.IsNaN(loss) {

@@ -25,7 +25,7 @@ func (l *line) slow(n int, each time.Duration) Source {
 	})
 }
 
-// The next batch is made while a step runs, and so many more as Prefetch says.
+// The next batch is made while a step runs, and as many more as Prefetch asks for.
 func TestPrefetch(t *testing.T) {
 	const n, each = 10, time.Second
 	for ahead, want := range map[int]time.Duration{0: 2 * n * each, 1: (n + 1) * each, 3: (n + 1) * each} {

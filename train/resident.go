@@ -18,7 +18,7 @@ import (
 //	...
 //	vm, err := stheno.NewVM(g, cudaops.Train(solver, learnables...), data.Option())
 type Resident struct {
-	// Nodes are the rows of a batch, in the order of the tensors: what the graph computes with.
+	// Nodes are the rows of a batch, in the order of the tensors: the graph's inputs.
 	Nodes gorgonia.Nodes
 
 	rows
@@ -28,7 +28,7 @@ type Resident struct {
 
 var _ Source = (*Resident)(nil)
 
-// NewResident adds a data set to a graph, in batches of so many rows: tensors with the rows along
+// NewResident adds a data set to a graph, in batches of `batch` rows: tensors with the rows along
 // the first axis. The VM must have the option that [Resident.Option] returns.
 func NewResident(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*Resident, error) {
 	r, err := newResident(g, batch, data)

@@ -151,7 +151,7 @@ func (l *loop) run(ctx context.Context) (err error) {
 		if err == nil || !errors.Is(failed, err) {
 			err = errors.Join(err, failed)
 		} else {
-			err = failed // which says more
+			err = failed // the more specific error
 		}
 	}()
 	for {
@@ -174,7 +174,7 @@ func (l *loop) run(ctx context.Context) (err error) {
 	}
 }
 
-// ended does what is left to do when there are no more batches.
+// ended finishes the training when there are no more batches.
 func (l *loop) ended(p *prefetcher) error {
 	if p.err != nil || l.epoch.steps == 0 {
 		return nil

@@ -162,7 +162,7 @@ func noLeaks(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
 		var stacks []byte
-		for range 100 { // one that has said that it ends needs a moment
+		for range 100 { // a goroutine that is ending needs a moment
 			stacks = make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
 			if !bytes.Contains(stacks, []byte("train.stage")) && !bytes.Contains(stacks, []byte("prefetcher).produce")) {
@@ -209,8 +209,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What ends a training early: the parameters are those after the last whole step, and the
-// error tells all.
+// A training that ends early: the parameters are those after the last whole step, and the
+// error names all causes.
 func TestEarlyEnd(t *testing.T) {
 	noLeaks(t)
 	broken := errors.New("disk is broken")
@@ -259,7 +259,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// A context ends it between two steps, and what the source says then is not lost.
+// A context ends it between two steps, and the error that the source returns then is not lost.
 func TestContext(t *testing.T) {
 	noLeaks(t)
 	why := errors.New("lunch")

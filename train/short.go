@@ -64,7 +64,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		}
 		has, of := v.Shape(), n.Shape()
 		if len(of) == 0 || len(has) != len(of) || has[0] >= of[0] || !slices.Equal(has[1:], of[1:]) {
-			continue // it fits, or Let says what is wrong
+			continue // it fits, or Let returns the error
 		}
 		if short > 0 && (has[0] != short || of[0] != want) {
 			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", internal.Name(n), has[0], of[0], short)

@@ -21,16 +21,25 @@ type benches struct {
 	Steps  benchSteps  `cmd:"" help:"Time whole training steps on a GPU."`
 }
 
-// selection holds the flags that choose among the cases of a bench.
+// selection holds the flags that choose among the cases of a bench. A list excludes the flags that it
+// would ignore.
 type selection struct {
 	Run  pattern `placeholder:"REGEXP" help:"Time only the cases whose name, as --list prints it, has a match of this regular expression."`
-	List bool    `help:"Time nothing: print the names of the cases."`
+	List bool    `xor:"runs,device,json,plot,peers" help:"Time nothing: print the names of the cases."`
 }
 
-// timing holds the flags that say how cases are timed.
+// timing holds the flags for how cases are timed.
 type timing struct {
-	Runs count   `default:"30" placeholder:"N" help:"Timed runs of each case, fewer of those that take long (default: ${default})."`
+	Runs *count  `xor:"runs" placeholder:"N" help:"Timed runs of each case, fewer of those that take long (default: 30)."`
 	Seed *uint64 `placeholder:"N" help:"Seed of the random inputs, which every bench prints (default: another one each time)."`
+}
+
+// runs returns the number of timed runs of a case.
+func (t timing) runs() int {
+	if t.Runs != nil {
+		return int(*t.Runs)
+	}
+	return 30
 }
 
 // seed returns the seed to use.
@@ -43,7 +52,15 @@ func (t timing) seed() uint64 {
 
 // onDevice is the flag that chooses a GPU.
 type onDevice struct {
-	Device uint `default:"0" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: ${default})."`
+	Device *uint `xor:"device,where" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: 0)."`
+}
+
+// device returns the number of the GPU to use.
+func (d onDevice) device() uint {
+	if d.Device != nil {
+		return *d.Device
+	}
+	return 0
 }
 
 // pattern is a regular expression; the zero pattern matches everything.
@@ -76,13 +93,21 @@ func (n *count) UnmarshalText(text []byte) error {
 // choose returns the cases whose names match; it is an error if there are none.
 func choose[T any](p pattern, cases []T, name func(T) string) ([]T, error) {
 	if len(cases) == 0 {
-		return nil, usageErrorf("--most: got a limit that leaves out every graph, want one that is above what the smallest moves")
+		return nil, usageErrorf("--most: got a limit that leaves out every graph, want at least the bytes that the smallest moves")
 	}
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c T) bool { return !p.Matches(name(c)) })
 	if len(chosen) == 0 {
 		return nil, usageErrorf("--run: got %q, which matches none of the %d cases, such as %q; --list prints their names", p, len(cases), name(cases[0]))
 	}
 	return chosen, nil
+}
+
+// list prints the names of cases that are not drawn, which do not depend on the seed.
+func list[T any](c *console, t timing, cases []T, name func(T) string) error {
+	if t.Seed != nil {
+		return usageErrorf("got --seed with --list, want one of them: only cases of --random are drawn")
+	}
+	return printNames(c.out, cases, name)
 }
 
 // printNames prints the names of cases, one a line.
@@ -101,9 +126,9 @@ type benchGPU struct {
 	timing
 	onDevice
 	drawing
-	Peers    string `placeholder:"FILE" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote; or bench/peers.py itself, to let python3 run it first."`
+	Peers    string `xor:"peers" placeholder:"FILE" help:"With --random: the times of other libraries on the same cases, which bench/peers.py wrote; or bench/peers.py itself, to let python3 run it first."`
 	Versions bool   `help:"Time the numbered versions of the kernels too, which lead from the first idea to the fast one."`
-	JSON     string `name:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
+	JSON     string `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
 }
 
 func (benchGPU) Help() string {
@@ -137,7 +162,7 @@ func (b benchGPU) Run(c *console) error {
 	if b.Peers != "" {
 		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
 	}
-	return timeOnGPU(c, b.selection, b.timing, timedCases(b.Versions), b.Device, b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
+	return timeOnGPU(c, b.selection, b.timing, timedCases(b.Versions), b.device(), b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
 }
 
 // timeOnGPU times the selected cases on a GPU, or prints their names; path is a file for the
@@ -148,13 +173,13 @@ func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint
 		return err
 	}
 	if s.List {
-		return printNames(c.out, cases, caseName)
+		return list(c, t, cases, caseName)
 	}
 	gpu, err := deviceOf(device, hint)
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, gpu, cases, int(t.Runs), t.seed())
+	m, err := onGPU(c, gpu, cases, t.runs(), t.seed())
 	if err != nil {
 		return err
 	}
@@ -169,7 +194,7 @@ func caseName(c benchCase) string { return c.Key().String() }
 func deviceOf(number uint, hint string) (cudaops.Device, error) {
 	devices, err := cudaops.Devices()
 	if len(devices) == 0 {
-		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" says what is missing", err, hint)
+		return cudaops.Device{}, fmt.Errorf("%w\n%s, and \"stheno doctor\" reports what is missing", err, hint)
 	}
 	if number >= uint(len(devices)) {
 		return cudaops.Device{}, fmt.Errorf("--device: got %d, want one of the %d of this machine, numbered from 0: %w", number, len(devices), cudaops.ErrNoDevice)

@@ -17,15 +17,15 @@ import (
 type benchGraphs struct {
 	selection
 	timing
-	Device *uint     `xor:"where" placeholder:"N" help:"Number of the GPU, as the doctor lists them (default: 0)."`
-	Host   bool      `xor:"where,file" help:"Time them on this machine's processor, beside gorgonia.NewTapeMachine."`
-	Most   megabytes `placeholder:"MB" help:"Leave out graphs that move more than so many megabytes (default: no limit, with --host 64)."`
-	JSON   string    `name:"json" xor:"file" placeholder:"FILE" type:"path" help:"Also write the results of a GPU to this file; in a folder, to one named after the GPU."`
+	onDevice
+	Host bool      `xor:"where,file" help:"Time them on this machine's processor, beside gorgonia.NewTapeMachine."`
+	Most megabytes `placeholder:"MB" help:"Leave out graphs that move more than so many megabytes (default: no limit, with --host 64)."`
+	JSON string    `name:"json" xor:"file,json" placeholder:"FILE" type:"path" help:"Also write the results of a GPU to this file; in a folder, to one named after the GPU."`
 }
 
 func (benchGraphs) Help() string {
-	return `Programs as users of Gorgonia write them: element-wise chains, softmax, layer norm, losses, whole training
-steps. A line a graph, as soon as it is measured. On a GPU:
+	return `Programs as users of Gorgonia write them: element-wise chains, softmax, layer norm, losses, networks
+with their gradients. A line a graph, as soon as it is measured. On a GPU:
 
   time      the median of the launches, by the GPU's clock
   rate      bytes that must be moved, or operations, by that time
@@ -47,7 +47,7 @@ const (
 // megabytes is a limit of bytes moved, 0 for none given.
 type megabytes float64
 
-// UnmarshalText takes what stands on the command line.
+// UnmarshalText parses the value on the command line.
 func (m *megabytes) UnmarshalText(text []byte) error {
 	value, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(value > 0) {
@@ -57,7 +57,7 @@ func (m *megabytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// allow reports whether so many bytes are within the limit.
+// allow reports whether that many bytes are within the limit.
 func (m megabytes) allow(bytes int64) bool { return m == 0 || float64(bytes) <= 1e6*float64(m) }
 
 // Run times the graphs.
@@ -65,18 +65,14 @@ func (b benchGraphs) Run(c *console) error {
 	if b.Host {
 		return b.onHost(c)
 	}
-	var number uint
-	if b.Device != nil {
-		number = *b.Device
-	}
-	return timeOnGPU(c, b.selection, b.timing, timedGraphs(b.Most), number, b.JSON, "\"stheno bench graphs --host\" times them on this machine's processor")
+	return timeOnGPU(c, b.selection, b.timing, timedGraphs(b.Most), b.device(), b.JSON, "\"stheno bench graphs --host\" times them on this machine's processor")
 }
 
 // onHost times them on the host backend against gorgonia.NewTapeMachine.
 func (b benchGraphs) onHost(c *console) error {
 	return timeOnHost(c, b.selection, b.timing, hostGraphs(cmp.Or(b.Most, hostMegabytes)), caseName, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d",
 		func(g benchCase, random randomBlock) (ours, theirs time.Duration, err error) {
-			return g.(graphCase).timeOnHost(random.f32, int(b.Runs))
+			return g.(graphCase).timeOnHost(random.f32, b.runs())
 		})
 }
 
@@ -90,7 +86,7 @@ func hostGraphs(most megabytes) []benchCase {
 	return slices.Concat(small, timedGraphs(most))
 }
 
-// timeOnHost gives the best times of running a graph on both machines, which take
+// timeOnHost returns the best times of running a graph on both machines, which take
 // turns.
 func (c graphCase) timeOnHost(random []float32, runs int) (ours, theirs time.Duration, err error) {
 	in := c.Values(random)

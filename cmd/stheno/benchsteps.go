@@ -5,7 +5,7 @@ type benchSteps struct {
 	selection
 	timing
 	onDevice
-	JSON string `name:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
+	JSON string `name:"json" xor:"json" placeholder:"FILE" type:"path" help:"Also write the results to this file; in a folder, to one named after the GPU."`
 }
 
 func (benchSteps) Help() string {
@@ -25,5 +25,5 @@ tenth.`
 
 // Run times the steps.
 func (b benchSteps) Run(c *console) error {
-	return timeOnGPU(c, b.selection, b.timing, timedSteps(), b.Device, b.JSON, "training steps are timed on one")
+	return timeOnGPU(c, b.selection, b.timing, timedSteps(), b.device(), b.JSON, "training steps are timed on one")
 }

@@ -16,11 +16,11 @@ const affordable = 1 << 35
 
 // check compares the output of a plan with that of the host's body in float64 on the same inputs.
 // If the whole is more work than limit and the output's rows follow from those of the first input,
-// it recomputes 16 rows drawn at random. It returns what was checked, and the largest error as a
-// share of what the op's Spec allows for both sides.
+// it recomputes 16 rows drawn at random. It returns a description of the check, and the largest error as a
+// share of the error that the op's Spec allows for both sides.
 //
-// What an element is allowed depends on the sum of the absolute values of its
-// terms, which the case's Magnitude gives.
+// The error that an element may have depends on the sum of the absolute values of its
+// terms, which the case's Magnitude computes.
 func (t timedCase) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
 	if t.Spec.Exact {
 		return t.checkExact(inputs, out)

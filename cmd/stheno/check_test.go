@@ -115,8 +115,8 @@ func testCheck(t *testing.T, c timedCase, block randomBlock, limit int64, want s
 	}
 }
 
-// difference is a - b in the shape of an Add, whose value on absolute inputs says
-// nothing of what an element's terms are.
+// difference is a - b in the shape of an Add, whose value on absolute inputs does
+// not bound the terms of an element.
 type difference struct {
 	gorgonia.Op
 	body func(kernels.Call)

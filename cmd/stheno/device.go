@@ -14,7 +14,7 @@ import (
 
 // measurement times cases, prints the results and keeps them.
 type measurement struct {
-	file  *results.File // what was known before
+	file  *results.File // earlier results
 	cases []benchCase
 	time  func(c benchCase) (results.Row, error)
 	path  string // of the file of results, or its folder; "" for none

@@ -12,7 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// doctor says what works here and what is missing. A machine without a GPU is healthy: it runs
+// doctor reports what works here and what is missing. A machine without a GPU is healthy: it runs
 // everything on the host.
 type doctor struct{}
 
@@ -21,6 +21,7 @@ func (doctor) Help() string {
 
   go          the Go version that built this program, and the processor cores that it uses
   kernels     how many kernel sources it carries compiled, and how many ops they make
+  products    the library that multiplies matrices on the host, and why if it is gonum's
   driver      NVIDIA's driver and the newest CUDA version that it supports
   device N    each GPU, by the number that --device and cudaops.OnDevice take
   images      for which GPU architecture the kernels that run on it were compiled

@@ -27,7 +27,7 @@ func (env) Help() string {
 
   eval "$(stheno env)"
 
-On standard error it says what it found, or what is missing and how to get it. It looks in $CUDA_HOME
+On standard error it reports the parts that it found, or those that are missing and how to get them. It looks in $CUDA_HOME
 or $CUDA_PATH if set, else in wheels under .cuda, then in /usr/local/cuda*, /opt/cuda and /usr, then
 in $VIRTUAL_ENV and $CONDA_PREFIX; for cuDNN also in $CUDNN_HOME. Only builds with Gorgonia's tag cuda
 need this: Stheno's own machine, stheno.NewVM, uses the GPU without.`
@@ -62,7 +62,7 @@ func (e env) Run(c *console) error {
 	return printEnv(c, t, settings, tools, noDevice, e.Stub)
 }
 
-// printEnv prints the settings, and for what toolkit they are. noDevice says why this machine has
+// printEnv prints the settings and the toolkit that they are for. noDevice is why this machine has
 // no GPU, nil if it has one.
 func printEnv(c *console, t *toolkit.Toolkit, settings *toolkit.Settings, tools *tools, noDevice error, stub bool) error {
 	exports, err := settings.Exports()
@@ -83,7 +83,7 @@ func printEnv(c *console, t *toolkit.Toolkit, settings *toolkit.Settings, tools 
 	return nil
 }
 
-// prepare finds a usable toolkit and makes its settings. The error says what is missing and how to
+// prepare finds a usable toolkit and makes its settings. The error names what is missing and how to
 // get it.
 func prepare(roots, dnnRoots []string, cache, cc string) (*toolkit.Toolkit, *toolkit.Settings, error) {
 	t, err := toolkit.Find(roots, dnnRoots)
@@ -100,7 +100,7 @@ func prepare(roots, dnnRoots []string, cache, cc string) (*toolkit.Toolkit, *too
 	return t, settings, err
 }
 
-// tools are what a build needs beside CUDA.
+// tools are the programs that a build needs beside CUDA.
 type tools struct {
 	CC string // the C compiler
 	CU module // gorgonia.org/cu in the module of the working folder

@@ -94,7 +94,7 @@ func TestOldCUIsRefused(t *testing.T) {
 	}
 }
 
-// A module that replaces cu by a folder is one that the go command tells of.
+// A module that replaces cu by a folder is one that the go command reports.
 func TestReplacedCU(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command")
@@ -136,7 +136,7 @@ func smallToolkit(t *testing.T, cc string) string {
 	return dir
 }
 
-// What a shell evaluates sets the variables, with a device and without, with
+// The output, evaluated by a shell, sets the variables, with a device and without, with
 // --stub and without.
 func TestEnvSettings(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -63,7 +63,7 @@ func (c graphCase) run(row *results.Row, vm gorgonia.VM, in []gorgonia.Value, no
 		return err
 	}
 	if row.Error = worst.Share; !(row.Error <= 1) {
-		return fmt.Errorf("wrong result: output %s is off by %.3g times what the case allows", worst.Output, worst.Share)
+		return fmt.Errorf("wrong result: output %s is off by %.3g times the error that the case allows", worst.Output, worst.Share)
 	}
 	row.Graph.Run, err = timeRuns(vm, runs)
 	return err

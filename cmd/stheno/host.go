@@ -71,7 +71,7 @@ func (b benchHost) Run(c *console) error {
 	}
 	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
 		func(h hostCase, random randomBlock) (ours, theirs time.Duration, err error) {
-			return h.time(random, int(b.Runs))
+			return h.time(random, b.runs())
 		})
 }
 
@@ -83,13 +83,13 @@ func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T
 		return err
 	}
 	if s.List {
-		return printNames(c.out, cases, name)
+		return list(c, t, cases, name)
 	}
 	if gorgonia.CUDA {
 		return errNoTape
 	}
 	seed := t.seed()
-	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.Runs, seed, hostblas.Describe(nil))
+	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.runs(), seed, hostblas.Describe(nil))
 	random := newRandomBlock(seed, blockOfHost)
 	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
 }
@@ -114,7 +114,7 @@ func beside[T any](c *console, cases []T, name func(T) string, measure func(T) (
 // timesAsFast compares two times.
 func timesAsFast(ours, theirs float64) string { return fmt.Sprintf("%.2f times as fast", theirs/ours) }
 
-// time gives the best times of running the case's two graphs, which take
+// time returns the best times of running the case's two graphs, which take
 // turns.
 func (h hostCase) time(block randomBlock, runs int) (ours, theirs time.Duration, err error) {
 	var vms [2]gorgonia.VM
@@ -127,7 +127,7 @@ func (h hostCase) time(block randomBlock, runs int) (ours, theirs time.Duration,
 	return takeTurns(vms[0], vms[1], runs, math.MaxInt64)
 }
 
-// takeTurns gives the best times of two machines that run by turns: so many runs of each,
+// takeTurns returns the best times of two machines that run by turns: n runs of each,
 // or those that fit into the budget, one at least.
 func takeTurns(a, b gorgonia.VM, runs int, budget time.Duration) (bestA, bestB time.Duration, err error) {
 	best, began := [2]time.Duration{math.MaxInt64, math.MaxInt64}, time.Now()

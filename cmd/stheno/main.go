@@ -29,12 +29,12 @@ type commands struct {
 	Help    helpFlag    `short:"h" help:"Explain a command and its flags."`
 	Version versionFlag `help:"Print the version."`
 
-	Doctor   doctor   `cmd:"" help:"Say what this machine has for Stheno, and what is missing."`
-	Bench    benches  `cmd:"" help:"Time the ops, or whole graphs, on a GPU or on this machine's processor."`
+	Doctor   doctor   `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
+	Bench    benches  `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
 	Explain  explain  `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
 	Trace    trace    `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
 	Env      env      `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
-	Maintain maintain `cmd:"" help:"Keep the records of Stheno's repository: what ran on which GPU, and the tables made of it."`
+	Maintain maintain `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
 }
 
 const description = `Stheno runs Gorgonia's graphs on an NVIDIA GPU, or on the processor with the same results.`
@@ -53,12 +53,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	line, err := parser.Parse(twoDashes(args))
 	if err == nil {
 		err = line.Run(&console{stdout, stderr})
-	} else if !errors.Is(err, errTold) {
+	} else if !errors.Is(err, errReported) {
 		return refuse(err, stderr)
 	}
 	var misused *usageError
 	switch {
-	case err == nil, errors.Is(err, errTold):
+	case err == nil, errors.Is(err, errReported):
 		return 0
 	case errors.As(err, &misused):
 		fmt.Fprintf(stderr, "%s: %v\n", name(line), err)
@@ -80,7 +80,7 @@ func twoDashes(args []string) []string {
 	return args
 }
 
-// refuse prints what is wrong with a command line and how to get help, and returns the exit status.
+// refuse prints the fault of a command line and how to get help, and returns the exit status.
 // For a group of commands it lists them.
 func refuse(err error, stderr io.Writer) int {
 	var wrong *kong.ParseError
@@ -117,8 +117,8 @@ func (e *usageError) Unwrap() error { return e.error }
 
 func usageErrorf(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
 
-// errTold ends the parsing of a command line after a flag that prints something and exits.
-var errTold = errors.New("told")
+// errReported ends the parsing of a command line after a flag that prints something and exits.
+var errReported = errors.New("reported")
 
 // helpFlag prints the help of the command before it.
 type helpFlag bool
@@ -128,7 +128,7 @@ func (helpFlag) BeforeReset(line *kong.Context) error {
 	if err := line.PrintUsage(false); err != nil {
 		return err
 	}
-	return errTold
+	return errReported
 }
 
 // IgnoreDefault keeps the flag's default, false, out of the help.
@@ -143,5 +143,5 @@ func (versionFlag) BeforeReset(line *kong.Context) error {
 		version = info.Main.Version
 	}
 	fmt.Fprintln(line.Stdout, "stheno", version)
-	return errTold
+	return errReported
 }

@@ -25,7 +25,7 @@ func stheno(args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-// succeed runs a command line that must succeed and say nothing on standard error.
+// succeed runs a command line that must succeed without output on standard error.
 func succeed(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	status, stdout, stderr := stheno(args...)
@@ -49,7 +49,7 @@ func allCommands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// What each command says of itself is in testdata/help.txt: it is the same on all machines.
+// The help of each command is in testdata/help.txt: it is the same on all machines.
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	var all strings.Builder
@@ -70,7 +70,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Wherever a command is wrong, the status is 2, and the error says what was got and what
+// Wherever a command is wrong, the status is 2, and the error names what was got and what
 // is wanted; nothing is printed for programs that read standard output.
 func TestMisuse(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // maintainers' commands run in the repository's root
@@ -110,6 +110,19 @@ func TestMisuse(t *testing.T) {
 		{"bench gpu --most 7", "got --most without --random"},
 		{"bench gpu --peers x", "got --peers without --random"},
 		{"bench gpu --random 3 --versions", "got --versions with --random"},
+		{"bench gpu --list --runs 3", "--list and --runs can't be used together"},
+		{"bench gpu --list --device 1", "--list and --device can't be used together"},
+		{"bench gpu --list --json x", "--list and --json can't be used together"},
+		{"bench gpu --list --seed 1", "got --seed with --list"},
+		{"bench gpu --list --random 3 --plot x.svg", "--list and --plot can't be used together"},
+		{"bench gpu --list --random 3 --peers x", "--list and --peers can't be used together"},
+		{"bench host --list --runs 3", "--list and --runs can't be used together"},
+		{"bench host --list --seed 1", "got --seed with --list"},
+		{"bench graphs --list --json x", "--list and --json can't be used together"},
+		{"bench graphs --list --device 1", "--list and --device can't be used together"},
+		{"bench graphs --list --host --seed 1", "got --seed with --list"},
+		{"bench steps --list --runs 3", "--list and --runs can't be used together"},
+		{"bench steps --list --json x", "--list and --json can't be used together"},
 		{"explain nothing", `got graph "nothing", want one of map tanh(a*b)+c; chain of 2`},
 		{"explain ,", `got graph ",", want one of`},
 		{"explain --summary", "got no graph, want the name of one with --pass, --summary and --host"},
@@ -134,7 +147,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// What cannot be done here, though it is well said, has status 1.
+// A correct command that cannot be carried out here has status 1.
 func TestFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.Write(t, "empty", "")
@@ -272,7 +285,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// The bar says how far a bench is and with what, and goes away for a row.
+// The bar shows how far a bench is and the current case, and goes away for a row.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := startProgress(&out, 4)

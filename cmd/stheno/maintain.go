@@ -14,7 +14,7 @@ import (
 
 // maintain holds the commands that maintain the repository's records. They run in its root.
 type maintain struct {
-	Check  checkEvidence `cmd:"" help:"Compare what has run on GPUs with the kernels of this build."`
+	Check  checkEvidence `cmd:"" help:"Compare the records of GPUs with the kernels of this build."`
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
 	Cases  struct {
 		Ops    listOps    `cmd:"" help:"List the timed cases of ops."`
@@ -25,14 +25,14 @@ type maintain struct {
 		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
 		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
 		Steps  recordSteps  `cmd:"" help:"Time the training steps that lack a record."`
-	} `cmd:"" help:"Time on this machine's GPU what lacks a record."`
-	Ratios listRatios `cmd:"" help:"Show what a file of drawn cases says, as stheno bench gpu --random does at its end."`
+	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
+	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
 	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md, docs/training.md and docs/precision.md from the records."`
 }
 
 func (maintain) Help() string {
-	return `These commands read and write the repository, in whose root they run. CONTRIBUTING.md says when they are
+	return `These commands read and write the repository, in whose root they run. CONTRIBUTING.md explains when they are
 wanted; bench/gpu-run.sh calls most of them.`
 }
 
@@ -43,7 +43,7 @@ var (
 	recordedSteps  = filepath.Join(recordedOps, "steps")
 )
 
-// checkEvidence compares what has run on GPUs with the kernels of this build.
+// checkEvidence compares the records of GPUs with the kernels of this build.
 type checkEvidence struct {
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
 }
@@ -53,7 +53,7 @@ func (checkEvidence) Help() string {
 all; the exit status is 1 if there is any.`
 }
 
-// Run prints what is missing.
+// Run prints the missing records.
 func (e checkEvidence) Run(c *console) error {
 	files, err := readRecords(e.Recorded)
 	if err != nil {
@@ -84,7 +84,7 @@ type listSuites struct {
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
 	GPU      string `name:"gpu" xor:"gpu" placeholder:"NAME" help:"Name of the GPU (default: that of this machine's first)."`
 	All      bool   `xor:"gpu" help:"List all suites, as if nothing were recorded."`
-	Passed   string `placeholder:"FILE" type:"existingfile" help:"Leave out what has passed according to this file, which bench/gpu-run.sh wrote."`
+	Passed   string `placeholder:"FILE" type:"existingfile" help:"Leave out suites that passed according to this file, which bench/gpu-run.sh wrote."`
 }
 
 func (listSuites) Help() string {

@@ -61,7 +61,7 @@ func TestEvidenceList(t *testing.T) {
 	}
 }
 
-// The list of cases says which have not been measured, and which with other
+// The list of cases marks those that have not been measured, and those with other
 // kernels.
 func TestBenchList(t *testing.T) {
 	dir := t.TempDir()

@@ -104,7 +104,7 @@ func (t timedCase) checkInto(row *results.Row, plan *kernels.Plan, inputs [][]by
 		return err
 	}
 	if !(row.Error <= 1) {
-		return fmt.Errorf("wrong result: an element of %s is off by %.3g times what the op allows", row.Check, row.Error)
+		return fmt.Errorf("wrong result: an element of %s is off by %.3g times the error that the op allows", row.Check, row.Error)
 	}
 	return nil
 }

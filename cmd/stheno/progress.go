@@ -26,7 +26,7 @@ func startProgress(w io.Writer, n int) *progress {
 	return &progress{bar.Start(w, n, `{{rtime . "%s left" "%s" "?"}}  {{string . "case"}}`), w}
 }
 
-// describe says what the next step is.
+// describe names the next step.
 func (p *progress) describe(step string) {
 	if p != nil {
 		p.bar.Set("case", step).Write()

@@ -24,7 +24,7 @@ import (
 type drawing struct {
 	Random count     `placeholder:"N" help:"Time N cases with sizes, shapes and parameters drawn at random instead, the same ones for the same --seed; --run chooses among the names of the ops."`
 	Most   megabytes `placeholder:"MB" help:"With --random: the largest case, in megabytes of its inputs and output (default: 4000 on a GPU, 64 on the host)."`
-	Plot   string    `placeholder:"FILE" type:"path" help:"With --random: draw the times of all cases into this .svg or .png file."`
+	Plot   string    `xor:"plot" placeholder:"FILE" type:"path" help:"With --random: draw the times of all cases into this .svg or .png file."`
 }
 
 // refuse returns an error if a flag would do nothing without --random.
@@ -108,7 +108,7 @@ func (b benchGPU) random(c *console) error {
 	if b.List {
 		return writeShapes(c.out, drawn)
 	}
-	device, err := deviceOf(b.Device, "\"stheno bench host --random\" times drawn cases on this machine's processor")
+	device, err := deviceOf(b.device(), "\"stheno bench host --random\" times drawn cases on this machine's processor")
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (b benchGPU) random(c *console) error {
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, device, drawnCases(drawn), int(b.Runs), seed)
+	m, err := onGPU(c, device, drawnCases(drawn), b.runs(), seed)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestRandomOnHost(t *testing.T) {
 	}
 }
 
-// A file of drawn cases says the same later: what is slow beside others, and what is far
+// A file of drawn cases shows the same later: cases that are slow beside others, and those that are far
 // from the bandwidth.
 func TestRatios(t *testing.T) {
 	key := func(name string) results.Key { return results.Key{Op: "Sum", Case: name, Dtype: "f32"} }
@@ -210,7 +210,7 @@ $`)
 	}
 }
 
-// What other libraries took comes from a file, or from a script that gets the cases.
+// The times of other libraries come from a file, or from a script that gets the cases.
 func TestPeers(t *testing.T) {
 	dir := t.TempDir()
 	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(2, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()))
@@ -243,7 +243,7 @@ json.dump([{"op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "
 	}
 }
 
-// What takes less than the clock can tell is called more often.
+// Calls too short for the clock are repeated.
 func TestBestOf(t *testing.T) {
 	calls := 0
 	if best := bestOf(3, func() { calls++ }); calls < 100 || best > time.Millisecond {

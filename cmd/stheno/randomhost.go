@@ -29,7 +29,7 @@ func (b benchHost) random(c *console) error {
 	fmt.Fprintf(c.out, "the host's %d cores, copy %.1f GB/s, read and write counted; seed %d\n\n", runtime.GOMAXPROCS(0), f.Copy, seed)
 	block := newRandomBlock(seed, blockOfHost)
 	m := measurement{file: f, cases: drawnCases(drawn), time: func(one benchCase) (results.Row, error) {
-		row, plain, err := one.(drawnCase).measureOnHost(block, int(b.Runs))
+		row, plain, err := one.(drawnCase).measureOnHost(block, b.runs())
 		if err == nil {
 			f.Peers = append(f.Peers, results.Peer{Key: row.Key, By: plainPeer, Micros: plain})
 		}

@@ -172,7 +172,7 @@ type recorder struct {
 
 // record times cases, which a pattern has chosen.
 func (r recorder) record(c *console, folder string, chosen pattern, cases []benchCase, suites []results.Suite) error {
-	device, err := deviceOf(r.Device, "records are made on one")
+	device, err := deviceOf(r.device(), "records are made on one")
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (r recorder) record(c *console, folder string, chosen pattern, cases []benc
 			return err
 		}
 	}
-	m, err := onGPU(c, device, cases, int(r.Runs), r.seed())
+	m, err := onGPU(c, device, cases, r.runs(), r.seed())
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func newRows(c *console, n int, columns ...column) *rows {
 	return r
 }
 
-// begin says which row is being measured.
+// begin shows which row is being measured.
 func (r *rows) begin(name string) { r.progress.describe(name) }
 
 // add prints the next row.

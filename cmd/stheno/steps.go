@@ -43,8 +43,8 @@ func timedSteps() (cases []benchCase) {
 	return cases
 }
 
-// Of a check: the steps that are made, one if they do more arithmetic than the host does in
-// some seconds, and what they may be off by.
+// Of a check: the number of steps, one if they do more arithmetic than the host does in
+// some seconds, and the error that they may have.
 const (
 	checkedSteps = 3
 	mostChecked  = 2e12 // operations

@@ -15,7 +15,7 @@ import (
 )
 
 // A grid that waits for blocks which cannot be on the device is refused before it
-// is launched, and in words that say what fits.
+// is launched, with an error that names what fits.
 func TestResident(t *testing.T) {
 	dev, r := device0(t), random(t)
 	for _, b := range []versions.Barrier{versions.BarrierWrap, versions.BarrierVolatile, versions.BarrierAcquire, versions.BarrierGrid} {
@@ -62,7 +62,7 @@ func TestCooperativeTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// random gives random numbers by a seed that the test prints.
+// random returns random numbers by a seed that the test prints.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

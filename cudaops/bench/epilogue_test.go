@@ -14,7 +14,7 @@ import (
 )
 
 // epilogues are chains of steps on an element c of a product, with operands x0 and x1:
-// every step, and some of what graphs have.
+// every step, and some that graphs have.
 var epilogues = []string{
 	"c + x0",
 	"((c + x0) + 0) * (0 <= c + x0)",
@@ -41,7 +41,7 @@ var vectorForms = []struct {
 	{132, 2, 37, 1, 1002}, {132, 2, 37, 1, 1003}, {132, 1, 20, 1, 5001}, {132, 1, 3000, 1, 3}, {132, 1, 1, 7, 50001}, {132, 3, 1, 63, 1001}, {132, 3, 1, 257, 999}, {132, 2, 1, 1, 40001},
 }
 
-// Every form of the product does what an epilogue says, to the bit as a kernel of its
+// Every form of the product applies an epilogue, to the bit as a kernel of its
 // own that follows the product.
 func TestMatMulEpilogues(t *testing.T) {
 	dev, r := device0(t), random(t)
@@ -127,7 +127,7 @@ func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Devi
 	}
 }
 
-// somewhat draws numbers, one in so many special.
+// somewhat draws numbers, one in `special` of them special.
 func somewhat[T kernels.Float](r *rand.Rand, n int64, special int) []T {
 	kinds := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1, -0x1p-130, 0x1p-1070}
 	list := make([]T, n)

@@ -67,7 +67,7 @@ func functionErrors(t *testing.T, ops []expr.Op, dev kernels.Device, s *cudaops.
 		plans[i] = must.Get[*kernels.Plan](t)(kernels.Rows(dev, errorOf(t, op), shape, []int{1}, []bool{true}, kernels.Dense(shape)))
 	}
 	for first := uint64(0); first < 1<<32; first += uint64(chunk) * step {
-		// What is left of the last chunk is filled with NaN, as the greatest bits are.
+		// The rest of the last chunk is filled with NaN, as the greatest bits are.
 		kernels.Parallel(chunk, 1<<16, func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
 				x[i] = math.Float32frombits(uint32(min(first+uint64(i)*step, 1<<32-1)))
@@ -131,7 +131,7 @@ func errorOf(t *testing.T, op expr.Op) expr.Func {
 	unit := b.Apply(expr.Pow, number(2), b.Apply(expr.Sub, number(23), exponent))
 	e := b.Apply(expr.Mul, b.Apply(expr.Abs, b.Apply(expr.Sub, finite, truth)), unit)
 
-	// Of the right value, only what rounding leaves counts; infinities leave nothing.
+	// Of the right value, only the rest that rounding leaves counts; infinities leave nothing.
 	right := b.Apply(expr.Select, b.Apply(expr.Ge, b.Apply(expr.Abs, truth), edge), zero, e)
 	signs := b.Apply(expr.Eq, b.Apply(expr.Inverse, got), b.Apply(expr.Inverse, want))
 	right = b.Apply(expr.Select, signs, right, inf)

@@ -34,7 +34,7 @@ type GraphTiming struct {
 // values; nothing is bound to other nodes. runs, at least 1, is the number of runs; if that many
 // take longer than the budget there are fewer, but at least five.
 //
-// The inputs stay where they are: what fits into the level-2 cache is read from there.
+// The inputs stay where they are: those that fit into the level-2 cache are read from there.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
@@ -49,11 +49,11 @@ func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration
 	return t, nil
 }
 
-// Training is what a machine trains that cudaops.Train is an option of.
+// Training holds the training of a machine with the option cudaops.Train.
 type Training struct {
 	Solver     gorgonia.Solver // one of Gorgonia's
 	Learnables gorgonia.Nodes
-	// UpdateAlone leaves out what the update does not need, such as the loss.
+	// UpdateAlone leaves out all that the update does not need, such as the loss.
 	UpdateAlone bool
 	Precision   kernels.Precision // of the products
 }
@@ -93,7 +93,7 @@ func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, option
 	return graph, options, err
 }
 
-// start gives the learnables of a training their values, and returns the numbers of its
+// start sets the learnables of a training to their values, and returns the numbers of its
 // first step, which follow the inputs.
 func start(e *exec.Executable, graph *lower.Graph, train *Training, options internal.Solver) ([]gorgonia.Value, error) {
 	if train == nil {

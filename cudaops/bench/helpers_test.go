@@ -9,7 +9,7 @@ import (
 )
 
 // device0 returns the properties of device 0; without one the test is skipped, or
-// fails if STHENO_REQUIRE_GPU=1 says that there is one.
+// fails if STHENO_REQUIRE_GPU=1.
 func device0(t testing.TB) kernels.Device {
 	t.Helper()
 	devices, err := cudaops.Devices()

@@ -41,7 +41,7 @@ func indexCases() []indexCase {
 	}
 }
 
-// A gather gives the elements at indices, a scatter sums those of equal indices in their
+// A gather returns the elements at indices, a scatter sums those of equal indices in their
 // order, each sum rounded: to the bit, on the host and on a GPU, whatever the tiles.
 func TestIndices(t *testing.T) {
 	run := map[string]func(p *kernels.Plan, inputs [][]byte, out []byte) error{
@@ -179,7 +179,7 @@ func TestIndicesLaunches(t *testing.T) {
 	must.Do(t, kernels.Check(kernels.Builtin(), plans...))
 }
 
-// What does not fit is an error that says so.
+// Arguments that do not fit are refused with an error that names them.
 func TestIndicesErrors(t *testing.T) {
 	dev := kernels.HostDevice()
 	for want, plan := range map[string]func() (*kernels.Plan, error){

@@ -36,14 +36,14 @@ func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64
 	return exprtest.Unpack(f.Outputs()[0], out), nil
 }
 
-// ofMany returns a device as one that plans give kernels for many elements to, as if it had
+// ofMany returns a device for which plans choose kernels for many elements, as if it had
 // few threads.
 func ofMany(dev kernels.Device) kernels.Device {
 	dev.SMs = 0
 	return dev
 }
 
-// A fused kernel gives the bits of one kernel for each operation; where all
+// A fused kernel computes the bits of one kernel for each operation; where all
 // operations are exact, those of other code on the host.
 func TestMapOnGPU(t *testing.T) {
 	device := device0(t)
@@ -85,7 +85,7 @@ func TestMapOnGPU(t *testing.T) {
 }
 
 // Exact operations of two edges, such as NaN, infinities and zeros of both signs,
-// give the host's bits.
+// have the host's bits.
 func TestMapEdgesOnGPU(t *testing.T) {
 	device := device0(t)
 	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
@@ -138,7 +138,7 @@ func TestMapIntegersOnGPU(t *testing.T) {
 	}
 }
 
-// Tiles give the bits that elements looked up one by one give: transposed operands of every
+// Tiles compute the bits that elements looked up one by one do: transposed operands of every
 // type, alone and beside others, and written into a part of the output.
 func TestMapTilesOnGPU(t *testing.T) {
 	dev := device0(t)

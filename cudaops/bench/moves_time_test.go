@@ -19,7 +19,7 @@ type moved struct {
 	index func(r int) int64 // of input 1, if that holds indices
 }
 
-// The times of what moves elements, and the bandwidth that it reaches, a line each, of
+// The times of ops that move elements, and the bandwidth that they reach, a line each, of
 // those that the regular expression STHENO_TIMES matches, such as "concat".
 func TestMovesTimes(t *testing.T) {
 	w := newStopwatch(t)

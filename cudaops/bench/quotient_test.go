@@ -35,7 +35,7 @@ func hardest(r *rand.Rand, y uint32) (x uint32, ok bool) {
 	return x, m&1 == 1 && m < 1<<25 && n&(1<<last-1) == 0 && x >= 1<<23 && x < 1<<24
 }
 
-// Quotients by what a row has one of are those of the processor, bit for bit, of all kinds of
+// Quotients by a number of the row are those of the processor, bit for bit, of all kinds of
 // numbers, those nearest to the middle between two floats among them.
 func TestRowsQuotientsOnGPU(t *testing.T) {
 	dev := device0(t)

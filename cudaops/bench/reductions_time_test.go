@@ -132,7 +132,7 @@ func hardBroadcasts() (list []reduction) {
 	return list
 }
 
-// fractions returns what makes float32 numbers from 0 to below 1: all equal, or evenly spread, or most of them near 0.
+// fractions returns a generator of float32 numbers from 0 to below 1: all equal, or evenly spread, or most of them near 0.
 func fractions(kind string) func(bytes int64, seed int) []byte {
 	return func(bytes int64, seed int) []byte {
 		return repeated(bytes, seed, func(r *rand.Rand) float32 {

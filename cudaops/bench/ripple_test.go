@@ -58,7 +58,7 @@ func TestRipple(t *testing.T) {
 	}
 }
 
-// The Go body of the racy ripple gets wrong what a warp reads before another
+// The Go body of the racy ripple gets those elements wrong that a warp reads before another
 // has written it: the upper half of each tile.
 func TestRippleRacyHost(t *testing.T) {
 	out := make([]float32, 4*256)
@@ -78,7 +78,7 @@ func TestRippleRacyHost(t *testing.T) {
 }
 
 // The racy ripple, for bench/gpu-run.sh to see that the race checker finds the
-// race. What comes out is anyone's guess, so that nothing is checked but the memory
+// race. The result is arbitrary, so that nothing is checked but the memory
 // around. Nothing else runs it.
 func TestRippleRacy(t *testing.T) {
 	if os.Getenv("STHENO_PLANT_FAULT") != "1" {

@@ -48,7 +48,7 @@ func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
 	}
 }
 
-// A fused kernel gives the bits of one kernel for each operation and reduction.
+// A fused kernel computes the bits of one kernel for each operation and reduction.
 func TestRowsOnGPU(t *testing.T) {
 	dev := device0(t)
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
@@ -96,7 +96,7 @@ func rowValues(r *rand.Rand, n int, d expr.Dtype, edges bool) []float64 {
 	return x
 }
 
-// Sums, maxima and minima of rows of all kinds are what a plain loop gives.
+// Sums, maxima and minima of rows of all kinds are those of a plain loop.
 func TestRowsReduceOnGPU(t *testing.T) {
 	dev := device0(t)
 	seed := rand.Uint64()
@@ -172,7 +172,7 @@ func TestRowsLongOnGPU(t *testing.T) {
 	}
 }
 
-// Functions that graphs have much of are, on rows of all kinds, what the host gives in
+// Functions that graphs have much of agree, on rows of all kinds, with the host in
 // double precision.
 func TestRowsFunctionsOnGPU(t *testing.T) {
 	device := device0(t)

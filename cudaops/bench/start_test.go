@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// windows is a graph of so many launches in a row on 1024 elements.
+// windows returns a graph of some launches in a row on 1024 elements.
 func windows(t testing.TB, launches int) (g *gorgonia.ExprGraph, x *gorgonia.Node, out *gorgonia.Value) {
 	g = gorgonia.NewGraph()
 	x = gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(1024), gorgonia.WithInit(gorgonia.Uniform(0, 1)))
@@ -26,7 +26,7 @@ func windows(t testing.TB, launches int) (g *gorgonia.ExprGraph, x *gorgonia.Nod
 	return g, x, out
 }
 
-// What a run costs from Let to value beyond the device's own time: 30 launches are to
+// The cost of a run from Let to value beyond the device's own time: 30 launches are to
 // cost 15 us.
 func BenchmarkBeyondTheDevice(b *testing.B) {
 	device0(b)

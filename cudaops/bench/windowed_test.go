@@ -127,7 +127,7 @@ func specialSlid() []slid {
 	}
 }
 
-// Plans on windows give the reference's bits, on every backend.
+// Plans on windows compute the reference's bits, on every backend.
 func TestWindows(t *testing.T) {
 	r := random(t)
 	draws := 60
@@ -211,7 +211,7 @@ func checkWindows[T kernels.Float](t *testing.T, on string, run func(*kernels.Pl
 	check(p, err, want.dAverage, d)
 }
 
-// What kernels cannot do is an error that says what it was.
+// The error about windows that kernels cannot take names them.
 func TestWindowsBad(t *testing.T) {
 	good := kernels.WindowAxis{In: 5, Size: 3, Stride: 1, Dilation: 1}
 	with := func(f func(*kernels.WindowAxis)) kernels.Windows {

@@ -3,7 +3,7 @@
 // include path: 'stheno env' puts them there.
 //
 // Under the tag cuda the package also has the versions that a program was built with, and a build
-// without the toolkit or these headers fails with a message that says so.
+// without the toolkit or these headers fails with a message that names them.
 package compat
 
 import "embed"

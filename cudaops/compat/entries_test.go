@@ -29,7 +29,7 @@ func goCommand(t *testing.T, env []string, args ...string) (text string, err err
 }
 
 // With the tag every entry brings package tape, which registers the kernels, and
-// this package, which says what a build lacks; without the tag none brings this
+// this package, which names what a build lacks; without the tag none brings this
 // one, which needs a toolkit then.
 func TestEntries(t *testing.T) {
 	for _, entry := range entries {
@@ -51,8 +51,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// A build of any entry with no cgo says that cgo is needed, and one with no
-// toolkit says that a toolkit is.
+// The error of a build without cgo, of any entry, is that cgo is needed, and without a
+// toolkit that a toolkit is.
 func TestBuildSaysWhatIsMissing(t *testing.T) {
 	for _, entry := range entries {
 		text, err := goCommand(t, []string{"CGO_ENABLED=0"}, "build", "-tags", "cuda", module+entry)
@@ -86,7 +86,7 @@ func compiler(t *testing.T) []string {
 	return words
 }
 
-// preprocess gives what the C preprocessor says of a source that it refuses.
+// preprocess returns the error of the C preprocessor about a source that it refuses.
 func preprocess(cc []string, source string, flags ...string) string {
 	cmd := exec.Command(cc[0], slices.Concat(cc[1:], flags, []string{"-E", "-o", os.DevNull, "-x", "c", "-"})...)
 	cmd.Stdin = strings.NewReader(source)
@@ -97,7 +97,7 @@ func preprocess(cc []string, source string, flags ...string) string {
 	return ""
 }
 
-// What this package says of headers is what it should, for a toolkit of which
+// The errors of this package about headers are right, for a toolkit of which
 // only the version numbers are there.
 func TestHeaderErrors(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "versions_cuda.go", nil, parser.ParseComments|parser.ImportsOnly)

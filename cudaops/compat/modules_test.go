@@ -19,7 +19,7 @@ func modules(t *testing.T, packages ...string) []string {
 }
 
 // A program that uses the library builds what Gorgonia brings, the modules that load the
-// driver and unpack kernels, and no more: what draws figures, colours code and reads command lines stays with
+// driver and unpack kernels, and no more: modules that draw figures, colour code and read command lines stay with
 // the examples and commands.
 func TestModules(t *testing.T) {
 	gorgonia := modules(t, "gorgonia.org/gorgonia", "gorgonia.org/tensor")

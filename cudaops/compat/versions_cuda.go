@@ -4,7 +4,7 @@ package compat
 
 /*
 #if !__has_include(<cuda.h>) || !__has_include(<cudnn.h>)
-#error "The tag cuda needs a CUDA toolkit with cuDNN. This says what is missing: go run github.com/stheno-ml/stheno/cmd/stheno env"
+#error "The tag cuda needs a CUDA toolkit with cuDNN. To see what is missing: go run github.com/stheno-ml/stheno/cmd/stheno env"
 #else
 #include <cuda.h>
 #include <cudnn.h>

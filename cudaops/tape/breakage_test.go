@@ -56,7 +56,7 @@ const (
 )
 
 // programs must be right, but for those that are Gorgonia's own machines in a
-// case that is known to go wrong: there the outcome is only told.
+// case that is known to go wrong: there the outcome is only logged.
 var programs = []struct {
 	graph, machine string
 	known          bool
@@ -164,7 +164,7 @@ func TestPrograms(t *testing.T) {
 }
 
 // TestNoDevice: with the tag and no device Gorgonia's machine panics on a graph
-// with an op of its own for CUDA; tape.NewMachine gives an error that says what
+// with an op of its own for CUDA; tape.NewMachine returns an error that names what
 // to do. Graphs of Stheno's ops alone run on the host with both.
 func TestNoDevice(t *testing.T) {
 	if tape.Available() == nil {
@@ -198,7 +198,7 @@ func TestNoDevice(t *testing.T) {
 
 var errHangs = errors.New("hangs")
 
-// start runs a program as a process of its own and gives what it prints.
+// start runs a program as a process of its own and returns its output.
 func start(ctx context.Context, name string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
 	defer cancel()
@@ -225,12 +225,12 @@ func start(ctx context.Context, name string) (text string, err error) {
 // stages are the lines of what a machine began.
 var stages = regexp.MustCompile(`(?m)^stage: (\w+)$`)
 
-// findings are what a program knew before it ended or hung.
+// findings are the results of a program before it ended or hung.
 var findings = regexp.MustCompile(`(?m)^found: (.*)$`)
 
 var telling = regexp.MustCompile(`(?m)^(?:panic|ERROR|grew).*`)
 
-// outcome is what a program did, in a few words.
+// outcome is the end of a program, in a few words.
 func outcome(text string, err error) string {
 	line := telling.FindString(text)
 	switch {

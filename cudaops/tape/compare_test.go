@@ -59,7 +59,7 @@ func compare(build func() model, make newMachine, opts ...G.VMOpt) (err error) {
 	return err
 }
 
-// difference is an error that tells the first value that is not as wanted.
+// difference returns an error that names the first value that is not as wanted.
 func difference(got, want []result) error {
 	for i, want := range want {
 		got := got[i]

@@ -2,5 +2,5 @@
 
 package tape
 
-// A build that lacks the toolkit or the headers says so in plain words.
+// A build without the toolkit or the headers fails with an error that names them.
 import _ "github.com/stheno-ml/stheno/cudaops/compat"

@@ -6,9 +6,9 @@
 // by name are registered with gorgonia.AddToStdLib (no cudagen, no nvcc), and
 // every op of package ops runs its plan in the machine's context.
 //
-// [NewMachine] makes a tape machine that has an OS thread of its own, gives
-// errors where Gorgonia panics, and leaves values that outlive it. It is there
+// [NewMachine] makes a tape machine that has an OS thread of its own, returns
+// errors where Gorgonia panics, and leaves values that outlive it. It exists
 // without the tag as well, so a program builds both ways.
 //
-// docs/cuda-tag.md says when to use which machine.
+// docs/cuda-tag.md explains when to use which machine.
 package tape

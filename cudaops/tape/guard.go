@@ -10,7 +10,7 @@ import (
 // itself, where a caller cannot catch them.
 type guarded struct{ gorgonia.Op }
 
-// guardedCUDA is a guarded op for a device. Gorgonia recognises by CUDADo alone what runs there, so
+// guardedCUDA is a guarded op for a device. Gorgonia recognises ops that run there by CUDADo alone, so
 // an op for the host must not have it.
 type guardedCUDA struct{ guarded }
 

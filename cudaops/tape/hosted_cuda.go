@@ -19,7 +19,7 @@ type hosted struct{ gorgonia.Op }
 func (hosted) CallsExtern() bool    { return false }
 func (hosted) OverwritesInput() int { return -1 }
 
-// host makes the ops that are wrong on a device run on the host, until restore gives the graph's
+// host makes the ops that are wrong on a device run on the host, until restore returns the graph's
 // nodes their own ops back. restore is not nil, even if there is an error.
 func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 	var undo []func()
@@ -44,7 +44,7 @@ func host(g *gorgonia.ExprGraph) (restore func(), err error) {
 // wrongOnDevice reports for which nodes that is so: element-wise ops of two operands whose operands
 // or result are anything but floating-point numbers of one type. Gorgonia chooses the kernel by the
 // size of an element alone, so it multiplies two integers as if their bits were float64, and for a
-// comparison that gives bool it writes the floating-point number 1 or 0.
+// comparison that returns bool it writes the floating-point number 1 or 0.
 func wrongOnDevice(n *gorgonia.Node) bool {
 	if n.Op() == nil || internal.OpName(n.Op()) != "elemBinOp" {
 		return false

@@ -61,7 +61,7 @@ func TestHosted(t *testing.T) {
 	}
 }
 
-// What is right on a device stays there, and what it gives is copied to an op on
+// Ops that are right on a device stay there, and their results are copied to an op on
 // the host.
 func TestHostedBetween(t *testing.T) {
 	g := gorgonia.NewGraph()

@@ -8,18 +8,18 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// NewMachine is gorgonia.NewTapeMachine with what that lacks in a CUDA build:
+// NewMachine is gorgonia.NewTapeMachine without its faults in a CUDA build:
 //
 //   - It is made, run and closed on an OS thread of its own, where its CUDA
 //     context stays current, so that several machines in one process work.
 //   - A panic of an op is an error, and so is one of Gorgonia's where the machine
 //     is made or closed.
-//   - Of the graph's program what is wrong on a device is put right: memory
+//   - Faults of the graph's program on a device are repaired: memory
 //     freed that others hold, and more calls queued than the queue has room for.
 //   - BindDualValues binds the gradients of tensors too, and WithNaNWatch and
 //     WithInfWatch see them.
-//   - Inputs that are transposed, sliced or column-major tensors are taken for
-//     what they are; Gorgonia copies their memory to the device as it lies.
+//   - Inputs that are transposed, sliced or column-major tensors are copied in the order
+//     of their elements; Gorgonia copies their memory to the device as it lies.
 //   - Reset leaves the values of the graph's nodes alone.
 //   - Close first moves the values of the graph's nodes out of device memory,
 //     so that they can be read afterwards.

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// compile gives the machine the graph's program, with its ops guarded.
+// compile sets the machine's program, the graph's with its ops guarded.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	program, registers, err := gorgonia.Compile(g)
 	if err != nil {
@@ -50,7 +50,7 @@ func watch(gorgonia.VM) error { return nil }
 // toHostOnly has nothing to do here.
 func toHostOnly(gorgonia.VM) error { return nil }
 
-// Available says why Gorgonia's machines cannot run kernels: the program was
+// Available returns why Gorgonia's machines cannot run kernels: the program was
 // built without the tag cuda.
 func Available() error {
 	return errors.New("tape: this program was built without the tag cuda")

@@ -32,7 +32,7 @@ func stheno(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
 }
 
 // staged is a machine that prints what it begins and the errors of its runs, so
-// that a program that hangs has said where, and what came before.
+// that the output of a program that hangs ends where it hangs.
 type staged struct{ G.VM }
 
 func inStages(make func() (G.VM, error)) (G.VM, error) {
@@ -91,7 +91,7 @@ func tooLarge(make newMachine) func() error {
 	}
 }
 
-// watches has the machine watch for what the op makes of negative numbers.
+// watches has the machine watch for the results of the op on negative numbers.
 func watches(make newMachine, what string, f func(*G.Node) (*G.Node, error), option G.VMOpt) func() error {
 	return func() error {
 		g := G.NewGraph()
@@ -237,7 +237,7 @@ func bare(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
 	})
 }
 
-// repeated makes a machine whose first run is so many runs.
+// repeated makes a machine whose first run is n runs.
 func repeated(n int, open newMachine) newMachine {
 	return func(g *G.ExprGraph, opts ...G.VMOpt) (G.VM, error) {
 		vm, err := open(g, opts...)

@@ -10,20 +10,20 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// compile gives the machine the graph's program with repairs of what Gorgonia
+// compile sets the machine's program, the graph's with repairs of what Gorgonia
 // v0.9.18 compiles wrongly for CUDA:
 //
 //   - Instructions that free memory are taken out. Gorgonia frees register 0 of
 //     the device for every statement (a Read, say), whoever holds it, and the
-//     machine panics where there is no such register. What they would give back
-//     the machine's pool has room for: it holds 2.5 times all values.
+//     machine panics where there is no such register. The machine's pool has room
+//     for the memory that they would free: it holds 2.5 times all values.
 //   - A value copied to the host is there when the next instruction reads it.
 //   - The queue of CUDA calls is flushed before it holds 63. From then on two
 //     goroutines work on it, and it is not safe for two.
 //   - Gorgonia's matrix products are put in order with the rest ([linAlg]).
 //   - The kernels of its element-wise ops are launched by Stheno ([elementWise]).
-//   - Ops on integers and comparisons that give a Bool run on the host ([hosted]).
-//   - The pool is larger by what aligning each value takes.
+//   - Ops on integers and comparisons that return a Bool run on the host ([hosted]).
+//   - The pool is larger by the bytes that aligning each value takes.
 func compile(g *gorgonia.ExprGraph) (gorgonia.VMOpt, error) {
 	restore, err := host(g)
 	defer restore()

@@ -82,7 +82,7 @@ func engine(extern gorgonia.External, dev gorgonia.Device) (*cuda.Engine, error)
 }
 
 // New is a value of undefined contents in the memory of a machine's engine,
-// which both the device and the host can use. A scalar shape gives Gorgonia's
+// which both the device and the host can use. A scalar shape makes Gorgonia's
 // scalar type.
 func New(extern gorgonia.External, dev gorgonia.Device, dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, error) {
 	e, err := engine(extern, dev)

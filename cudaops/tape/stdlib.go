@@ -29,12 +29,12 @@ func init() {
 
 var unavailable error
 
-// Available says why Gorgonia's machines cannot run kernels here: there is no
+// Available returns why Gorgonia's machines cannot run kernels here: there is no
 // device (the error wraps cudaops.ErrNoDevice), it is too old, or the driver is.
 func Available() error { return unavailable }
 
 // register registers each standard module with the names of its kernels, for the device that get
-// returns as number 0. check says whether its driver supports a version of CUDA.
+// returns as number 0. check returns an error unless its driver supports a version of CUDA.
 func register(get func(int) (*driver.Device, error), check func(version int) error, add func(module, image string, kernels []string)) error {
 	d, err := get(0)
 	if err != nil {

@@ -41,7 +41,7 @@ func registered(t *testing.T) (names []string) {
 var wanted = regexp.MustCompile(`does not have the function "([^"]+)"`)
 
 // askedBinary are the names that Gorgonia's engine looks functions of two
-// operands up by: an engine with no functions says which one it lacks. All its
+// operands up by: the error of an engine with no functions names the one it lacks. All its
 // methods of these forms are asked.
 func askedBinary(t *testing.T) (names []string) {
 	t.Helper()

@@ -144,7 +144,7 @@ func clone(v gorgonia.Value) (gorgonia.Value, error) {
 }
 
 // A binder implements BindDualValues: after a run, it adds the gradient of each node to the one
-// bound to it. Gorgonia's own way gives zeros for tensors on a device.
+// bound to it. Gorgonia's own way returns zeros for tensors on a device.
 type binder struct {
 	graph *gorgonia.ExprGraph
 	all   bool

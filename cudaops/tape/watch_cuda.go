@@ -55,7 +55,7 @@ func (w watched) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc 
 	return out, w.look(out)
 }
 
-// look returns an error that says what is in a value, and where.
+// look returns an error that names the number that a value must not hold, and its place.
 func (w watched) look(v gorgonia.Value) error {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {

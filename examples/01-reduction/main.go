@@ -7,7 +7,7 @@
 // It reads like a notebook: sums.go goes from the first kernel to the fast one,
 // generated.go to kernels made of an expression, lengths.go asks from how many
 // numbers on the kernel matters, matrix.go adds up in two dimensions, ripple.go
-// draws what a missing barrier does. Without a GPU it runs the kernels' Go bodies on
+// draws the effect of a missing barrier. Without a GPU it runs the kernels' Go bodies on
 // less and shows the times recorded on a GPU.
 package main
 

@@ -75,7 +75,7 @@ func ripple(p *notebook.Page) error {
 	return nil
 }
 
-// picture runs a plan without inputs, which gives a picture.
+// picture runs a plan without inputs and returns the picture that it computes.
 func picture(p *notebook.Page, plan *kernels.Plan) ([]float32, error) {
 	out, err := p.Output(plan, nil)
 	return kernels.Elements[float32](out), err
@@ -108,7 +108,7 @@ func drawn(zoom int, m figure.Image) figure.Pictures {
 	return figure.Pictures{Zoom: zoom, Colour: colour, Images: []figure.Image{m}}
 }
 
-// hill is the side in elements of what is shown enlarged, and zoom by how much.
+// hill is the side, in elements, of the part that is shown enlarged, zoom the factor.
 const hill, zoom = 64, 6
 
 // around is the middle of the first hill of a picture.

@@ -15,7 +15,7 @@ import (
 )
 
 // Both pictures are files, four dots for each element; the right one is the formula
-// pixel by pixel, the racy one is not, and says so.
+// pixel by pixel; the racy one is not, and its picture is marked.
 func TestRipple(t *testing.T) {
 	var log bytes.Buffer
 	o := notebook.Options{Out: t.TempDir(), Small: true, Device: "cpu"}

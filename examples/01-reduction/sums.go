@@ -197,7 +197,7 @@ func (r row) rate() float64 { return r.bytes / r.us / 1e3 } // GB/s
 
 func ratio(slow, fast row) string { return figure.Number(slow.mean.Value / fast.mean.Value) }
 
-// partials runs the first step of a version and adds up here what the blocks
+// partials runs the first step of a version and adds up on the host what the blocks
 // leave.
 func partials(p *notebook.Page, version int, name string, x []float32) (row, error) {
 	plan, err := versions.SumPartials(kernels.Float32, version, []int{len(x)})

@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// accuracy measures what the steps do to the last bits of a float32.
+// accuracy measures the errors of the steps in the last bits of a float32.
 func accuracy(p *notebook.Page) error {
 	const m, n = 64, 64
 	p.Heading("The last bits")

@@ -93,7 +93,7 @@ func vectors(p *notebook.Page) (err error) {
 	return chained(p, session, a, b, of)
 }
 
-// fiveSteps shows what the steps of addByHand took, from the times between them, and
+// fiveSteps shows how long the steps of addByHand took, from the times between them, and
 // returns their sum in microseconds.
 func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err error) {
 	names := []string{"allocate", "copy to the device", "launch, wait", "copy back", "free"}
@@ -117,7 +117,7 @@ func fiveSteps(p *notebook.Page, of int, steps []time.Time) (total float64, err 
 		figure.Bars{Title: "Where the time goes", Label: "time, µs", Names: names, Series: []figure.BarSeries{{Colour: theme.Blue, Values: times}}})
 }
 
-// chained measures what it saves to keep vectors on the device.
+// chained measures the time saved by keeping vectors on the device.
 func chained(p *notebook.Page, session *cudaops.Session, a, b []float32, of int) error {
 	const k = 10
 	n := len(a)

@@ -33,7 +33,7 @@ func addByHand(s *cudaops.Session, out, a, b []float32) (steps []time.Time, err 
 	}
 	note()
 
-	// Copy what the kernel reads to the device.
+	// Copy the operands to the device.
 	if err = s.CopyTo(buffers[0], kernels.Bytes(a)); err != nil {
 		return nil, err
 	}

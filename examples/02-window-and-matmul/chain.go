@@ -50,7 +50,7 @@ func resident(s *cudaops.Session, out, a, b []float32, k int) (err error) {
 		if err = s.Launch(kernel, grid, block, 0, sum, added, next, int64(n)); err != nil {
 			return err
 		}
-		sum, next = next, sum // the kernel must not write what it reads
+		sum, next = next, sum // the kernel must not write its operands
 	}
 	return s.CopyFrom(kernels.Bytes(out), sum) // once all kernels are done
 }

@@ -67,7 +67,7 @@ func readCounts(path string) (counts, error) {
 	}
 	_, table, ok := strings.Cut(string(text), "\"ID\",")
 	if !ok {
-		return nil, fmt.Errorf("-counts %s: no line that starts with \"ID\", want what ncu --csv prints", path)
+		return nil, fmt.Errorf("-counts %s: no line that starts with \"ID\", want the output of ncu --csv", path)
 	}
 	rows, err := csv.NewReader(strings.NewReader("\"ID\"," + table)).ReadAll()
 	if err != nil {

@@ -88,7 +88,7 @@ func fill[T kernels.Float](n int, seed uint32) []T {
 	return x
 }
 
-// rate prints work in a time in us: work in thousands of what the unit counts.
+// rate prints work per time in us; work is in thousands of the unit.
 func rate(work, us float64, unit string) string {
 	return notebook.Measured{Value: work / us / 1e3, Unit: unit}.String()
 }

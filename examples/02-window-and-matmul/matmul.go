@@ -202,7 +202,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 		t.Rows = append(t.Rows, []string{name, figure.Number(rates[0]), gains[0], figure.Number(rates[1]), figure.Number(rates[2]), figure.Number(rates[3]), gains[1]})
 		bars[0], bars[1] = append(bars[0], rates[0]), append(bars[1], rates[3])
 	}
-	side := p.Size(2048, 1024, 128) // what takes a CPU a second
+	side := p.Size(2048, 1024, 128) // a CPU takes a second
 	single, err := onHost[float32](p, side, kernels.Float32)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func ladder(c *climber, n int, names []string, us map[kernels.Dtype][]float64) e
 	return p.Figure("sizes", "Small products leave most multiprocessors without a tile. The op cuts their sums in parts, which the versions do not.", ch)
 }
 
-// onHost gives the rate in TFLOP/s of the Go body, which is that of all versions, on
+// onHost returns the rate in TFLOP/s of the Go body, which is that of all versions, on
 // n x n matrices.
 func onHost[T kernels.Float](p *notebook.Page, n int, dt kernels.Dtype) (float64, error) {
 	a, b := fill[T](n*n, 7), fill[T](n*n, 8)

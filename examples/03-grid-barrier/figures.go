@@ -26,7 +26,7 @@ func drawWrong(counts []int, pictures [2]picture) (maps []figure.Panel) {
 	return maps
 }
 
-// overGrid gives planes the axes of blocks and threads.
+// overGrid puts axes of blocks and threads on planes.
 func overGrid(blocks, threads []int, maps ...figure.HeatMap) (panels []figure.Panel) {
 	for _, m := range maps {
 		m.XLabel, m.YLabel, m.Gain = "threads per block", "blocks", true

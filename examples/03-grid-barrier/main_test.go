@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) { notebooktest.Recorded(t, recorded, run) }
 
-// The two wrong kernels are told from the right ones, and are wrong by warps and by
+// The two wrong kernels are distinguished from the right ones, and are wrong by warps and by
 // blocks.
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {

@@ -157,7 +157,7 @@ func share(ratios []float64, size int) (wrong, whole float64) {
 	return wrong, whole
 }
 
-// A lab is a page with what was measured for it.
+// A lab is a page with its measurements.
 type lab struct {
 	*notebook.Page
 	random *rand.Rand

@@ -197,7 +197,7 @@ func varied(n int, seed byte) []float32 {
 	return x
 }
 
-// slip shows what a tree does that adds the neighbour instead of the upper half.
+// slip shows the result of a tree that adds the neighbour instead of the upper half.
 func slip(p *notebook.Page) error {
 	p.Text(`A slip in this tree is easily made and hard to see: ` + "`s[tid + 1]`" + ` where it should say ` + "`s[tid + half]`" + `. Each step then adds
 		a neighbour, so that of 256 values only the first nine count, but those many times, 256 in all. When all values are equal, as they are for our two vectors, the result is the same:`)

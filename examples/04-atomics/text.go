@@ -18,7 +18,7 @@ type letters struct {
 }
 
 // load reads a text and repeats it to size bytes. Without a path it takes the one that standard
-// finds or, saying that there is none, the built-in text.
+// finds or, with a note that there is none, the built-in text.
 func load(path string, size int, standard func() (string, error)) (letters, error) {
 	repeated := func(text []byte) []byte { return bytes.Repeat(text, size/len(text)+1)[:size] }
 	given := path != ""

@@ -5,7 +5,7 @@
 //	go run ./examples/05-step-by-step -picture photo.jpg -html out.html
 //
 // It reads like a notebook: picture.go gets the picture, this file takes the
-// steps and draws what each one gains, sizes.go does the same for other sizes.
+// steps and draws the gain of each, sizes.go does the same for other sizes.
 // Without a GPU it runs the kernels' Go bodies and shows the times recorded on a
 // GPU.
 package main
@@ -56,7 +56,7 @@ type ladder struct {
 	p      *notebook.Page
 	side   int
 	pixels []float32
-	of     string  // what the recorded times are of, if not of this picture
+	of     string  // the picture of the recorded times, if not this one
 	exact  float64 // their sum
 	steps  []step
 }
@@ -146,7 +146,7 @@ func (l *ladder) host() error {
 	return nil
 }
 
-// version runs a version of the sum and tells its time.
+// version runs a version of the sum and prints its time.
 func (l *ladder) version(v versions.Version, name string) error {
 	shape := []int{l.side, l.side}
 	plan := kernels.Sum(l.p.Target(), kernels.Float32, shape, []int{0, 1}, false)

@@ -20,7 +20,7 @@ func TestStepByStep(t *testing.T) {
 		"Step 1: one thread", "void sum_thread(", "double tree_sum(", "void reduce_rows(", "6: the op, ops.Sum", "steps.png", "sums-by-size.png")
 }
 
-// A file is scaled to the mean of the pixels, and what is no picture is named.
+// A file is scaled to the mean of the pixels, and the error about a file that is no picture names it.
 func TestPicture(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 96, 48))
 	want := 0.0

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// load gives side x side grey values from 0 (black) to 1 (white): of a PNG or
+// load returns side x side grey values from 0 (black) to 1 (white): of a PNG or
 // JPEG file, scaled, or of a picture drawn here.
 func load(path string, side int) ([]float32, error) {
 	if path == "" {
@@ -28,7 +28,7 @@ func load(path string, side int) ([]float32, error) {
 	return scale(img, side), nil
 }
 
-// scale gives each pixel of the result the mean of those that it covers, at
+// scale sets each pixel of the result to the mean of those that it covers, at
 // least one.
 func scale(img image.Image, side int) []float32 {
 	b := img.Bounds()

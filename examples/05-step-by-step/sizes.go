@@ -57,7 +57,7 @@ func sizes(p *notebook.Page) error {
 	return nil
 }
 
-// timeSum gives the mean time in us of a version on the GPU.
+// timeSum returns the mean time in us of a version on the GPU.
 func timeSum(p *notebook.Page, version int, input []float32) (float64, error) {
 	shape := []int{len(input)}
 	plan := kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)

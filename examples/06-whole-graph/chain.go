@@ -26,7 +26,7 @@ func gate(a, b, c *G.Node) *G.Node {
 	return G.Must(G.HadamardProd(x, a))
 }
 
-// apart has the ops of gate one by one. Each has what came before as its first input and,
+// apart has the ops of gate one by one. Each has the result before as its first input and,
 // if it has another one, a, b or c by its number.
 var apart = []struct {
 	name  string
@@ -108,7 +108,7 @@ func chainTable(s *story, in []G.Value, whole G.Value, fused []cudaops.Step) err
 	return chainOnGPU(s, took, fusedTook)
 }
 
-// chainOnGPU tells what the fused chain gains on a GPU, with the times measured there.
+// chainOnGPU describes the gain of the fused chain on a GPU, with the times measured there.
 func chainOnGPU(s *story, took, fusedTook time.Duration) error {
 	before, err := s.Measure("chain, one by one", "us", func() (float64, error) { return micros(took), nil })
 	if err != nil {

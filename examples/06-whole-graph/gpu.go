@@ -15,7 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/theme"
 )
 
-// A profile is what a run of the program costs on a GPU.
+// A profile holds the times of a run of the program on a GPU.
 type profile struct {
 	images   int
 	colour   color.RGBA        // in the figures
@@ -205,7 +205,7 @@ func (pr profile) overRoof() float64 {
 	return took / least
 }
 
-// kind names what a step does, without its function.
+// kind names the kind of a step, without its function.
 func kind(step cudaops.Step) string {
 	name := strings.TrimPrefix(step.Op, "kernel ")
 	name, _, _ = strings.Cut(name, " ")

@@ -16,8 +16,8 @@ import (
 )
 
 // The program runs on small sizes, its results are right (it fails if not), and its text,
-// page and figures are there. Where the compiler has become another one, what the text
-// says of the fused softmax must be looked at again.
+// page and figures are there. After a change of the compiler, the text about the fused
+// softmax must be looked at again.
 func TestWholeGraph(t *testing.T) {
 	onTapeMachine(t)
 	notebooktest.Run(t, title, recorded, run, 7,
@@ -146,7 +146,7 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// What Explain prints is read by its columns.
+// Explain's output is read by its columns.
 func TestListing(t *testing.T) {
 	in := instr{"3", "%4 f32 (2), %5 f32 () device @16", "map f32, f32: t0 = x0 + x1; t0 * t0, exp(t0) + 123456789 %1 %2", "map"}
 	if got := in.values(); !slices.Equal(got, []string{"%4", "%5"}) {

@@ -15,7 +15,7 @@ import (
 //go:embed model.go
 var modelSource string
 
-// network is the program: its graph, what goes in and what comes out.
+// network is the program: its graph, its inputs and its outputs.
 type network struct {
 	graph      *G.ExprGraph
 	x, y       *G.Node // images and labels

@@ -12,15 +12,15 @@ import (
 	"github.com/stheno-ml/stheno/internal/theme"
 )
 
-// An instr is a line of what Explain prints: an instruction, by its columns.
+// An instr is a line of Explain's output: an instruction, by its columns.
 type instr struct{ number, defines, does, notes string }
 
-// listing is what Explain prints, by pass.
+// listing is Explain's output, by pass.
 type listing map[string][]instr
 
 var gap = regexp.MustCompile(`\s{2,}`)
 
-// explain reads what a machine explains.
+// explain reads the output of a machine's Explain.
 func explain(vm *cudaops.VM) (listing, error) {
 	var text strings.Builder
 	if err := vm.Explain(&text); err != nil {
@@ -152,7 +152,7 @@ func brief(list []instr) []instr {
 	return list
 }
 
-// function prints what a step does, a definition a line.
+// function prints the function of a step, a definition a line.
 func function(op string) string { return strings.Join(parts(op), "\n") }
 
 // compile goes through the passes of the compiler.

@@ -34,7 +34,7 @@ func timeSteps(vm *cudaops.VM, runs int) ([]cudaops.Step, error) {
 	return steps, nil
 }
 
-// memory compares what all values take with the arena.
+// memory compares the sum of all values with the arena.
 func memory(s *story) error {
 	s.Heading("Memory")
 	passes, err := s.vm.Passes()
@@ -65,7 +65,7 @@ func memory(s *story) error {
 	return nil
 }
 
-// stepsHere shows what a run on this machine consists of.
+// stepsHere shows the steps of a run on this machine.
 func stepsHere(s *story) error {
 	s.Heading("What a run is now")
 	vm, err := newVM(s.Page, s.net.graph, cudaops.Timed())

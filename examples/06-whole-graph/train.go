@@ -76,7 +76,7 @@ func training(s *story) error {
 	return s.compare(tape, ours)
 }
 
-// A trained is what a training came to.
+// A trained is the result of a training.
 type trained struct {
 	gradients [][]float32 // of the first batch, before any step
 	losses    []float64
@@ -211,7 +211,7 @@ func graph(s *story) error {
 // asciiNames are those of ops whose own names the figures' font cannot write.
 var asciiNames = strings.NewReplacer("⊙", "* by element", "÷", "/", "Aᵀ × B", "product, first transposed", "A × Bᵀ", "product, second transposed", "A × B", "product", "Σ", "Sum")
 
-// opName names the op of a node, without what is in brackets or counted.
+// opName names the op of a node, without brackets and counters.
 func opName(n *G.Node) string {
 	if n.Op() == nil {
 		return "input"

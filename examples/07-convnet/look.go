@@ -16,7 +16,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// mistakes shows what the digits are taken for, and the images that were read wrong.
+// mistakes shows which digits are taken for which, and the images that were read wrong.
 func mistakes(s *story) error {
 	s.Heading("What it gets wrong")
 	h := figure.HeatMap{Title: "Probability of what the digit is not", YLabel: "the digit", XLabel: "is taken for", Label: "mean, %"}
@@ -65,7 +65,7 @@ func (s *story) drawMistakes(n int) error {
 	return s.Figure("mistakes", "Images that were read wrong, seed by seed: the digit, what it was read as, and how sure the network was. An image that several networks held out may be there more than once.", p)
 }
 
-// filters shows the first layer of a network, and what it makes of an image.
+// filters shows the first layer of a network, and its output for an image.
 func filters(s *story) error {
 	s.Heading("What it sees")
 	net := s.nets[0].test
@@ -151,7 +151,7 @@ func launches(s *story) error {
 	return nil
 }
 
-// kinds are what launches may be.
+// kinds are the kinds of launches.
 var kinds = []string{"products with filters and weights", "copies of windows, and back", "maxima, and back", "element by element, sums, the solver"}
 
 func kind(step cudaops.Step) string {

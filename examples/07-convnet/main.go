@@ -32,7 +32,7 @@ func main() {
 	notebook.Main(title, nil, func(p *notebook.Page) error { return run(p, o) })
 }
 
-// A story is the page, and what it is about.
+// A story is the page and its subjects.
 type story struct {
 	*notebook.Page
 	options
@@ -60,7 +60,7 @@ func run(p *notebook.Page, o options) (err error) {
 	return nil
 }
 
-// learnt says what is to be remembered.
+// learnt prints the lesson.
 func learnt(s *story) error {
 	s.Heading("What we learnt")
 	drawings := s.nets[0].training.Len()

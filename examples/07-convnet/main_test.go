@@ -47,7 +47,7 @@ func newStory(t *testing.T, f func(s *story) error) {
 	}
 }
 
-// One seed gives one training, another seed another, and too many mistakes are an error.
+// One seed makes one training, another seed another, and too many mistakes are an error.
 func TestSeed(t *testing.T) {
 	newStory(t, func(s *story) error {
 		var losses [3][]float64
@@ -135,7 +135,7 @@ func (net *network) cost(set digits.Set) (sum float64) {
 	return sum
 }
 
-// The loss is that of the formulas, and the gradient says how it changes.
+// The loss is that of the formulas, and the gradient is its derivative.
 func TestNetwork(t *testing.T) {
 	all, err := digits.Load()
 	if err != nil {

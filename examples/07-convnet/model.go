@@ -17,14 +17,14 @@ import (
 //go:embed model.go
 var modelSource string
 
-// network is the program: its graph, what goes in and what comes out.
+// network is the program: its graph, its inputs and its outputs.
 type network struct {
 	graph      *G.ExprGraph
 	images     int     // at a time
 	x, y       *G.Node // images and one-hot labels
 	parameters G.Nodes
 	loss       *G.Node
-	logp, seen G.Value // logarithms of probabilities, and what the first layer makes of the images
+	logp, seen G.Value // logarithms of probabilities, and the first layer's output
 }
 
 // newNetwork builds the network for n images at a time. Three convolutions, each with a rectifier,

@@ -32,7 +32,7 @@ const (
 	dropout = 0.2
 )
 
-// trained is a network and what it came to.
+// trained is a network and the results of its training.
 type trained struct {
 	seed           uint64
 	training, held digits.Set

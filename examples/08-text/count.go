@@ -19,7 +19,7 @@ type counts struct {
 	uniform float64            // the probability of a letter of which nothing is known
 }
 
-// newCounts counts what follows up to so many letters.
+// newCounts counts the letters that follow up to `most` letters.
 func newCounts(read []int, letters, most int) *counts {
 	c := &counts{of: map[string][]int32{}, uniform: 1 / float64(letters)}
 	key := keys(read)
@@ -45,7 +45,7 @@ func keys(numbers []int) string {
 }
 
 // probability of a letter after others: how often it followed the last n of them, and, as much as the
-// number of different letters that did so, what n - 1 of them say (Witten and Bell, 1991).
+// number of different letters that did so, the guess from n - 1 of them (Witten and Bell, 1991).
 func (c *counts) probability(before string, n, next int) float64 {
 	if n < 0 {
 		return c.uniform
@@ -88,10 +88,10 @@ func (c *counts) kept(n int) (sum int) {
 
 func uniform(s *story) float64 { return math.Log2(float64(len(s.text.letters))) }
 
-// choices is how many equally likely letters cost so many bits: the perplexity.
+// choices returns how many equally likely letters cost that many bits: the perplexity.
 func choices(bits float64) string { return figure.Number(math.Exp2(bits)) }
 
-// counting counts letters, which is what the network has to beat.
+// counting counts letters: the network has to beat it.
 func counting(s *story) error {
 	s.Heading("Counting")
 	s.Text(`How few bits can it be without a network? Counting how often each letter comes is better than taking all for equally likely, and counting what comes after an e, or

@@ -35,7 +35,7 @@ func main() {
 	notebook.Main(title, nil, func(p *notebook.Page) error { return run(p, o) })
 }
 
-// A story is the page, and what it is about.
+// A story is the page and its subjects.
 type story struct {
 	*notebook.Page
 	options
@@ -45,7 +45,7 @@ type story struct {
 	net    *network
 	points []point
 
-	dropout float64 // share of what is hidden in training; a small network has too few parameters to learn a book by heart
+	dropout float64 // share that is hidden in training; a small network has too few parameters to learn a book by heart
 }
 
 // sizes are those of the network and its training.
@@ -80,7 +80,7 @@ func run(p *notebook.Page, o options) (err error) {
 	return nil
 }
 
-// learnt says what is to be remembered.
+// learnt prints the lesson.
 func learnt(s *story) error {
 	s.Heading("What we learnt")
 	first, last := s.points[0], s.points[len(s.points)-1]

@@ -43,7 +43,7 @@ func book(t *testing.T, size int) (path string) {
 	return path
 }
 
-// A text is split into what is read and what is held out, and says which letters it has.
+// A text is split into a part to read and a part held out, and knows its letters.
 func TestLoad(t *testing.T) {
 	path := book(t, least)
 	got, err := load(path)
@@ -92,7 +92,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// random gives a network random parameters, memory and letters.
+// random sets a network to random parameters, memory and letters.
 func (net *network) random(t *testing.T, r *rand.Rand) (x, y []int) {
 	t.Helper()
 	for _, n := range append(G.Nodes{net.h0, net.c0}, net.parameters...) {
@@ -163,7 +163,7 @@ func (net *network) cost(x, y []int) float64 {
 	return sum / float64(net.lines*net.length)
 }
 
-// The loss is that of the formulas, and the gradient says how it changes: with more letters than 256 too, where
+// The loss is that of the formulas, and the gradient is its derivative: with more letters than 256 too, where
 // Gorgonia takes some slices for others.
 func TestNetwork(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -206,7 +206,7 @@ func newStory(t *testing.T, seed uint64, f func(s *story) error) {
 	}
 }
 
-// Letter by letter and in lines, what is remembered from run to run, a text costs the same.
+// Letter by letter or in lines, with the memory handed from run to run, a text costs the same.
 func TestJudge(t *testing.T) {
 	newStory(t, 1, func(s *story) error {
 		held := s.text.held[:61]
@@ -242,7 +242,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// One seed gives one training and one text, another seed others.
+// One seed makes one training and one text, another seed others.
 func TestSeed(t *testing.T) {
 	one := func(seed uint64) (losses []float64, written string) {
 		newStory(t, seed, func(s *story) error {
@@ -274,7 +274,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// What counting does better is an error.
+// A network that is worse than counting is an error.
 func TestCompare(t *testing.T) {
 	s := &story{Page: new(notebook.Page), counts: []float64{4, 3.5, 3}, points: []point{{0, 4}, {10, 3.2}}}
 	if err := s.compare(); err == nil || !strings.Contains(err.Error(), "costs 3.20 bits, want less than the 3.00") {

@@ -15,18 +15,18 @@ import (
 //go:embed model.go
 var modelSource string
 
-// network is the program: its graph, what goes in and what comes out.
+// network is the program: its graph, its inputs and its outputs.
 type network struct {
 	graph        *G.ExprGraph
 	sizes                // of a batch
 	letters      int     // kinds
 	x            *G.Node // letters, by number (lines x length)
-	h0, c0       *G.Node // what the cells remember at the beginning (lines x hidden)
+	h0, c0       *G.Node // the cells' memory at the beginning (lines x hidden)
 	parameters   G.Nodes // table, recurrent, weights, bias
 	next         *G.Node // logarithms of the next letters' probabilities (length lines x letters)
-	logp, hT, cT G.Value // of next, and what the cells remember at the end
+	logp, hT, cT G.Value // of next, and the cells' memory at the end
 
-	y, loss *G.Node // the letters that come next, and what they cost on average, with withLoss
+	y, loss *G.Node // the letters that come next, and their mean cost, with withLoss
 }
 
 // newNetwork builds a recurrent network for lines of letters: a layer of cells takes a letter after the
@@ -41,7 +41,7 @@ func newNetwork(s sizes, letters int, dropout float64) *network {
 	table, recurrent := net.parameter("table", letters, 4*s.hidden), net.parameter("recurrent", s.hidden, 4*s.hidden)
 	weights, bias := net.parameter("weights", s.hidden, letters), net.parameter("bias", letters)
 
-	in := G.Must(G.ByIndices(table, net.inOrder(net.x), 0)) // what each letter says
+	in := G.Must(G.ByIndices(table, net.inOrder(net.x), 0)) // the vector of each letter
 	if dropout > 0 {
 		in = G.Must(G.Dropout(in, dropout))
 	}
@@ -65,7 +65,7 @@ func newNetwork(s sizes, letters int, dropout float64) *network {
 }
 
 // cell is a layer of long short-term memory (Hochreiter and Schmidhuber, 1997). A cell remembers c. Its gates, between 0
-// and 1, say how much of it is kept, how much of what is new is added, and how much of it is shown.
+// and 1, determine how much of it is kept, how much new is added, and how much of it is shown.
 func (net *network) cell(gates, c *G.Node) (h, newC *G.Node) {
 	gates = G.Must(G.Reshape(gates, tensor.Shape{net.lines, 4, net.hidden}))
 	part := func(i int) *G.Node { return G.Must(G.Slice(gates, nil, G.S(i))) }
@@ -75,7 +75,7 @@ func (net *network) cell(gates, c *G.Node) (h, newC *G.Node) {
 	return G.Must(G.HadamardProd(show, G.Must(G.Tanh(c)))), c
 }
 
-// withLoss adds the loss, the mean of what the letters cost that really come next.
+// withLoss adds the loss, the mean cost of the letters that really come next.
 func (net *network) withLoss() *network {
 	net.y = G.NewMatrix(net.graph, tensor.Int, G.WithName("y"), G.WithShape(net.lines, net.length))
 	ones := make([]float32, net.letters*net.letters)
@@ -108,7 +108,7 @@ func (net *network) size() (n int) {
 }
 
 // initialise draws the weights and forgets everything. The gates that keep begin more open than shut, and the
-// bias says how often each letter comes: the guesses begin where counting single letters ends.
+// bias is set to the frequencies of the letters: the guesses begin where counting single letters ends.
 func (net *network) initialise(r *rand.Rand, read []int) error {
 	often := make([]float64, net.letters)
 	for _, letter := range read {
@@ -148,7 +148,7 @@ func (net *network) forget() error {
 	return nil
 }
 
-// goOn makes the cells begin with what they remember at the end of the last run.
+// goOn makes the cells begin with their memory at the end of the last run.
 func (net *network) goOn() error {
 	if err := G.Let(net.h0, net.hT); err != nil {
 		return err

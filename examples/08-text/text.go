@@ -9,10 +9,10 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/opticks"
 )
 
-// text is what there is to learn: letters by their numbers, bytes of the file.
+// text is the text to learn: letters by their numbers, bytes of the file.
 type text struct {
 	name    string
-	letters []byte // what the numbers stand for
+	letters []byte // by number
 	read    []int  // to learn from
 	held    []int  // the last twentieth, held out
 }
@@ -65,7 +65,7 @@ func newText(name string, content []byte) text {
 	return t
 }
 
-// cut leaves the first letters of what is read, and as much in proportion of what is held out.
+// cut leaves the first letters of the part to read, and the same share of the part held out.
 func (t *text) cut(n int) {
 	n = min(n, len(t.read))
 	t.read, t.held = t.read[:n], t.held[:n/19]

@@ -23,7 +23,7 @@ import (
 //go:embed train.go
 var trainSource string
 
-// point is how well what is held out is guessed after so many steps.
+// point is how well the held-out text is guessed after a number of steps.
 type point struct {
 	step int
 	held float64 // bits a letter
@@ -72,7 +72,7 @@ func (s *story) train(look func(step int) error) (train.History, *cudaops.VM, er
 	return h, vm, err
 }
 
-// judge guesses what is held out, in lines side by side, with the parameters of a network. The cells remember
+// judge guesses the held-out text, in lines side by side, with the parameters of a network. The cells remember
 // from run to run.
 type judge struct {
 	net *network
@@ -118,7 +118,7 @@ func (j *judge) bits(of *network, text []int) (float64, error) {
 	return sum / float64(runs), nil
 }
 
-// training trains the network and shows what it writes on the way.
+// training trains the network and shows texts that it writes on the way.
 func training(s *story) error {
 	s.Heading("The training")
 	s.Text("A step takes %d lines of %d letters. The next lines are made ready while the step runs, and the parameters stay on the device until somebody looks.", s.lines, s.length)
@@ -191,7 +191,7 @@ func (s *story) compare() error {
 	return nil
 }
 
-// drawBits draws what a letter costs by step.
+// drawBits draws the cost of a letter by step.
 func (s *story) drawBits(h train.History) error {
 	trained := figure.Series{Name: "what is read, mean of some steps", Colour: theme.Blue}
 	window := max(len(h.Losses)/40, 1)

@@ -43,7 +43,7 @@ func (w *writer) take(letter int) ([]float32, error) {
 	return w.net.logp.Data().([]float32), w.net.goOn()
 }
 
-// write goes on where what was read ends. Likely letters are taken a little more often than they are likely.
+// write goes on at the end of the text that was read. Likely letters are taken a little more often than they are likely.
 func (w *writer) write(of *network, t *text, letters int, seed uint64) (string, error) {
 	const temperature = 0.7
 	if err := w.begin(of); err != nil {

@@ -16,7 +16,7 @@ const root = "../.."
 
 var codeBlock = regexp.MustCompile("(?ms)^```\\w+ (\\S+)\n(.*?)^```$")
 
-// document gives the files that docs/write-your-own-kernel.md has in pieces.
+// document returns the files that docs/write-your-own-kernel.md has in pieces.
 func document(t *testing.T) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(root + "/docs/write-your-own-kernel.md")
@@ -86,7 +86,7 @@ func TestDocumentAsModule(t *testing.T) {
 	run := func(args ...string) string {
 		cmd := exec.Command(goTool, args...)
 		cmd.Dir = dir
-		// No downloads: what Stheno needs is what the module needs.
+		// No downloads: the module needs the modules that Stheno needs.
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil {

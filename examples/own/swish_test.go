@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The images are what swish.cu gives, and the launches are what its entry points take.
+// The images belong to swish.cu, and the launches have the arguments of its entry points.
 func TestImages(t *testing.T) {
 	var plans []*kernels.Plan
 	for dt := range swishKernel {
@@ -24,7 +24,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// The op gives what its formula says, on the GPU if there is one; there must be one
+// The op computes its formula, on the GPU if there is one; there must be one
 // where STHENO_REQUIRE_GPU=1.
 func TestSwish(t *testing.T) {
 	if _, err := stheno.Devices(); err != nil && os.Getenv("STHENO_REQUIRE_GPU") == "1" {

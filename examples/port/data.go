@@ -10,7 +10,7 @@ import (
 type data struct{ x, y *tensor.Dense }
 
 // newData makes random images, whose classes can be learnt: the brightest of the first ten
-// pixels. What a step takes does not depend on what is on the images.
+// pixels. The time of a step does not depend on the contents of the images.
 func newData(batches int, seed uint64) data {
 	random, n := rand.New(rand.NewPCG(seed, 1)), batches*batch
 	x, y := make([]float32, n*pixels), make([]float32, n*classes)

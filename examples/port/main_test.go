@@ -17,10 +17,11 @@ import (
 
 const (
 	page     = "../../docs/port-your-program.md"
+	readme   = "../../README.md"
 	recorded = "../../bench/results/port"
 )
 
-var updatePage = flag.Bool("update", false, "write the table of the page")
+var updatePages = flag.Bool("update", false, "write the table of the page and of the README")
 
 // All stages learn the same: step by step they have the loss of Gorgonia's machine.
 func TestStagesLearnTheSame(t *testing.T) {
@@ -65,7 +66,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// The page's code is the program's, and its table is the records'.
+// The page's code is the program's.
 func TestPage(t *testing.T) {
 	text := string(must.Get[[]byte](t)(os.ReadFile(page)))
 	blocks := regexp.MustCompile("(?ms)^```go (\\S+)\n(.*?)^```$").FindAllStringSubmatch(text, -1)
@@ -81,11 +82,19 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page shows nothing of %s", s.file)
 		}
 	}
-	want := must.Get[string](t)(update(text, must.Get[[]record](t)(read(recorded))))
-	if *updatePage {
-		must.Do(t, os.WriteFile(page, []byte(want), 0o666))
-	} else if want != text {
-		t.Error("the page's table is not of the records: run 'go test ./examples/port -run TestPage -update'")
+}
+
+// The table of the page and of the README is that of the records.
+func TestTable(t *testing.T) {
+	records := must.Get[[]record](t)(read(recorded))
+	for _, path := range []string{page, readme} {
+		text := string(must.Get[[]byte](t)(os.ReadFile(path)))
+		want := must.Get[string](t)(update(text, records))
+		if *updatePages {
+			must.Do(t, os.WriteFile(path, []byte(want), 0o666))
+		} else if want != text {
+			t.Errorf("%s: the table is not of the records: run 'go test ./examples/port -run TestTable -update'", path)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	classes = 10
 )
 
-// model is a graph with what a training wants of it.
+// model is a graph with the nodes that a training needs.
 type model struct {
 	learnables G.Nodes
 	loss       *G.Node

@@ -17,7 +17,7 @@ func (s stage) rate(long time.Duration, opts ...cudaops.Option) (best float64, e
 		losses, err := s.run(d, epochs, 1, opts...)
 		return len(losses), time.Since(start), err
 	}
-	// A training of one epoch is the start, which does not count; a longer one says what an epoch takes.
+	// A training of one epoch is the start, which does not count; a longer one shows how long an epoch takes.
 	few, short, err := train(1)
 	if err != nil {
 		return 0, err

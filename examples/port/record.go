@@ -11,7 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// record is what was measured on a machine, by stage in steps per second; 0 for what did
+// record holds the measurements of a machine, by stage in steps per second; 0 for stages that did
 // not run.
 type record struct {
 	GPU    string    `json:"gpu,omitempty"`
@@ -32,7 +32,7 @@ func (r record) write(dir string) error {
 	return jsonlines.Write(filepath.Join(dir, name), r, 1)
 }
 
-// update rewrites the table of the page, between <!-- port:begin --> and <!-- port:end -->.
+// update rewrites the table of a page, between <!-- port:begin --> and <!-- port:end -->.
 func update(text string, records []record) (string, error) {
 	var b strings.Builder
 	header, rule := "| The program |", "|---|"

@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/theme"
 )
 
-// history is what the training curve shows, one entry an epoch.
+// history holds the training curve, one entry an epoch.
 type history struct {
 	train, held, accuracy []float64
 }

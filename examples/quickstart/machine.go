@@ -7,7 +7,7 @@ import (
 )
 
 // newMachine makes Stheno's machine for a graph, in place of
-// gorgonia.NewTapeMachine(g). stheno.NewVM(g, opts...) alone is what "auto" does.
+// gorgonia.NewTapeMachine(g). "auto" is stheno.NewVM(g, opts...) alone.
 func newMachine(g *G.ExprGraph, device string, opts ...cudaops.Option) (*cudaops.VM, error) {
 	switch device {
 	case "gpu":

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A short training reaches the accuracy that the program promises, tells where
-// it ran, checks gradients, and draws both figures; the same seed gives the
+// A short training reaches the accuracy that the program promises, reports where
+// it ran, checks gradients, and draws both figures; the same seed makes the
 // same run.
 func TestQuickstart(t *testing.T) {
 	var logs [2]string

@@ -104,7 +104,7 @@ func (m *network) feed(d digits.Set) error {
 	return G.Let(m.y, y)
 }
 
-// run runs the machine once over a batch and gives the loss.
+// run runs the machine once over a batch and returns the loss.
 func (m *network) run(vm G.VM, d digits.Set) (float64, error) {
 	if err := m.feed(d); err != nil {
 		return 0, err

@@ -19,7 +19,7 @@ func Terminal(w io.Writer) bool {
 // pb. It is drawn by Write alone, never in between, so that lines printed above it stay whole.
 func Start(w io.Writer, total int, after string) *pb.ProgressBar {
 	b := pb.ProgressBarTemplate(`{{counters .}} {{bar . "[" "=" ">" " " "]"}} ` + after).New(total).SetMaxWidth(100)
-	b.Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w) // which takes what is set
+	b.Set(pb.Static, true).Set(pb.Terminal, true).Set(pb.Color, false).SetWriter(w) // which uses these settings
 	if b.Width() <= 0 {                                                             // of a terminal that does not know its width
 		b.SetWidth(80)
 	}

@@ -13,7 +13,7 @@ type Float interface{ float32 | float64 }
 // Difference describes how computed elements miss their reference.
 type Difference struct {
 	Index     int     // the worst element
-	Got, Want float64 // what was computed there and the reference
+	Got, Want float64 // the computed value there and the reference
 	Allowed   float64 // the largest difference that would have passed
 	First     int     // the first element that is wrong
 	Bad, N    int     // how many elements are wrong, of how many
@@ -103,7 +103,7 @@ func Excess(got, rounded, want, allowed float64) float64 {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Identical compares bit by bit, which tells -0 from 0 and one NaN from
+// Identical compares bit by bit, which distinguishes -0 from 0 and one NaN from
 // another; it returns nil or an error that names the first difference.
 func Identical[T Float](got, want []T) error {
 	if len(got) != len(want) {

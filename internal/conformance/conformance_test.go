@@ -7,7 +7,23 @@ import (
 	"testing"
 )
 
-// The page is what the records say, and the records are of this hook and these modules.
+// The hook may be commented anew, but not changed in silence.
+func TestCode(t *testing.T) {
+	const text = "//go:build go1.26\n\n// Package a.\npackage a\n\nvar b = \"// c\" // d\n"
+	was := string(code([]byte(text)))
+	for _, same := range []string{strings.Replace(text, "Package a.", "Package a, in other words.", 1), strings.Replace(text, " // d", "", 1)} {
+		if got := string(code([]byte(same))); got != was {
+			t.Errorf("another comment changes the code:\n%s\n%s", got, was)
+		}
+	}
+	for _, old := range []string{"go1.26", "// c", "package a"} {
+		if got := string(code([]byte(strings.Replace(text, old, old+"x", 1)))); got == was {
+			t.Errorf("another %q leaves the code as it was:\n%s", old, was)
+		}
+	}
+}
+
+// The page follows from the records, and the records are of this hook and these modules.
 func TestRecords(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, page))

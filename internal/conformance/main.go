@@ -1,6 +1,6 @@
 // Command conformance runs Gorgonia's own tests and examples and the ONNX operator tests
 // of onnx-go on Gorgonia's tape machine and on Stheno in its place, compares the values of
-// all nodes, and records what it found for docs/conformance.md. Run it in the root of the
+// all nodes, and records the findings for docs/conformance.md. Run it in the root of the
 // repository, or with make conformance.
 //
 // It copies the modules out of the module cache into a folder that git ignores, with a hook that

@@ -11,10 +11,10 @@ import (
 )
 
 // pack puts the binaries, the files that they read and a script that runs them on a GPU
-// into a folder. The script's first argument is the folder for what they leave, which
+// into a folder. The script's first argument is the folder for their results, which
 // conformance -read takes. It runs the suites side by side, and needs Python with numpy; then,
-// one after the other, it times those that are timed. A second argument, check or time, asks
-// for one of both.
+// one after the other, it times those that are timed. A second argument, check or time, selects
+// one of the two.
 func pack(suites []suite, tree, to string) error {
 	var script, timing strings.Builder
 	script.WriteString("#!/bin/bash\nout=$1/log; mkdir -p $out; here=$PWD\nexport STHENO_REQUIRE_GPU=1\n")

@@ -17,7 +17,7 @@ import (
 
 // Record is the result of a run of all suites, in bench/results/conformance.
 type Record struct {
-	Device   string // what Stheno ran on: "host", or a GPU's name
+	Device   string // that Stheno ran on: "host", or a GPU's name
 	Date     string
 	Gorgonia string // versions
 	ONNX     string
@@ -114,7 +114,7 @@ func readLines(f *os.File) (lines []line, err error) {
 	}
 }
 
-// times reads what was timed, nil if nothing was.
+// times reads the times, nil if there are none.
 func (s suite) times(dir string) (*Times, error) {
 	var logs [2][]line
 	for i, mode := range timedModes {

@@ -44,8 +44,8 @@ func (s suite) build(tree string, flags ...string) error {
 	return nil
 }
 
-// environment is that of a run: what gives the random numbers that the tests were
-// written with, and what the hook reads.
+// environment returns the environment of a run: the settings for the random numbers that the tests
+// were written with, and the variables that the hook reads.
 func (s suite) environment(mode, log string) []string {
 	if mode == "tape" {
 		mode = ""

@@ -11,20 +11,20 @@ type suite struct {
 	name string
 	dir  string // of its package in the tree, which is where it runs
 	test bool   // of tests
-	// joined says that it is built with the tests of joined, as programs are.
+	// joined is set if it is built with the tests of joined, as programs are.
 	joined bool
 	args   []string
 	env    []string
-	// For a run elsewhere: what it reads in its folder, files of numbers to be made there in
-	// place of large ones, by their sizes, and arguments that leave out what needs more.
+	// For a run elsewhere: files that it reads in its folder, files of numbers to be made there in
+	// place of large ones, by their sizes, and arguments that leave out the tests that need more.
 	files   []string
 	weights map[string]int
 	without []string
-	// timed says that runs of its machines are timed, of those that train.
+	// timed is set if runs of its machines that train are timed.
 	timed bool
 }
 
-// suites are what is run, in order.
+// suites are the suites in the order in which they run.
 var suites = []suite{
 	{name: "gorgonia", dir: "gorgonia", test: true, args: []string{"-test.short"}, without: []string{"-test.skip=TestYolo"}},
 	{name: "gorgonia, nn", dir: "gorgonia/ops/nn", test: true, joined: true, args: []string{"-test.run=^ExampleConv2d$"}},
@@ -49,7 +49,7 @@ var suites = []suite{
 var modes = []string{"tape", "stheno", "compare"}
 
 // timedModes are how a suite is run once more where its runs are timed: on the tape machine,
-// and on Stheno, which keeps what a user of the tape machine finds.
+// and on Stheno, which keeps the values that a user of the tape machine finds.
 var timedModes = []string{"time-tape", "time-stheno"}
 
 // onHost are the ops, by the names in the log, that may run on the host for want of a kernel:
@@ -95,8 +95,8 @@ func (s suite) built() string {
 // binary returns where a suite is built.
 func (s suite) binary(dir string) string { return filepath.Join(dir, "bin", path.Base(s.built())) }
 
-// log returns the path of what a run of the suite leaves: with .log, what it printed;
-// with .jsonl, what the hook recorded; with .exit, its exit status.
+// log returns the path of a file that a run of the suite leaves: with .log, its output;
+// with .jsonl, the hook's records; with .exit, its exit status.
 func (s suite) log(dir, mode, kind string) string {
 	return filepath.Join(dir, "log", fileName(s.name)+"-"+mode+"."+kind)
 }

@@ -6,6 +6,8 @@ import (
 	"embed"
 	"encoding/binary"
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -91,7 +93,7 @@ var additions = map[string][]string{
 	"gorgonnx_test.go": {"onnx-go/backend/x/gorgonnx"},
 }
 
-// digest identifies the hook: a hash of its files and patches.
+// digest identifies the hook: a hash of its code and patches.
 func digest() (string, error) {
 	h := sha256.New()
 	for _, p := range patches {
@@ -102,9 +104,26 @@ func digest() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s %q\n%s\n", name, additions[name], text)
+		fmt.Fprintf(h, "%s %q\n%s\n", name, additions[name], code(text))
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}
+
+// code returns the tokens of a Go file and its directives, without other comments, so that these
+// can be edited without running everything again.
+func code(text []byte) (tokens []byte) {
+	set := token.NewFileSet()
+	var s scanner.Scanner
+	s.Init(set.AddFile("", -1, len(text)), text, nil, scanner.ScanComments)
+	for {
+		_, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return tokens
+		}
+		if tok != token.COMMENT || strings.HasPrefix(literal, "//go:") {
+			tokens = fmt.Appendf(tokens, "%v %q\n", tok, literal)
+		}
+	}
 }
 
 func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {

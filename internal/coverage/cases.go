@@ -153,7 +153,7 @@ var Cases = []Case{
 	}},
 }
 
-// same makes a comparison give ones and zeros.
+// same makes a comparison return ones and zeros.
 func same(f func(a, b *G.Node, same bool, left, right []byte) (*G.Node, error)) func(a, b *G.Node, left, right []byte) (*G.Node, error) {
 	return func(a, b *G.Node, left, right []byte) (*G.Node, error) { return f(a, b, true, left, right) }
 }

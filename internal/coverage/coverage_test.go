@@ -45,7 +45,7 @@ func returnsNode(f *ast.FuncDecl) bool {
 	return ok && name.Name == "Node"
 }
 
-// What is known of some ops is what is measured.
+// The measured coverage of some ops is the known one.
 func TestMeasure(t *testing.T) {
 	want := map[string]Row{
 		"Tanh":      {Forward: []string{"map"}, Backward: OnDevice, Before: true, After: true},

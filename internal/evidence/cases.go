@@ -63,7 +63,7 @@ func Graphs() (graphs []TimedGraph) {
 // GraphKeys returns the keys of [Graphs].
 func GraphKeys() []results.Key { return keysOf(Graphs()) }
 
-// keysOf returns the keys of what is timed.
+// keysOf returns the keys of timed cases.
 func keysOf[T interface{ Key() results.Key }](timed []T) (keys []results.Key) {
 	for _, t := range timed {
 		keys = append(keys, t.Key())

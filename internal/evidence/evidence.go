@@ -1,7 +1,7 @@
 // Package evidence lists what must have run on a GPU for the kernels in the tree: the timed cases
 // and, for every op, its kernels' tests, plain and under each sanitizer. All of it follows from the
-// ops' specs. It compares the list with the records: what ran with sources that have changed must
-// run again; what has no record has not been measured.
+// ops' specs. It compares the list with the records: cases and suites of sources that have changed must
+// run again; those without a record have not been measured.
 package evidence
 
 import (
@@ -42,8 +42,8 @@ func RowState(f *results.File, key results.Key, tree results.Digests) State {
 	return Current
 }
 
-// Check compares a GPU's results with the tree. stale is an error that names what ran with other
-// kernels than those in the tree; unmeasured one that names what has no record.
+// Check compares a GPU's results with the tree. stale is an error that names the records of other
+// kernels than those in the tree; unmeasured one that names the cases and suites without a record.
 func Check(f *results.File) (stale, unmeasured error) {
 	tree, err := Tree()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 const root = "../.."
 
-// What was measured was measured with the kernels in the tree: a changed kernel
-// wants its own cases and suites on a GPU again. What no GPU has run yet fails
+// All records were measured with the kernels in the tree: a changed kernel
+// needs its own cases and suites on a GPU again. Cases that no GPU has run yet fail
 // where STHENO_REQUIRE_EVIDENCE=1, as before a release.
 func TestEvidenceIsOfTheseKernels(t *testing.T) {
 	files, err := results.ReadDir(filepath.Join(root, "bench/results"))

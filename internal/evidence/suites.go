@@ -128,7 +128,7 @@ func tests(s opspec.Spec) (n int) {
 	return n
 }
 
-// A State is what the results say about a suite or a case that must have run.
+// A State is that of a suite or a case that must have run, according to the results.
 type State int
 
 const (

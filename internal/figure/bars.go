@@ -21,11 +21,11 @@ type BarSeries struct {
 }
 
 // Bars compares values by name: with one row a name, lying, or with one column a name,
-// standing, which suits many short names such as letters. Several series give several bars
+// standing, which suits many short names such as letters. Several series have several bars
 // for each name.
 type Bars struct {
-	Title, Label string // Label says what the values are, with the unit
-	// Log gives a logarithmic axis, and points in place of bars: such an axis has no
+	Title, Label string // Label is the quantity, with the unit
+	// Log draws a logarithmic axis, and points in place of bars: such an axis has no
 	// zero from which a bar could start. Values must be above zero. They lie.
 	Log      bool
 	Standing bool
@@ -94,7 +94,7 @@ func (b Bars) plot(width vg.Length) (p *plot.Plot, keys []plot.Legend) {
 	return p, keys
 }
 
-// add adds series k and returns what shows it in a legend.
+// add adds series k and returns its mark in a legend.
 func (b Bars) add(p *plot.Plot, s BarSeries, k int, pitch vg.Length) plot.Thumbnailer {
 	n := float64(len(b.Series))
 	off := (float64(k) - (n-1)/2) * .8 / n // of the middle of the name

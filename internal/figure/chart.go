@@ -33,7 +33,7 @@ type Mark struct {
 // shape of their points too, so that they can be distinguished where they meet.
 type Chart struct {
 	Title          string
-	XLabel, YLabel string // what the axes show, with units
+	XLabel, YLabel string // quantities of the axes, with units
 	Log            bool   // a logarithmic y axis; values must be above zero
 	LogX           bool   // a logarithmic x axis, likewise
 	Zero           bool   // the y axis starts at zero

@@ -34,11 +34,11 @@ type Panel interface {
 	size(width vg.Length) vg.Point
 	// draw fills a canvas, if there are data.
 	draw(c vgdraw.Canvas)
-	// data are what the panel shows, for a terminal and for those who do not see it.
+	// data are the panel's numbers, for a terminal and for those who do not see it.
 	data() Table
 }
 
-// Data returns what a panel shows, as a table.
+// Data returns a panel's numbers as a table.
 func Data(p Panel) Table { return p.data() }
 
 // The widths of a panel that is alone in its row and of one of two, and the room around them.
@@ -59,7 +59,7 @@ func columns(panels []Panel) (n int, width vg.Length) {
 	return 2, paired
 }
 
-// paint draws a panel, or says that there is nothing to draw.
+// paint draws a panel, or a line of text if there is nothing to draw.
 func paint(p Panel, c vgdraw.Canvas) {
 	if t := p.data(); len(t.Rows) == 0 {
 		c = head(c, strings.TrimSuffix(t.Caption, ", "))
@@ -179,7 +179,7 @@ func drawSVG(p Panel, width vg.Length, attributes string) (string, error) {
 // svgText is a text as vgsvg writes it: place, weight, size and colour, characters.
 var svgText = regexp.MustCompile(`(<text [^>]*?)\s+style="font-family:[^;]*;font-variant:[^;]*;font-weight:(\w+);font-style:\w+;font-size:([\d.]+)px;?([^"]*)">([^<]*)</text>`)
 
-// fitText leaves the font of a text to the page, and gives it the width that it has in
+// fitText leaves the font of a text to the page, and sets it to the width that it has in
 // the font that it was laid out for.
 func fitText(element string) string {
 	m := svgText.FindStringSubmatch(element)

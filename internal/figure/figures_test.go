@@ -107,7 +107,7 @@ func TestTextsDoNotCollide(t *testing.T) {
 	}
 }
 
-// The same data give the same bytes, in SVG and in PNG.
+// The same data make the same bytes, in SVG and in PNG.
 func TestSameBytes(t *testing.T) {
 	for i, p := range panels() {
 		if a, b := svgOf(t, p, paired), svgOf(t, p, paired); a != b {
@@ -152,7 +152,7 @@ func TestThemed(t *testing.T) {
 	}
 }
 
-// On a logarithmic axis there are points where else are bars, and its label says so.
+// A logarithmic axis has points in place of bars, and its label mentions that it is logarithmic.
 func TestNoBarsOnLogAxis(t *testing.T) {
 	b := Bars{Title: "T", Label: "time, µs", Names: []string{"a", "b"}, Series: []BarSeries{{Colour: theme.Blue, Values: []float64{3, 3000}, Spread: []float64{1, math.NaN()}}}}
 	for _, log := range []bool{false, true} {
@@ -222,7 +222,7 @@ func TestRangesAndMarks(t *testing.T) {
 	}
 }
 
-// A panel of what was not measured says so, and has no axes.
+// A panel without measurements says so, and has no axes.
 func TestNothingToShow(t *testing.T) {
 	nan := []float64{math.NaN(), math.NaN()}
 	for i, p := range []Panel{

@@ -23,7 +23,7 @@ import (
 // their median: a single great value does not make all others alike.
 type HeatMap struct {
 	Title, XLabel, YLabel string
-	Label                 string // what the colours show, with the unit
+	Label                 string // quantity of the colours, with the unit
 	Columns, Rows         []string
 	Values                [][]float64
 	// Gain colours around zero: blue above, red below. Without it colours go from dark to

@@ -26,7 +26,7 @@ type Image struct {
 	Values []float32
 	Text   string
 	Wrong  bool   // the text is to be seen in red
-	Mark   string // in red on the upper left corner, for what must not be taken for right
+	Mark   string // in red on the upper left corner, for wrong results that must not be taken for right
 }
 
 // The room between pictures, and for a text.

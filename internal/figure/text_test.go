@@ -58,7 +58,7 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// Superscripts are smaller digits above the line, behind what they belong to.
+// Superscripts are smaller digits above the line, behind their base.
 func TestSuperscripts(t *testing.T) {
 	var c recorder.Canvas
 	sty := style(20, theme.Ink)

@@ -140,7 +140,7 @@ func Typeset(s string) string {
 	})
 }
 
-// axisLabel says what an axis shows, and whether it is logarithmic.
+// axisLabel returns the label of an axis, which mentions that it is logarithmic.
 func axisLabel(s string, log bool) string {
 	if log {
 		s += " (log)"

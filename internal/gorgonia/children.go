@@ -47,7 +47,7 @@ func fieldOffset(of reflect.Type, name string, want reflect.Type) (uintptr, erro
 	return f.Offset, nil
 }
 
-// Sort returns the nodes of g in topological order, users before what they use. The
+// Sort returns the nodes of g in topological order, nodes before their operands. The
 // order is that of [gorgonia.Sort], which follows the graph's edges, wherever these
 // are the nodes' [Children].
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // ElementType returns the type of the elements of a node's value, the zero Dtype for a
-// tensor of what is no Dtype; ok is false for a node that is neither scalar nor tensor.
+// tensor of another type than a Dtype; ok is false for a node that is neither scalar nor tensor.
 func ElementType(n *gorgonia.Node) (of tensor.Dtype, ok bool) {
 	switch t := n.Type().(type) {
 	case tensor.Dtype:

@@ -58,7 +58,7 @@ func TakeDualValues(vm gorgonia.VM) (nodes gorgonia.Nodes, asked bool, err error
 	return list.Interface().(gorgonia.Nodes), true, nil
 }
 
-// SetMachineTape gives a tape machine the program that gorgonia.Compile returned.
+// SetMachineTape sets the program of a tape machine, one that gorgonia.Compile returned.
 func SetMachineTape(vm gorgonia.VM, program any) error {
 	p, err := field(reflect.ValueOf(vm).Elem(), "p", reflect.Pointer)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Random tensors are told from each other, with their parameters.
+// Random tensors are distinguished from each other, with their parameters.
 func TestRandom(t *testing.T) {
 	for want, node := range randomConstructors {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// SetOp gives a node another op and returns a function that restores its own.
+// SetOp replaces the op of a node and returns a function that restores its own.
 func SetOp(n *gorgonia.Node, op gorgonia.Op) (restore func(), err error) {
 	f, err := field(reflect.ValueOf(n).Elem(), "op", reflect.Interface)
 	if err != nil {

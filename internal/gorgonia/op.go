@@ -1,7 +1,7 @@
 // Package gorgonia has Stheno's knowledge of Gorgonia's unexported parts: its ops by their type
 // names, the fields of ops, and the children of a node. No other package accesses these.
 //
-// If this version of Gorgonia differs there from v0.9.18, the functions return errors that say so.
+// If this version of Gorgonia differs there from v0.9.18, the functions return errors that name the difference.
 package gorgonia
 
 import (

@@ -43,7 +43,7 @@ type kinds struct {
 	product map[uint64]string
 }
 
-// learn makes an op of each kind. Its error says which field this version of Gorgonia lacks.
+// learn makes an op of each kind. Its error names the field that this version of Gorgonia lacks.
 var learn = sync.OnceValues(func() (*kinds, error) {
 	k := &kinds{map[uintptr]string{}, map[uint64]string{}, map[uint64]string{}}
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -107,7 +107,7 @@ func (k *kinds) learnProducts() error {
 
 func elsewhere(name, old string) error {
 	if old != "" {
-		return fmt.Errorf("gorgonia: this version does not tell %s from %s: want v0.9.18", name, old)
+		return fmt.Errorf("gorgonia: this version does not distinguish %s from %s: want v0.9.18", name, old)
 	}
 	return fmt.Errorf("gorgonia: this version keeps the kind of %s elsewhere: want v0.9.18", name)
 }
@@ -170,7 +170,7 @@ func Unary(op gorgonia.Op) (name string, ok bool) {
 
 // Binary returns the name of an element-wise op of two operands, tensors of one
 // shape or scalars: add, sub, mul, div, pow, lt, gt, le, ge, eq or ne. same
-// reports that a comparison gives 1 and 0 of its operands' type rather than bool.
+// reports that a comparison returns 1 and 0 of its operands' type rather than bool.
 // ok is false for any other op.
 func Binary(op gorgonia.Op) (name string, same, ok bool) {
 	number, ok := binaryKind(op)
@@ -210,7 +210,7 @@ func Product(op gorgonia.Op) (name string, transA, transB, ok bool) {
 	return name, transA, transB, true
 }
 
-// Learnt returns an error that says which of Gorgonia's ops cannot be read, nil if all can: without
+// Learnt returns an error that names the ops of Gorgonia that cannot be read, nil if all can: without
 // it Unary, Binary and Product recognise no op.
 func Learnt() error {
 	_, err := learn()

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fields reads unexported fields of an op; bad says that one is missing or of another kind.
+// fields reads unexported fields of an op; bad is set if one is missing or of another kind.
 type fields struct {
 	v   reflect.Value
 	bad bool
@@ -51,7 +51,7 @@ func (f *fields) ints(name string) []int {
 	return list
 }
 
-// Transpose returns the axes of the input in the order that a Transpose gives them
+// Transpose returns the axes of the input in the order in which a Transpose puts them
 // to the output.
 func Transpose(op gorgonia.Op) (pattern []int, ok bool) {
 	f, ok := fieldsOf(op, "transposeOp")
@@ -73,7 +73,7 @@ func Repeat(op gorgonia.Op) (axis int, ok bool) {
 	return axis, !f.bad
 }
 
-// Size returns the axis whose extent a sizeOp gives.
+// Size returns the axis whose extent a sizeOp returns.
 func Size(op gorgonia.Op) (axis int, ok bool) {
 	f, ok := fieldsOf(op, "sizeOp")
 	if !ok {
@@ -83,7 +83,7 @@ func Size(op gorgonia.Op) (axis int, ok bool) {
 	return axis, !f.bad
 }
 
-// At returns the index of the element that an atOp gives.
+// At returns the index of the element that an atOp returns.
 func At(op gorgonia.Op) (index []int, ok bool) {
 	f, ok := fieldsOf(op, "atOp")
 	if !ok {
@@ -130,7 +130,7 @@ func Reduction(op gorgonia.Op) (name string, axes []int, ok bool) {
 	return "", nil, false
 }
 
-// SliceOf is a slice along one axis, from Start to End by Step; All says that the
+// SliceOf is a slice along one axis, from Start to End by Step; All reports that the
 // op takes the whole axis.
 type SliceOf struct {
 	Axis, Start, End, Step int

@@ -61,7 +61,7 @@ var solverKinds = map[reflect.Type]struct {
 }
 
 // ReadSolver reads the options of one of Gorgonia's solvers. ok is false for a solver of another
-// module; the error says that this version of Gorgonia has other fields.
+// module; it is an error if this version of Gorgonia has other fields.
 func ReadSolver(s gorgonia.Solver) (out Solver, ok bool, err error) {
 	r, err := NewSolverReader(s)
 	if r == nil || err != nil {
@@ -80,7 +80,7 @@ type SolverReader struct {
 }
 
 // NewSolverReader returns a reader of one of Gorgonia's solvers, nil for a solver of another
-// module. The error says that this version of Gorgonia has other fields.
+// module. It is an error if this version of Gorgonia has other fields.
 func NewSolverReader(s gorgonia.Solver) (*SolverReader, error) {
 	known, ok := solverKinds[reflect.TypeOf(s)]
 	if !ok {

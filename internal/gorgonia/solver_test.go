@@ -87,7 +87,7 @@ func TestReadSolver(t *testing.T) {
 	}
 }
 
-// A solver that has made a step says so.
+// A solver reports whether it has made a step.
 func TestSteppedSolver(t *testing.T) {
 	if G.CUDA {
 		t.Skip("in a build with the tag cuda, Gorgonia's tape machine needs a GPU")

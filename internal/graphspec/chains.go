@@ -54,7 +54,7 @@ var chained = map[string]struct {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// Chain is an element-wise program, by its name, on vectors of so many rows of 4096
+// Chain is an element-wise program, by its name, on vectors of a number of rows of 4096
 // elements.
 func Chain(name string, rows int) Case {
 	const row = 4096

@@ -116,7 +116,7 @@ func testDecisions(t *testing.T, c Case, in []gorgonia.Value) {
 	}
 }
 
-// narrow returns outputs as a run gives them.
+// narrow returns outputs as a run returns them.
 func narrow(outputs [][]float64) (list []gorgonia.Value) {
 	for _, o := range outputs {
 		v, m := values.New(kernels.Float32, []int{len(o)})

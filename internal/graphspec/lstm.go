@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// LSTM is a layer of long short-term memory (Hochreiter and Schmidhuber, 1997) that reads sequences of so many vectors, built
+// LSTM is a layer of long short-term memory (Hochreiter and Schmidhuber, 1997) that reads sequences of vectors, built
 // step by step of Gorgonia's ops, with a dense layer behind its last state, the cross-entropy as
 // loss, and the gradients by all weights and biases. It has no reference.
 func LSTM(batch, length, inputs, hidden, classes int) Case {

@@ -58,7 +58,7 @@ func classLoss(scores, classes *G.Node) *G.Node {
 func mlpRow(in, out [][]float64, n float64, d *Decisions) {
 	w, gradients := in[2:], out[1:]
 	values := [][]float64{in[0]} // before each layer
-	var through [][]bool         // what the rectifiers after the layers let through
+	var through [][]bool         // the elements that the rectifiers after the layers let through
 	for i := 0; i < len(w); i += 2 {
 		x, y := values[i/2], append([]float64(nil), w[i+1]...)
 		for k, v := range x {
@@ -91,7 +91,7 @@ func mlpRow(in, out [][]float64, n float64, d *Decisions) {
 	}
 }
 
-// rectify makes 0 of numbers below it, sums of so many products, and returns which have a
+// rectify sets numbers below 0 to 0, each the sum of `products` products, and returns which have a
 // derivative.
 func rectify(y []float64, products int, d *Decisions) (through []bool) {
 	through, inDoubt := make([]bool, len(y)), doubt(y, products)

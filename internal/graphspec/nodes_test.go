@@ -33,7 +33,7 @@ func devices(t *testing.T) map[string]maker {
 
 // On each device every node has the value that Gorgonia's op makes of the values of its
 // children there, run after run to the bit, and a run for the outputs alone, whose
-// instructions are fused, gives the same outputs as one that keeps all values.
+// instructions are fused, computes the same outputs as one that keeps all values.
 //
 // So what is wrong shows where it begins: what a node's inputs, and decisions that rounding takes,
 // do to it does not count. With -v the worst nodes are listed, with how far they are from
@@ -60,7 +60,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A wrong element of a node's value is seen there, and not in what is computed of it.
+// A wrong element of a node's value is seen there, and not in values computed from it.
 func TestNodesAreSeen(t *testing.T) {
 	c := Convnet(3, net{9, []int{3, 4, 2}, 7, 3})
 	in := c.Values(random(t))
@@ -89,7 +89,7 @@ func TestNodesAreSeen(t *testing.T) {
 	}
 }
 
-// finding is what is found about a node's value.
+// finding is a finding about a node's value.
 type finding struct {
 	place   int // in the order of the run
 	node    *gorgonia.Node
@@ -140,7 +140,7 @@ func look(t *testing.T, c Case, in []gorgonia.Value, machine maker) (list []find
 	return list
 }
 
-// lookAt compares a node's value with what its op makes of the values of its children.
+// lookAt compares a node's value with the result of its op on the values of its children.
 func lookAt(t *testing.T, n *gorgonia.Node) (f finding) {
 	f.node = n
 	if n.Op() == nil {
@@ -234,7 +234,7 @@ func ordered(t *testing.T, g *gorgonia.ExprGraph) (nodes gorgonia.Nodes) {
 	return nodes
 }
 
-// worst lists so many findings, in the order of the run.
+// worst lists the worst findings, in the order of the run.
 func worst(list []finding, most int) string {
 	list = slices.DeleteFunc(slices.Clone(list), func(f finding) bool { return f.off == 0 && f.host == 0 && !f.wrong() })
 	slices.SortFunc(list, func(a, b finding) int { return cmp.Or(cmp.Compare(b.off, a.off), cmp.Compare(b.host, a.host)) })

@@ -25,7 +25,7 @@ func rowwise() (cases []Case) {
 var rowFuncs = map[string]struct {
 	ops   int64 // for each element, the gradient left out
 	build func(x *G.Node) *G.Node
-	// value computes y from x, and gradient computes dx from dy at x, where value gave y.
+	// value computes y from x, and gradient computes dx from dy at x, where value is y.
 	value    func(x, y []float64)
 	gradient func(x, y, dy, dx []float64)
 }{

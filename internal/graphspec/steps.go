@@ -15,10 +15,10 @@ type Step struct {
 	// other inputs are a batch. One without a Row cannot be checked by Check.
 	Case
 	Solver func() G.Solver
-	// FromHost says that a batch comes from the memory of the host in each step; else it is on
+	// FromHost is set if a batch comes from the memory of the host in each step; else it is on
 	// the device.
 	FromHost bool
-	// UpdateAlone says that the update is of interest and not what comes before it.
+	// UpdateAlone is set if only the update is timed, without forward and backward.
 	UpdateAlone bool
 	// Precision is that of the products.
 	Precision kernels.Precision
@@ -69,7 +69,7 @@ func step(c Case, name string, solver func() G.Solver) Step {
 	return Step{Case: c, Solver: solver}
 }
 
-// update is the step of Adam on so many parameters whose gradient is there: it reads parameter,
+// update is the step of Adam on n parameters whose gradient is known: it reads parameter,
 // gradient and two moments, and writes all but the gradient.
 func update(n int) Step {
 	s := step(Case{

@@ -64,7 +64,7 @@ func (l *Library) begin() (end func()) {
 	return func() { runtime.UnlockOSThread(); <-l.calls }
 }
 
-// letter tells the functions of BLAS whether a matrix is transposed.
+// letter is the argument of BLAS functions for a matrix, transposed or not.
 func letter(trans bool) byte {
 	if trans {
 		return 'T'

@@ -25,7 +25,7 @@ func (l *Library) check() error {
 	return nil
 }
 
-// A form says which operands are transposed, and whether B is a vector.
+// A form is which operands are transposed, and whether B is a vector.
 type form struct{ transA, transB, vector bool }
 
 var (
@@ -223,13 +223,13 @@ func (c checker[T]) repeats() error {
 	for places := 1; places < 16 && err == nil; places += 2 {
 		var got []T
 		if got, err = c.run(x, places); err == nil && !equal(got, want) {
-			err = fmt.Errorf("it gives other bits %d elements further", places)
+			err = fmt.Errorf("it computes other bits %d elements further", places)
 		}
 	}
 	return err
 }
 
-// sharesTime checks that concurrent calls give the bits of a single one.
+// sharesTime checks that concurrent calls compute the bits of a single one.
 func (c checker[T]) sharesTime() error {
 	x := c.operands(37, 45, 130, c.number)
 	want, err := c.run(x, 0)
@@ -242,7 +242,7 @@ func (c checker[T]) sharesTime() error {
 		wg.Go(func() {
 			got, err := c.run(x, 0)
 			if errs[i] = err; err == nil && !equal(got, want) {
-				errs[i] = fmt.Errorf("it gives other bits in one of %d calls", len(errs))
+				errs[i] = fmt.Errorf("it computes other bits in one of %d calls", len(errs))
 			}
 		})
 	}

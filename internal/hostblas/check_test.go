@@ -29,7 +29,7 @@ func plain(x kernels.Matrices[float32]) {
 	}
 }
 
-// A wrongProduct is a product with one fault, and what the error says of it.
+// A wrongProduct is a product with one fault, and the error about it.
 type wrongProduct struct {
 	name, want string
 	multiply   func(x kernels.Matrices[float32])
@@ -198,7 +198,7 @@ func TestOpenRefuses(t *testing.T) {
 		"wrong":    {functions, "BLAS of an unknown vendor is refused: sgemm: "},
 		"new":      {fmt.Sprintf(openblas, "0.3.29 DYNAMIC_ARCH", 1), "OpenBLAS 0.3.29 is refused: sgemm: "},
 		"old":      {fmt.Sprintf(openblas, "0.3.8 DYNAMIC_ARCH", 1), "OpenBLAS 0.3.8 has errors, want 0.3.12 or newer"},
-		"nameless": {fmt.Sprintf(openblas, "DYNAMIC_ARCH", 1), "does not tell its version"},
+		"nameless": {fmt.Sprintf(openblas, "DYNAMIC_ARCH", 1), "does not report its version"},
 		"openmp":   {fmt.Sprintf(openblas, "0.3.29", 2), "uses OpenMP, whose omp_set_num_threads is not there"},
 		"mkl":      {functions + "void MKL_Get_Version_String(void) {}", "has no MKL_Set_Threading_Layer"},
 		"blis":     {functions + `char *bli_info_get_version_str(void) { return "0.9"; }`, "BLIS 0.9 has no bli_thread_set_num_threads"},

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// find tries the libraries that a wish allows, in order, and says what was wrong with them.
+// find tries the libraries that a wish allows, in order, and reports their faults.
 func TestFind(t *testing.T) {
 	defer func(all []kind) { searched = all }(searched)
 	searched = []kind{{"openblas", []string{"a.so", "b.so"}}, {"blis", []string{"c.so"}}}
@@ -22,7 +22,7 @@ func TestFind(t *testing.T) {
 		there    string // those that can be used
 		bad      string // those that are refused
 		tried    string
-		err, why string // what the outcome says
+		err, why string // of the outcome
 	}{
 		{wish: "", there: "a.so c.so", tried: "a.so"},
 		{wish: "", there: "c.so", tried: "a.so b.so c.so"},
@@ -80,7 +80,7 @@ func TestFindWithoutNames(t *testing.T) {
 // users is a BLAS of the user's.
 type users struct{ gonum.Implementation }
 
-// A BLAS that the user gave is what multiplies, and no library is looked for.
+// The user's BLAS multiplies, and no library is looked for.
 func TestForUsersBLAS(t *testing.T) {
 	got, err := For(users{})
 	if _, ok := got.(users); err != nil || !ok {

@@ -1,10 +1,10 @@
-// Package hostblas chooses what multiplies matrices on the host: the BLAS given to gorgonia.Use; if
+// Package hostblas chooses the library that multiplies matrices on the host: the BLAS given to gorgonia.Use; if
 // that is still gonum's, an OpenBLAS, BLIS, MKL or Accelerate library of this machine, loaded when
 // it is first needed, without cgo; and gonum's if there is none.
 //
-// # What a library may do
+// # Requirements of a library
 //
-// Products by a library keep the promises of products by gonum: the same input gives the same bits,
+// Products by a library keep the promises of products by gonum: the same input produces the same bits,
 // however many cores there are, whatever runs beside it and wherever operands lie; NaN and Inf are
 // those of IEEE 754, 0 x Inf among them; and the error of an element is at most one rounding for
 // each of its terms. Libraries promise none of that by themselves: with threads of their own, the
@@ -43,7 +43,7 @@ type found struct {
 // search looks for a library, once.
 var search = sync.OnceValue(func() found { return find(os.Getenv(Variable), Open) })
 
-// For returns what multiplies on the host, where Gorgonia uses the given BLAS. It is an error if
+// For returns the BLAS that multiplies on the host, where Gorgonia uses the given one. It is an error if
 // the library that [Variable] asks for cannot be used.
 func For(given kernels.BLAS) (kernels.BLAS, error) {
 	if !isGonums(given) {
@@ -57,7 +57,7 @@ func For(given kernels.BLAS) (kernels.BLAS, error) {
 	return onDemand{}, nil
 }
 
-// Describe says what multiplies on the host, where Gorgonia uses the given BLAS, and if that is
+// Describe names the BLAS that multiplies on the host, where Gorgonia uses the given one, and if that is
 // gonum's, why.
 func Describe(given kernels.BLAS) string {
 	if !isGonums(given) {

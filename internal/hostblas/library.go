@@ -32,7 +32,7 @@ var _ kernels.Multiplier = (*Library)(nil)
 // String returns the library's name, version and file.
 func (l *Library) String() string { return fmt.Sprintf("%s (%s)", l.name, l.file) }
 
-// rest says what is left to gonum.
+// rest describes the products that are left to gonum.
 func (l *Library) rest() string {
 	if l.single.rows && l.single.columns && l.double.rows && l.double.columns {
 		return ", small ones by gonum"
@@ -118,7 +118,7 @@ func strip(m, k int64) int64 {
 	return rows
 }
 
-// half is half of n, up to a multiple of what libraries compute at once.
+// half returns half of n, rounded up to a multiple of the elements that libraries compute at once.
 func half(n int64) int64 { return kernels.CeilDiv(n, 32) * 16 }
 
 // each calls f with 0 to n-1 from as many goroutines as there are cores.

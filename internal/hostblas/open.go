@@ -142,7 +142,7 @@ func goString(addr uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// prepare finds out what a library is and makes each of its calls use one thread.
+// prepare identifies a library and makes each of its calls use one thread.
 func (l *Library) prepare(f functions) error {
 	switch {
 	case f.find("openblas_get_config") != 0:
@@ -164,12 +164,12 @@ func (l *Library) prepare(f functions) error {
 var openBLASVersion = regexp.MustCompile(`^OpenBLAS (\d+)\.(\d+)\.(\d+)`)
 
 // prepareOpenBLAS refuses versions before 0.3.12, whose kernels for AVX-512 and whose concurrent
-// calls gave wrong results.
+// calls returned wrong results.
 func (l *Library) prepareOpenBLAS(f functions) error {
 	config := f.text("openblas_get_config")
 	version := openBLASVersion.FindStringSubmatch(config)
 	if version == nil {
-		return fmt.Errorf("an OpenBLAS that does not tell its version (%q), want 0.3.12 or newer", config)
+		return fmt.Errorf("an OpenBLAS that does not report its version (%q), want 0.3.12 or newer", config)
 	}
 	number := 0
 	for _, part := range version[1:] {

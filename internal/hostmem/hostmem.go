@@ -14,7 +14,7 @@ const (
 	little = 64 << 20
 )
 
-// Check returns an error if that many bytes are not available, as far as the system tells.
+// Check returns an error if that many bytes are not available, as far as the system reports it.
 func Check(bytes int64) error {
 	if bytes < 0 || bytes > Most {
 		return fmt.Errorf("got %d bytes of host memory, want 0 to %d", bytes, int64(Most))

@@ -11,7 +11,7 @@ import (
 )
 
 // available returns how many bytes the process can still allocate; known is false if the system
-// does not tell.
+// does not report it.
 func available() (bytes int64, known bool) {
 	bytes, known = read(os.DirFS("/"))
 	const addressSpace = 9 // RLIMIT_AS
@@ -51,7 +51,7 @@ func read(root fs.FS) (bytes int64, known bool) {
 	return bytes, true
 }
 
-// left returns what a control group and its parents leave: their limits minus what is used, copies
+// left returns the memory that a control group and its parents leave: their limits minus the use, copies
 // of files not counted.
 func left(root fs.FS, mount, group, limit, usage, prefix string) int64 {
 	least := int64(math.MaxInt64)

@@ -2,5 +2,5 @@
 
 package hostmem
 
-// available says that the system does not tell.
+// available returns that the memory is unknown: the system does not report it.
 func available() (bytes int64, known bool) { return 0, false }

@@ -14,7 +14,7 @@ type memoryStatus struct {
 }
 
 // available returns how many bytes the process can still commit; known is false if the system
-// does not tell.
+// does not report it.
 func available() (bytes int64, known bool) {
 	var s memoryStatus
 	s.length = uint32(unsafe.Sizeof(s))

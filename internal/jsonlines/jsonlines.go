@@ -10,7 +10,7 @@ import (
 
 // Marshal encodes v as encoding/json does, fields in their order and the keys of
 // maps sorted. Objects and arrays down to the given depth have one member a
-// line; what lies deeper stays on its member's line. For a depth of 2, a struct
+// line; deeper values stay on their member's line. For a depth of 2, a struct
 // with a slice of records has one record a line. The text ends with a line break.
 func Marshal(v any, depth int) ([]byte, error) {
 	var compact bytes.Buffer

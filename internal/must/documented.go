@@ -11,7 +11,7 @@ import (
 var pieces = regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$")
 
 // Documented checks that the Go code in a document, at least that many blocks, is part of the
-// examples in a file, which are compiled and run, and that its blocks of text are what they print.
+// examples in a file, which are compiled and run, and that its blocks of text are their output.
 func Documented(t *testing.T, document, file string, least int) {
 	t.Helper()
 	examples := string(Get[[]byte](t)(os.ReadFile(file)))

@@ -1,4 +1,4 @@
-// Package must has what tests of several packages need: a step that must succeed, a file that must
+// Package must holds helpers for the tests of several packages: a step that must succeed, a file that must
 // be written, hardware that must be there, the source of a module.
 package must
 
@@ -33,11 +33,11 @@ func Write(t testing.TB, path, text string) {
 	Do(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
-// Required reports whether the environment says that this machine has something, such as a "GPU":
+// Required reports whether the environment demands something of this machine, such as a "GPU":
 // STHENO_REQUIRE_GPU=1.
 func Required(what string) bool { return os.Getenv("STHENO_REQUIRE_"+what) == "1" }
 
-// Have skips the test if err says that the machine lacks something, or fails it if that is
+// Have skips the test if err, the lack of something, is not nil, or fails it if that is
 // [Required].
 func Have(t testing.TB, what string, err error) {
 	t.Helper()

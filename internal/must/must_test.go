@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// spy is a test that notes what is done to it.
+// spy is a test that records the calls of its methods.
 type spy struct {
 	testing.TB
 	did string

@@ -13,7 +13,7 @@ import (
 // Numbers is a kind of input.
 type Numbers struct {
 	Name string
-	// Denormal says that denormal numbers are among them.
+	// Denormal is set if denormal numbers are among them.
 	Denormal bool
 	// draw returns element k of n for a type whose least positive number is tiny.
 	draw func(r *rand.Rand, k, n int, tiny float64) float64
@@ -32,7 +32,7 @@ var (
 		// of every addition to a number beyond that would not cancel.
 		{Name: "one huge", draw: spot(0x1p30)},
 		{Name: "one NaN", draw: spot(math.NaN())},
-		// GPU arithmetic makes NaN of all ones. One bit less tells this one, negated
+		// GPU arithmetic makes NaN of all ones. One bit less distinguishes this one, negated
 		// too, from the memory that a test fills before a kernel writes it.
 		{Name: "one NaN of nearly all ones", draw: spot(math.Float64frombits(0x7ffffffee0000000))}, // 0x7ffffff7 in float32
 		{Name: "one negative NaN", draw: spot(math.Float64frombits(0xfffffe0000000000))},           // 0xfffff000 in float32

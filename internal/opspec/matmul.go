@@ -167,7 +167,7 @@ func matMulCase(o transposes, a, b tensor.Shape) Case {
 	}
 }
 
-// transposes says which operands are stored transposed.
+// transposes holds which operands are stored transposed.
 type transposes struct{ a, b bool }
 
 func (o transposes) String() string {

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// This file has what a program without Stheno would do on one core, as [Drawn.Plain].
+// This file has the loops of a program without Stheno on one core, as [Drawn.Plain].
 
 // plain makes loops over elements of a type into one over memory.
 func plain[In, Out kernels.Element](f func(in [][]In, out []Out)) Plain {
@@ -60,7 +60,7 @@ func plainDot[T kernels.Float](in [][]T, out []T) {
 	}
 }
 
-// plainBroadcast copies pieces of so many elements so many times each.
+// plainBroadcast copies each piece of the input `copies` times.
 func plainBroadcast[T kernels.Float](piece, copies int) func(in [][]T, out []T) {
 	return func(in [][]T, out []T) {
 		for from := range slices.Chunk(in[0], piece) {

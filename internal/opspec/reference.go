@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// This file holds what references share.
+// This file holds code that references share.
 
 // index walks all indexes of a shape in row-major order: f gets the flat index
 // and the index per axis.
@@ -68,7 +68,7 @@ func (t *total) addProduct(x, y float64) {
 	t.lost += math.FMA(x, y, -p)
 }
 
-// value returns the sum. What was lost is no number once the sum is not finite.
+// value returns the sum. The lost part is no number once the sum is not finite.
 func (t total) value() float64 {
 	if v := t.sum + t.lost; !math.IsNaN(v) {
 		return v

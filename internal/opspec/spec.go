@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Spec describes an op: what it is, the cases that it runs in, and what it must
+// Spec describes an op: its formula, the cases that it runs in, and the inputs that it must
 // refuse.
 type Spec struct {
 	Name    string // the constructor's name
@@ -50,14 +50,14 @@ type Case struct {
 	// Types are the element types that the case runs in, nil for those of the Spec.
 	Types []kernels.Dtype
 	Build Build
-	// Composed says that Build makes a graph of several ops, which has no plan of
+	// Composed is set if Build makes a graph of several ops, which has no plan of
 	// its own: machines alone run it.
 	Composed bool
 	// Reference computes in float64, by the plainest loops, the output and for
 	// each element the sum of the absolute values of its terms, both row-major.
 	// No code is shared with the kernels.
 	Reference func(in ...[]float64) (out, magnitude []float64)
-	// Magnitude gives the same sums of absolute values by an op applied to the absolute inputs:
+	// Magnitude computes the same sums of absolute values by an op applied to the absolute inputs:
 	// timed inputs are too large for Reference. nil means Build itself.
 	Magnitude Build
 	// Timed are the element types that benchmarks on a GPU time the case in.
@@ -75,7 +75,7 @@ type Case struct {
 	// Version is the numbered version that Build selects, 0 for the op itself.
 	Version int
 	// Coarse marks the versions whose float32 kernel keeps fewer bits of numbers near
-	// the least normal one, as their description says.
+	// the least normal one, as their description mentions.
 	Coarse bool
 	// Atomic marks the versions that add up in the order in which atomic
 	// operations happen: within the tolerance, but not bit-equal over runs.
@@ -110,7 +110,7 @@ func register(s Spec) bool {
 	return true
 }
 
-// complete fills in what a case inherits from its Spec.
+// complete fills in the fields that a case inherits from its Spec.
 func complete(s Spec, c Case) Case {
 	if c.Types == nil {
 		c.Types = s.Types
@@ -137,7 +137,7 @@ func Find(name string) (s Spec, ok bool) {
 // test suite runs it.
 func (c Case) Tested() bool { return c.Timed == nil && c.Gorgonia == nil && !c.Large }
 
-// Bytes returns what a device moves at least, for a plan of the case.
+// Bytes returns the least number of bytes that a device moves for a plan of the case.
 func (c Case) Bytes(p *kernels.Plan, dt kernels.Dtype, dev kernels.Device) int64 {
 	if c.Least == nil {
 		return p.Bytes()
@@ -242,7 +242,7 @@ func binary(f func(a, b *gorgonia.Node) (*gorgonia.Node, error)) Build {
 	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], in[1]) }
 }
 
-// Devices returns GPUs of the kinds that plans tell apart.
+// Devices returns GPUs of the kinds that plans distinguish.
 func Devices() []kernels.Device {
 	return []kernels.Device{
 		{Name: "Volta", Major: 7, SMs: 80, SharedOptin: 96 << 10, L2: 6 << 20, Memory: 16 << 30, Cooperative: true},

@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Every Spec is whole: it has what tests and tables need, and names are used once.
+// Every Spec is complete: tests and tables find what they need, and names are used once.
 func TestSpecs(t *testing.T) {
 	specs := All()
 	for i, s := range specs {
@@ -127,8 +127,8 @@ func constructors(t *testing.T, dir string) map[string]bool {
 	return found
 }
 
-// What benchmarks allow an error of is at least the sum of absolute values that the
-// reference gives: Magnitude is right for the op.
+// The sums of absolute values that bound the errors of benchmarks are at least those of the
+// reference: Magnitude is right for the op.
 func TestMagnitude(t *testing.T) {
 	for _, s := range All() {
 		if s.Exact {
@@ -168,7 +168,7 @@ func TestMagnitude(t *testing.T) {
 	}
 }
 
-// What is read in every step counts in every step, but for what stays in the level-2 cache.
+// Memory that is read in every step counts in every step, but for the part that stays in the level-2 cache.
 func TestLeastBytes(t *testing.T) {
 	dev := kernels.HostDevice()
 	for _, c := range []struct{ n, steps, l2, want int64 }{{3, 2, 72, 96}, {3, 2, 71, 97}, {3, 2, 0, 168}, {3, 5, 36, 72 + 4*36 + 24}, {3, 1, 0, 96}} {

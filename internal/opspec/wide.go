@@ -56,7 +56,7 @@ type Wide struct {
 // Plain computes an op on the memory of its operands.
 type Plain func(in [][]byte, out []byte)
 
-// Limits bound what is drawn.
+// Limits bound the cases that are drawn.
 type Limits struct {
 	Least, Most int64 // bytes of all inputs and the output
 	Flops       int64 // operations at most
@@ -78,13 +78,13 @@ func (s *Sizes) LogInt(lo, hi int) int {
 	return min(max(int(math.Exp(x)), lo), hi)
 }
 
-// Elements draws the number of elements of one of so many tensors of a case.
+// Elements draws the number of elements of a tensor of a case that has `tensors` of them.
 func (s *Sizes) Elements(tensors int) int {
 	bytes := s.Type.Size() * int64(tensors)
 	return s.LogInt(max(1, int(s.limits.Least/bytes)), max(1, int(s.limits.Most/bytes)))
 }
 
-// Shape draws a shape of about so many elements and of a rank from lo to hi. One extent of
+// Shape draws a shape of about n elements and of a rank from lo to hi. One extent of
 // four is a power of two.
 func (s *Sizes) Shape(elements, lo, hi int) tensor.Shape {
 	shape := make(tensor.Shape, lo+s.IntN(hi-lo+1))
@@ -103,7 +103,7 @@ func (s *Sizes) Shape(elements, lo, hi int) tensor.Shape {
 	return shape
 }
 
-// Draw draws n cases of the given ops in turn. The same seed gives the same cases of an op,
+// Draw draws n cases of the given ops in turn. The same seed draws the same cases of an op,
 // whatever the other ops are; cases that [Limits] exclude are drawn again.
 func Draw(n int, seed uint64, limits Limits, specs []Spec) ([]Drawn, error) {
 	if n < 1 || len(specs) == 0 {

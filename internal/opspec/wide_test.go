@@ -40,7 +40,7 @@ func draw(t *testing.T, n int, seed uint64, l Limits) []Drawn {
 	return cases
 }
 
-// Every op has cases of any size; a seed gives the same ones again, of an op alone too, and
+// Every op has cases of any size; a seed draws the same ones again, of an op alone too, and
 // another seed others.
 func TestDraw(t *testing.T) {
 	seed := seedOf(t)
@@ -81,7 +81,7 @@ func TestDraw(t *testing.T) {
 	testSpread(t, seed, cases)
 }
 
-// testSpread looks for what must be among some hundred cases.
+// testSpread looks for kinds of cases that must be among some hundred.
 func testSpread(t *testing.T, seed uint64, cases []Drawn) {
 	t.Helper()
 	found := map[string]int{}
@@ -124,7 +124,7 @@ func testSpread(t *testing.T, seed uint64, cases []Drawn) {
 	}
 }
 
-// What the limits leave nothing of is an error.
+// Limits that leave no case are an error.
 func TestDrawNothing(t *testing.T) {
 	for _, c := range []struct {
 		n     int
@@ -137,7 +137,7 @@ func TestDrawNothing(t *testing.T) {
 	}
 }
 
-// The JSON form says everything: what is read from it is what was written.
+// The JSON form is complete: a case is read from it as it was written.
 func TestDrawnJSON(t *testing.T) {
 	for _, c := range draw(t, 60, seedOf(t), forGPU) {
 		text, err := json.Marshal(c)

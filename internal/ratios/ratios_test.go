@@ -29,7 +29,7 @@ func file(n int) *results.File {
 	return f
 }
 
-// The worst comes first, beside the fastest peer; what has none is left out.
+// The worst comes first, beside the fastest peer; cases without a peer are left out.
 func TestOf(t *testing.T) {
 	points := Of(file(10))
 	if len(points) != 20 {

@@ -38,7 +38,7 @@ func TestTablesAreCurrent(t *testing.T) {
 }
 
 // The program in the README is the text that a reader pastes: it must build,
-// run, and print what the README says.
+// run, and print the output in the README.
 func TestProgram(t *testing.T) {
 	_, rest, _ := strings.Cut(readme(t), "```go\n")
 	program, rest, _ := strings.Cut(rest, "```")

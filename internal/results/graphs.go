@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Graph is what is measured of a whole graph in addition to the time of its launches.
+// Graph holds the measurements of a whole graph beside the time of its launches.
 type Graph struct {
 	// Run is the median time of RunAll in microseconds, inputs copied to the device
 	// and outputs from it.

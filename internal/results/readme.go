@@ -45,7 +45,7 @@ func (f *File) stepTable(cases []Key) string {
 // Update rewrites a table in the text of a page: [UpdateReadme], say.
 type Update func(text string, files []*File, cases []Key) (string, error)
 
-// CheckPage returns an error that says what to run if a page differs from the result of update.
+// CheckPage returns an error that names the command to run if a page differs from the result of update.
 func CheckPage(path string, update Update, files []*File, cases []Key) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
 
-// File holds what was measured on one GPU, in one run or in several.
+// File holds the measurements of one GPU, in one run or in several.
 type File struct {
 	GPU     string  `json:"gpu"`
 	Compute string  `json:"compute_capability"`
@@ -32,7 +32,7 @@ type File struct {
 	Seed    uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
 }
 
-// Run says how a measurement was made.
+// Run describes how a measurement was made.
 type Run struct {
 	Driver string  `json:"driver"`
 	CUDA   string  `json:"cuda"`
@@ -45,7 +45,7 @@ type Run struct {
 // [kernels.Digests].
 type Digests map[string]string
 
-// Key names what was timed: an op, one of its cases, an element type.
+// Key names a timed case: an op, one of its cases, an element type.
 type Key struct {
 	Op    string `json:"op"`
 	Case  string `json:"case"`
@@ -66,7 +66,7 @@ type Row struct {
 	Min     float64 `json:"min_us"`
 	Max     float64 `json:"max_us"`
 	Runs    int     `json:"runs"`
-	// Check says how the output of the last timed run was compared with that of the host's body in
+	// Check describes how the output of the last timed run was compared with that of the host's body in
 	// float64: "all" elements, or "16 rows" of it.
 	Check string `json:"check"`
 	// Error is the largest error of an element, in units of what the op's
@@ -74,7 +74,7 @@ type Row struct {
 	Error float64 `json:"error"`
 	// Kernels are the launched kernels.
 	Kernels Digests `json:"kernels"`
-	// Graph is what a row of a whole graph has in addition, nil for an op.
+	// Graph holds the further measurements of a whole graph, nil for an op.
 	Graph *Graph `json:"graph,omitempty"`
 	Run   *Run   `json:"run,omitempty"` // nil for the file's
 }
@@ -236,7 +236,7 @@ func ReadDir(dir string) ([]*File, error) {
 	return files, nil
 }
 
-// ReadPeers reads what bench/peers.py writes: an array of peers.
+// ReadPeers reads the output of bench/peers.py: an array of peers.
 func ReadPeers(path string) (peers []Peer, err error) {
 	err = readJSON(path, &peers)
 	for i, p := range peers {

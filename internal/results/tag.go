@@ -18,7 +18,7 @@ import (
 type TagRecord struct {
 	Versions
 	Date  string `json:"date"`
-	Build string `json:"build,omitempty"` // PASS, or what failed; "" where it was not tried
+	Build string `json:"build,omitempty"` // PASS, or the failure; "" where it was not tried
 	Run   string `json:"run,omitempty"`   // the same, for the suites on a GPU
 
 	// Of a run:
@@ -38,7 +38,7 @@ type TagTest struct {
 	Name          string // of the function
 	Machine, What string // in the table
 	Gradients     bool   // is only for ops that have gradients
-	Floats        bool   // is only for ops that give floating-point numbers
+	Floats        bool   // is only for ops that return floating-point numbers
 }
 
 // TagTests are the tests of a run, in the order of the table.
@@ -56,7 +56,7 @@ var TagTests = []TagTest{
 // machine, and those of whole packages.
 var tagSuites = []string{"TestGorgoniaMachineLoop", "cudaops", "cudaops-tape", "ops"}
 
-// TagOutcome returns the result of a run, PASS or what did not pass, and the cases that passed.
+// TagOutcome returns the result of a run, PASS or the failures, and the cases that passed.
 // logs are the suites' outputs with -test.v. A suite's exit status is not enough, since a test
 // program that runs no test passes: of each suite of TagTests a case of each wanted op must have
 // passed, and of the others any test.
@@ -149,12 +149,12 @@ func CheckPrograms(dir string, records []TagRecord) error {
 	return nil
 }
 
-// RunOn says what a run was on, as a line above a table.
+// RunOn describes the machine of a run, as a line above a table.
 func RunOn(gpu, driver, date string) string {
 	return fmt.Sprintf("%s, driver %s, %s.", gpu, driver, date)
 }
 
-// Versions are what a program with the tag cuda is built of.
+// Versions are those of the modules that a program with the tag cuda is built of.
 type Versions struct {
 	CUDA     string `json:"cuda"`  // such as 13.0
 	CUDNN    string `json:"cudnn"` // such as 9.28.0

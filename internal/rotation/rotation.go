@@ -10,7 +10,7 @@ import (
 )
 
 // A Rotation is n x n weights and n values. A transformation P = W1 X, X = W2 P
-// gives each value the place of another, all of them in one cycle, with a sign:
+// moves each value to the place of another, all of them in one cycle, with a sign:
 //
 //	W1 = H S1, W2 = S2 H / q
 //
@@ -79,7 +79,7 @@ func (o *Rotation) Inputs() [][]byte {
 	return [][]byte{kernels.Bytes(o.W1), kernels.Bytes(o.W2), kernels.Bytes(o.X)}
 }
 
-// After is X after so many transformations, exactly.
+// After returns X after a number of transformations, exactly.
 func (o *Rotation) After(steps int) []float32 {
 	x, next := append([]float32(nil), o.X...), make([]float32, len(o.X))
 	for range steps {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// By the definition of the iteration, in plain loops, the values come out as After
-// says, and one that was late once shows to the end.
+// By the definition of the iteration, in plain loops, the values are those of After, and one
+// that was late once shows to the end.
 func TestRotation(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)

@@ -43,7 +43,7 @@ func (f *File) parse(header []byte) error {
 	return nil
 }
 
-// tensor reads what the header says of a tensor.
+// tensor reads the header's entry of a tensor.
 func tensor(d *json.Decoder, name string) (t Tensor, err error) {
 	t.Name = name
 	var shape, offsets []uint64

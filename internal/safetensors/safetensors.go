@@ -155,7 +155,7 @@ type File struct {
 	Tensors  []Tensor // in the order of the file
 
 	from  io.ReaderAt
-	start int64 // of what follows the header
+	start int64 // of the bytes that follow the header
 }
 
 // Open reads the header of a file of size bytes and checks all of it. The elements are read by
@@ -212,7 +212,7 @@ func (f *File) check(size uint64) error {
 	case at > size:
 		return fmt.Errorf("truncated: got %d bytes of tensors, want %d", size, at)
 	case at < size:
-		return fmt.Errorf("got %d bytes of tensors, want the %d of which the header tells", size, at)
+		return fmt.Errorf("got %d bytes of tensors, want the %d that the header describes", size, at)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// file returns a file of a header and what follows it.
+// file returns a file of a header and the bytes that follow it.
 func file(header string, data int) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), make([]byte, data)...)
 }
@@ -48,7 +48,7 @@ func differ(f *File, tensors []Tensor) error {
 	return nil
 }
 
-// What is written is read again, and in its file each tensor is aligned.
+// Tensors are read as they were written, and are aligned in the file.
 func TestRoundTrip(t *testing.T) {
 	dtypes := slices.Sorted(maps.Keys(dtypeBits))
 	must.Hold(t, func(t *rapid.T) {
@@ -165,7 +165,7 @@ func TestWriteBadTensors(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, Open does not panic, and what it takes is written again as it is.
+// Whatever the bytes are, Open does not panic, and a file that it accepts is written again as it is.
 func FuzzOpen(f *testing.F) {
 	f.Add(file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F64","shape":[],"data_offsets":[8,16]}}`, 16))
 	f.Add(file(`{"__metadata__":{"k":"v"},"x":{"dtype":"U8","shape":[0,5],"data_offsets":[0,0]}}   `, 0))

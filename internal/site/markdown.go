@@ -64,7 +64,7 @@ func (b *builder) markdown(name string, source []byte) (template.HTML, error) {
 	return template.HTML(tables.Replace(out.String())), nil
 }
 
-// anchors gives headings the names that GitHub gives them.
+// anchors adds the anchors to headings that GitHub makes.
 type anchors map[string]bool
 
 // Generate implements parser.IDs.

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A document is what the test reads of a page.
+// A document holds the parts of a page that the test reads.
 type document struct {
 	ids   map[string]bool
 	links []string // addresses of all attributes that have one
@@ -152,7 +152,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// What would be a dead link or an incomplete page is an error that names it.
+// Sources of a dead link or an incomplete page are errors that name it.
 func TestErrors(t *testing.T) {
 	sound := fstest.MapFS{"docs/gallery/a.html": {Data: []byte("<title>A</title><style></style><body></body>")}, "x.bin": {Data: []byte{0xff}}}
 	for _, s := range sections {
@@ -181,7 +181,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Headings have the names that GitHub gives them.
+// Headings have the anchors that GitHub makes.
 func TestAnchors(t *testing.T) {
 	a := anchors{}
 	for _, c := range [][2]string{{"Same input, same bits", "same-input-same-bits"}, {"NaN and Inf", "nan-and-inf"}, {"`stheno env`", "stheno-env"},

@@ -8,8 +8,8 @@
 //
 // SUITES is the file of suites of bench/gpu-run.sh, lines of name, result, seconds and note. Those
 // whose names begin with "tag " count; FOLDER/NAME.log is the output of one, with -test.v and
-// STHENO_REQUIRE_GPU=1. The record is FOLDER/<gpu>.json. What results.TagOutcome finds missing is
-// recorded too, and is an error.
+// STHENO_REQUIRE_GPU=1. The record is FOLDER/<gpu>.json. Suites that results.TagOutcome misses are
+// recorded too, and are an error.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// record writes the record and gives it.
+// record writes the record and returns it.
 func record(folder, suites string) (r results.TagRecord, err error) {
 	devices, err := cudaops.Devices()
 	if err != nil {

@@ -36,7 +36,7 @@ func Style() (template.CSS, error) {
 
 var formatter = chromahtml.New(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(true))
 
-// CUDA is the language of the kernels: C++ and what CUDA adds.
+// CUDA is the language of the kernels: C++ with CUDA's additions.
 var CUDA = chroma.TypeRemappingLexer(lexers.Get("c++"), chroma.TypeMapping{
 	{From: chroma.Name, To: chroma.Keyword, Words: strings.Fields("__global__ __device__ __host__ __shared__ __constant__ __forceinline__ __restrict__ __launch_bounds__ __noinline__")},
 	{From: chroma.Name, To: chroma.NameBuiltin, Words: strings.Fields("threadIdx blockIdx blockDim gridDim __syncthreads __syncwarp __threadfence")},

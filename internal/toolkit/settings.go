@@ -26,13 +26,13 @@ type Settings struct {
 	Stub string
 }
 
-// Prepare makes, in a folder of its own in cache, what a toolkit lacks: the
+// Prepare makes, in a folder of its own in cache, the files that a toolkit lacks: the
 // headers of package compat, links named libcublas.so and libcudnn.so, and a
 // stand-in for the driver, which only machines with a GPU have. cc is the C
 // compiler.
 //
 // Go's build cache sees flags but not the contents of headers. So the folder's name is a hash of
-// its contents: other headers or another toolkit give other flags, and so a new build.
+// its contents: other headers or another toolkit have other flags, and so a new build.
 func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	names, err := t.driverNames()
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *Toolkit) Prepare(cache, cc string) (*Settings, error) {
 	for _, d := range t.Include {
 		s.CFlags = append(s.CFlags, "-I"+d)
 	}
-	// What the libraries themselves need is not for the linker: they find it when they are loaded.
+	// The linker does not need the dependencies of the libraries: they are found at load time.
 	s.LDFlags = []string{"-O2", "-g", "-L" + s.Stub, "-Wl,--allow-shlib-undefined"}
 	for _, path := range t.Libraries { // a program finds them where they were when it was built
 		if flag := "-Wl,-rpath," + filepath.Dir(path); !slices.Contains(s.LDFlags, flag) {
@@ -165,9 +165,9 @@ func makeStub(lib, cc string, names []string) error {
 
 var noHeader = regexp.MustCompile(`fatal error: ([^:]+): No such file`)
 
-// Check compiles the toolkit's headers and links its libraries, which finds what looking at folders
-// does not: a missing header that another one includes, a library for another processor. A missing
-// header gives a *[Missing].
+// Check compiles the toolkit's headers and links its libraries, which finds faults that cannot be seen
+// in folders: a missing header that another one includes, a library for another processor. A missing
+// header returns a *[Missing].
 func (t *Toolkit) Check(s *Settings, cc string) error {
 	const source = `
 #include <cuda.h>

@@ -138,7 +138,7 @@ func TestCheckNamesAMissingHeader(t *testing.T) {
 }
 
 // Go's build cache knows flags, not headers: another toolkit in the same place
-// must give other flags, the same one the same.
+// must make other flags, the same one the same.
 func TestFolderFollowsContent(t *testing.T) {
 	cc := compiler(t)
 	root, cache := t.TempDir(), t.TempDir()

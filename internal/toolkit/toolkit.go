@@ -1,5 +1,5 @@
-// Package toolkit finds the parts of CUDA that a build with Gorgonia's tag cuda needs, says what is
-// missing, and makes cgo's settings.
+// Package toolkit finds the parts of CUDA that a build with Gorgonia's tag cuda needs, names those
+// that are missing, and makes cgo's settings.
 //
 // A toolkit is a folder of one of three layouts: NVIDIA's installer
 // (include, lib64 or targets/x86_64-linux), a distribution's (/usr), or Python
@@ -167,8 +167,8 @@ func examine(root string, dnnRoots []string) (*Toolkit, *Missing) {
 		missing.What = append(missing.What, fmt.Sprintf("cuDNN %s or later: it is cuDNN %s", oldestCUDNN, t.CUDNN))
 	}
 	library("libcudnn.so", inDNN...)
-	// Wheels have these apart. Whether this CUDA needs them, the C compiler
-	// tells.
+	// Wheels have these apart. The C compiler finds out whether this CUDA
+	// needs them.
 	header("crt/host_defines.h", root)
 	header("nv/target", root)
 	if len(missing.What) > 0 {
@@ -257,7 +257,7 @@ func cudnnVersion(path string) string {
 	return fmt.Sprintf("%d.%d.%d", number(path, cudnnDefines[0]), number(path, cudnnDefines[1]), number(path, cudnnDefines[2]))
 }
 
-// number is what a header defines, 0 if it does not.
+// number returns the value that a header defines, 0 if it does not.
 func number(path string, define *regexp.Regexp) (n int) {
 	text, err := os.ReadFile(path)
 	if err != nil {

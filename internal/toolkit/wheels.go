@@ -50,7 +50,7 @@ func list(s string) []string {
 	return all[:len(all):len(all)]
 }
 
-// Advice says how to get what is missing.
+// Advice describes how to get the missing parts.
 func (m *Missing) Advice() string {
 	best := Releases[0]
 	for _, r := range Releases {

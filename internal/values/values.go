@@ -36,9 +36,9 @@ func Dtype(t tensor.Dtype) (dt kernels.Dtype, ok bool) {
 func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 
 // Bytes returns the memory of a value of one of the kernels' types in row-major
-// order. A dense contiguous tensor and a scalar give their own memory, which
-// must not be written unless the caller owns the value; views, slices,
-// transposed and column-major tensors give a copy.
+// order. Of a dense contiguous tensor and of a scalar it is their own memory, which
+// must not be written unless the caller owns the value; of views, slices,
+// transposed and column-major tensors it is a copy.
 func Bytes(v gorgonia.Value) ([]byte, error) {
 	if safely.IsNil(v) {
 		return nil, errors.New("no value")
@@ -104,7 +104,7 @@ func bools(m []byte) []bool {
 	return unsafe.Slice((*bool)(unsafe.Pointer(unsafe.SliceData(m))), len(m))
 }
 
-// elements are those of a tensor in row-major order; backing gives its memory.
+// elements are those of a tensor in row-major order; backing returns its memory.
 func elements[T element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
 	if !Contiguous(t) {
 		return gather(backing(t), t.Shape(), t.Strides())
@@ -284,7 +284,7 @@ func Over(dt kernels.Dtype, shape tensor.Shape, m []byte) gorgonia.Value {
 	return dense(shape, backing)
 }
 
-// dense returns a tensor over a slice, with the engine that Gorgonia's machines give
+// dense returns a tensor over a slice, with the engine that Gorgonia's machines set for
 // to all of theirs. It has a copy of the shape.
 func dense(shape tensor.Shape, backing any) *tensor.Dense {
 	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(backing), tensor.WithEngine(gorgonia.StandardEngine{}))
@@ -342,7 +342,7 @@ func Make(dt kernels.Dtype, shape tensor.Shape) (v gorgonia.Value, memory []byte
 }
 
 // New is a new zero value of the given shape and its memory. A scalar shape
-// gives Gorgonia's scalar type.
+// makes Gorgonia's scalar type.
 func New(dt kernels.Dtype, shape tensor.Shape) (gorgonia.Value, []byte) {
 	switch dt {
 	case kernels.Float64:

@@ -19,7 +19,6 @@ import (
 // sources. It compares the hashes of all sources and images with the manifest, and compiles images
 // again until the time limit: first those of sources whose images differ from those of the git
 // revision since, if one is given, then others, in random order; all of them with -all.
-// drawn at random, until the time limit is over; everything with -all.
 func (b *builder) check(limit time.Duration, since string) error {
 	start := time.Now()
 	now, m, err := b.manifests()
@@ -78,7 +77,7 @@ func (b *builder) check(limit time.Duration, since string) error {
 }
 
 func notBuilt(images string, wrong []error) error {
-	return fmt.Errorf("%s is not what the sources give, run `make images`:\n%w", images, errors.Join(wrong...))
+	return fmt.Errorf("%s does not belong to the sources, run `make images`:\n%w", images, errors.Join(wrong...))
 }
 
 // order returns the jobs of the sources whose images are not those of a git

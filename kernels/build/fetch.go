@@ -14,7 +14,7 @@ import (
 // includes. Their versions decide the images' bytes.
 var wheels = []string{"nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27"}
 
-// errSystem says where kernels are compiled, and what works elsewhere.
+// errSystem names the systems that compile kernels, and what works elsewhere.
 var errSystem = errors.New(`kernels are compiled on Linux (amd64 or arm64): NVIDIA has no compiler for macOS, and this program does not call the one for Windows.
 Run it in WSL, in a container or in a virtual machine, on the same folder, and commit the images. With the images there, all else works here:
 go build, go test, kernels.Check, and every op by its Go body; on Windows with NVIDIA's driver, the kernels too`)

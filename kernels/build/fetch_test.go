@@ -53,7 +53,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A fetch that fails says what to do, and is tried again.
+// The error of a failed fetch names the remedy, and the next fetch tries again.
 func TestFetchFails(t *testing.T) {
 	arguments := fakePython(t, "3")
 	toolkit := t.TempDir()
@@ -72,7 +72,7 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-// The command says how to get the compiler, and refuses flags that it would ignore.
+// The command explains how to get the compiler, and refuses flags that it would ignore.
 func TestCommand(t *testing.T) {
 	toolkit := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct {
@@ -81,6 +81,9 @@ func TestCommand(t *testing.T) {
 	}{
 		{"-dir .. -toolkit " + toolkit + " compile add.cu " + manifest.PTX, "build -fetch -toolkit " + toolkit + "` puts it there", 1},
 		{"-fetch -check -toolkit " + toolkit + " -j 3", "got -fetch with -check, -j, want no other flag than -toolkit", 2},
+		{"-for 1s -toolkit " + toolkit, "got -for without -check, want both", 2},
+		{"-since HEAD -toolkit " + toolkit, "got -since without -check, want both", 2},
+		{"-check -v -toolkit " + toolkit, "got -v with -check, which prints no kernels", 2},
 		{"-fetch here", `got arguments ["here"], want flags alone`, 2},
 	} {
 		if runtime.GOOS != "linux" && c.status == 1 {

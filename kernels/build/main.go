@@ -1,6 +1,6 @@
 // Command build compiles the CUDA sources of a folder, by default kernels/*.cu, into images with
 // NVRTC, NVIDIA's compiler library: no nvcc, no gcc, no cgo. It needs Linux and a folder with the
-// compiler in it, which -fetch downloads. The same sources and the same compiler give the same
+// compiler in it, which -fetch downloads. The same sources and the same compiler make the same
 // bytes, so that only changed sources are compiled.
 package main
 
@@ -46,9 +46,13 @@ func main() {
 			err = fetch(b.toolkit, b.log)
 		}
 	case *check:
-		err = b.check(*limit, *since)
+		if err = without("with -check, which prints no kernels", "v"); err == nil {
+			err = b.check(*limit, *since)
+		}
 	default:
-		err = b.build(*verbose)
+		if err = without("without -check, want both", "for", "since"); err == nil {
+			err = b.build(*verbose)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kernels/build:", err)
@@ -76,6 +80,17 @@ func alone(name string, with ...string) error {
 		return usageError(fmt.Sprintf("got -%s with %s, want no other flag than -%s", name, strings.Join(others, ", "), strings.Join(with, ", -")))
 	}
 	return nil
+}
+
+// without returns an error if one of the flags is set that would be ignored. The reason follows the
+// flag in the error.
+func without(reason string, ignored ...string) (err error) {
+	flag.Visit(func(f *flag.Flag) {
+		if err == nil && slices.Contains(ignored, f.Name) {
+			err = usageError(fmt.Sprintf("got -%s %s", f.Name, reason))
+		}
+	})
+	return err
 }
 
 func usage() {

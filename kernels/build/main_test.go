@@ -45,7 +45,7 @@ sum.cu(3): warning #177-D: variable "x" was declared but never referenced
 }
 
 // A folder of two sources, which share a header, and a builder whose compiler
-// makes images of the text alone, and says what it was asked for.
+// makes images of the text alone, and records what it was asked for.
 func testBuilder(t *testing.T) (b *builder, compiled func() string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.cu": "#include \"h.cuh\"\n a", "b.cu": "b", "h.cuh": "1"} {
@@ -84,7 +84,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// What has not changed is kept; what has, or has no whole image, is compiled for
+// Images of unchanged sources are kept; a source that has changed, or lacks an image, is compiled for
 // every target.
 func TestBuildCompilesWhatChanged(t *testing.T) {
 	b, compiled := testBuilder(t)
@@ -98,6 +98,7 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		{"nothing changed", func() {}, "0 of []"},
 		{"a source changed", func() { put(t, in("b.cu"), "c") }, "9 of [b.cu]"},
 		{"a header changed", func() { put(t, in("h.cuh"), "2") }, "9 of [a.cu]"},
+		{"comments changed", func() { put(t, in("h.cuh"), "/* two */\n2"); put(t, in("b.cu"), "c// see") }, "0 of []"},
 		{"an image is gone", func() { os.Remove(in("images/a.ptx.zst")) }, "9 of [a.cu]"},
 		{"an image is another", func() { os.Rename(in("images/b.ptx.zst"), in("images/b.sm_80.cubin.zst")) }, "9 of [b.cu]"},
 		{"a source is new", func() { put(t, in("d.cu"), "d") }, "9 of [d.cu]"},
@@ -202,7 +203,7 @@ func TestCheckOrder(t *testing.T) {
 }
 
 // The compiler runs in processes of its own, here of the test program, and the
-// same source gives the same image however many run at once.
+// same source makes the same image however many run at once.
 func TestCompilesReproducibly(t *testing.T) {
 	b := &builder{dir: "..", toolkit: "../../.toolkit", log: io.Discard}
 	_, err := os.Stat(b.toolkit)

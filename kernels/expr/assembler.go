@@ -18,7 +18,7 @@ type Assembler struct {
 	head      strings.Builder
 	text      strings.Builder
 	counts    [kindCount]int
-	known     map[instruction]string // results, by what computes them
+	known     map[instruction]string // results, by the instruction that computes them
 	divided   map[string]divided     // quotients
 	uniform   map[string]bool        // registers that many elements are computed with
 	before    map[string]string      // registers that had the value of another
@@ -149,21 +149,21 @@ func (a *Assembler) Text(target, entry string, parameters []string, blocks Block
 	return w.String()
 }
 
-// Uniform says that many elements are computed with what is in those registers: what it
-// pays to prepare is prepared once, see [quotient].
+// Uniform declares registers that many elements are computed with, so that it pays to prepare their
+// inverses once: see [quotient].
 func (a *Assembler) Uniform(registers ...string) {
 	for _, r := range registers {
 		a.uniform[r] = true
 	}
 }
 
-// Again says that a register has the value that another had: what was computed of that one
-// is not computed again of this one.
+// Again declares that a register has the value that another had: results computed from that one
+// are used again for this one.
 func (a *Assembler) Again(register, before string) { a.before[register] = before }
 
 // Apply adds the instructions of f for one element of each operand, and returns the
-// registers of its outputs. What has been computed before, of the same registers, is
-// not computed again: a register has one value, and is set before Apply.
+// registers of its outputs. Results computed before from the same registers are
+// used again: a register has one value, and is set before Apply.
 func (a *Assembler) Apply(f Func, operands []string) []string {
 	return a.ApplyLanes(f, [][]string{operands}, "")[0]
 }
@@ -194,7 +194,7 @@ func (a *Assembler) Prepare(f Func, operands []string) {
 	a.values(f.graph(), [][]string{operands}, "")
 }
 
-// Scope adds the instructions that body adds. What they compute is computed again
+// Scope adds the instructions that body adds. Their results are computed again
 // after it: body is a loop's, or may be jumped over.
 func (a *Assembler) Scope(body func()) {
 	before := maps.Clone(a.known)
@@ -259,8 +259,8 @@ func (a *Assembler) node(g *graph, n *node, values [][]string, lane int, varies 
 	return a.value(in)
 }
 
-// opaque returns a number as one that the assembler does not know: what it computes of a
-// known one may differ from what the device computes in the last bit.
+// opaque returns a number as one that the assembler does not know: results that the assembler computes
+// from a known number may differ from the device's in the last bit.
 func (a *Assembler) opaque(d Dtype, x string) string {
 	in := instruction{op: constant, to: d, x: x}
 	if r, ok := a.known[in]; ok {
@@ -356,7 +356,7 @@ func (a *Assembler) convert(r string, in instruction) {
 	}
 }
 
-// plain are the operations of one instruction. Sums and products say that they are
+// plain are the operations of one instruction. Sums and products are marked as
 // rounded, so that the assembler does not make one of both.
 var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
 	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}

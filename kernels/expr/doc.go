@@ -12,17 +12,17 @@
 // # Semantics
 //
 // Every operation rounds to its element type. Sums and products are never
-// contracted and nothing is reassociated, so a function gives the same bits
+// contracted and nothing is reassociated, so a function computes the same bits
 // whether its operations run in one kernel or in many. Beyond IEEE 754:
 //
 //   - Min and Max of a NaN are NaN, and -0 is less than +0.
 //   - Comparisons with a NaN are false, but Ne is true.
 //   - Sign returns 0, -0 and NaN as they are, as Gorgonia's tensors do (its scalars
-//     give 1 for 0).
+//     return 1 for 0).
 //   - Pow follows C99: Pow(1, y) and Pow(x, 0) are 1, also for NaN.
 //   - Sigmoid and Softplus are not cut off: they are right in their tails, where
-//     Gorgonia's give 0, 1 or x.
-//   - Convert from Bool gives 0 or 1; to an integer it rounds toward 0, to the nearest integer that
+//     Gorgonia's return 0, 1 or x.
+//   - Convert from Bool returns 0 or 1; to an integer it rounds toward 0, to the nearest integer that
 //     there is beyond their range, and NaN to the least.
 //
 // RowSum, RowMax and RowMin take their argument at every element of a row, and are one

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Text with the normal form of what it says.
+// Texts, and the normal forms of their functions.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"tanh(a*b) + c":               "f32, f32, f32: tanh(x0 * x1) + x2",
@@ -129,7 +129,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A function inlined into another one gives the graph that is written at once.
+// A function inlined into another one makes the same graph as the whole text.
 func TestInline(t *testing.T) {
 	f, g := parse(t, "tanh(a*b)", Float32, "a", "b"), parse(t, "c + exp(d)", Float32, "c", "d")
 	b := NewBuilder(Float32, Float32, Float32)
@@ -141,7 +141,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// Errors of a builder say what was got and what is wanted, and the first one
+// Errors of a builder name what was got and what is wanted, and the first one
 // stays.
 func TestBuilderErrors(t *testing.T) {
 	for want, build := range map[string]func(b *Builder) Value{

@@ -246,7 +246,7 @@ func (b *Builder) Convert(x Value, d Dtype) Value {
 }
 
 // Apply returns an operation on values. Its arguments are of one type, Float32 or
-// Float64, which is the result's too; comparisons give a Bool, and the first argument
+// Float64, which is the result's too; comparisons return a Bool, and the first argument
 // of Select is one.
 func (b *Builder) Apply(op Op, args ...Value) Value {
 	if op <= convert || op >= opCount {
@@ -274,7 +274,7 @@ func (b *Builder) Apply(op Op, args ...Value) Value {
 	return b.reduce(op, d, args)
 }
 
-// reduce adds an operation, replaced by fewer kinds of operations if that gives the same bits.
+// reduce adds an operation, replaced by fewer kinds of operations if these compute the same bits.
 func (b *Builder) reduce(op Op, d Dtype, args []Value) Value {
 	switch op {
 	case Neg:

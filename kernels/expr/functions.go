@@ -17,7 +17,7 @@ func sigmoid(x float64) float64 {
 	return 1 / (1 + e)
 }
 
-// exp is eˣ. math.Exp of Go 1.26 gives +Inf from 709.44 on where there is an assembly
+// exp is eˣ. math.Exp of Go 1.26 returns +Inf from 709.44 on where there is an assembly
 // version of it, on amd64: there it is 2⁶⁴ times the exponential of the rest.
 func exp(x float64) float64 {
 	const (

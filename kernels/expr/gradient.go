@@ -155,7 +155,7 @@ func (d *differ) binary(n *node, y, dy Value) {
 	case Pow:
 		less := d.Apply(Sub, b, d.Constant(n.dtype, 1))
 		da = d.Apply(Mul, dy, d.Apply(Mul, b, d.Apply(Pow, a, less)))
-		// y ln a goes to 0 with y; its factors would give NaN
+		// y ln a goes to 0 with y; the product of its factors would be NaN
 		log := d.Apply(Mul, y, d.Apply(Log, a))
 		db = d.Apply(Mul, dy, d.Apply(Select, d.Apply(Eq, y, zero), zero, log))
 	default: // comparisons have no derivative, and are no floats

@@ -50,7 +50,7 @@ func NewInterpreter(f Func) *Interpreter {
 	return in
 }
 
-// A compiler gives the values of a graph blocks: each value its own while it is
+// A compiler assigns blocks to the values of a graph: each value has its own while it is
 // in use.
 type compiler struct {
 	*Interpreter

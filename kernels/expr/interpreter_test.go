@@ -49,7 +49,7 @@ func apply(f expr.Func, operands ...[]float64) ([]float64, error) {
 	return out[0], nil
 }
 
-// Functions of many operations give the bits that their operations give one by
+// Functions of many operations compute the bits that their operations compute one by
 // one, the exact ones by other code.
 func TestFusedIsUnfused(t *testing.T) {
 	types := []expr.Dtype{expr.Float32, expr.Float64, expr.Float32, expr.Bool, expr.Int32, expr.Uint8, expr.Int64, expr.Int}

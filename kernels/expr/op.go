@@ -78,7 +78,7 @@ func (o Op) String() string { return ops[o].name }
 // Arity returns the number of arguments.
 func (o Op) Arity() int { return ops[o].arity }
 
-// compares reports whether the operation gives a Bool.
+// compares reports whether the operation returns a Bool.
 func (o Op) compares() bool { return o >= Eq && o <= Ge }
 
 // reduces reports whether the operation takes a whole row.

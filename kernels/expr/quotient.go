@@ -15,7 +15,7 @@ type divisor struct {
 	mask    string // inRange, or 0 if quotients are not to be computed with the inverse
 }
 
-// divided is what is known of a quotient by an inverse.
+// divided describes a quotient by an inverse.
 type divided struct {
 	far  string // predicate that it was divided instead
 	mask string // of the divisor

@@ -47,7 +47,7 @@ type splitter struct {
 func (s *splitter) split(v Value) (Op, Value, error) {
 	switch {
 	case len(s.first) == 0:
-		return 0, 0, fmt.Errorf("at 1: got no a, want a, what has been reduced so far, and b, the next element, as in a + b")
+		return 0, 0, fmt.Errorf("at 1: got no a, want a, the result so far, and b, the next element, as in a + b")
 	case v == s.a:
 		return 0, 0, fmt.Errorf("at %d: got a alone, want a and b, as in a + b", s.first[0])
 	case len(s.first) > 1:

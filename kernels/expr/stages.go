@@ -2,10 +2,10 @@ package expr
 
 import "slices"
 
-// Stage is a step of a function with reductions: what is computed at each element of
+// Stage is a step of a function with reductions: the part that is computed at each element of
 // a row before those reductions can be made.
 type Stage struct {
-	// Func gives the arguments of the reductions. Its operands are those of the whole
+	// Func computes the arguments of the reductions. Its operands are those of the whole
 	// function, then the results of the reductions of earlier stages.
 	Func       Func
 	Reductions []Op // RowSum, RowMax or RowMin, for each output of Func but those that are kept
@@ -13,7 +13,7 @@ type Stage struct {
 }
 
 // Staged is a function with reductions taken apart. After the stages, Elements and Row
-// give the function's outputs; their operands are those of the whole function, then
+// compute the function's outputs; their operands are those of the whole function, then
 // the results of all reductions.
 type Staged struct {
 	Stages   []Stage
@@ -32,14 +32,14 @@ func (f Func) Reductions() int {
 	return n
 }
 
-// Widens reports whether output k, of float32, is as float64 what output l is.
+// Widens reports whether output l is output k, of float32, converted to float64.
 func (f Func) Widens(l, k int) bool {
 	g := f.graph()
 	n := g.nodes[g.outputs[l]]
 	return n.op == convert && n.dtype == Float64 && n.args[0] == g.outputs[k] && g.nodes[g.outputs[k]].dtype == Float32
 }
 
-// Stages takes a function apart at its reductions. perRow says of each output whether a
+// Stages takes a function apart at its reductions. perRow reports for each output whether a
 // row has one of it: it depends on no operand that differs along a row but through a
 // reduction.
 func (f Func) Stages(perRow []bool) (Staged, error) {
@@ -47,10 +47,10 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 	return whole, err
 }
 
-// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: what
+// StagesKept is [Func.Stages] for callers with memory for more than one element of a row: a value that
 // takes long and a later step needs again, such as the exponentials of a softmax, is kept.
 // The operands of all steps are those of the function, then the kept values, in the order
-// in which stages give them, then the results of reductions.
+// in which stages compute them, then the results of reductions.
 func (f Func) StagesKept(perRow []bool) (whole Staged, kept []Dtype, err error) {
 	return f.stages(perRow, true)
 }
@@ -165,7 +165,7 @@ type stager struct {
 	types  []Dtype       // of the operands so far
 }
 
-// part returns the function of the operands so far that gives some values of the
+// part returns the function of the operands so far that computes some values of the
 // graph, the zero Func for none.
 func (s *stager) part(outputs []Value) (Func, error) {
 	if len(outputs) == 0 {

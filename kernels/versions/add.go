@@ -9,7 +9,7 @@ import (
 var addSimple = pair("add", "simple", kernels.AddBody[float32], kernels.AddBody[float64])
 
 // Add plans [kernels.Add] by version 1, one thread per element in blocks of 512, or 2,
-// the op's own. It is an error if the device cannot run so many blocks in one launch.
+// the op's own. It is an error if the device cannot run that many blocks in one launch.
 func Add(dev kernels.Device, dt kernels.Dtype, v int, n int64) (*kernels.Plan, error) {
 	if err := check("add", v, 2); err != nil {
 		return nil, err

@@ -1,12 +1,12 @@
-// Barriers of all blocks of a grid, on counters in global memory, in several ways. All blocks must be on the device at once, or those
-// that are there wait for ever for the others.
+// Barriers of all blocks of a grid, on counters in global memory, in several ways. All blocks must be on the device at once: otherwise
+// those that are wait for ever for the others.
 #pragma once
 #include "../grid_barrier.cuh"
 
 enum Wait { NONE, BLOCK, WRAP, VOLATILE, ACQUIRE, FLIP };
 
-// barrier waits until all blocks have called it for the phase-th time, phases counted from 1; what threads wrote before, all
-// threads see after. One thread of each block does it, between two barriers of the block. NONE and BLOCK are WRONG on purpose.
+// barrier waits until all blocks have called it for the phase-th time, phases counted from 1. After it all threads see what any
+// thread wrote before it. One thread of each block does it, between two barriers of the block. NONE and BLOCK are WRONG on purpose.
 //
 // A counter that goes back to 0 when the last block arrives, with blocks that wait for the 0, can hang: a fast block arrives at the next
 // barrier and makes it 1 before a slow one has looked. Two such counters in turn cannot: a block comes to the barrier after the next

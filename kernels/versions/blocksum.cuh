@@ -1,5 +1,5 @@
-// How the threads of a block add up one value each, step by step: what the
-// numbered versions of sums are made of. Results are in thread 0. All of them
+// How the threads of a block add up one value each, step by step: the parts of the
+// numbered versions of sums. Results are in thread 0. All of them
 // add in an order that is fixed by the thread numbers.
 //
 // `s` holds one double for each thread of the block. The barrier before the
@@ -34,8 +34,8 @@ __device__ inline double tree_sum(double v, double* s, int tid, int threads) {
 }
 
 // Blocks that add into one cell of memory: it is cleared by a launch before and
-// rounded into the result by a launch after, since nothing else tells the blocks
-// who comes first and who last. `lock` is for the versions that guard the cell.
+// rounded into the result by a launch after, since the blocks cannot know
+// which comes first and which last. `lock` is for the versions that guard the cell.
 struct Cell {
     double sum;
     int lock;

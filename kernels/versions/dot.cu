@@ -14,7 +14,7 @@
 //                 memory itself. As with the lock the order is any, and so may be
 //                 the last bit.
 //
-// What all three lose to ../dot.cu: loads of 4 bytes each, few in flight.
+// All three are slower than ../dot.cu because loads take 4 bytes each, and few are in flight.
 #include "blocksum.cuh"
 
 template <typename T> __device__ double thread_dot(const T* __restrict__ a, const T* __restrict__ b, long long n) {
@@ -40,7 +40,7 @@ template <typename T> __device__ void dot_tree(const T* a, const T* b, double* p
 // `volatile` makes the compiler read and write memory.
 template <typename T> __device__ void dot_mutex(const T* a, const T* b, Cell* cell, long long n) {
     const double sum = block_dot(a, b, n);
-    if (threadIdx.x != 0) return; // one thread asks: 32 of one warp would wait for each other
+if (threadIdx.x != 0) return; // one thread takes the lock: 32 of one warp would wait for each other
     while (atomicCAS(&cell->lock, 0, 1) != 0) {
     }
     __threadfence();

@@ -1,5 +1,5 @@
-// The first two ways to a histogram, before ../histogram.cu (version 3), which says what
-// is counted. All bins are cleared by its histogram_zero.
+// The first two ways to a histogram, before ../histogram.cu (version 3), which defines what
+// is counted. Its histogram_zero clears all bins.
 //
 //   1 global    Every element is an atomic on the counters in global memory: up to
 //               blocks * threads contend for a frequent cell.

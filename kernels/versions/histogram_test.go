@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Plans ask for no more shared memory than a block has, give no block more elements
+// Plans ask for no more shared memory than a block has, assign no block more elements
 // than its counters of 32 bits count, and keep two blocks on a multiprocessor where
 // fewer columns allow it.
 func TestHistogramPlans(t *testing.T) {
@@ -59,7 +59,7 @@ func TestHistogramPlans(t *testing.T) {
 	}
 }
 
-// All versions count what the definition says, of every type, on the host.
+// All versions count as the definition does, in every type, on the host.
 func TestHistogramTypes(t *testing.T) {
 	x := make([]int64, 1021)
 	want := make([]int64, 9)

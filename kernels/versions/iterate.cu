@@ -1,18 +1,18 @@
-// The first six ways to wait between the half steps of ../iterate.cu (versions 7 and 8), which says what is computed: P = A X and
+// The first six ways to wait between the half steps of ../iterate.cu (versions 7 and 8), which defines what is computed: P = A X and
 // X = B P by turns, a thread per row. A thread takes row t, t + threads of the grid, ...
 //
-//   begin          X = x, P = 0, both counters = 0: scratch memory holds anything before.
+//   begin          X = x, P = 0, both counters = 0, since scratch memory is not initialised.
 //   1, 2 half      One half step: the end of the launch is the barrier. Version 2 is the same launches as one CUDA graph.
 //   3 to 6 wrap, volatile, acquire, flip
 //                  All steps in one launch, with grid barriers that differ in how they wait (barriers.cuh). All blocks must be on the
 //                  device at once.
-//   none, block    WRONG on purpose: no barrier, and one that only the threads of a block share. No version; to show what then happens.
+//   none, block    WRONG on purpose: no barrier, and one that only the threads of a block share. They are no versions, and show what happens then.
 //
-// They lose to the weights in registers by what a half step reads again: all of A or B.
+// They are slower than the weights in registers because each half step reads all of A or B again.
 #include "barriers.cuh"
 
-// half_step is out = A in by a thread per row; where `last`, y = out too. FLIGHT loads are under way for a thread. The kernels' second launch
-// bound lets the compiler have the registers for it: without, it keeps to 32 and makes each load wait for the one before.
+// half_step computes out = A in by a thread per row and, if `last`, y = out. A thread has FLIGHT loads in flight. The kernels' second launch
+// bound grants the compiler the registers for them: without it, the compiler uses 32 and makes each load wait for the one before.
 template <typename T>
 __device__ void half_step(const T* __restrict__ w, const double* in, double* out, T* y, int last, long long n, int transposed) {
     constexpr int FLIGHT = 8;
@@ -40,7 +40,7 @@ __device__ void half_step(const T* __restrict__ w, const double* in, double* out
     }
 }
 
-// whole is all steps in one launch. The last half step needs no barrier after it.
+// whole makes all steps in one launch. The last half step needs no barrier after it.
 template <Wait W, typename T>
 __device__ void whole(const T* w1, const T* w2, double* X, double* P, unsigned* counter, T* y, long long n, int steps, int transposed) {
 #pragma unroll 1

@@ -32,7 +32,7 @@ func (b Barrier) String() string {
 	return [...]string{"fastest", "launches", "graph", "wrap", "volatile", "acquire", "grid", "held", "cluster", "none", "block"}[b]
 }
 
-// IterateBy says how [Iterate] runs. The zero value is the op's own way.
+// IterateBy selects how [Iterate] runs. The zero value is the op's own way.
 type IterateBy struct {
 	Barrier Barrier
 	// Blocks of Threads threads, 0 for enough of them: for experiments. A thread
@@ -123,8 +123,8 @@ func iterateHalf[T kernels.Float](c kernels.Call) {
 	}
 }
 
-// iterateWhole is the body of kernels in which groups of so many threads wait for one
-// another alone: each group goes through all steps before the next one starts. A kernel
+// iterateWhole is the body of kernels in which only the threads of a group wait for one
+// another: each group goes through all steps before the next one starts. A kernel
 // whose grid is one group is right.
 func iterateWhole[T kernels.Float](group func(*kernels.Launch) int) func(kernels.Call) {
 	return func(c kernels.Call) {

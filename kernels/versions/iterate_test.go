@@ -63,7 +63,7 @@ func TestIterateBarriers(t *testing.T) {
 	}
 }
 
-// Grids whose blocks wait for one another say so.
+// Grids whose blocks wait for one another are marked as co-resident.
 func TestIterateCoResident(t *testing.T) {
 	dev := kernels.Device{Name: "test", Major: 9, SMs: 132, Cooperative: true}
 	for _, c := range []struct {

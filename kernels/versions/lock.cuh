@@ -1,9 +1,9 @@
-// Locks in global memory, for critical sections of whole programs' size: where one
-// atomic does the work, it is the better lock.
+// Locks in global memory, for critical sections of any size. Where one atomic
+// suffices, it is the better choice.
 //
 // The section stands inside the loop that asks for the lock. If it stood behind the
 // loop, the compiler could make the lanes of a warp wait for each other there: the
-// one that has the lock for those that wait for it.
+// one that holds the lock for those that wait for it.
 #pragma once
 
 // A Mutex is taken by whoever comes first: 0 is free. It starts as 0.

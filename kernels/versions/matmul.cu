@@ -177,8 +177,8 @@ struct Copy {
     template <typename U> __device__ void operator()(U* to, const U* from, bool inside) const { *to = inside ? *from : U(); }
 };
 
-// 4. As 3, but Piece fetches and multiply reads: no bytes are fetched for
-// nothing and no bank is asked twice.
+// 4. As 3, but Piece fetches and multiply reads: no fetched byte is unused
+// and no two lanes read from one bank.
 template <typename T, int V, int S> __device__ void coalesced(const Product<T, 16 * V, 16 * V>& p) {
     constexpr int L = 16 * V, W = Vec<T>::width;
     using P = Piece<T, L, S, 256>;

@@ -6,8 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// pieces returns the dynamic shared memory of so many stages of pieces of s elements
-// along k, in bytes; each row of a piece is followed by 4 unused elements.
+// pieces returns the dynamic shared memory, in bytes, of stages of pieces of s elements
+// along k; each row of a piece is followed by 4 unused elements.
 func pieces(dt kernels.Dtype, m, n, s, stages int64) int {
 	return int(stages * s * (m + n + 8) * dt.Size())
 }
@@ -46,7 +46,7 @@ func tensor[T kernels.Float](shared int, name string) kernels.TiledMatMul {
 }
 
 // MatMul plans [kernels.MatMul] by version 1 to 7, on any device. It is an error if the
-// device cannot run so many blocks in one launch.
+// device cannot run that many blocks in one launch.
 func MatMul(dt kernels.Dtype, v int, batch, m, n, k int64, transA, transB bool) (*kernels.Plan, error) {
 	if err := check("matmul", v, len(matmuls)); err != nil {
 		return nil, err

@@ -144,7 +144,7 @@ __device__ __forceinline__ void multiply(const T* a, const T* b, T (&acc)[MT][NT
 template <typename P, typename T> __device__ T settle(const P&, i64, i64, T sum) { return sum; }
 #endif
 
-// tensor_as computes a tile. WM x WN warps share it, and ALONG_A and ALONG_B say whether
+// tensor_as computes a tile. WM x WN warps share it. ALONG_A and ALONG_B are set if
 // the elements of one row of op(A), or one column of op(B), lie side by side.
 template <int WM, int WN, int S, int STAGES, bool ALONG_A, bool ALONG_B, typename T, int BM, int BN>
 __device__ __forceinline__ void tensor_as(const Product<T, BM, BN>& p) {

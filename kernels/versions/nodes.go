@@ -10,7 +10,7 @@ import (
 
 // Version makes nodes that run a numbered version of an op's kernel:
 // Version(1).Sum(x) is the sum by one thread. Its methods take what the constructors
-// of package ops take and give the same shapes and gradients (the gradient runs the
+// of package ops take and return nodes of the same shapes and gradients (the gradient runs the
 // op's own kernels). The zero Version is the op itself. [Docs] lists them.
 type Version int
 
@@ -42,7 +42,7 @@ func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, e
 }
 
 // MatMul is ops.MatMul by a numbered version of the kernel, to which a vector is a
-// matrix of one row or column. [Docs] says how each sums.
+// matrix of one row or column. [Docs] describes how each sums.
 func (v Version) MatMul(a, b *gorgonia.Node, opts ...ops.MatMulOption) (*gorgonia.Node, error) {
 	var transA, transB bool
 	for _, o := range opts {
@@ -104,7 +104,7 @@ func primitiveOf(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), in []
 	like := make([]*gorgonia.Node, len(in))
 	for i, n := range in {
 		if n == nil || n.Type() == nil {
-			continue // the op says so
+			continue // the op reports the error
 		}
 		opts := []gorgonia.NodeConsOpt{gorgonia.WithName(fmt.Sprint("in", i))}
 		if n.Shape().Dims() == n.Dims() {

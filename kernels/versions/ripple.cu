@@ -8,12 +8,12 @@
 // another warp may run: there must be a barrier between.
 //
 //   ripple_shared  has the barrier.
-//   ripple_racy    has none, to show what then happens. Which elements are right
-//                  depends on which warps are first, so it is wrong on purpose:
+//   ripple_racy    has none, to show what happens then. Which elements are right
+//                  depends on which warps are first. It is wrong on purpose:
 //                  no result is checked and nothing else uses it.
 
-// A device function: kernels call it, and nothing of it is left but its
-// instructions in theirs. The argument of sinpi is exact.
+// A device function: it is compiled into the kernels that call it. The argument of sinpi is
+// exact.
 template <typename T> __device__ T amplitude(int ix, int iy) {
     return (1 + sinpi((ix - 64) / T(128))) * (1 + sinpi((iy - 64) / T(128)));
 }

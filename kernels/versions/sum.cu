@@ -1,5 +1,5 @@
 // out = sum over i of in[i]: the way from the first idea to ../sum.cu, in numbered
-// versions (sum.go launches them, and says what each one measures).
+// versions (sum.go launches them, and describes what each one measures).
 //
 // In all of them thread g of G takes the elements g, g + G, g + 2 G, ..., so that
 // neighbouring threads read neighbouring elements, and adds them up in double.

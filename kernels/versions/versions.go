@@ -3,8 +3,8 @@
 // They are there to teach and to be measured; package kernels does not need them.
 //
 // A version has the operands of the op's kernel and returns a plan, so that the two can be compared
-// on any device. Versions count from 1; those whose last bit depends on the order of atomics say
-// so.
+// on any device. Versions count from 1; the comments of versions whose last bit depends on the order
+// of atomics mention it.
 package versions
 
 import (

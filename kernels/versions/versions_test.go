@@ -30,7 +30,7 @@ func ramp(n int) []float64 {
 	return x
 }
 
-// The first step alone leaves sums that add up to what the whole plan gives, on
+// The first step alone leaves sums that add up to the result of the whole plan, on
 // grids that are full and on grids that are not.
 func TestPartials(t *testing.T) {
 	add := func(part []float64) (sum float64) {
@@ -208,7 +208,7 @@ func TestSwappedStrides(t *testing.T) {
 	}
 }
 
-// The images are what the sources give.
+// The images belong to the sources.
 func TestImages(t *testing.T) {
 	if err := kernels.Check(library); err != nil {
 		t.Errorf("%v: run `make images`", err)

@@ -71,7 +71,7 @@ func (c *Context) call(p *proc, args ...uintptr) error {
 type Ptr uint64
 
 // Alloc allocates bytes of device memory, 256-byte aligned, contents undefined. For 0 bytes too it
-// returns an address that can be freed. [IsOutOfMemory] tells whether it failed for want of memory.
+// returns an address that can be freed. [IsOutOfMemory] reports whether it failed for want of memory.
 func (c *Context) Alloc(bytes int64) (Ptr, error) {
 	if bytes < 0 {
 		return 0, fmt.Errorf("cannot allocate %d bytes of device memory", bytes)

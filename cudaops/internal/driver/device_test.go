@@ -13,7 +13,7 @@ import (
 )
 
 // openDevice opens device 0. With no device the test is skipped, or fails if
-// STHENO_REQUIRE_GPU=1 says that there must be one.
+// STHENO_REQUIRE_GPU=1 demands one.
 func openDevice(t testing.TB) *Context {
 	t.Helper()
 	d, err := Get(0)
@@ -229,7 +229,7 @@ func scaleOn(c *Context, f *Function, k uint32) (err error) {
 func raw(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
 
 // A recorded launch runs as often as the graph is launched, and not before; a
-// recording that fails gives an error and leaves the context usable.
+// recording that fails returns an error and leaves the context usable.
 func TestGraph(t *testing.T) {
 	c := openDevice(t)
 	f, s := openScale(t, c)

@@ -103,7 +103,7 @@ func TestParseRelease(t *testing.T) {
 	}
 }
 
-// What a dead context says to every call is said once; other errors all stay.
+// The error that a dead context returns to every call is reported once; other errors all stay.
 func TestJoin(t *testing.T) {
 	dead := func(call string) error {
 		return fmt.Errorf("here: %w", &Error{Call: call, Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS"})

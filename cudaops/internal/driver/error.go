@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// ErrNoDevice is wrapped by every error that says that this machine has no usable CUDA device: no
+// ErrNoDevice is wrapped by every error about a machine without a usable CUDA device: no
 // driver, a driver that does not start, or a driver without a device.
 var ErrNoDevice = errors.New("no CUDA device")
 
@@ -19,7 +19,7 @@ type Error struct {
 	Call string // the function: "cuMemAlloc_v2"
 	Code int    // the CUresult
 	Name string // its name: "CUDA_ERROR_OUT_OF_MEMORY"; "" if the driver knows none
-	Text string // the driver's description of it, or what the caller knows better
+	Text string // the driver's description of it, or the caller's more specific one
 }
 
 func (e *Error) Error() string {

@@ -33,10 +33,10 @@ func (c *Context) NewMark() (*Event, error) {
 // Sync waits for the moment that was recorded last. Its error may be that of any earlier work.
 func (e *Event) Sync() error { return e.ctx.call(cuEventSynchronize, e.handle) }
 
-// Wait makes what is queued on s from now on wait for the moment that e was recorded at last.
+// Wait makes work that is queued on s from now on wait for the moment at which e was last recorded.
 func (s *Stream) Wait(e *Event) error { return s.ctx.call(cuStreamWaitEvent, s.handle, e.handle, 0) }
 
-// Close gives the event back. Further calls do nothing.
+// Close releases the event. Further calls do nothing.
 func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDestroy) }
 
 // Record makes e the moment when all work queued on s so far is done.

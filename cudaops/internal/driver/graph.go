@@ -45,7 +45,7 @@ func (c *Context) Capture(record func(s *Stream) error) (_ *Graph, err error) {
 // A GraphNode is a piece of work in a graph that is being captured.
 type GraphNode uintptr
 
-// Tail returns what the next work that is queued on a capturing stream will wait for: the work that
+// Tail returns the nodes that the next work queued on a capturing stream will wait for: the work that
 // was queued last.
 func (s *Stream) Tail() ([]GraphNode, error) {
 	var status uint32
@@ -71,6 +71,6 @@ func (s *Stream) Follow(nodes []GraphNode) error {
 // LaunchGraph queues the work of g; it waits for earlier work of g as well.
 func (s *Stream) LaunchGraph(g *Graph) error { return s.ctx.call(cuGraphLaunch, g.handle, s.handle) }
 
-// Close gives the graph back, once the device has finished with it. Further calls
+// Close releases the graph, once the device has finished with it. Further calls
 // do nothing.
 func (g *Graph) Close() error { return closeHandle(g.ctx, &g.handle, cuGraphExecDestroy) }

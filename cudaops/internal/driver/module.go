@@ -46,7 +46,7 @@ func (c *Context) Load(image []byte) (*Module, error) {
 var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 
 // LoadImage loads an image that needs a driver for CUDA minDriver (12000 is CUDA 12.0) or newer.
-// With an older driver the error says which one is needed.
+// With an older driver the error names the one that is needed.
 func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
 	if err := CheckDriver(minDriver); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func LoadImage(c *Context, image []byte, minDriver int) (*Module, error) {
 	return c.Load(image)
 }
 
-// CheckDriver says what to do if the driver is older than one for CUDA
+// CheckDriver returns an error that names the remedy if the driver is older than one for CUDA
 // minDriver.
 func CheckDriver(minDriver int) error {
 	have, err := Version()
@@ -81,7 +81,7 @@ func checkVersion(have int, release string, need int) error {
 
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// Unload gives the module and its functions back. Further calls do nothing.
+// Unload releases the module and its functions. Further calls do nothing.
 func (m *Module) Unload() error { return closeHandle(m.ctx, &m.handle, cuModuleUnload) }
 
 // Function is a kernel of a module.

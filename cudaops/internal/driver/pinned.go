@@ -44,7 +44,7 @@ func (c *Context) Pin(m []byte) (*Pinned, error) {
 // where the host does.
 func Address(pinned []byte) Ptr { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned)))) }
 
-// Free gives the memory back, or makes it Go's as before, once the device has finished with it.
+// Free releases the memory, or makes it Go's as before, once the device has finished with it.
 // Further calls do nothing.
 func (p *Pinned) Free() error {
 	if p.Bytes == nil {

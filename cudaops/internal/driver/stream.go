@@ -18,7 +18,7 @@ type Stream struct {
 }
 
 // NewStream makes a stream. It keeps order with [Context.Upload], Download and
-// Memset8, which is what CUDA calls a blocking stream.
+// Memset8: CUDA calls it a blocking stream.
 func (c *Context) NewStream() (*Stream, error) {
 	s := &Stream{ctx: c}
 	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), 0); err != nil {
@@ -31,7 +31,7 @@ func (c *Context) NewStream() (*Stream, error) {
 // blocking streams. It needs no Close.
 func (c *Context) DefaultStream() *Stream { return &Stream{ctx: c} }
 
-// Close gives the stream back; what was queued is still done. Further calls do
+// Close releases the stream; the work that was queued is still done. Further calls do
 // nothing. Sync first if uploads or downloads are under way.
 func (s *Stream) Close() error { return closeHandle(s.ctx, &s.handle, cuStreamDestroy) }
 
@@ -104,7 +104,7 @@ func (s *Stream) LaunchCooperative(f *Function, grid, block [3]uint32, shared ui
 }
 
 func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer, cooperative bool) error {
-	// C reads Go pointers through a Go pointer here: what they point to must stay.
+	// C reads Go pointers through a Go pointer here: their targets must stay.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	for _, p := range params {

@@ -17,7 +17,7 @@ import (
 // called by another goroutine than those of Backend, but for Marks, Mark and FollowCopies.
 type Beside interface {
 	Backend
-	// CopyBeside begins to fill a span, whatever work is under way, from memory of Stage or Pin.
+	// CopyBeside begins to fill a span from memory of Stage or Pin, without waiting for work under way.
 	CopyBeside(to Span, src []byte) error
 	// SyncCopies waits for such copies.
 	SyncCopies() error
@@ -26,7 +26,7 @@ type Beside interface {
 	MarkCopies(i int) error
 	FollowCopies(i int) error
 	AwaitCopies(i int) error
-	// Pin makes memory of Go's fit for copies until Close.
+	// Pin pins memory of Go's for copies until Close.
 	Pin(m []byte) error
 	// Pinned reports whether memory was given to Pin.
 	Pinned(m []byte) bool
@@ -41,23 +41,23 @@ type Beside interface {
 // copyLimit.
 const CopyLimit = copyLimit
 
-// A set is what a run of the program uses alone while it is under way: staging memory, and the
+// A set is the memory that a run of the program uses alone while it is under way: staging memory, and the
 // places of inputs that have two. With two sets that take turns, the values of a run are copied to the device while
 // the run before computes.
 type set struct {
 	number   int
 	parts    []part
-	uploads  []*transfer // those that are a part of the work
-	copies   []*transfer // those beside it
+	uploads  []*transfer // as parts of the work
+	copies   []*transfer // beside the work
 	launched atomic.Bool // and perhaps not done yet
 	use      use
-	inputs   []gorgonia.Value // what was staged, by number, while use is staged
+	inputs   []gorgonia.Value // the staged values, by number, while use is staged
 	since    int
-	copying  bool // copies beside the work were begun for its run
+	copying  bool // copies beside the work have begun for its run
 	own      bool // some of them read memory of the user's
 }
 
-// use is what a set is used for.
+// use is the use of a set.
 type use int
 
 const (
@@ -67,7 +67,7 @@ const (
 	starting     // of a run
 )
 
-// turns says whose turn it is.
+// turns keeps whose turn it is.
 type turns struct {
 	sync.Mutex // of the sets' use, inputs and since
 	staged     int
@@ -113,7 +113,7 @@ func (e *Executable) Stages() bool { return e.beside != nil && !e.unstaged }
 func (e *Executable) Pinned(bytes int64) ([]byte, error) {
 	e.turns.open.RLock()
 	defer e.turns.open.RUnlock()
-	const page = 4096 // pages that are pinned are nobody else's
+	const page = 4096 // pinned pages must hold nothing else
 	whole := (bytes + page - 1) &^ (page - 1)
 	if err := hostmem.Check(whole + page); err != nil {
 		return nil, err
@@ -122,17 +122,17 @@ func (e *Executable) Pinned(bytes int64) ([]byte, error) {
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(m))) & (page - 1)
 	m = m[skip : int64(skip)+whole]
 	if e.Stages() && !e.turns.closed {
-		_ = e.beside.Pin(m) // copies of what cannot be pinned take the way of all other memory
+		_ = e.beside.Pin(m) // memory that cannot be pinned is copied like all other memory
 	}
 	return m[:bytes:bytes], nil
 }
 
 // Stage copies values of inputs to the device for a run to come, beside what runs: in the order
 // of [program.Program.Inputs], nil for those that are not known yet. A later run that gets one of
-// these very values takes it from there, and it may be changed once that run was started, or another one.
+// these very values takes it from there. The value may be changed once that run, or another one, has started.
 //
-// Another goroutine may call it. It reports false where it did nothing: the device works on
-// what it would write over.
+// Another goroutine may call it. It reports false if it did nothing, because the device still works on
+// the memory that it would write.
 func (e *Executable) Stage(inputs []gorgonia.Value) (done bool, err error) {
 	e.turns.open.RLock()
 	defer e.turns.open.RUnlock()
@@ -178,7 +178,7 @@ func (e *Executable) reserve() *set {
 	return found
 }
 
-// drop forgets what was staged.
+// drop forgets the staged values.
 func (s *set) drop() {
 	s.use, s.inputs, s.copying, s.own = idle, nil, false, false
 	for _, list := range [][]*transfer{s.uploads, s.copies} {
@@ -198,7 +198,7 @@ func (e *Executable) await(s *set) error {
 	return err
 }
 
-// stage fills uploads of a set.
+// stage fills the staging memory of uploads of a set.
 func (e *Executable) stage(s *set, inputs []gorgonia.Value) error {
 	if err := e.await(s); err != nil {
 		return err
@@ -312,7 +312,7 @@ func (e *Executable) choose(inputs []gorgonia.Value) (s *set) {
 		s.use, s.inputs = starting, nil
 		return s
 	}
-	for k := range e.sets { // nobody wants what was staged
+	for k := range e.sets { // nobody wants the staged values
 		o := e.sets[(e.turns.last+1+k)%len(e.sets)]
 		if o.use == filling {
 			continue

@@ -28,7 +28,7 @@ func Outputs(p *kernels.Plan, all Span) []Span {
 type Backend interface {
 	// Device returns the properties that plans are made for.
 	Device() kernels.Device
-	// Name returns what reports call the backend.
+	// Name returns the backend's name in reports.
 	Name() string
 	// Alloc reserves the arena; it is called once.
 	Alloc(bytes int64) error
@@ -41,7 +41,7 @@ type Backend interface {
 	Upload(to Span, src []byte) error
 	// Download copies a span's contents into dst, which is filled after Sync.
 	Download(dst []byte, from Span) error
-	// Capture records pieces of work, which are not done, and returns what queues all
+	// Capture records pieces of work, which are not done, and returns a function that queues all
 	// of them at once. Those that do not wait for each other may run side by side.
 	// Copies among them must be between the arena and memory from Stage.
 	Capture(work []Work) (launch func() error, err error)
@@ -55,6 +55,6 @@ type Backend interface {
 	Events(n int) error
 	Record(i int) error
 	Elapsed(i, j int) (time.Duration, error)
-	// Close gives everything back. Further calls do nothing.
+	// Close releases everything. Further calls do nothing.
 	Close() error
 }

@@ -46,7 +46,7 @@ func openDevice(i int) (*device, error) {
 	return d, nil
 }
 
-// Usable returns an error that says why the kernels cannot run on a device, and
+// Usable returns an error that explains why the kernels cannot run on a device, and
 // nil if they can.
 func Usable(d *driver.Device) error {
 	_, minDriver, err := kernels.Target(d.Major, d.Minor)

@@ -34,7 +34,7 @@ type Executable struct {
 	sets    []*set                 // of what runs take turns at; one if they wait for each other
 	beside  Beside                 // nil for a backend that is none
 	turns   turns
-	// launches queue the instructions of the device, copies left out.
+	// launches queue the instructions of the device without the copies.
 	launches []queued
 	timed    bool
 	events   int
@@ -79,7 +79,7 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 	if b, ok := b.(Beside); ok && trains && !timed {
 		e.beside = b
 	}
-	if len(p.Updates) > 0 { // states begin at 0, and what lies between joined values is read
+	if len(p.Updates) > 0 { // states begin at 0, and the gaps between joined values are read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (e *Executable) runSetup() error {
 	return e.backend.Sync()
 }
 
-// slot returns the place of a value on the host.
+// slot returns the slot of a value on the host.
 func (e *Executable) slot(v *program.Value) int {
 	i, ok := e.slots[v]
 	if !ok {
@@ -180,12 +180,12 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	return e.Finish()
 }
 
-// Start begins a run and does not wait for its end, which is that of Finish, of another
-// Start, or of any other call. The inputs may be changed when it returns. What goes wrong
-// on the device is an error of a later call.
+// Start begins a run and does not wait for its end: Finish, another Start and any other call
+// do. The inputs may be changed when it returns. A failure on the device is an error of a later
+// call.
 //
 // It stops between instructions, or pieces of work that were captured, when ctx is done, but
-// not once it has changed a state: states are those before a run, or those after it.
+// not once it has changed a state: the states are those from before a run or from after it.
 func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
 	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
@@ -220,7 +220,7 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 			}
 		}
 		if err := p.run(); err != nil {
-			// What is under way still uses host memory.
+			// Work under way still uses host memory.
 			return driver.Join(err, e.wait())
 		}
 	}
@@ -271,9 +271,9 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 }
 
 // Replay captures all launches of the program, without the copies, as
-// one piece of work, and returns what queues it. The launches then work on what the last
-// Run copied to the device, which is still there if the program was compiled for it:
-// see passes.Target. It is for measurements.
+// one piece of work, and returns a function that queues it. The launches work on the values
+// that the last Run copied to the device, which are still there if the program was compiled
+// for it: see passes.Target. It is for measurements.
 func (e *Executable) Replay() (func() error, error) {
 	var o order
 	work := make([]Work, len(e.launches))
@@ -283,7 +283,7 @@ func (e *Executable) Replay() (func() error, error) {
 	return e.capture(work)
 }
 
-// capture makes one piece of work of several, and returns what queues it.
+// capture makes one piece of work of several, and returns a function that queues it.
 func (e *Executable) capture(work []Work) (func() error, error) {
 	reduced(work)
 	return e.backend.Capture(work)
@@ -304,7 +304,7 @@ func (e *Executable) wait() error {
 	return err
 }
 
-// Close gives the backend back. Further calls do nothing.
+// Close closes the backend. Further calls do nothing.
 func (e *Executable) Close() error {
 	e.turns.open.Lock() // no Stage is under way
 	defer e.turns.open.Unlock()

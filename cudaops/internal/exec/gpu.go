@@ -19,7 +19,7 @@ type GPUBackend struct {
 	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
 	beside beside
-	// hostMemory guards staged and what is pinned, since copies beside the work may ask for it.
+	// hostMemory guards staged and the pinned memory, since copies beside the work may ask for it.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
 	events     []*driver.Event
@@ -91,7 +91,7 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 	})
 }
 
-// Bind implements Backend: a run is nothing but launches.
+// Bind implements Backend: a run consists of launches alone.
 func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
@@ -129,14 +129,14 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
 
-// Recording is a stream that captures what is queued on it. Follow makes the next work wait
+// Recording is a stream that captures the work queued on it. Follow makes the next work wait
 // for nodes of the graph, Tail returns what it will wait for.
 type Recording interface {
 	Follow([]driver.GraphNode) error
 	Tail() ([]driver.GraphNode, error)
 }
 
-// Record queues work on a stream that captures it, each piece behind those that it waits for.
+// Record queues work on a stream that captures it, each piece after those that it waits for.
 func Record(s Recording, work []Work) error {
 	tails := make([][]driver.GraphNode, len(work)) // of each piece, what waits for it waits for
 	for i, w := range work {

@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 )
 
-// beside is what a GPU needs to copy beside its work.
+// beside holds a GPU's resources for copies beside its work.
 type beside struct {
 	copies *driver.Stream
 	copied []*driver.Event // marks among them
@@ -83,7 +83,7 @@ func (g *GPUBackend) Pinned(m []byte) bool {
 	return false
 }
 
-// closeBeside gives all of it back.
+// closeBeside releases all of it.
 func (g *GPUBackend) closeBeside() (errs []error) {
 	b := &g.beside
 	if b.copies != nil {

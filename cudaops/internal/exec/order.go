@@ -15,14 +15,14 @@ type Work struct {
 	After []int
 }
 
-// An order finds out what an instruction must wait for, from the memory that it reads
-// and writes: buffers share memory, so that one that writes waits for those that read
-// what was there before.
+// An order finds the instructions that an instruction must wait for, from the memory that it reads
+// and writes: buffers share memory, so one that writes waits for those that read the
+// earlier contents.
 type order struct {
 	segments []segment // of the arena, disjoint, by offset
 }
 
-// segment is a piece of the arena with those who use it.
+// segment is a piece of the arena with the instructions that use it.
 type segment struct {
 	from, to int64
 	writer   int   // the last, -1 for none
@@ -67,7 +67,7 @@ func (o *order) within(b *program.Buffer) func(yield func(k int) bool) {
 	o.split(to)
 	k := o.search(from)
 	for at := from; at < to; k++ {
-		if k == len(o.segments) || o.segments[k].from > at { // nobody was here
+		if k == len(o.segments) || o.segments[k].from > at { // unused so far
 			end := to
 			if k < len(o.segments) {
 				end = min(end, o.segments[k].from)
@@ -100,13 +100,13 @@ func (o *order) split(at int64) {
 	o.segments = slices.Insert(o.segments, k+1, right)
 }
 
-// reduced leaves out, of what each piece of work waits for, what it waits for already by way of another
-// one, as far as the last thousand pieces tell. A graph takes time for each such edge: without them a
+// reduced leaves out edges between pieces of work that follow from other edges, as far as these lead
+// through the last thousand pieces. Each edge costs time in a graph: without the redundant ones a
 // step of 313 launches took 1.21 ms instead of 1.50 (H200, bench/NOTES.md).
 func reduced(work []Work) {
 	const words = 16 // of 64 pieces each that come before a piece
 	first := func(k int) int { return max(k/64-words+1, 0) }
-	before := make([][words]uint64, len(work)) // what a piece waits for, from first(k)*64 on
+	before := make([][words]uint64, len(work)) // pieces that a piece waits for, from first(k)*64 on
 	for k := range work {
 		has := func(j int) bool { return j/64 >= first(k) && before[k][j/64-first(k)]>>(j%64)&1 != 0 }
 		var after []int

@@ -28,7 +28,7 @@ func TestOrder(t *testing.T) {
 		type use struct{ reads, writes []*program.Buffer }
 		var uses []use
 		var o order
-		waits := map[[2]int]bool{} // closed under "waits for what those wait for"
+		waits := map[[2]int]bool{} // the transitive closure
 		for i := range rapid.IntRange(1, 15).Draw(t, "instructions") {
 			in, u := &program.Instr{}, use{}
 			for range rapid.IntRange(0, 3).Draw(t, "inputs") {

@@ -13,7 +13,7 @@ import (
 // A part is a piece of the program that runs as a whole: one instruction on the
 // host, or a run of instructions of the device.
 type part struct {
-	wait bool // it reads what was downloaded
+	wait bool // it reads a value that was downloaded
 	run  func() error
 }
 
@@ -44,7 +44,7 @@ func (e *Executable) bind(s *set) error {
 			}
 			e.addHost(s, i, op.Op, downloaded)
 		case program.Join:
-			continue // what is joined is there
+			continue // the joined values are there
 		case program.Alias:
 			if in.Out[0].Space == program.OnDevice {
 				continue // the same memory
@@ -79,7 +79,7 @@ func (e *Executable) staged(in *program.Instr) bool {
 }
 
 // addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
-// so what is needed elsewhere is copied for them.
+// so inputs that are needed elsewhere are copied for them.
 func (e *Executable) addHost(s *set, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
 	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))
@@ -212,7 +212,7 @@ func (e *Executable) addDevice(s *set, instrs []int) error {
 	return nil
 }
 
-// stoppable returns what queues an instruction of the device unless the run is to stop. Where
+// stoppable returns a function that queues an instruction of the device unless the run is to stop. Where
 // work is captured, the backend calls it when it captures or, as that of the host does, in
 // each run.
 func (e *Executable) stoppable(in *program.Instr, queue func() error) func() error {
@@ -230,13 +230,13 @@ func (e *Executable) changesState(in *program.Instr) bool {
 	return slices.ContainsFunc(in.Out, func(v *program.Value) bool { return v.Base.Buffer != nil && e.changes[v.Base.Buffer] })
 }
 
-// queued is an instruction with what queues it.
+// queued is an instruction with the function that queues it.
 type queued struct {
 	instr *program.Instr
 	queue func() error
 }
 
-// deviceInstr returns what queues an instruction of the device, and for a copy its
+// deviceInstr returns a function that queues an instruction of the device, and for a copy its
 // transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
 	switch in.Op.(type) {
@@ -275,7 +275,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 	return nil, nil, errNoSuchOp
 }
 
-// between returns what queues instruction i of the device between two events, if
+// between returns a function that queues instruction i of the device between two events, if
 // instructions are timed.
 func (e *Executable) between(i int, queue func() error) func() error {
 	if !e.timed {
@@ -306,7 +306,7 @@ type transfer struct {
 	instr  *program.Instr
 	upload bool
 	slot   int    // of the value on the host
-	memory []byte // what is copied from or to: of the value, or staging memory
+	memory []byte // source or target of the copy: of the value, or staging memory
 	staged bool
 	value  gorgonia.Value // of a download that is not staged
 	to     Span           // of an upload beside the work

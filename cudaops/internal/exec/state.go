@@ -19,7 +19,7 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// State copies what a state, or a part of one, is after the last run into m.
+// State copies the value of a state, or of a part of one, after the last run into m.
 func (e *Executable) State(v *program.Value, m []byte) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
@@ -47,7 +47,7 @@ func (e *Executable) States() ([][]byte, error) {
 	return list, nil
 }
 
-// SetStates fills the states that runs change with what States returned.
+// SetStates fills the states that runs change with values that States returned.
 func (e *Executable) SetStates(list [][]byte) error {
 	for i, u := range e.program.Updates {
 		if u.Next == u.State {
@@ -60,7 +60,7 @@ func (e *Executable) SetStates(list [][]byte) error {
 	return nil
 }
 
-// stateSpan returns where a state or a part of one lies, which is to be as long as m.
+// stateSpan returns the place of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
 	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())

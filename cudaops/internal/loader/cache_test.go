@@ -16,7 +16,7 @@ type fake string
 func (f fake) Name() string                      { return string(f) }
 func (fake) Code(int, int) (kernels.Code, error) { return kernels.Code{}, nil }
 
-// loads records what a cache loads and unloads.
+// loads records the loads and unloads of a cache.
 type loads struct {
 	all, alive []string
 	err        error // of the next load

@@ -110,7 +110,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 				return nil, err
 			}
 		}
-		params, err := params(k, address)
+		params, err := l.params(k, address)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 }
 
 // CheckSizes returns an error if the launches of the bound plan have other arguments, by number and
-// bytes, than their kernels take, as far as the driver tells.
+// bytes, than their kernels take, as far as the driver describes them.
 func (b *Bound) CheckSizes(p *kernels.Plan) error {
 	for i, l := range b.launches {
 		if want, ok := l.function.ParamSizes(); ok {
@@ -153,7 +153,7 @@ func checkSizes(args []any, want []int) error {
 }
 
 // params returns pointers to the values of a launch's arguments.
-func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
+func (l *Loader) params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
 	params := make([]unsafe.Pointer, len(k.Args))
 	for n, a := range k.Args {
 		switch a := a.(type) {
@@ -161,7 +161,7 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 			at := address(a)
 			params[n] = unsafe.Pointer(&at)
 		case kernels.TensorMap:
-			m, err := tensorMap(a, address(a.Ref))
+			m, err := l.tensorMap(a, address(a.Ref))
 			if err != nil {
 				return nil, fmt.Errorf("kernel %s: argument %d: %w", k.Kernel.Entry, n, err)
 			}
@@ -182,18 +182,18 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 }
 
 // tensorMap returns the driver's form of a map of the tensor at that address.
-func tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
+func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	return driver.Tensor{
+	return l.ctx.Encode(driver.Tensor{
 		Address: at,
 		Type:    [...]driver.TensorType{kernels.TensorBF16: driver.BFloat16, kernels.TensorFloat32: driver.Float32, kernels.TensorTF32: driver.TFloat32}[t.Element],
 		Extents: t.Extents,
 		Strides: t.Strides,
 		Box:     t.Box,
 		Swizzle: t.Swizzle,
-	}.Encode()
+	})
 }
 
 // Run queues the launches on a stream.
@@ -224,7 +224,7 @@ func (b *Bound) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkCoResident returns an error that says how many blocks fit on the device at
+// checkCoResident returns an error that names how many blocks fit on the device at
 // once if those of k do not: they would wait for one another for ever.
 func (l *Loader) checkCoResident(f *driver.Function, k kernels.Launch) error {
 	threads := k.Block[0] * k.Block[1] * k.Block[2]

@@ -38,7 +38,7 @@ func unary(c *call) *program.Value {
 }
 
 // binary lowers an element-wise op of two operands, of one shape or one of them a
-// scalar. Comparisons give 1 and 0 of the operands' type, or bool.
+// scalar. Comparisons return 1 and 0 of the operands' type, or bool.
 func binary(c *call) *program.Value {
 	name, same, ok := internal.Binary(c.node.Op())
 	op, known := binaries[name]

@@ -7,8 +7,8 @@ import (
 )
 
 // fold evaluates the value of a node that depends on constants alone and makes it a constant; start
-// is the first of the instructions that compute it. It leaves views, values larger than what they
-// are computed from, products, which can take long here, and what the host computes, which may
+// is the first of the instructions that compute it. It leaves views, values larger than their
+// operands, products, which can take long here, and ops on the host, whose results may
 // differ each time.
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program

@@ -24,7 +24,7 @@ func host(c *call) *program.Value {
 	return c.emit(op, c.Type, c.in...)
 }
 
-// reason says why a node stays on the host.
+// reason returns why a node stays on the host.
 func (c *call) reason() string {
 	name := internal.OpName(c.node.Op())
 	if name == "" {

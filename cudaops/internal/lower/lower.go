@@ -1,5 +1,5 @@
 // Package lower turns a Gorgonia graph into a program: each node into the instructions that compute
-// it, and what the user finds on the host after a run into the program's outputs.
+// it, and the values that the user finds on the host after a run into the program's outputs.
 package lower
 
 import (
@@ -31,7 +31,7 @@ type Graph struct {
 	modes     []mode
 }
 
-// Input is what a run starts from: the value of an input node, or the state of an op.
+// Input is a value that a run starts from: that of an input node, or the state of an op.
 type Input struct {
 	Node  *gorgonia.Node // the input, or the op's node
 	State *tensor.Dense  // nil for an input
@@ -58,7 +58,7 @@ type Output struct {
 	Node  *gorgonia.Node
 	Read  *gorgonia.Value // if neither of these: bound to the node
 	State *tensor.Dense
-	// Vector reports that the value is to be a tensor of shape (1), which some ops of Gorgonia give
+	// Vector reports that the value is to be a tensor of shape (1), which some ops of Gorgonia return
 	// for a scalar.
 	Vector bool
 }
@@ -73,7 +73,7 @@ type Watched struct {
 	Node  *gorgonia.Node
 }
 
-// Wanted says which values are wanted on the host after a run, besides those of the Read
+// Wanted holds which values are wanted on the host after a run, besides those of the Read
 // statements.
 type Wanted struct {
 	Keep    []*gorgonia.Node
@@ -98,7 +98,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.Reverse(sorted) // Sort gives users before what they use
+	slices.Reverse(sorted) // Sort puts nodes before their operands
 	l := &lowerer{
 		graph: &Graph{Program: new(program.Program)},
 		of:    make(map[*gorgonia.Node]*program.Value, len(sorted)),
@@ -307,7 +307,7 @@ func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant
 // graph, the cost at which Grad began, and the derivatives of the inputs.
 //
 // Derivatives by inputs that Grad was not asked for are roots too, and are left out. In a graph
-// with several costs they stay, because what Grad returns at its second call cannot be
+// with several costs they stay, because the results of Grad's second call cannot be
 // distinguished from them. Those by learnables stay on the device.
 func (l *lowerer) results(w *Wanted) {
 	costs := 0

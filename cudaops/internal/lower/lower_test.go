@@ -73,7 +73,7 @@ func TestTransposedProducts(t *testing.T) {
 	}
 }
 
-// What depends on constants alone is one.
+// A value that depends on constants alone is one.
 func TestFold(t *testing.T) {
 	g := G.NewGraph()
 	x := matrix(g, "x", 2, 3)

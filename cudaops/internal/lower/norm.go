@@ -24,7 +24,7 @@ type norm struct {
 // moments are the means and standard deviations of rows: each row is the elements along some axes.
 type moments struct {
 	axes          []int
-	mean, inverse *program.Value // at every element: the mean, and the value that gives one over the deviation
+	mean, inverse *program.Value // at every element: the mean, and one over the deviation
 	invert        func(b *expr.Builder, v expr.Value) expr.Value
 	// If the moments are computed rather than given, one for each row:
 	elements       float64        // of a row

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The functions of this file lower ops that Gorgonia composes wrongly to what was meant.
+// The functions of this file lower ops that Gorgonia composes wrongly to the ops that were meant.
 
 // outerProdDiff lowers a derivative of an OuterProd, x yᵀ, by x or by y. With G for the derivative
 // by the product these are G y and Gᵀ x; Gorgonia makes Gᵀ x and Gᵀ y. It returns nil for any other

@@ -14,7 +14,7 @@ import (
 // The rules of this file lower Gorgonia's Dropout and random tensors to functions of random
 // numbers, which kernels generate where they need them, from a seed and the number of the run.
 
-// drawer identifies what draws random numbers: a Dropout together with its derivative, or a node,
+// drawer identifies a source of random numbers: a Dropout together with its derivative, or a node,
 // which may draw several times.
 type drawer struct {
 	of    any
@@ -114,7 +114,7 @@ func (c *call) between(low, high float64) *program.Value {
 }
 
 // gaussian emits normal numbers (Box and Muller, 1958): an angle, and a radius from a number in (0,
-// 1] as small as 2⁻⁴⁹, or 2⁻⁵⁴ in float64. The smallest one gives eight standard deviations.
+// 1] as small as 2⁻⁴⁹, or 2⁻⁵⁴ in float64. The smallest one becomes eight standard deviations.
 func (c *call) gaussian(mean, deviation float64) *program.Value {
 	angle, far, near := c.uniform(drawer{c.node, 0}, c.Type), c.uniform(drawer{c.node, 1}, c.Type), (*program.Value)(nil)
 	in := []*program.Value{angle, far}

@@ -10,7 +10,7 @@ import (
 
 // rectified lowers the product that Rectify makes of x and 0 <= x, as a map of x alone, and returns
 // nil for any other node. For x below zero the result is -0, and for x = -0 it is +0: so the result
-// alone tells where x is below zero, and x need not be kept for that (see the pass epilogue).
+// alone shows where x is below zero, and x need not be kept for that (see the pass epilogue).
 func (c *call) rectified(op expr.Op) *program.Value {
 	if op != expr.Mul || !c.floats(2) {
 		return nil

@@ -199,7 +199,7 @@ func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
 	return r.rows(op, x, []int{r.axis})
 }
 
-// spread returns a value that each row has one of at every element of the row.
+// spread returns a value of rows, one for each, repeated at every element of its row.
 func (r row) spread(v *program.Value) *program.Value {
 	return r.alias(v, r.Type, program.View{Offset: v.View.Offset, Strides: slices.Insert(slices.Clone(v.View.Strides), r.axis, 0)})
 }

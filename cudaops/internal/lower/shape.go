@@ -19,7 +19,7 @@ func (c *call) numbers() bool {
 	return len(c.in) > 0 && c.Numeric && c.in[0].Numeric && c.Dtype == c.in[0].Dtype
 }
 
-// size lowers the extent of an axis, which the shape of the input tells, to a
+// size lowers the extent of an axis, known from the shape of the input, to a
 // constant.
 func size(c *call) *program.Value {
 	axis, ok := internal.Size(c.node.Op())
@@ -206,7 +206,7 @@ func sliceDiff(c *call) *program.Value {
 	return c.padded(part, c.Type, part.View, kernels.Bounds{Axis: s.Axis, From: s.Start, To: s.Start + t.Shape[s.Axis]})
 }
 
-// padded returns a view of a value with zeros around it, as the bounds say.
+// padded returns a view of a value with zeros around it, as the bounds describe.
 func (c *call) padded(v *program.Value, t program.Type, view program.View, b kernels.Bounds) *program.Value {
 	if b.From == 0 && b.To == t.Shape[b.Axis] {
 		return c.alias(v, t, view)
@@ -215,7 +215,7 @@ func (c *call) padded(v *program.Value, t program.Type, view program.View, b ker
 	return c.dense(c.alias(v, t, view))
 }
 
-// at lowers At, which gives one element.
+// at lowers At, which returns one element.
 func at(c *call) *program.Value {
 	index, ok := internal.At(c.node.Op())
 	if !ok || !c.numbers() || len(c.Shape) > 0 || len(index) != len(c.in[0].Shape) {

@@ -62,7 +62,7 @@ type group struct {
 // Solver returns the solver, as it was read when the graph was lowered.
 func (t *Trained) Solver() internal.Solver { return t.training.Solver }
 
-// Numbers returns what the program's last inputs are in a step, counted from 1.
+// Numbers returns the program's last inputs in a step, counted from 1.
 func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {

@@ -92,7 +92,7 @@ func (e *updater) inputs() {
 	}
 }
 
-// group emits the step of a group: its gradients one behind the other, and one map.
+// group emits the step of a group: its gradients one after the other, and one map.
 func (e *updater) group(g *group) error {
 	e.nodes = e.Trained.nodes(g)
 	gradients := make([]*program.Value, len(g.members))

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower what slides windows over images: the columns that a
+// The rules of this file lower ops that slide windows over images: the columns that a
 // convolution is a product of, pooling, and upsampling.
 
 // windowed is a kernel on windows, as a planner.
@@ -56,13 +56,13 @@ func windows(c *call) *program.Value {
 	if !ok || len(c.in) == 0 || !c.floats(len(c.in)) {
 		return nil
 	}
-	// images is what windows lie in, columns what has an element for each, or all of
+	// images is the value that the windows lie in, columns the one with an element for each window, or with all elements of
 	// each.
 	images, columns := c.in[0].Shape, c.Shape
 	switch {
 	case w.Name == "upsample" && !w.Derivative:
 		return c.upsampled(w.Size[0])
-	case w.Name == "upsample": // the sum of what an element became
+	case w.Name == "upsample": // the sum of the copies of an element
 		images, columns = c.in[len(c.in)-1].Shape, c.Shape
 	case w.Derivative:
 		images, columns = c.Shape, c.in[len(c.in)-1].Shape
@@ -104,7 +104,7 @@ func windows(c *call) *program.Value {
 	return c.emit(program.Kernel{Planner: k}, c.Type, in...)
 }
 
-// windowAxis returns the windows along an axis, rows or columns, of so many elements.
+// windowAxis returns the windows along an axis, rows or columns.
 func windowAxis(w internal.Windowed, axis, elements int) kernels.WindowAxis {
 	return kernels.WindowAxis{
 		In: elements, Size: w.Size[axis], Stride: w.Stride[axis], Dilation: w.Dilation[axis],

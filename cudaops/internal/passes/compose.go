@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// composer writes what Maps do to the value of an epilogue as one function.
+// composer writes the Maps on the value of an epilogue as one function.
 type composer struct {
 	*epilogue
 	*expr.Builder

@@ -13,12 +13,12 @@ import (
 // writes it. So a layer's bias and activation, the derivative of an activation and the sum of two
 // gradients take no launch, and the value between is never in memory.
 //
-// A product takes Maps as long as its kernels have what comes of them, see
-// [kernels.Product.With]. No operand makes it wait that it would not have waited for without, and
-// none is written for it: so there are never more launches than before.
+// A product takes Maps as long as its kernels support the resulting epilogue, see
+// [kernels.Product.With]. It takes no Map whose operands it would have to wait for, or that would have
+// to be written for it, so there are never more launches than before.
 //
-// The derivative of a rectifier needs what went into it. That is not kept for it: the
-// result tells as much.
+// The derivative of a rectifier needs the sign of its operand. The operand is not kept for that:
+// the result shows it, too.
 func epilogues(p *program.Program, _ Target) error {
 	s := newSurroundings(p)
 	for _, in := range p.Instrs {
@@ -69,10 +69,10 @@ func (o strided) equal(p strided) bool {
 	return o.base == p.base && o.view.Offset == p.view.Offset && slices.Equal(o.view.Strides, p.view.Strides)
 }
 
-// extend takes the Map that alone reads what is computed so far, with Maps that it
+// extend takes the Map that alone reads the result so far, with Maps that it
 // alone reads, and reports whether it did.
 func (e *epilogue) extend() bool {
-	if e.wanted[e.out] || len(e.steps) > 0 { // these read what is computed so far
+	if e.wanted[e.out] || len(e.steps) > 0 { // these read the result so far
 		return false
 	}
 	m, steps := e.next()
@@ -109,7 +109,7 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	return m, steps
 }
 
-// take takes a Map; inline says that it takes Maps with it that this one alone reads,
+// take takes a Map; inline reports that it takes Maps with it that this one alone reads,
 // numbers that constants become part of the function.
 func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
 	dt := e.product.Dtype
@@ -143,7 +143,7 @@ func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
 	return true
 }
 
-// rewrite makes one instruction of the product and what it has taken, at the place of the
+// rewrite makes one instruction of the product and the Maps that it has taken, at the place of the
 // last Map.
 func (e *epilogue) rewrite() {
 	in := &program.Instr{Op: program.Kernel{Planner: e.product}, In: slices.Clone(e.instr.In), Out: []*program.Value{e.out}, Nodes: slices.Clone(e.instr.Nodes)}

@@ -23,7 +23,7 @@ import (
 )
 
 // launching takes a graph through the passes up to the one that plans it, with or without
-// the one that gives products epilogues, and returns what runs as launches.
+// the one that makes epilogues of products, and returns the instructions that are launches.
 func launching(t interface{ Fatal(...any) }, graph *G.ExprGraph, keep G.Nodes, with bool) (list []*program.Instr) {
 	g, err := lower.New(graph, &lower.Wanted{Keep: keep})
 	if err != nil {
@@ -129,7 +129,7 @@ type net struct {
 	in G.Nodes
 }
 
-// input returns an input, one in so many of whose numbers is special.
+// input returns an input; one in `rare` of its numbers is special.
 func (n *net) input(rare int, shape ...int) *G.Node {
 	v := tensor.New(tensor.Of(n.dt), tensor.WithShape(shape...))
 	for i := range v.Size() {
@@ -148,7 +148,7 @@ func (n *net) input(rare int, shape ...int) *G.Node {
 	return in
 }
 
-// layers are graphs with what their products do, the ones of gradients included.
+// layers are graphs with the epilogues of their products, those of gradients included.
 var layers = map[string]struct {
 	build func(n *net) *G.Node
 	grad  bool     // by all inputs, of the sum of squares

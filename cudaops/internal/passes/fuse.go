@@ -8,19 +8,18 @@ import (
 )
 
 // fuse joins Maps and Rows that work on the same elements into one instruction, which
-// computes and stores what others need and keeps the rest in registers: a chain of
+// computes, stores the values that others need and keeps the rest in registers: a chain of
 // element-wise ops becomes one launch, and so does a softmax or a layer norm with
-// what stands before and after it.
+// its neighbours.
 //
 // An instruction joins the groups that its inputs come from, one after the other,
 // where the joint group still is one iteration space and nothing outside would have
 // to run both before and after it. No value is computed twice and no sum reordered,
 // so fusing changes no bit.
 //
-// An instruction that reads nothing but what is in memory anyhow, or what waits
-// itself, waits for one that uses its result, to join that one's group rather than
-// the group of its inputs: so the derivative of tanh takes tanh from the forward pass,
-// not 1 - tanh².
+// An instruction joins the group of its user rather than that of its inputs if these are
+// in memory in any case, or are results of instructions that wait in the same way: so the
+// derivative of tanh takes tanh from the forward pass, not 1 - tanh².
 func fuse(p *program.Program, t Target) error {
 	f := newFuser(p, t.Device)
 	for _, v := range f.vertices {
@@ -31,12 +30,12 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // that nobody took in
+	for _, v := range f.vertices { // those that no group took in
 		if v.waiting {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // what did not fit one of those may fit all
+	for _, v := range f.vertices { // an instruction that did not fit one of those may fit all
 		if v.group != nil {
 			f.joinInputs(v)
 		}
@@ -60,16 +59,16 @@ const (
 	mostVisited    = 1000 // instructions looked at to find a way around a group
 )
 
-// vertex is an instruction of the program with what fusion wants to know of it.
+// vertex is an instruction of the program with its properties for fusion.
 type vertex struct {
 	*program.Instr
 	at      int       // place in Instrs
 	group   *group    // nil for an instruction that stays as it is
 	sources []*vertex // that compute the bases of In; nil for those of Setup
-	readers []*vertex // instructions that read what it computes, through views too
-	kept    bool      // what it computes is in memory however groups are made
+	readers []*vertex // instructions that read its results, through views too
+	kept    bool      // its results are in memory however groups are made
 	wanted  bool      // it computes a base that an output lies in
-	updates bool      // it computes what a state becomes, over that state
+	updates bool      // it computes the new value of a state, over that state
 	waiting bool
 	visited int // the last search that came here
 
@@ -164,7 +163,7 @@ func (f *fuser) joinReaders(v *vertex) {
 }
 
 // joinSiblings joins the group with Rows that an instruction is in with others that read
-// the same values, where one of the two gives no more than an element for each row: one pass
+// the same values, where one of the two has no more than an element for each row: one pass
 // over memory for both, such as the derivatives by scale and bias.
 func (f *fuser) joinSiblings(v *vertex) {
 	for _, s := range v.sources {
@@ -204,7 +203,7 @@ func (f *fuser) join(a, b *group) *group {
 
 // runs reports whether a group can be one instruction on the device: its arguments are
 // not too many, and rows that are split among blocks have their reductions at once and
-// no output but what a row has one of.
+// no outputs but those with one element for each row.
 func (f *fuser) runs(g *group) bool {
 	operands, _ := g.operands()
 	outputs := g.outputs()
@@ -241,7 +240,7 @@ type search struct {
 	last         int // the last place on such a way
 }
 
-// leave reports whether a way leads from members of a group to b; outside says that
+// leave reports whether a way leads from members of a group to b; outside demands that
 // they are not a's.
 func (s *search) leave(members []*vertex, outside bool) bool {
 	return slices.ContainsFunc(members, func(m *vertex) bool {
@@ -272,7 +271,7 @@ func (s *search) visit(v *vertex, outside bool) bool {
 // last returns the place of the last member.
 func (g *group) last() int { return g.members[len(g.members)-1].at }
 
-// prefixMax holds a number for each place, 0 at first, and tells the greatest of those
+// prefixMax holds a number for each place, 0 at first, and returns the greatest of those
 // up to a place (Fenwick, 1994).
 type prefixMax []int
 

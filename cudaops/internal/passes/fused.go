@@ -57,7 +57,7 @@ func (g *group) build() (*fused, error) {
 		out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
 		results = append(results, of[m])
 	}
-	if len(results) == 0 { // nobody needs the group
+	if len(results) == 0 { // no result of the group is needed
 		return out, nil
 	}
 	whole, err := b.Func(results...)

@@ -29,7 +29,7 @@ const rows = 3
 // foreign is an op of another module, which only the host has.
 type foreign struct{ G.SDOp }
 
-// WriteHash tells the op from the one that it wraps.
+// WriteHash distinguishes the op from the one that it wraps.
 func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.SDOp.WriteHash(h) }
 
 func (b *builder) input(cols int) *G.Node {
@@ -52,7 +52,7 @@ func (b *builder) constant() *G.Node {
 	return b.g.AddNode(G.NewConstant(tensor.New(tensor.WithShape(rows), tensor.WithBacking(tensor.Range(b.dt, 1, rows+1)))))
 }
 
-// draw is what a node is made of: the graph so far, and one of its matrices.
+// draw holds what a node is made from: the graph so far, and one of its matrices.
 type draw struct {
 	*builder
 	t *rapid.T
@@ -98,7 +98,7 @@ func (d draw) factor(name string) *G.Node {
 // turned returns the transpose of a matrix.
 func turned(n *G.Node) *G.Node { return G.Must(G.Transpose(n)) }
 
-// nodes are what a graph is grown of.
+// nodes are the kinds of nodes that graphs are made of.
 var nodes = map[string]func(d draw) *G.Node{
 	"input":    func(d draw) *G.Node { return d.input(d.width()) },
 	"constant": func(d draw) *G.Node { return G.Must(ops.Add(d.a, G.Must(ops.Broadcast(d.constant(), d.cols(), 1)))) },
@@ -225,7 +225,7 @@ func drawGraph(t *rapid.T) *builder {
 	return b
 }
 
-// drawForward draws a graph of so many nodes at most, without gradients.
+// drawForward draws a graph of at most `most` nodes, without gradients.
 func drawForward(t *rapid.T, most int) *builder {
 	b := &builder{
 		g:  G.NewGraph(),

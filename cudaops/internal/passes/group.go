@@ -135,7 +135,7 @@ func (g *group) inside(v *vertex) bool { return v != nil && v.group == g }
 // operands returns the views that members read of values computed elsewhere, each once. If there
 // are any, numbers are not among them: they become part of the function.
 func (g *group) operands() (list []operand, numbers bool) {
-	if list = g.read(false); len(list) == 0 { // an instruction needs an input that gives its shape
+	if list = g.read(false); len(list) == 0 { // an instruction needs an input that determines its shape
 		return g.read(true), true
 	}
 	return list, false
@@ -196,7 +196,7 @@ func (g *group) rowShape() []int {
 // onRows reports whether a member works on rows, an element for each.
 func (g *group) onRows(m *vertex) bool { return m.count != g.count }
 
-// perRow reports whether what a member computes has an element for each row.
+// perRow reports whether the result of a member has an element for each row.
 func (g *group) perRow(m *vertex) bool {
 	if op, rows := m.Op.(program.Rows); rows {
 		return op.PerRow[0]

@@ -53,12 +53,12 @@ type layouter struct {
 	joined map[*program.Value]bool
 }
 
-// join makes the inputs of a Join values that a run computes, each for this place alone.
+// join replaces inputs of a Join by copies, unless a run computes them for this place alone.
 func (l *layouter) join(in *program.Instr) error {
 	for i, v := range in.In {
 		base := v.Base
 		if v.IsContiguous() && v.Elements() == base.Elements() && l.computed(base) {
-			in.In[i] = base // another shape is no matter
+			in.In[i] = base // another shape makes no difference
 		} else {
 			var err error
 			if in.In[i], err = l.copy(v); err != nil {
@@ -70,7 +70,7 @@ func (l *layouter) join(in *program.Instr) error {
 	return nil
 }
 
-// computed reports whether a run computes a value, and not in place of another.
+// computed reports whether a run computes a value, other than in the place of another one.
 func (l *layouter) computed(v *program.Value) bool {
 	switch v.Def.Op.(type) {
 	case program.Constant, program.State, program.Join:
@@ -101,7 +101,7 @@ func (l *layouter) copy(v *program.Value) (*program.Value, error) {
 	return l.p.NewValue(def, v.Name, v.Type), nil
 }
 
-// identity returns the function that gives its operand.
+// identity returns the function that returns its operand.
 func identity(dt kernels.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(dt)
 	return b.Func(b.Operand(0))

@@ -11,7 +11,7 @@ import (
 )
 
 // moved returns how often the instructions of a graph, compiled for an H200, read or write
-// a tensor of that size; what is much smaller counts little.
+// a tensor of that size; much smaller values count little.
 func moved(t *testing.T, g *G.ExprGraph, elements int) (times float64) {
 	t.Helper()
 	l, err := lower.New(g, nil)
@@ -39,7 +39,7 @@ func moved(t *testing.T, g *G.ExprGraph, elements int) (times float64) {
 }
 
 // Norms and Dropout, their gradients, and sums of one tensor move no more than they must:
-// reductions that read the same are made together, and what is cheap is computed again.
+// reductions that read the same are made together, and cheap values are computed again.
 func TestLittleIsMoved(t *testing.T) {
 	batch := func(x, scale, bias *G.Node) *G.Node {
 		y, _, _, _, err := G.BatchNorm(x, scale, bias, 0.9, 1e-5)

@@ -7,13 +7,13 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Target is what a program is compiled for.
+// Target describes the device that a program is compiled for.
 type Target struct {
 	Device kernels.Device
 	// Replay leaves values that are copied to the device in place until the end of the run, so that
 	// the launches can be repeated without the copies.
 	Replay bool
-	// Ahead, if it is not 0, gives inputs of more bytes, up to a limit, two places on the device: the value
+	// Ahead, if it is not 0, reserves two places on the device for inputs of more bytes, up to a limit: the value
 	// of the next run is copied to one of them while a run works on the other.
 	Ahead int64
 }
@@ -24,7 +24,7 @@ type Pass struct {
 	Run  func(*program.Program, Target) error
 }
 
-// All are the passes in the order in which they run: from what is computed to how, where, and at
+// All are the passes in the order in which they run. They decide what is computed, then how, where, and at
 // which address.
 var All = []Pass{
 	{"prune", prune},

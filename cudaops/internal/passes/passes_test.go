@@ -46,7 +46,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 }
 
 // Every pass leaves a program that Verify accepts and that computes, bit for bit,
-// what it did before; and the backend computes what Eval says.
+// what it did before; and the backend computes what Eval does.
 func TestPassesKeepResults(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
@@ -98,7 +98,7 @@ func keepsResults(t interface {
 	}
 }
 
-// What no output needs goes, with what is needed for it alone; inputs stay.
+// Instructions that no output needs go, with their operands; inputs stay.
 func TestPrune(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(4))
@@ -128,7 +128,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// h200 is what plans see of an H200.
+// h200 holds the properties of an H200 that plans use.
 var h200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Memory: 141 << 30, Cooperative: true}
 
 // goldenGraphs are those whose programs are kept in testdata.

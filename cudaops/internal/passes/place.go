@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// place gives every value on the device its buffer, alive from its definition to its last use, and
+// place assigns a buffer to every value on the device, alive from its definition to its last use, and
 // every buffer its place in the arena. A map of values that are not used afterwards writes its
 // result over one of them; states are overwritten, and the inputs of a Join are computed in their
 // place.
@@ -87,7 +87,7 @@ type part struct {
 	offset int64
 }
 
-// joined returns the places of what is joined.
+// joined returns the places of joined values.
 func joined(p *program.Program) map[*program.Value]part {
 	places := map[*program.Value]part{}
 	for _, in := range p.Instrs {
@@ -113,7 +113,7 @@ func isCopy(in *program.Instr) bool {
 // aheadMost is the largest input, in bytes, that has two places: where batches are larger, memory is scarce.
 const aheadMost = 512 << 20
 
-// copiesInput reports whether an instruction copies a value as the user gave it.
+// copiesInput reports whether an instruction copies a value of the user's as it is.
 func copiesInput(in *program.Instr) bool {
 	if !isCopy(in) {
 		return false
@@ -123,7 +123,7 @@ func copiesInput(in *program.Instr) bool {
 }
 
 // lastUses returns the last instruction that uses each base; those made before the
-// first run are used by the next run too. What is joined is used as long as the whole, and the whole as long as its parts.
+// first run are used by the next run too. Joined values are used as long as the whole, and the whole as long as its parts.
 func lastUses(p *program.Program) map[*program.Value]int {
 	last := map[*program.Value]int{}
 	for at, in := range p.Instrs {
@@ -199,7 +199,7 @@ var orders = []func(a, b *program.Buffer) int{
 
 func area(b *program.Buffer) int64 { return b.Padded() * int64(b.Death-b.Birth+1) }
 
-// pack gives every buffer its offset so that no two that are alive at once
+// pack assigns every buffer an offset so that no two that are alive at once
 // overlap, and returns the bytes of the arena.
 //
 // The problem is NP-hard. Placing the largest buffer first at the lowest free

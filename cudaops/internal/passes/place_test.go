@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// conflict returns what Verify finds wrong with buffers in an arena.
+// conflict returns the error of Verify about buffers in an arena.
 func conflict(buffers []*program.Buffer, arena int64) error {
 	p := program.Program{Stage: program.Placed, Buffers: buffers, Arena: arena}
 	return p.Verify()

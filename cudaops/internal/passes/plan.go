@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// plan gives every instruction that runs on the device its launches on the target.
+// plan makes the launches, on the target, of every instruction that runs on the device.
 func plan(p *program.Program, t Target) error {
 	for _, in := range p.Instrs {
 		if !program.Launches(in.Op) {
@@ -41,10 +41,10 @@ func fits(in *program.Instr, plan *kernels.Plan) error {
 		}
 	}
 	if n := max(len(plan.Parts), 1); n != len(in.Out) {
-		return fmt.Errorf("its plan gives %d outputs, want %d", n, len(in.Out))
+		return fmt.Errorf("its plan has %d outputs, want %d", n, len(in.Out))
 	}
 	if out := in.Out[0]; len(in.Out) == 1 && (!out.Numeric || out.Bytes() != plan.Out) {
-		return fmt.Errorf("the node is %s, its plan gives %d bytes", typeName(out), plan.Out)
+		return fmt.Errorf("the node is %s, the output of its plan has %d bytes", typeName(out), plan.Out)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ type writer struct {
 	instrs []*program.Instr
 }
 
-// emit writes an instruction, or its group, after what it needs. The instructions of Setup are
+// emit writes an instruction, or its group, after its operands. The instructions of Setup are
 // there already.
 func (w *writer) emit(v *vertex) error {
 	if v == nil || w.done[v.at] {

@@ -6,14 +6,14 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// surroundings says which instructions read which values of a program, while instructions are
+// surroundings records which instructions read which values of a program, while instructions are
 // replaced.
 type surroundings struct {
 	p       *program.Program
 	readers map[*program.Value][]*program.Instr // of a base, through views too, each once
 	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
 	depth   map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
-	now     map[*program.Instr]*program.Instr   // what replaces an instruction; nil for nothing
+	now     map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
 }
 
 func newSurroundings(p *program.Program) *surroundings {
@@ -39,8 +39,8 @@ func newSurroundings(p *program.Program) *surroundings {
 	return s
 }
 
-// ready reports whether the result of an instruction is in memory before another can begin, however
-// Maps are fused: nothing has to wait for it or to write it because of the other.
+// ready reports whether the result of an instruction is in memory before another can begin, in
+// whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
 func (s *surroundings) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
 		return s.needs(other, def, map[*program.Instr]bool{})
@@ -74,7 +74,7 @@ func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) 
 	}
 }
 
-// finish writes the instructions into the program, each after what it needs, and views where they
+// finish writes the instructions into the program, each after its operands, and views where they
 // are needed.
 func (s *surroundings) finish() {
 	if len(s.now) == 0 {

@@ -8,7 +8,8 @@ import (
 // the device, everything else on the host. A value is copied at most once each way: to the device
 // right before its first use there, so that it takes device memory no longer than needed, and to
 // the host right before its first use there. Constants are copied before the first run, and small
-// inputs first of all: in memory that others used before, their copies would have to wait.
+// inputs at the beginning of each: later, in memory that other values used, their copies would have
+// to wait.
 func transfer(p *program.Program, _ Target) error {
 	t := &transferrer{p: p, in: map[spaced]*program.Value{}}
 	setup, instrs, early := p.Setup, p.Instrs, smallInputs(p)

@@ -9,16 +9,16 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// windows makes a sum of windows that tile an axis a row of parts. The derivative of a slice is
-// its operand among zeros, and Gorgonia adds up those of all slices of a value: with n slices, n
-// terms for each element, all zeros but one. Put one behind the other they are each moved once, or not at all
-// where they can be computed in their place.
+// windows replaces a sum of windows that tile an axis by the row of their parts. The derivative of a
+// slice is its operand among zeros, and Gorgonia adds up those of all slices of a value: with n
+// slices, n terms for each element, all zeros but one. As parts of one value, each is moved once, or
+// not at all if it can be computed in its place.
 //
-// A few of them that cannot be computed in their place stay a sum, which reads each part once as well.
+// If there are few parts and they cannot be computed in their places, the sum stays: it reads each part once, too.
 //
-// x + 0 is x but for -0, of which a sum with zeros makes 0: so the parts, or all of them together, are added to 0.
+// x + 0 is x except for -0, which becomes 0. So the parts, or all of them together, are added to 0.
 //
-// What Concat puts along the first axis is computed in its place, too.
+// The parts of a Concat along the first axis are computed in their places, too.
 func windows(p *program.Program, _ Target) error {
 	w, err := newWindowing(p)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *windowing) tiling(in *program.Instr) *tiling {
 }
 
 // collect adds the terms of a sum to a tiling. It reports whether all of them are windows
-// that nobody else reads.
+// that nothing else reads.
 func (w *windowing) collect(t *tiling, sum *program.Instr) bool {
 	if slices.ContainsFunc(sum.In, func(v *program.Value) bool { return !w.isTerm(v) }) { // before the sums of a long one are gone through
 		return false
@@ -131,7 +131,7 @@ func (w *windowing) isTerm(v *program.Value) bool {
 	return isMap(v.Def, w.addition) || isMap(v.Def, w.identity) && v.Def.In[0].IsBounded()
 }
 
-// rewrite puts the windows of a tiling one behind the other.
+// rewrite makes one value of the windows of a tiling, one after the other.
 func (w *windowing) rewrite(t *tiling) error {
 	out := t.sum.Out[0]
 	w.sums[out] = true
@@ -139,7 +139,7 @@ func (w *windowing) rewrite(t *tiling) error {
 	for _, in := range t.gone {
 		whole.Cover(in.Nodes...)
 	}
-	axis, within := t.windows[0].View.Bounds.Axis, true // whether what computes each part can add it to 0
+	axis, within := t.windows[0].View.Bounds.Axis, true // whether each part's instruction can add it to 0
 	for i, v := range t.windows {
 		b := v.View.Bounds
 		part := v.Type
@@ -183,8 +183,8 @@ func (w *windowing) rewrite(t *tiling) error {
 	return nil
 }
 
-// joins reports whether parts can be computed where they lie in a whole, one behind the other along an axis: a
-// launch computes each, and its address is one for a value of its own.
+// joins reports whether parts can be computed in their places in a whole, one after the other along an axis: a
+// launch computes each, and its place is aligned as a buffer is.
 func joins(axis int, whole *program.Value, parts []*program.Value) bool {
 	if kernels.Count(whole.Shape[:axis]) != 1 || whole.Elements() == 0 {
 		return false

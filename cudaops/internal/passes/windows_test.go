@@ -108,7 +108,7 @@ func TestWindowsOfSlices(t *testing.T) {
 	}
 }
 
-// What is put together along the first axis is computed in its place, if a launch computes it and
+// Values that are concatenated along the first axis are computed in place, if a launch computes them and
 // nothing else is there.
 func TestConcatInPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))

@@ -73,7 +73,7 @@ var (
 	}
 )
 
-// compare returns a comparison that gives numbers.
+// compare returns a comparison whose results are numbers.
 func compare(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
 	return func(a, b *G.Node) (*G.Node, error) { return f(a, b, true) }
 }

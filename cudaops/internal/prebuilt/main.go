@@ -1,6 +1,6 @@
 // Command prebuilt assembles the generated kernels of common programs, listed in graphs.go, for
 // every target of the images, with ptxas of the toolkit. A device loads these, and the driver
-// compiles the others. The same kernels and the same assembler give the same bytes, so only new
+// compiles the others. The same kernels and the same assembler make the same bytes, so only new
 // ones are assembled.
 package main
 
@@ -134,8 +134,8 @@ func (b builder) build(p pass) error {
 	return os.WriteFile(p.file(), data, 0o666)
 }
 
-// check returns an error that says which kernels of a target's archive are missing or not needed,
-// or differ from what their PTX gives.
+// check returns an error that names the kernels of a target's archive that are missing or not needed,
+// or differ from their PTX, assembled again.
 func (b builder) check(p pass) error {
 	a, err := p.archive()
 	if err != nil {
@@ -172,7 +172,7 @@ func (b builder) check(p pass) error {
 	return err
 }
 
-// complete says which kernels an archive lacks, and how many it has that are not needed.
+// complete returns an error that names the kernels that an archive lacks, and counts those that are not needed.
 func complete(a *manifest.Archive, wanted map[string]code) error {
 	var errs []error
 	extra := len(a.Keys())

@@ -50,7 +50,7 @@ func (i fromPTX) Code(major, minor int) (kernels.Code, error) {
 	return kernels.Code{Text: ptx, Target: manifest.PTX, MinDriver: 12000}, err
 }
 
-// What was assembled beforehand gives the bits of what the driver makes of the PTX.
+// Kernels that were assembled beforehand compute the bits of those that the driver compiles.
 func TestPrebuiltOnGPU(t *testing.T) {
 	devices, err := cudaops.Devices()
 	must.Have(t, "GPU", err)

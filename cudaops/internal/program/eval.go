@@ -12,7 +12,7 @@ import (
 )
 
 // Eval runs the program by the plainest means, at any stage, and returns the values of Outputs: ops
-// by their Do, plans by the kernels' Go bodies. It is the definition of what a program computes.
+// by their Do, plans by the kernels' Go bodies. It defines the results of a program.
 // inputs are the values of [Program.Inputs], in order.
 //
 // A program that is placed runs in an arena of its own, poisoned first, each value at its place, so
@@ -191,7 +191,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	return nil
 }
 
-// alias makes a view of its base, unless the base is placed: then nothing is to do.
+// alias makes a view of its base, unless the base is placed: then there is nothing to do.
 func (e *interpreter) alias(v *Value) error {
 	if e.buffer(v) != nil || v.IsRandom() {
 		return nil
@@ -223,7 +223,7 @@ func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 }
 
 // Do calls an op on the host and returns its value, of the wanted type, with the elements in
-// row-major order. Ops of Gorgonia panic at what they do not support; that becomes an error here.
+// row-major order. Ops of Gorgonia panic at operands that they do not support; the panic becomes an error here.
 // It is also an error if an op returns no value, or one of another type.
 func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, err error) {
 	defer func() {

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Op is what an instruction does: one of [Input], [Constant], [State], [Host], [Kernel],
+// Op is the operation of an instruction: one of [Input], [Constant], [State], [Host], [Kernel],
 // [Map], [Rows], [Concat], [Alias], [Join] and [Copy].
 type Op interface{ String() string }
 
@@ -27,7 +27,7 @@ type State struct{}
 // Host calls the Do of an op on the host.
 type Host struct {
 	Op gorgonia.Op
-	// Reason says why the op runs there, "" for one that has no inputs to copy, such as a random
+	// Reason is why the op runs there, "" for one that has no inputs to copy, such as a random
 	// tensor.
 	Reason string
 }
@@ -79,7 +79,7 @@ func ProductOf(op Op) (kernels.Product, bool) {
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
-// index. The inputs are views of any strides, all of the outputs' shape. Late says that it should
+// index. The inputs are views of any strides, all of the outputs' shape. Late is set if it should
 // be fused with the users of its output rather than with the producers of its inputs.
 type Map struct {
 	Func expr.Func
@@ -87,7 +87,7 @@ type Map struct {
 }
 
 // Rows computes a function with reductions along axes of its inputs, which are views of any
-// strides, all of one shape. An output has that shape or, if PerRow says so, one element for each
+// strides, all of one shape. An output has that shape or, if PerRow is set for it, one element for each
 // index along the other axes.
 type Rows struct {
 	Func   expr.Func
@@ -98,12 +98,12 @@ type Rows struct {
 // Concat joins its inputs, views of any strides, along an axis.
 type Concat struct{ Axis int }
 
-// Alias gives a value another shape or order, or a part of it, as the View of its output says,
-// without moving elements. An alias of the state of random numbers gives these numbers.
+// Alias is a value in another shape or order, or a part of it, as the View of its output describes,
+// without moving elements. An alias of the state of random numbers is these numbers.
 type Alias struct{}
 
-// Join is one buffer with the elements of all inputs, one after the other as [Layout] says. Its
-// inputs are computed in their places: no element moves. What lies between them is arbitrary.
+// Join is one buffer with the elements of all inputs, one after the other as [Layout] describes. Its
+// inputs are computed in their places: no element moves. The bytes between them are arbitrary.
 type Join struct{}
 
 // Copy moves a value between host and device, from the space of its input to the

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the program, an instruction a line: what it defines, of which type
-// and where, and what it does with what.
+// Print writes the program, an instruction a line: the values that it defines, their types
+// and places, the operation, and its operands.
 //
 //	%4 f32 (128, 10) device @4096  kernel MatMul %2 %3  matmul_small_f32
 func (p *Program) Print(w io.Writer) {
@@ -30,7 +30,7 @@ func (p *Program) Print(w io.Writer) {
 	t.Flush()
 }
 
-// String returns what [Program.Print] writes.
+// String returns the text that [Program.Print] writes.
 func (p *Program) String() string {
 	var b strings.Builder
 	p.Print(&b)

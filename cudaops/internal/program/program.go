@@ -3,8 +3,8 @@
 //
 //	graph --lower--> Program --passes--> Program, planned and placed --> backend
 //
-// A [Program] is a list of instructions over values, each value defined once. At first it says what
-// is computed; passes add how and where: launch plans, transfers between host and device, places in
+// A [Program] is a list of instructions over values, each value defined once. At first it describes the
+// computation; passes add how and where it runs: launch plans, transfers between host and device, places in
 // device memory. [Program.Print] shows it at any stage, [Program.Verify] checks it, and
 // [Program.Eval] runs it by the plainest means, so that a pass can be tested without a device: Eval
 // after it equals Eval before it.
@@ -22,7 +22,7 @@ import (
 )
 
 // Program is a graph made ready to run, or on its way there. It is plain data:
-// what a run changes lives in the backend.
+// the backend holds the values that a run changes.
 type Program struct {
 	Stage   Stage
 	Setup   []*Instr  // runs once, before the first run: constants and states
@@ -36,14 +36,14 @@ type Program struct {
 	values int // how many values were made
 }
 
-// Update says which value a State has after a run: its own, if no run changes it. From Placed on,
+// Update is the value that a State has after a run: its own, if no run changes it. From Placed on,
 // the two share a place.
 type Update struct{ State, Next *Value }
 
-// Stage says which passes have run.
+// Stage records which passes have run.
 type Stage uint8
 
-// The stages, each with what holds from there on.
+// The stages, each with the properties that hold from there on.
 const (
 	Lowered     Stage = iota // instructions in an order in which they can run
 	Planned                  // every Kernel and Map has its launch plan
@@ -89,7 +89,7 @@ func (t Type) Elements() int64 {
 // Bytes returns the size of the elements in bytes.
 func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 
-// View says where the elements of a value lie in the memory of its base: the element of index i at
+// View describes where the elements of a value lie in the memory of its base: the element of index i at
 // Offset + sum of i[k] Strides[k], all in elements. If there are Bounds, elements outside of them
 // are zeros, and indices along that axis count from Bounds.From.
 type View struct {
@@ -119,7 +119,7 @@ type Value struct {
 	Type
 	Def   *Instr
 	Space Space
-	// Base is the value whose memory this one shares, as View says; the value
+	// Base is the value whose memory this one shares, as View describes; the value
 	// itself if the memory is its own. A base is its own base.
 	Base   *Value
 	View   View

@@ -36,7 +36,7 @@ func graph() *G.ExprGraph {
 // foreign is an op of another module, which only the host has.
 type foreign struct{ G.Op }
 
-// WriteHash tells the op from the one that it wraps.
+// WriteHash distinguishes the op from the one that it wraps.
 func (f foreign) WriteHash(h hash.Hash) { h.Write([]byte("foreign")); f.Op.WriteHash(h) }
 
 // placed returns the graph's program, placed, and the values of its inputs.
@@ -72,7 +72,7 @@ func isCopy(in *Instr) bool   { _, ok := in.Op.(Copy); return ok }
 func isRandom(in *Instr) bool { return len(in.Out) > 0 && in.Out[0].IsRandom() }
 func isAlias(in *Instr) bool  { _, ok := in.Op.(Alias); return ok }
 
-// faults are what a pass could do wrong, with words of the error that must tell of it.
+// faults are faults of a pass, with words of the error that must report each.
 var faults = map[string]struct {
 	want  string
 	plant func(t *testing.T, p *Program)

@@ -205,7 +205,7 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 	}
 	for k, v := range in.Out {
 		if want := plan.OutputBytes(k); !v.Numeric || v.Bytes() > want || want-v.Bytes() >= Alignment {
-			c.fault("output %d of %v is %s, its plan gives %d bytes", k, in.Op, v.describe(), want)
+			c.fault("output %d of %v is %s, its plan writes %d bytes", k, in.Op, v.describe(), want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (in *Instr) ReadsInOrder(v *Value) bool {
 	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }
 
-// join checks the sizes of what is joined, and from Placed on where it lies.
+// join checks the sizes of joined values, and from Placed on their places.
 func (c *checker) join(in *Instr) {
 	out := in.Out[0]
 	var elements []int64

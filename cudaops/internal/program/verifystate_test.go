@@ -33,7 +33,7 @@ func trained(t *testing.T) *Program {
 
 func isJoin(in *Instr) bool { _, ok := in.Op.(Join); return ok }
 
-// stateFaults are what a pass could do wrong with states and joined values.
+// stateFaults are faults of a pass with states and joined values.
 var stateFaults = map[string]struct {
 	want  string
 	plant func(t *testing.T, p *Program)

@@ -8,7 +8,7 @@ import (
 // Values that depend on the elements of all parameters are computed in double precision: sums over
 // each parameter, then a number from the sums.
 
-// Squares returns the function of rows that gives the sum of the squares of a gradient with
+// Squares returns the function of rows that computes the sum of the squares of a gradient with
 // elements of type d.
 func Squares(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(d)
@@ -26,7 +26,7 @@ func Total(n int) (expr.Func, error) {
 	return b.Func(sum)
 }
 
-// NormScale returns the function of the greatest norm and of the sum of all squares that gives the
+// NormScale returns the function of the greatest norm and of the sum of all squares that computes the
 // factor for gradients, in d, so that their norm is at most the greatest.
 func NormScale(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(2)...)
@@ -35,7 +35,7 @@ func NormScale(d expr.Dtype) (expr.Func, error) {
 }
 
 // Differences returns the function of rows of a gradient and a parameter, with elements of type d,
-// and of those of the step before, that gives the sum of the products of their differences and the
+// and of those of the step before, that computes the sum of the products of their differences and the
 // sum of the squares of the gradients' differences.
 func Differences(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(d, d, d, d)
@@ -45,7 +45,7 @@ func Differences(d expr.Dtype) (expr.Func, error) {
 	return b.Func(sum(p, g), sum(g, g))
 }
 
-// StepSize returns the function that gives the step size of Barzilai and Borwein in d. Its
+// StepSize returns the function that computes the step size of Barzilai and Borwein in d. Its
 // operands are those of [StepNumbers], then the sums of [Differences] over all parameters.
 func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(5)...)

@@ -49,7 +49,7 @@ func combinations() map[string][]G.SolverOpt {
 
 const steps, elements = 100, 90
 
-// Every solver, with every option, gives the parameters of Gorgonia's Step, bit for bit.
+// Every solver, with every option, makes the parameters of Gorgonia's Step, bit for bit.
 // AdamW and BarzilaiBorwein have tests of their own.
 func TestRulesAreGorgonias(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))

@@ -23,7 +23,7 @@ const (
 	Classes = 10
 )
 
-// A Set is images and what they show.
+// A Set is images and the digits that they show.
 type Set struct {
 	Images []float32 // n x 64, 0 is paper and 1 is ink
 	Labels []int     // n, 0 to 9

@@ -115,7 +115,7 @@ func TestBrowser(t *testing.T) {
 	checkColours(t, browser, page)
 }
 
-// checkPage compares what a browser made of a page with what it should be.
+// checkPage compares a browser's rendering of a page with what it should be.
 func checkPage(t *testing.T, where string, p probed, background string) {
 	t.Helper()
 	if p.Wider > 0 {
@@ -212,7 +212,7 @@ func checkColours(t *testing.T, browser, page string) {
 // phone is the width of a narrow window, the narrowest that the browser makes.
 const phone = 500
 
-// visit opens a page in a narrow window and gives what the browser prints.
+// visit opens a page in a narrow window and returns what the browser prints.
 func visit(t *testing.T, browser, page, scheme string, flags ...string) []byte {
 	t.Helper()
 	const height = 6000

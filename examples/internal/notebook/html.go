@@ -78,7 +78,7 @@ func spans(text string) (list []span) {
 	return list
 }
 
-// tableHTML is what the template of a table takes.
+// tableHTML is the data of a table's template.
 func tableHTML(t figure.Table) any {
 	type cell struct {
 		Spans  []span

@@ -31,7 +31,7 @@ func (m Measured) String() string {
 
 // Measure returns a figure of the GPU under a key that no other figure has. On a GPU it calls f,
 // which returns the value in the unit, and keeps it for -record. Without one it returns the
-// recorded figure of that key; the page then says once from which device it is.
+// recorded figure of that key; the page then names its device once.
 func (p *Page) Measure(key, unit string, f func() (float64, error)) (Measured, error) {
 	if err := p.take(key); err != nil {
 		return Measured{}, err
@@ -90,7 +90,7 @@ func (p *Page) take(key string) error {
 	return nil
 }
 
-// note says once which device recorded figures are from.
+// note names, once, the device that recorded figures are from.
 func (p *Page) note() {
 	if p.noted {
 		return

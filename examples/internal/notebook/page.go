@@ -55,7 +55,7 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 }
 
 // Run runs a notebook: its text goes to w as it comes, and the page, the
-// figures and the record to where the options say.
+// figures and the record to the places in the options.
 func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page) error) error {
 	p, err := begin(o, w, title, recorded)
 	if err != nil {
@@ -79,7 +79,7 @@ func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page
 	return nil
 }
 
-// begin gives a page with its title on it.
+// begin returns a page with its title on it.
 func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error) {
 	gpu, where, err := Device(o.Device)
 	if err != nil {
@@ -100,7 +100,7 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 	return p, nil
 }
 
-// Unrecorded gives the keys of the figures that a notebook asks for and its
+// Unrecorded returns the keys of the figures that a notebook asks for and its
 // record lacks, sorted: they print as "-" where there is no GPU. It runs the
 // Unrecorded returns the sorted keys of the figures that a notebook asks for and its record lacks:
 // without a GPU they print as -. It runs the notebook on the host with small sizes, but, see
@@ -123,7 +123,7 @@ func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err er
 }
 
 // Device chooses the device that -device names: auto, gpu or cpu. It is nil for the host. where
-// says in a line which device it is, or why no GPU is used.
+// prints a line that names the device, or why no GPU is used.
 func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 	host := "Running on " + theHost()
 	switch choice {
@@ -175,13 +175,13 @@ type Page struct {
 	names    map[string]bool
 	recorded *record
 	measured *record
-	noted    bool // the page says where recorded figures are from
+	noted    bool // the page has named the source of recorded figures
 }
 
 // GPU is the device to run on, nil for the host.
 func (p *Page) GPU() *cudaops.Device { return p.gpu }
 
-// Where names the device that the notebook runs on, for captions of what depends on it.
+// Where names the device that the notebook runs on, for captions of figures that depend on it.
 func (p *Page) Where() string {
 	if p.gpu == nil {
 		return theHost()

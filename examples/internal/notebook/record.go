@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// record is what -record writes and a program embeds: the GPU's figures and
+// record is the file that -record writes and a program embeds: the GPU's figures and
 // where they are from.
 type record struct {
 	Device  string            `json:"device"`
@@ -68,7 +68,7 @@ func (r *record) has(key string) bool {
 // save writes the record, a figure a line in the order of the keys.
 func (r *record) save(path string) error { return jsonlines.Write(path, r, 2) }
 
-// String says where the figures are from, and which kernels of this build differ from those that
+// String names the source of the figures, and the kernels of this build that differ from those that
 // were measured.
 func (r *record) String() string {
 	if r.empty() {

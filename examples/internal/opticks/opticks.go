@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Name says what the text is.
+// Name is the title of the text.
 const Name = "Isaac Newton's Opticks (1704), which comes with Go's sources"
 
 // sum is the SHA-256 of the text.
 const sum = "d4a9ac22462b35e7821a4f2706c211093da678620a8f9997989ee7cf8d507bbd"
 
-// Path returns where the text is, or an error that says why it is not there: no command go, or
+// Path returns where the text is, or an error that explains why it is not there: no command go, or
 // a Go without its test data.
 func Path() (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()

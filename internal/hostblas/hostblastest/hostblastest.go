@@ -13,7 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 )
 
-// patterns say where libraries lie, with all builds that Debian has of each.
+// patterns are the places of libraries, with all builds that Debian has of each.
 var patterns = []string{
 	"/usr/lib/*/openblas*/libopenblas*.so.0", "/usr/lib/*/blis*/libblis*.so.*", "/usr/lib*/libopenblas*.so.0", "/usr/lib*/libblis*.so.*",
 	"/opt/intel/oneapi/mkl/latest/lib/libmkl_rt.so.*", "/opt/homebrew/opt/openblas/lib/libopenblas.dylib",

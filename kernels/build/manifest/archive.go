@@ -20,7 +20,7 @@ type Archive struct {
 	reader    *zstd.Decoder
 }
 
-// Key is the name in an archive of what was assembled from PTX: 96 bits of its [Sum].
+// Key returns the name, in an archive, of the cubin assembled from PTX: 96 bits of its [Sum].
 func Key(ptx []byte) string { return Sum(ptx)[:24] }
 
 // ArchiveFile is the name of a target's archive.
@@ -31,7 +31,7 @@ func ArchiveFile(target string) string { return target + ".zip" }
 const (
 	dictionaryFile = "dictionary"
 	dictionarySize = 256 << 10
-	dictionaryFrom = 40 // so many cubins, evenly over all
+	dictionaryFrom = 40 // cubins, spread evenly over all
 )
 
 // ReadArchive reads an archive.
@@ -93,8 +93,8 @@ func (a *Archive) read(name string) (content []byte, err error) {
 	return io.ReadAll(r) // which checks the sum
 }
 
-// WriteArchive returns an archive of cubins. The same versions of Go and of the packing
-// library give the same bytes.
+// WriteArchive returns an archive of cubins. Its bytes depend only on the cubins and on the versions
+// of Go and of the packing library.
 func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 	keys := slices.Sorted(maps.Keys(cubins))
 	var dictionary []byte

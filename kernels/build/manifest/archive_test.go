@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is written into an archive comes out of it, the same files give the same bytes, and
+// Files are read from an archive as they were written, the same files make the same bytes, and
 // damage is found.
 func TestArchive(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))

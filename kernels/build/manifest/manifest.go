@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
-	"path"
-	"regexp"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
 )
@@ -72,7 +69,7 @@ func Sum(b []byte) string {
 func (m *Manifest) Encode() ([]byte, error) { return jsonlines.Marshal(m, 4) }
 
 // Digest identifies the compiled kernels of a source: twelve hexadecimal digits of a hash over the
-// hashes of its images. A change of comments does not change it, so measurements and test outcomes
+// hashes of its images. Comments do not count, as in [SourceHash], so measurements and test outcomes
 // carry it.
 func (s *Source) Digest() string {
 	h := sha256.New()
@@ -80,35 +77,4 @@ func (s *Source) Digest() string {
 		fmt.Fprintln(h, i.Target, i.Hash)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
-}
-
-var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
-
-// SourceHash is the hash of a source and of every header that it includes in
-// quotes, headers of headers too, each with its name.
-func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
-	h := sha256.New()
-	if err := addSource(h, read, name, map[string]bool{}); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen map[string]bool) error {
-	if seen[name] {
-		return nil
-	}
-	seen[name] = true
-	text, err := read(name)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(h, "%s %d\n", name, len(text))
-	h.Write(text)
-	for _, m := range include.FindAllSubmatch(text, -1) {
-		if err := addSource(h, read, path.Join(path.Dir(name), string(m[1])), seen); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Pack compresses an image with Zstandard, to about a sixth. The same version of the
-// library gives the same bytes.
+// library makes the same bytes.
 func Pack(image []byte) []byte {
 	packed, err := pack(image, nil)
 	if err != nil {
@@ -16,7 +16,7 @@ func Pack(image []byte) []byte {
 	return packed
 }
 
-// Unpack returns what Pack was given. It is safe for several goroutines.
+// Unpack returns the image that Pack compressed. It is safe for several goroutines.
 func Unpack(packed []byte) ([]byte, error) {
 	r, err := reader()
 	if err != nil {
@@ -25,7 +25,7 @@ func Unpack(packed []byte) ([]byte, error) {
 	return r.DecodeAll(packed, nil)
 }
 
-// reader returns the one reader of what was packed without a dictionary.
+// reader returns the one reader of files that were packed without a dictionary.
 var reader = sync.OnceValues(func() (*zstd.Decoder, error) { return newReader(nil) })
 
 // pack compresses data that has much in common with a dictionary, if there is one.
@@ -41,7 +41,7 @@ func pack(data, dictionary []byte) ([]byte, error) {
 	return w.EncodeAll(data, nil), nil
 }
 
-// newReader returns a reader of what was packed with a dictionary, if there is one.
+// newReader returns a reader of files that were packed with a dictionary, if there is one.
 func newReader(dictionary []byte) (*zstd.Decoder, error) {
 	options := []zstd.DOption{zstd.WithDecoderConcurrency(0)} // as many calls of DecodeAll at a time as there are processors
 	if len(dictionary) > 0 {

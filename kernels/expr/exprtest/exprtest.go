@@ -23,7 +23,7 @@ type Term struct {
 	Args  []*Term
 }
 
-// Kind tells the sorts of terms apart.
+// Kind is the sort of a term.
 type Kind int
 
 // The sorts of terms.

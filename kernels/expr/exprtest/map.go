@@ -5,7 +5,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// View says where the elements of a shape lie in a buffer, as kernels.View does.
+// View describes where the elements of a shape lie in a buffer, as kernels.View does.
 type View struct {
 	Elements int64
 	Offset   int64

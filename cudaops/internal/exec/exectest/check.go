@@ -9,11 +9,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// H200 is what plans see of an H200.
+// H200 holds the properties of an H200 that plans use.
 var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20, Memory: 141 << 30, Cooperative: true,
 	Bandwidth: 4.8e12, FMAs: 33.5e12}
 
-// Check returns what is wrong with the order in which a device runs a placed program, and
+// Check returns the faults of the order in which a device runs a placed program, and
 // how many nodes the graphs have that it captures. Of any two nodes of a graph that use the same
 // memory, one of which writes it, one waits for the other; and in the order of the
 // instructions, each reads of every value what the value's definition has written. No node uses memory

@@ -34,7 +34,7 @@ func dataflow(p *program.Program) error {
 		m.distinct(in)
 		m.write(in)
 	}
-	for _, in := range p.Setup { // what the next run finds
+	for _, in := range p.Setup { // values that the next run finds
 		for _, v := range in.Out {
 			if v.Base == v && v.Space == program.OnDevice && !slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.State == v }) {
 				m.holds(v, "after the run", v)
@@ -95,7 +95,7 @@ func (m *memory) read(in *program.Instr) {
 	}
 }
 
-// write notes what an instruction writes.
+// write records the memory that an instruction writes.
 func (m *memory) write(in *program.Instr) {
 	set := func(b *program.Buffer, by any) {
 		lo, hi := m.pieces(b)

@@ -20,7 +20,7 @@ type Node struct {
 }
 
 // Recorder is a backend that runs nothing: it keeps the graphs that would be captured, node
-// by node with the edges that [exec.GPUBackend] gives them.
+// by node with the edges that [exec.GPUBackend] makes.
 type Recorder struct {
 	For    kernels.Device
 	Graphs [][]Node
@@ -49,7 +49,7 @@ func (r *recording) Tail() ([]driver.GraphNode, error) { return slices.Clone(r.t
 // queue adds a node.
 func (b *Recorder) queue(n Node) error {
 	r := b.recording
-	if r == nil { // what is not captured waits for all before it
+	if r == nil { // work that is not captured waits for all before it
 		return nil
 	}
 	for _, before := range r.tail {

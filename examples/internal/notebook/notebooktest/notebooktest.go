@@ -1,4 +1,4 @@
-// Package notebooktest has what the tests of all notebooks share.
+// Package notebooktest holds helpers that the tests of all notebooks share.
 package notebooktest
 
 import (

@@ -6,8 +6,8 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// dropout is Gorgonia's, or nothing where none is wanted: what follows from random numbers
-// cannot be compared.
+// dropout is Gorgonia's, or none where values are compared: those that depend on random numbers
+// cannot be.
 func dropout(x *G.Node, p float64) (*G.Node, error) {
 	if os.Getenv("STHENO_CONFORMANCE_DROPOUT") == "none" {
 		return x, nil

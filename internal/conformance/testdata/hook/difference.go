@@ -48,7 +48,7 @@ func difference(a, b gorgonia.Value) (apart float64, why string) {
 	return apart, why
 }
 
-// flipped returns in how many elements two values differ; binary says that all are 0 or 1.
+// flipped returns in how many elements two values differ; binary reports that all are 0 or 1.
 func flipped(x, y []float64) (flips int, binary bool) {
 	for i := range x {
 		if (x[i] != 0 && x[i] != 1) || (y[i] != 0 && y[i] != 1) {

@@ -1,8 +1,9 @@
 //go:build go1.26
 
-// Package sthenohook makes Gorgonia's tape machine run graphs on Stheno, or beside
-// Stheno to compare the values of all nodes, as STHENO_CONFORMANCE says: stheno or
-// compare; or times the runs of either, time-tape or time-stheno. It is of the conformance tests alone, compiled in a copy of Gorgonia.
+// Package sthenohook makes Gorgonia's tape machine run graphs on Stheno, if the variable
+// STHENO_CONFORMANCE is stheno; beside Stheno, comparing the values of all nodes, if it is compare;
+// or times the runs of either, for time-tape or time-stheno. It serves only the conformance tests,
+// and is compiled in a copy of Gorgonia.
 package sthenohook
 
 import (
@@ -31,8 +32,8 @@ func init() {
 	}
 }
 
-// machine is Stheno's in the place of a tape machine. What NewVM finds wrong is an error
-// of RunAll, as it is on the tape.
+// machine is Stheno's in the place of a tape machine. Errors of NewVM are returned by RunAll, as
+// they are on the tape.
 type machine struct {
 	*cudaops.VM
 	err error
@@ -58,7 +59,7 @@ func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions, options ...cudaop
 		options = append(options, cudaops.Precompiled(o.Program, nil))
 	}
 	m := &machine{}
-	// What has no kernel is on the host, which the log tells.
+	// Ops without a kernel run on the host; the log lists them.
 	if m.VM, m.err = stheno.NewVM(g, append(options, cudaops.Strict())...); m.err != nil {
 		m.VM, m.err = stheno.NewVM(g, options...)
 	}

@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// pair is a tape machine that runs as ever, with Stheno before it in the same state. What
-// the two made of each node is compared in the first runs.
+// pair is a tape machine that runs as usual, with Stheno before it in the same state. In the first
+// runs the two values of each node are compared.
 type pair struct {
 	gorgonia.VM // the tape machine
 	graph       *gorgonia.ExprGraph

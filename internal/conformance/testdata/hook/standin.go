@@ -10,7 +10,7 @@ import (
 // beside it.
 var StandIn func(g *ExprGraph, o TapeOptions) VM
 
-// TapeOptions is what the options of a tape machine ask for.
+// TapeOptions holds the options of a tape machine.
 type TapeOptions struct {
 	EvalMode bool
 	NaN, Inf bool
@@ -27,8 +27,8 @@ type letter interface {
 	Set(a, b *Node) error
 }
 
-// newStandIn returns a tape machine that leaves its work to what StandIn makes, nil if
-// there is none.
+// newStandIn returns a tape machine that leaves its work to the machine that StandIn makes, nil if
+// it makes none.
 func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	if StandIn == nil {
 		return nil
@@ -53,8 +53,8 @@ func newStandIn(g *ExprGraph, opts []VMOpt) *tapeMachine {
 	return m
 }
 
-// A Snapshot is what a run can change: the values of nodes and of variables of Read, and
-// what ops keep.
+// A Snapshot holds all that a run can change: the values of nodes and of variables of Read, and
+// the state of ops.
 type Snapshot struct {
 	nodes []nodeState
 	reads []readState
@@ -123,7 +123,7 @@ func Take(g *ExprGraph) *Snapshot {
 	return s
 }
 
-// Restore brings back what was there.
+// Restore restores the state of the snapshot.
 func (s *Snapshot) Restore() {
 	for _, state := range s.nodes {
 		state.n.boundTo = state.bound
@@ -149,7 +149,7 @@ func (s *Snapshot) Restore() {
 }
 
 // Results returns copies of the values of all nodes that a run computes. Random tensors,
-// dropouts and what follows from them are left out.
+// dropouts and values that depend on them are left out.
 func Results(g *ExprGraph) map[*Node]Value {
 	random := map[*Node]bool{}
 	var isRandom func(n *Node) bool

@@ -10,14 +10,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// timed is a machine whose first run is made again and again, and timed.
+// timed is a machine whose first run is repeated and timed.
 type timed struct {
 	gorgonia.VM
 	made time.Duration
 	runs int
 }
 
-// machines is how many were timed. A program ends when it has made enough of them.
+// machines counts the timed ones. A program ends when it has made enough of them.
 var machines int
 
 const (
@@ -26,8 +26,8 @@ const (
 	warmFor      = timedFor / 5
 )
 
-// newTimed makes a tape machine, or one of Stheno's that keeps what the tape machine's user
-// finds, as STHENO_CONFORMANCE says.
+// newTimed makes a tape machine or, if STHENO_CONFORMANCE asks for it, one of Stheno's that keeps the
+// values that a user of the tape machine finds.
 func newTimed(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) *timed {
 	start := time.Now()
 	var vm gorgonia.VM
@@ -39,8 +39,8 @@ func newTimed(g *gorgonia.ExprGraph, o gorgonia.TapeOptions) *timed {
 	return &timed{VM: vm, made: time.Since(start)}
 }
 
-// RunAll implements gorgonia.VM. What it computes is that of one run: inputs stay as they
-// are, and the gradients, which the tape machine adds up, are of no use in a run for times.
+// RunAll implements gorgonia.VM. Its results are those of one run: inputs stay as they
+// are, and the gradients, which the tape machine adds up, are not used.
 func (t *timed) RunAll() error {
 	if t.runs++; t.runs > 1 {
 		return t.VM.RunAll()

@@ -1,0 +1,94 @@
+package manifest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"path"
+	"regexp"
+	"strconv"
+)
+
+// SourceHash is a hash of the code of a source and of every header that it includes in quotes,
+// headers of headers too, each with its name. Comments and blank lines do not count, as they do not
+// change the images: flags ask for no line numbers in them, and only a source that uses __LINE__ or
+// assert puts them there.
+func SourceHash(read func(name string) ([]byte, error), name string) (string, error) {
+	h := sha256.New()
+	if err := addSource(h, read, name, map[string]bool{}); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+var include = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen map[string]bool) error {
+	if seen[name] {
+		return nil
+	}
+	seen[name] = true
+	text, err := read(name)
+	if err != nil {
+		return err
+	}
+	text = code(text)
+	fmt.Fprintf(h, "%s %d\n", name, len(text))
+	h.Write(text)
+	for _, m := range include.FindAllSubmatch(text, -1) {
+		if err := addSource(h, read, path.Join(path.Dir(name), string(m[1])), seen); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// token matches what code treats as one piece. Its groups: blanks and comments; the beginning of a raw
+// string, and its delimiter, with which the string ends, too. Pieces without a group may contain
+// quotes and slashes that begin nothing: strings, characters, and names and numbers, since R"( begins
+// a raw string only where no name ends with R, and quotes group the digits of numbers.
+var token = regexp.MustCompile(`((?:[ \t]|//(?:[^\\\n]|\\\r?\n|\\)*|/\*(?s:.*?)\*/)+)|` +
+	`((?:u8|[uUL])?R"([^()\\\s]*)\()|` +
+	`"(?:[^"\\\n]|\\(?s:.))*"?|'(?:[^'\\\n]|\\(?s:.))*'?|` +
+	`[A-Za-z_][A-Za-z_0-9]*|\.?[0-9](?:'?[A-Za-z_0-9.])*`)
+
+// code returns a text of CUDA C++ without comments and blank lines: a blank in place of blanks and
+// comments in a line, none at its ends.
+func code(text []byte) []byte {
+	var kept []byte
+	for {
+		m := token.FindSubmatchIndex(text)
+		if m == nil {
+			break
+		}
+		start, end := m[0], m[1]
+		kept = append(kept, text[:start]...)
+		if m[4] >= 0 {
+			closing := fmt.Sprintf(")%s\"", text[m[6]:m[7]])
+			if i := bytes.Index(text[end:], []byte(closing)); i >= 0 {
+				end += i + len(closing)
+			}
+		}
+		switch piece := text[start:end]; {
+		case m[2] >= 0:
+			kept = append(kept, ' ')
+		case bytes.ContainsRune(piece, '\n'): // a literal, in which blanks count
+			kept = strconv.AppendQuote(kept, string(piece))
+		default:
+			kept = append(kept, piece...)
+		}
+		text = text[end:]
+	}
+	kept = append(kept, text...)
+	var lines []byte
+	goesOn := false // the line before ends with a backslash: a blank line ends its macro
+	for line := range bytes.Lines(kept) {
+		if line = bytes.TrimSpace(line); len(line) > 0 || goesOn {
+			lines = append(append(lines, line...), '\n')
+		}
+		goesOn = bytes.HasSuffix(line, []byte{'\\'})
+	}
+	return lines
+}
