@@ -372,9 +372,9 @@ type hopperPolicy struct {
 }
 
 var hopperPolicies = measured[hopperPolicy]{
-	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 784: 34, 41, 35; 1024: 47, 64, 56; 2048: 198, 414, 340; 4096 x 784 x 512: 58, 88, 72; below
-	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1516 (by single blocks before: 1579), -, 2699. Planes of 4096 x 784 and 784 x 512 by 2, 4, 8, 16 blocks a
-	// multiprocessor: 17, 13.5, 14.3, 15.9; of 4096: 108, 104, 103, 105
+	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72; below
+	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1391 (the product by single blocks: 6 % more), -, 2699. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
+	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
 	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
 }
 
