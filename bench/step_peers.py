@@ -4,7 +4,8 @@ runs it.
 A step is forward, loss, backward and the solver's update, of parameters and a batch on the device. PyTorch eager,
 captured as one CUDA graph, and compiled by Inductor and captured, its optimizers fused;
 JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step. Method:
-that of bench/graph_peers.py. float32 products are of full precision.
+that of bench/graph_peers.py. float32 products are of full precision, but where a step's name ends with TF32 or BF16: PyTorch's are
+then in TF32, or under autocast in BF16, compiled and captured alone; JAX's have that precision by default.
 """
 
 import re
@@ -15,6 +16,7 @@ from graph_peers import (COMPILED, DEVICE, Jax, Log, Torch, captured, convnet, e
                          one_after_the_other, perceptron, run_torch, torch_operands)
 
 RATE = {"SGD": 0.01, "Adam": 0.001}
+PRECISIONS = {"TF32": "tensorfloat32", "BF16": "BF16_BF16_F32"}  # as JAX calls them
 CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
 
 
@@ -38,7 +40,12 @@ def cases():
             yield *named(solver, *mlp(batch, 784, 512, 512, 10)), False
     name, *rest = named("SGD", *mlp(4096, 784, 512, 512, 10))
     yield name + ", batch from the host", *rest, True
-    yield *named("SGD", *mlp(4096, 784, 4096, 4096, 10)), False
+    wide = mlp(4096, 784, 4096, 4096, 10)
+    yield *named("SGD", *wide), False
+    for sizes in (mlp(128, 784, 512, 512, 10), mlp(4096, 784, 512, 512, 10), wide):
+        name, *rest = named("SGD", *sizes)
+        for by in PRECISIONS:
+            yield f"{name}, {by}", *rest, False
     for batch in (100, 2048):
         yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), False
     shapes = [("weights", *s) for s in ((64, 1024), (256, 1024), (1024,), (256, 10), (10,))]
@@ -48,6 +55,12 @@ def cases():
 
 def named(solver, name, size, batch, learnt, loss):
     return f"{name}, {solver}", size, solver, batch, learnt, loss
+
+
+def precision(case):
+    """TF32, BF16, or None for full precision."""
+    by = case[0].rsplit(", ", 1)[-1]
+    return by if by in PRECISIONS else None
 
 
 def selected(pattern):
@@ -84,6 +97,14 @@ def torch_step(case, compiled):
         program = lambda: lstm(library, *inputs, None, None, None, *parameters[-2:])
     else:
         program = lambda: loss(library, *inputs, *parameters)
+    torch.backends.cuda.matmul.allow_tf32 = precision(case) == "TF32"
+    if precision(case) == "BF16":
+        full = program
+
+        def program():
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                return full()
+
     if compiled:
         torch._dynamo.reset()
         program = torch.compile(program, dynamic=False)
@@ -113,8 +134,8 @@ def fed(step, inputs, pinned):
 
 
 def torch_program(case, who):
-    """The call that is timed; the update alone has nothing to compile."""
-    if who == COMPILED and case[5] is weighed:
+    """The call that is timed. The update alone has nothing to compile, and steps in reduced precision are timed compiled alone."""
+    if (case[5] is weighed) if who == COMPILED else precision(case):
         return None
     step, inputs = torch_step(case, who == COMPILED)
     if who != "eager":
@@ -203,7 +224,8 @@ def compile_jax(case):
     state = ([array(s) for s in case[4]],)
     if case[2] == "Adam":
         state += ([array(s) for s in case[4]], [array(s) for s in case[4]], jax.ShapeDtypeStruct((), jnp.float32))
-    return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
+    with jax.default_matmul_precision(PRECISIONS.get(precision(case), "highest")):
+        return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
 
 
 def jax_call(step, state, inputs, host):

@@ -26,13 +26,16 @@ type config struct {
 	only          []*gorgonia.Node // Outputs
 	compiled      []any            // by gorgonia.Compile or CompileFunction
 	watch         watch
+	precisions    []precision // each Products and PrecisionOf
 	logger        *log.Logger
 	trace         []io.Writer
 }
 
 // wants returns which values of a run the options ask for.
 func (c *config) wants() *lower.Wanted {
-	return &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
+	w := &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
+	w.Precision, w.PrecisionOf = c.ofProducts()
+	return w
 }
 
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).

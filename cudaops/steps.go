@@ -20,6 +20,8 @@ type Step struct {
 	Where   string   // Report.Device or "host"
 	Kernels []string // entry points in the order of their launches
 	Reason  string   // why it runs on the host
+	// Precision is that to which operands of products are rounded, by this step or for it.
+	Precision Precision
 	// Bytes is the least traffic of the launches, each input read once and each output
 	// written once, and Flops the floating-point operations.
 	Bytes, Flops int64
@@ -42,7 +44,7 @@ func steps(device string, p *program.Program) []Step {
 			s.Reason = h.Reason
 		}
 		if plan := in.Plan; plan != nil {
-			s.Where, s.Bytes, s.Flops = device, plan.Bytes(), plan.Flops
+			s.Where, s.Bytes, s.Flops, s.Precision = device, plan.Bytes(), plan.Flops, plan.Precision
 			for _, l := range plan.Launches {
 				s.Kernels = append(s.Kernels, l.Kernel.Entry)
 			}

@@ -199,6 +199,9 @@ func (c *config) check(build func(...*gorgonia.Node) (*gorgonia.Node, error), vs
 		}
 	}
 
+	if c.largest != nil {
+		*c.largest = 0
+	}
 	for _, mode := range c.modes {
 		got, err := c.gradients(mode, build, in, weights)
 		if err != nil {
@@ -225,15 +228,15 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 	worst := 0.0
 	for i := range in {
 		abs, rel := c.abs, c.rel
+		greatest := 0.0
+		for _, w := range want[i] {
+			if finite(w) {
+				greatest = max(greatest, math.Abs(w))
+			}
+		}
 		if !c.own {
 			if rel = 1e-6; in[i].dtype == kernels.Float32 {
 				rel = 1e-3
-			}
-			greatest := 0.0
-			for _, w := range want[i] {
-				if finite(w) {
-					greatest = max(greatest, math.Abs(w))
-				}
 			}
 			abs = rel * max(greatest/10, size/1000)
 		}
@@ -247,6 +250,7 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 			g, w := got[i][k], want[i][k]
 			tolerated := abs + rel*math.Abs(w)
 			diff := math.Abs(g - w)
+			c.noteError(diff, greatest)
 			if diff <= tolerated && !math.IsInf(tolerated, 0) { // false for NaN
 				continue
 			}
@@ -266,6 +270,18 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 		return nil
 	}
 	return m
+}
+
+// noteError keeps the largest error, as a share of the greatest difference.
+func (c *config) noteError(diff, greatest float64) {
+	if c.largest == nil || diff == 0 {
+		return
+	}
+	share := diff / greatest
+	if math.IsNaN(share) {
+		share = math.Inf(1)
+	}
+	*c.largest = max(*c.largest, share)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -15,6 +15,7 @@ type config struct {
 	seed     uint64
 	modes    []Mode
 	max      int
+	largest  *float64
 }
 
 // Option sets how gradients are checked.
@@ -44,6 +45,10 @@ func Modes(modes ...Mode) Option { return func(c *config) { c.modes = modes } }
 // MaxElements checks at most n elements of each input, chosen at random: each
 // one costs two runs of the expression. The default is to check all.
 func MaxElements(n int) Option { return func(c *config) { c.max = n } }
+
+// Largest stores the largest error of a gradient, whether it is tolerated or not: how far an element lies from the difference, as a share of
+// the largest difference of the same input. It shows what a precision of products costs, see cudaops.Products.
+func Largest(to *float64) Option { return func(c *config) { c.largest = to } }
 
 func (c *config) validate() error {
 	if !(c.step > 0) || math.IsInf(c.step, 0) {

@@ -202,3 +202,26 @@ func TestWrongGradients(t *testing.T) {
 		})
 	}
 }
+
+// Largest is the error as a share of the largest gradient, of gradients that are tolerated too.
+func TestLargest(t *testing.T) {
+	shape := tensor.Shape{3, 3}
+	for _, c := range []struct {
+		factor, want float64
+	}{{1, 0}, {1.01, 0.01}, {-1, 2}, {math.NaN(), math.Inf(1)}} {
+		both(t, func(t *testing.T, dt tensor.Dtype) {
+			add := spoiltAdd(func(x []float64, _, _ int) []float64 {
+				y := make([]float64, len(x))
+				for i := range x {
+					y[i] = x[i] * c.factor
+				}
+				return y
+			})
+			got := 5.0
+			err := gradcheck.Check(add, random(t, dt, shape, shape), gradcheck.Largest(&got))
+			if !(math.Abs(got-c.want) <= 1e-6) && got != c.want || (err == nil) != (c.factor == 1) {
+				t.Errorf("times %v: got %v, %v, want %v", c.factor, got, err, c.want)
+			}
+		})
+	}
+}

@@ -101,7 +101,7 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		transA, transB = true, false
 	}
 	if c.dt == Float32 && hopperFits(dev, c.batch, c.m, c.n, k) {
-		p.matmulHopper(dev, c, k, transA, transB)
+		p.matmulHopper(dev, c, k, transA, transB, [2]*Ref{})
 		return
 	}
 	if f, pol, ok := doublePolicies.on(dev).form(dev, c, k, transA, transB); ok {

@@ -6,15 +6,16 @@
 //         their elements along k side by side
 //   f32   float32 operands as three BF16 planes each (split), six products
 //
+// All results are float32.
+//
 // A block is one producer warp and two consumer warpgroups. The producer keeps a
 // ring of STAGES pieces of A and B in shared memory filled; each consumer multiplies 64
 // rows of A by all BN columns of B. Blocks are persistent: each takes every so many
 // tiles of C, numbered so that the tiles computed at one time share rows of A and
 // columns of B in the level-2 cache, and the producer fetches for the next tile
-// while consumers write the last one. With CLUSTER = 2 two blocks compute tiles one above the
+// while consumers write the last one, one warpgroup while the other multiplies. With CLUSTER = 2 two blocks compute tiles one above the
 // other; each fetches half of their common piece of B, for both.
-//
-// Products of float32 have an epilogue (epilogue.cuh).
+// Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in lines of 128 bytes.
 #include "epilogue.cuh"
 #include "follow.cuh"
 #include "matmul_kinds.cuh"
@@ -26,9 +27,10 @@
 struct Shape {
     int m, n, k;
     int batch;
-    int chunk; // terms of a split of k, a multiple of BK * ROUND
+    int chunk; // terms of a split of k, a multiple of BK
     i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
     const Scaling* range; // of float32 operands, or null
+    u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
 };
 
 struct Tile {
@@ -36,7 +38,7 @@ struct Tile {
 };
 
 // Tiles numbers the tiles of C, of CLUSTER * 128 rows each, down groups of rows of tiles.
-template <int BN, int STEP, int ROUND, int CLUSTER> struct Tiles {
+template <int BN, int STEP, int CLUSTER> struct Tiles {
     static constexpr int GROUP = 16 / CLUSTER;
     Shape s;
     int down, across, count;
@@ -53,90 +55,61 @@ template <int BN, int STEP, int ROUND, int CLUSTER> struct Tiles {
         to.n0 = t / rows * BN;
         to.matrix = rest % s.batch;
         to.split = rest / s.batch;
-        to.steps = (min(s.k - to.split * s.chunk, s.chunk) + STEP * ROUND - 1) / (STEP * ROUND) * ROUND;
+        to.steps = (min(s.k - to.split * s.chunk, s.chunk) + STEP - 1) / STEP;
         return to;
     }
 };
 
 // ---- The kernel
 
-__device__ __forceinline__ void put(float* c, float x, float y) { *reinterpret_cast<float2*>(c) = make_float2(x, y); }
-__device__ __forceinline__ void put(float* c, float x) { *c = x; }
-__device__ __forceinline__ void put(u16* c, float x, float y) { *reinterpret_cast<u32*>(c) = bf16x2(x, y); }
-__device__ __forceinline__ void put(u16* c, float x) { *c = (u16)bf16x2(x, 0); }
-
 // Powers is the power of 2 to multiply sums by, in two factors.
 struct Powers {
     float f, g;
-    __device__ __forceinline__ explicit Powers(const Scaling* range) {
-        const int exponent = range ? -(range->exponents[0] + range->exponents[1]) : 0;
+    __device__ __forceinline__ explicit Powers(const Scaling& range) {
+        const int exponent = -(range.exponents[0] + range.exponents[1]);
         f = power(exponent / 2), g = power(exponent - exponent / 2);
     }
 };
 
 // Part is what a warp has of shared memory for writing: 16 rows and 32 columns at a time.
 struct Part {
-    static constexpr int LD = 32 + 4, SIZE = 16 * LD; // so that the lanes' rows begin in other banks
+    static constexpr int LD = 32 + 8, SIZE = 16 * LD; // so that four rows of 8 sums are in all banks
 };
 
-// bring brings a warp's part of its 16 rows to shared memory.
+// bring brings the part-th part of a warp's 16 rows to shared memory.
 template <typename K> __device__ __forceinline__ void bring(const K& sums, const Powers& by, int part, float* memory) {
     const int lane = threadIdx.x % 32;
+    const u32 to = shared_address(memory + lane / 4 * Part::LD + lane % 4 * 2);
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < K::BN / 2; i += 2) {
-        const int row = lane / 4 + i / 2 % 2 * 8, col = i / 4 * 8 + lane % 4 * 2;
-        const float2 v = make_float2(sums.value(i) * by.f * by.g, sums.value(i + 1) * by.f * by.g);
-        if (i / 16 == part) *reinterpret_cast<float2*>(memory + row * Part::LD + col % 32) = v;
+    for (int p = 0; p < K::BN / 32; p++) {
+        if (p != part) continue;
+#pragma unroll
+        for (int i = 0; i < 16; i += 2) // in this form the compiler selects no sums, but branches
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * Part::LD + i / 4 * 8) * 4),
+                         "f"(sums.value(p * 16 + i) * by.f * by.g), "f"(sums.value(p * 16 + i + 1) * by.f * by.g) : "memory");
     }
     __syncwarp();
 }
 
-// store_lines writes rows that begin anywhere, a warp's lanes side by side.
-template <typename K> __device__ __forceinline__ void store_lines(const K& sums, const Shape& s, const Tile& to, float* c, int row0, float* memory) {
-    const int lane = threadIdx.x % 32;
-    const Powers by(s.range);
-    row0 += threadIdx.x % 128 / 32 * 16;
-    c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0 + lane;
-#pragma unroll 1
+// store_wide writes the warp's 16 rows of a tile in lines of 128 bytes.
+template <typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory) {
+    const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
+#pragma unroll
     for (int part = 0; part < K::BN / 32; part++) {
         bring(sums, by, part, memory);
-        if (to.n0 + part * 32 + lane >= s.n) continue;
-#pragma unroll 4
-        for (int r = 0; r < min(16, s.m - row0); r++) c[r * s.ld + part * 32] = memory[r * Part::LD + lane];
+#pragma unroll
+        for (int r = 0; r < 16; r += 4)
+            if (row + r < target.rows && part * 32 + col < target.cols)
+                *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
     }
 }
 
-// store writes the warpgroup's 64 rows of a tile.
-template <typename K, typename T> __device__ __forceinline__ void store(const K& sums, const Shape& s, const Tile& to, T* c, int row0) {
-    const int t = threadIdx.x % 128, row = row0 + t / 32 * 16 + t % 32 / 4, col = to.n0 + t % 4 * 2;
-    c += ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row * s.ld + col;
-    const bool pairs = s.ld % 2 == 0 && s.n % 2 == 0;
-    const Powers by(s.range);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        if (row + 8 * r >= s.m) continue;
-#pragma unroll
-        for (int j = 0; j < K::BN / 8; j++) {
-            T* q = c + 8 * r * s.ld + 8 * j;
-            const float x = sums.value(4 * j + 2 * r) * by.f * by.g, y = sums.value(4 * j + 2 * r + 1) * by.f * by.g;
-            if (pairs) {
-                if (col + 8 * j < s.n) put(q, x, y);
-            } else {
-                if (col + 8 * j < s.n) put(q, x);
-                if (col + 8 * j + 1 < s.n) put(q + 1, y);
-            }
-        }
-    }
-}
-
-// store_finished writes them with an epilogue by way of shared memory, so that steps, which are many
-// instructions, are in a loop.
+// store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; rows that begin anywhere
+// are written by single elements, side by side.
 template <typename K>
-__device__ __forceinline__ void store_finished(const K& sums, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue,
-                                               float* memory) {
+__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory) {
     const int lane = threadIdx.x % 32;
-    const Powers by(s.range);
     row0 += threadIdx.x % 128 / 32 * 16;
     Target<float> target;
     target.c = c + ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0;
@@ -146,28 +119,43 @@ __device__ __forceinline__ void store_finished(const K& sums, const Shape& s, co
     target.cols = s.n - to.n0;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(to.matrix, row0, to.n0);
+    if (epilogue.steps == 0 && target.wide && !s.half) {
+        store_wide(sums, by, target, memory);
+        return;
+    }
+    const int row = lane / 8, col = lane % 8 * 4;
 #pragma unroll 1
     for (int part = 0; part < K::BN / 32; part++) {
         bring(sums, by, part, memory);
+        const int col0 = part * 32;
+        if (epilogue.steps != 0 || s.half) {
 #pragma unroll 1
-        for (int i = lane * 4; i < 16 * 32; i += 256) {
-            const int rows[] = {i / 32, i / 32 + 4}, cols[] = {part * 32 + i % 32, part * 32 + i % 32};
-            Pack<float> v[2];
+            for (int r = 0; r < 16; r += 8) {
+                const int rows[] = {row + r, row + r + 4}, cols[] = {col0 + col, col0 + col};
+                Pack<float> v[2];
 #pragma unroll
-            for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + rows[u] * Part::LD + i % 32);
-            target.finish(rows, cols, v);
+                for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + rows[u] * Part::LD + col);
+                target.finish(rows, cols, v);
+                if (!s.half) continue;
+#pragma unroll
+                for (int u = 0; u < 2; u++)
+                    if (rows[u] < target.rows && cols[u] < target.cols)
+                        *reinterpret_cast<uint2*>(s.half + (target.c - c) + rows[u] * s.ld + cols[u]) =
+                            make_uint2(bf16x2(v[u].s[0], v[u].s[1]), bf16x2(v[u].s[2], v[u].s[3]));
+            }
+        } else {
+            if (col0 + lane >= target.cols) continue;
+#pragma unroll 4
+            for (int r = 0; r < min(16, target.rows); r++) target.c[r * s.ld + col0 + lane] = memory[r * Part::LD + lane];
         }
     }
 }
 
 extern __shared__ unsigned char dynamic[];
 
-// Dynamic shared memory: the barriers, then the stages, at a multiple of 1024 bytes; with an epilogue, what
-// the consumers' warps need for it.
-template <typename K> constexpr int shared_bytes = 2048 + K::STAGES * K::STAGE;
-
-template <typename K, typename T>
-__device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, T* c, const Shape& s, const Epilogue<float>& epilogue) {
+// Dynamic shared memory: the barriers, then the stages, at a multiple of 1024 bytes, then a Part for each of the consumers' warps.
+template <typename K>
+__device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, const TensorMap* againA, const TensorMap* againB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
     constexpr int CLUSTER = K::CLUSTER, STAGES = K::STAGES;
     const u32 start = (shared_address(dynamic) + 1023) / 1024 * 1024, full = start, empty = start + STAGES * 8, memory = start + 1024;
     u32 rank = 0;
@@ -182,14 +170,18 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     }
     cluster_sync<CLUSTER>();
     follow();
+    Scaling range{}; // on its way while the first stages are
+    if (K::PLANES == 3) range = *s.range;
 
-    const Tiles<K::BN, K::BK, K::ROUND, CLUSTER> tiles(s);
+    const Tiles<K::BN, K::BK, CLUSTER> tiles(s);
     const int first = blockIdx.x / CLUSTER, step = gridDim.x / CLUSTER;
     const int group = threadIdx.x / 128;
     if (group == 0) {
         registers_down<24>();
         if (threadIdx.x == 0) {
             Ring<STAGES> at;
+            const TensorMap* const fromA = range.again(0) ? againA : mapA;
+            const TensorMap* const fromB = range.again(1) ? againB : mapB;
 #pragma unroll 1
             for (int i = first; i < tiles.count; i += step) {
                 const Tile to = tiles[i];
@@ -199,32 +191,30 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
                     const u32 bar = full + at.stage * 8, stage = memory + at.stage * K::STAGE;
                     barrier_wait(empty + at.stage * 8, at.parity ^ 1);
                     barrier_expect(bar, K::STAGE);
-                    K::A::fetch_part(stage, mapA, bar, row, k0 + l * K::BK, to.matrix, 0);
-                    K::B::fetch_part(stage + K::A::BYTES, mapB, bar, to.n0, k0 + l * K::BK, to.matrix, rank);
+                    K::A::fetch_part(stage, fromA, bar, row, k0 + l * K::BK, to.matrix, 0);
+                    K::B::fetch_part(stage + K::A::BYTES, fromB, bar, to.n0, k0 + l * K::BK, to.matrix, rank);
                 }
             }
         }
         __syncwarp();
     } else {
         registers_up<240>();
-        Stages<K> stages{{}, full, empty, memory, (group - 1) * 64};
+        const int number = group - 1;
+        const Powers by(range);
+        Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
+        float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * Part::SIZE;
+        if (first < tiles.count) {
+            if (K::TURNS && number == 1) turn_pass(1);
+            if (!K::TURNS && number == 1) turn_wait(1); // until the other is ahead
+        }
 #pragma unroll 1
         for (int i = first; i < tiles.count; i += step) {
             const Tile to = tiles[i];
             K sums;
-            sums.run(stages, to.steps, s.range && s.range->scaled);
-            const int row = to.m0 + rank * 128 + (group - 1) * 64;
-            if constexpr (K::PLANES == 3) {
-                if (epilogue.steps != 0 || s.n % 2 != 0) {
-                    unsigned char* const after = dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE;
-                    float* const own = reinterpret_cast<float*>(after) + (threadIdx.x / 32 - 4) * Part::SIZE;
-                    if (epilogue.steps != 0) store_finished(sums, s, to, c, row, epilogue, own);
-                    else store_lines(sums, s, to, c, row, own);
-                    continue;
-                }
-            }
-            store(sums, s, to, c, row);
+            sums.run(stages, to.steps, range.scaled);
+            store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own);
         }
+        if (K::TURNS && number == 0 && first < tiles.count) turn_wait(0);
     }
     if (CLUSTER > 1) cluster_sync<CLUSTER>(); // no block ends while another fills its memory or arrives at its barriers
 }
@@ -237,57 +227,71 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BODY(...)
 #define BLOCKS_OF_CLUSTER(n)
 #endif
-#define ARGUMENTS_OF_Six , EPILOGUE_ARGUMENTS(float)
-#define EPILOGUE_OF_Six EPILOGUE(float)
-#define ARGUMENTS_OF_Plain
-#define EPILOGUE_OF_Plain (Epilogue<float>{})
-#define ENTRY(name, T, CLUSTER, KIND, ...)                                                                                             \
-    extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                            \
-        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, T* c, const Scaling* range, const int m, const int n, \
-        const int k, const int batch, const int chunk, const i64 ld ARGUMENTS_OF_##KIND) {                                             \
-        BODY(product<KIND<__VA_ARGS__>>(&a, &b, c, Shape{m, n, k, batch, chunk, ld, range}, EPILOGUE_OF_##KIND);)                      \
+// Products of planes are given what was done to their range, and where the planes lie that were written again; those of rounded operands
+// where the result goes in BF16, if halves says so.
+#define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
+#define AGAIN_OF_Plain
+#define RANGE_OF_Six const Scaling *range,
+#define RANGE_OF_Plain
+#define HALVES_OF_Six
+#define HALVES_OF_Plain , u16 *half, const int halves
+#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr}
+#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr}
+#define ENTRY(name, CLUSTER, KIND, ...)                                                                                                     \
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                                \
+        const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, AGAIN_OF_##KIND float* c, RANGE_OF_##KIND const int m,  \
+        const int n, const int k, const int batch, const int chunk, const i64 ld, EPILOGUE_ARGUMENTS(float) HALVES_OF_##KIND) {                            \
+        BODY(product<KIND<__VA_ARGS__>>(&a, &b, SHAPE_OF_##KIND, EPILOGUE(float));)                                                       \
     }
-#define TRANSPOSES(name, T, CLUSTER, KIND, ...)              \
-    ENTRY(name##_nn, T, CLUSTER, KIND, 0, 1, __VA_ARGS__)    \
-    ENTRY(name##_nt, T, CLUSTER, KIND, 0, 0, __VA_ARGS__)    \
-    ENTRY(name##_tn, T, CLUSTER, KIND, 1, 1, __VA_ARGS__)    \
-    ENTRY(name##_tt, T, CLUSTER, KIND, 1, 0, __VA_ARGS__)
-TRANSPOSES(f32, float, 1, Six, 1)
-TRANSPOSES(f32_pair, float, 2, Six, 2)
-TRANSPOSES(bf16, u16, 2, Plain, 2, 256, 2)
-ENTRY(tf32_nt, float, 2, Plain, 0, 0, 4, 256, 2)
+#define TRANSPOSES(name, CLUSTER, KIND, ...)              \
+    ENTRY(name##_nn, CLUSTER, KIND, 0, 1, __VA_ARGS__)    \
+    ENTRY(name##_nt, CLUSTER, KIND, 0, 0, __VA_ARGS__)    \
+    ENTRY(name##_tn, CLUSTER, KIND, 1, 1, __VA_ARGS__)    \
+    ENTRY(name##_tt, CLUSTER, KIND, 1, 0, __VA_ARGS__)
+TRANSPOSES(f32, 1, Six, 1)
+TRANSPOSES(f32_pair, 2, Six, 2)
+TRANSPOSES(bf16_one, 1, Plain, 2, 128, 1)
+TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
+ENTRY(tf32_one_nt, 1, Plain, 0, 0, 4, 128, 1)
+ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 
-// split writes the planes of both operands of a product, blocks (x, 0) of the one, blocks (x, 1)
-// of the other, and to ranges what range of numbers each block has found. rescale writes the planes
-// again if the ranges ask for it, and to scaling what it did.
+// split writes the planes of both operands of a product, blocksA blocks those of the first, and to ranges what range of numbers each block has
+// found; of one operand if all blocks are its. rescale writes planes again if the ranges, so many of each operand, ask for it, and to scaling
+// what it did.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
-#define OPERAND                                                                         \
-    (blockIdx.y == 0 ? Matrix{a, planesA, rowsA, colsA, pitchA, batch, ldA, strideA}     \
-                     : Matrix{b, planesB, rowsB, colsB, pitchB, batch, ldB, strideB})
-extern "C" __global__ void __launch_bounds__(256) matmul_hopper_split(OPERANDS, uint2* ranges) {
+#define OPERAND(second)                                                                                                            \
+    (Matrix{second ? b : a, second ? planesB : planesA, second ? rowsB : rowsA, second ? colsB : colsA, second ? pitchB : pitchA, batch, \
+            second ? ldB : ldA, second ? strideB : strideA})
+extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERANDS, const int blocksA, uint2* ranges) {
     follow();
-    Range range = split(OPERAND, nullptr);
+    const bool second = blockIdx.x >= blocksA;
+    Range range = split<2>(OPERAND(second), nullptr, second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
     range.join();
-    if (threadIdx.x == 0) ranges[blockIdx.y * gridDim.x + blockIdx.x] = range.packed();
+    if (threadIdx.x == 0) ranges[blockIdx.x] = range.packed();
 }
-extern "C" __global__ void __launch_bounds__(256) matmul_hopper_rescale(OPERANDS, const uint2* ranges, const int count, Scaling* scaling) {
+extern "C" __global__ void __launch_bounds__(256)
+    matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, Scaling* scaling) {
     follow();
     Range range[2];
-    for (int y = 0; y < 2; y++) {
-        for (int i = threadIdx.x; i < count; i += blockDim.x) range[y].add(ranges[y * count + i]);
-        range[y].join();
-    }
+    for (int i = threadIdx.x; i < countA; i += blockDim.x) range[0].add(rangesA[i]);
+    for (int i = threadIdx.x; i < countB; i += blockDim.x) range[1].add(rangesB[i]);
+    range[0].join();
+    range[1].join();
     int e[2];
     const bool finite = range[0].finite && range[1].finite;
     const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]) & finite;
     if (!plain) {
         const bool fits[] = {range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1])};
-        for (int y = 0; y < 2; y++)
-            if (!fits[y]) range[1 - y].beside(range[y].high(), e[1 - y]);
+        if (!fits[0]) range[1].beside(range[0].high(), e[1]);
+        if (!fits[1]) range[0].beside(range[1].high(), e[0]);
     }
-    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *scaling = Scaling{{e[0], e[1]}, !plain};
-    const Planar as{blockIdx.y == 0 ? e[0] : e[1], plain ? 1.0f : 256.0f, !finite};
-    if (as.e != 0 || !plain) split(OPERAND, &as);
+    const Scaling as{{e[0], e[1]}, !plain};
+    if (blockIdx.x == 0 && threadIdx.x == 0) *scaling = as;
+#pragma unroll 1
+    for (int second = 0; second < 2; second++) {
+        const Planar planar{second ? e[1] : e[0], plain ? 1.0f : 256.0f, !finite};
+        if (as.again(second)) split<1>(OPERAND(second), &planar, blockIdx.x, gridDim.x);
+    }
 }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -57,7 +58,7 @@ func TestMatMulHopper(t *testing.T) {
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
 			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB)
+			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*Ref{})
 			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
 			plans = append(plans, p)
 		}
@@ -145,7 +146,7 @@ func TestMatMulHopperRange(t *testing.T) {
 			a[0] = math.SmallestNonzeroFloat32
 		}
 		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false)
+		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false, [2]*Ref{})
 		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -159,4 +160,79 @@ func TestMatMulHopperRange(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Planes that are taken apart before, of either operand or both, give the bits that the product gives alone, whatever
+// the numbers: those of two ranges that ask for it are written again beside them.
+func TestPlanesProduct(t *testing.T) {
+	dev := matmulDevices[1]
+	dev.SMs = 1 // so that small products are on the tensor cores
+	const batch, m, n, k = 2, 130, 131, 140
+	r := rand.New(rand.NewPCG(5, 0))
+	var plans []*Plan
+	for i, exponents := range [][2]int{{0, 0}, {-140, 110}, {127, -10}, {100, -50}} {
+		product := Product{Dtype: Float32, Batch: batch, M: m, N: n, K: k, TransA: i%2 == 1, TransB: i >= 2}
+		operands, ok := product.Planes(dev)
+		if !ok {
+			t.Fatalf("%v is not taken apart", product)
+		}
+		var in, planes [2][]byte
+		for j, x := range operands {
+			numbers := make([]float32, x.Batch*x.Rows*x.Cols)
+			for l := range numbers {
+				numbers[l] = float32(math.Ldexp(r.Float64()-0.5, exponents[j]))
+			}
+			if i == 3 {
+				numbers[0] = math.SmallestNonzeroFloat32
+			}
+			in[j] = Bytes(numbers)
+			p, err := x.Plan(dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planes[j] = Bytes(makeAligned[float64](CeilDiv(p.Out, 8)))[:p.Out]
+			if err := p.Run([][]byte{in[j]}, planes[j], nil); err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+		want := run(t, product, dev, in[:])
+		for _, given := range [][2]bool{{true, false}, {false, true}, {true, true}} {
+			inputs := in[:2:2]
+			for j, is := range given {
+				if is {
+					inputs = append(inputs, planes[j])
+				}
+			}
+			got := run(t, PlanesProduct{product, given}, dev, inputs)
+			if !bytes.Equal(got, want) {
+				t.Errorf("numbers near 2^%d, planes %v: not the bits of the product alone", exponents, given)
+			}
+			p, err := PlanesProduct{product, given}.Plan(dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+	}
+	if err := Check(own, plans...); err != nil {
+		t.Error(err)
+	}
+}
+
+// run returns what a planner's plan for a device makes of inputs, on the host.
+func run(t *testing.T, of Planner, dev Device, inputs [][]byte) []byte {
+	t.Helper()
+	p, err := of.Plan(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := Bytes(makeAligned[float64](CeilDiv(p.Out, 8)))[:p.Out]
+	for i := range out {
+		out[i] = 0xff
+	}
+	if err := p.Run(inputs, out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -17,7 +17,9 @@ template <typename K> struct Stages {
     Ring<K::STAGES> at;
     u32 full, empty; // barriers, 8 bytes each
     u32 memory;      // of stage 0
-    int line;        // of A, where this warpgroup's rows start
+    int group;       // this warpgroup's number
+    int line;        // of A, where its rows start
+    bool ahead;      // the other warpgroup waits for this one
 
     __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
     __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * K::STAGE, line); }
@@ -29,9 +31,11 @@ template <typename K> struct Stages {
     }
 };
 
-// Plain is a b, added up by the tensor cores.
+// Plain is a b, added up by the tensor cores. In the first tile of a block the second warpgroup begins SKEW stages after the first, so that
+// from then on one multiplies while the other writes.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
-    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 1;
+    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN), SKEW = 2;
+    static constexpr bool TURNS = false;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
@@ -55,6 +59,10 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
             }
             last = s.at.stage;
             s.at.next();
+            if (s.ahead && (i + 1 == SKEW || i + 1 == steps)) {
+                turn_pass(0);
+                s.ahead = false;
+            }
         }
         wgmma_wait<0>();
         pin(sum);
@@ -68,7 +76,8 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 //
 // The tensor cores cut off where FMA rounds, 16 terms at a time. So they add up 32 terms alone, the
 // low products first, and additions that round do the rest. What rounding has cut off joins the next
-// terms (Kahan's sum), so that long sums lose no more than short ones.
+// terms (Kahan's sum), so that long sums lose no more than short ones. The two warpgroups take turns:
+// while one adds, the other multiplies.
 //
 // Where numbers are of all sizes, x1 and x2 would lose bits below the least denormal number of
 // BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
@@ -80,11 +89,12 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 // So are those of operands that are not finite: high is what IEEE arithmetic gives, and low, which may be
 // NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
-    static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4, ROUND = 2;
+    static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
+    static constexpr bool TURNS = true;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
-    float sum[64], part[64], other[64];
+    float sum[64], part[64];
 
     // multiply starts d += plane i of a * plane j of b, or = without add.
     static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
@@ -98,46 +108,37 @@ template <int TA, int TB, int CLUSTER_> struct Six {
         asm volatile("{\n.reg .f32 s, t;\nadd.rn.f32 s, %0, %1;\nsub.rn.f32 t, s, %0;\nsub.rn.f32 %1, %1, t;\nmov.f32 %0, s;\n}"
                      : "+f"(sum), "+f"(x));
     }
-    // start starts the products of the next stage, in one group, and returns which stage it is.
-    static __device__ __forceinline__ int start(Stages<Six>& s, float (&d)[64]) {
-        const int now = s.at.stage;
-        s.wait();
-        const u64 a = s.a(), b = s.b();
-        s.at.next();
-        pin(d);
-        wgmma_fence();
-        multiply(d, a, 2, b, 0);
-        multiply(d, a, 1, b, 1);
-        multiply(d, a, 0, b, 2);
-        multiply(d, a, 1, b, 0);
-        multiply(d, a, 0, b, 1);
-        multiply(d, a, 0, b, 0);
-        wgmma_commit();
-        return now;
-    }
-    // finish adds up the products of a stage, while those of LEFT later ones are under way.
-    template <int LEFT> __device__ __forceinline__ void finish(Stages<Six>& s, int stage, float (&d)[64]) {
-        wgmma_wait<LEFT>();
-        pin(d);
-        s.release(stage);
-#pragma unroll
-        for (int e = 0; e < 64; e++) add(sum[e], d[e]);
-    }
-    // run_plain leaves no products under way from one round to the next: the compiler would not
-    // keep to three sets of accumulators. The block's other warpgroup fills the gap.
     __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
 #pragma unroll 1
-        for (int i = 0; i < steps; i += 2) {
-            const int first = start(s, part), second = start(s, other);
-            finish<1>(s, first, part);
-            finish<0>(s, second, other);
+        for (int i = 0; i < steps; i++) {
+            s.wait();
+            const u64 a = s.a(), b = s.b();
+            turn_wait(s.group);
+            pin(part);
+            wgmma_fence();
+            multiply(part, a, 2, b, 0);
+            multiply(part, a, 1, b, 1);
+            multiply(part, a, 0, b, 2);
+            multiply(part, a, 1, b, 0);
+            multiply(part, a, 0, b, 1);
+            multiply(part, a, 0, b, 0);
+            wgmma_commit();
+            turn_pass(s.group);
+            wgmma_wait<0>();
+            pin(part);
+            s.release(s.at.stage);
+            s.at.next();
+#pragma unroll
+            for (int e = 0; e < 64; e++) add(sum[e], part[e]);
         }
 #pragma unroll
-        for (int e = 0; e < 64; e++) sum[e] += part[e] + other[e];
+        for (int e = 0; e < 64; e++) sum[e] += part[e];
     }
     // run_scaled is slower: low products of two scales take turns in part with the high ones.
     __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
-        float(&low)[64] = other;
+        float low[64];
+#pragma unroll
+        for (int e = 0; e < 64; e++) low[e] = 0;
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
             s.wait();
@@ -176,7 +177,7 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     }
     __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
 #pragma unroll
-        for (int i = 0; i < 64; i++) sum[i] = part[i] = other[i] = 0;
+        for (int i = 0; i < 64; i++) sum[i] = part[i] = 0;
         if (scaled) run_scaled(s, steps);
         else run_plain(s, steps);
     }

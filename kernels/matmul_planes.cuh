@@ -22,6 +22,8 @@ __device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max
 struct Scaling {
     int exponents[2];
     int scaled;
+    // again reports whether an operand's planes were written again.
+    __device__ __forceinline__ bool again(int operand) const { return (operand ? exponents[1] : exponents[0]) != 0 || scaled; }
 };
 
 // bf16 is x rounded to BF16; a finite x stays finite.
@@ -113,52 +115,71 @@ struct Range {
     static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
 };
 
-// split writes the planes of a matrix, 8 elements a thread, and returns the range of the elements that it
-// has read. A matrix has fewer than 2^31 vectors of 8 elements. Without as, planes are those of numbers that
-// are neither tiny nor huge, which takes half as long.
-__device__ __forceinline__ Range split(const Matrix& a, const Planar* as) {
-    const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors;
+// Octet is 8 elements of a row and where they are.
+struct Octet {
+    u32 matrix, row;
+    int col;
+    float v[8];
+};
+
+// split writes the planes of a matrix, 8 elements a thread at a time, AHEAD times 8 on their way, as the block-th of so many blocks, and returns
+// the range of the elements that it has read. A matrix has fewer than 2^31 vectors of 8 elements. Without as, planes are those of numbers
+// that are neither tiny nor huge, which takes half as long.
+template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, const Planar* as, u32 block, u32 blocks) {
+    const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors, stride = blocks * blockDim.x;
     const i64 plane = (i64)a.rows * a.pitch;
     const bool wide = a.ld % 4 == 0 && a.stride % 4 == 0 && reinterpret_cast<u64>(a.x) % 16 == 0;
     Range range;
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        const u32 line = i / vectors, matrix = a.batch > 1 ? line / a.rows : 0, row = line - matrix * a.rows;
-        const int col = (i - line * vectors) * 8;
-        const float* x = a.x + matrix * a.stride + row * a.ld + col;
-        float v[8];
-        if (wide && col + 8 <= a.cols) {
-            *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x);
-            *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
-        } else {
+#pragma unroll 1
+    for (u32 i = block * blockDim.x + threadIdx.x; i < count; i += AHEAD * stride) {
+        Octet o[AHEAD];
 #pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = col + j < a.cols ? x[j] : 0;
-        }
-        u16* to = a.to + matrix * 3 * plane + (i64)row * a.pitch + col;
-        if (!as) {
+        for (int u = 0; u < AHEAD; u++) {
+            if (u > 0 && i + u * stride >= count) continue;
+            const u32 line = (i + u * stride) / vectors;
+            o[u].matrix = a.batch > 1 ? line / a.rows : 0;
+            o[u].row = line - o[u].matrix * a.rows;
+            o[u].col = (i + u * stride - line * vectors) * 8;
+            const float* x = a.x + o[u].matrix * a.stride + o[u].row * a.ld + o[u].col;
+            if (wide && o[u].col + 8 <= a.cols) {
+                *reinterpret_cast<float4*>(o[u].v) = *reinterpret_cast<const float4*>(x);
+                *reinterpret_cast<float4*>(o[u].v + 4) = *reinterpret_cast<const float4*>(x + 4);
+            } else {
 #pragma unroll
-            for (int j = 0; j < 8; j++) range.add(v[j]);
-#pragma unroll
-            for (int q = 0; q < 3; q++) {
-                u32 w[4];
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
-                    v[2 * j] -= __uint_as_float(w[j] << 16);
-                    v[2 * j + 1] -= __uint_as_float(w[j] & 0xffff0000);
-                }
-                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+                for (int j = 0; j < 8; j++) o[u].v[j] = o[u].col + j < a.cols ? x[j] : 0;
             }
-        } else {
-            const float f = power(as->e / 2), g = power(as->e - as->e / 2);
-            float p[8][3];
+        }
 #pragma unroll
-            for (int j = 0; j < 8; j++) as->planes(v[j] * f * g, p[j]);
+        for (int u = 0; u < AHEAD; u++) {
+            if (u > 0 && i + u * stride >= count) continue;
+            float(&v)[8] = o[u].v;
+            u16* to = a.to + o[u].matrix * 3 * plane + (i64)o[u].row * a.pitch + o[u].col;
+            if (!as) {
 #pragma unroll
-            for (int q = 0; q < 3; q++) {
-                u32 w[4];
+                for (int j = 0; j < 8; j++) range.add(v[j]);
 #pragma unroll
-                for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
-                *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+                for (int q = 0; q < 3; q++) {
+                    u32 w[4];
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
+                        v[2 * j] -= __uint_as_float(w[j] << 16);
+                        v[2 * j + 1] -= __uint_as_float(w[j] & 0xffff0000);
+                    }
+                    *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+                }
+            } else {
+                const float f = power(as->e / 2), g = power(as->e - as->e / 2);
+                float p[8][3];
+#pragma unroll
+                for (int j = 0; j < 8; j++) as->planes(v[j] * f * g, p[j]);
+#pragma unroll
+                for (int q = 0; q < 3; q++) {
+                    u32 w[4];
+#pragma unroll
+                    for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
+                    *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+                }
             }
         }
     }

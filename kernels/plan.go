@@ -123,7 +123,9 @@ type Plan struct {
 	Scratch  int64   // bytes of scratch memory alive while the plan runs
 	Launches []Launch
 	Flops    int64 // floating-point operations of the op (not of the plan)
-	Graph    bool  // a CUDA backend makes one graph of the launches, which costs less for many short ones
+	// Precision is that to which the launches round operands of products.
+	Precision Precision
+	Graph     bool // a CUDA backend makes one graph of the launches, which costs less for many short ones
 }
 
 // Bytes is the least traffic of the op: every input read once, the output

@@ -1,28 +1,38 @@
 package kernels
 
-import "github.com/stheno-ml/stheno/kernels/expr"
+import (
+	"strings"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
 
 // Product is the plan of [MatMul] as a [Planner]: a batch of products of an M x K and a K x N
-// matrix, either stored transposed. A function of its elements can be part of it, see
-// [Product.With].
+// matrix, either stored transposed, in a [Precision] if it is of float32. A function of its elements can be part
+// of it, see [Product.With].
 type Product struct {
 	Dtype          Dtype
 	Batch, M, N, K int64
 	TransA, TransB bool
+	Precision      Precision
 	epilogue       Epilogue
 }
 
-// String names the product with the operands that are stored transposed, and the function of its
-// elements c with operands x0 and x1.
+// String names the product with the operands that are stored transposed, its precision if it is not full, and the
+// function of its elements c with operands x0 and x1.
 func (p Product) String() string {
 	name := "product"
-	switch {
-	case p.TransA && p.TransB:
-		name += "[TransA TransB]"
-	case p.TransA:
-		name += "[TransA]"
-	case p.TransB:
-		name += "[TransB]"
+	var notes []string
+	if p.TransA {
+		notes = append(notes, "TransA")
+	}
+	if p.TransB {
+		notes = append(notes, "TransB")
+	}
+	if p.Precision != FullPrecision {
+		notes = append(notes, p.Precision.String())
+	}
+	if len(notes) > 0 {
+		name += "[" + strings.Join(notes, " ") + "]"
 	}
 	if p.epilogue.chain != 0 {
 		name += " " + p.epilogue.String()
@@ -60,5 +70,5 @@ func (p Product) Plan(dev Device) (*Plan, error) {
 	if p.dot() {
 		return Dot(dev, p.Dtype, 1, p.K), nil
 	}
-	return MatMulWith(dev, p.Dtype, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB, p.epilogue), nil
+	return MatMulIn(dev, p.Precision, p.Dtype, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB, p.epilogue), nil
 }

@@ -66,6 +66,11 @@ template <int CLUSTER> __device__ __forceinline__ void cluster_sync() {
 template <int R> __device__ __forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R)); }
 template <int R> __device__ __forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R)); }
 
+// Two warpgroups take turns: turn_wait waits for the other's turn_pass. The first of each is of another warpgroup, so that
+// group 0 begins after turn_pass(1), and group 0 ends with a turn_wait.
+__device__ __forceinline__ void turn_wait(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory"); }
+__device__ __forceinline__ void turn_pass(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
+
 // ---- wgmma
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -28,7 +28,7 @@ type maintain struct {
 	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
 	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
-	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md and docs/training.md from the records."`
+	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md, docs/training.md and docs/precision.md from the records."`
 }
 
 func (maintain) Help() string {
@@ -172,7 +172,7 @@ func (m merge) Run(c *console) error {
 	return err
 }
 
-// tables rewrites the tables of times in README.md, docs/graphs.md and docs/training.md.
+// tables rewrites the tables of times in README.md, docs/graphs.md, docs/training.md and docs/precision.md.
 type tables struct{}
 
 // Run rewrites them.
@@ -181,7 +181,8 @@ func (tables) Run() error {
 		rewrite("README.md", results.UpdateReadme, recordedOps, evidence.Keys()),
 		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()),
 		rewrite("README.md", results.UpdateReadmeSteps, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()))
+		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()),
+		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()))
 }
 
 // rewrite updates a page from a folder of results.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -20,12 +21,24 @@ import (
 )
 
 // stepCase is a training step.
-type stepCase struct{ evidence.TimedStep }
+type stepCase struct {
+	evidence.TimedStep
+	host *hostSteps
+}
+
+// hostSteps are the steps that were made last on the host backend: steps in several precisions are held against the
+// same.
+type hostSteps struct {
+	of      string // name and size
+	losses  []float64
+	learned [][]float32
+}
 
 // timedSteps are all training steps that are timed.
 func timedSteps() (cases []benchCase) {
+	host := &hostSteps{}
 	for _, s := range evidence.Steps() {
-		cases = append(cases, stepCase{s})
+		cases = append(cases, stepCase{s, host})
 	}
 	return cases
 }
@@ -35,12 +48,15 @@ func timedSteps() (cases []benchCase) {
 const (
 	checkedSteps = 3
 	mostChecked  = 2e12 // operations
-	lossError    = 1e-4
-	// shareOff is how far a learnable may be off, as a share of how far the steps took it. A
-	// rectifier whose number is within rounding of 0 may go either way; Adam makes steps of
-	// one size of all gradients, and those near 0 may have either sign.
-	shareOff     = 0.01
+	// shareOffAdam is shareOff for Adam, which makes steps of one size of all gradients: those near 0 may have either sign.
 	shareOffAdam = 0.05
+)
+
+// What they may be off by, by the precision of products. shareOff is how far a learnable may be off, as a share of how
+// far the steps took it: a rectifier whose number is within rounding of 0 may go either way.
+var (
+	lossError = [...]float64{kernels.FullPrecision: 1e-4, kernels.TF32: 1e-3, kernels.BF16: 1e-2}
+	shareOff  = [...]float64{kernels.FullPrecision: 0.01, kernels.TF32: 0.02, kernels.BF16: 0.1}
 )
 
 // measure implements benchCase: it holds the first steps against those of the host backend, times
@@ -57,7 +73,7 @@ func (c stepCase) measure(device cudaops.Device, block randomBlock, runs int) (r
 	}
 	row.Graph.Run = micros(times[len(times)/2])
 	p := c.Program(in)
-	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone}, runs, graphBudget)
+	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone, Precision: c.Precision}, runs, graphBudget)
 	if err != nil {
 		return results.Row{}, err
 	}
@@ -72,7 +88,7 @@ func (c stepCase) measure(device cudaops.Device, block randomBlock, runs int) (r
 	return row, nil
 }
 
-// check makes steps on a machine and on the host, from the same values, and compares the
+// check makes steps on a machine and, in full precision, on the host, from the same values, and compares the
 // losses and where the learnables are then.
 func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Option) error {
 	steps := checkedSteps
@@ -83,20 +99,20 @@ func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Opt
 	if steps == 1 {
 		row.Check = "1 step"
 	}
-	ours, learned, err := c.trained(in, steps, where)
+	ours, learned, err := c.trained(in, steps, where, cudaops.Products(c.Precision))
 	if err != nil {
 		return err
 	}
-	want, wanted, err := c.trained(in, steps, cudaops.OnHost())
+	want, wanted, err := c.onHost(in, steps)
 	if err != nil {
 		return fmt.Errorf("on the host: %w", err)
 	}
 	for i, loss := range ours {
-		if off := math.Abs(loss-want[i]) / math.Abs(want[i]); !(off <= lossError) {
+		if off := math.Abs(loss-want[i]) / math.Abs(want[i]); !(off <= lossError[c.Precision]) {
 			return fmt.Errorf("wrong result: loss %d is %g, want %g", i+1, loss, want[i])
 		}
 	}
-	tolerance := shareOff
+	tolerance := shareOff[c.Precision]
 	if _, ok := c.Solver().(*gorgonia.AdamSolver); ok {
 		tolerance = shareOffAdam
 	}
@@ -106,6 +122,7 @@ func (c stepCase) check(row *results.Row, in []gorgonia.Value, where cudaops.Opt
 	}
 	for k, got := range learned {
 		off := strayed(began[k], got, wanted[k])
+		row.Graph.Off = max(row.Graph.Off, off)
 		if row.Error = max(row.Error, off/tolerance); !(off <= tolerance) {
 			return fmt.Errorf("wrong result: learnable %d is off by %.2g of the way that it went, want %g at most", k, off, tolerance)
 		}
@@ -127,12 +144,25 @@ func strayed(began, got, want []float32) float64 {
 	return math.Inf(1)
 }
 
+// onHost returns the losses and the learnables of steps on the host backend.
+func (c stepCase) onHost(in []gorgonia.Value, steps int) ([]float64, [][]float32, error) {
+	name, _, _ := strings.Cut(c.Name, ", "+c.Precision.String())
+	if of := name + " " + c.Size; c.host.of != of {
+		losses, learned, err := c.trained(in, steps, cudaops.OnHost())
+		if err != nil {
+			return nil, nil, err
+		}
+		*c.host = hostSteps{of, losses, learned}
+	}
+	return c.host.losses, c.host.learned, nil
+}
+
 // trained makes steps and returns the losses and the learnables.
-func (c stepCase) trained(in []gorgonia.Value, steps int, where cudaops.Option) (losses []float64, learned [][]float32, err error) {
+func (c stepCase) trained(in []gorgonia.Value, steps int, opts ...cudaops.Option) (losses []float64, learned [][]float32, err error) {
 	p := c.Program(in)
 	var loss gorgonia.Value
 	gorgonia.Read(p.Loss, &loss)
-	vm, err := cudaops.NewVM(p.Graph, where, cudaops.Train(c.Solver(), p.Learnables...))
+	vm, err := cudaops.NewVM(p.Graph, append(opts, cudaops.Train(c.Solver(), p.Learnables...))...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +202,7 @@ func (c stepCase) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option)
 	p := c.Program(in)
 	var loss gorgonia.Value
 	gorgonia.Read(p.Loss, &loss)
-	options := []cudaops.Option{where, cudaops.Train(c.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery)}
+	options := []cudaops.Option{where, cudaops.Train(c.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery), cudaops.Products(c.Precision)}
 	if !c.FromHost {
 		options = append(options, cudaops.Resident(p.Batch...))
 	}

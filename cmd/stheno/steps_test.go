@@ -14,7 +14,7 @@ import (
 // smallSteps are training steps as those that are timed, of small programs.
 func smallSteps() (cases []stepCase) {
 	for _, s := range graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10), graphspec.LSTM(6, 5, 7, 9, 10)) {
-		cases = append(cases, stepCase{evidence.TimedStep{Step: s}})
+		cases = append(cases, stepCase{evidence.TimedStep{Step: s}, &hostSteps{}})
 	}
 	return cases
 }
@@ -23,7 +23,7 @@ func smallSteps() (cases []stepCase) {
 func TestStepCase(t *testing.T) {
 	for _, c := range smallSteps() {
 		in := c.Values(newRandomBlock(1, 100_003).f32)
-		var row results.Row
+		row := results.Row{Graph: &results.Graph{}}
 		if err := c.check(&row, in, cudaops.OnHost()); err != nil || row.Error > 1e-3 || row.Check != "3 steps" {
 			t.Errorf("%v: %v, checked %s with error %g, want 3 steps with next to none", c.Key(), err, row.Check, row.Error)
 		}
@@ -45,6 +45,20 @@ func TestStepCase(t *testing.T) {
 		if err := c.check(&row, in, cudaops.OnHost()); err == nil || !strings.Contains(err.Error(), "wrong result") {
 			t.Errorf("%v with another solver: %v, want an error that the result is wrong", c.Key(), err)
 		}
+	}
+}
+
+// Steps in reduced precision are held against those of all bits, and pass by a margin that shows that they were rounded.
+func TestStepCaseInPrecision(t *testing.T) {
+	host := &hostSteps{}
+	for _, s := range graphspec.InPrecisions(graphspec.StepsOf(graphspec.MLP(20, 30, 40, 10))[0]) {
+		c := stepCase{evidence.TimedStep{Step: s}, host}
+		row := results.Row{Graph: &results.Graph{}}
+		err := c.check(&row, c.Values(newRandomBlock(1, 100_003).f32), cudaops.OnHost())
+		if err != nil || row.Graph.Off < 1e-5 || row.Error > 0.5 {
+			t.Errorf("%v: %v, off by %g, with an error of %g, want one that rounding makes", c.Key(), err, row.Graph.Off, row.Error)
+		}
+		t.Log(c.Key(), row.Graph.Off)
 	}
 }
 

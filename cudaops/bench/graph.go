@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -54,6 +55,7 @@ type Training struct {
 	Learnables gorgonia.Nodes
 	// UpdateAlone leaves out all that the update does not need, such as the loss.
 	UpdateAlone bool
+	Precision   kernels.Precision // of the products
 }
 
 // TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All
@@ -84,7 +86,7 @@ func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, option
 	if err != nil {
 		return nil, options, err
 	}
-	graph, err = lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: train.Learnables, Solver: options}})
+	graph, err = lower.New(g, &lower.Wanted{Train: &lower.Training{Learnables: train.Learnables, Solver: options}, Precision: train.Precision})
 	if err == nil && train.UpdateAlone {
 		graph.Program.Outputs = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,7 +20,9 @@ type Step struct {
 	FromHost bool
 	// UpdateAlone is set if only the update is timed, without forward and backward.
 	UpdateAlone bool
-	bytes       int64 // the least traffic if it is not that of the case
+	// Precision is that of the products.
+	Precision kernels.Precision
+	bytes     int64 // the least traffic if it is not that of the case
 }
 
 // Steps returns the training steps that are timed.
@@ -28,8 +31,20 @@ func Steps() []Step {
 	fed := sgd(large)
 	fed.FromHost = true
 	fed.Name += ", batch from the host"
-	return append(StepsOf(small, large), fed, sgd(MLP(4096, 784, 4096, 4096, 10)),
-		sgd(Convnet(100, example)), sgd(Convnet(2048, example)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000))
+	wide := sgd(MLP(4096, 784, 4096, 4096, 10))
+	return slices.Concat(StepsOf(small, large), []Step{fed}, InPrecisions(sgd(small)), InPrecisions(sgd(large)), []Step{wide}, InPrecisions(wide),
+		[]Step{sgd(Convnet(100, example)), sgd(Convnet(2048, example)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000)})
+}
+
+// InPrecisions returns a step with products in TF32 and in BF16.
+func InPrecisions(s Step) (steps []Step) {
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		reduced := s
+		reduced.Precision = by
+		reduced.Name += ", " + by.String()
+		steps = append(steps, reduced)
+	}
+	return steps
 }
 
 // StepsOf returns the steps of both solvers of programs with their gradients.

@@ -16,6 +16,9 @@ type Graph struct {
 	// Host is the number of ops that ran on the host, which the time of the launches
 	// leaves out.
 	Host int `json:"host_ops"`
+	// Off is how far the worst learnable was, after checked training steps, from where steps on the host took it, as a share of
+	// how far that is from where it began: the relative error of its gradients.
+	Off float64 `json:"off,omitempty"`
 }
 
 // String prints the launches and the time of a run.

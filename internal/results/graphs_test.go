@@ -44,6 +44,12 @@ func TestUpdateGraphs(t *testing.T) {
 			t.Errorf("no %q in\n%s%v", want, got, err)
 		}
 	}
+	reduced := Key{"softmax, BF16", "16x8", "f32"}
+	file.Rows = append(file.Rows, Row{Key: reduced, Micros: 20, Graph: &Graph{Launches: 1, Off: 0.0123}})
+	got, err = UpdatePrecision(strings.ReplaceAll(page, "graphs:", "precision:"), []*File{file}, []Key{norm, softmax, reduced})
+	if want := "| softmax | 16x8 | 1.00 ms | not measured | 20.0 us |  |  | 1.2e-02 |\n<!-- precision:end"; err != nil || !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s%v", want, got, err)
+	}
 	if got, err := UpdateGraphs(page, nil, nil); err != nil || !strings.Contains(got, "begin -->\nNot measured yet.\n<!--") {
 		t.Errorf("without files: %q, %v", got, err)
 	}

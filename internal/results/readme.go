@@ -28,7 +28,7 @@ func UpdateReadmeSteps(text string, files []*File, cases []Key) (string, error) 
 // stepTable is a table of the given training steps.
 func (f *File) stepTable(cases []Key) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32 in full precision. Forward, loss, backward and\n", f.GPU, f.Driver, f.CUDA, f.Date)
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32 in full precision where no other is named. Forward, loss, backward and\n", f.GPU, f.Driver, f.CUDA, f.Date)
 	b.WriteString("update: the launches alone, and a call of `RunAll`. The fastest of PyTorch eager, captured, and compiled and captured, and of JAX, on the same machine.\n\n")
 	b.WriteString("| Training step | Size | Time | `RunAll` | Fastest peer | Speed of peer's |\n|---|---|--:|--:|---|--:|\n")
 	for _, key := range f.keys(cases) {

@@ -27,8 +27,8 @@ type Tensor struct {
 }
 
 // Encode returns the tensor's map, a CUtensorMap: 128 bytes, aligned to 64, for a
-// kernel to take by value. It needs the driver but no device.
-func (t Tensor) Encode() (unsafe.Pointer, error) {
+// kernel to take by value. The driver refuses it on a thread that has no context.
+func (c *Context) Encode(t Tensor) (unsafe.Pointer, error) {
 	const size, align = 128, 64
 	memory := make([]byte, size+align)
 	at := unsafe.Pointer(unsafe.SliceData(memory))
@@ -43,7 +43,7 @@ func (t Tensor) Encode() (unsafe.Pointer, error) {
 	}
 	const promoteTo128 = 2 // CUtensorMapL2promotion: what a copy reads from memory enters the level-2 cache in lines of 128 bytes
 	swizzle := max(bits.Len64(uint64(t.Swizzle))-5, 0)
-	err := cuTensorMapEncodeTiled.call(uintptr(at), uintptr(t.Type), uintptr(len(t.Extents)), uintptr(t.Address),
+	err := c.call(cuTensorMapEncodeTiled, uintptr(at), uintptr(t.Type), uintptr(len(t.Extents)), uintptr(t.Address),
 		uintptr(unsafe.Pointer(&extents[0])), uintptr(unsafe.Pointer(&strides[0])), uintptr(unsafe.Pointer(&box[0])), uintptr(unsafe.Pointer(&steps[0])),
 		0, uintptr(swizzle), promoteTo128, 0)
 	if err != nil {

@@ -33,10 +33,17 @@ func TestEncode(t *testing.T) {
 		*(*[16]uint64)(m) = [16]uint64{0: 1, 15: 16}
 		return 0
 	})
+	defer func(addr uintptr) { cuCtxSetCurrent.addr = addr }(cuCtxSetCurrent.addr)
+	current := uintptr(0)
+	cuCtxSetCurrent.addr = purego.NewCallback(func(handle uintptr) uintptr { current = handle; return 0 })
+	c := &Context{handle: 0x77}
 	tensor := Tensor{Address: 0x7000, Type: BFloat16, Extents: []int64{70, 100, 3}, Strides: []int64{144, 14400}, Box: []int64{64, 32, 1}, Swizzle: 128}
-	m, err := tensor.Encode()
+	m, err := c.Encode(tensor)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if current != 0x77 {
+		t.Errorf("context %#x is current, want that of the tensor, 0x77", current)
 	}
 	want := encoded{9, 3, 0x7000, []uint64{70, 100, 3}, []uint64{144, 14400}, []uint32{64, 32, 1}, []uint32{1, 1, 1}, 0, 3, 2, 0}
 	if !reflect.DeepEqual(got, want) {
@@ -50,7 +57,7 @@ func TestEncode(t *testing.T) {
 	}
 	for bytes, code := range map[int64]uint64{0: 0, 32: 1, 64: 2} {
 		tensor.Swizzle = bytes
-		if _, err := tensor.Encode(); err != nil || got.swizzle != code {
+		if _, err := c.Encode(tensor); err != nil || got.swizzle != code {
 			t.Errorf("a swizzle of %d bytes has code %d, %v, want %d", bytes, got.swizzle, err, code)
 		}
 	}
@@ -60,8 +67,10 @@ func TestEncode(t *testing.T) {
 func TestEncodeError(t *testing.T) {
 	defer func(addr uintptr) { cuTensorMapEncodeTiled.addr = addr }(cuTensorMapEncodeTiled.addr)
 	cuTensorMapEncodeTiled.addr = 0
+	defer func(addr uintptr) { cuCtxSetCurrent.addr = addr }(cuCtxSetCurrent.addr)
+	cuCtxSetCurrent.addr = purego.NewCallback(func(uintptr) uintptr { return 0 })
 	tensor := Tensor{Type: Float32, Extents: []int64{4}, Box: []int64{4}}
-	if _, err := tensor.Encode(); err == nil || !strings.Contains(err.Error(), "cuTensorMapEncodeTiled") {
+	if _, err := new(Context).Encode(tensor); err == nil || !strings.Contains(err.Error(), "cuTensorMapEncodeTiled") {
 		t.Errorf("got error %v, want one that names cuTensorMapEncodeTiled", err)
 	}
 }

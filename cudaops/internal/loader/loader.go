@@ -111,7 +111,7 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 				return nil, err
 			}
 		}
-		params, err := params(k, address)
+		params, err := l.params(k, address)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +154,7 @@ func checkSizes(args []any, want []int) error {
 }
 
 // params returns pointers to the values of a launch's arguments.
-func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
+func (l *Loader) params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
 	params := make([]unsafe.Pointer, len(k.Args))
 	for n, a := range k.Args {
 		switch a := a.(type) {
@@ -162,7 +162,7 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 			at := address(a)
 			params[n] = unsafe.Pointer(&at)
 		case kernels.TensorMap:
-			m, err := tensorMap(a, address(a.Ref))
+			m, err := l.tensorMap(a, address(a.Ref))
 			if err != nil {
 				return nil, fmt.Errorf("kernel %s: argument %d: %w", k.Kernel.Entry, n, err)
 			}
@@ -183,18 +183,18 @@ func params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Po
 }
 
 // tensorMap returns the driver's form of a map of the tensor at that address.
-func tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
+func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	return driver.Tensor{
+	return l.ctx.Encode(driver.Tensor{
 		Address: at,
 		Type:    [...]driver.TensorType{kernels.TensorBF16: driver.BFloat16, kernels.TensorFloat32: driver.Float32, kernels.TensorTF32: driver.TFloat32}[t.Element],
 		Extents: t.Extents,
 		Strides: t.Strides,
 		Box:     t.Box,
 		Swizzle: t.Swizzle,
-	}.Encode()
+	})
 }
 
 // Run queues the launches on a stream.

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -83,6 +84,9 @@ type Wanted struct {
 	Train   *Training        // nil for no training
 	// Resident are inputs that stay on the device from run to run.
 	Resident []*gorgonia.Node
+	// Precision is that of products, PrecisionOf that of products that have one of their own.
+	Precision   kernels.Precision
+	PrecisionOf map[*gorgonia.Node]kernels.Precision
 }
 
 // New lowers g. w may be nil: the graph's results are wanted then.
@@ -106,6 +110,8 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		norms: map[norm]*moments{},
 		again: map[*program.Value]func(*call) *program.Value{},
 		kept:  map[*tensor.Dense]*program.Value{},
+
+		precision: w.Precision, precisionOf: w.PrecisionOf, rounded: map[*gorgonia.Node]bool{},
 	}
 	for _, n := range sorted {
 		children, err := internal.Children(n)
@@ -130,6 +136,9 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		}
 	}
 	if err := l.checkResidents(w.Resident); err != nil {
+		return nil, err
+	}
+	if err := l.checkPrecisions(); err != nil {
 		return nil, err
 	}
 	if err := l.wanted("Keep", w.Keep); err != nil {
@@ -193,6 +202,10 @@ type lowerer struct {
 	err     error                            // of a function that a rule wrote incorrectly
 	// resident are the states of inputs that stay on the device.
 	resident map[*gorgonia.Node]*program.Value
+
+	precision   kernels.Precision
+	precisionOf map[*gorgonia.Node]kernels.Precision
+	rounded     map[*gorgonia.Node]bool // those of them that are products of float32
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {
@@ -234,6 +247,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	if l.err != nil {
 		return l.err
 	}
+	c.setPrecision(start)
 	if l.of[n], err = c.fold(l.of[n], start); err != nil {
 		return err
 	}

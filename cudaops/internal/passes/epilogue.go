@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
@@ -23,7 +22,7 @@ import (
 func epilogues(p *program.Program, _ Target) error {
 	s := newSurroundings(p)
 	for _, in := range p.Instrs {
-		product, ok := productOf(in.Op)
+		product, ok := program.ProductOf(in.Op)
 		if !ok || in.Out[0].Elements() == 0 {
 			continue
 		}
@@ -42,29 +41,9 @@ func epilogues(p *program.Program, _ Target) error {
 	return nil
 }
 
-// productOf returns the product that an op is.
-func productOf(op program.Op) (kernels.Product, bool) {
-	k, kernel := op.(program.Kernel)
-	if !kernel {
-		return kernels.Product{}, false
-	}
-	if p, product := k.Planner.(kernels.Product); product {
-		return p, true
-	}
-	known, is := k.Planner.(interface {
-		Product() (kernels.Product, bool)
-	})
-	if !is {
-		return kernels.Product{}, false
-	}
-	var p kernels.Product
-	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
-	return p, is && err == nil
-}
-
 // hasEpilogue reports whether an op is a product that has taken Maps.
 func hasEpilogue(op program.Op) bool {
-	p, ok := productOf(op)
+	p, ok := program.ProductOf(op)
 	return ok && p.HasEpilogue()
 }
 

@@ -32,6 +32,7 @@ var All = []Pass{
 	{"epilogue", epilogues},
 	{"fuse", fuse},
 	{"layout", layout},
+	{"round", round},
 	{"plan", plan},
 	{"transfer", transfer},
 	{"place", place},

@@ -50,7 +50,7 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 func TestPassesKeepResults(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
-		keepsResults(t, b.g, b.keep)
+		keepsResults(t, b.g, &lower.Wanted{Keep: b.keep, Precision: rapid.SampledFrom([]kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}).Draw(t, "precision")})
 	})
 }
 
@@ -58,8 +58,8 @@ func TestPassesKeepResults(t *testing.T) {
 func keepsResults(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, graph *G.ExprGraph, keep G.Nodes) {
-	g, err := lower.New(graph, &lower.Wanted{Keep: keep})
+}, graph *G.ExprGraph, wanted *lower.Wanted) {
+	g, err := lower.New(graph, wanted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,10 +40,10 @@ func fits(in *program.Instr, plan *kernels.Plan) error {
 			return fmt.Errorf("input %d is %s, its plan wants %d bytes", i, typeName(v), plan.Inputs[i])
 		}
 	}
-	if len(plan.Parts) > 1 {
-		return fmt.Errorf("its plan has %d outputs, want one", len(plan.Parts))
+	if n := max(len(plan.Parts), 1); n != len(in.Out) {
+		return fmt.Errorf("its plan has %d outputs, want %d", n, len(in.Out))
 	}
-	if out := in.Out[0]; !out.Numeric || out.Bytes() != plan.Out {
+	if out := in.Out[0]; len(in.Out) == 1 && (!out.Numeric || out.Bytes() != plan.Out) {
 		return fmt.Errorf("the node is %s, the output of its plan has %d bytes", typeName(out), plan.Out)
 	}
 	return nil

@@ -86,7 +86,7 @@ func TestWindowsOfSlices(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		g, keep := sliced(r, shape, axis, append(cuts, shape[axis]), rapid.Bool().Draw(t, "tanh"))
-		keepsResults(t, g, keep)
+		keepsResults(t, g, &lower.Wanted{Keep: keep})
 	})
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, c := range map[string]struct {
@@ -137,7 +137,7 @@ func TestConcatInPlace(t *testing.T) {
 	} {
 		g := G.NewGraph()
 		y := c.build(x(g, "a"), x(g, "b"))
-		keepsResults(t, g, G.Nodes{y})
+		keepsResults(t, g, &lower.Wanted{Keep: G.Nodes{y}})
 		if p := compiledFor(t, g, G.Nodes{y}); ofKind[program.Join](p) < c.joins || c.joins == 0 && ofKind[program.Join](p) > 0 {
 			t.Errorf("%s: got %d joins, want %d:\n%v", name, ofKind[program.Join](p), c.joins, p)
 		}

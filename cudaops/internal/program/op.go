@@ -58,6 +58,26 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	return p, nil
 }
 
+// ProductOf returns the product that an op is.
+func ProductOf(op Op) (kernels.Product, bool) {
+	k, kernel := op.(Kernel)
+	if !kernel {
+		return kernels.Product{}, false
+	}
+	if p, product := k.Planner.(kernels.Product); product {
+		return p, true
+	}
+	known, is := k.Planner.(interface {
+		Product() (kernels.Product, bool)
+	})
+	if !is {
+		return kernels.Product{}, false
+	}
+	var p kernels.Product
+	err := safely.Call("Product", func() error { p, is = known.Product(); return nil })
+	return p, is && err == nil
+}
+
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
 // index. The inputs are views of any strides, all of the outputs' shape. Late is set if it should
 // be fused with the users of its output rather than with the producers of its inputs.
@@ -123,4 +143,11 @@ func Pointwise(op Op) bool {
 		return true
 	}
 	return false
+}
+
+// isRoundedProduct reports whether an op is a product of rounded operands, which may have its result rounded as a second output.
+func isRoundedProduct(op Op) bool {
+	k, _ := op.(Kernel)
+	_, product := k.Planner.(kernels.RoundedProduct)
+	return product
 }

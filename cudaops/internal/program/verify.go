@@ -125,7 +125,7 @@ func (c *checker) view(v *Value) {
 // shape checks an instruction's number of values and their sizes.
 func (c *checker) shape(in *Instr) {
 	inputs, outputs := -1, 1
-	if Pointwise(in.Op) {
+	if Pointwise(in.Op) || isRoundedProduct(in.Op) {
 		outputs = max(len(in.Out), 1)
 	}
 	switch op := in.Op.(type) {

@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// Planes that are taken apart before a product, of either operand or both, give the bits that the product gives alone: of numbers near
+// 1, and of those for which planes are written again, beside what other products read.
+func TestPlanes(t *testing.T) {
+	dev, r := device0(t), random(t)
+	if dev.Major != 9 {
+		t.Skip("SKIPPED, NOT TESTED: the device takes no operands apart")
+	}
+	run := func(of kernels.Planner, inputs ...[]byte) []byte {
+		p := must.Get[*kernels.Plan](t)(of.Plan(dev))
+		out := make([]float64, kernels.CeilDiv(p.Out, 8)) // aligned
+		must.Do(t, Run(0, p, inputs, kernels.Bytes(out)[:p.Out]))
+		return kernels.Bytes(out)[:p.Out]
+	}
+	for i, c := range []struct {
+		sms            int
+		batch, m, n, k int64
+		exponents      [2]int
+		rare           float32 // a number of the first operand
+	}{
+		{1, 1, 130, 201, 128, [2]int{0, 0}, 1},
+		{2, 2, 260, 129, 103, [2]int{0, 0}, 1},
+		{1, 1, 150, 140, 160, [2]int{-140, 110}, 1},
+		{1, 1, 150, 140, 160, [2]int{100, 0}, math.SmallestNonzeroFloat32},
+		{2, 1, 300, 140, 170, [2]int{0, 0}, float32(math.Inf(1))},
+	} {
+		dev.SMs = c.sms
+		product := kernels.Product{Dtype: kernels.Float32, Batch: c.batch, M: c.m, N: c.n, K: c.k, TransA: i%2 == 1, TransB: i%4 >= 2}
+		t.Run(fmt.Sprintf("%d x %dx%dx%d, near 2^%d, with %v", c.batch, c.m, c.n, c.k, c.exponents, c.rare), func(t *testing.T) {
+			operands, ok := product.Planes(dev)
+			if !ok {
+				t.Fatalf("%v is not taken apart", product)
+			}
+			var in, planes [2][]byte
+			for j, x := range operands {
+				numbers := make([]float32, x.Batch*x.Rows*x.Cols)
+				for l := range numbers {
+					numbers[l] = float32(math.Ldexp(r.Float64()-0.5, c.exponents[j]))
+				}
+				if j == 0 {
+					numbers[r.IntN(len(numbers))] = c.rare
+				}
+				in[j] = kernels.Bytes(numbers)
+				planes[j] = run(x, in[j])
+			}
+			want := run(product, in[:]...)
+			for _, given := range [][2]bool{{true, false}, {false, true}, {true, true}} {
+				inputs := in[:2:2]
+				for j, is := range given {
+					if is {
+						inputs = append(inputs, planes[j])
+					}
+				}
+				if got := run(kernels.PlanesProduct{Product: product, Given: given}, inputs...); !bytes.Equal(got, want) {
+					t.Errorf("given %v: not the bits of the product alone", given)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,315 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few multiprocessors that
+// they are rounded.
+var reducedForms = []struct {
+	sms            int
+	batch, m, n, k int64
+}{
+	{1, 1, 130, 201, 128}, {2, 1, 260, 641, 65}, {8, 1, 130, 257, 260}, {1, 2, 129, 66, 67}, {8, 1, 90, 100, 1000}, {2, 3, 128, 256, 64},
+}
+
+// significant are the bits of a number of a precision.
+var significant = map[kernels.Precision]int{kernels.TF32: 11, kernels.BF16: 8}
+
+// Every form is exact where numbers are whole, have as many bits as the precision keeps, and their sums are small.
+func TestReducedForms(t *testing.T) {
+	dev, r := device0(t), random(t)
+	for i, f := range reducedForms {
+		dev.SMs = f.sms
+		for transposes := range 4 {
+			if testing.Short() && transposes != i%4 {
+				continue // a checker follows every access
+			}
+			for by, bits := range significant {
+				transA, transB := transposes >= 2, transposes%2 == 1
+				p := kernels.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, kernels.Epilogue{})
+				t.Run(fmt.Sprintf("%s transposed %v %v", p.Op, transA, transB), func(t *testing.T) {
+					if dev.Major == 9 && !strings.Contains(p.String(), "matmul_hopper_"+strings.ToLower(by.String())) {
+						t.Errorf("%v: want the kernel for %v", p, by)
+					}
+					most := [2]int{1, 1<<bits - 1}
+					small := r.IntN(2) // the operand of small numbers, so that sums are exact
+					whole := func(operand int) float32 {
+						most := most[(operand+small)%2]
+						return float32(r.IntN(2*most+1) - most)
+					}
+					reduced(t, p, f.batch, f.m, f.n, f.k, transA, transB, whole, func(x float32) float64 { return float64(x) }, 0)
+				})
+			}
+		}
+	}
+}
+
+// reduced runs a plan of a product of numbers that are drawn, and compares with plain loops over rounded ones; share is of the
+// sum of the terms' sizes what an element may be off by.
+func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB bool, draw func(operand int) float32, round func(float32) float64, share float64) {
+	t.Helper()
+	a, b, out := make([]float32, batch*m*k), make([]float32, batch*k*n), make([]float32, batch*m*n)
+	var rounded [2][]float64
+	for operand, x := range [][]float32{a, b} {
+		for i := range x {
+			x[i] = draw(operand)
+			rounded[operand] = append(rounded[operand], round(x[i]))
+		}
+	}
+	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	rowA, colA, rowB, colB := k, int64(1), n, int64(1)
+	if transA {
+		rowA, colA = 1, m
+	}
+	if transB {
+		rowB, colB = 1, k
+	}
+	for i, got := range out {
+		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
+		var want, abs float64
+		for l := range k {
+			x := rounded[0][z*m*k+row*rowA+l*colA] * rounded[1][z*k*n+l*rowB+col*colB]
+			want, abs = want+x, abs+math.Abs(x)
+		}
+		if !(math.Abs(float64(got)-want) <= share*abs) && float64(got) != want && (got == got || want == want) {
+			t.Fatalf("%v: c[%d][%d][%d] = %v, want %v", p, z, row, col, got, want)
+		}
+	}
+}
+
+// Products of random numbers of sizes that are drawn are those of rounded operands, within the error of float32 sums.
+func TestReducedRandom(t *testing.T) {
+	dev, r := device0(t), random(t)
+	dev.SMs = 1 + r.IntN(2)
+	for range 12 {
+		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(200), 105+r.Int64N(200), 200+r.Int64N(500)
+		for by, bits := range significant {
+			transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
+			p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
+			draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
+			reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return roundReference(float64(x), bits) }, float64(k)*0x1p-23)
+			if testing.Short() {
+				return
+			}
+		}
+	}
+}
+
+// roundReference rounds x in float64 to so many bits of a significand with the exponents of float32.
+func roundReference(x float64, bits int) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	_, e := math.Frexp(x)
+	unit := math.Ldexp(1, max(e, -125)-bits)
+	if x = math.RoundToEven(x/unit) * unit; math.Abs(x) >= 0x1p128 {
+		return math.Inf(int(math.Copysign(1, x)))
+	}
+	return x
+}
+
+// A number times 1 is rounded as Precision.Round says, to the bit: ties, denormals, numbers that round to Inf, Inf and NaN. It is
+// the only one in its row of A, since Inf times 0 is NaN.
+func TestReducedRounding(t *testing.T) {
+	dev, r := device0(t), random(t)
+	dev.SMs = 1
+	const m, n, k = 2048, 65, 64
+	for by := range significant {
+		for _, transA := range []bool{false, true} {
+			a, b, out := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
+			for i := range b {
+				b[i] = 1
+			}
+			x := make([]float32, m)
+			for i := range m {
+				x[i] = roundingCase(r, i)
+				l := r.IntN(k)
+				if transA {
+					a[l*m+i] = x[i]
+				} else {
+					a[i*k+l] = x[i]
+				}
+			}
+			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, k, transA, false, kernels.Epilogue{})
+			must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+			wrong := 0
+			for i, v := range x {
+				got, want := out[i*n+i%n], by.Round(v)
+				if got != want && (got == got || want == want) {
+					if wrong++; wrong < 20 {
+						t.Errorf("%v transposed %v: %#08x = %g becomes %#08x = %g, want %#08x = %g", by, transA,
+							math.Float32bits(v), v, math.Float32bits(got), got, math.Float32bits(want), want)
+					}
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("%v transposed %v: %d of %d are wrong", by, transA, wrong, m)
+			}
+		}
+	}
+}
+
+// roundingCase returns a number that is hard to round, or any.
+func roundingCase(r *rand.Rand, i int) float32 {
+	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000,
+		0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000, 0x7f7ff000, 0x7f7fefff}
+	bits := r.Uint32()
+	switch {
+	case i < len(special):
+		bits = special[i]
+	case i%4 == 0:
+		bits &= 0x80ffffff // denormal, or the smallest normal numbers
+	case i%4 == 1:
+		bits |= 0x7f000000 // the largest, infinities and NaN
+	case i%4 == 2:
+		bits &^= 0x0fff // ties of TF32, and of BF16
+	}
+	return math.Float32frombits(bits)
+}
+
+// What follows a product has the bits of a kernel of its own.
+func TestReducedEpilogues(t *testing.T) {
+	dev, r := device0(t), random(t)
+	for i, f := range reducedForms {
+		dev.SMs = f.sms
+		for j, text := range epilogues {
+			if testing.Short() && j != i {
+				continue // a checker follows every access
+			}
+			transposes := (i + j) % 4
+			for by := range significant {
+				p := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
+				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v", p, f.batch, f.m, f.n, f.k, text), func(t *testing.T) {
+					finishProduct[float32](t, r, dev, p, text)
+				})
+			}
+		}
+	}
+}
+
+// A product that also gives its result rounded has the same bits as without, and those of Rounded.
+func TestReducedHalves(t *testing.T) {
+	dev, r := device0(t), random(t)
+	plan := must.Get[*kernels.Plan](t)
+	for i, f := range reducedForms {
+		dev.SMs = f.sms
+		for j, text := range append([]string{""}, epilogues...) {
+			if testing.Short() && j != 2*i {
+				continue // a checker follows every access
+			}
+			n := (f.n + 7) / 8 * 8
+			product := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: n, K: f.k, TransA: j%2 == 1, TransB: j%4 > 1, Precision: kernels.BF16}
+			operands := make([][]byte, 2, 4)
+			for k, x := range []kernels.Rounded{{Rows: f.m, Cols: f.k}, {Rows: f.k, Cols: n}} {
+				if x.Precision, x.Batch = kernels.BF16, f.batch; k == 0 && product.TransA || k == 1 && product.TransB {
+					x.Rows, x.Cols = x.Cols, x.Rows
+				}
+				p := plan(x.Plan(dev))
+				operands[k] = make([]byte, p.Out)
+				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(somewhat[float32](r, p.Inputs[0]/4, 4000))}, operands[k]))
+			}
+			if text != "" {
+				names, views := []string{"c"}, []kernels.View(nil)
+				for k := range operandsOf(text) {
+					v := kernels.View{Elements: n, Strides: []int{0, 0, 1}}
+					names, views = append(names, fmt.Sprint("x", k)), append(views, v)
+					operands = append(operands, kernels.Bytes(somewhat[float32](r, n, 5)))
+				}
+				var ok bool
+				if product, ok = product.With(must.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
+					t.Fatalf("%s is no epilogue", text)
+				}
+			}
+			with, ok := kernels.RoundedProduct{Product: product}.Rounding(dev)
+			if !ok {
+				continue // splits
+			}
+			one, two := plan(kernels.RoundedProduct{Product: product}.Plan(dev)), plan(with.Plan(dev))
+			want, got := make([]float32, f.batch*f.m*n), make([]byte, two.Out)
+			must.Do(t, Run(0, one, operands, kernels.Bytes(want)))
+			must.Do(t, Run(0, two, operands, got))
+			c, half := kernels.Elements[float32](got), kernels.Elements[uint16](got[two.Parts[1]:])
+			for i, v := range want {
+				rounded := kernels.BF16.Round(v)
+				if math.Float32bits(c[i]) != math.Float32bits(v) || uint32(half[i])<<16 != math.Float32bits(rounded) && rounded == rounded {
+					t.Fatalf("%v\nelement %d is %v and %#04x, want %v and %v", two, i, c[i], half[i], v, rounded)
+				}
+			}
+		}
+	}
+}
+
+// The times of products in each precision, and of those in reduced precision of operands that are rounded before.
+func TestReducedTimes(t *testing.T) {
+	w := newStopwatch(t)
+	times := func(name string, p *kernels.Plan) {
+		if !w.wants(name) {
+			return
+		}
+		var inputs [][]byte
+		for i, bytes := range p.Inputs {
+			inputs = append(inputs, uniform(bytes, i))
+		}
+		w.plan(name, p, inputs, p.Bytes(), 40*time.Millisecond)
+	}
+	plan := must.Get[*kernels.Plan](t)
+	for _, s := range []struct {
+		m, n, k int64
+		form    string
+	}{
+		{4096, 4096, 4096, "nn"}, {4096, 4096, 4096, "nt"}, {4096, 4096, 4096, "tn"}, {4096, 4096, 784, "nn"}, {784, 4096, 4096, "tn"},
+		{4096, 512, 784, "nn"}, {784, 512, 4096, "tn"}, {4096, 512, 512, "nn"}, {4096, 512, 512, "nt"}, {512, 512, 4096, "tn"},
+		{8192, 8192, 8192, "nn"}, {2048, 2048, 2048, "nt"}, {1024, 1024, 1024, "nt"}, {768, 768, 768, "nt"}, {512, 512, 512, "nt"}, {512, 512, 1024, "nt"}, {128, 512, 784, "nt"},
+		{784, 512, 128, "nt"}, {128, 4096, 4096, "nt"}, {256, 1024, 1024, "nt"}, {4096, 4096, 10, "nt"}, {4096, 512, 10, "nt"},
+	} {
+		transA, transB := s.form[0] == 't', s.form[1] == 't'
+		for _, by := range []kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16} {
+			name := fmt.Sprintf("%dx%dx%d %s %v", s.m, s.n, s.k, s.form, by)
+			if p := kernels.MatMulIn(w.dev, by, kernels.Float32, 1, s.m, s.n, s.k, transA, transB, kernels.Epilogue{}); p.Precision == by {
+				times(name, p)
+			}
+			if by == kernels.BF16 || by == kernels.TF32 && s.form == "nt" {
+				product := kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: s.m, N: s.n, K: s.k, TransA: transA, TransB: transB, Precision: by}}
+				times(name+" rounded before", plan(product.Plan(w.dev)))
+				if with, ok := product.Rounding(w.dev); ok {
+					times(name+" rounded before and after", plan(with.Plan(w.dev)))
+				}
+			}
+		}
+	}
+	for _, s := range [][2]int64{{4096, 4096}, {4096, 784}, {4096, 512}, {784, 512}, {128, 784}} {
+		for _, x := range []kernels.Rounded{{Precision: kernels.BF16}, {Precision: kernels.TF32, Trans: true}} {
+			x.Batch, x.Rows, x.Cols = 1, s[0], s[1]
+			times(fmt.Sprintf("%v %dx%d", x, s[0], s[1]), plan(x.Plan(w.dev)))
+		}
+	}
+}
+
+// The times of the launches of training steps.
+func TestStepTimes(t *testing.T) {
+	w := newStopwatch(t)
+	r, block := random(t), make([]float32, 100_003)
+	for i := range block {
+		block[i] = 2*r.Float32() - 1
+	}
+	for _, s := range graphspec.Steps() {
+		name := "step " + s.Name + " " + s.Size
+		if !w.wants(name) {
+			continue
+		}
+		p := s.Program(s.Values(block))
+		timing := must.Get[*GraphTiming](t)(TimeStep(0, p.Graph, Training{Solver: s.Solver(), Learnables: p.Learnables, UpdateAlone: s.UpdateAlone, Precision: s.Precision}, 15, 200*time.Millisecond))
+		t.Logf("%-60s %9.2f us, %d launches", name, float64(median(timing.Runs).Nanoseconds())/1e3, timing.Launches)
+	}
+}

@@ -1,0 +1,66 @@
+package passes
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/kernels"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// What several products of planes read is taken apart once: of the gradients of y = x w by x and w, each of x, w and
+// the gradient by y for two products. What one product alone reads, it takes apart itself.
+func TestPlanesOnce(t *testing.T) {
+	const side = 160
+	dev := h200
+	dev.SMs = 1 // so that small products are on the tensor cores
+	n := &net{T: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(1, 0)), dt: tensor.Float32}
+	x, w, v := n.input(1<<30, side, side), n.input(1<<30, side, side), n.input(1<<30, side, side)
+	y := G.Must(G.Mul(x, w))
+	loss := G.Must(G.Add(G.Must(G.Sum(G.Must(G.Square(y)))), G.Must(G.Sum(G.Must(G.Mul(v, G.Must(G.Tanh(v))))))))
+	if _, err := G.Grad(loss, x, w); err != nil {
+		t.Fatal(err)
+	}
+	g, err := lower.New(n.g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []G.Value
+	planes, given := 0, map[[2]bool]int{}
+	err = Run(g.Program, Target{Device: dev}, func(pass string, p *program.Program) error {
+		if err := p.Verify(); err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		got, err := p.Eval(inputsOf(g))
+		if err != nil {
+			t.Fatalf("after %s: %v\n%v", pass, err, p)
+		}
+		if want == nil {
+			want = got
+		}
+		if !equal(t, got, want) {
+			t.Fatalf("after %s the program computes something else:\n%v", pass, p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range g.Program.Instrs {
+		k, _ := in.Op.(program.Kernel)
+		switch of := k.Planner.(type) {
+		case kernels.Planes:
+			planes++
+		case kernels.PlanesProduct:
+			given[of.Given]++
+		case kernels.Product:
+			given[[2]bool{}]++
+		}
+	}
+	if planes != 3 || given[[2]bool{true, true}] != 3 || given[[2]bool{}] > 1 {
+		t.Errorf("got %d planes and products by the planes given to them %v, want 3, and 3 that are given both:\n%v", planes, given, g.Program)
+	}
+}

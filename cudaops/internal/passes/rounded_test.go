@@ -1,0 +1,70 @@
+package passes
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/lower"
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/kernels"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Of the eight products of a perceptron of three layers on an H200 the five large ones are rounded, each operand once, and in TF32
+// those alone that do not lie with their terms side by side.
+func TestRoundedOnce(t *testing.T) {
+	c := graphspec.MLP(4096, 784, 512, 512, 10)
+	for by, rounded := range map[kernels.Precision]map[string]int{
+		kernels.FullPrecision: {},
+		kernels.BF16:          {"x": 1, "w0": 1, "w1": 1, "": 1}, // and what comes back to the second layer; two products round their results themselves
+		kernels.TF32:          {"x": 1, "w0": 1, "w1": 1, "": 3}, // and the first layer's result, and what comes back to both
+	} {
+		g, _ := c.Graph(c.Values([]float32{1}))
+		l, err := lower.New(g, &lower.Wanted{Precision: by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Run(l.Program, Target{Device: h200}, nil); err != nil {
+			t.Fatal(err)
+		}
+		got, products := map[string]int{}, 0
+		for _, in := range l.Program.Instrs {
+			k, _ := in.Op.(program.Kernel)
+			switch k.Planner.(type) {
+			case kernels.Rounded:
+				name := in.Nodes[0].Name()
+				if in.Nodes[0].Op() != nil {
+					name = ""
+				}
+				got[name]++
+			case kernels.RoundedProduct:
+				products++
+			}
+		}
+		if want := map[bool]int{true: 5}[by != kernels.FullPrecision]; !maps.Equal(got, rounded) || products != want {
+			t.Errorf("in %v: rounded %v for %d products, want %v for %d:\n%v", by, got, products, rounded, want, l.Program)
+		}
+	}
+}
+
+// What a constant or a value of the host is multiplied by, and products of batches, of slices, of transposes and of parts of one
+// value, compute the same after each pass.
+func TestRoundedViews(t *testing.T) {
+	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+		g := G.NewGraph()
+		random := G.WithInit(G.Uniform(-2, 2))
+		x := G.NewTensor(g, tensor.Float32, 3, G.WithName("x"), G.WithShape(4, 6, 10), random)
+		w := G.NewTensor(g, tensor.Float32, 3, G.WithName("w"), G.WithShape(4, 10, 7), random)
+		batch := G.Must(G.BatchedMatMul(x, w))
+		first, last := G.Must(G.Slice(x, G.S(0))), G.Must(G.Slice(x, G.S(3)))
+		whole := G.Must(G.Reshape(x, tensor.Shape{24, 10}))
+		square := G.Must(G.Mul(G.Must(G.Transpose(whole, 1, 0)), whole))
+		parts := G.Must(G.Mul(first, G.Must(G.Transpose(last, 1, 0))))
+		ones := G.NewConstant(tensor.New(tensor.WithShape(10, 3), tensor.WithBacking(slices.Repeat([]float32{1.01}, 30))))
+		scaled := G.Must(G.Mul(whole, ones))
+		keepsResults(t, g, &lower.Wanted{Keep: G.Nodes{batch, square, parts, scaled}, Precision: by})
+	}
+}

@@ -1,0 +1,61 @@
+package cudaops_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/must"
+	G "gorgonia.org/gorgonia"
+)
+
+// Two layers are trained with products in BF16, but for the scores.
+func ExampleProducts() {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float32, G.WithName("x"), G.WithShape(64, 30), G.WithInit(G.Uniform(-1, 1)))
+	w0 := G.NewMatrix(g, G.Float32, G.WithName("w0"), G.WithShape(30, 20), G.WithInit(G.Uniform(-1, 1)))
+	w1 := G.NewMatrix(g, G.Float32, G.WithName("w1"), G.WithShape(20, 10), G.WithInit(G.Uniform(-1, 1)))
+	hidden := G.Must(G.Tanh(G.Must(G.Mul(x, w0))))
+	scores := G.Must(G.Mul(hidden, w1))
+	loss := G.Must(G.Mean(G.Must(G.Square(scores))))
+	if _, err := G.Grad(loss, w0, w1); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	vm, err := cudaops.NewVM(g, cudaops.OnHost(), // OnDevice(0) for the GPU
+		cudaops.Products(cudaops.BF16),                     // all products of float32
+		cudaops.PrecisionOf(cudaops.FullPrecision, scores), // but this one
+		cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(0.1)), w0, w1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer vm.Close()
+	if err := vm.RunAll(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range vm.Report().Steps {
+		if s.Precision != cudaops.FullPrecision || strings.HasPrefix(s.Op, "kernel product") {
+			fmt.Printf("%v: %s\n", s.Precision, strings.TrimPrefix(s.Op, "kernel "))
+		}
+	}
+	// Output:
+	// BF16: rounded[BF16]
+	// BF16: rounded[BF16]
+	// BF16: product[BF16] tanh(c) of rounded
+	// float32: product
+	// BF16: rounded[BF16]
+	// BF16: rounded[BF16]
+	// BF16: product[TransA BF16] of rounded
+	// BF16: rounded[BF16]
+	// BF16: product[TransB BF16] c * (1 - x0 * x0) of rounded
+	// BF16: rounded[BF16]
+	// BF16: product[TransA BF16] of rounded
+}
+
+func TestPrecisionDocument(t *testing.T) {
+	must.Documented(t, "../docs/precision.md", "precision_example_test.go", 3)
+}

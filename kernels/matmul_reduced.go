@@ -1,0 +1,276 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Products of float32 matrices in less than float32's precision, by matmul_hopper.cu: operands are rounded to
+// BF16 or TF32 first, sums are float32.
+
+var (
+	roundBF16 = own.Kernel("matmul_round", "matmul_round_bf16", roundBF16Body)
+	roundTF32 = own.Kernel("matmul_round", "matmul_round_tf32", roundTF32Body)
+)
+
+// reducedForm is a form of matmul_hopper.cu for rounded operands: clusters of blocks, each with a tile of
+// hopperTile x columns elements of C.
+type reducedForm struct {
+	columns, cluster int64
+	kernels          [2][2]*Kernel // by transA and by transB; nil: operands must lie otherwise
+}
+
+// reducedForms are by precision, those with large tiles first.
+var reducedForms = [precisionCount][]reducedForm{
+	TF32: {{256, 2, reducedKernelTF32("matmul_hopper_tf32_nt")}, {128, 1, reducedKernelTF32("matmul_hopper_tf32_one_nt")}},
+	BF16: {{256, 2, reducedKernels("matmul_hopper_bf16_")}, {128, 1, reducedKernels("matmul_hopper_bf16_one_")}},
+}
+
+// reducedKernelTF32 returns the kernel for TF32, with terms side by side.
+func reducedKernelTF32(entry string) (k [2][2]*Kernel) {
+	k[0][1] = own.Kernel("matmul_hopper", entry, reducedBody(TF32, false, true))
+	return k
+}
+
+// reducedKernels returns the kernels for BF16 of the entry points prefix + "nn" to "tt".
+func reducedKernels(prefix string) (k [2][2]*Kernel) {
+	for a, transA := range []string{"n", "t"} {
+		for b, transB := range []string{"n", "t"} {
+			k[a][b] = own.Kernel("matmul_hopper", prefix+transA+transB, reducedBody(BF16, a == 1, b == 1))
+		}
+	}
+	return k
+}
+
+// tiles counts the tiles of a batch of products of m x n elements, in whole clusters.
+func (f reducedForm) tiles(batch, m, n int64) int64 {
+	return CeilDiv(m, f.cluster*hopperTile) * f.cluster * CeilDiv(n, f.columns) * batch
+}
+
+// reducedShared is the dynamic shared memory of a block: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
+// and rows that begin anywhere take.
+const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish
+
+// MatMulIn plans [MatMulWith] with operands rounded to a precision, if they are float32. On a GPU a product that a float32
+// kernel computes about as fast is not rounded, on the host every one is.
+func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
+	if dt != Float32 || !reducedFits(dev, by, batch, m, n, k) {
+		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
+	}
+	p := newMatMul(dt, batch, m, n, k)
+	p.matmulReduced(dev, result{dt, batch, m, n, e}, by, k, transA, transB)
+	p.finish(e, dt, batch, m, n)
+	return p
+}
+
+// reducedFits reports whether plans round the operands of a float32 product: on the host all, so that what Go bodies compute is
+// the definition; on a device with kernels for them those that are large enough, and not so large that rounded operands
+// take more than a quarter of the memory.
+func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
+	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors of 8 elements in 32 bits
+	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most {
+		return false
+	}
+	for _, side := range []int64{m, n} {
+		if float64(batch)*(float64(side)*float64(k)/8+float64(max(side, k))) > most {
+			return false
+		}
+	}
+	if dev.Major == 0 {
+		return true
+	}
+	pol := reducedPolicies.on(dev)
+	return pol.chosen && dev.Major == 9 && dev.Minor == 0 && min(m, n) >= pol.side && k >= pol.terms &&
+		float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
+		(dev.Memory == 0 || 4*batch*(m*k+k*n) <= dev.Memory/4)
+}
+
+// matmulReduced appends the launches of a product of float32 matrices that are rounded: one, unless they lie as the
+// kernel reads them, that rounds both, then the product.
+func (p *Plan) matmulReduced(dev Device, c result, by Precision, k int64, transA, transB bool) {
+	operands, transA, transB := reducedOperands(by, c.batch, c.m, c.n, k, transA, transB)
+	at := [2]Ref{{0, 0}, {1, 0}}
+	var moves []rounding
+	for i, x := range operands {
+		if !x.lies() {
+			to := p.Workspace(x.bytes())
+			moves = append(moves, rounding{x, at[i], to})
+			at[i] = to
+		}
+	}
+	p.round(dev, by, moves)
+	p.reducedProduct(dev, c, operands, at, k, transA, transB, Ref{Out, 0}, false)
+}
+
+// rounding is an operand that is rounded from one place to another.
+type rounding struct {
+	Rounded
+	from, to Ref
+}
+
+// round appends the launch that rounds one or two operands, or none for none.
+func (p *Plan) round(dev Device, by Precision, moves []rounding) {
+	if len(moves) == 0 {
+		return
+	}
+	const threads = 256
+	var args []any
+	blocks, kernel := int64(0), roundBF16
+	for _, m := range moves {
+		if by == BF16 {
+			args = append(args, m.from, m.to, m.Batch*m.Rows, int32(m.Cols), int32(m.pitch()))
+			blocks = max(blocks, CeilDiv(m.bytes(), 16*threads)) // 8 elements a thread at a time
+			continue
+		}
+		const side = 64 // of the squares of a block
+		args = append(args, m.from, m.to, int32(m.Rows), int32(m.Cols), int32(m.pitch()), flag(m.Trans))
+		blocks, kernel = max(blocks, CeilDiv(m.Rows, side)*CeilDiv(m.Cols, side)*m.Batch), roundTF32
+	}
+	if len(moves) == 1 {
+		args = append(args, args...) // not read
+	}
+	if by == TF32 {
+		args = append(args, int32(moves[0].Batch))
+	}
+	blocks = min(blocks, reducedPolicies.on(dev).round*int64(dev.SMs))
+	p.Launch(kernel, int(blocks), threads, args...).Grid[1] = len(moves)
+}
+
+// reducedProduct appends the launches of a product of rounded operands. With halves the last one also writes C in BF16.
+func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]Ref, k int64, transA, transB bool, half Ref, halves bool) {
+	by := operands[0].Precision
+	p.Op, p.Precision = p.Op+" in "+by.String(), by
+	pol := reducedPolicies.on(dev)
+	f := pol.form(dev, by, c)
+	tiles := f.tiles(c.batch, c.m, c.n)
+	kernel := f.kernels[flag(transA)][flag(transB)]
+	p.split(dev, c, tiles, pol.splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
+		args := []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster), to,
+			int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n}
+		args = append(append(args, e.arguments(Float32)...), half, flag(halves))
+		blocks := min(tiles*splits, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
+		p.Launch(kernel, int(blocks), hopperThreads, args...).Shared = reducedShared
+	})
+}
+
+// RoundedMatMul plans the product alone of operands that are rounded before, as [Rounded] writes them: in BF16 each as it is stored,
+// in TF32 both with their terms side by side, so that transB must hold alone.
+func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue) (*Plan, error) {
+	return roundedMatMul(dev, by, batch, m, n, k, transA, transB, e, false)
+}
+
+// roundedMatMul is the same, with halves of a plan that has C in BF16 as a second output.
+func roundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue, halves bool) (*Plan, error) {
+	switch {
+	case by != TF32 && by != BF16:
+		return nil, fmt.Errorf("RoundedMatMul: got %v, want TF32 or BF16", by)
+	case by == TF32 && (transA || !transB):
+		return nil, fmt.Errorf("RoundedMatMul: got transA %v and transB %v, want false and true for TF32", transA, transB)
+	case min(batch, m, n, k) < 1:
+		return nil, fmt.Errorf("RoundedMatMul: got %d matrices of %d x %d x %d, want 1 or more of each", batch, m, k, n)
+	}
+	p := newMatMul(Float32, batch, m, n, k)
+	operands, transA, transB := reducedOperands(by, batch, m, n, k, transA, transB)
+	p.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
+	half := Ref{Out, 0}
+	if halves {
+		p.Parts, p.Out = layOut([]int64{p.Out, p.Out / 2})
+		half.Offset = p.Parts[1]
+	}
+	p.reducedProduct(dev, result{Float32, batch, m, n, e}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB, half, halves)
+	p.finish(e, Float32, batch, m, n)
+	if halves {
+		last := &p.Launches[len(p.Launches)-1]
+		last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, halvesBody(last.Kernel.Body)}
+	}
+	return p, nil
+}
+
+// halvesBody is the Go body of a product that also writes C in BF16.
+func halvesBody(product func(Call)) func(Call) {
+	return func(c Call) {
+		from, to := Slice[float32](c, 2), Slice[uint16](c, len(c.Args)-2)
+		from = from[:c.Int(3)*c.Int(4)*c.Int(6)]
+		product(c)
+		roundRows(from, to, 1, int64(len(from)), int64(len(from)))
+	}
+}
+
+// roundRows writes rows in BF16.
+func roundRows(x []float32, to []uint16, rows, cols, pitch int64) {
+	Parallel(rows, max(Grain/pitch, 1), func(lo, hi int64) {
+		for row := lo; row < hi; row++ {
+			x, to := x[row*cols:], to[row*pitch:]
+			for col := range cols {
+				to[col] = uint16(math.Float32bits(BF16.Round(x[col])) >> 16)
+			}
+			clear(to[cols:pitch])
+		}
+	})
+}
+
+// roundBF16Body writes operands in BF16, of so many rows each.
+func roundBF16Body(c Call) {
+	for y := range c.Grid[1] {
+		x, to := Slice[float32](c, 5*y), Slice[uint16](c, 5*y+1)
+		rows, cols, pitch := c.Int(5*y+2), c.Int(5*y+3), c.Int(5*y+4)
+		roundRows(x, to, rows, cols, pitch)
+	}
+}
+
+// roundTF32Body writes matrices to rows so far apart, transposed or not.
+func roundTF32Body(c Call) {
+	batch := c.Int(12)
+	for y := range c.Grid[1] {
+		x, to := Slice[float32](c, 6*y), Slice[float32](c, 6*y+1)
+		rows, cols, pitch, trans := c.Int(6*y+2), c.Int(6*y+3), c.Int(6*y+4), c.Int(6*y+5) == 1
+		for matrix := range batch {
+			lines, length, from := rows, cols, x[matrix*rows*cols:][:rows*cols]
+			if trans {
+				lines, length, from = cols, rows, transpose(from, rows, cols, cols)
+			}
+			for line := range lines {
+				copy(to[(matrix*lines+line)*pitch:], from[line*length:][:length])
+			}
+		}
+	}
+}
+
+// reducedBody is the product of rounded operands, by the BLAS.
+func reducedBody(by Precision, transA, transB bool) func(Call) {
+	return func(c Call) {
+		out := Slice[float32](c, 2)
+		m, n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+		a, rowsA, lda := reducedOperand(c, 0, by)
+		b, rowsB, ldb := reducedOperand(c, 1, by)
+		gemms(c.blas, transA, transB, m, n, k, a, lda, rowsA*lda, b, ldb, rowsB*ldb, out, batch, chunk, CeilDiv(k, chunk))
+	}
+}
+
+// reducedOperand returns the numbers of an operand that is argument i, with the rows and the columns of its matrices.
+func reducedOperand(c Call, i int, by Precision) (x []float32, rows, cols int64) {
+	t := c.Args[i].(TensorMap)
+	cols, rows = t.Extents[0], t.Extents[1]
+	pitch, lines := t.Strides[0]/t.Element.Size(), rows*t.Extents[3]
+	x = makeAligned[float32](lines * cols)
+	var halves []uint16
+	var words []float32
+	if by == BF16 {
+		halves = Slice[uint16](c, i)
+	} else {
+		words = Slice[float32](c, i)
+	}
+	Parallel(lines, max(Grain/cols, 1), func(lo, hi int64) {
+		for line := lo; line < hi; line++ {
+			to := x[line*cols:][:cols]
+			for col := range to {
+				if by == BF16 {
+					to[col] = fromBF16(halves[line*pitch+int64(col)])
+				} else {
+					to[col] = TF32.Round(words[line*pitch+int64(col)])
+				}
+			}
+		}
+	})
+	return x, rows, cols
+}

@@ -1,0 +1,240 @@
+package kernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr"
+)
+
+// significant are the bits of a number's significand, by precision.
+var significant = [...]int{FullPrecision: 24, TF32: 11, BF16: 8}
+
+// roundReference rounds x in float64 to so many bits of a significand with the exponents of float32.
+func roundReference(x float64, bits int) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	_, e := math.Frexp(x)
+	unit := math.Ldexp(1, max(e, -125)-bits)
+	if x = math.RoundToEven(x/unit) * unit; math.Abs(x) >= 0x1p128 {
+		return math.Inf(int(math.Copysign(1, x)))
+	}
+	return x
+}
+
+func TestPrecisionRound(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000,
+		0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000}
+	for i := range 1 << 18 {
+		bits := r.Uint32()
+		switch {
+		case i < len(special):
+			bits = special[i]
+		case i%4 == 0:
+			bits &= 0x80ffffff // denormal, or the smallest normal numbers
+		case i%4 == 1:
+			bits |= 0x7f000000 // the largest, infinities and NaN
+		case i%4 == 2:
+			bits &^= 0x0fff // ties of TF32, and of BF16
+		}
+		x := math.Float32frombits(bits)
+		for by := range precisionCount {
+			got, want := by.Round(x), roundReference(float64(x), significant[by])
+			if float64(got) != want && (got == got || want == want) || math.Signbit(float64(got)) != math.Signbit(float64(x)) {
+				t.Fatalf("%v.Round(%#08x = %g) = %g, want %g", by, bits, x, got, want)
+			}
+		}
+	}
+}
+
+// reducedReference is c[i] of op(A) op(B) of rounded operands in float64, and the sum of the terms' sizes.
+func reducedReference(a, b []float32, by Precision, m, n, k, i int64, transA, transB bool) (sum, abs float64) {
+	z, row, col := i/(m*n), i/n%m, i%n
+	for l := range k {
+		ia, ib := (z*m+row)*k+l, (z*k+l)*n+col
+		if transA {
+			ia = (z*k+l)*m + row
+		}
+		if transB {
+			ib = (z*n+col)*k + l
+		}
+		x := roundReference(float64(a[ia]), significant[by]) * roundReference(float64(b[ib]), significant[by])
+		sum += x
+		abs += math.Abs(x)
+	}
+	return sum, abs
+}
+
+// reducedRun runs a plan on poisoned memory and holds it against the reference: a sum of k terms, exact products of
+// rounded operands, is at most k eps of their sizes from exact.
+func reducedRun(t *testing.T, p *Plan, a, b []float32, by Precision, batch, m, n, k int64, transA, transB bool) {
+	t.Helper()
+	out, scratch := make([]float32, batch*m*n), make([]float32, p.Scratch/4)
+	for _, s := range [][]float32{out, scratch} {
+		for i := range s {
+			s[i] = float32(math.NaN())
+		}
+	}
+	if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), Bytes(scratch)); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range out {
+		want, abs := reducedReference(a, b, by, m, n, k, int64(i), transA, transB)
+		if !(math.Abs(float64(got)-want) <= 0x1p-23*float64(k)*abs) {
+			t.Fatalf("%v, transposed %v %v: c[%d] = %g, want %g", p, transA, transB, i, got, want)
+		}
+	}
+}
+
+// uniform are numbers in [-1, 1).
+func uniform(r *rand.Rand, n int64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.Float64()*2 - 1)
+	}
+	return x
+}
+
+// Products in TF32 and BF16 are those of rounded operands, of any size, transposed or not.
+func TestMatMulReduced(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	plans := map[Precision][]*Plan{}
+	sizes := [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 1, 1000}, {1, 129, 7, 1}, {500, 9, 2, 3}, {1, 8, 257, 8}, {2, 64, 4, 12}}
+	for range 5 {
+		sizes = append(sizes, [4]int64{1 + r.Int64N(3), 1 + r.Int64N(50), 1 + r.Int64N(50), 1 + r.Int64N(200)})
+	}
+	for _, by := range []Precision{TF32, BF16} {
+		for _, s := range sizes {
+			batch, m, n, k := s[0], s[1], s[2], s[3]
+			for i := range 4 {
+				transA, transB := i >= 2, i%2 == 1
+				a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
+				host := MatMulIn(HostDevice(), by, Float32, batch, m, n, k, transA, transB, Epilogue{})
+				gpu := newMatMul(Float32, batch, m, n, k)
+				gpu.matmulReduced(matmulDevices[1], result{Float32, batch, m, n, Epilogue{}}, by, k, transA, transB)
+				for _, p := range []*Plan{host, gpu} {
+					reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
+					plans[by] = append(plans[by], p)
+				}
+			}
+		}
+		if err := Check(own, plans[by]...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An Inf of the operands, or a number that rounds to one, gives Inf or NaN, and NaN gives NaN.
+func TestMatMulReducedNonFinite(t *testing.T) {
+	const k = 20
+	inf := float32(math.Inf(1))
+	for _, by := range []Precision{TF32, BF16} {
+		for _, c := range []struct{ x, y, want float32 }{{inf, 1, inf}, {inf, 0, float32(math.NaN())}, {float32(math.NaN()), 0, float32(math.NaN())},
+			{math.MaxFloat32, 1, inf}, {math.MaxFloat32, -1, -inf}, {0x1p-133, 1, 0x1p-133}} {
+			a, b, out := make([]float32, 3*k), make([]float32, k*2), make([]float32, 6)
+			a[k+7] = c.x
+			b[7*2+1] = c.y
+			p := MatMulIn(HostDevice(), by, Float32, 1, 3, 2, k, false, false, Epilogue{})
+			if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := out[3]; got != c.want && (got == got || c.want == c.want) {
+				t.Errorf("%v: %g times %g gives %g, want %g", by, c.x, c.y, got, c.want)
+			}
+		}
+	}
+}
+
+// Operands that lie as TMA reads them are not moved; products that are small for the kernel, vectors, float64 and other GPUs
+// have the plans of full precision.
+func TestMatMulReducedPlan(t *testing.T) {
+	hopper, ampere := matmulDevices[1], matmulDevices[1]
+	ampere.Major = 8
+	for _, c := range []struct {
+		dev            Device
+		by             Precision
+		dt             Dtype
+		m, n, k        int64
+		transA, transB bool
+		want           []string
+	}{
+		{hopper, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_bf16", "matmul_hopper_bf16_nn"}},
+		{hopper, BF16, Float32, 4096, 4095, 4096, true, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_tt"}},
+		{hopper, TF32, Float32, 4096, 4096, 4096, false, true, []string{"matmul_hopper_tf32_nt"}},
+		{hopper, TF32, Float32, 4096, 4096, 4095, false, true, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
+		{hopper, TF32, Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
+		{hopper, BF16, Float32, 512, 10, 4096, false, false, []string{"matmul_thin_f32", "matmul_join_f32"}},
+		{hopper, BF16, Float32, 100, 100, 100, false, false, []string{"matmul_joined_small_f32"}},
+		{hopper, BF16, Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
+		{hopper, BF16, Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
+		{ampere, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
+		{HostDevice(), BF16, Float64, 20, 20, 20, false, false, []string{"matmul_small_f64"}},
+	} {
+		p := MatMulIn(c.dev, c.by, c.dt, 1, c.m, c.n, c.k, c.transA, c.transB, Epilogue{})
+		var got []string
+		for _, l := range p.Launches {
+			got = append(got, l.Kernel.Entry)
+		}
+		if len(got) != len(c.want) || got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1] {
+			t.Errorf("%v in %v: got %v, want %v", p.Op, c.by, got, c.want)
+		}
+	}
+}
+
+// A product that also gives its result rounded gives what Rounded makes of it.
+func TestRoundedProductHalves(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	f, err := expr.Parse("(c + 0) * (0 <= c)", Float32, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dev := range matmulDevices {
+		product, ok := Product{Dtype: Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: BF16}.With(f)
+		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
+		if !ok || !canHalve {
+			t.Fatalf("%v on %s: want one with an epilogue that gives its result rounded", product, dev.Name)
+		}
+		p, err := with.Plan(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(own, p); err != nil {
+			t.Error(err)
+		}
+		in := make([][]byte, 2)
+		for i, bytes := range p.Inputs {
+			x := make([]uint16, bytes/2)
+			roundRows(uniform(r, bytes/2), x, 1, bytes/2, bytes/2)
+			in[i] = Bytes(x)
+		}
+		out := Bytes(slices.Repeat([]uint32{0xffffffff}, int(p.Out/4)))
+		if err := p.Run(in, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		half, zeros := Elements[uint16](out[p.Parts[1]:]), 0
+		for i, v := range Elements[float32](out[:3*140*96*4]) {
+			if got, want := float64(fromBF16(half[i])), roundReference(float64(v), 8); got != want {
+				t.Fatalf("on %s: element %d is %v and %v, want %v", dev.Name, i, v, got, want)
+			}
+			if v == 0 {
+				zeros++
+			}
+		}
+		if zeros < 1000 || zeros > 3*140*96-1000 {
+			t.Errorf("on %s: %d elements are 0 after a rectifier", dev.Name, zeros)
+		}
+	}
+	for _, p := range []Product{{Dtype: Float32, Batch: 1, M: 500, N: 500, K: 5000, Precision: BF16}, {Dtype: Float32, Batch: 1, M: 500, N: 503, K: 100, Precision: BF16},
+		{Dtype: Float32, Batch: 1, M: 500, N: 504, K: 100, Precision: TF32}} {
+		if with, ok := (RoundedProduct{Product: p}).Rounding(matmulDevices[1]); ok {
+			t.Errorf("%v of %d columns and %d terms: gives its result rounded, want none", with, p.N, p.K)
+		}
+		if _, err := (RoundedProduct{Product: p, Halves: true}).Plan(matmulDevices[1]); err == nil {
+			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package kernels
+
+import "fmt"
+
+// Rounded is the plan of an operand of a product in TF32 or BF16 as a [Planner]: it brings a batch of float32 matrices to what
+// [RoundedProduct] reads. One operand can be rounded for several products.
+//
+// BF16 is written as the matrices lie, its rows a multiple of 8 elements apart. TF32 stays float32 in memory, rows a multiple of 4
+// apart, and transposed with Trans; the bits beyond TF32's are cut where products read it.
+type Rounded struct {
+	Precision         Precision
+	Batch, Rows, Cols int64
+	Trans             bool // of TF32 alone
+}
+
+// String names the precision.
+func (x Rounded) String() string {
+	if x.Trans {
+		return fmt.Sprintf("rounded[%v Trans]", x.Precision)
+	}
+	return fmt.Sprintf("rounded[%v]", x.Precision)
+}
+
+// Result returns the type and the shape of what is written: rows of bytes in BF16.
+func (x Rounded) Result() (Dtype, []int) {
+	lines, _ := x.extents()
+	if x.Precision == BF16 {
+		return Uint8, []int{int(x.Batch * lines), int(2 * x.pitch())}
+	}
+	return Float32, []int{int(x.Batch * lines), int(x.pitch())}
+}
+
+// Plan implements [Planner].
+func (x Rounded) Plan(dev Device) (*Plan, error) {
+	if x.Precision != TF32 && x.Precision != BF16 || x.Trans && x.Precision != TF32 || min(x.Batch, x.Rows, x.Cols) < 1 {
+		return nil, fmt.Errorf("got %v of %d x %d x %d elements, want TF32 or BF16 of 1 or more", x, x.Batch, x.Rows, x.Cols)
+	}
+	p := &Plan{
+		Op:     fmt.Sprintf("%v(%d x %dx%d)", x, x.Batch, x.Rows, x.Cols),
+		Inputs: []int64{x.Batch * x.Rows * x.Cols * Float32.Size()},
+		Out:    x.bytes(), Precision: x.Precision,
+	}
+	p.round(dev, x.Precision, []rounding{{x, Ref{0, 0}, Ref{Out, 0}}})
+	return p, nil
+}
+
+// extents returns the rows and columns of a matrix that is written.
+func (x Rounded) extents() (rows, cols int64) {
+	if x.Trans {
+		return x.Cols, x.Rows
+	}
+	return x.Rows, x.Cols
+}
+
+// size returns the size of an element in bytes.
+func (x Rounded) size() int64 {
+	if x.Precision == BF16 {
+		return 2
+	}
+	return 4
+}
+
+// pitch returns how many elements rows are apart: they start 16-byte aligned, as TMA wants.
+func (x Rounded) pitch() int64 {
+	_, cols := x.extents()
+	width := 16 / x.size()
+	return CeilDiv(cols, width) * width
+}
+
+func (x Rounded) bytes() int64 {
+	rows, _ := x.extents()
+	return x.Batch * rows * x.pitch() * x.size()
+}
+
+// lies reports whether the matrices are what would be written.
+func (x Rounded) lies() bool { return x.Precision == TF32 && !x.Trans && x.pitch() == x.Cols }
+
+// tensorMap returns the map from which a block copies pieces of that many lines, a multiple of 64, by 128 bytes
+// along k. along says that rows run along k.
+func (x Rounded) tensorMap(at Ref, along bool, lines int64) TensorMap {
+	element, terms := TensorBF16, 128/x.size()
+	if x.Precision == TF32 {
+		element = TensorTF32
+	}
+	box := []int64{64, terms, 1, 1}
+	if along {
+		box = []int64{terms, lines, 1, 1}
+	}
+	rows, cols := x.extents()
+	row, matrix := x.pitch()*x.size(), rows*x.pitch()*x.size()
+	return TensorMap{Ref: at, Element: element, Extents: []int64{cols, rows, 1, x.Batch}, Strides: []int64{row, matrix, matrix}, Box: box, Swizzle: 128}
+}
+
+// reducedOperands returns the operands of a product in a precision, and which of them its kernel takes transposed.
+func reducedOperands(by Precision, batch, m, n, k int64, transA, transB bool) (operands [2]Rounded, takesA, takesB bool) {
+	a, b := Rounded{Precision: by, Batch: batch, Rows: m, Cols: k}, Rounded{Precision: by, Batch: batch, Rows: k, Cols: n}
+	if transA {
+		a.Rows, a.Cols = k, m
+	}
+	if transB {
+		b.Rows, b.Cols = n, k
+	}
+	if by == BF16 {
+		return [2]Rounded{a, b}, transA, transB
+	}
+	a.Trans, b.Trans = transA, !transB // terms side by side
+	return [2]Rounded{a, b}, false, true
+}
+
+// RoundedProduct is a [Product] of operands that [Rounded] has written, if its precision asks for it, as a [Planner]. With Halves
+// it has a second output: what Rounded would write of the first one.
+type RoundedProduct struct {
+	Product
+	Halves bool
+}
+
+// String names the product.
+func (p RoundedProduct) String() string {
+	if p.Halves {
+		return p.Product.String() + " of rounded, and rounded"
+	}
+	return p.Product.String() + " of rounded"
+}
+
+// Plan implements [Planner].
+func (p RoundedProduct) Plan(dev Device) (*Plan, error) {
+	_, transA, transB := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
+	if p.Halves && !p.canHalve(dev) {
+		return nil, fmt.Errorf("%v cannot give its result in BF16", p)
+	}
+	return roundedMatMul(dev, p.Precision, p.Batch, p.M, p.N, p.K, transA, transB, p.epilogue, p.Halves)
+}
+
+// Rounding returns the product with its result rounded as a second output. It returns false if its kernel cannot give that on a
+// device: in TF32, if rows are not a multiple of 8 elements, and if splits of sums are added up in another launch.
+func (p RoundedProduct) Rounding(dev Device) (RoundedProduct, bool) {
+	if !p.canHalve(dev) {
+		return p, false
+	}
+	p.Halves = true
+	return p, true
+}
+
+func (p RoundedProduct) canHalve(dev Device) bool {
+	if p.Precision != BF16 || p.N%8 != 0 {
+		return false
+	}
+	pol := reducedPolicies.on(dev)
+	tiles := pol.form(dev, BF16, result{Float32, p.Batch, p.M, p.N, p.epilogue}).tiles(p.Batch, p.M, p.N)
+	return max(pol.splits.splits(dev, tiles, p.K), CeilDiv(p.K, mostTerms)) == 1
+}
+
+// Rounds returns what is to be done to the two operands of a product on a device, nothing for one that can be read as it
+// lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision.
+func (p Product) Rounds(dev Device) (operands [2]*Rounded, ok bool) {
+	if p.dot() || p.Dtype != Float32 || !reducedFits(dev, p.Precision, p.Batch, p.M, p.N, p.K) {
+		return operands, false
+	}
+	list, _, _ := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
+	for i, x := range list {
+		if !x.lies() {
+			operands[i] = &x
+		}
+	}
+	return operands, true
+}
