@@ -83,12 +83,12 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 		g.threads = min(CeilDiv(g.threads, 32)*32, pol.most)
 	}
 	blocks := CeilDiv(rows, g.beside)
-	few, long := 2*blocks < sms, pol.long
-	if clusters {
-		few, long = clusterBlocks*blocks < sms, pol.longest
+	few := 2*blocks < sms && columns > pol.long
+	if clusters { // keep more of the device busy, with rows that they hold
+		few = few && (columns > pol.huge || clusterBlocks*blocks < sms && columns > pol.longest)
 	}
 	switch {
-	case few && columns > long:
+	case few:
 		g.threads, g.beside = pol.block, 1
 		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
 	case clusters:
