@@ -86,6 +86,7 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	if err != nil {
 		return err
 	}
+	g = m.grid
 	blocks := CeilDiv(m.rows, g.rowsOfBlock()) * max(g.cluster, 1)
 	if err := CheckGrid(blocks); err != nil {
 		return err

@@ -110,7 +110,11 @@ func (w *rowsWriter) kernel() string {
 		w.copyShared()
 	}
 	for _, s := range w.staged.Stages {
-		w.reduce(s)
+		if w.walk > 0 {
+			w.reduceShares(s)
+		} else {
+			w.reduce(s)
+		}
 	}
 	if w.cluster > 0 { // a block's shared memory is there until all have read it
 		w.Line("barrier.cluster.arrive")
@@ -121,7 +125,18 @@ func (w *rowsWriter) kernel() string {
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.wait")
 	}
-	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threads * w.beside, Cluster: w.cluster, Resident: max(1024/w.threads, 1)})
+	return w.Text(w.target, rowsEntry, w.params, expr.Blocks{Threads: w.threads * w.beside, Cluster: w.cluster, Resident: w.resident()})
+}
+
+// resident returns how many blocks of a cluster a multiprocessor is to have registers for: as many as
+// it has shared memory for, of 1024 threads at most.
+func (w *rowsWriter) resident() int {
+	const memory, system = 227 << 10, 1 << 10 // of a multiprocessor of those that have clusters; what a block takes of it
+	held := 0
+	for i, n := range []byte(w.shared) {
+		held += int(n-'0') * w.width * int(w.types[i].Size()) * w.threads
+	}
+	return max(min(1024/w.threads, memory/(held+joinBytes(w.rowsLayout, w.staged)+system)), 1)
 }
 
 // guardHeld finds which vectors that the thread holds exist: all but the last do, or but
@@ -152,7 +167,7 @@ func (w *rowsWriter) parameters() {
 		w.places = append(w.places, p)
 	}
 	w.rows, w.columns = w.parameter(w.index, w.kind), w.parameter(w.index, w.kind)
-	if w.split || w.cluster > 0 {
+	if w.split || w.cluster > 0 || w.walk > 0 {
 		w.chunk = w.parameter(w.index, w.kind)
 	}
 	w.rowDivide, w.colDivide = w.divides(w.rowAxes), w.divides(w.colAxes)
@@ -233,7 +248,7 @@ func (w *rowsWriter) findThread() {
 	if !w.across {
 		w.first = w.calculate("mul.lo", w.thread, fmt.Sprint(w.width))
 	}
-	if w.split || w.cluster > 0 {
+	if w.walk == 0 && (w.split || w.cluster > 0) {
 		part := w.rank
 		if w.split {
 			part = w.special("ctaid.y")

@@ -19,6 +19,7 @@ type rowGrid struct {
 	chunk   int64 // columns of a split
 	cluster int64 // blocks that share a row and join in their shared memory; 0: one has it
 	share   int64 // columns of a block of a cluster
+	walk    int64 // shares that each of its blocks takes, one after the other; 0: one each
 }
 
 // newRowGrid returns the grid for a shape that has elements.
@@ -81,14 +82,38 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	} else {
 		g.threads = min(CeilDiv(g.threads, 32)*32, pol.most)
 	}
-	if blocks := CeilDiv(rows, g.beside); 2*blocks < sms && columns > pol.long {
+	blocks := CeilDiv(rows, g.beside)
+	few := 2*blocks < sms && columns > pol.long
+	if clusters { // keep more of the device busy, with rows that they hold
+		few = few && (columns > pol.huge || clusterBlocks*blocks < sms && columns > pol.longest)
+	}
+	switch {
+	case few:
 		g.threads, g.beside = pol.block, 1
 		g.split(min(sms*pol.blocks/blocks, columns/pol.chunk), columns, g.threads*g.width)
-	} else if clusters && columns > pol.most*pol.shared {
-		g.cluster = min(pow2(CeilDiv(columns, pol.share)), clusterBlocks)
-		g.share = CeilDiv(CeilDiv(columns, g.cluster), g.width) * g.width
-		g.threads = min(pow2(CeilDiv(g.share, pol.shared)), pol.most)
+	case clusters:
+		pol.clusters(g, sms, rows, columns, most)
 	}
+}
+
+// clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
+// those of a matrix of few rows, of which a thread takes that many elements at most.
+func (pol rowsPolicy) clusters(g *rowGrid, sms, rows, columns, most int64) {
+	n, long := min(2*sms/rows, columns/pol.part, clusterBlocks), columns > pol.most*pol.shared
+	switch {
+	case long:
+		g.cluster = min(pow2(CeilDiv(columns, pol.share)), clusterBlocks)
+	case n >= 4:
+		g.cluster = pow2(n+1) / 2
+	default:
+		return
+	}
+	g.share = CeilDiv(CeilDiv(columns, g.cluster), g.width) * g.width
+	each := pol.each
+	if !long {
+		each = pol.columnsOfThread(sms/2, rows*g.cluster, g.share, most, g.width)
+	}
+	g.threads, g.beside = max(min(pow2(CeilDiv(g.share, each)), pol.most), 64), 1
 }
 
 // across lays out threads across rows, of which `run` are contiguous.
@@ -121,6 +146,20 @@ func (g *rowGrid) split(splits, columns, multiple int64) {
 // whole returns the grid without splits.
 func (g rowGrid) whole() rowGrid {
 	g.splits, g.chunk = 1, math.MaxInt64
+	return g
+}
+
+// walking returns the grid of fewer blocks for a row, if a multiprocessor has one and half the threads that are
+// enough without: for functions of one stage and no outputs but its own, which hold nothing and have more loads
+// under way. Each block takes several of the shares of a cluster, and joins the results of its threads for each in
+// the order of a cluster.
+func (g rowGrid) walking(sms, rows, threads int64) rowGrid {
+	for blocks := rows * g.cluster / 2; g.cluster > 1 && blocks >= sms && 2*blocks*g.threads >= sms*threads; blocks /= 2 {
+		g.cluster, g.walk = g.cluster/2, 2*max(g.walk, 1)
+	}
+	if g.cluster == 1 { // alone
+		g.cluster = 0
+	}
 	return g
 }
 

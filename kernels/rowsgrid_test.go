@@ -3,6 +3,8 @@ package kernels
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
 // How rows are shared among threads on an H200, and which are split.
@@ -19,10 +21,14 @@ func TestRowGrid(t *testing.T) {
 		{[]int{16384, 4096}, []int{1}, rowGrid{width: 4, threads: 128, beside: 1, splits: 1, chunk: 4096}},
 		{[]int{16384, 32768}, []int{1}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 32768}},
 		{[]int{1 << 28}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1053, chunk: 254976}},
-		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 12, chunk: 8448}},
-		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
-		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
-		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 32772, cluster: 4, share: 8196}},
+		{[]int{60, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
+		{[]int{16, 300_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 36, chunk: 8448}},
+		{[]int{46, 31622}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 31622, cluster: 4, share: 7906}},
+		{[]int{256, 64, 64, 64}, []int{0, 2, 3}, rowGrid{width: 4, threads: 256, beside: 1, splits: 16, chunk: 65536}},
+		{[]int{1000, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 1_000_000, cluster: 8, share: 125_000}},
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
+		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
+		{[]int{16384, 32772}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 32772, cluster: 4, share: 8196}},
 		{[]int{16384, 4096}, []int{0}, rowGrid{across: true, width: 4, threads: 8, beside: 32, splits: 33, chunk: 504}},
 		{[]int{1 << 20, 64}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1041, chunk: 1008}},
 		{[]int{64, 1000, 49}, []int{1}, rowGrid{across: true, width: 1, threads: 16, beside: 16, splits: 1, chunk: 1000}},
@@ -60,6 +66,50 @@ func TestRowGrid(t *testing.T) {
 			t.Errorf("%v over %v: got %+v, want splits of whole vectors of all threads", shape, axes, g)
 		case g.cluster > 0 && (dev.Major < 9 || g.splits > 1 || g.cluster != pow2(g.cluster) || g.cluster > 8 || g.share%g.width != 0 || g.share*g.cluster < columns || g.share*(g.cluster-1) >= columns):
 			t.Errorf("%v over %v: got %+v, want clusters that share %d columns", shape, axes, g, columns)
+		}
+	}
+}
+
+// How many blocks take a row whose sums alone are wanted: as few as keep the device busy, each with
+// several of the shares that blocks of a cluster have where a function needs the row again.
+func TestRowsWalk(t *testing.T) {
+	functions, err := exprtest.RowFunctions(Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	softmax, sum := functions[0], functions[5]
+	for _, c := range []struct {
+		shape, axes          []int
+		sms                  int
+		shares               int // of a row
+		blocks, walk, shared int // of a sum: blocks of the grid, shares of each, blocks of a cluster
+	}{
+		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, 132, 8, 256, 8, 0},
+		{[]int{100, 400_000}, []int{1}, 132, 8, 200, 4, 2},
+		{[]int{2048, 65536}, []int{1}, 132, 4, 2048, 4, 0},
+		{[]int{67, 65536}, []int{1}, 132, 4, 268, 0, 4},
+		{[]int{2, 400_003}, []int{1}, 1, 8, 2, 8, 0},
+	} {
+		dev := Device{Major: 9, SMs: c.sms, SharedOptin: 232448}
+		s := exprtest.RowShape{Shape: c.shape, Axes: c.axes}
+		for _, f := range []exprtest.RowFunction{softmax, sum} {
+			p, err := rowsOf(dev, f, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := checkLaunches(p); err != nil {
+				t.Error(err)
+			}
+			rows := int(Count(c.shape) / Count(pick(c.shape, c.axes)))
+			blocks, walk, shared := rows*c.shares, 0, c.shares
+			if f.Name == "sum" {
+				blocks, walk, shared = c.blocks, c.walk, c.shared
+			}
+			l := p.Launches[0]
+			layout := l.Kernel.Image.(rowsImage).layout
+			if l.Grid[0] != blocks || layout.walk != walk || layout.cluster != shared {
+				t.Errorf("%s over %v of %v, %d multiprocessors: got %d blocks, each with %d shares, in clusters of %d, want %d, %d, %d", f.Name, c.axes, c.shape, c.sms, l.Grid[0], layout.walk, layout.cluster, blocks, walk, shared)
+			}
 		}
 	}
 }

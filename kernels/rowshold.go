@@ -18,23 +18,23 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	l, between := &m.layout, m.grid.columnsBetween()
 	columns := m.grid.columnsOfBlock(m.columns)
 	needed, most := CeilDiv(columns, between), mostHeld/m.grid.width
-	if l.split {
+	switch {
+	case l.split:
 		l.turn = int(pol.turn)
+		return
+	case l.walk > 0:
+		l.turn = int(pol.walk)
 		return
 	}
 	operands := m.held()
-	if needed <= most {
-		if shared, ok := m.share(dev, operands, needed, m.inRegisters(pol)); ok {
+	for _, registers := range m.inRegisters(pol, operands, needed) {
+		if shared, ok := m.share(dev, operands, needed, registers); ok && needed <= most {
 			l.vectors, l.full, l.shared = int(needed), columns%between == 0 && m.columns%columns == 0, shared
 			return
 		}
 	}
 	l.turn = int(pol.turn)
-	many := pol.most // threads of a block that is to hold a part
-	if m.grid.cluster == 0 {
-		many = pol.roomy
-	}
-	if l.threads*l.beside < int(many) || m.elementSteps() == 1 || len(operands) == 0 {
+	if m.grid.cluster == 0 && l.threads*l.beside < int(pol.roomy) || m.elementSteps() == 1 || len(operands) == 0 {
 		return
 	}
 	if m.grid.cluster > 0 { // its last block has a few columns less
@@ -48,12 +48,21 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	}
 }
 
-// inRegisters returns the bytes of operands that a thread holds in registers.
-func (m *rowMapping) inRegisters(pol rowsPolicy) int64 {
+// inRegisters returns how many bytes of operands a thread holds in registers, if the others have a place in
+// shared memory, and if they don't.
+func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
+	most := pol.resident
 	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
-		return pol.resident / 2
+		most /= 2
 	}
-	return pol.resident
+	if m.grid.cluster > 0 {
+		return [2]int64{pol.clustered, most}
+	}
+	one := int64(0)
+	for _, i := range operands {
+		one = max(one, vectors*m.grid.width*m.types[i].Size())
+	}
+	return [2]int64{min(one, most), most}
 }
 
 // held returns the operands that are worth holding, those that are needed longest first.
@@ -187,7 +196,9 @@ func (w *rowsWriter) loadShared(operand, j int) []string {
 	}
 	at, key := location{w.slots[operand], w.slot(d, j)}, [2]int{operand, j}
 	for k, before := range w.loaded[key] {
-		w.Again(list[k], before)
+		if d.Size() < 8 && w.cluster == 0 { // else registers don't suffice for what was computed
+			w.Again(list[k], before)
+		}
 	}
 	w.loaded[key] = list
 	if w.width > 1 {

@@ -129,10 +129,27 @@ func (w *rowsWriter) combine(a *accumulator, x, y string) string {
 
 // join returns the results of the threads of a row together, of each row of the
 // thread.
-func (w *rowsWriter) join(list []*accumulator) [][]string {
-	all := list
-	list = slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
-	for _, a := range list {
+func (w *rowsWriter) join(all []*accumulator) [][]string {
+	w.joinLanes(all)
+	list := unique(all)
+	switch {
+	case w.threads == 1:
+	case w.across:
+		w.joinAcross(list)
+	default:
+		w.joinAlong(list)
+	}
+	return w.results(all)
+}
+
+// unique returns the accumulators but those that another stands for.
+func unique(list []*accumulator) []*accumulator {
+	return slices.DeleteFunc(slices.Clone(list), func(a *accumulator) bool { return a.sameAs != nil })
+}
+
+// joinLanes joins the lanes of a thread, along rows, and marks those that took a NaN in.
+func (w *rowsWriter) joinLanes(list []*accumulator) {
+	for _, a := range unique(list) {
 		for n := len(a.lanes); !w.across && n > 1; n = len(a.lanes) {
 			for k := range n / 2 {
 				a.lanes[k] = w.combine(a, a.lanes[2*k], a.lanes[2*k+1])
@@ -145,14 +162,11 @@ func (w *rowsWriter) join(list []*accumulator) [][]string {
 			a.lanes[k] = r
 		}
 	}
-	switch {
-	case w.threads == 1:
-	case w.across:
-		w.joinAcross(list)
-	default:
-		w.joinAlong(list)
-	}
-	for _, a := range list {
+}
+
+// results returns the results of reductions, in their types.
+func (w *rowsWriter) results(all []*accumulator) [][]string {
+	for _, a := range unique(all) {
 		for k, v := range a.lanes {
 			if a.op == expr.RowSum && w.held != nil { // of -0 alone it is 0
 				a.lanes[k] = w.Register(expr.F64)
@@ -198,8 +212,8 @@ func (w *rowsWriter) shuffle(a *accumulator, v string, lanes int) string {
 }
 
 // joinBytes returns the bytes of shared memory through which threads join: along rows
-// an element for each warp and reduction of a stage, of two stages in turns; across
-// rows one for each lane of a block.
+// an element for each warp and reduction of a stage, of two stages in turns or of each share that
+// a block takes; across rows one for each lane of a block.
 func joinBytes(l rowsLayout, staged expr.Staged) int {
 	switch {
 	case l.across && l.threads > 1:
@@ -209,10 +223,13 @@ func joinBytes(l rowsLayout, staged expr.Staged) int {
 		for _, s := range staged.Stages {
 			most = max(most, len(s.Reductions))
 		}
-		return 2 * most * 32 * 8
+		return max(l.walk, 2) * most * warpsBytes
 	}
 	return 0
 }
+
+// warpsBytes is the bytes of an element of each warp of a block.
+const warpsBytes = 32 * 8
 
 // sharedAddress returns the address in shared memory of a number of 8 bytes.
 func (w *rowsWriter) sharedAddress(number string) string {
@@ -225,49 +242,64 @@ func (w *rowsWriter) sharedAddress(number string) string {
 // joinAlong joins neighbouring threads: those of a warp by shuffles, warps through
 // shared memory.
 func (w *rowsWriter) joinAlong(list []*accumulator) {
-	for _, a := range list {
-		a.lanes[0] = w.shuffle(a, a.lanes[0], min(w.threads, 32))
-	}
 	if w.threads <= 32 {
+		for _, a := range list {
+			a.lanes[0] = w.shuffle(a, a.lanes[0], w.threads)
+		}
 		return
 	}
-	warps := w.threads / 32
-	number, lane, warp, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
+	turn := w.Register(expr.B32)
+	w.Line("mov.u32 %s, %d", turn, w.joins%2)
+	w.joinWarp(list, turn)
+	w.joinBlocks(list)
+	w.joins++
+}
+
+// joinWarp joins the threads of each warp, and stores their results in shared memory, in the place of a
+// turn.
+func (w *rowsWriter) joinWarp(list []*accumulator, turn string) {
+	list = unique(list)
+	for _, a := range list {
+		a.lanes[0] = w.shuffle(a, a.lanes[0], 32)
+	}
+	number, lane, p := w.Register(expr.B32), w.Register(expr.B32), w.Register(expr.Pred)
 	w.Line("mov.u32 %s, %%tid.x", number)
 	w.Line("and.b32 %s, %s, 31", lane, number)
-	w.Line("shr.u32 %s, %s, 5", warp, number)
+	w.Line("shr.u32 %s, %s, 5", number, number)
 	w.Line("setp.eq.u32 %s, %s, 0", p, lane)
-	begin, to := w.joins%2*(joinBytes(w.rowsLayout, w.staged)/2), w.sharedAddress(warp)
+	w.Line("mad.lo.u32 %s, %s, %d, %s", number, turn, w.turnBytes()/8, number)
+	to := w.sharedAddress(number)
 	for i, a := range list {
-		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, begin+i*32*8, a.lanes[0])
+		w.Line("@%s st.shared.%v [%s+%d], %s", p, a.wide(), to, i*warpsBytes, a.lanes[0])
 	}
+}
+
+// turnBytes returns the bytes of shared memory through which a stage, or a share of it, is joined.
+func (w *rowsWriter) turnBytes() int { return joinBytes(w.rowsLayout, w.staged) / max(w.walk, 2) }
+
+// joinBlocks waits for the warps of a block or a cluster, and joins their results in shared memory.
+func (w *rowsWriter) joinBlocks(list []*accumulator) {
 	if w.cluster > 0 {
 		w.Line("barrier.cluster.arrive")
 		w.Line("barrier.cluster.wait")
 	} else {
 		w.Line("bar.sync 0")
 	}
-	w.joins++
-	if w.cluster == 0 && warps <= 8 {
+	begin, warps := w.joins%2*w.turnBytes(), w.threads/32
+	if w.cluster == 0 && w.walk == 0 && warps <= 8 {
 		for i, a := range list {
-			a.lanes[0] = w.joinWarps(a, begin+i*32*8, warps)
+			a.lanes[0] = w.joinWarps(a, begin+i*warpsBytes, warps)
 		}
 		return
 	}
 	lanes := int(pow2(int64(warps)))
-	exists := w.Register(expr.Pred)
+	lane, exists := w.Register(expr.B32), w.Register(expr.Pred)
+	w.Line("mov.u32 %s, %%tid.x", lane)
 	w.Line("and.b32 %s, %s, %d", lane, lane, lanes-1)
 	w.Line("setp.lt.u32 %s, %s, %d", exists, lane, warps)
 	from := w.sharedAddress(lane)
 	for i, a := range list {
-		r := w.Register(a.wide().Kind())
-		w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
-		if w.cluster > 0 {
-			r = w.loadCluster(a, exists, from, begin+i*32*8)
-		} else {
-			w.Line("@%s ld.shared.%v %s, [%s+%d]", exists, a.wide(), r, from, begin+i*32*8)
-		}
-		a.lanes[0] = w.shuffle(a, r, lanes)
+		a.lanes[0] = w.shuffle(a, w.loadShares(a, exists, from, begin+i*warpsBytes), lanes)
 	}
 }
 
@@ -302,16 +334,22 @@ func (w *rowsWriter) joinWarps(a *accumulator, bytes, warps int) string {
 	return list[0]
 }
 
-// loadCluster loads the results of the blocks of a cluster from an address of shared memory, if
-// it exists, and combines them in the order of the blocks.
-func (w *rowsWriter) loadCluster(a *accumulator, exists, from string, bytes int) string {
-	list := make([]string, w.cluster)
-	for rank := range list {
-		at := w.Register(expr.B32)
-		list[rank] = w.Register(a.wide().Kind())
-		w.Line("mov.%v %s, %s", a.wide(), list[rank], w.identity(a))
-		w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
-		w.Line("@%s ld.shared::cluster.%v %s, [%s+%d]", exists, a.wide(), list[rank], at, bytes)
+// loadShares loads the results of the blocks of a cluster, of each of their shares, from an address of
+// shared memory, if it exists, and combines them in the order of the shares.
+func (w *rowsWriter) loadShares(a *accumulator, exists, from string, bytes int) string {
+	var list []string
+	for rank := range max(w.cluster, 1) {
+		at, memory := from, "shared"
+		if w.cluster > 0 {
+			at, memory = w.Register(expr.B32), "shared::cluster"
+			w.Line("mapa.shared::cluster.u32 %s, %s, %d", at, from, rank)
+		}
+		for share := range max(w.walk, 1) {
+			r := w.Register(a.wide().Kind())
+			w.Line("mov.%v %s, %s", a.wide(), r, w.identity(a))
+			w.Line("@%s ld.%s.%v %s, [%s+%d]", exists, memory, a.wide(), r, at, bytes+share*w.turnBytes())
+			list = append(list, r)
+		}
 	}
 	for n := len(list); n > 1; n /= 2 {
 		for k := range n / 2 {

@@ -35,8 +35,9 @@ type rowsLayout struct {
 	width    int
 	threads  int
 	beside   int
-	split    bool   // blocks take a chunk of a row each
-	cluster  int    // as in rowGrid
+	split    bool // blocks take a chunk of a row each
+	cluster  int  // as in rowGrid, like the next
+	walk     int
 	wide     bool   // indices take 64 bits
 	inner    bool   // vectors lie within an innermost axis
 	vectors  int    // of a thread, which it holds; 0: each step reads them again
@@ -88,6 +89,10 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 			return nil, fmt.Errorf("got %d reductions side by side, want at most %d", n, mostReductions)
 		}
 		m.scalars = append(m.scalars, s.Func.Outputs()...)
+	}
+	if m.elementSteps() == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
+		pol := rowsPolicies.on(dev)
+		m.grid = g.walking(int64(dev.SMs), c.rows(), pol.threads)
 	}
 	_, m.used = c.f.Trim()
 	m.merge(c)
@@ -162,7 +167,7 @@ func mergeAxes(shape, axes []int, strides [][]int) (n int64, merged []int64, out
 // layOut finds the layout.
 func (m *rowMapping) layOut(dev Device, pol rowsPolicy) {
 	g := m.grid
-	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, cluster: int(g.cluster), wide: m.wide(), random: randomLetters(m.streams)}
+	l := rowsLayout{across: g.across, width: int(g.width), threads: int(g.threads), beside: int(g.beside), split: g.splits > 1, cluster: int(g.cluster), walk: int(g.walk), wide: m.wide(), random: randomLetters(m.streams)}
 	if inner := m.innerShape(); len(inner) > 0 {
 		l.inner = inner[len(inner)-1]%g.width == 0
 	}
@@ -292,7 +297,7 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 	if l.split {
 		args = append(args, indexArgument(m.grid.chunk, l.wide))
 	}
-	if l.cluster > 0 {
+	if l.cluster > 0 || l.walk > 0 {
 		args = append(args, indexArgument(m.grid.share, l.wide))
 	}
 	args = append(args, divisions(m.rowShape[:l.rowAxes], l.wide)...)

@@ -201,6 +201,42 @@ func (w *rowsWriter) apply(f expr.Func, b *batch, first, n int) [][][]string {
 
 // reduce evaluates a stage.
 func (w *rowsWriter) reduce(s expr.Stage) {
+	list := w.accumulators(s)
+	w.accumulateAll(s, list)
+	w.reduced(w.join(list))
+}
+
+// reduceShares evaluates a stage of a block that takes several shares of a row.
+func (w *rowsWriter) reduceShares(s expr.Stage) {
+	const again = "share"
+	of, begin := w.Register(expr.B32), w.calculate("mul.lo", w.chunk, fmt.Sprint(w.walk))
+	if w.rank == "" {
+		w.Line("mov.%s %s, 0", w.index, begin)
+	} else {
+		w.Line("mul.lo.%s %s, %s, %s", w.index, begin, begin, w.rank)
+	}
+	w.Line("mov.u32 %s, 0", of)
+	w.Label(again)
+	first, end := w.first, w.columns
+	var list []*accumulator
+	w.Scope(func() {
+		w.first, w.end = w.calculate("add", first, begin), w.calculate("min", end, w.calculate("add", begin, w.chunk))
+		list = w.accumulators(s)
+		w.accumulateAll(s, list)
+		w.joinLanes(list)
+		w.joinWarp(list, of)
+	})
+	w.Line("add.%s %s, %s, %s", w.index, begin, begin, w.chunk)
+	w.Line("add.u32 %s, %s, 1", of, of)
+	p := w.Register(expr.Pred)
+	w.Line("setp.lt.u32 %s, %s, %d", p, of, w.walk)
+	w.Line("@%s bra %s", p, again)
+	w.joinBlocks(unique(list))
+	w.reduced(w.results(list))
+}
+
+// accumulators returns those of a stage.
+func (w *rowsWriter) accumulators(s expr.Stage) []*accumulator {
 	list := make([]*accumulator, len(s.Reductions))
 	for k, op := range s.Reductions {
 		list[k] = w.newAccumulator(op, s.Func.Outputs()[k])
@@ -212,6 +248,11 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 			}
 		}
 	}
+	return list
+}
+
+// accumulateAll takes all elements of a thread in.
+func (w *rowsWriter) accumulateAll(s expr.Stage, list []*accumulator) {
 	w.step(s.Func, w.backward(w.stages), func(b *batch, j int, results [][]string) {
 		for k, a := range list {
 			if a.sameAs == nil {
@@ -219,7 +260,10 @@ func (w *rowsWriter) reduce(s expr.Stage) {
 			}
 		}
 	})
-	results := w.join(list)
+}
+
+// reduced makes the results of a stage known to the next.
+func (w *rowsWriter) reduced(results [][]string) {
 	w.Uniform(slices.Concat(results...)...)
 	w.scalars = append(w.scalars, results...)
 	w.stages++

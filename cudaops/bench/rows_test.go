@@ -140,9 +140,17 @@ var longRows = []exprtest.RowShape{
 	{Shape: []int{2, 200_004}, Axes: []int{1}}, {Shape: []int{1, 400_003}, Axes: []int{1}}, {Shape: []int{2, 600_004}, Axes: []int{1}},
 }
 
-// Softmax of long rows, in one kernel, has the bits of its operations one by one.
+// Softmax of long rows, in one kernel, has the bits of its operations one by one, of which the sums are
+// made by clusters of as many blocks, or of fewer, or by one block for a row.
 func TestRowsLongOnGPU(t *testing.T) {
-	dev := ofMany(device0(t))
+	for _, sms := range []int{0, 2, 4} {
+		dev := device0(t)
+		dev.SMs = sms
+		testRowsLong(t, dev)
+	}
+}
+
+func testRowsLong(t *testing.T, dev kernels.Device) {
 	softmax := must.Get[[]exprtest.RowFunction](t)(exprtest.RowFunctions(expr.Float32))[0]
 	r := rand.New(rand.NewPCG(rand.Uint64(), 17))
 	for k, s := range longRows {
@@ -166,7 +174,7 @@ func TestRowsLongOnGPU(t *testing.T) {
 		must.Do(t, Run(0, p, [][]byte{exprtest.Pack(expr.Float32, x)}, out))
 		for i, got := range exprtest.Unpack(expr.Float32, out) {
 			if !exprtest.Same(got, want[i]) {
-				t.Fatalf("%v: element %d is %v, want %v", s.Shape, i, got, want[i])
+				t.Fatalf("%v, %d multiprocessors: element %d is %v, want %v", s.Shape, dev.SMs, i, got, want[i])
 			}
 		}
 	}

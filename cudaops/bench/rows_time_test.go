@@ -2,10 +2,12 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -83,4 +85,48 @@ func uniform(bytes int64, seed int) []byte {
 		}
 	}
 	return kernels.Bytes(numbers[4*seed : n])
+}
+
+// drawnRows are functions of rows of shapes that nobody chose, which together move 4 MB to 1 GB.
+func drawnRows(seed uint64, n int) (cases []graphspec.Case) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	between := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
+	for len(cases) < n {
+		k := len(cases) % 7
+		moves := 3.0
+		if k < 3 {
+			moves = 2
+		}
+		elements := between(4e6, 1e9) / 4 / moves
+		columns := int(between(2, 1e6))
+		rows := int(elements) / columns
+		if rows < 1 || rows > 1_000_000 {
+			continue
+		}
+		switch name := []string{"softmax", "log-softmax", "layer norm"}[k%3]; {
+		case k < 3:
+			cases = append(cases, graphspec.Rowwise(name, rows, columns))
+		case k < 6:
+			cases = append(cases, graphspec.RowwiseGradient(name, rows, columns))
+		default:
+			cases = append(cases, graphspec.CrossEntropy(rows, columns))
+		}
+	}
+	return cases
+}
+
+// The times of functions of rows as users of Gorgonia write them, of drawn shapes: those that the
+// regular expression STHENO_TIMES matches.
+func TestDrawnRowsTimes(t *testing.T) {
+	w := newStopwatch(t)
+	for _, c := range drawnRows(20261122, 35) {
+		name := fmt.Sprintf("drawn %s of %s", c.Name, c.Size)
+		if !w.wants(name) {
+			continue
+		}
+		g, _ := c.Graph(c.Values(kernels.Elements[float32](uniform(4<<20, 0))))
+		timing := must.Get[*GraphTiming](t)(TimeGraph(0, g, 9, 60*time.Millisecond))
+		us, rate, share := w.rate(timing.Runs, c.Bytes())
+		t.Logf("%-52s %9.2f us, %d launches, %6.0f MB %6.0f GB/s %4.0f %% of copy", name, us, timing.Launches, float64(c.Bytes())/1e6, rate, share)
+	}
 }

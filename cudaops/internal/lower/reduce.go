@@ -35,8 +35,10 @@ func reduce(c *call) *program.Value {
 	if op == expr.RowSum && c.Elements() > 1 {
 		x, axes = c.summed(x, axes)
 	}
-	if last := rowAxes(x.Shape); op == expr.RowSum && len(axes) == len(x.Shape) && last != nil {
-		return c.total(x, last)
+	if op == expr.RowSum && len(axes) == len(x.Shape) {
+		if first := firstAxes(x); first != nil {
+			return c.total(x, first)
+		}
 	}
 	return c.rows(op, x, axes)
 }
@@ -55,6 +57,54 @@ func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	}
 	kept := without(without(upTo(len(from.Shape)), op.Axes), axes)
 	return from, without(upTo(len(from.Shape)), kept)
+}
+
+// firstAxes returns the axes along which all elements are added up first, nil if all are at once: those of
+// the rows by which they are computed, such as a softmax's, so that the kernel that computes them adds
+// them up; else the last, if there are many rows.
+func firstAxes(x *program.Value) []int {
+	look := axesSearch{x.Shape, 16}
+	if axes := look.behind(x); axes != nil {
+		return axes
+	}
+	return rowAxes(x.Shape)
+}
+
+// axesSearch looks for rows of a shape among the instructions that a value depends on.
+type axesSearch struct {
+	shape []int
+	left  int // instructions that it still looks at
+}
+
+// behind returns the axes of the nearest rows that maps compute a value from, if those rows are
+// enough for a device where they are long.
+func (s *axesSearch) behind(v *program.Value) []int {
+	const (
+		long = 1 << 16
+		few  = 1 << 6
+	)
+	in := v.Base.Def
+	if s.left--; s.left < 0 || in == nil {
+		return nil
+	}
+	switch op := in.Op.(type) {
+	case program.Rows:
+		columns := int64(1)
+		for _, a := range op.Axes {
+			columns *= int64(s.shape[min(a, len(s.shape)-1)])
+		}
+		rows := kernels.Count(s.shape) / max(columns, 1)
+		if slices.Equal(in.Domain(), s.shape) && len(op.Axes) > 0 && rows > 1 && (rows >= few || columns <= long) {
+			return op.Axes
+		}
+	case program.Map:
+		for _, from := range in.In {
+			if axes := s.behind(from); axes != nil {
+				return axes
+			}
+		}
+	}
+	return nil
 }
 
 // rowAxes returns the last axes of a shape that form many rows of moderate length, nil if none do.
@@ -76,17 +126,17 @@ func rowAxes(shape []int) []int {
 	return nil
 }
 
-// total emits the sum of all elements as the sum of the rows' sums, which are in double precision:
+// total emits the sum of all elements as the sum of the sums along some axes, which are in double precision:
 // so the sum of a loss becomes a part of the kernel that computes its rows.
-func (c *call) total(x *program.Value, last []int) *program.Value {
+func (c *call) total(x *program.Value, first []int) *program.Value {
 	f, err := written(func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.RowSum, b.Convert(b.Operand(0), kernels.Float64))
 	}, x)
 	if err != nil {
 		c.err = err
 	}
-	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, last)}
-	rows := c.emit(program.Rows{Func: f, Axes: last, PerRow: []bool{true}}, t, x)
+	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, first)}
+	rows := c.emit(program.Rows{Func: f, Axes: first, PerRow: []bool{true}}, t, x)
 	f, err = written(func(b *expr.Builder) expr.Value {
 		return b.Convert(b.Apply(expr.RowSum, b.Operand(0)), x.Dtype)
 	}, rows)
