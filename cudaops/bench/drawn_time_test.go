@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -13,11 +12,9 @@ import (
 )
 
 // The times of what moves elements in shapes that nobody chose, 40 of each family, a line each, of those that the regular
-// expression STHENO_TIMES matches. STHENO_DRAWN is a file that the shapes are written to, for peers.
+// expression STHENO_TIMES matches.
 func TestDrawnTimes(t *testing.T) {
 	w := newStopwatch(t)
-	peers := must.Get[*os.File](t)(os.Create(drawnFile()))
-	defer peers.Close()
 	for family, draw := range drawnFamilies {
 		r := rand.New(rand.NewPCG(20261122, uint64(len(family))))
 		for range 40 {
@@ -40,17 +37,9 @@ func TestDrawnTimes(t *testing.T) {
 			if bytes == 0 {
 				bytes = p.Bytes()
 			}
-			fmt.Fprintln(peers, family, c.name)
 			w.plan(name, p, inputs, bytes, 10*time.Millisecond)
 		}
 	}
-}
-
-func drawnFile() string {
-	if name := os.Getenv("STHENO_DRAWN"); name != "" {
-		return name
-	}
-	return os.DevNull
 }
 
 // drawnFamilies draw cases that move about 100 MB.
