@@ -10,7 +10,8 @@ import (
 // Concat plans out = operands, one after the other along an axis. Operand i is a view of a
 // part of the shape, of extents[i] elements along the axis; together they have the
 // shape's. A [Map] copies each to its part of out; neighbours of one layout
-// share a launch. Each element is read once and written once.
+// share a launch. Short parts, and those that are not whole vectors, share one that finds
+// the part of each element. Each element is read once and written once.
 func Concat(dev Device, dt Dtype, shape []int, axis int, extents []int, operands ...View) (*Plan, error) {
 	p := &Plan{Op: fmt.Sprintf("concat_%v(%v along %d)", dt, shape, axis), Out: Count(shape) * dt.Size()}
 	if err := p.concat(dev, dt, shape, axis, extents, operands); err != nil {
@@ -30,6 +31,7 @@ func (p *Plan) concat(dev Device, dt Dtype, shape []int, axis int, extents []int
 	}
 	strides, from := rowMajor(shape), 0
 	var parts []*mapping
+	var bounded []View
 	for i, v := range operands {
 		part := slices.Clone(shape)
 		part[axis] = extents[i]
@@ -40,8 +42,10 @@ func (p *Plan) concat(dev Device, dt Dtype, shape []int, axis int, extents []int
 		if Count(part) > 0 {
 			into := View{Elements: Count(shape), Offset: int64(from * strides[axis]), Strides: strides}
 			m := newMapping(dev, f, part, []View{v}, &into)
-			m.from = []Ref{{Operand(i), m.offsets[0] * dt.Size()}}
+			m.from, m.extent = []Ref{{Operand(i), m.offsets[0] * dt.Size()}}, int64(extents[i])
 			parts = append(parts, m)
+			v.Bounds = Bounds{Axis: axis, From: from, To: from + extents[i]}
+			bounded = append(bounded, v)
 		}
 		from += extents[i]
 	}
@@ -50,19 +54,67 @@ func (p *Plan) concat(dev Device, dt Dtype, shape []int, axis int, extents []int
 	}
 	for len(parts) > 0 {
 		n := 1
-		for n < min(len(parts), mostParts) && parts[n].like(parts[0]) {
-			n++
+		if n = merged(parts, strides[axis]); n > 1 {
+			if err := p.launchMerged(dev, dt, shape, axis, bounded[:n], parts[:n]); err != nil {
+				return err
+			}
+		} else {
+			for n = 1; n < min(len(parts), mostParts) && parts[n].like(parts[0]); n++ {
+			}
+			if err := p.launchMap(join(parts[:n]), f); err != nil {
+				return err
+			}
 		}
-		if err := p.launchMap(join(parts[:n]), f); err != nil {
-			return err
-		}
-		parts = parts[n:]
+		parts, bounded = parts[n:], bounded[n:]
 	}
 	return nil
 }
 
-// mostParts is the most parts of one launch.
-const mostParts = 16
+const (
+	mostParts  = 16 // of a launch of like parts
+	mostMerged = 8  // of one that looks for the part of each element
+	shortPart  = 96 // elements in a row up to which a launch for each part is slower, also by vectors
+)
+
+// merged returns how many of the parts a launch is to write that looks for the part of each element; 1 for none. Such parts are not written
+// in vectors, or are short. Tiles are better with transposed ones.
+func merged(parts []*mapping, inner int) int {
+	few := min(len(parts), mostMerged)
+	short := func(m *mapping) bool { return m.layout.width == 1 || m.extent*int64(inner) <= shortPart }
+	tiles := func(m *mapping) bool { return m.layout.tile > 0 }
+	if !slices.ContainsFunc(parts[:few], short) || slices.ContainsFunc(parts[:few], tiles) {
+		return 1
+	}
+	return few
+}
+
+// launchMerged appends the launch that writes some parts, given their views with bounds among all parts.
+func (p *Plan) launchMerged(dev Device, dt Dtype, shape []int, axis int, views []View, parts []*mapping) error {
+	b := expr.NewBuilder(slices.Repeat([]Dtype{dt}, len(views))...)
+	f, err := b.Func(b.Operand(0))
+	if err != nil {
+		return err
+	}
+	from, to := views[0].Bounds.From, views[len(views)-1].Bounds.To
+	views = slices.Clone(views)
+	for i := range views {
+		views[i].Bounds.From -= from
+		views[i].Bounds.To -= from
+	}
+	var into *View
+	if to-from < shape[axis] {
+		strides := rowMajor(shape)
+		into = &View{Elements: Count(shape), Offset: int64(from * strides[axis]), Strides: strides}
+		shape = slices.Clone(shape)
+		shape[axis] = to - from
+	}
+	m := newMapping(dev, f, shape, views, into)
+	m.layout.merged = true
+	for _, o := range parts {
+		m.from = append(m.from, o.from...)
+	}
+	return p.launchMap(m, f)
+}
 
 // like reports whether two parts differ in their operand and their place alone.
 func (m *mapping) like(o *mapping) bool {

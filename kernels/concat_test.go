@@ -136,10 +136,11 @@ func TestConcatLayout(t *testing.T) {
 		extents []int
 		want    string // how parts are written and read, and the elements of a vector
 	}{
-		{[]int{8, 16}, 0, []int{3, 5}, "dd4 dd4"}, {[]int{8, 16}, 1, []int{4, 12}, "rd4 rd4"}, {[]int{8, 16}, 1, []int{3, 13}, "rd1 rd1"},
-		{[]int{15}, 0, []int{8, 7}, "dd4 dd4"}, {[]int{15}, 0, []int{7, 8}, "dd4 dd1"},
-		{[]int{2, 20}, 1, []int{4, 4, 4, 8}, "rd4x3 rd4"}, {[]int{2, 20}, 1, []int{4, 0, 4, 12}, "rd4x2 rd4"},
-		{[]int{2, 20}, 1, slices.Repeat([]int{1}, 20), "gd1x16 gd1x4"},
+		{[]int{8, 64}, 0, []int{3, 5}, "dd4 dd4"}, {[]int{8, 212}, 1, []int{100, 112}, "rd4 rd4"}, {[]int{8, 213}, 1, []int{100, 113}, "dpp4"},
+		{[]int{8, 16}, 1, []int{4, 12}, "dpp4"}, {[]int{150}, 0, []int{80, 70}, "dpp4"}, {[]int{15}, 0, []int{15, 0}, "dd4"},
+		{[]int{2, 520}, 1, []int{128, 128, 128, 136}, "rd4x3 rd4"}, {[]int{2, 520}, 1, []int{128, 0, 128, 264}, "rd4x2 rd4"},
+		{[]int{2, 20}, 1, slices.Repeat([]int{1}, 20), "rpppppppp4 rpppppppp4 rpppp4"}, {[]int{2, 21}, 1, slices.Repeat([]int{1}, 21), "rpppppppp1 rpppppppp1 rppppp1"},
+		{[]int{2, 10}, 1, []int{1, 2, 3, 2, 2}, "dppppp4"},
 	} {
 		var views []View
 		for _, n := range c.extents {

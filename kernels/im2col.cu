@@ -3,15 +3,15 @@
 // would take from there, in the order in which they lie
 //
 // im2col writes as much as size of a window times what it reads. A block does a tile of
-// windows of some channels of one image: it brings the rows that they cover to shared memory, all
-// at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, whose places in
-// the tile it knows, and writes those of one window after the other. No division is left in that loop,
+// windows of some channels of one image, or the windows of a few small images: it brings the rows that they cover to shared memory, all
+// at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, of one window, or of a group of
+// windows side by side, whose places in the tile it knows, and writes those of one group after the other. No division is left in that loop,
 // stores are in order, and rows and planes lie such that few threads read from one bank.
 //
 // In col2im a block goes down the rows of some channels of one image. The rows of windows
 // that a step adds come to shared memory, a ring of as many rows as two steps need, while the step
-// before is summed from there: each element by one thread, neighbouring threads neighbouring
-// columns. So the columns are read once, in pieces of all elements of a window in these
+// before is summed from there: each element by one thread, which knows its columns' windows for all rows. So the
+// columns are read once, in pieces of all elements of a window in these
 // channels.
 //
 // Both are bound by the columns' traffic.
@@ -24,59 +24,78 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Vector {
     T s[N];
 };
 
-// Blocks count through (tile of columns, tile of rows, part of the channels, image). A tile has
-// down x across windows and part channels, of each high x span elements, plane from one to the next.
-// A thread has WIDTH elements of a window. spanDiv divides by span, highDiv by high, kernelDiv by the elements of a channel's
-// kernel, rowDiv by those of its row.
+constexpr int LANES = 8; // of a line of a tile that is read
+
+// Blocks count through (tile of columns, tile of rows, part of the channels, batch images). A tile has
+// down x across windows and part channels, of each high x span elements, plane from one to the next; it is whole images where these are several.
+// A thread has WIDTH elements of a group of 2^group windows, one behind the other in out. highDiv divides by high,
+// kernelDiv by the elements of a channel's kernel, rowDiv by those of its row, the others by the numbers of tiles and parts.
 template <typename T, int WIDTH>
-__device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int down, int across, int plane, Divide highDiv,
-                       Divide spanDiv, Divide kernelDiv, Divide rowDiv, int tilesDown, int tilesAcross, int parts) {
+__device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int down, int across, int span, int plane,
+                       int group, int images, int batch, Divide highDiv, Divide kernelDiv, Divide rowDiv, Divide tilesDown, Divide tilesAcross, Divide parts) {
     T* tile = reinterpret_cast<T*>(shared);
-    unsigned block = blockIdx.x;
-    const int x0 = block % tilesAcross * across;
-    block /= tilesAcross;
-    const int y0 = block % tilesDown * down;
-    block /= tilesDown;
-    const int c0 = block % parts * part, mine = min(part, channels - c0), kernel = kernelDiv.d, span = spanDiv.d, high = highDiv.d;
-    const long long image = block / parts;
+    const unsigned tilesOver = tilesAcross(blockIdx.x), partsOver = tilesDown(tilesOver);
+    const int x0 = (blockIdx.x - tilesOver * tilesAcross.d) * across, y0 = (tilesOver - partsOver * tilesDown.d) * down;
+    const unsigned batches = parts(partsOver);
+    const long long image = (long long)batches * batch;
+    const int several = (int)min((long long)batch, images - image);
+    const int c0 = (partsOver - batches * parts.d) * part, mine = min(part, channels - c0), kernel = kernelDiv.d, high = highDiv.d;
     in += (image * channels + c0) * (v.in * h.in);
 
     const int top = v.begin(y0), left = h.begin(x0);
-    for (int e = threadIdx.x; e < mine * high * span; e += blockDim.x) {
-        const int line = spanDiv(e), x = left + e - line * span, c = highDiv(line), y = top + line - c * high;
-        const bool inside = v.inside(y) && h.inside(x);
-        async_copy(tile + e + c * (plane - high * span), inside ? in + (long long)c * (v.in * h.in) + (y * h.in + x) : in, inside);
+    for (int line = threadIdx.x / LANES; line < several * mine * high; line += blockDim.x / LANES) {
+        const int c = highDiv(line), row = line - c * high, y = top + row;
+        const bool inside = v.inside(y);
+        const T* source = in + ((long long)c * (v.in * h.in) + y * h.in + left);
+        T* target = tile + (c * plane + row * span);
+        for (int x = threadIdx.x % LANES; x < span; x += LANES) {
+            const bool exists = inside && h.inside(left + x);
+            async_copy(target + x, exists ? source + x : in, exists);
+        }
     }
     commit();
+
+    // A thread's first elements, and the first group of windows that it does: in row y of an image, at x there.
+    const int size = mine * kernel, width = (size << group) / WIDTH, columns = min(across, h.out - x0) >> group, rows = min(down, v.out - y0), each = rows * columns, groups = several * each;
+    const int beside = min(max((int)blockDim.x / width, 1), groups); // groups done at once
+    const int first = threadIdx.x / width, lane = threadIdx.x - first * width;
+    const long long stride = ((long long)channels * kernel) << group; // from group to group
+    out += ((image * v.out + y0) * h.out + x0) * ((long long)channels * kernel) + (long long)c0 * kernel;
+    // From group to group of a thread, and beyond that, where a row or an image ends:
+    const int apart = h.stride << group, down1 = v.stride * span, back = down1 - columns * apart, top1 = mine * plane - rows * down1;
+    auto place = [&](int g, int& y, int& x) { // in the tile, of group g
+        const int i = g / each;
+        y = (g - i * each) / columns, x = g - i * each - y * columns;
+        return i * mine * plane + y * down1 + x * apart;
+    };
+    int dy, dx, y1, x1;
+    const int step = place(beside, dy, dx), corner = place(first, y1, x1);
+    const long long jump = ((h.out >> group) - columns) * stride, far = beside * stride + dy * jump;
+    out += first * stride + y1 * jump;
     arrived<0>();
     __syncthreads();
-
-    const int width = mine * kernel / WIDTH, columns = min(across, h.out - x0), windows = min(down, v.out - y0) * columns;
-    const int beside = min(max((int)blockDim.x / width, 1), columns); // windows done at once
-    const int lane = threadIdx.x % width, window = threadIdx.x / width;
-    if (window >= beside) return;
-    const long long stride = (long long)channels * kernel; // from window to window
-    out += ((image * v.out + y0) * h.out + x0 + window) * stride + (long long)c0 * kernel;
-    // From window to window of a thread, and beyond that, where a row ends:
-    const int step = beside * h.stride, back = v.stride * span - columns * h.stride;
-    const long long far = beside * stride, jump = (h.out - columns) * stride;
+    if (first >= beside) return;
     for (int k = lane; k < width; k += blockDim.x) { // once, but for windows of more than a block has threads
-        const T* from[WIDTH];
+        int from[WIDTH];
 #pragma unroll
         for (int n = 0; n < WIDTH; n++) {
-            const int e = k * WIDTH + n, c = kernelDiv(e), i = rowDiv(e - c * kernel), j = e - c * kernel - i * h.size;
-            from[n] = tile + c * plane + i * v.dilation * span + j * h.dilation;
+            int e = k * WIDTH + n, at = corner; // of a window of the group
+            for (; e >= size; e -= size) at += h.stride;
+            const int c = kernelDiv(e), i = rowDiv(e - c * kernel), j = e - c * kernel - i * h.size;
+            from[n] = at + c * plane + i * v.dilation * span + j * h.dilation;
         }
         T* to = out + k * WIDTH;
-        int at = window * h.stride, x = window;
+        const T* at = tile;
+        int x = x1, y = y1;
 #pragma unroll 4
-        for (int w = window; w < windows; w += beside) {
+        for (int g = first; g < groups; g += beside) {
             Vector<T, WIDTH> e;
 #pragma unroll
-            for (int n = 0; n < WIDTH; n++) e.s[n] = from[n][at];
+            for (int n = 0; n < WIDTH; n++) e.s[n] = at[from[n]];
             *reinterpret_cast<Vector<T, WIDTH>*>(to) = e;
-            at += step, to += far, x += beside;
-            if (x >= columns) x -= columns, at += back, to += jump;
+            at += step, to += far, x += dx, y += dy;
+            if (x >= columns) x -= columns, at += back, to += jump, y++;
+            if (y >= rows) y -= rows, at += top1; // several images: whole ones, without a jump
         }
     }
 }
@@ -90,76 +109,120 @@ __device__ int first(Axis a, Divide stride, int at) {
     return from <= 0 ? 0 : stride(from + a.stride - 1);
 }
 
+// What a thread copies of a row of windows: pieces of them, that lie pitch apart in the ring, stride apart in memory.
+struct Copier {
+    int x, k, dx, dk, pieces, pitch; // its first piece, and how far it is to the next, without a turn to another window
+    long long stride;
+    __device__ Copier(int pieces, int pitch, long long stride) : pieces(pieces), pitch(pitch), stride(stride) {
+        x = threadIdx.x / pieces, k = threadIdx.x - x * pieces;
+        dx = blockDim.x / pieces, dk = blockDim.x - dx * pieces;
+    }
+    template <typename U> __device__ void copy(U* to, const U* from, int windows) const {
+        to += x * pitch + k, from += x * stride + k;
+        const int step = dx * pitch + dk, turn = pitch - pieces;
+        const long long far = dx * stride + dk, leap = stride - pieces;
+        for (int at = x, piece = k; at < windows;) {
+            async_copy(to, from);
+            at += dx, piece += dk, to += step, from += far;
+            if (piece >= pieces) at++, piece -= pieces, to += turn, from += leap;
+        }
+    }
+};
+
+// How the windows of a row come to shared memory.
+enum { ELEMENTS, VECTORS, WHOLE }; // by elements; by 16 bytes; all windows of all channels by 16 bytes, wherever they begin
+
 // Blocks count through (tile of columns, tile of rows, part of the channels, image). A step is step
-// rows; windows lie pitch apart in the ring, ringDiv divides by its rows of wide windows, columnsDiv
-// by the columns of a tile. SIZE is the rows and columns of the kernel, 0 if not known.
-template <typename T, int SIZE>
-__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int step, int wide, int pitch,
-                       Divide columnsDiv, Divide ringDiv, Divide downDiv, Divide acrossDiv, int tilesDown, int tilesAcross, int parts) {
+// rows. In the ring windows lie pitch apart, rows of them line apart; ringDiv divides by the rows of the ring. A
+// warp sums elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
+// has windows of most rows, and of a row those apart from one another, by stride and dilation, whose
+// elements lie leap apart. TAPS is how many of a row it has at most, 0 if not known.
+template <typename T, int TAPS>
+__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int step, int line,
+                       int pitch, int how, int beside, int most, int apart, int leap, Divide unitsDiv, Divide ringDiv, Divide downDiv, Divide acrossDiv,
+                       int tilesDown, int tilesAcross, int parts) {
+    constexpr int W = 16 / sizeof(T);
+    using V = Vector<T, W>;
     T* ring = reinterpret_cast<T*>(shared);
-    int* places = reinterpret_cast<int*>(ring + ringDiv.d * wide * pitch); // in the ring, of the windows that have a row of the step as their row i, -1 for none
+    int* places = reinterpret_cast<int*>(ring + ringDiv.d * line); // in the ring, of the windows that have a row of the step, -1 for none
     unsigned block = blockIdx.x;
-    const int x0 = block % tilesAcross * columnsDiv.d;
+    const int x0 = block % tilesAcross * columns;
     block /= tilesAcross;
     const int y0 = block % tilesDown * rows, y1 = min(y0 + rows, v.in);
     block /= tilesDown;
     const int c0 = block % parts * part, mine = min(part, channels - c0), kernel = v.size * h.size, width = mine * kernel;
     const long long image = block / parts, stride = (long long)channels * kernel; // from window to window
-    const int columns = min(columnsDiv.d, h.in - x0);
-    const int ox0 = first(h, acrossDiv, x0), windows = last(h, acrossDiv, x0 + columns - 1) - ox0 + 1;
-    in += (image * v.out * h.out + ox0) * stride + (long long)c0 * kernel;
-    out += (image * channels + c0) * (v.in * h.in) + x0;
+    const int x2 = min(x0 + columns, h.in), ox0 = first(h, acrossDiv, x0), windows = max(last(h, acrossDiv, x2 - 1) - ox0 + 1, 0);
+    in += image * v.out * h.out * stride;
+    out += (image * channels + c0) * (v.in * h.in);
+    const unsigned shift = how == WHOLE ? (unsigned)(image * v.out * h.out * stride) : 0;
+    // Elements before the first of a row of windows that 16 bytes begin with.
+    auto before = [&](int oy) { return how == WHOLE ? (int)((shift + (unsigned)(oy * h.out + ox0) * (unsigned)stride) % W) : 0; };
 
-    // A thread's first element of a row of windows, and how far it is to the next, without and with a turn to another window.
-    const int x1 = threadIdx.x / width, k1 = threadIdx.x - x1 * width, dx = blockDim.x / width, dk = blockDim.x - dx * width;
     int next = first(v, downDiv, y0); // row of windows to come
-    auto slot = [&](int y) { return y - (int)ringDiv(y) * ringDiv.d; }; // of a row of windows
+    auto slot = [&](int oy) { return oy - (int)ringDiv(oy) * ringDiv.d; };
+    const int piece = how == VECTORS ? W : 1;
+    const Copier pieces(width / piece, pitch / piece, stride / piece);
+    const long long row = h.out * stride;
+    const T* source = in + ((long long)next * h.out + ox0) * stride + (long long)c0 * kernel;
+    int turn = slot(next);
     auto fetch = [&](int y) { // those that the rows to y have
         for (const int end = last(v, downDiv, min(y, y1 - 1)); next <= end; next++) {
-            T* to = ring + slot(next) * wide * pitch + x1 * pitch + k1;
-            const T* from = in + (long long)next * h.out * stride + x1 * stride + k1;
-            for (int x = x1, k = k1; x < windows;) {
-                async_copy(to, from);
-                x += dx, k += dk, to += dx * pitch + dk, from += dx * stride + dk;
-                if (k >= width) x++, k -= width, to += pitch - width, from += stride - width;
+            T* to = ring + turn * line;
+            if (how == VECTORS) {
+                pieces.copy(reinterpret_cast<V*>(to), reinterpret_cast<const V*>(source), windows);
+            } else if (how == ELEMENTS) {
+                pieces.copy(to, source, windows);
+            } else {
+                const int b = before(next), n = b + windows * width;
+                const T* from = source - b;
+                for (int k = threadIdx.x; k < n / W; k += blockDim.x) async_copy(reinterpret_cast<V*>(to) + k, reinterpret_cast<const V*>(from) + k);
+                if (const int k = n / W * W + (int)threadIdx.x; k < n) async_copy(to + k, from + k);
             }
+            source += row;
+            if (++turn == ringDiv.d) turn = 0;
         }
         commit();
     };
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, wide = 32 / beside, units = (int)unitsDiv.d * ((mine + beside - 1) / beside);
+    // Of the element that a thread sums: where in a row of the ring its first window is, how many there are, and where it goes.
+    int known = -1, start = 0, taps = 0;
+    T* target = nullptr;
     fetch(y0 + step - 1);
     for (int y = y0; y < y1; y += step) {
         fetch(y + 2 * step - 1);
-        for (int e = threadIdx.x; e < step * v.size; e += blockDim.x) {
-            const int row = e / v.size, i = e - row * v.size, at = y + row + v.pad - i * v.dilation, oy = downDiv(max(at, 0));
-            places[e] = at >= 0 && oy * v.stride == at && oy < v.out ? slot(oy) * wide * pitch + i * h.size : -1;
+        for (int e = threadIdx.x; e < step * most; e += blockDim.x) {
+            const int row = e / most, oy = first(v, downDiv, y + row) + e - row * most, at = y + row - v.begin(oy);
+            const bool exists = y + row < y1 && oy <= last(v, downDiv, y + row) && at % v.dilation == 0;
+            places[e] = exists ? slot(oy) * line + before(oy) + at / v.dilation * h.size : -1;
         }
         arrived<1>();
         __syncthreads();
-        for (int e = threadIdx.x; e < mine * columnsDiv.d; e += blockDim.x) {
-            const int c = columnsDiv(e), column = e - c * columnsDiv.d, b = x0 + column + h.pad;
-            if (column >= columns) continue;
-            const T* from = ring + c * kernel - ox0 * pitch;
-            T* to = out + (long long)c * (v.in * h.in) + y * h.in + column;
-            auto place = [&](int j) { // of the window that has the column as its column j
-                const int at = b - j * h.dilation, ox = acrossDiv(max(at, 0));
-                return at >= 0 && ox * h.stride == at && ox < h.out ? ox * pitch + j : -1;
-            };
-            int known[SIZE ? SIZE : 1];
-#pragma unroll
-            for (int j = 0; j < SIZE; j++) known[j] = place(j);
-            for (int row = 0; row < step && y + row < y1; row++, to += h.in) {
+        for (int unit = threadIdx.x / 32; unit < units; unit += warps) {
+            if (unit != known) {
+                known = unit;
+                const int some = unitsDiv(unit), c = some * beside + lane / wide, x = x0 + (unit - some * (int)unitsDiv.d) * wide + lane % wide;
+                const int to = last(h, acrossDiv, x);
+                int ox = first(h, acrossDiv, x);
+                while (ox <= to && (x - h.begin(ox)) % h.dilation > 0) ox++;
+                taps = ox <= to ? (to - ox) / apart + 1 : 0;
+                start = c * kernel + (ox - ox0) * pitch + (x - h.begin(ox)) / h.dilation;
+                target = c < mine && x < x2 ? out + ((long long)c * (v.in * h.in) + x) : nullptr;
+            }
+            if (!target) continue;
+            for (int row = 0; row < min(step, y1 - y); row++) {
                 T sum = 0;
-#pragma unroll(SIZE ? SIZE : 1)
-                for (int i = (SIZE ? SIZE : v.size) - 1; i >= 0; i--) { // the first window ends at the element
-                    const int down = places[row * (SIZE ? SIZE : v.size) + i];
+                for (int m = 0; m < most; m++) {
+                    const int down = places[row * most + m];
                     if (down < 0) continue;
-#pragma unroll(SIZE ? SIZE : 1)
-                    for (int j = (SIZE ? SIZE : h.size) - 1; j >= 0; j--) {
-                        const int across = SIZE ? known[j] : place(j);
-                        if (across >= 0) sum += from[down + across];
+                    const T* from = ring + (down + start);
+                    for (int n = 0; n < (TAPS ? 1 : taps); n += 4, from += 4 * leap) {
+#pragma unroll
+                        for (int k = 0; k < (TAPS ? TAPS : 4); k++)
+                            if (n + k < taps) sum += from[k * leap];
                     }
                 }
-                *to = sum;
+                target[(y + row) * h.in] = sum;
             }
         }
         __syncthreads();
@@ -197,20 +260,22 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
 
 #define IM2COL(NAME, WIDTH, T)                                                                                    \
     extern "C" __global__ void __launch_bounds__(512)                                                             \
-        im2col_##NAME(const T* in, T* out, int channels, AXES, int part, int down, int across, int plane,         \
-                      DIVIDE(high), DIVIDE(span), DIVIDE(kernel), DIVIDE(row), int tilesDown, int tilesAcross,    \
-                      int parts) {                                                                                \
-        im2col<T, WIDTH>(in, out, channels, AXES_OF, part, down, across, plane, DIVIDE_OF(high), DIVIDE_OF(span), \
-                  DIVIDE_OF(kernel), DIVIDE_OF(row), tilesDown, tilesAcross, parts);                              \
+        im2col_##NAME(const T* in, T* out, int channels, AXES, int part, int down, int across, int span,          \
+                      int plane, int group, int images, int batch, DIVIDE(high), DIVIDE(kernel), DIVIDE(row), DIVIDE(tilesDown),         \
+                      DIVIDE(tilesAcross), DIVIDE(parts)) {                                                       \
+        im2col<T, WIDTH>(in, out, channels, AXES_OF, part, down, across, span, plane, group, images, batch, DIVIDE_OF(high), \
+                         DIVIDE_OF(kernel), DIVIDE_OF(row), DIVIDE_OF(tilesDown), DIVIDE_OF(tilesAcross),         \
+                         DIVIDE_OF(parts));                                                                       \
     }
 
-#define COL2IM(NAME, SIZE, T)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256)                                                             \
-        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int step, int wide, int pitch, \
-                      DIVIDE(columns), DIVIDE(ring), DIVIDE(down), DIVIDE(across), int tilesDown,                 \
-                      int tilesAcross, int parts) {                                                               \
-        col2im<T, SIZE>(in, out, channels, AXES_OF, part, rows, step, wide, pitch, DIVIDE_OF(columns),            \
-                        DIVIDE_OF(ring), DIVIDE_OF(down), DIVIDE_OF(across), tilesDown, tilesAcross, parts);      \
+#define COL2IM(NAME, TAPS, T)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
+        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int step,         \
+                      int line, int pitch, int how, int beside, int most, int apart, int leap, DIVIDE(units),     \
+                      DIVIDE(ring), DIVIDE(down), DIVIDE(across), int tilesDown, int tilesAcross, int parts) {    \
+        col2im<T, TAPS>(in, out, channels, AXES_OF, part, rows, columns, step, line, pitch, how, beside, most,    \
+                        apart, leap, DIVIDE_OF(units), DIVIDE_OF(ring), DIVIDE_OF(down), DIVIDE_OF(across),       \
+                        tilesDown, tilesAcross, parts);                                                           \
     }
 
 #define FAR(NAME, T)                                                                                              \
@@ -224,8 +289,8 @@ IM2COL(f32, 1, float)
 IM2COL(f64, 1, double)
 IM2COL(vector_f32, 4, float)
 IM2COL(vector_f64, 2, double)
-COL2IM(3x3_f32, 3, float)
-COL2IM(3x3_f64, 3, double)
+COL2IM(few_f32, 3, float)
+COL2IM(few_f64, 3, double)
 COL2IM(f32, 0, float)
 COL2IM(f64, 0, double)
 FAR(f32, float)

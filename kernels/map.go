@@ -17,10 +17,17 @@ type View struct {
 	// Bounds leave out elements beyond From <= i < To along Axis: they are not in the buffer
 	// and read as 0. Offset is that of index From. To = 0 is for no bounds.
 	Bounds Bounds
-	// Stream makes the elements random numbers, uniform in [0, 1), a function of the
-	// stream, of the number that locates the element, and of the state that the
-	// buffer holds: see [RandomState]. 0 is for none.
-	Stream int
+	// Stream makes the elements random numbers, a function of the
+	// stream, of the number that says where the element lies, and of the state that the
+	// buffer holds: see [RandomState].
+	Stream Stream
+}
+
+// Stream is one of random numbers: uniform in [0, 1), or normal ones, of float32 alone, with mean 0 and deviation 1. Number 0
+// is for none.
+type Stream = struct {
+	Number int
+	Normal bool
 }
 
 // Bounds are part of an axis.
@@ -111,7 +118,7 @@ func checkMap(f expr.Func, shape []int, operands []View) error {
 	}
 	for i, v := range operands {
 		err := v.check(shape)
-		if err == nil && v.Stream != 0 {
+		if err == nil && v.Stream.Number != 0 {
 			err = v.checkRandom(f.Operands()[i])
 		}
 		if err != nil {
@@ -143,7 +150,7 @@ func (v View) check(shape []int) error {
 		}
 		last += int64(s) * int64(max(extent-1, 0))
 	}
-	if Count(shape) > 0 && v.Stream == 0 && (v.Offset < 0 || last >= v.Elements) {
+	if Count(shape) > 0 && v.Stream.Number == 0 && (v.Offset < 0 || last >= v.Elements) {
 		return fmt.Errorf("got a view of elements %d to %d, want it within %d", v.Offset, last, v.Elements)
 	}
 	return nil

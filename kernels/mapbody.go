@@ -112,17 +112,21 @@ func (b *block) read(at int64, n int) {
 		rest /= b.shape[a]
 	}
 	for i, d := range b.types {
+		to := b.gathered[i]
+		if b.layout.merged {
+			to = b.gathered[0]
+		}
 		switch a := access(b.layout.accesses[i]); {
 		case isRandom(b.layout.random, i):
 			b.draw(i, n)
 		case a == dense || a == unaligned:
 			b.in[i] = unsafe.Pointer(&b.operands[i][at*d.Size()])
 		case a == padded && d.Size() == 1:
-			pad(b, i, Elements[uint8](b.gathered[i]), n)
+			pad(b, i, Elements[uint8](to), n)
 		case a == padded && d.Size() == 4:
-			pad(b, i, Elements[uint32](b.gathered[i]), n)
+			pad(b, i, Elements[uint32](to), n)
 		case a == padded:
-			pad(b, i, Elements[int64](b.gathered[i]), n)
+			pad(b, i, Elements[int64](to), n)
 		case a.byIndex() && d.Size() == 1:
 			gather(b, i, Elements[uint8](b.gathered[i]), n)
 		case a.byIndex() && d.Size() == 4:

@@ -98,7 +98,7 @@ func (w *mapWriter) parameters() {
 	w.sources = make([]*source, len(w.types))
 	for i := range w.types {
 		if isRandom(w.random, i) {
-			w.sources[i] = w.source(w.bases[i])
+			w.sources[i] = w.source(w.bases[i], isNormal(w.random, i))
 			w.bases[i] = w.sources[i].first
 		}
 	}
@@ -228,6 +228,9 @@ func (w *mapWriter) locate(j int) *vector {
 		}
 		v.addresses, v.inside = append(v.addresses, addresses), append(v.inside, inside)
 	}
+	if w.merged {
+		w.merge(v)
+	}
 	return v
 }
 
@@ -297,6 +300,10 @@ func (w *mapWriter) load(v *vector) {
 			v.elements = append(v.elements, w.draw(v, i))
 			continue
 		}
+		if w.merged && i > 0 {
+			v.elements = append(v.elements, v.elements[0])
+			continue
+		}
 		regs := make([]string, w.width)
 		for k := range regs {
 			switch a := access(w.accesses[i]); {
@@ -312,7 +319,7 @@ func (w *mapWriter) load(v *vector) {
 	}
 	w.branch(v, "load", func() {
 		for i, d := range w.types {
-			if w.sources[i] != nil {
+			if w.sources[i] != nil || w.merged && i > 0 {
 				continue
 			}
 			switch regs := v.elements[i]; access(w.accesses[i]) {
@@ -333,7 +340,7 @@ func (w *mapWriter) load(v *vector) {
 	}, func(k int, exists string) {
 		for i, d := range w.types {
 			a, r := access(w.accesses[i]), v.elements[i][k]
-			if a == scalar || a == column && k > 0 || w.sources[i] != nil {
+			if a == scalar || a == column && k > 0 || w.sources[i] != nil || w.merged && i > 0 {
 				continue
 			}
 			if a == padded {

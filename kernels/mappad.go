@@ -71,11 +71,27 @@ func (w *mapWriter) padded(i int, indices [][]string) (addresses, inside []strin
 	return addresses, inside
 }
 
+// merge takes, of the parts of a concatenation, the one that each element is in: the address there becomes that of
+// operand 0.
+func (w *mapWriter) merge(v *vector) {
+	for i := 1; i < len(w.types); i++ {
+		for k, at := range v.addresses[i] {
+			w.Line("selp.b64 %s, %s, %s, %s", v.addresses[0][k], at, v.addresses[0][k], v.inside[i][k])
+		}
+	}
+}
+
 // loadPadded loads element k of operand i of a vector, if it exists and is inside of the
 // bounds; exists may be "".
 func (w *mapWriter) loadPadded(v *vector, i, k int, exists string) {
 	d, r, inside := w.types[i], v.elements[i][k], v.inside[i][k]
-	if exists != "" {
+	if w.merged && exists == "" {
+		w.Line("ld.global.%s %s, %s", memoryType(d), r, location{v.addresses[i][k], 0})
+		return
+	}
+	if w.merged {
+		inside = exists
+	} else if exists != "" {
 		both := w.Register(expr.Pred)
 		w.Line("and.pred %s, %s, %s", both, inside, exists)
 		inside = both
@@ -84,7 +100,8 @@ func (w *mapWriter) loadPadded(v *vector, i, k int, exists string) {
 	w.Line("@%s ld.global.%s %s, %s", inside, memoryType(d), r, location{v.addresses[i][k], 0})
 }
 
-// pad copies n elements of operand i from the block's index on, or zeros.
+// pad copies n elements of operand i from the block's index on, or zeros; of a part of a concatenation after the first
+// those that it has alone.
 func pad[T Element](b *block, i int, to []T, n int) {
 	from, strides, last := Elements[T](b.operands[i]), b.strides[i], len(b.shape)-1
 	bound := b.bounds[i]
@@ -107,7 +124,7 @@ func pad[T Element](b *block, i int, to []T, n int) {
 			for j := range to {
 				to[j] = from[at+int64(j)*strides[last]]
 			}
-		} else {
+		} else if i == 0 || !b.layout.merged {
 			clear(to)
 		}
 		k += int(run)

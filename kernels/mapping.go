@@ -38,7 +38,9 @@ type mapLayout struct {
 	to       access // how outputs are written: like operands
 	tile     int    // elements of a tile along either of its axes, 0 without tiles
 	across   int    // the axis of a tile beside the innermost one
+	skewed   bool   // rows of a tile begin with sectors of the output
 	joined   int    // parts of a concatenation, one for each block along y; 0 for none
+	merged   bool   // the operands are parts of a concatenation, and each element is in one of them
 	random   string // which operands have a stream: see [randomLetters]
 }
 
@@ -55,8 +57,8 @@ type mapping struct {
 	shape   []int64   // without axes of one element, neighbours joined
 	strides [][]int64 // by operand, then axis
 	offsets []int64
-	bounds  []bound // by operand
-	streams []int   // by operand, nil for none
+	bounds  []bound  // by operand
+	streams []Stream // by operand, nil for none
 	// Outputs lie from an element on, by these strides, which are nil where that is
 	// row-major order.
 	to        int64
@@ -65,6 +67,7 @@ type mapping struct {
 	// elements after that of the part before.
 	from   []Ref
 	next   int64
+	extent int64 // of a part of a concatenation, along its axis
 	eval   *expr.Interpreter
 	cost   int64     // operations on an element
 	blocks sync.Pool // of *block, for the Go body

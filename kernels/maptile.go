@@ -10,7 +10,9 @@ import (
 // Mappings that read transposed operands: a block takes a square tile of two axes, the innermost
 // one of the output and the one along which such operands lie one element behind the
 // other. It reads them along the latter, passes them through shared memory, and
-// computes and writes along the former, so that warps read and write whole sectors.
+// computes and writes along the former, so that warps read and write whole sectors. Where rows of the output
+// begin anywhere within sectors, each row of a tile begins with the sector that the tile's first column is in: tiles are
+// skewed, and bring as many columns before the first one to shared memory as there are elements in a sector at most.
 
 const (
 	tileLarge  = 64 // elements of a tile along either axis, for functions of few operations
@@ -45,10 +47,11 @@ func (m *mapping) chooseTiles() {
 			accesses[i] = byte(strided)
 		}
 	}
-	if m.cost <= tileSimple && shared*tileLarge*(tileLarge+4) <= tileShared {
+	bytes := func(tile int64) int64 { return shared * tile * (tile + tileMargin + 4) }
+	if m.cost <= tileSimple && bytes(tileLarge) <= tileShared {
 		tile = tileLarge
 	}
-	if shared*tileSmall*(tileSmall+4) > tileShared {
+	if bytes(tileSmall) > tileShared {
 		return
 	}
 	if m.toStrides == nil { // row-major
@@ -60,6 +63,7 @@ func (m *mapping) chooseTiles() {
 	}
 	m.layout = mapLayout{axes: len(m.shape), wide: m.layout.wide, width: 1, vectors: 1, block: tileBlock, accesses: string(accesses),
 		to: strided, tile: tile, across: across}
+	m.layout.skewed = m.isSkewed()
 }
 
 // isTurned reports whether elements are contiguous along an axis, but not along
@@ -77,7 +81,11 @@ func (m *mapping) tileGrid() (grid []int64) {
 			grid = append(grid, extent)
 		}
 	}
-	return append(grid, CeilDiv(m.shape[m.layout.across], tile), CeilDiv(m.shape[inner], tile))
+	columns := m.shape[inner]
+	if m.layout.skewed {
+		columns += tileMargin - 1 // the first tile may have so few
+	}
+	return append(grid, CeilDiv(m.shape[m.layout.across], tile), CeilDiv(columns, tile))
 }
 
 // tiles returns the number of tiles.
@@ -127,7 +135,7 @@ func (w *mapWriter) tiled() {
 	t.locateTile()
 	t.loadScalars()
 	regs := make([][][]string, len(w.types))
-	inside := t.inside(0, 1)
+	inside := t.inside(0, 1, t.margin())
 	for i := range w.types {
 		if access(w.accesses[i]) == turned {
 			regs[i] = t.loadTurned(i, inside)
@@ -139,7 +147,11 @@ func (w *mapWriter) tiled() {
 		}
 	}
 	w.Line("bar.sync 0")
-	inside = t.inside(1, 0)
+	if inside = t.inside(1, 0, 0); t.skewed { // of their rows, at first
+		for c, rows := 0, t.along(0, t.warp, tileWarps, t.tile/tileWarps, 0); c < len(inside); c++ {
+			inside[c] = slices.Clone(rows)
+		}
+	}
 	for c := range w.tile / 32 {
 		for k := 0; k < w.tile/tileWarps; k += 4 {
 			t.compute(c, k, inside)
@@ -208,20 +220,9 @@ func (t *tileWriter) indexOf(r string) string {
 }
 
 // inside returns predicates: the thread's elements, whose lanes go along one of [across,
-// innermost] and whose warps go along the other, exist. The indices are c, then k.
-func (t *tileWriter) inside(lanes, warps int) [][]string {
-	along := func(axis int, place string, step, n int) []string {
-		list := make([]string, n)
-		for i := range list {
-			at := t.Register(t.kind)
-			t.Line("add.%s %s, %s, %s", t.index, at, t.first[axis], t.indexOf(place))
-			t.Line("add.%s %s, %s, %d", t.index, at, at, i*step)
-			list[i] = t.Register(expr.Pred)
-			t.Line("setp.lt.%s %s, %s, %s", t.index, list[i], at, t.extents[axis])
-		}
-		return list
-	}
-	byLane, byWarp := along(lanes, t.lane, 32, t.tile/32), along(warps, t.warp, tileWarps, t.tile/tileWarps)
+// innermost] and whose warps go along the other, from so many before the tile on, exist. The indices are c, then k.
+func (t *tileWriter) inside(lanes, warps, before int) [][]string {
+	byLane, byWarp := t.along(lanes, t.lane, 32, t.tile/32, 0), t.along(warps, t.warp, tileWarps, (t.tile+before)/tileWarps, before)
 	list := make([][]string, len(byLane))
 	for c, p := range byLane {
 		for _, q := range byWarp {
@@ -229,6 +230,20 @@ func (t *tileWriter) inside(lanes, warps int) [][]string {
 			t.Line("and.pred %s, %s, %s", both, p, q)
 			list[c] = append(list[c], both)
 		}
+	}
+	return list
+}
+
+// along returns predicates: n indices along one of [across, innermost], a step from one to the next, from a place less so many on,
+// exist.
+func (t *tileWriter) along(axis int, place string, step, n, before int) []string {
+	list := make([]string, n)
+	for i := range list {
+		at := t.Register(t.kind)
+		t.Line("add.%s %s, %s, %s", t.index, at, t.first[axis], t.indexOf(place))
+		t.Line("add.%s %s, %s, %d", t.index, at, at, i*step-before)
+		list[i] = t.Register(expr.Pred)
+		t.Line("setp.lt.%s %s, %s, %s", t.index, list[i], at, t.extents[axis])
 	}
 	return list
 }
@@ -256,10 +271,15 @@ func (t *tileWriter) places(corner, byLane, byWarp string, d expr.Dtype, c, k, n
 
 // loadTurned loads the thread's elements of a transposed operand.
 func (t *tileWriter) loadTurned(i int, inside [][]string) [][]string {
-	d, n := t.types[i], t.tile/tileWarps
+	d, n, corner := t.types[i], (t.tile+t.margin())/tileWarps, t.corners[i]
+	if t.skewed { // that of the margin
+		back := t.Register(t.kind)
+		t.Line("mul.lo.%s %s, %s, %d", t.index, back, t.strides[i][t.inner()], tileMargin)
+		corner = t.before(corner, back, d)
+	}
 	regs := make([][]string, t.tile/32)
 	for c := range regs {
-		at := t.places(t.corners[i], t.strides[i][t.across], t.strides[i][t.inner()], d, c, 0, n)
+		at := t.places(corner, t.strides[i][t.across], t.strides[i][t.inner()], d, c, 0, n)
 		for k := range n {
 			r := t.Register(d.Kind())
 			t.load1(r, at[k], d, inside[c][k])
@@ -278,7 +298,7 @@ func (t *tileWriter) load1(r, at string, d expr.Dtype, exists string) {
 // rowBytes returns the bytes from a row of an operand's tile in shared memory to the next: such that
 // neither a row nor a column has two elements in one bank.
 func (t *tileWriter) rowBytes(d expr.Dtype) int64 {
-	return int64(t.tile)*d.Size() + max(d.Size(), 4)
+	return int64(t.tile+t.margin())*d.Size() + max(d.Size(), 4)
 }
 
 // tileName is the shared memory of operand i: a row for each index across.
@@ -310,20 +330,30 @@ func (t *tileWriter) hold(i int, regs [][]string) {
 // results.
 func (t *tileWriter) compute(c, k int, inside [][]string) {
 	const n = 4
+	var shifts []string
+	if t.skewed {
+		shifts = t.skew(c, k, n, inside)
+	}
 	elements := make([][]string, len(t.types))
 	for i, d := range t.types {
 		switch access(t.accesses[i]) {
 		case scalar:
 			elements[i] = slices.Repeat([]string{t.bases[i]}, n)
 		case turned:
-			at := t.sharedAt(i, t.warp, t.lane)
+			first := t.sharedAt(i, t.warp, t.lane)
 			for j := range n {
-				r := t.Register(d.Kind())
-				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c)*d.Size()})
+				r, at := t.Register(d.Kind()), first
+				if t.skewed {
+					at = t.Register(expr.B32)
+					t.Line("mul.lo.u32 %s, %s, %d", at, shifts[j], d.Size())
+					t.Line("sub.u32 %s, %s, %s", at, first, at)
+				}
+				t.Line("ld.shared.%s %s, %s", memoryType(d), r, location{at, int64(tileWarps*(k+j))*t.rowBytes(d) + int64(32*c+t.margin())*d.Size()})
 				elements[i] = append(elements[i], r)
 			}
 		default:
-			for j, at := range t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.across], d, c, k, n) {
+			at := t.places(t.corners[i], t.strides[i][t.inner()], t.strides[i][t.across], d, c, k, n)
+			for j, at := range t.shifted(at, shifts, t.strides[i][t.inner()], d) {
 				r := t.Register(d.Kind())
 				t.load1(r, at, d, inside[c][k+j])
 				elements[i] = append(elements[i], r)
@@ -339,7 +369,8 @@ func (t *tileWriter) compute(c, k int, inside [][]string) {
 		results[j] = t.Apply(t.f, operands)
 	}
 	for out, d := range t.outputs {
-		for j, at := range t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n) {
+		at := t.places(t.corners[len(t.types)+out], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
+		for j, at := range t.shifted(at, shifts, t.toBy[t.inner()], d) {
 			t.Line("@%s st.global.%s [%s], %s", inside[c][k+j], memoryType(d), at, results[j][out])
 		}
 	}

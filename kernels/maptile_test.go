@@ -18,9 +18,11 @@ func TestTileLayout(t *testing.T) {
 		want  string // accesses, tile, axis across; "" for no tiles
 		grid  int
 	}{
-		{"a", []int{200, 100}, []View{viewAt(20000, 0, 1, 200)}, "t 64 0", 8},
+		{"a", []int{200, 100}, []View{viewAt(20000, 0, 1, 200)}, "t 64 0 skewed", 8},
 		{"a", big, []View{viewAt(100000, 0, 20000, 1, 100)}, "t 64 1", 40},
-		{"a", big, []View{viewAt(100000, 0, 1, 5, 500)}, "", 0}, // of 5
+		{"a", []int{201, 99}, []View{viewAt(19899, 0, 1, 201)}, "t 64 0 skewed", 8},
+		{"a", []int{201, 124}, []View{viewAt(24924, 0, 1, 201)}, "t 64 0 skewed", 12}, // a row may begin with 7 columns less
+		{"a", big, []View{viewAt(100000, 0, 1, 5, 500)}, "", 0},                       // of 5
 		{"a", big, []View{viewAt(100000, 0, 200, 1000, 1)}, "", 0},
 		{"a + tanh(b) + c + 1 + a*b", big, []View{viewAt(100000, 0, 20000, 1, 100), Dense(big), viewAt(1, 0, 0, 0, 0)}, "tgs 32 1", 140},
 		{"a * b", big, []View{viewAt(100000, 0, 20000, 1, 100), viewAt(200, 0, 0, 0, 1)}, "tg 64 1", 40},
@@ -34,6 +36,9 @@ func TestTileLayout(t *testing.T) {
 		layout, got := p.Launches[0].Kernel.Image.(mapImage).layout, ""
 		if layout.tile > 0 {
 			got = fmt.Sprintf("%s %d %d", layout.accesses, layout.tile, layout.across)
+			if layout.skewed {
+				got += " skewed"
+			}
 		}
 		if got != c.want || layout.tile > 0 && p.Launches[0].Grid[0] != c.grid {
 			t.Errorf("%s of %v: got %q on %v blocks, want %q on %d", c.text, c.views, got, p.Launches[0].Grid, c.want, c.grid)
@@ -82,6 +87,11 @@ func TestTilesAssemble(t *testing.T) {
 	}
 	check(Map(dev, parseMap(t, "a + tanh(b) * c", "a", "b", "c"), shape, flipped, Dense(shape), viewAt(1, 0, 0, 0, 0)))
 	check(Map(dev, parseMap(t, "a + b * c", "a", "b", "c"), shape, flipped, flipped, viewAt(200, 0, 0, 0, 1)))
-	wide := []int{1 << 16, 1 << 16}
+	odd := []int{3, 101, 203} // rows of the output begin within sectors
+	check(Map(dev, parseMap(t, "a + b * c", "a", "b", "c"), odd, viewAt(3*101*203, 0, 101*203, 1, 101), Dense(odd), viewAt(203, 0, 0, 0, 1)))
+	check(Concat(dev, Float32, []int{3, 101, 206}, 2, []int{203, 1, 1, 1}, viewAt(3*101*203, 0, 101*203, 1, 101), viewAt(1, 0, 0, 0, 0), viewAt(1, 0, 0, 0, 0), viewAt(1, 0, 0, 0, 0)))
+	wide := []int{1<<16 + 1, 1<<16 + 1}
+	check(Map(dev, parseMap(t, "a + b", "a", "b"), wide, viewAt(1<<33, 0, 1, 1<<16+1), Dense(wide)))
+	wide = []int{1 << 16, 1 << 16}
 	check(Map(dev, parseMap(t, "a + b", "a", "b"), wide, viewAt(1<<32, 0, 1, 1<<16), Dense(wide)))
 }

@@ -29,12 +29,13 @@ const (
 type generator struct {
 	key         [2]uint32
 	stream, run uint32
+	normal      bool
 }
 
 // newGenerator returns the generator of a stream in a state.
-func newGenerator(state []byte, stream int) generator {
+func newGenerator(state []byte, stream Stream) generator {
 	s := Elements[int64](state)
-	return generator{[2]uint32{uint32(s[0]), uint32(s[0] >> 32)}, uint32(stream), uint32(s[1])}
+	return generator{[2]uint32{uint32(s[0]), uint32(s[0] >> 32)}, uint32(stream.Number), uint32(s[1]), stream.Normal}
 }
 
 // block returns a block of words.
@@ -61,7 +62,9 @@ func (g generator) fill(d expr.Dtype, to []byte, at, number, stride, n int64) {
 		if b != known {
 			known, words = b, g.block(uint64(b))
 		}
-		if d == expr.Float32 {
+		if g.normal {
+			Elements[float32](to)[at+k] = normals(words[i%4/2*2], words[i%4/2*2+1])[i%2]
+		} else if d == expr.Float32 {
 			Elements[float32](to)[at+k] = fraction32(words[i%4])
 		} else {
 			Elements[float64](to)[at+k] = fraction64(words[i%2*2], words[i%2*2+1])
@@ -85,8 +88,10 @@ func (v View) checkRandom(d expr.Dtype) error {
 		return fmt.Errorf("got random numbers of %v, want f32 or f64", d)
 	case v.Elements != RandomState:
 		return fmt.Errorf("got a state of %d elements, want %d", v.Elements, RandomState)
-	case v.Offset < 0 || v.Stream < 0:
-		return fmt.Errorf("got numbers from %d on of stream %d, want neither below 0", v.Offset, v.Stream)
+	case v.Stream.Normal && d != expr.Float32:
+		return fmt.Errorf("got normal numbers of %v, want f32", d)
+	case v.Offset < 0 || v.Stream.Number < 0:
+		return fmt.Errorf("got numbers from %d on of stream %d, want neither below 0", v.Offset, v.Stream.Number)
 	case v.Bounds.To != 0:
 		return fmt.Errorf("got bounds %+v of random numbers, want none", v.Bounds)
 	}
@@ -95,17 +100,17 @@ func (v View) checkRandom(d expr.Dtype) error {
 
 // inputBytes returns the size of the buffer of an operand of that type.
 func (v View) inputBytes(d expr.Dtype) int64 {
-	if v.Stream != 0 {
+	if v.Stream.Number != 0 {
 		d = expr.Int64
 	}
 	return v.Elements * d.Size()
 }
 
 // streams returns the streams of operands, nil if none has any.
-func streams(operands []View) []int {
-	list, any := make([]int, len(operands)), false
+func streams(operands []View) []Stream {
+	list, any := make([]Stream, len(operands)), false
 	for i, v := range operands {
-		list[i], any = v.Stream, any || v.Stream != 0
+		list[i], any = v.Stream, any || v.Stream.Number != 0
 	}
 	if !any {
 		return nil
@@ -114,36 +119,42 @@ func streams(operands []View) []int {
 }
 
 // randomLetters marks the operands with a stream for a layout: "" for none.
-func randomLetters(streams []int) string {
+func randomLetters(streams []Stream) string {
 	letters := make([]byte, len(streams))
 	for i, s := range streams {
-		if letters[i] = '-'; s != 0 {
+		if letters[i] = '-'; s.Normal {
+			letters[i] = 'n'
+		} else if s.Number != 0 {
 			letters[i] = 'r'
 		}
 	}
 	return string(letters)
 }
 
-// isRandom reports whether operand i of a layout's letters is marked.
-func isRandom(letters string, i int) bool { return i < len(letters) && letters[i] == 'r' }
+// isRandom reports whether operand i of a layout's letters is marked, isNormal whether it is with normal numbers.
+func isRandom(letters string, i int) bool { return i < len(letters) && letters[i] != '-' }
+func isNormal(letters string, i int) bool { return isRandom(letters, i) && letters[i] == 'n' }
 
 // randomArguments returns the arguments of operands with a stream, behind all others: the
 // number of the first element, and the stream.
-func randomArguments(streams []int, offsets []int64) (args []any) {
+func randomArguments(streams []Stream, offsets []int64) (args []any) {
 	for i, s := range streams {
-		if s != 0 {
-			args = append(args, offsets[i], int32(s))
+		if s.Number != 0 {
+			args = append(args, offsets[i], int32(s.Number))
 		}
 	}
 	return args
 }
 
 // source is a generator in a kernel.
-type source struct{ first, key0, key1, stream, run string }
+type source struct {
+	first, key0, key1, stream, run string
+	normal                         bool
+}
 
 // source adds the parameters of an operand with a stream whose state is at an address.
-func (w *codeWriter) source(state string) *source {
-	s := &source{first: w.parameter("u64", expr.B64), stream: w.parameter("u32", expr.B32)}
+func (w *codeWriter) source(state string, normal bool) *source {
+	s := &source{first: w.parameter("u64", expr.B64), stream: w.parameter("u32", expr.B32), normal: normal}
 	seed, run := w.Register(expr.B64), w.Register(expr.B64)
 	w.follow()
 	w.Line("ld.global.u64 %s, [%s]", seed, state)
@@ -208,6 +219,18 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 		lower, _ := w.halves(at)
 		w.Line("shr.u64 %s, %s, %d", at, at, map[int]int{4: 2, 2: 1}[per])
 		words := w.philox(s, at)
+		if s.normal && aligned {
+			first, second := w.normals(words[0], words[1]), w.normals(words[2], words[3])
+			list = append(list, first[0], first[1], second[0], second[1])[:min(len(list)+per, elements)]
+			k += per
+			continue
+		}
+		if s.normal {
+			pair := w.normals(w.one(lower, 2, words[0], words[2]), w.one(lower, 2, words[1], words[3]))
+			list = append(list, w.one(lower, 1, pair[0], pair[1]))
+			k++
+			continue
+		}
 		if aligned {
 			for lane := 0; lane < min(per, elements-k); lane++ {
 				list = append(list, w.fraction(d, words[lane*4/per:]))
@@ -219,6 +242,15 @@ func (w *codeWriter) numbers(s *source, d expr.Dtype, number string, elements in
 		k++
 	}
 	return list
+}
+
+// one returns the second of two words if a bit of a number is set, else the first.
+func (w *codeWriter) one(number string, bit int, first, second string) string {
+	masked, set, r := w.Register(expr.B32), w.Register(expr.Pred), w.Register(expr.B32)
+	w.Line("and.b32 %s, %s, %d", masked, number, bit)
+	w.Line("setp.ne.u32 %s, %s, 0", set, masked)
+	w.Line("selp.b32 %s, %s, %s, %s", r, second, first, set)
+	return r
 }
 
 // choose returns the words of an element in its block of `per` elements, given the lower half of

@@ -176,7 +176,7 @@ func (w *rowsWriter) parameters() {
 	}
 	for i, p := range w.places {
 		if isRandom(w.random, i) {
-			p.source = w.source(p.base)
+			p.source = w.source(p.base, isNormal(w.random, i))
 			p.base = p.source.first
 		}
 	}

@@ -22,7 +22,7 @@ type rowMapping struct {
 	rowShape, colShape  []int64   // merged
 	rowStrides, colStrs [][]int64 // of the operands, then of the outputs
 	offsets             []int64   // likewise
-	streams             []int     // of the operands, nil for none
+	streams             []Stream  // of the operands, nil for none
 
 	steps []rowStep    // of the Go body: the stages, then the outputs of each element and those of each row
 	kept  []expr.Dtype // values of elements that the Go body keeps from step to step

@@ -177,6 +177,65 @@ func TestMapTilesOnGPU(t *testing.T) {
 	})
 }
 
+// Tiles beside operands that lie otherwise give the host's bits, wherever rows of the output begin.
+func TestMapTilesBesideOnGPU(t *testing.T) {
+	dev := device0(t)
+	r := rand.New(rand.NewPCG(rand.Uint64(), 2))
+	for k := range 12 {
+		d := []expr.Dtype{expr.Float32, expr.Float64}[k%2]
+		b := expr.NewBuilder(d, d, d)
+		v := b.Apply(expr.Add, b.Operand(0), b.Apply(expr.Mul, b.Operand(1), b.Operand(2)))
+		f := must.Get[expr.Func](t)(b.Func(v, b.Apply(expr.Neg, v)))
+		shape := []int{1 + r.IntN(3), 16 + r.IntN(150), 16 + r.IntN(150)}
+		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
+		views := []kernels.View{{Elements: int64(n), Strides: []int{rows * columns, 1, rows}}, kernels.Dense(shape), {Elements: int64(columns), Strides: []int{0, 0, 1}}}
+		var inputs [][]byte
+		for _, v := range views {
+			inputs = append(inputs, exprtest.Pack(d, drawn(r, d, v.Elements)))
+		}
+		onHost := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+		want := exprtest.Memory(onHost.Out)
+		must.Do(t, onHost.Run(inputs, want, nil))
+		p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, views...))
+		got := exprtest.Memory(p.Out)
+		must.Do(t, Run(0, p, inputs, got))
+		for out, at := range p.Parts {
+			size := int64(n) * d.Size()
+			from, to := exprtest.Unpack(d, got[at:at+size]), exprtest.Unpack(d, want[at:at+size])
+			for i := range from {
+				if !exprtest.Same(from[i], to[i]) {
+					t.Fatalf("%v: element %d of output %d is %v, want %v", p, i, out, from[i], to[i])
+				}
+			}
+		}
+	}
+}
+
+// Normal numbers are the host's to the bit, in every layout.
+func TestNormalOnGPU(t *testing.T) {
+	dev := device0(t)
+	r := rand.New(rand.NewPCG(rand.Uint64(), 3))
+	state := []int64{r.Int64(), r.Int64()}
+	for _, c := range []struct {
+		shape  []int
+		offset int64
+		stride []int
+	}{{[]int{1 << 20}, 0, []int{1}}, {[]int{1 << 20}, 3, []int{1}}, {[]int{1001, 999}, 1 << 40, []int{1, 1001}}, {[]int{5, 7}, 2, []int{0, 0}}, {[]int{600, 600}, 1, []int{1, 0}},
+		{[]int{3, 5, 7}, 5, []int{35, 7, 1}}} {
+		b := expr.NewBuilder(kernels.Float32)
+		f := must.Get[expr.Func](t)(b.Func(b.Operand(0)))
+		v := kernels.View{Elements: kernels.RandomState, Offset: c.offset, Strides: c.stride, Stream: kernels.Stream{Number: 7, Normal: true}}
+		p := must.Get[*kernels.Plan](t)(kernels.Map(dev, f, c.shape, v))
+		onHost := must.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, c.shape, v))
+		got, want := exprtest.Memory(p.Out), exprtest.Memory(p.Out)
+		must.Do(t, Run(0, p, [][]byte{kernels.Bytes(state)}, got))
+		must.Do(t, onHost.Run([][]byte{kernels.Bytes(state)}, want, nil))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%v: other numbers than the host's", p)
+		}
+	}
+}
+
 // Parts that are alike have one launch, others one each: they come as on the host.
 func TestConcatOnGPU(t *testing.T) {
 	dev := device0(t)

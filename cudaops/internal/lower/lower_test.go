@@ -161,7 +161,7 @@ func TestStreams(t *testing.T) {
 	for _, in := range l.Program.Instrs {
 		for _, v := range in.Out {
 			if v.IsRandom() {
-				streams = append(streams, v.View.Stream)
+				streams = append(streams, v.View.Stream.Number)
 			}
 		}
 	}

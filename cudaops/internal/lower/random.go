@@ -23,7 +23,10 @@ type drawer struct {
 
 // uniform returns random numbers in [0, 1), the same for equal drawers and types. Every drawer has
 // a stream of its own.
-func (c *call) uniform(d drawer, t program.Type) *program.Value {
+func (c *call) uniform(d drawer, t program.Type) *program.Value { return c.draw(d, t, false) }
+
+// draw returns random numbers, normal ones or uniform ones.
+func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
 	if c.state == nil {
 		c.graph.Random = make([]int64, kernels.RandomState)
 		state := tensor.New(tensor.WithShape(kernels.RandomState), tensor.WithBacking(c.graph.Random))
@@ -33,7 +36,7 @@ func (c *call) uniform(d drawer, t program.Type) *program.Value {
 		c.drawn[d] = len(c.drawn) + 1
 	}
 	view := program.Contiguous(t.Shape)
-	view.Stream = c.drawn[d]
+	view.Stream = kernels.Stream{Number: c.drawn[d], Normal: normal}
 	return c.alias(c.state, t, view)
 }
 
@@ -113,24 +116,21 @@ func (c *call) between(low, high float64) *program.Value {
 	}, c.uniform(drawer{of: c.node}, c.Type))
 }
 
-// gaussian emits normal numbers (Box and Muller, 1958): an angle, and a radius from a number in (0,
-// 1] as small as 2⁻⁴⁹, or 2⁻⁵⁴ in float64. The smallest one becomes eight standard deviations.
+// gaussian emits normal numbers. Kernels make those of float32; in float64 they are (Box and Muller, 1958) an angle, and a radius
+// from a number in (0, 1] as small as 2⁻⁵⁴.
 func (c *call) gaussian(mean, deviation float64) *program.Value {
-	angle, far, near := c.uniform(drawer{c.node, 0}, c.Type), c.uniform(drawer{c.node, 1}, c.Type), (*program.Value)(nil)
-	in := []*program.Value{angle, far}
-	if c.Dtype == kernels.Float32 {
-		near = c.uniform(drawer{c.node, 2}, c.Type)
-		in = append(in, near)
+	in := []*program.Value{c.draw(drawer{c.node, 0}, c.Type, c.Dtype == kernels.Float32)}
+	if c.Dtype == kernels.Float64 {
+		in = append(in, c.uniform(drawer{c.node, 1}, c.Type))
 	}
 	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
 		number := func(v float64) expr.Value { return b.Constant(c.Dtype, v) }
-		least := number(0x1p-54)
-		if near != nil {
-			least = b.Apply(expr.Add, b.Apply(expr.Mul, b.Operand(2), number(0x1p-24)), number(0x1p-49))
+		z := b.Operand(0)
+		if c.Dtype == kernels.Float64 {
+			u := b.Apply(expr.Add, b.Operand(1), number(0x1p-54))
+			radius := b.Apply(expr.Sqrt, b.Apply(expr.Mul, number(-2), b.Apply(expr.Log, u)))
+			z = b.Apply(expr.Mul, radius, b.Apply(expr.Cos, b.Apply(expr.Mul, number(2*math.Pi), z)))
 		}
-		u := b.Apply(expr.Add, b.Operand(1), least)
-		radius := b.Apply(expr.Sqrt, b.Apply(expr.Mul, number(-2), b.Apply(expr.Log, u)))
-		z := b.Apply(expr.Mul, radius, b.Apply(expr.Cos, b.Apply(expr.Mul, number(2*math.Pi), b.Operand(0))))
 		return b.Apply(expr.Add, number(mean), b.Apply(expr.Mul, number(deviation), z))
 	}, in...)
 }

@@ -26,7 +26,7 @@ type operand struct {
 	offset  int64
 	strides []int64
 	bounds  kernels.Bounds
-	stream  int
+	stream  kernels.Stream
 }
 
 // build writes the members' functions as one.
@@ -131,7 +131,7 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 // view returns the operand as a value of a shape, with the instruction that makes it if there is
 // none yet.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
-	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream == 0 && slices.Equal(o.strides, o.base.View.Strides) {
+	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream.Number == 0 && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil
 	}
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{o.base}, Nodes: nodes[:1]}

@@ -73,9 +73,10 @@ func newWindowing(p *program.Program) (*windowing, error) {
 	return w, nil
 }
 
-// mostTerms is how many windows stay a sum where they cannot be computed in their place. An LSTM's step took 0.38 ms
-// less with fifty sums of four windows than with as many Concats (H200, bench/NOTES.md).
-const mostTerms = 8
+// mostTerms is how many windows stay a sum where they cannot be computed in their place. Chains of twenty such sums with their
+// products took, as sums and as Concats, 328 and 343 us for two windows, 359 and 361 for three, 430 and 424 for four, 674 and 635 for
+// eight; an LSTM's step with fifty of four 1098 and 1090 (H200, launches as one graph, bench/NOTES.md).
+const mostTerms = 3
 
 // tiling is a sum of values among zeros, which together fill an axis of the sum.
 type tiling struct {

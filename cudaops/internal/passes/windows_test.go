@@ -97,8 +97,8 @@ func TestWindowsOfSlices(t *testing.T) {
 	}{
 		"first axis":                {tensor.Shape{4, 8, 8}, 0, []int{0, 1, 2, 4}, 1, 0},
 		"first axis, odd addresses": {tensor.Shape{12, 5, 5}, 0, []int{0, 1, 4, 5, 6, 7, 8, 9, 10, 12}, 0, 1},
-		"second axis, few":          {tensor.Shape{3, 4, 64}, 1, []int{0, 1, 2, 3, 4}, 0, 0},
-		"second axis, many":         {tensor.Shape{3, 12, 64}, 1, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 0, 1},
+		"second axis, few":          {tensor.Shape{3, 4, 64}, 1, []int{0, 1, 2, 4}, 0, 0},
+		"second axis, many":         {tensor.Shape{3, 12, 64}, 1, []int{0, 3, 4, 7, 12}, 0, 1},
 		"a gap":                     {tensor.Shape{4, 8, 8}, 0, []int{1, 2, 4}, 0, 0},
 	} {
 		g, keep := sliced(r, c.shape, c.axis, c.cuts, true)

@@ -83,7 +83,10 @@ func (v *Value) describe() string {
 		s += fmt.Sprintf(" [%d:%d] along %d", b.From, b.To, b.Axis)
 	}
 	if v.IsRandom() {
-		s += fmt.Sprintf(" random, stream %d", v.View.Stream)
+		s += fmt.Sprintf(" random, stream %d", v.View.Stream.Number)
+		if v.View.Stream.Normal {
+			s += ", normal"
+		}
 	} else if b := v.Base.Buffer; b != nil {
 		s += fmt.Sprintf(" @%d", b.Offset+v.View.Offset*v.Dtype.Size())
 	}

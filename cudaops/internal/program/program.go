@@ -98,7 +98,7 @@ type View struct {
 	Bounds  kernels.Bounds // To = 0 for none
 	// Stream makes the elements random numbers of the value's element type: the base is the state
 	// from which they follow, as in a [kernels.View].
-	Stream int
+	Stream kernels.Stream
 }
 
 // Contiguous returns the view of a whole base in row-major order.
@@ -130,7 +130,7 @@ type Value struct {
 func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
 
 // IsRandom reports whether the elements are random numbers, which lie in no memory.
-func (v *Value) IsRandom() bool { return v.View.Stream != 0 }
+func (v *Value) IsRandom() bool { return v.View.Stream.Number != 0 }
 
 // IsContiguous reports whether the elements lie in row-major order, one after the
 // other.

@@ -11,7 +11,10 @@ type View struct {
 	Offset   int64
 	Strides  []int
 	Bounds   struct{ Axis, From, To int }
-	Stream   int
+	Stream   struct { // 0 for none
+		Number int
+		Normal bool
+	}
 }
 
 // Map is a function applied to views.
@@ -160,7 +163,7 @@ func (m *Map) Inputs() [][]byte {
 	list := make([][]byte, len(m.Buffers))
 	for i, d := range m.Func.Operands() {
 		list[i] = Pack(d, m.Buffers[i])
-		if m.Views[i].Stream != 0 {
+		if m.Views[i].Stream.Number != 0 {
 			list[i] = Pack(expr.Int64, []float64{float64(m.State[0]), float64(m.State[1])})
 		}
 	}

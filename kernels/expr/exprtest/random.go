@@ -14,9 +14,9 @@ func (m *Map) drawStream(t *rapid.T, d expr.Dtype, v *View, buffer []float64) {
 	if m.State[1] == 0 { // not drawn yet; a float64 holds both
 		m.State = [2]int64{rapid.Int64Range(-1<<50, 1<<50).Draw(t, "seed"), rapid.Int64Range(1, 1<<40).Draw(t, "run")}
 	}
-	v.Stream, v.Elements = rapid.IntRange(1, 1000).Draw(t, "stream"), 2
+	v.Stream.Number, v.Elements = rapid.IntRange(1, 1000).Draw(t, "stream"), 2
 	for k := range buffer {
-		buffer[k] = Random(d, m.State[0], m.State[1], v.Stream, uint64(k))
+		buffer[k] = Random(d, m.State[0], m.State[1], v.Stream.Number, uint64(k))
 	}
 }
 

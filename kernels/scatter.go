@@ -5,30 +5,20 @@ import (
 	"fmt"
 )
 
-// gatherKernels are the kernels that move words of each size, in bytes.
-var gatherKernels = map[int64]*Kernel{
-	1:  own.Kernel("indices", "gather_b8", gatherBody(1)),
-	4:  own.Kernel("indices", "gather_b32", gatherBody(4)),
-	8:  own.Kernel("indices", "gather_b64", gatherBody(8)),
-	16: own.Kernel("indices", "gather_b128", gatherBody(16)),
-}
-
 // scatterKernels are the kernel for all rows and the one for rows of many indices.
 var scatterKernels = [...][2]*Kernel{
-	Float32: {own.Kernel("indices", "scatter_f32", scatterBody[float32]), own.Kernel("indices", "scatter_heavy_f32", scatterHeavyBody)},
-	Float64: {own.Kernel("indices", "scatter_f64", scatterBody[float64]), own.Kernel("indices", "scatter_heavy_f64", scatterHeavyBody)},
+	Float32: {own.Kernel("scatter", "scatter_f32", scatterBody[float32]), own.Kernel("scatter", "scatter_heavy_f32", scatterHeavyBody)},
+	Float64: {own.Kernel("scatter", "scatter_f64", scatterBody[float64]), own.Kernel("scatter", "scatter_heavy_f64", scatterHeavyBody)},
 }
 
 var (
-	splitCount = own.Kernel("indices", "split_count", splitCountBody)
-	splitScan  = own.Kernel("indices", "split_scan", splitScanBody)
-	splitPlace = own.Kernel("indices", "split_place", splitPlaceBody)
+	splitCount = own.Kernel("split", "split_count", splitCountBody)
+	splitScan  = own.Kernel("split", "split_scan", splitScanBody)
+	splitPlace = own.Kernel("split", "split_place", splitPlaceBody)
 )
 
-// Constants of indices.cu.
+// Constants of scatter.cu and split.cu.
 const (
-	gatherEach    = 4   // words of a thread
-	indicesBlock  = 256 // threads of a block
 	scatterHeight = 512 // most rows of a tile
 	splitBands    = 128 // most bands of rows
 	splitWarps    = 4   // of a block
@@ -52,38 +42,6 @@ type scatterPolicy struct {
 
 var scatterPolicies = measured[scatterPolicy]{
 	{90, scatterPolicy{tile: 64 << 10, blocks: 8, split: 512, part: 256, counts: 1 << 15, many: 256, share: 512, panels: 64 << 10}},
-}
-
-// Gather plans out = the elements of x at indices along an axis: out has the shape of x,
-// but count elements along the axis. The inputs are x and the indices, of Int64. Where an
-// index is none of the axis, out is 0.
-func Gather(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, error) {
-	outer, rows, inner, err := alongAxis(shape, axis, count)
-	p := &Plan{Op: fmt.Sprintf("gather_%v(%v, %d along %d)", dt, shape, count, axis)}
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	size := inner * dt.Size() // of a row
-	p.Inputs, p.Out = []int64{outer * rows * size, count * Int64.Size()}, outer*count*size
-	if p.Out == 0 {
-		return p, nil
-	}
-	word := int64(16)
-	for gatherKernels[word] == nil || size%word != 0 {
-		word /= 2
-	}
-	words := p.Out / word
-	blocks := CeilDiv(words, gatherEach*indicesBlock)
-	if err := CheckGrid(blocks); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
-	}
-	args := []any{Ref{0, 0}, Ref{1, 0}, Ref{Out, 0}, words, rows}
-	for _, d := range []int64{count, size / word} {
-		magic, shift := divisor(max(d, 2), true)
-		args = append(args, d, int64(magic), int32(shift))
-	}
-	p.Launch(gatherKernels[word], int(blocks), indicesBlock, args...)
-	return p, nil
 }
 
 // Scatter plans the adjoint of [Gather]: out, of the shape, is at each index along the axis
@@ -133,7 +91,7 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 	return p, nil
 }
 
-// scatterSplit is where the indices of each band of rows are: see indices.cu.
+// scatterSplit is where the indices of each band of rows are: see split.cu.
 type scatterSplit struct {
 	starts, list, heavy   Ref
 	parts, bandRows, many int32 // 0 where they are not split
@@ -193,38 +151,6 @@ func splitPlaceBody(c Call) {
 			list[2**at], list[2**at+1] = int32(k), int32(v%bandRows)
 			*at++
 		}
-	}
-}
-
-// alongAxis returns a shape as three axes, of which the second is the one given.
-func alongAxis(shape []int, axis int, count int64) (outer, rows, inner int64, err error) {
-	const most = 1<<31 - 1 // lists of indices are counted in int32
-	switch {
-	case axis < 0 || axis >= len(shape):
-		err = fmt.Errorf("got axis %d of shape %v", axis, shape)
-	case count < 0 || count > most:
-		err = fmt.Errorf("got %d indices, want at most %d", count, most)
-	default:
-		outer, rows, inner = Count(shape[:axis]), int64(shape[axis]), Count(shape[axis+1:])
-	}
-	return outer, rows, inner, err
-}
-
-// gatherBody is the Go body for words of that many bytes.
-func gatherBody(word int64) func(Call) {
-	return func(c Call) {
-		x, indices, out := Slice[uint8](c, 0), Slice[int64](c, 1), Slice[uint8](c, 2)
-		words, rows, count, size := c.Int(3), c.Int(4), c.Int(5), c.Int(8)*word
-		Parallel(words*word/size, max(Grain/size, 1), func(lo, hi int64) {
-			for row := lo; row < hi; row++ {
-				to, index := out[row*size:(row+1)*size], indices[row%count]
-				if index < 0 || index >= rows {
-					clear(to)
-					continue
-				}
-				copy(to, x[(row/count*rows+index)*size:])
-			}
-		})
 	}
 }
 

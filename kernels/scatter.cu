@@ -1,177 +1,21 @@
-// Elements by index along an axis: tensors are outer x rows x inner, indices count rows.
-//
-// gather: out[o][k][c] = x[o][indices[k]][c], and 0 where there is no such row. It moves
-// words of 1 to 16 bytes, inner counts those; a thread takes four, a block apart, so that
-// it has four loads under way. Bound by memory: each word is read once and written once.
-//
 // scatter: out[o][v][c] = the sum of g[o][k][c] over the k with indices[k] = v, in the order
-// of k, each sum rounded; an index that is no row counts nowhere. A block makes a tile
+// of k, each sum rounded; an index that is no row counts nowhere. Tensors are outer x rows x inner, indices count rows. A block makes a tile
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
 // rows, in order, and sorts them by row, in shared memory: the order of atomics decides
 // nothing, so equal input gives equal bits. Then each 16 bytes of the tile are one thread's: it
 // sums what its row has, and writes, so that out is written once, zeros included. Where a tile
 // has more indices than its list holds, it takes them in turns and adds to what it wrote.
 //
-// Where there are many indices, they are split among bands of rows before, and a block reads
-// those of its band alone: split_count counts, for each warp's part of the indices, those of
-// each band; split_scan sums the counts in order of bands, then of warps; split_place
-// puts each k and its row where its band and warp begin, in order. A row of very many indices would
+// Many indices are split among bands of rows before, by split.cu, and a block reads
+// those of its band alone. A row of very many indices would
 // keep one block busy when all others are done: scatter leaves it to scatter_heavy, of which
 // a block does a few columns of such a row. Bound by memory.
-
 #include "async.cuh"
-
-// quotient is n / d for the divisor's magic number and shift: see kernels.divisor.
-__device__ long long quotient(long long n, long long magic, int shift) { return (long long)(__umul64hi(n, magic) >> shift); }
-
-template <typename W>
-__device__ void gather(const W* __restrict__ x, const long long* __restrict__ indices, W* __restrict__ out, long long words, long long rows,
-                       long long count, long long countMagic, int countShift, long long inner, long long innerMagic, int innerShift) {
-    constexpr int each = 4;
-    const long long first = (long long)blockIdx.x * (blockDim.x * each) + threadIdx.x;
-    long long row[each], index[each], from[each];
-    W word[each];
-#pragma unroll
-    for (int j = 0; j < each; j++) {
-        const long long at = min(first + j * (int)blockDim.x, words - 1);
-        row[j] = inner == 1 ? at : quotient(at, innerMagic, innerShift);
-        from[j] = at - row[j] * inner;
-        const long long o = count == 1 ? row[j] : quotient(row[j], countMagic, countShift);
-        index[j] = indices[row[j] - o * count];
-        row[j] = o * rows;
-    }
-#pragma unroll
-    for (int j = 0; j < each; j++) {
-        const bool exists = index[j] >= 0 && index[j] < rows;
-        from[j] = exists ? (row[j] + index[j]) * inner + from[j] : -1;
-    }
-#pragma unroll
-    for (int j = 0; j < each; j++) {
-        word[j] = W{};
-        if (from[j] >= 0) word[j] = x[from[j]];
-    }
-#pragma unroll
-    for (int j = 0; j < each; j++) {
-        const long long at = first + j * (int)blockDim.x;
-        if (at < words) out[at] = word[j];
-    }
-}
-
-#define GATHER(name, W)                                                                                                                       \
-    extern "C" __global__ void name(const W* x, const long long* indices, W* out, long long words, long long rows, long long count,           \
-                                    long long countMagic, int countShift, long long inner, long long innerMagic, int innerShift) {            \
-        gather(x, indices, out, words, rows, count, countMagic, countShift, inner, innerMagic, innerShift);                                   \
-    }
-
-GATHER(gather_b8, unsigned char)
-GATHER(gather_b32, unsigned int)
-GATHER(gather_b64, uint2)
-GATHER(gather_b128, uint4)
+#include "scatter.cuh"
 
 constexpr int threads = 256, warps = threads / 32;
-constexpr int mostRows = 512; // of a tile: as in indices.go
+constexpr int mostRows = 512; // of a tile: as in scatter.go
 constexpr int held = 2048;    // indices in its list
-
-constexpr int mostBands = 128, splitWarps = 4; // as in indices.go
-constexpr int splitAhead = 8;                  // indices that a lane loads at once
-
-// band is which band of rows an index belongs to, -1 for one that is no row.
-__device__ int band(long long index, long long rows, int bandRows) { return index >= 0 && index < rows ? (int)((unsigned)index / (unsigned)bandRows) : -1; }
-
-// A row of many indices, and how many there are of those.
-struct Heavy {
-    int rows, row[1];
-};
-
-// counts[b * parts + part] = how many of the part's indices are of band b.
-extern "C" __global__ void split_count(const long long* indices, int* counts, Heavy* heavy, long long count, long long rows, int bandRows, int bands,
-                                       int parts, int each) {
-    __shared__ int mine[splitWarps][mostBands];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
-    if (blockIdx.x == 0 && threadIdx.x == 0) heavy->rows = 0;
-    if (part >= parts) return;
-    for (int b = lane; b < bands; b += 32) mine[warp][b] = 0;
-    __syncwarp();
-    const long long end = min((part + 1ll) * each, count);
-    for (long long k = (long long)part * each + lane; k < end; k += 32 * splitAhead) {
-        int b[splitAhead];
-#pragma unroll
-        for (int j = 0; j < splitAhead; j++) b[j] = k + 32 * j < end ? band(indices[k + 32 * j], rows, bandRows) : -1;
-#pragma unroll
-        for (int j = 0; j < splitAhead; j++) {
-            if (b[j] >= 0) atomicAdd(&mine[warp][b[j]], 1);
-        }
-    }
-    __syncwarp();
-    for (int b = lane; b < bands; b += 32) counts[(long long)b * parts + part] = mine[warp][b];
-}
-
-// list = the k of each band and its row in the band, k rising, one band behind the other; starts
-// is the sum of the counts before each.
-extern "C" __global__ void split_place(const long long* indices, const int* starts, int2* list, long long count, long long rows, int bandRows, int bands,
-                                       int parts, int each) {
-    __shared__ int next[splitWarps][mostBands];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = blockIdx.x * splitWarps + warp;
-    if (part >= parts) return;
-    for (int b = lane; b < bands; b += 32) next[warp][b] = starts[(long long)b * parts + part];
-    __syncwarp();
-    const long long end = min((part + 1ll) * each, count);
-    for (long long first = (long long)part * each + lane; first - lane < end; first += 32 * splitAhead) {
-        long long index[splitAhead];
-#pragma unroll
-        for (int j = 0; j < splitAhead; j++) index[j] = first + 32 * j < end ? indices[first + 32 * j] : -1;
-#pragma unroll
-        for (int j = 0; j < splitAhead; j++) {
-            const int b = band(index[j], rows, bandRows);
-            const unsigned same = __match_any_sync(~0u, b), ahead = same & ((1u << lane) - 1);
-            const int from = b < 0 ? 0 : next[warp][b];
-            __syncwarp();
-            if (b >= 0) {
-                list[from + __popc(ahead)] = make_int2((int)(first + 32 * j), (int)(index[j] - (long long)b * bandRows));
-                if (ahead == 0) next[warp][b] = from + __popc(same);
-            }
-            __syncwarp();
-        }
-    }
-}
-
-// counts[i] becomes the sum of those before it, and counts[n] the sum of all. One block.
-constexpr int scanThreads = 1024;
-extern "C" __global__ void __launch_bounds__(scanThreads) split_scan(int* counts, int n) {
-    __shared__ int sums[scanThreads / 32];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int base = 0;
-    for (int first = 0; first < n; first += 4 * scanThreads) {
-        int x[4], total = 0;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int i = first + 4 * (int)threadIdx.x + j;
-            x[j] = i < n ? counts[i] : 0;
-            total += x[j];
-        }
-        int sum = total;
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-            const int other = __shfl_up_sync(~0u, sum, d);
-            if (lane >= d) sum += other;
-        }
-        if (lane == 31) sums[warp] = sum;
-        __syncthreads();
-        int place = base + sum - total;
-        for (int w = 0; w < scanThreads / 32; w++) {
-            if (w < warp) place += sums[w];
-            base += sums[w];
-        }
-        __syncthreads();
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int i = first + 4 * (int)threadIdx.x + j;
-            if (i < n) counts[i] = place;
-            place += x[j];
-        }
-    }
-    if (threadIdx.x == 0) counts[n] = base;
-}
 
 struct Tile {
     int start[mostRows + 1]; // of a row, in order
@@ -311,6 +155,7 @@ __device__ void sums(const Tile& t, const T* __restrict__ g, T* out, int height,
         if (first || from < to) {
             V sum{};
             if (!first) sum = *place;
+#pragma unroll 1
             for (int e = from; e < to; e += ahead) {
                 V x[ahead];
 #pragma unroll
@@ -352,7 +197,7 @@ __device__ void scatter(const T* __restrict__ g, Indices from, T* out, const int
     if (some) {
         for (int r = threadIdx.x; r < height; r += threads) t.count[r] = 0;
         __syncthreads();
-#pragma unroll 8
+#pragma unroll 4
         for (long long i = from.at + threadIdx.x; i < from.end; i += threads) {
             int k;
             long long v;
@@ -391,7 +236,7 @@ __device__ void scatter(const T* __restrict__ g, Indices from, T* out, const int
 
 constexpr int lanes = 32;         // columns of a block of scatter_heavy
 constexpr int stages = 8;         // panels
-constexpr int heavyHeld = 8192;   // indices in its list: as in indices.go
+constexpr int heavyHeld = 8192;   // indices in its list: as in scatter.go
 extern __shared__ __align__(16) unsigned char shared[]; // the list, then panels of deep rows
 
 // Each block takes one item after the other: some columns of a row of many indices, for one o. All
@@ -452,7 +297,7 @@ __device__ void scatterHeavy(const T* __restrict__ g, Indices from, T* out, cons
 }
 
 #define SCATTER(name, T)                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(threads, 3)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads, 4)                                                                                    \
         scatter_##name(const T* g, const long long* indices, T* out, const int* starts, const int2* list, Heavy* heavy, int parts,              \
                        int bandRows, int many, long long outer, long long rows, long long count, long long inner, int tileRows,                 \
                        int tileColumns, long long tileOuter, int tilesDown, int tilesAcross) {                                                  \
