@@ -104,8 +104,8 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		p.matmulHopper(dev, c, k, transA, transB)
 		return
 	}
-	if f, pol, ok := doublePolicies.on(dev).form(dev, c, k, transA, transB); ok {
-		p.double(dev, f, pol, c, k, transA, transB)
+	if d, ok := doublePolicies.on(dev).cut(dev, c, k); ok {
+		p.double(dev, d, c, k, transA, transB)
 		return
 	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
