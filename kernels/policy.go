@@ -355,7 +355,8 @@ type doubleCost struct {
 
 var doublePolicies = measured[doublePolicy]{
 	{80, doublePolicy{}}, // not timed
-	// H200, fitted to 300 times of 47 shapes and their cuts: 9 % off on the average, and the cut that it chose 5 % slower than the fastest. The times by form are in
+	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
+	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
 	// bench/NOTES.md. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
 	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, second: 2.8, copied: 0.18, forms: [...]doubleCost{
 		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
