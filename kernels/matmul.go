@@ -104,8 +104,8 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		p.matmulHopper(dev, c, k, transA, transB, [2]*Ref{})
 		return
 	}
-	if f, pol, ok := doublePolicies.on(dev).form(dev, c, k, transA, transB); ok {
-		p.double(dev, f, pol, c, k, transA, transB)
+	if d, ok := doublePolicies.on(dev).cut(dev, c, k); ok {
+		p.double(dev, d, c, k, transA, transB)
 		return
 	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
@@ -196,8 +196,9 @@ func (p *Plan) split(dev Device, c result, blocks int64, pol splitPolicy, k int6
 	p.combine(dev, c, partial, splits)
 }
 
-// matmulBody is the tiled kernel, by the BLAS. Splits that a cluster joins are one here.
-func matmulBody[T Float](joined bool) func(Call) {
+// matmulBody is a kernel with the arguments of a product, by the BLAS. Sums that no other launch adds up
+// are whole: splits that a cluster joins are one here.
+func matmulBody[T Float](whole bool) func(Call) {
 	return func(c Call) {
 		a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 		m, n, k, lda, ldb := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
@@ -206,7 +207,7 @@ func matmulBody[T Float](joined bool) func(Call) {
 		if c.Int(15) == 1 { // C is written transposed
 			a, b, m, n, lda, ldb, strideA, strideB, transA, transB = b, a, n, m, ldb, lda, strideB, strideA, !transB, !transA
 		}
-		if joined {
+		if whole {
 			splits, chunk = 1, k
 		}
 		gemms(c.blas, transA, transB, m, n, k, a, lda, strideA, b, ldb, strideB, out, batch, chunk, splits)

@@ -5,15 +5,20 @@
 //
 // A block's warps share a tile of C, in pieces of 16 x 8, the shape of one instruction. The factors come in
 // pieces S deep, STAGES - 1 of them on their way (cp.async) while the warps multiply another, and lie in shared
-// memory in the order that they have in global memory. large are tiles of 128 x 64, small of 64 x 64.
+// memory in the order that they have in global memory. What a warp multiplies next is on its way to registers while
+// it multiplies, from one piece to the next too, so that the tensor cores wait less for shared memory.
 //
-// Where C has few tiles, k is cut into splits, which matmul_combine_f64 adds up. Sums have an epilogue
-// (epilogue.cuh), or are written.
+// Where C has few tiles, k is cut into parts, whose sums the blocks of a cluster send one another and add up in
+// order (joined), and where that is too little into copies of C, which matmul_combine_f64 adds up. Sums have an
+// epilogue (epilogue.cuh), or are written.
+#include "async.cuh"
+#include "cluster.cuh"
 #include "epilogue.cuh"
 #include "follow.cuh"
-#include "matmul_tiles.cuh"
 
 #if __CUDA_ARCH__ == 900
+extern __shared__ double dynamic[];
+
 // mma is c += a b for 16 x 8 and 8 x 8 elements spread over a warp. With g = lane / 4 and q = lane % 4 a lane
 // holds
 //
@@ -24,32 +29,133 @@ __device__ __forceinline__ void mma(double (&c)[4], const double (&a)[4], const 
         : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 }
 
-// multiply adds the product of two pieces, 8 deep, to a warp's part of the tile: a and b point to its first row
-// and column, and sums[i][j] holds a lane's elements of 16 x 8, those of c in mma.
-template <typename PA, typename PB, int MT, int NT>
-__device__ __forceinline__ void multiply(const double* a, const double* b, double (&sums)[MT][NT][4]) {
+// copy_in copies 8 or 16 bytes to shared memory, or zeros where not inside. With CG 16 bytes go past the first-level
+// cache.
+template <int W, bool CG> __device__ __forceinline__ void copy_in(unsigned to, const double* from, bool inside) {
+    const int bytes = inside ? W * 8 : 0;
+    if constexpr (W == 2 && CG) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(W * 8), "r"(bytes) : "memory");
+}
+
+// Double is a form: the tile, the warps that share it down and across, the pieces, and the blocks of a cluster.
+template <int BM_, int BN_, int S_, int STAGES_, bool CG_, int WM_, int WN_, int JOIN_> struct Double {
+    static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, JOIN = JOIN_, THREADS = WM * WN * 32;
+    static constexpr bool CG = CG_;
+    static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
+    static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them is what blocks of a cluster send
+};
+
+// Factor is op(A) or op(B)^T, from the first term of a block on: element (x, l), x along C's rows or columns, at
+// p[x * sx + l * sl]; one of the strides is 1. x0 is the first x of the block's tile, size the number of all.
+struct Factor {
+    const double* p;
+    i64 x0, size, sx, sl;
+};
+
+// Piece is a thread's share in fetching L x S pieces of a factor: rows of one x (ALONG) or of one l, W elements at a
+// time. Behind the last x come copies of it, behind the last l zeros. The lanes' loads of a fragment, 8 x and 4 l,
+// hit every bank once.
+template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
+    static constexpr int ROWS = ALONG ? L : S, COLS = ALONG ? S : L, LD = COLS + 4, SIZE = L * (S + 4);
+    static constexpr int STEP = THREADS * W / COLS, COPIES = ROWS / STEP;
+    static_assert(STEP > 0 && ROWS % STEP == 0 && LD * ROWS <= SIZE, "threads share the piece evenly");
+    const double* p;
+    i64 ld;
+    int row, col, last; // its place in the piece; the last x inside the matrix
+    unsigned to;        // that place in the first stage
+
+    __device__ __forceinline__ Piece(const Factor& f, const double* memory) : ld(ALONG ? f.sx : f.sl) {
+        const int e = threadIdx.x * W, inside = (int)min(f.size - f.x0, (i64)L);
+        row = e / COLS;
+        col = e % COLS;
+        last = inside - 1;
+        to = (unsigned)__cvta_generic_to_shared(memory + row * LD + col);
+        p = f.p + f.x0 * f.sx + (ALONG ? col : row * ld + min(col, inside - W));
+    }
+    static __device__ constexpr int at(int l, int x) { return ALONG ? x * LD + l : l * LD + x; }
+    // fetch starts a part of the copies of the next piece, of which that many l are inside the matrix.
+    __device__ __forceinline__ void fetch(int left, int stage, int part, int parts) {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++)
+            if (i >= part * COPIES / parts && i < (part + 1) * COPIES / parts)
+                copy_in<W, CG>(to + (stage + i * STEP * LD) * 8, p + (ALONG ? min(row + i * STEP, last) : i * STEP) * ld, (ALONG ? col : row + i * STEP) < left);
+        if (part == parts - 1) p += ALONG ? S : S * ld;
+    }
+};
+
+// multiply adds the products of k terms to a warp's part of the tile, whose first row and column in the tile are
+// given: sums[i][j] holds a lane's elements of 16 x 8, those of c in mma.
+template <typename F, typename PA, typename PB>
+__device__ __forceinline__ void multiply(PA pa, PB pb, int k, int row, int col, double (&sums)[F::MT][F::NT][4]) {
+    constexpr int MT = F::MT, NT = F::NT, STAGE = PA::SIZE + PB::SIZE, STAGES = F::STAGES, DEEP = F::S / 8, STEPS = DEEP * MT;
+    static_assert(DEEP % 2 == 0, "registers take turns");
+    if (k <= 0) return;
     const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    a += PA::at(q, g);
-    b += PB::at(q, g);
-    double y[NT][2];
+    const double *const a0 = dynamic + PA::at(q, g + row), *const b0 = dynamic + PA::SIZE + PB::at(q, g + col), *a = a0, *b = b0;
+    int left = k; // to be fetched
 #pragma unroll
-    for (int j = 0; j < NT; j++)
+    for (int i = 0; i < STAGES - 1; i++, left -= F::S) {
+        if (left > 0) {
+            pa.fetch(left, i * STAGE, 0, 1);
+            pb.fetch(left, i * STAGE, 0, 1);
+        }
+        commit();
+    }
+    double x[2][4], y[2][NT][2];
+    const auto load = [&](int step) { // the factors of a step of a piece, those across with the first step of the same terms
+        const int l = step / MT * 8, i = step % MT;
 #pragma unroll
-        for (int e = 0; e < 2; e++) y[j][e] = b[PB::at(4 * e, 8 * j)];
+        for (int e = 0; e < 4; e++) x[step % 2][e] = a[PA::at(l + e / 2 * 4, 16 * i + e % 2 * 8)];
+        if (i == 0) {
 #pragma unroll
-    for (int i = 0; i < MT; i++) {
-        double x[4];
+            for (int e = 0; e < 2 * NT; e++) y[step / MT % 2][e / 2][e % 2] = b[PB::at(l + e % 2 * 4, e / 2 * 8)];
+        }
+    };
+    arrived<STAGES - 2>(); // this thread's copies of the stage; the barrier: everyone's
+    __syncthreads();
+    load(0);
+    int stage = 0, into = STAGES - 1;
+#pragma unroll 1
+    for (; k > 0; k -= F::S, left -= F::S) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) x[e] = a[PA::at(e / 2 * 4, 16 * i + e % 2 * 8)];
+        for (int step = 0; step < STEPS; step++) {
+            if (left > 0) {
+                pa.fetch(left, into * STAGE, step, STEPS);
+                pb.fetch(left, into * STAGE, step, STEPS);
+            }
+            if (step == STEPS - 1) {
+                commit();
+                arrived<STAGES - 2>();
+                __syncthreads(); // and everyone has read the stage that is filled next
+                into = stage;
+                stage = stage == STAGES - 1 ? 0 : stage + 1;
+                a = a0 + stage * STAGE;
+                b = b0 + stage * STAGE;
+            }
+            load((step + 1) % STEPS);
 #pragma unroll
-        for (int j = 0; j < NT; j++) mma(sums[i][j], x, y[j]);
+            for (int j = 0; j < NT; j++) mma(sums[step % MT][j], x[step % 2], y[step / MT % 2][j]);
+        }
     }
 }
 
-// Double is a form: the tile, the warps that share it down and across, and the pieces.
-template <int BM_, int BN_, int WM_, int WN_, int S_, int STAGES_> struct Double {
-    static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, THREADS = WM * WN * 32;
-    static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
+// Share is what a block computes: a tile of C of one matrix, or its part of the sums of one.
+struct Share {
+    Factor a, b;
+    unsigned z, matrix;       // z: of the copies of C
+    int k, parts, part, rank; // rank: of the block in its cluster
+    bool idle;                // there is no such tile
+    template <typename F> __device__ __forceinline__ Target<double> target(double* c, i64 m, i64 n, const Epilogue<double>& epilogue) const {
+        Target<double> t;
+        t.c = c + (i64)z * m * n + a.x0 * n + b.x0;
+        t.across = 1;
+        t.down = n;
+        t.rows = idle ? 0 : (int)min(m - a.x0, (i64)F::BM);
+        t.cols = (int)min(n - b.x0, (i64)F::BN);
+        t.wide = n % 2 == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
+        t.epilogue = epilogue.from(matrix, a.x0, b.x0);
+        return t;
+    }
 };
 
 // bring brings a tile of sums to shared memory.
@@ -81,27 +187,51 @@ template <typename F> __device__ __forceinline__ void finish(const Target<double
     }
 }
 
+// join adds up the parts of a tile: each block of the tile an equal share, which the others send it.
+template <typename F> __device__ __forceinline__ void join(const Share& s, const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
+    const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, share = F::BM * F::BN / 2 / s.parts;
+    double2* const inbox = reinterpret_cast<double2*>(dynamic + F::FRONT);
+    cluster_wait(); // all blocks have begun
+#pragma unroll
+    for (int i = 0; i < F::MT; i++)
+#pragma unroll
+        for (int j = 0; j < F::NT; j++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const int e = ((row + 16 * i + r * 8 + g) * F::BN + col + 8 * j + 2 * q) / 2, to = e / share;
+                send(s.rank - s.part + to, inbox + s.part * share + e - to * share, make_double2(sums[i][j][2 * r], sums[i][j][2 * r + 1]));
+            }
+    cluster_arrive();
+    cluster_wait(); // all sums are where they are added up
+#pragma unroll 1
+    for (int i = threadIdx.x; i < share; i += F::THREADS) {
+        const int e = (s.part * share + i) * 2;
+        Pack<double> v[1];
+        v[0].v = inbox[i];
+#pragma unroll 1
+        for (int j = 1; j < s.parts; j++) {
+            const double2 x = inbox[j * share + i];
+            v[0].s[0] += x.x;
+            v[0].s[1] += x.y;
+        }
+        if (target.epilogue.steps != 0) target.finish({e / F::BN}, {e % F::BN}, v);
+        else target.put(e / F::BN, e % F::BN, v[0]);
+    }
+}
+
 // tile computes a tile. ALONG_A and ALONG_B say whether the elements of one row of op(A), or one column of
-// op(B), lie side by side.
-template <typename F, bool ALONG_A, bool ALONG_B>
-__device__ __forceinline__ void tile(const Product<double, F::BM, F::BN>& p, i64 matrix, bool aligned, const Epilogue<double>& epilogue) {
-    using PA = Kept<double, F::BM, F::S, F::THREADS, ALONG_A>;
-    using PB = Kept<double, F::BN, F::S, F::THREADS, ALONG_B>;
+// op(B), lie side by side, and W how many elements all of their rows are aligned to.
+template <typename F, bool ALONG_A, bool ALONG_B, int W>
+__device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
+    using PA = Piece<F::BM, F::S, F::THREADS, ALONG_A, W, F::CG>;
+    using PB = Piece<F::BN, F::S, F::THREADS, ALONG_B, W, F::CG>;
     const int warp = threadIdx.x / 32, row = warp / F::WN * (F::BM / F::WM), col = warp % F::WN * (F::BN / F::WN);
     double sums[F::MT][F::NT][4] = {};
-    pipeline<F::S, F::STAGES>(PA(p.a, p.row, threadIdx.x), PB(p.b, p.col, threadIdx.x), p.k, dynamic, [&](const double* a, const double* b) {
-#pragma unroll
-        for (int l = 0; l < F::S; l += 8) multiply<PA, PB>(a + PA::at(l, row), b + PB::at(l, col), sums);
-    });
-    Target<double> target;
-    target.c = p.c + p.row * p.n + p.col;
-    target.across = 1;
-    target.down = p.n;
-    target.rows = (int)min(p.m - p.row, (i64)F::BM);
-    target.cols = (int)min(p.n - p.col, (i64)F::BN);
-    target.wide = p.n % 2 == 0 && aligned;
-    if (epilogue.steps != 0) {
-        target.epilogue = epilogue.from(matrix, p.row, p.col);
+    multiply<F>(PA(s.a, dynamic), PB(s.b, dynamic + PA::SIZE), s.k, row, col, sums);
+    const Target<double> target = s.target<F>(c, m, n, epilogue);
+    if constexpr (F::JOIN > 0) {
+        join<F>(s, target, sums, row, col);
+    } else if (target.epilogue.steps != 0) {
         finish<F>(target, bring<F>(sums, row, col));
     } else if (target.wide) {
         const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
@@ -116,39 +246,74 @@ __device__ __forceinline__ void tile(const Product<double, F::BM, F::BN>& p, i64
                     target.put(row + 16 * i + r * 8 + g, col + 8 * j + 2 * q, v);
                 }
     } else { // rows begin anywhere: a warp's lanes write side by side
-        const double* const s = bring<F>(sums, row, col);
+        const double* const t = bring<F>(sums, row, col);
 #pragma unroll 4
         for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
-            if (i / F::BN < target.rows && i % F::BN < target.cols) target.c[i / F::BN * target.down + i % F::BN] = s[i / F::BN * F::LD + i % F::BN];
+            if (i / F::BN < target.rows && i % F::BN < target.cols) target.c[i / F::BN * target.down + i % F::BN] = t[i / F::BN * F::LD + i % F::BN];
     }
 }
 
-// product computes a tile of a split: chunk terms, whose sums go to their own copy of C, [splits][batch].
+// product computes a block's share. Sums of k terms are cut into chunks: parts of them are added up by a cluster, and
+// what is left of the grid sums others to copies of C, [copies][batch]. Tiles are numbered down groups of 8 rows
+// of tiles, so that the blocks at work at one time share their factors in the level-2 cache.
 template <typename F>
-__device__ __forceinline__ void product(const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk,
+__device__ __forceinline__ void product(const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, int parts,
                                         const Epilogue<double>& epilogue) {
-    Product<double, F::BM, F::BN> p(a, b, c, m, n, k, transA, transB);
-    const i64 tiles = (m + F::BM - 1) / F::BM * ((n + F::BN - 1) / F::BN), split = blockIdx.x / tiles / batch, k0 = split * chunk;
-    const bool aligned = reinterpret_cast<unsigned long long>(c) % 16 == 0;
-    p.a.p += k0 * p.a.sl - split * batch * m * k;
-    p.b.p += k0 * p.b.sl - split * batch * k * n;
-    p.k = min(k - k0, chunk);
-    const i64 matrix = blockIdx.x / tiles;
-    if (!transA && transB) tile<F, true, true>(p, matrix, aligned, epilogue);
-    else if (!transA) tile<F, true, false>(p, matrix, aligned, epilogue);
-    else if (transB) tile<F, false, true>(p, matrix, aligned, epilogue);
-    else tile<F, false, false>(p, matrix, aligned, epilogue);
+    constexpr unsigned GROUP = 8;
+    const unsigned tilesM = (unsigned)((m + F::BM - 1) / F::BM), tilesN = (unsigned)((n + F::BN - 1) / F::BN), tiles = tilesM * tilesN;
+    unsigned id = blockIdx.x;
+    Share s;
+    s.parts = parts;
+    s.part = s.rank = 0;
+    if constexpr (F::JOIN > 0) {
+        cluster_arrive();
+        const int log = 31 - __clz(parts); // a power of 2
+        s.rank = id % F::JOIN;
+        s.part = s.rank & (parts - 1);
+        id = id / F::JOIN * (F::JOIN >> log) + (s.rank >> log);
+    }
+    s.z = id / tiles;
+    id -= s.z * tiles;
+    const unsigned copy = batch == 1 ? s.z : s.z / (unsigned)batch;
+    s.matrix = s.z - copy * (unsigned)batch;
+    const i64 k0 = ((i64)copy * parts + s.part) * chunk;
+    s.idle = (i64)copy * parts * chunk >= max(k, 1ll); // the last cluster may have more blocks than there are
+    s.k = (int)max(min(k - k0, chunk), 0ll);           // the plan keeps chunk below 2^30
+    unsigned top = 0, down = tilesM;
+    if (tilesM > GROUP) {
+        top = id / (GROUP * tilesN) * GROUP;
+        id -= top * tilesN;
+        down = min(tilesM - top, GROUP);
+    }
+    const unsigned across = id / down;
+    const i64 nextA = transA ? m : 1, nextB = transB ? 1 : n;
+    s.a = {a + s.matrix * m * k + k0 * nextA, (i64)(top + id - across * down) * F::BM, m, transA ? 1 : k, nextA};
+    s.b = {b + s.matrix * k * n + k0 * nextB, (i64)across * F::BN, n, transB ? k : 1, nextB};
+    const auto aligned = [](const Factor& f) { return f.sx * f.sl % 2 == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0; };
+    const bool wide = aligned(s.a) && aligned(s.b);
+#define TILE(ALONG_A, ALONG_B) (wide ? tile<F, ALONG_A, ALONG_B, 2>(s, c, m, n, epilogue) : tile<F, ALONG_A, ALONG_B, 1>(s, c, m, n, epilogue))
+    if (!transA && transB) TILE(true, true);
+    else if (!transA) TILE(true, false);
+    else if (transB) TILE(false, true);
+    else TILE(false, false);
 }
 #define BODY(...) __VA_ARGS__
+#define BLOCKS_OF_CLUSTER(n) __cluster_dims__(n, 1, 1)
 #else // plans use it nowhere else
 #define BODY(...)
+#define BLOCKS_OF_CLUSTER(n)
 #endif
 
-#define DOUBLE(name, BLOCKS, WM, WN, ...)                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(                                                          \
-        const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, EPILOGUE_ARGUMENTS(double)) { \
-        follow();                                                                                                                                     \
-        BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, EPILOGUE(double)));)                                       \
-    }
-DOUBLE(large, 2, 2, 2, 128, 64, 2, 2, 16, 3)
-DOUBLE(small, 3, 2, 2, 64, 64, 2, 2, 8, 4)
+#define ARGUMENTS                                                                                                                                    \
+    const double *a, const double *b, double *c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, int parts, EPILOGUE_ARGUMENTS(double)
+#define RUN(...) \
+    follow();    \
+    BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, parts, EPILOGUE(double)));)
+#define DOUBLE(name, BLOCKS, WM, WN, ...) \
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, 0) }
+#define JOINED(name, BLOCKS, JOIN, WM, WN, ...)                                                                                                        \
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_joined_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, JOIN) }
+// Blocks on a multiprocessor and blocks of a cluster; warps down and across, tile, step along k and stages.
+DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false)
+DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true)
+JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true)

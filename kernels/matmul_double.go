@@ -4,30 +4,74 @@ package kernels
 type doubleForm struct {
 	m, n, step, stages int64 // the tile of C of a block, its step along k, and the pieces in shared memory
 	threads            int
+	join               int64 // blocks of a cluster, whose parts of sums are added up there; 0: there are none
 	kernel             *Kernel
 }
 
-var (
-	doubleLarge = doubleForm{128, 64, 16, 3, 128, own.Kernel("matmul_double", "matmul_double_large", doubleBody)}
-	doubleSmall = doubleForm{64, 64, 8, 4, 128, own.Kernel("matmul_double", "matmul_double_small", doubleBody)}
-)
-
-// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and B,
-// whose rows along k are followed by 4 unused elements; in their place at the end a tile of sums, whose
-// rows are followed by 2.
-func (f doubleForm) shared() int { return int(8 * max(f.stages*(f.m+f.n)*(f.step+4), f.m*(f.n+2))) }
-
-// blocks counts the tiles of a batch of products of m x n elements.
-func (f doubleForm) blocks(batch, m, n int64) int64 { return batch * CeilDiv(m, f.m) * CeilDiv(n, f.n) }
-
-// double appends the launches of a form of matmul_double.cu.
-func (p *Plan) double(dev Device, f doubleForm, pol splitPolicy, c result, k int64, transA, transB bool) {
-	blocks := f.blocks(c.batch, c.m, c.n)
-	p.split(dev, c, blocks, pol, k, func(to Ref, e Epilogue, splits, chunk int64) {
-		args := []any{Ref{0, 0}, Ref{1, 0}, to, c.m, c.n, k, flag(transA), flag(transB), c.batch, chunk}
-		p.Launch(f.kernel, int(blocks*splits), f.threads, append(args, e.arguments(c.dt)...)...).Shared = f.shared()
-	})
+func doubleOf(name string, m, n, stages int64, threads int, join int64) doubleForm {
+	return doubleForm{m, n, 16, stages, threads, join, own.Kernel("matmul_double", "matmul_double_"+name, doubleBody)}
 }
 
-// doubleBody takes the batch and the terms of a split beside the arguments of TiledMatMulBody.
-func doubleBody(c Call) { tiledBody[float64](c, c.Int(8), c.Int(9)) }
+// doubleForms are the forms, as matmul_double.cu compiles them.
+var doubleForms = [...]doubleForm{
+	doubleLarge: doubleOf("large", 128, 128, 4, 256, 0),
+	doubleSmall: doubleOf("small", 64, 64, 3, 128, 0),
+	doubleTiny:  doubleOf("joined_tiny", 32, 32, 4, 128, 8),
+}
+
+const (
+	doubleLarge = iota
+	doubleSmall
+	doubleTiny
+)
+
+// shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and B, whose rows
+// are followed by 4 unused elements, and behind them a tile that a cluster sends; in their place at the
+// end a tile of sums, whose rows are followed by 2.
+func (f doubleForm) shared() int {
+	stages := f.stages * (f.m + f.n) * (f.step + 4)
+	if f.join > 0 {
+		return int(8 * (stages + f.m*f.n))
+	}
+	return int(8 * max(stages, f.m*(f.n+2)))
+}
+
+// count returns the tiles of a batch of products of m x n elements.
+func (f doubleForm) count(batch, m, n int64) int64 { return batch * CeilDiv(m, f.m) * CeilDiv(n, f.n) }
+
+// doubleCut is how a product runs on a form: sums in so many parts, added up by a cluster, and those in so many
+// copies of C, added up by another launch.
+type doubleCut struct {
+	form          int
+	parts, copies int64
+}
+
+// chunk returns the terms of a part of a copy.
+func (d doubleCut) chunk(k int64) int64 {
+	step := doubleForms[d.form].step // rows of a part stay aligned
+	return max(CeilDiv(CeilDiv(k, d.parts*d.copies), step)*step, step)
+}
+
+// blocks returns the blocks of the launch that multiplies.
+func (d doubleCut) blocks(c result, k int64) int64 {
+	f := doubleForms[d.form]
+	blocks := f.count(c.batch, c.m, c.n) * d.parts * max(CeilDiv(k, d.chunk(k)*d.parts), 1)
+	return CeilDiv(blocks, max(f.join, 1)) * max(f.join, 1)
+}
+
+// double appends the launches of a product by a form of matmul_double.cu.
+func (p *Plan) double(dev Device, d doubleCut, c result, k int64, transA, transB bool) {
+	f, chunk, to, e := doubleForms[d.form], d.chunk(k), Ref{Out, 0}, c.epilogue
+	copies := max(CeilDiv(k, chunk*d.parts), 1)
+	if copies > 1 {
+		to, e = p.Workspace(copies*c.count()*c.dt.Size()), Epilogue{}
+	}
+	args := []any{Ref{0, 0}, Ref{1, 0}, to, c.m, c.n, k, flag(transA), flag(transB), c.batch, chunk, int32(d.parts)}
+	p.Launch(f.kernel, int(d.blocks(c, k)), f.threads, append(args, e.arguments(c.dt)...)...).Shared = f.shared()
+	if copies > 1 {
+		p.combine(dev, c, to, copies)
+	}
+}
+
+// doubleBody takes the batch, the terms of a part and the parts of a copy beside the arguments of TiledMatMulBody.
+func doubleBody(c Call) { tiledBody[float64](c, c.Int(8), c.Int(9)*c.Int(10)) }

@@ -76,11 +76,13 @@ func TestMatMulDouble(t *testing.T) {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
-			for _, f := range []doubleForm{doubleSmall, doubleLarge} {
-				p := newMatMul(Float64, batch, m, n, k)
-				p.double(matmulDevices[1], f, splitPolicy{blocks: 2, terms: 64}, result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
-				matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
-				plans = append(plans, p)
+			for form, f := range doubleForms {
+				for parts := min(f.join, 2); parts <= max(f.join, 1); parts = max(2*parts, 1) {
+					p := newMatMul(Float64, batch, m, n, k)
+					p.double(matmulDevices[1], doubleCut{form, max(parts, 1), 1 + r.Int64N(3)}, result{Float64, batch, m, n, Epilogue{}}, k, transA, transB)
+					matmulRun[float64](t, r, p, Float64, batch, m, n, k, transA, transB)
+					plans = append(plans, p)
+				}
 			}
 		}
 	}

@@ -2,8 +2,8 @@
 // FMA in the order of its terms, as the unsliced tiles of matmul.cu do. No epilogue.
 //
 // outer: a long C. Of rows of C that begin at the same place within 16 bytes, 1, 2 or 4 rows apart as n has
-// it, a lane computes eight times 16 bytes one below the other, which it writes whole whatever n is. Nothing is
-// shared but by the first-level cache: blocks need not wait for each other's stages.
+// it, a lane computes up to 32 times 16 bytes one below the other, which it writes whole whatever n is, with all that
+// it needs of B in registers. Warps wait for nobody.
 //
 // tall: a narrow C of many rows. A thread computes rows; A comes and C goes by way of shared memory, side by
 // side. With transC, op(A) op(B) is written transposed.
@@ -17,64 +17,73 @@ extern __shared__ double dynamic[];
 
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
-template <typename T>
-__device__ void outer(const T* __restrict__ a, const T* __restrict__ b, T* c, i64 m, i64 n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, int transA, int transB) {
+// outer: K terms at most. What a warp's rows have of A lies in shared memory, a row after the other, and a lane's
+// columns of B in registers; missing terms are 0 times -0, which changes no sum.
+template <typename T, int K>
+__device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restrict__ b, T* c, i64 m, i64 n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, int most,
+                                      int transA, int transB) {
     using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, R = 8, WARPS = 8;
-    const int apart = n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W;
-    const unsigned tilesM = (unsigned)((m + apart * R * WARPS - 1) / (apart * R * WARPS)), strips = (unsigned)((n + (apart > 1 ? W - 1 : 0) + 32 * W - 1) / (32 * W));
-    unsigned id = blockIdx.x;
-    const unsigned part = id % apart;
-    id /= apart;
+    constexpr int W = Vec<T>::width, ROWS = 32, WARPS = 8;
+    __shared__ __align__(16) T factors[WARPS][ROWS * K];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned apart = n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W, groups = (unsigned)((m + apart * most - 1) / (apart * most));
+    const unsigned strips = (unsigned)((n + (apart > 1 ? W - 1 : 0) + 32 * W - 1) / (32 * W));
+    unsigned id = blockIdx.x * WARPS + warp;
     const unsigned strip = id % strips;
     id /= strips;
-    const unsigned matrix = id / tilesM, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const i64 row0 = (i64)(id - matrix * tilesM) * (apart * R * WARPS) + warp * (apart * R) + part;
-    if (row0 >= m) return;
-    c += matrix * m * n + row0 * n;
-    const i64 col = (i64)strip * (32 * W) + lane * W - (apart > 1 ? place(c) : 0); // of the first lane it may lie before the row
-    const int rows = (int)min((m - row0 + apart - 1) / apart, (i64)R);
-    if (col >= n) return;
+    const unsigned part = id % apart;
+    id /= apart;
+    const unsigned matrix = id / groups;
+    const i64 row0 = (i64)(id - matrix * groups) * (apart * most) + part;
+    if (matrix >= batch || row0 >= m) return;
+    const int rows = (int)min((m - row0 + apart - 1) / apart, (i64)most);
     const i64 nextRow = (transA ? 1 : lda) * apart, termA = transA ? lda : 1, termB = transB ? 1 : ldb, colB = transB ? ldb : 1;
     a += matrix * strideA + row0 * (transA ? 1 : lda);
+    T* const f = factors[warp];
+    if (transA) { // a row a lane
+#pragma unroll
+        for (int l = 0; l < K; l++) f[lane * K + l] = l < k && lane < rows ? a[l * termA + lane * nextRow] : T(0);
+    } else {
+#pragma unroll
+        for (int i = lane; i < ROWS * K; i += 32) f[i] = i % K < k && i / K < rows ? a[i % K + i / K * nextRow] : T(0);
+    }
+    c += matrix * m * n + row0 * n;
+    const i64 col = (i64)strip * (32 * W) + lane * W - (apart > 1 ? place(c) : 0); // of the first lane it may lie before the row
     b += matrix * strideB + col * colB;
-    T* q = c + col;
-    const bool whole = col >= 0 && col + W <= n, wide = whole && !transB && apart == 1 && place(b) == 0;
-    T sum[R][W];
+    const bool whole = col >= 0 && col + W <= n, wide = whole && !transB && ldb % W == 0 && place(b) == 0;
+    T y[K][W];
 #pragma unroll
-    for (int i = 0; i < R * W; i++) sum[i / W][i % W] = 0;
-#pragma unroll 2
-    for (int l = 0; l < k; l++) {
-        Pack<T> y;
-        if (wide) y.v = *reinterpret_cast<const U*>(b + l * termB);
-        else {
+    for (int l = 0; l < K; l++) {
+        if (wide && l < k) {
+            Pack<T> v;
+            v.v = *reinterpret_cast<const U*>(b + l * termB);
 #pragma unroll
-            for (int e = 0; e < W; e++) y.s[e] = col + e >= 0 && col + e < n ? b[l * termB + e * colB] : T(0);
-        }
+            for (int e = 0; e < W; e++) y[l][e] = v.s[e];
+        } else {
 #pragma unroll
-        for (int i = 0; i < R; i++) {
-            if (i < rows) {
-                const T x = a[l * termA + i * nextRow];
-#pragma unroll
-                for (int e = 0; e < W; e++) sum[i][e] += x * y.s[e];
-            }
+            for (int e = 0; e < W; e++) y[l][e] = l < k && col + e >= 0 && col + e < n ? b[l * termB + e * colB] : T(-0.0);
         }
     }
-    const bool aligned = place(q) == 0;
+    __syncwarp();
+    T* q = c + col;
+    const bool aligned = whole && place(q) == 0;
+#pragma unroll 2
+    for (int i = 0; i < rows; i++, q += apart * n) {
+        Pack<T> x[K / W], sum;
 #pragma unroll
-    for (int i = 0; i < R; i++) {
-        if (i < rows) {
-            Pack<T> v;
+        for (int l = 0; l < K / W; l++) x[l].v = *reinterpret_cast<const U*>(f + i * K + l * W);
 #pragma unroll
-            for (int e = 0; e < W; e++) v.s[e] = sum[i][e];
-            if (whole && aligned) *reinterpret_cast<U*>(q) = v.v;
-            else {
+        for (int e = 0; e < W; e++) {
+            sum.s[e] = 0;
 #pragma unroll
-                for (int e = 0; e < W; e++)
-                    if (col + e >= 0 && col + e < n) q[e] = v.s[e];
-            }
+            for (int l = 0; l < K; l++) sum.s[e] += x[l / W].s[l % W] * y[l][e];
         }
-        q += apart * n;
+        if (aligned) *reinterpret_cast<U*>(q) = sum.v;
+        else {
+#pragma unroll
+            for (int e = 0; e < W; e++)
+                if (col + e >= 0 && col + e < n) q[e] = sum.s[e];
+        }
     }
 }
 
@@ -173,8 +182,17 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
     extern "C" __global__ void __launch_bounds__(threads) matmul_##name##_##suffix(                                                       \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
         int transA, int transB, int transC)
+#define OUTER(T, suffix, K, BLOCKS)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) matmul_outer##K##_##suffix(                                               \
+        const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int rows, \
+        int transA, int transB, int transC) {                                                                                           \
+        follow();                                                                                                                       \
+        outer<T, K>(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, batch, rows, transA, transB);                                    \
+    }
 #define KERNELS(T, suffix, THREADS)                                                                                                             \
-    KERNEL(outer, T, suffix, 256) { follow(); outer(a, b, c, m, n, (int)k, lda, ldb, strideA, strideB, transA, transB); }                       \
+    OUTER(T, suffix, 4, 4)                                                                                                                      \
+    OUTER(T, suffix, 8, 3)                                                                                                                      \
+    OUTER(T, suffix, 16, 2)                                                                                                                     \
     KERNEL(tall, T, suffix, THREADS) { follow(); tall<16, 1>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); } \
     KERNEL(slim, T, suffix, THREADS) { follow(); tall<4, 4>(a, b, c, m, (int)n, (int)k, lda, ldb, strideA, strideB, transA, transB, transC); }  \
     KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }

@@ -1,13 +1,13 @@
 package kernels
 
 // outerKernels are those of matmul_outer.cu for one element type.
-type outerKernels struct{ outer, tall, slim, tiny *Kernel }
+type outerKernels struct{ outer4, outer8, outer16, tall, slim, tiny *Kernel }
 
 func outersOf[T Float](suffix string) outerKernels {
 	kernel := func(name string) *Kernel {
-		return own.Kernel("matmul_outer", "matmul_"+name+"_"+suffix, matmulBody[T](false))
+		return own.Kernel("matmul_outer", "matmul_"+name+"_"+suffix, matmulBody[T](true))
 	}
-	return outerKernels{kernel("outer"), kernel("tall"), kernel("slim"), kernel("tiny")}
+	return outerKernels{kernel("outer4"), kernel("outer8"), kernel("outer16"), kernel("tall"), kernel("slim"), kernel("tiny")}
 }
 
 var matmulOuter = [...]outerKernels{Float32: outersOf[float32]("f32"), Float64: outersOf[float64]("f64")}
@@ -17,22 +17,26 @@ const (
 	tallColumns = 16 // of a narrow C
 	slimColumns = 4
 	slimTerms   = 8
+	tallRows    = 256
+	outerFew    = 4
+
+	tinyElements = 1024
 )
 
 // fewTerms appends the launch of a product of few terms without an epilogue, and reports
 // whether it is one. With an epilogue the unsliced tiles compute the same bits.
 func (p *Plan) fewTerms(dev Device, c result, x product) bool {
-	pol := matmulPolicies.on(dev)
+	pol, sms := matmulPolicies.on(dev), int64(dev.SMs)
 	side, size := min(x.m, x.n), max(x.m, x.n)
 	switch {
-	case dev.Major == 0 || c.epilogue.chain != 0 || x.k == 0 || c.count() < pol.wide*int64(dev.SMs) || c.count() > mostTerms:
+	case dev.Major == 0 || c.epilogue.chain != 0 || x.k == 0 || c.count() < pol.wide*sms || c.count() > mostTerms:
 		return false
-	case x.m*x.n <= pol.tiny && x.k <= tallColumns && x.batch > 1:
+	case x.batch > 1 && x.k <= tallColumns && x.m*x.n <= tinyElements && x.m*x.n*x.k <= pol.tiny*matmulSmall[c.dt].count(1, x.m, x.n):
 		p.tiny(c, x)
-	case side <= tallColumns && x.k <= pol.tall && size >= 128:
+	case side <= tallColumns && size >= 128 && x.k <= pol.tall && (x.k <= slimTerms || x.batch*CeilDiv(size, tallRows) >= sms):
 		p.tall(c, x)
-	case x.k <= pol.outer && (!x.transB || x.k == 1) && x.n >= 128 && apart(c.dt, x.n) > 1:
-		p.outer(c, x)
+	case x.k <= pol.outer && (x.k <= outerFew || c.count() >= pol.plenty*sms) && (!x.transB || x.k == 1) && x.n >= 128:
+		p.outer(dev, c, x)
 	default:
 		return false
 	}
@@ -40,15 +44,24 @@ func (p *Plan) fewTerms(dev Device, c result, x product) bool {
 }
 
 // outer appends the launch of a product with a long C.
-func (p *Plan) outer(c result, x product) {
-	const threads, warps, rows = 256, 8, 8
-	step, w := apart(c.dt, x.n), 16/c.dt.Size()
+func (p *Plan) outer(dev Device, c result, x product) {
+	const threads, warps = 256, 8
+	kernels, step, w := matmulOuter[c.dt], apart(c.dt, x.n), 16/c.dt.Size()
+	kernel, rows := kernels.outer16, int64(32) // of a warp: H200, 10000 x 10 x 10000 120 us, 16 145, 8 205
+	switch {
+	case x.k <= outerFew:
+		kernel, rows = kernels.outer4, 8 // 12 x (142 x 3 x 14713) 29.0, 16 31.3, 32 34.2
+	case x.k <= 2*outerFew:
+		kernel, rows = kernels.outer8, 16 // 10001 x 5 x 9999 99, 32 108, 8 139
+	}
 	cols := x.n
 	if step > 1 {
 		cols += w - 1
 	}
-	blocks := x.batch * CeilDiv(x.m, step*rows*warps) * CeilDiv(cols, 32*w) * step
-	p.Launch(matmulOuter[c.dt].outer, int(blocks), threads, x.arguments(Ref{Out, 0}, x.k, 1)...)
+	jobs := func(rows int64) int64 { return x.batch * CeilDiv(x.m, step*rows) * step * CeilDiv(cols, 32*w) } // of a warp
+	for ; rows > 4 && jobs(rows) < 16*int64(dev.SMs); rows /= 2 {
+	}
+	p.Launch(kernel, int(CeilDiv(jobs(rows), warps)), threads, x.arguments(Ref{Out, 0}, x.k, rows)...)
 }
 
 // tall appends the launch of a product with a narrow C.

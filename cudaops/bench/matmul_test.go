@@ -12,12 +12,22 @@ import (
 )
 
 // matmulForms are products small enough for sanitizers, with the form of the kernels that
-// float32 takes on a device of compute capability 9.0 with so few multiprocessors.
+// float32, or float64, takes on a device of compute capability 9.0 with so few multiprocessors.
 var matmulForms = []struct {
 	sms            int
 	batch, m, n, k int64
 	kernel         string // before its type, or its transposes; several with | between
 }{
+	{1, 1, 256, 250, 803, "matmul_double_large<"},
+	{2, 1, 130, 250, 1602, "matmul_double_large<"},
+	{1, 2, 129, 140, 100, "matmul_double_small<"},
+	{4, 1, 64, 66, 900, "matmul_double_small<"}, // copies
+	{132, 1, 64, 65, 5000, "matmul_double_small<"},
+	{8, 1, 129, 133, 43, "matmul_double_small<"},
+	{132, 1, 130, 67, 100, "matmul_double_joined_tiny<"},
+	{132, 1, 40, 50, 403, "matmul_double_joined_tiny<"},
+	{132, 2, 33, 47, 31, "matmul_double_joined_tiny<"},
+	{16, 1, 65, 66, 1000, "matmul_double_joined_tiny<"},
 	{1, 1, 65, 131, 70, "matmul_large_"},
 	{2, 1, 66, 68, 250, "matmul_medium_"},
 	{8, 1, 65, 66, 1000, "matmul_joined_medium_"},
@@ -31,15 +41,18 @@ var matmulForms = []struct {
 	{1, 1, 130, 201, 128, "matmul_hopper_f32_"},
 	{8, 1, 130, 200, 1000, "matmul_hopper_f32_"},
 	{2, 1, 260, 641, 65, "matmul_hopper_f32_pair_"},
-	{1, 1, 70, 301, 1, "matmul_outer_"},
-	{1, 2, 40, 302, 5, "matmul_outer_|matmul_short_"},
-	{1, 1, 130, 1031, 3, "matmul_outer_|matmul_short_"},
+	{1, 1, 70, 301, 1, "matmul_outer4_"},
+	{1, 2, 40, 302, 5, "matmul_outer8_|matmul_short_"},
+	{1, 3, 19, 260, 13, "matmul_outer16_|matmul_short_|matmul_small_"},
+	{1, 1, 97, 257, 9, "matmul_outer16_|matmul_short_"},
+	{1, 1, 130, 1031, 3, "matmul_outer4_|matmul_short_"},
 	{1, 1, 1000, 7, 5, "matmul_tall_"},
 	{1, 3, 300, 16, 32, "matmul_tall_"},
 	{1, 2, 3, 901, 8, "matmul_slim_"},
 	{1, 1, 2, 5000, 1, "matmul_slim_"},
 	{1, 30, 4, 4, 4, "matmul_tiny_"},
 	{1, 11, 9, 7, 16, "matmul_tiny_"},
+	{1, 5, 33, 21, 7, "matmul_tiny_"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one
@@ -57,7 +70,8 @@ func TestMatMulForms(t *testing.T) {
 				p := kernels.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v", p.Op, transA, transB), func(t *testing.T) {
 					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
-					if dev.Major == 9 && dt == kernels.Float32 && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
+					double := strings.HasPrefix(f.kernel, "matmul_double")
+					if dev.Major == 9 && double == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
 						t.Errorf("%v: want %s", p, f.kernel)
 					}
 					if dt == kernels.Float32 {
