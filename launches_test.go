@@ -105,8 +105,11 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 				plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
 				plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
 		}
+		many := kernels.WindowAxis{In: 9, Size: 5, Stride: 1, Dilation: 1} // around an element
+		w := kernels.Windows{Rows: many, Columns: many}
+		plans = append(plans, plan(kernels.Col2Im(dev, dt, 2, 3, w)))
 		near := kernels.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
-		w := kernels.Windows{Rows: near, Columns: near}
+		w = kernels.Windows{Rows: near, Columns: near}
 		plans = append(plans, plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
 			plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
 		wide := kernels.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
@@ -130,11 +133,21 @@ func inPrecisions() (plans []*kernels.Plan) {
 	return plans
 }
 
+// ofFewTerms are plans of outer products, which package cudaops-bench runs.
+func ofFewTerms() (plans []*kernels.Plan) {
+	for _, dev := range opspec.Devices() {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			plans = append(plans, kernels.MatMul(dev, dt, 1, 4096, 4097, 7, false, false))
+		}
+	}
+	return plans
+}
+
 // Every launch of every case, on every kind of device, has the arguments that its
 // entry point takes, and every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
 func TestLaunches(t *testing.T) {
-	plans := slices.Concat(plansOf(t), shown(t), inPrecisions())
+	plans := slices.Concat(plansOf(t), shown(t), inPrecisions(), ofFewTerms())
 	launched := map[string]bool{}
 	for _, p := range plans {
 		for _, l := range p.Launches {

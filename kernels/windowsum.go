@@ -43,6 +43,7 @@ const (
 	windowThread = 64 // bytes of outputs of a thread of direct
 	windowPiece  = 56 // bytes of outputs of a thread of few, about
 	windowEach   = 15 // outputs of a thread of short, about
+	windowAround = 32 // places of shared memory around a block's elements for few and short
 	windowDepth  = 4  // tiles of stream in shared memory
 	windowKept   = 64 // chunk sums of stream in shared memory, for each size
 )
@@ -175,11 +176,12 @@ func (p *Plan) windowPieces(dev Device, dt Dtype, kernel *Kernel, each int64, in
 	if blocks > 1 {
 		outputs = CeilDiv(CeilDiv(g.out, blocks), vector) * vector
 	}
-	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin.
-	elements := CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector) * vector
+	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin;
+	// before each, places that windows may reach.
+	elements := windowAround + CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector)*vector
 	l := p.Launch(kernel, int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
 		int32(rows), int32(blocks), int32(outputs), int32(elements))
-	l.Shared = int((elements + vector + rows*outputs) * dt.Size())
+	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
 }
 
 // mod returns a modulo n, 0 to n - 1.

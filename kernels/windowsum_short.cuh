@@ -7,6 +7,10 @@
 // twice.
 constexpr int few_items = 7, short_items = 15;
 
+// Places of shared memory before a block's elements, and between them and its sums, that are read where a compiler reads
+// first and selects later. A vector's multiple.
+constexpr int short_before = 16;
+
 // Reader reads elements of a row, zeros outside of it.
 template <typename T> struct Reader {
     const T* x;
@@ -17,7 +21,7 @@ template <typename T> struct Reader {
 // each calls sum(x, out) for the K windows of a row that a thread sums: x[0] is the first one's first element.
 template <int K, typename T, typename Sum> __device__ __forceinline__ void each(const Row<T>& g, const Pieces& pieces, int staged, Sum sum) {
     const Piece<T> p(g, pieces);
-    T* const shared = reinterpret_cast<T*>(shared_memory);
+    T* const shared = reinterpret_cast<T*>(shared_memory) + short_before;
     T* const sums = shared + staged + p.lead;
     const T* const first = shared + p.fetch(g, shared);
     const int across = (p.outputs + K - 1) / K, n_in = (int)g.n_in, n_out = (int)g.n_out;

@@ -19,7 +19,7 @@ var matmulForms = []struct {
 	kernel         string // before its type, or its transposes; several with | between
 }{
 	{1, 1, 256, 250, 803, "matmul_double_large<"},
-	{2, 1, 130, 250, 1602, "matmul_double_large<"},
+	{2, 1, 130, 250, 1602, "matmul_double_small<"},
 	{1, 2, 129, 140, 100, "matmul_double_small<"},
 	{4, 1, 64, 66, 900, "matmul_double_small<"}, // copies
 	{132, 1, 64, 65, 5000, "matmul_double_small<"},
