@@ -200,7 +200,7 @@ def run_torch(log, todo, program, compile_, pattern, median_us, until):
 
 
 def compile_ahead(compile_, pattern, todo, seconds):
-    """Compiles programs in several processes: one after the other they would take minutes. What is not ready in time is compiled where it is timed."""
+    """Compiles programs in several processes: one after the other they would take minutes. A program that is not ready in time is compiled where it is timed."""
     start = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "stheno-inductor"))
@@ -338,7 +338,7 @@ CASE_SECONDS = 60
 
 @contextlib.contextmanager
 def at_most(seconds):
-    """Ends what is inside by an exception, once Python's code is reached."""
+    """Ends its block by an exception, once Python's code is reached."""
     def stop(*_):
         raise TimeoutError(f"not done in {seconds:.0f} s")
 

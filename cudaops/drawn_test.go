@@ -32,7 +32,7 @@ type drawing struct {
 	pool G.Nodes    // of that type
 	keep G.Nodes    // of others
 	x    G.Nodes    // the inputs
-	// outer says that there is an OuterProd, whose derivative Gorgonia gets wrong.
+	// outer reports whether there is an OuterProd, whose derivative Gorgonia gets wrong.
 	outer   bool
 	extents []int // of axes
 	most    int   // elements of a node
@@ -453,7 +453,7 @@ func numbersOf(v G.Value) (list []float64) {
 	return list
 }
 
-// Every node of a drawn graph has the value that Gorgonia's op gives, and a run for the results alone, whose ops
+// Every node of a drawn graph has the value that Gorgonia's op computes, and a run for the results alone, whose ops
 // are fused, has the same bits: on the host, with the Go bodies of what an H200 would launch, and on a GPU.
 func TestDrawnGraphs(t *testing.T) {
 	quiet(t)

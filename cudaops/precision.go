@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Precision says to how many bits products of float32 matrices round their operands.
+// Precision is the number of bits to which products of float32 matrices round their operands.
 type Precision = kernels.Precision
 
 // The precisions of [Products].
@@ -35,7 +35,7 @@ func PrecisionOf(p Precision, nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.precisions = append(c.precisions, precision{Precision: p, nodes: nodes}) }
 }
 
-// precision is what Products or PrecisionOf was given; all says that it was Products.
+// precision holds the arguments of Products, if all is set, or of PrecisionOf.
 type precision struct {
 	Precision
 	all   bool

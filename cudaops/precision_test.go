@@ -9,22 +9,14 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
+// significant are the bits of a number's significand, by precision.
 var significant = map[Precision]int{FullPrecision: 24, TF32: 11, BF16: 8}
-
-// roundReference rounds a number, neither huge nor tiny, to the bits of a precision, in float64.
-func roundReference(x float64, p Precision) float64 {
-	if x == 0 {
-		return x
-	}
-	_, e := math.Frexp(x)
-	unit := math.Ldexp(1, e-significant[p])
-	return math.RoundToEven(x/unit) * unit
-}
 
 // products is max(0, x w + b), by an op of Stheno or of Gorgonia, and x^T y of its result.
 type products struct {
@@ -50,7 +42,7 @@ func newProducts(t *testing.T, r *rand.Rand, own bool, m, n, k int) *products {
 	return p
 }
 
-// checkProduct compares some elements of max(0, a op b + add), where trans says that a is stored transposed, with sums of exact
+// checkProduct compares some elements of max(0, a op b + add), a stored transposed if trans is set, with sums of exact
 // products of rounded operands.
 func checkProduct(t *testing.T, what string, by Precision, got, a, b, add G.Value, trans bool) {
 	t.Helper()
@@ -67,7 +59,7 @@ func checkProduct(t *testing.T, what string, by Precision, got, a, b, add G.Valu
 				at = l*m + i/n
 			}
 			u, v := x[at], y[l*n+i%n]
-			want += roundReference(u, by) * roundReference(v, by)
+			want += exprtest.Round(u, significant[by]) * exprtest.Round(v, significant[by])
 			exact += u * v
 			abs += math.Abs(u * v)
 		}
@@ -85,7 +77,7 @@ func checkProduct(t *testing.T, what string, by Precision, got, a, b, add G.Valu
 	}
 }
 
-// Products have the precision that they are given, also with what follows them, and those of a node its own.
+// Products have the precision of the VM, or that of their node, with and without an epilogue.
 func TestProducts(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		seed := rand.Uint64()
@@ -189,7 +181,7 @@ func TestTrainInPrecision(t *testing.T) {
 			for l := range k {
 				var sum, abs float64 // of a column of x
 				for i := range m {
-					v := roundReference(columns[i*k+l], by)
+					v := exprtest.Round(columns[i*k+l], significant[by])
 					sum, abs = sum+v, abs+math.Abs(v)
 				}
 				// 1 / (m n) is rounded, too, and each step in float32.

@@ -53,17 +53,17 @@ func (p *Plan) concat(dev Device, dt Dtype, shape []int, axis int, extents []int
 		return fmt.Errorf("got extents %v, want %d together", extents, shape[axis])
 	}
 	for len(parts) > 0 {
-		n := 1
-		if n = merged(parts, strides[axis]); n > 1 {
-			if err := p.launchMerged(dev, dt, shape, axis, bounded[:n], parts[:n]); err != nil {
-				return err
-			}
+		n := merged(parts, strides[axis])
+		if n > 1 {
+			err = p.launchMerged(dev, dt, shape, axis, bounded[:n], parts[:n])
 		} else {
-			for n = 1; n < min(len(parts), mostParts) && parts[n].like(parts[0]); n++ {
+			for n < min(len(parts), mostParts) && parts[n].like(parts[0]) {
+				n++
 			}
-			if err := p.launchMap(join(parts[:n]), f); err != nil {
-				return err
-			}
+			err = p.launchMap(join(parts[:n]), f)
+		}
+		if err != nil {
+			return err
 		}
 		parts, bounded = parts[n:], bounded[n:]
 	}

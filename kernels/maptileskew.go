@@ -6,14 +6,13 @@ import "github.com/stheno-ml/stheno/kernels/expr"
 
 // isSkewed reports whether rows of the first output begin within sectors.
 func (m *mapping) isSkewed() bool {
-	const sector = 32
 	size := m.outputs[0].Size()
 	if m.toStrides[len(m.shape)-1] != 1 || size < 4 {
 		return false
 	}
-	within := m.to * size % sector
+	within := m.to * size % sectorBytes
 	for _, s := range m.toStrides[:len(m.shape)-1] {
-		within |= s * size % sector
+		within |= s * size % sectorBytes
 	}
 	return within != 0
 }
@@ -45,6 +44,7 @@ func (t *tileWriter) before(address, elements string, d expr.Dtype) string {
 // the thread's elements there exist.
 func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 	d := t.outputs[0]
+	width := shift(int(d.Size()))
 	at := t.places(t.corners[len(t.types)], t.toBy[t.inner()], t.toBy[t.across], d, c, k, n)
 	column := t.Register(t.kind)
 	t.Line("add.%s %s, %s, %s", t.index, column, t.first[1], t.indexOf(t.lane))
@@ -55,7 +55,7 @@ func (t *tileWriter) skew(c, k, n int, inside [][]string) (shifts []string) {
 		t.Line("sub.u64 %s, %s, %s", low, at[j], low)
 		t.Line("cvt.u32.u64 %s, %s", shift, low)
 		t.Line("and.b32 %s, %s, 31", shift, shift) // columns of a warp take whole sectors
-		t.Line("shr.u32 %s, %s, %d", shift, shift, map[int64]int{4: 2, 8: 3}[d.Size()])
+		t.Line("shr.u32 %s, %s, %s", shift, shift, width)
 		t.Line("sub.%s %s, %s, %s", t.index, mine, column, t.indexOf(shift))
 		t.Line("setp.lt.%s %s, %s, %s", t.index, exists, mine, t.extents[1])
 		t.Line("and.pred %s, %s, %s", exists, exists, inside[c][k+j])

@@ -46,7 +46,7 @@ var (
 //	c[i][j] = sum over l of opA[i][l] * opB[l][j]
 //
 // C is m x n. op(A) is m x k: A is stored so, or k x m with transA. op(B) is
-// k x n: B is stored so, or n x k with transB. with k = 0, C is zero. A vector is a
+// k x n: B is stored so, or n x k with transB. With k = 0, C is zero. A vector is a
 // matrix of one column or one row.
 func MatMul(dev Device, dt Dtype, batch, m, n, k int64, transA, transB bool) *Plan {
 	return MatMulWith(dev, dt, batch, m, n, k, transA, transB, Epilogue{})

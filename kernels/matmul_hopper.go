@@ -61,15 +61,8 @@ func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool, 
 	}
 	if len(missing) > 0 {
 		missing[0].ranges = p.Workspace(hopperRanges)
-		blocks := planesBlocks(dev, missing[0].Planes)
-		if len(missing) > 1 {
-			blocks = planesBlocks(dev, operands[0], operands[1])
-		}
-		for i, x := range missing {
-			x.blocks = blocks[i]
-		}
 	}
-	p.planes(missing...)
+	p.planes(dev, missing...)
 	scaling := p.Workspace(3 * 4)
 	args := slices.Concat(operands[0].arguments(Ref{0, 0}, again[0]), operands[1].arguments(Ref{1, 0}, again[1]), []any{int32(batch)})
 	for _, x := range planes {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
 // Three planes of BF16 hold any finite float32 exactly if they are scaled: denormals, and
@@ -12,18 +14,9 @@ import (
 // NaN are in the first plane alone.
 func TestBF16Planes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
-	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3fffffff, 0x00ff8000, 0x09000001}
 	for i := range 1 << 20 {
-		bits := r.Uint32()
-		switch {
-		case i < len(special):
-			bits = special[i]
-		case i%4 == 0:
-			bits &= 0x80ffffff // denormal, or the smallest normal numbers
-		case i%4 == 1:
-			bits |= 0x7f000000 // the largest, infinities and NaN
-		}
-		x := math.Float32frombits(bits)
+		x := exprtest.HardFloat32(r, i)
+		bits := math.Float32bits(x)
 		for _, form := range []struct {
 			scale float64
 			whole bool
@@ -164,8 +157,8 @@ func TestMatMulHopperRange(t *testing.T) {
 	}
 }
 
-// Planes that are taken apart before, of either operand or both, give the bits that the product gives alone, whatever
-// the numbers: those of two ranges that ask for it are written again beside them.
+// A product of planes made before it, of either operand or both, has the bits of the product alone, whatever the
+// numbers: those of two ranges that ask for it are written again beside them.
 func TestPlanesProduct(t *testing.T) {
 	dev := matmulDevices[1]
 	dev.SMs = 1 // so that small products are on the tensor cores

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // Products of float32 matrices in less than float32's precision, by matmul_hopper.cu: operands are rounded to
 // BF16 or TF32 first, sums are float32.
@@ -151,39 +148,6 @@ func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]R
 		blocks := min(tiles*splits, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
 		p.Launch(kernel, int(blocks), hopperThreads, args...).Shared = reducedShared
 	})
-}
-
-// RoundedMatMul plans the product alone of operands that are rounded before, as [Rounded] writes them: in BF16 each as it is stored,
-// in TF32 both with their terms side by side, so that transB must hold alone.
-func RoundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue) (*Plan, error) {
-	return roundedMatMul(dev, by, batch, m, n, k, transA, transB, e, false)
-}
-
-// roundedMatMul is the same, with halves of a plan that has C in BF16 as a second output.
-func roundedMatMul(dev Device, by Precision, batch, m, n, k int64, transA, transB bool, e Epilogue, halves bool) (*Plan, error) {
-	switch {
-	case by != TF32 && by != BF16:
-		return nil, fmt.Errorf("RoundedMatMul: got %v, want TF32 or BF16", by)
-	case by == TF32 && (transA || !transB):
-		return nil, fmt.Errorf("RoundedMatMul: got transA %v and transB %v, want false and true for TF32", transA, transB)
-	case min(batch, m, n, k) < 1:
-		return nil, fmt.Errorf("RoundedMatMul: got %d matrices of %d x %d x %d, want 1 or more of each", batch, m, k, n)
-	}
-	p := newMatMul(Float32, batch, m, n, k)
-	operands, transA, transB := reducedOperands(by, batch, m, n, k, transA, transB)
-	p.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
-	half := Ref{Out, 0}
-	if halves {
-		p.Parts, p.Out = layOut([]int64{p.Out, p.Out / 2})
-		half.Offset = p.Parts[1]
-	}
-	p.reducedProduct(dev, result{Float32, batch, m, n, e}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB, half, halves)
-	p.finish(e, Float32, batch, m, n)
-	if halves {
-		last := &p.Launches[len(p.Launches)-1]
-		last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, halvesBody(last.Kernel.Body)}
-	}
-	return p, nil
 }
 
 // halvesBody is the Go body of a product that also writes C in BF16.

@@ -7,43 +7,19 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
 // significant are the bits of a number's significand, by precision.
 var significant = [...]int{FullPrecision: 24, TF32: 11, BF16: 8}
 
-// roundReference rounds x in float64 to so many bits of a significand with the exponents of float32.
-func roundReference(x float64, bits int) float64 {
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return x
-	}
-	_, e := math.Frexp(x)
-	unit := math.Ldexp(1, max(e, -125)-bits)
-	if x = math.RoundToEven(x/unit) * unit; math.Abs(x) >= 0x1p128 {
-		return math.Inf(int(math.Copysign(1, x)))
-	}
-	return x
-}
-
 func TestPrecisionRound(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000,
-		0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000}
 	for i := range 1 << 18 {
-		bits := r.Uint32()
-		switch {
-		case i < len(special):
-			bits = special[i]
-		case i%4 == 0:
-			bits &= 0x80ffffff // denormal, or the smallest normal numbers
-		case i%4 == 1:
-			bits |= 0x7f000000 // the largest, infinities and NaN
-		case i%4 == 2:
-			bits &^= 0x0fff // ties of TF32, and of BF16
-		}
-		x := math.Float32frombits(bits)
+		x := exprtest.HardFloat32(r, i)
+		bits := math.Float32bits(x)
 		for by := range precisionCount {
-			got, want := by.Round(x), roundReference(float64(x), significant[by])
+			got, want := by.Round(x), exprtest.Round(float64(x), significant[by])
 			if float64(got) != want && (got == got || want == want) || math.Signbit(float64(got)) != math.Signbit(float64(x)) {
 				t.Fatalf("%v.Round(%#08x = %g) = %g, want %g", by, bits, x, got, want)
 			}
@@ -62,7 +38,7 @@ func reducedReference(a, b []float32, by Precision, m, n, k, i int64, transA, tr
 		if transB {
 			ib = (z*n+col)*k + l
 		}
-		x := roundReference(float64(a[ia]), significant[by]) * roundReference(float64(b[ib]), significant[by])
+		x := exprtest.Round(float64(a[ia]), significant[by]) * exprtest.Round(float64(b[ib]), significant[by])
 		sum += x
 		abs += math.Abs(x)
 	}
@@ -128,7 +104,7 @@ func TestMatMulReduced(t *testing.T) {
 	}
 }
 
-// An Inf of the operands, or a number that rounds to one, gives Inf or NaN, and NaN gives NaN.
+// The product of an operand that is Inf, or rounds to it, is Inf or NaN, and that of NaN is NaN.
 func TestMatMulReducedNonFinite(t *testing.T) {
 	const k = 20
 	inf := float32(math.Inf(1))
@@ -185,7 +161,7 @@ func TestMatMulReducedPlan(t *testing.T) {
 	}
 }
 
-// A product that also gives its result rounded gives what Rounded makes of it.
+// A product that writes its result rounded, too, has the bits of Rounded.
 func TestRoundedProductHalves(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	f, err := expr.Parse("(c + 0) * (0 <= c)", Float32, "c")
@@ -196,7 +172,7 @@ func TestRoundedProductHalves(t *testing.T) {
 		product, ok := Product{Dtype: Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: BF16}.With(f)
 		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
 		if !ok || !canHalve {
-			t.Fatalf("%v on %s: want one with an epilogue that gives its result rounded", product, dev.Name)
+			t.Fatalf("%v on %s: want one with an epilogue that writes its result rounded", product, dev.Name)
 		}
 		p, err := with.Plan(dev)
 		if err != nil {
@@ -217,7 +193,7 @@ func TestRoundedProductHalves(t *testing.T) {
 		}
 		half, zeros := Elements[uint16](out[p.Parts[1]:]), 0
 		for i, v := range Elements[float32](out[:3*140*96*4]) {
-			if got, want := float64(fromBF16(half[i])), roundReference(float64(v), 8); got != want {
+			if got, want := float64(fromBF16(half[i])), exprtest.Round(float64(v), 8); got != want {
 				t.Fatalf("on %s: element %d is %v and %v, want %v", dev.Name, i, v, got, want)
 			}
 			if v == 0 {
@@ -231,7 +207,7 @@ func TestRoundedProductHalves(t *testing.T) {
 	for _, p := range []Product{{Dtype: Float32, Batch: 1, M: 500, N: 500, K: 5000, Precision: BF16}, {Dtype: Float32, Batch: 1, M: 500, N: 503, K: 100, Precision: BF16},
 		{Dtype: Float32, Batch: 1, M: 500, N: 504, K: 100, Precision: TF32}} {
 		if with, ok := (RoundedProduct{Product: p}).Rounding(matmulDevices[1]); ok {
-			t.Errorf("%v of %d columns and %d terms: gives its result rounded, want none", with, p.N, p.K)
+			t.Errorf("%v of %d columns and %d terms: writes its result rounded, want none", with, p.N, p.K)
 		}
 		if _, err := (RoundedProduct{Product: p, Halves: true}).Plan(matmulDevices[1]); err == nil {
 			t.Errorf("%v of %d columns and %d terms: no error for halves", p, p.N, p.K)

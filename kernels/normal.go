@@ -7,7 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Normal numbers of float32 (Box and Muller, 1958): a block of words gives four, two words two of them, with one radius,
+// Normal numbers of float32 (Box and Muller, 1958): a block of words makes four, two words two of them, with one radius,
 // sqrt(-2 ln u), at an angle and a quarter of a turn less. The first word and the lower 8 bits of the second are u, in (0, 1] and as small
 // as 2^-40, so no number is beyond 7.45 deviations; the upper 24 bits of the second are the angle. Logarithm, sine and
 // cosine are polynomials that both bodies evaluate in the same operations, each rounded once, so that numbers

@@ -8,7 +8,7 @@ import (
 
 // Planes is the plan of an operand of float32 products as a [Planner]: it takes a batch of matrices apart into three BF16
 // planes for the products on the tensor cores of compute capability 9.0, see [PlanesProduct]. One operand's planes serve several products.
-// What it writes is [Batch][3][Rows][pitch], then the ranges of the numbers that blocks have found.
+// It writes [Batch][3][Rows][pitch], then the ranges of the numbers that blocks have found.
 type Planes struct{ Batch, Rows, Cols int64 }
 
 const (
@@ -25,7 +25,7 @@ var (
 // String names the planes.
 func (x Planes) String() string { return "planes" }
 
-// Result returns the type and the shape of what is written: bytes.
+// Result returns the type and the shape of the planes and ranges: bytes.
 func (x Planes) Result() (Dtype, []int) { return Uint8, []int{int(x.bytes() + hopperRanges)} }
 
 // Plan implements [Planner].
@@ -38,7 +38,7 @@ func (x Planes) Plan(dev Device) (*Plan, error) {
 		Inputs: []int64{x.Batch * x.Rows * x.Cols * Float32.Size()},
 		Out:    x.bytes() + hopperRanges,
 	}
-	p.planes(&planar{x, Ref{0, 0}, Ref{Out, 0}, Ref{Out, x.bytes()}, planesBlocks(dev, x)[0]})
+	p.planes(dev, &planar{x, Ref{0, 0}, Ref{Out, 0}, Ref{Out, x.bytes()}, 0})
 	return p, nil
 }
 
@@ -70,17 +70,26 @@ func (x Planes) arguments(from, to Ref) []any {
 	return []any{from, to, int32(x.Rows), int32(x.Cols), int32(x.pitch()), x.Cols, x.Rows * x.Cols}
 }
 
-// planar is an operand, where it lies, and where its planes and ranges go; blocks are those that take it apart.
+// planar is an operand, its place, and the places of its planes and ranges; blocks take it apart.
 type planar struct {
 	Planes
 	from, to, ranges Ref
 	blocks           int64
 }
 
-// planes appends the launch that takes one or two operands apart, or none for none.
-func (p *Plan) planes(operands ...*planar) {
+// planes appends the launch that takes one or two operands apart, or none for none. It sets their blocks, and the ranges of the
+// second, which lie after those of the first.
+func (p *Plan) planes(dev Device, operands ...*planar) {
 	if len(operands) == 0 {
 		return
+	}
+	var list []Planes
+	for _, x := range operands {
+		list = append(list, x.Planes)
+	}
+	each := planesBlocks(dev, list...)
+	for i, x := range operands {
+		x.blocks = each[i]
 	}
 	a, b := operands[0], operands[len(operands)-1]
 	args := slices.Concat(a.arguments(a.from, a.to), b.arguments(b.from, b.to), []any{int32(a.Batch), int32(a.blocks), a.ranges})
@@ -93,7 +102,7 @@ func (p *Plan) planes(operands ...*planar) {
 }
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a
-// multiple of 64, by hopperStep terms. along says that rows run along k.
+// multiple of 64, by hopperStep terms. along reports whether rows run along k.
 func (x Planes) tensorMap(at Ref, along bool, lines int64) TensorMap {
 	box, swizzle := []int64{64, hopperStep, 1, 1}, int64(128)
 	if along {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Precision says to how many bits a product of float32 matrices rounds its operands. Sums are
+// Precision is the number of bits to which a product of float32 matrices rounds its operands. Sums are
 // float32 in any precision, and so is the result.
 type Precision uint8
 

@@ -21,7 +21,7 @@ func (x Rounded) String() string {
 	return fmt.Sprintf("rounded[%v]", x.Precision)
 }
 
-// Result returns the type and the shape of what is written: rows of bytes in BF16.
+// Result returns the type and the shape of the rounded matrices: rows of bytes in BF16.
 func (x Rounded) Result() (Dtype, []int) {
 	lines, _ := x.extents()
 	if x.Precision == BF16 {
@@ -76,7 +76,7 @@ func (x Rounded) bytes() int64 {
 func (x Rounded) lies() bool { return x.Precision == TF32 && !x.Trans && x.pitch() == x.Cols }
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a multiple of 64, by 128 bytes
-// along k. along says that rows run along k.
+// along k. along reports whether rows run along k.
 func (x Rounded) tensorMap(at Ref, along bool, lines int64) TensorMap {
 	element, terms := TensorBF16, 128/x.size()
 	if x.Precision == TF32 {
@@ -93,18 +93,14 @@ func (x Rounded) tensorMap(at Ref, along bool, lines int64) TensorMap {
 
 // reducedOperands returns the operands of a product in a precision, and which of them its kernel takes transposed.
 func reducedOperands(by Precision, batch, m, n, k int64, transA, transB bool) (operands [2]Rounded, takesA, takesB bool) {
-	a, b := Rounded{Precision: by, Batch: batch, Rows: m, Cols: k}, Rounded{Precision: by, Batch: batch, Rows: k, Cols: n}
-	if transA {
-		a.Rows, a.Cols = k, m
-	}
-	if transB {
-		b.Rows, b.Cols = n, k
+	for i, x := range hopperOperands(batch, m, n, k, transA, transB) {
+		operands[i] = Rounded{Precision: by, Batch: x.Batch, Rows: x.Rows, Cols: x.Cols}
 	}
 	if by == BF16 {
-		return [2]Rounded{a, b}, transA, transB
+		return operands, transA, transB
 	}
-	a.Trans, b.Trans = transA, !transB // terms side by side
-	return [2]Rounded{a, b}, false, true
+	operands[0].Trans, operands[1].Trans = transA, !transB // terms side by side
+	return operands, false, true
 }
 
 // RoundedProduct is a [Product] of operands that [Rounded] has written, if its precision asks for it, as a [Planner]. With Halves
@@ -124,14 +120,31 @@ func (p RoundedProduct) String() string {
 
 // Plan implements [Planner].
 func (p RoundedProduct) Plan(dev Device) (*Plan, error) {
-	_, transA, transB := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
-	if p.Halves && !p.canHalve(dev) {
-		return nil, fmt.Errorf("%v cannot give its result in BF16", p)
+	batch, m, n, k := p.Batch, p.M, p.N, p.K
+	switch {
+	case p.Precision != TF32 && p.Precision != BF16 || min(batch, m, n, k) < 1:
+		return nil, fmt.Errorf("got %v of %d matrices of %d x %d x %d, want TF32 or BF16 of 1 or more of each", p, batch, m, k, n)
+	case p.Halves && !p.canHalve(dev):
+		return nil, fmt.Errorf("%v cannot write its result in BF16", p)
 	}
-	return roundedMatMul(dev, p.Precision, p.Batch, p.M, p.N, p.K, transA, transB, p.epilogue, p.Halves)
+	plan := newMatMul(Float32, batch, m, n, k)
+	operands, transA, transB := reducedOperands(p.Precision, batch, m, n, k, p.TransA, p.TransB)
+	plan.Inputs = []int64{operands[0].bytes(), operands[1].bytes()}
+	half := Ref{Out, 0}
+	if p.Halves {
+		plan.Parts, plan.Out = layOut([]int64{plan.Out, plan.Out / 2})
+		half.Offset = plan.Parts[1]
+	}
+	plan.reducedProduct(dev, result{Float32, batch, m, n, p.epilogue}, operands, [2]Ref{{0, 0}, {1, 0}}, k, transA, transB, half, p.Halves)
+	plan.finish(p.epilogue, Float32, batch, m, n)
+	if p.Halves {
+		last := &plan.Launches[len(plan.Launches)-1]
+		last.Kernel = &Kernel{last.Kernel.Image, last.Kernel.Entry, halvesBody(last.Kernel.Body)}
+	}
+	return plan, nil
 }
 
-// Rounding returns the product with its result rounded as a second output. It returns false if its kernel cannot give that on a
+// Rounding returns the product with its result rounded as a second output. It returns false if its kernel cannot write that on a
 // device: in TF32, if rows are not a multiple of 8 elements, and if splits of sums are added up in another launch.
 func (p RoundedProduct) Rounding(dev Device) (RoundedProduct, bool) {
 	if !p.canHalve(dev) {
@@ -150,7 +163,7 @@ func (p RoundedProduct) canHalve(dev Device) bool {
 	return max(pol.splits.splits(dev, tiles, p.K), CeilDiv(p.K, mostTerms)) == 1
 }
 
-// Rounds returns what is to be done to the two operands of a product on a device, nothing for one that can be read as it
+// Rounds returns the roundings of the two operands of a product on a device, nil for an operand that can be read as it
 // lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision.
 func (p Product) Rounds(dev Device) (operands [2]*Rounded, ok bool) {
 	if p.dot() || p.Dtype != Float32 || !reducedFits(dev, p.Precision, p.Batch, p.M, p.N, p.K) {

@@ -93,7 +93,7 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	}
 	kernel := &Kernel{rowsImage{c.f, m.flags(), m.layout}, rowsEntry, m.body}
 	l := p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...)
-	l.Grid[1], l.Shared = int(g.splits), int(m.sharedBytes())
+	l.Grid[1], l.Shared = int(g.splits), m.layout.sharedBytes(m.types)
 	return nil
 }
 

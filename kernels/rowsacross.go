@@ -34,8 +34,8 @@ func (w *rowsWriter) joinAcross(list []*accumulator) {
 	}
 }
 
-// joinTurns returns how many neighbours are joined at a time, turn by turn, of so many threads of a row with a width
-// of rows each.
+// joinTurns returns how many neighbours are joined at a time, turn by turn, given the threads of a row and the width in rows of
+// each.
 func joinTurns(threads, width int) (list []int) {
 	const most = 16 // that every thread reads after the last turn
 	for threads*width > most {

@@ -132,11 +132,7 @@ func (w *rowsWriter) kernel() string {
 // it has shared memory for, of 1024 threads at most.
 func (w *rowsWriter) resident() int {
 	const memory, system = 227 << 10, 1 << 10 // of a multiprocessor of those that have clusters; what a block takes of it
-	held := 0
-	for i, n := range []byte(w.shared) {
-		held += int(n-'0') * w.width * int(w.types[i].Size()) * w.threads
-	}
-	return max(min(1024/w.threads, memory/(held+joinBytes(w.rowsLayout, w.staged)+system)), 1)
+	return max(min(1024/w.threads, memory/(w.sharedBytes(w.types)+joinBytes(w.rowsLayout, w.staged)+system)), 1)
 }
 
 // guardHeld finds which vectors that the thread holds exist: all but the last do, or but

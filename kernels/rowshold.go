@@ -99,10 +99,11 @@ func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64)
 	return string(counts), excess <= 0 && dev.Major >= 8 && m.elementSteps() > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
 }
 
-// sharedBytes returns the bytes of operands that a block holds in shared memory.
-func (m *rowMapping) sharedBytes() (bytes int64) {
-	for i, n := range []byte(m.layout.shared) {
-		bytes += int64(n-'0') * m.grid.width * m.types[i].Size() * m.grid.threads * m.grid.beside
+// sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
+func (l *rowsLayout) sharedBytes(types []expr.Dtype) int {
+	bytes := 0
+	for i, n := range []byte(l.shared) {
+		bytes += int(n-'0') * l.width * int(types[i].Size()) * l.threads * l.beside
 	}
 	return bytes
 }

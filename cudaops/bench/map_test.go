@@ -177,7 +177,7 @@ func TestMapTilesOnGPU(t *testing.T) {
 	})
 }
 
-// Tiles beside operands that lie otherwise give the host's bits, wherever rows of the output begin.
+// Tiles beside operands of other layouts compute the host's bits, wherever rows of the output begin.
 func TestMapTilesBesideOnGPU(t *testing.T) {
 	dev := device0(t)
 	r := rand.New(rand.NewPCG(rand.Uint64(), 2))

@@ -85,6 +85,18 @@ func TestMatMulForms(t *testing.T) {
 	}
 }
 
+// operandStrides returns the elements from a row of op(A) and of op(B) to the next, and from a column.
+func operandStrides(m, n, k int64, transA, transB bool) (rowA, colA, rowB, colB int64) {
+	rowA, colA, rowB, colB = k, 1, n, 1
+	if transA {
+		rowA, colA = 1, m
+	}
+	if transB {
+		rowB, colB = 1, k
+	}
+	return rowA, colA, rowB, colB
+}
+
 // runProduct runs a plan of a product of whole numbers and compares with plain loops.
 func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, batch, m, n, k int64, transA, transB bool) {
 	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
@@ -96,13 +108,7 @@ func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, ba
 		}
 	}
 	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
-	rowA, colA, rowB, colB := k, int64(1), n, int64(1)
-	if transA {
-		rowA, colA = 1, m
-	}
-	if transB {
-		rowB, colB = 1, k
-	}
+	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
 		var want T

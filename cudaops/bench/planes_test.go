@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Planes that are taken apart before a product, of either operand or both, give the bits that the product gives alone: of numbers near
-// 1, and of those for which planes are written again, beside what other products read.
+// A product of planes made before it, of either operand or both, has the bits of the product alone: for numbers near 1, and for
+// those for which planes are written again, beside what other products read.
 func TestPlanes(t *testing.T) {
 	dev, r := device0(t), random(t)
 	if dev.Major != 9 {

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
 // reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few multiprocessors that
@@ -68,13 +68,7 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 		}
 	}
 	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
-	rowA, colA, rowB, colB := k, int64(1), n, int64(1)
-	if transA {
-		rowA, colA = 1, m
-	}
-	if transB {
-		rowB, colB = 1, k
-	}
+	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
 		var want, abs float64
@@ -98,25 +92,12 @@ func TestReducedRandom(t *testing.T) {
 			transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
 			p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
 			draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
-			reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return roundReference(float64(x), bits) }, float64(k)*0x1p-23)
+			reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
 			if testing.Short() {
 				return
 			}
 		}
 	}
-}
-
-// roundReference rounds x in float64 to so many bits of a significand with the exponents of float32.
-func roundReference(x float64, bits int) float64 {
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return x
-	}
-	_, e := math.Frexp(x)
-	unit := math.Ldexp(1, max(e, -125)-bits)
-	if x = math.RoundToEven(x/unit) * unit; math.Abs(x) >= 0x1p128 {
-		return math.Inf(int(math.Copysign(1, x)))
-	}
-	return x
 }
 
 // A number times 1 is rounded as Precision.Round says, to the bit: ties, denormals, numbers that round to Inf, Inf and NaN. It is
@@ -133,7 +114,7 @@ func TestReducedRounding(t *testing.T) {
 			}
 			x := make([]float32, m)
 			for i := range m {
-				x[i] = roundingCase(r, i)
+				x[i] = exprtest.HardFloat32(r, i)
 				l := r.IntN(k)
 				if transA {
 					a[l*m+i] = x[i]
@@ -160,25 +141,7 @@ func TestReducedRounding(t *testing.T) {
 	}
 }
 
-// roundingCase returns a number that is hard to round, or any.
-func roundingCase(r *rand.Rand, i int) float32 {
-	special := []uint32{0, 1 << 31, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000,
-		0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000, 0x7f7ff000, 0x7f7fefff}
-	bits := r.Uint32()
-	switch {
-	case i < len(special):
-		bits = special[i]
-	case i%4 == 0:
-		bits &= 0x80ffffff // denormal, or the smallest normal numbers
-	case i%4 == 1:
-		bits |= 0x7f000000 // the largest, infinities and NaN
-	case i%4 == 2:
-		bits &^= 0x0fff // ties of TF32, and of BF16
-	}
-	return math.Float32frombits(bits)
-}
-
-// What follows a product has the bits of a kernel of its own.
+// An epilogue computes the bits of a kernel after the product.
 func TestReducedEpilogues(t *testing.T) {
 	dev, r := device0(t), random(t)
 	for i, f := range reducedForms {
@@ -198,7 +161,7 @@ func TestReducedEpilogues(t *testing.T) {
 	}
 }
 
-// A product that also gives its result rounded has the same bits as without, and those of Rounded.
+// A product that writes its result rounded, too, has the bits of one that does not, and those of Rounded.
 func TestReducedHalves(t *testing.T) {
 	dev, r := device0(t), random(t)
 	plan := must.Get[*kernels.Plan](t)

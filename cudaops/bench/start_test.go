@@ -80,7 +80,7 @@ func fortyKernels(t testing.TB) *gorgonia.ExprGraph {
 const firstMachine = "TEST_OF_FIRST_MACHINE"
 
 // The first run of a graph of 40 different fused kernels is ready within 1.5 s where the driver's cache has none
-// of them, and within 50 ms where it has all, each in a process of its own that has started the driver.
+// of them, and within 50 ms where it has all, each in its own process, which has started the driver.
 func TestFirstMachine(t *testing.T) {
 	device0(t)
 	if os.Getenv(firstMachine) != "" {

@@ -87,8 +87,8 @@ func (m *Module) Unload() error { return closeHandle(m.ctx, &m.handle, cuModuleU
 // Function is a kernel of a module.
 type Function struct {
 	Name string
-	// Waits says that the kernel's threads wait for the kernels that it follows, by an instruction
-	// of theirs, before they read or write memory of the device or end: see [Context.Capture].
+	// Waits reports whether the kernel's threads wait, by an instruction, for the kernels that it
+	// follows, before they read or write memory of the device or end: see [Context.Capture].
 	Waits bool
 
 	ctx    *Context

@@ -14,10 +14,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Graphs whose kernels are started early give the bits of those in which each waits for the end of those before
+// Graphs whose kernels are started early compute the bits of those in which each waits for the end of those before
 // it. The graphs are drawn: launches of all kinds on pieces of one memory, so that they wait for
-// each other because one reads what the other writes, or writes where it read. What a run leaves is what the next
-// one reads, by functions that make small differences large.
+// each other because one reads what the other writes, or writes where it read. A run reads the results of
+// the one before, by functions that make small differences large.
 func TestStartedEarly(t *testing.T) {
 	graphs, runs := 12, 40
 	if testing.Short() {

@@ -8,8 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// setPrecision gives the products of float32 matrices among the node's instructions, from start on, the precision that is
-// wanted.
+// setPrecision sets the precision of the products of float32 matrices among the node's instructions, from start on.
 func (c *call) setPrecision(start int) {
 	precision, own := c.precisionOf[c.node]
 	if !own {

@@ -54,17 +54,15 @@ func TestPassesKeepResults(t *testing.T) {
 	})
 }
 
-// keepsResults takes a graph through the passes and runs it after each.
-func keepsResults(t interface {
+// failer is a test, or one of rapid's.
+type failer interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, graph *G.ExprGraph, wanted *lower.Wanted) {
-	g, err := lower.New(graph, wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []G.Value
-	err = Run(g.Program, Target{Device: kernels.HostDevice()}, func(pass string, p *program.Program) error {
+}
+
+// evaluates takes a program through the passes, compares its results after each with those before all, and returns them.
+func evaluates(t failer, g *lower.Graph, target Target) (want []G.Value) {
+	err := Run(g.Program, target, func(pass string, p *program.Program) error {
 		if err := p.Verify(); err != nil {
 			t.Fatalf("after %s: %v\n%v", pass, err, p)
 		}
@@ -83,6 +81,16 @@ func keepsResults(t interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return want
+}
+
+// keepsResults takes a graph through the passes and runs it after each.
+func keepsResults(t failer, graph *G.ExprGraph, wanted *lower.Wanted) {
+	g, err := lower.New(graph, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := evaluates(t, g, Target{Device: kernels.HostDevice()})
 	e, err := exec.New(g.Program, new(exec.HostBackend), false)
 	if err != nil {
 		t.Fatal(err)

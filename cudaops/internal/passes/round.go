@@ -6,11 +6,12 @@ import (
 )
 
 // round takes the rounding of operands out of products in reduced precision: a value that several products read is
-// rounded once, by the product that computes it if there is one that can. So are the planes of what products of planes read, if there are several.
+// rounded once, by the product that computes it if there is one that can. Likewise it takes operands of products of planes
+// apart once, if several read them.
 func round(p *program.Program, t Target) error {
-	r := &rounder{p: p, device: t.Device, values: map[roundedValue]*program.Value{}, planes: map[planesValue]*program.Value{}, readers: map[planesValue]int{}}
+	r := &rounder{p: p, device: t.Device, made: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
-		r.read(in, t)
+		r.read(in)
 	}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
@@ -24,7 +25,7 @@ func round(p *program.Program, t Target) error {
 					}
 				}
 			} else if operands, ok := product.Planes(t.Device); ok {
-				r.given(in, product, operands)
+				r.apart(in, product, operands)
 			}
 		}
 		p.Instrs = append(p.Instrs, in)
@@ -35,86 +36,85 @@ func round(p *program.Program, t Target) error {
 type rounder struct {
 	p       *program.Program
 	device  kernels.Device
-	values  map[roundedValue]*program.Value
-	planes  map[planesValue]*program.Value
-	readers map[planesValue]int // products
+	made    map[prepared]*program.Value
+	readers map[prepared]int // products of planes
 }
 
-// planesValue is matrices in a base, from an offset on, that are taken apart.
-type planesValue struct {
+// preparer plans what a product reads in place of an operand: [kernels.Rounded] or [kernels.Planes].
+type preparer interface {
+	kernels.Planner
+	Result() (kernels.Dtype, []int)
+}
+
+// prepared is matrices in a base, from an offset on, and how a product reads them.
+type prepared struct {
 	base   *program.Value
 	offset int64
-	as     kernels.Planes
+	as     preparer
 }
 
-// read counts what a product reads.
-func (r *rounder) read(in *program.Instr, t Target) {
+func of(v *program.Value, as preparer) prepared { return prepared{v.Base, v.View.Offset, as} }
+
+// prepare returns a value as a product reads it.
+func (r *rounder) prepare(v *program.Value, as preparer) *program.Value {
+	key := of(v, as)
+	if r.made[key] == nil {
+		dt, shape := as.Result()
+		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
+		if r.made[key] = r.byProduct(v, t, as); r.made[key] == nil {
+			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+			r.p.Instrs = append(r.p.Instrs, def)
+			r.made[key] = r.p.NewValue(def, v.Name, t)
+		}
+	}
+	return r.made[key]
+}
+
+// read counts the products of planes that read an operand.
+func (r *rounder) read(in *program.Instr) {
 	product, ok := program.ProductOf(in.Op)
 	if !ok {
 		return
 	}
-	if operands, ok := product.Planes(t.Device); ok {
+	if operands, ok := product.Planes(r.device); ok {
 		for i, x := range operands {
-			r.readers[planesValue{in.In[i].Base, in.In[i].View.Offset, x}]++
+			r.readers[of(in.In[i], x)]++
 		}
 	}
 }
 
-// given gives a product the planes of operands that others read too.
-func (r *rounder) given(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
+// apart has a product read the planes of those operands that others read too.
+func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
 	var given [2]bool
 	for i, x := range operands {
-		v := in.In[i]
-		key := planesValue{v.Base, v.View.Offset, x}
-		if r.readers[key] < 2 {
-			continue
+		if v := in.In[i]; r.readers[of(v, x)] > 1 {
+			given[i] = true
+			in.In = append(in.In, r.prepare(v, x))
 		}
-		given[i] = true
-		if r.planes[key] == nil {
-			dt, shape := x.Result()
-			def := &program.Instr{Op: program.Kernel{Planner: x}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.planes[key] = r.p.NewValue(def, v.Name, program.Type{Numeric: true, Dtype: dt, Shape: shape})
-		}
-		in.In = append(in.In, r.planes[key])
 	}
 	if given != [2]bool{} {
 		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: given}}
 	}
 }
 
-// roundedValue is matrices in a base, from an offset on, and how they are rounded.
-type roundedValue struct {
-	base   *program.Value
-	offset int64
-	as     kernels.Rounded
-}
-
 // rounded returns a rounded value.
 func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
-	if as.Precision == kernels.BF16 { // matrices one behind the other are as one
+	if as.Precision == kernels.BF16 { // matrices one after the other are as one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
-	key := roundedValue{v.Base, v.View.Offset, as}
-	if r.values[key] == nil {
-		dt, shape := as.Result()
-		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
-		if r.values[key] = r.byProduct(v, t); r.values[key] == nil {
-			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
-			r.p.Instrs = append(r.p.Instrs, def)
-			r.values[key] = r.p.NewValue(def, v.Name, t)
-		}
-	}
-	return r.values[key]
+	return r.prepare(v, as)
 }
 
-// byProduct returns the second output of the product that computes a value, of all of its elements in the same order, or nil if it has
-// none.
-func (r *rounder) byProduct(v *program.Value, t program.Type) *program.Value {
+// byProduct returns the second output of the product that computes a value in BF16 too, of all of its elements in the same order, or nil if it
+// has none.
+func (r *rounder) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
+	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
+		return nil
+	}
 	def := v.Base.Def
 	k, _ := def.Op.(program.Kernel)
 	product, ok := k.Planner.(kernels.RoundedProduct)
-	if !ok || t.Dtype != kernels.Uint8 || t.Bytes() != v.Base.Bytes()/2 {
+	if !ok {
 		return nil
 	}
 	if product, ok = product.Rounding(r.device); !ok {

@@ -50,8 +50,8 @@ func TestRoundedOnce(t *testing.T) {
 	}
 }
 
-// What a constant or a value of the host is multiplied by, and products of batches, of slices, of transposes and of parts of one
-// value, compute the same after each pass.
+// Products with a constant or a value of the host, of batches, of slices, of transposes and of parts of one value compute the same
+// after each pass.
 func TestRoundedViews(t *testing.T) {
 	for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
 		g := G.NewGraph()

@@ -1,0 +1,250 @@
+package kernels
+
+import (
+	"math"
+	"math/bits"
+)
+
+// splitPolicy tunes how sums of k terms are cut into splits where there are too few blocks
+// for the device.
+type splitPolicy struct {
+	blocks int64 // wanted for each multiprocessor
+	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
+	least  int64 // splits; fewer don't pay
+	enough int64 // blocks for each multiprocessor that are not cut, if not 0
+	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
+	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
+}
+
+// splits returns how many splits are wanted for a number of blocks, each with sums of k terms.
+func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
+	sms := int64(dev.SMs)
+	if dev.Major == 0 || s.blocks == 0 || s.enough > 0 && blocks >= s.enough*sms {
+		return 1
+	}
+	wanted := sms * s.blocks
+	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
+		wanted *= 2
+	}
+	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
+		return n
+	}
+	return 1
+}
+
+// joined returns how many splits the blocks of clusters of that size add up among
+// themselves, a power of 2: 1 if a second launch adds them up, or there are none.
+func (s splitPolicy) joined(dev Device, blocks, k, cluster int64) int64 {
+	n := s.splits(dev, blocks, k)
+	if n > cluster && cluster > 0 && CeilDiv(k, cluster) <= s.join {
+		n = cluster
+	}
+	if n == 1 || n > cluster || k > mostTerms || !hasClusters(dev) {
+		return 1
+	}
+	if up := int64(1) << bits.Len64(uint64(n-1)); up == n || k/up >= s.terms {
+		return up
+	}
+	if down := int64(1) << (bits.Len64(uint64(n)) - 1); down >= s.least {
+		return down
+	}
+	return 1
+}
+
+// matmulPolicy tunes products that are not run on the tensor cores. The sizes of tiles
+// are compiled into matmul.cu.
+type matmulPolicy struct {
+	small         int64 // products with fewer multiply-adds for each multiprocessor have small tiles
+	short         int64 // sums of up to this many terms are short
+	many          int64 // tiles for each multiprocessor that are as good as short sums
+	splits        matmulSplits
+	rows, columns splitPolicy // of a matrix, times a vector
+	flat          splitPolicy // of a matrix of few columns
+	few           int64       // columns that are few
+	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
+	copies        int64       // splits from which warps add them up in turn
+	wide          int64       // elements of C for each multiprocessor from which products of few terms have kernels of their own
+	tiny          int64       // multiply-adds for each small tile up to which matrices of a batch are tiny
+	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
+	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
+}
+
+// matmulSplits is how sums are cut, by form.
+type matmulSplits struct{ large, medium, short, small, thin splitPolicy }
+
+var matmulPolicies = measured[matmulPolicy]{
+	// H200, float32, us, and cuBLAS SGEMM. small: 512 x 128 x 512 (m x k x n) 5.3, medium 5.7, cuBLAS 4.9; 400: 9.7, 10.4, 10.4; 512 x 256 x 512: 8.5, 7.7, 7.4;
+	// 1024 x 256 x 256: 9.6, 8.1, 8.1; 512: 17, 12.5, 12.9. many: 851 x 109 x 2189, 490 tiles, short 19.3, medium 20.8.
+	// short: 10000 x 10 x 10000 142, large 143 to 202, medium 270, cuBLAS 178; 2048 x (128 x 32 x 64) 50, medium 73, 57.
+	// thin: 10000 x 784 x 10 19.6, small 29, cuBLAS 23. Splits of small: 256, 8 of 32 terms 5.0, 4 5.4, none 8.2; 129, 8 3.7, 4 3.9, none 5.8;
+	// 512 x 128 x 512, 2 6.3, none 5.3; of thin: 128 x 512 x 10, 8 3.5, 4 3.9, none 6.6; 512 x 128 x 10, 2 3.4, none 3.1;
+	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
+	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
+	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
+	{90, matmulPolicy{
+		small: 500_000,
+		short: 64,
+		many:  3,
+		splits: matmulSplits{
+			large:  splitPolicy{blocks: 2, terms: 128},
+			medium: splitPolicy{blocks: 1, terms: 128, full: 1024},
+			small:  splitPolicy{blocks: 4, terms: 16, least: 3, join: 128},
+			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
+		},
+		rows:      splitPolicy{blocks: 16, terms: 1024, enough: 8},
+		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
+		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
+		few:       64,
+		shortRows: [2]int64{Float32: 32, Float64: 32},
+		copies:    16,
+		wide:      64,
+		tiny:      2800,
+		outer:     16,
+		tall:      64,
+		plenty:    4096,
+	}},
+}
+
+// form returns the form of the tiled kernel for a product, and how it splits k.
+func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPolicy) {
+	small, short, thin := matmulSmall[dt], matmulShort[dt], matmulThin[dt]
+	side, tiles, sms := min(x.m, x.n), short.count(x.batch, x.m, x.n), int64(dev.SMs)
+	switch {
+	case dev.Major == 0:
+		return small, p.splits.small
+	case x.k <= p.short && side > small.n && tiles >= sms:
+		return short, p.splits.short
+	case side <= thin.n && x.k > p.short:
+		return thin, p.splits.thin
+	case side <= small.n || float64(x.batch)*float64(x.m)*float64(x.n)*float64(x.k) < float64(p.small*sms):
+		return small, p.splits.small
+	case dt == Float32 && side > matmulLarge.m/2 && matmulLarge.count(x.batch, x.m, x.n) >= sms && int64(dev.SharedOptin) >= matmulLarge.shared(dt, true):
+		return matmulLarge, p.splits.large
+	case tiles >= p.many*sms || int64(dev.SharedOptin) < matmulMedium[dt].shared(dt, true):
+		return short, p.splits.short
+	}
+	return matmulMedium[dt], p.splits.medium
+}
+
+// doublePolicy tunes float64 products on the tensor cores. A product takes the form and the cut that take the least
+// time by a rough account of what was measured.
+type doublePolicy struct {
+	chosen bool  // whether plans use them
+	terms  int64 // least k
+	least  int64 // least terms of a part of a cluster
+	part   int64 // likewise of a copy
+	most   int64 // copies
+	forms  [len(doubleForms)]doubleCost
+	second float64 // us of another launch, which adds copies up
+	copied float64 // and for each megabyte of them
+}
+
+// doubleCost is what a form takes, in us.
+type doubleCost struct {
+	start float64 // of a launch
+	block float64 // of each block of a multiprocessor
+	step  float64 // of each piece of the factors of a block
+	alone float64 // of a piece, at least
+}
+
+var doublePolicies = measured[doublePolicy]{
+	{80, doublePolicy{}}, // not timed
+	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
+	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
+	// bench/NOTES.md. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
+	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, second: 2.8, copied: 0.18, forms: [...]doubleCost{
+		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
+		doubleSmall: {start: 2.3, block: 1.1, step: 0.306, alone: 0.44},
+		doubleTiny:  {start: 2.3, block: 0.62, step: 0.154, alone: 0.234},
+	}}},
+	{100, doublePolicy{}}, // not timed
+}
+
+// cut returns the form and the cut of a float64 product on the tensor cores, or false if it has none: C is narrow, or
+// sums are short.
+func (p doublePolicy) cut(dev Device, c result, k int64) (best doubleCut, ok bool) {
+	if !p.chosen || c.dt != Float64 || dev.Major != 9 || dev.Minor != 0 || min(c.m, c.n) <= 32 || k < p.terms {
+		return best, false
+	}
+	least := math.Inf(1)
+	try := func(d doubleCut) {
+		blocks := d.blocks(c, k)
+		if t := p.time(dev, d, c, k, blocks); t < least && CheckGrid(blocks) == nil && d.chunk(k) <= mostTerms {
+			least, best, ok = t, d, true
+		}
+	}
+	for form, f := range doubleForms {
+		for parts := int64(1); parts <= max(f.join, 1) && (parts == 1 || parts*p.least <= k); parts *= 2 {
+			try(doubleCut{form, parts, 1})
+		}
+		// Copies that fill the device once, twice and so on.
+		for full := int64(1); full <= 4; full++ {
+			copies := min(full*int64(dev.SMs)/f.count(c.batch, c.m, c.n), k/p.part, p.most)
+			if f.join == 0 && copies > 1 {
+				try(doubleCut{form, 1, copies})
+			}
+		}
+	}
+	return best, ok
+}
+
+// time returns about how many us a cut of so many blocks takes.
+func (p doublePolicy) time(dev Device, d doubleCut, c result, k, blocks int64) float64 {
+	cost, pieces := p.forms[d.form], float64(d.chunk(k)/doubleForms[d.form].step)
+	each := float64(CeilDiv(blocks, int64(dev.SMs))) // of the busiest multiprocessor
+	t := cost.start + each*cost.block + pieces*max(cost.alone, each*cost.step)
+	if d.copies > 1 {
+		t += p.second + p.copied*float64(d.copies*c.count()*c.dt.Size())/1e6
+	}
+	return t
+}
+
+// hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.
+type hopperPolicy struct {
+	chosen   bool    // whether plans use the kernel
+	products float64 // least batch * m * n * k for each multiprocessor
+	terms    int64   // least k
+	least    int64   // terms of a split of k
+	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
+	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes
+}
+
+var hopperPolicies = measured[hopperPolicy]{
+	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72; below
+	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1391 (the product by single blocks: 6 % more), -, 2699. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
+	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
+	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
+}
+
+// reducedPolicy tunes products of rounded operands.
+type reducedPolicy struct {
+	chosen   bool    // whether plans use the kernels
+	products float64 // least batch * m * n * k for each multiprocessor
+	side     int64   // least rows and columns
+	terms    int64   // least k
+	round    int64   // most blocks for each multiprocessor of the kernels that round operands
+	smaller  float64 // time of an element of a smaller tile, that of a larger one 1
+	splits   splitPolicy
+}
+
+var reducedPolicies = measured[reducedPolicy]{
+	{80, reducedPolicy{round: 8, smaller: 1}},
+	// H200, us, float32, TF32 as operands lie, BF16 with rounding: 512 x 512 x 1024 (m x n x k) 25, 12, 16; 768 31, 14, 17; 1024 45, 19, 22; 4096 x 512 x 512 40, 13, 16; below the
+	// limit, 512: 15, 10.5, and BF16 10.4 before 5 for rounding; 128 x 512 x 784 11.1, 10.7, 10.9. Smaller, round and splits were not swept.
+	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.2, splits: splitPolicy{blocks: 1, terms: 128}}},
+}
+
+// form returns the form of a product that takes the least time: that of a tile for each that a multiprocessor computes.
+func (p reducedPolicy) form(dev Device, by Precision, c result) (best reducedForm) {
+	least := math.Inf(1)
+	for i, f := range reducedForms[by] {
+		time := float64(CeilDiv(f.tiles(c.batch, c.m, c.n), int64(dev.SMs)) * f.columns)
+		if i > 0 {
+			time *= p.smaller
+		}
+		if time < least {
+			best, least = f, time
+		}
+	}
+	return best
+}
