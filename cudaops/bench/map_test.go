@@ -117,6 +117,21 @@ func TestMapEdgesOnGPU(t *testing.T) {
 	}
 }
 
+// The sign of a constant -0 is not lost: the assembler drops the abs of a choice of numbers
+// between 2 and -0.
+func TestMapMinusZeroOnGPU(t *testing.T) {
+	device := device0(t)
+	for _, d := range []expr.Dtype{expr.Float32, expr.Float64} {
+		b := expr.NewBuilder(d)
+		zero := b.Constant(d, math.Copysign(0, -1))
+		chosen := b.Apply(expr.Select, b.Apply(expr.Lt, b.Operand(0), zero), b.Constant(d, 2), zero)
+		f := must.Get[expr.Func](t)(b.Func(b.Apply(expr.Ceil, b.Apply(expr.Abs, chosen))))
+		if got := must.Get[[]float64](t)(mapOnGPU(device, f, []float64{-1, 1})); got[0] != 2 || got[1] != 0 || math.Signbit(got[1]) {
+			t.Errorf("%v of -1 and 1 is %v, want 2 and 0", f, got)
+		}
+	}
+}
+
 // Numbers become the host's integers.
 func TestMapIntegersOnGPU(t *testing.T) {
 	dev := device0(t)

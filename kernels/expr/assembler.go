@@ -378,7 +378,13 @@ func (a *Assembler) instruct(r string, in instruction) {
 	case comparison[in.op] != "":
 		a.Line("setp.%s.%v %s, %s, %s", comparison[in.op], in.from, r, in.x, in.y)
 	case in.op == Select:
-		a.Line("selp.%v %s, %s, %s, %s", d, r, in.y, in.z, in.x)
+		kind := d.String()
+		if minus0 := literal(d, math.Copysign(0, -1)); in.y == minus0 || in.z == minus0 {
+			// NVIDIA's assembler takes a choice between -0 and a positive constant for a
+			// number without a sign, and drops abs of it. Of bits it assumes nothing.
+			kind = "b" + kind[1:]
+		}
+		a.Line("selp.%s %s, %s, %s, %s", kind, r, in.y, in.z, in.x)
 	case in.op == Sign:
 		p, q, t := a.Register(Pred), a.Register(Pred), a.Register(d.Kind())
 		a.Line("setp.lt.%v %s, %s, %s", d, p, in.x, literal(d, 0))
