@@ -18,6 +18,7 @@ import (
 
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/command"
 )
 
 const title = "A convolutional network: from neighbouring pixels to digits"
@@ -43,7 +44,7 @@ type story struct {
 
 func run(p *notebook.Page, o options) (err error) {
 	if o.seeds < 1 || o.epochs < 1 {
-		return fmt.Errorf("-seeds is %d and -epochs %d, want at least 1", o.seeds, o.epochs)
+		return command.Misused("-seeds is %d and -epochs %d, want at least 1", o.seeds, o.epochs)
 	}
 	s := &story{Page: p, options: o, want: 0.985}
 	if p.Small() {

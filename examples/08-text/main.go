@@ -13,9 +13,9 @@ package main
 
 import (
 	"flag"
-	"fmt"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/command"
 )
 
 const title = "A text, letter by letter: a recurrent network learns to write"
@@ -30,7 +30,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.text, "text", "", "text to learn, 100 KB at least (Newton's Opticks from Go's sources without)")
-	flag.IntVar(&o.steps, "steps", 0, "steps of the training (0: what suits the machine)")
+	flag.IntVar(&o.steps, "steps", 0, "steps of the training (0: as many as suit the machine)")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the weights, the order of the lines and what is written")
 	notebook.Main(title, nil, func(p *notebook.Page) error { return run(p, o) })
 }
@@ -64,7 +64,7 @@ func run(p *notebook.Page, o options) (err error) {
 		s.steps = p.Size(3000, 400, 120)
 	}
 	if s.steps < 1 {
-		return fmt.Errorf("-steps is %d, want at least 1", s.steps)
+		return command.Misused("-steps is %d, want at least 1", s.steps)
 	}
 	if s.text, err = load(o.text); err != nil {
 		return err
@@ -84,7 +84,7 @@ func run(p *notebook.Page, o options) (err error) {
 func learnt(s *story) error {
 	s.Heading("What we learnt")
 	first, last := s.points[0], s.points[len(s.points)-1]
-	s.Text(`The network began with no idea of letters, words or lines, and learnt what it knows from guessing alone. A letter costs %s bits at first and %s at the end: as if it chose among %s equally likely letters instead of %s. What it
+	s.Text(`The network began with no idea of letters, words or lines, and learnt all of it from guessing alone. A letter costs %s bits at first and %s at the end: as if it chose among %s equally likely letters instead of %s. What it
 		writes has words of the book's, and words that could be; it has no sense, for that is further away than the network looks.`, bits(first.held), bits(last.held), choices(last.held), choices(first.held))
 	return nil
 }

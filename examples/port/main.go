@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	G "gorgonia.org/gorgonia"
 )
@@ -36,18 +37,15 @@ func main() {
 	seconds := flag.Float64("seconds", 6, "about how long each program trains on each device")
 	dir := flag.String("record", "", "folder of the record to write, such as bench/results/port")
 	flag.Parse()
-	if flag.NArg() > 0 || *seconds <= 0 {
-		fmt.Fprintf(os.Stderr, "port: got -seconds %g and arguments %q, want a time above 0 and flags only\n", *seconds, flag.Args())
-		os.Exit(2)
+	command.Exit("port", command.NoArguments())
+	if !(*seconds > 0) {
+		command.Exit("port", command.Misused("-seconds is %g, want a time above 0", *seconds))
 	}
 	r, err := measure(os.Stdout, *device, time.Duration(*seconds*float64(time.Second)))
 	if err == nil && *dir != "" {
 		err = r.write(*dir)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "port:", err)
-		os.Exit(1)
-	}
+	command.Exit("port", err)
 }
 
 // measure times all stages on the host and, where it is chosen and there, on the GPU.

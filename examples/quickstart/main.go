@@ -22,6 +22,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/examples/internal/digits"
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/train"
 	G "gorgonia.org/gorgonia"
 )
@@ -43,21 +44,15 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the split, the weights and the order of the images")
 	flag.StringVar(&o.out, "out", "out", "folder of the figures")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "quickstart: takes flags only, got %q\n", flag.Args())
-		os.Exit(2)
-	}
+	command.Exit("quickstart", command.NoArguments())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	o.progress = os.Stderr
 	accuracy, err := run(ctx, o, os.Stdout)
 	if err == nil && accuracy < 0.95 {
-		err = fmt.Errorf("%.1f %% of the held-out digits are right, want at least 95 %%", 100*accuracy)
+		err = fmt.Errorf("%.1f %% of the held-out digits are right, want at least 95 %%: are %d epochs enough?", 100*accuracy, o.epochs)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
-	}
+	command.Exit("quickstart", err)
 }
 
 // run does everything and returns the accuracy on the held-out digits.
@@ -133,10 +128,10 @@ func prepare(w io.Writer, o options, random *rand.Rand) (train, held digits.Set,
 	fmt.Fprintf(w, "%d handwritten digits of %d x %d pixels: %d to train on, %d held out\n",
 		all.Len(), digits.Side, digits.Side, train.Len(), held.Len())
 	if o.epochs < 1 {
-		return train, held, fmt.Errorf("-epochs is %d, want at least 1", o.epochs)
+		return train, held, command.Misused("-epochs is %d, want at least 1", o.epochs)
 	}
 	if o.batch < 1 || o.batch > train.Len() {
-		return train, held, fmt.Errorf("-batchsize is %d, want 1 to %d", o.batch, train.Len())
+		return train, held, command.Misused("-batchsize is %d, want 1 to %d", o.batch, train.Len())
 	}
 	if err := os.MkdirAll(o.out, 0o777); err != nil {
 		return train, held, fmt.Errorf("-out: %w", err)

@@ -12,35 +12,44 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
 func main() {
-	var c command
+	var c options
 	flag.StringVar(&c.tree, "tree", ".conformance", "the folder of the copies")
 	flag.StringVar(&c.only, "only", "", "run, or pack, the suite of this name, or those whose names begin so, and record nothing")
 	flag.StringVar(&c.pack, "pack", "", "build for a GPU machine into this folder, and run nothing")
 	flag.StringVar(&c.target, "target", "sm_90a", "the target whose images are packed")
-	flag.StringVar(&c.read, "read", "", "record what the packed runs left in this folder")
+	flag.StringVar(&c.read, "read", "", "record the results that the packed runs left in this folder")
 	flag.StringVar(&c.device, "device", "host", "the GPU that they ran on")
 	flag.Parse()
-	if err := c.do(); err != nil {
-		fmt.Fprintln(os.Stderr, "conformance:", err)
-		os.Exit(1)
-	}
+	command.Exit("conformance", command.NoArguments())
+	command.Exit("conformance", c.do())
 }
 
-type command struct{ tree, only, pack, target, read, device string }
+type options struct{ tree, only, pack, target, read, device string }
 
-func (c command) do() error {
+func (c options) do() error {
 	if c.read != "" {
 		return c.record(c.read)
+	}
+	chosen := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return !strings.HasPrefix(s.name, c.only) })
+	if i := slices.IndexFunc(chosen, func(s suite) bool { return s.name == c.only }); i >= 0 {
+		chosen = chosen[i : i+1]
+	}
+	if len(chosen) == 0 {
+		var names []string
+		for _, s := range suites {
+			names = append(names, s.name)
+		}
+		return command.Misused("-only is %q, want one of %s, or the beginning of one", c.only, strings.Join(names, "; "))
 	}
 	root, err := filepath.Abs(".")
 	if err != nil {
@@ -56,10 +65,6 @@ func (c command) do() error {
 			return err
 		}
 		flags = []string{"-overlay", overlay}
-	}
-	chosen := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return !strings.HasPrefix(s.name, c.only) })
-	if i := slices.IndexFunc(chosen, func(s suite) bool { return s.name == c.only }); i >= 0 {
-		chosen = chosen[i : i+1]
 	}
 	var built []string
 	for _, s := range chosen {
@@ -100,7 +105,7 @@ func (c command) do() error {
 }
 
 // record writes the results of the runs in a folder, and the page.
-func (c command) record(dir string) error {
+func (c options) record(dir string) error {
 	hook, err := digest()
 	if err != nil {
 		return err

@@ -4,26 +4,27 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/coverage"
 	"github.com/stheno-ml/stheno/internal/opspec"
 )
 
 func main() {
+	flag.Parse()
+	command.Exit("readme", command.NoArguments())
 	pages, err := updated(".")
 	for path, text := range pages {
 		if err == nil {
 			err = os.WriteFile(path, []byte(text), 0o666)
 		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "readme:", err)
-		os.Exit(1)
-	}
+	command.Exit("readme", err)
 }
 
 // updated returns the texts of the pages of a repository with their tables made anew, by

@@ -1,5 +1,5 @@
 // Command site writes the documentation as plain HTML: README.md, the documents and the
-// gallery, and of the source tree what they link to. Run it in the root of the repository. The pages
+// gallery, and the files of the source tree that they link to. Run it in the root of the repository. The pages
 // work from a folder, with no server and no network, as well as on GitHub Pages.
 package main
 
@@ -8,20 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/stheno-ml/stheno/internal/command"
 )
 
 func main() {
 	out := flag.String("o", ".site", "`folder` for the pages; files in it of other names stay")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "site: got the argument %q, want none\n", flag.Arg(0))
-		flag.Usage()
-		os.Exit(2)
-	}
-	if err := write(*out); err != nil {
-		fmt.Fprintln(os.Stderr, "site:", err)
-		os.Exit(1)
-	}
+	command.Exit("site", command.NoArguments())
+	command.Exit("site", write(*out))
 	fmt.Println("wrote", filepath.Join(*out, "index.html"))
 }
 

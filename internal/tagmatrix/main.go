@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/internal/toolkit"
 )
@@ -39,13 +40,12 @@ func main() {
 	installOnly := flag.String("install", "", "install this `release` and stop")
 	docsOnly := flag.Bool("docs", false, "only write the tables")
 	flag.Parse()
+	command.Exit("tagmatrix", command.NoArguments())
 	var err error
 	switch {
-	case flag.NArg() > 0:
-		err = fmt.Errorf("takes no arguments beside flags, got %q", flag.Args())
 	case *installOnly != "":
 		var r toolkit.Release
-		if r, err = toolkit.ReleaseNamed(*installOnly); err == nil {
+		if r, err = named(*installOnly); err == nil {
 			_, _, err = install(r)
 		}
 	case *docsOnly:
@@ -53,10 +53,16 @@ func main() {
 	default:
 		err = matrix(*only)
 	}
+	command.Exit("tagmatrix", err)
+}
+
+// named returns the release that a flag names.
+func named(name string) (toolkit.Release, error) {
+	r, err := toolkit.ReleaseNamed(name)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "tagmatrix:", err)
-		os.Exit(1)
+		err = command.Misused("%w", err)
 	}
+	return r, err
 }
 
 // matrix tries the releases, and fails if one of them fails.
@@ -65,7 +71,7 @@ func matrix(only string) error {
 	if only != "" {
 		releases = nil
 		for name := range strings.SplitSeq(only, ",") {
-			r, err := toolkit.ReleaseNamed(name)
+			r, err := named(name)
 			if err != nil {
 				return err
 			}

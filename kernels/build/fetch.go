@@ -36,6 +36,7 @@ func fetch(toolkit string, log io.Writer) error {
 	fmt.Fprintf(log, "fetching %s into %s, which takes 340 MB there\n", all, toolkit)
 	args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target", toolkit}, wheels...)
 	c := exec.Command(python, args...)
+	c.Env = append(os.Environ(), "PIP_ROOT_USER_ACTION=ignore") // the packages go to a folder of their own, so root is as good a user as any
 	c.Stdout, c.Stderr = log, log
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("python3 %s: %w", strings.Join(args, " "), err)

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
@@ -72,6 +78,75 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
+// wheelOf returns a Python package that holds one file with the package's name in it.
+func wheelOf(t *testing.T, name, version, file string) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	info := fmt.Sprintf("%s-%s.dist-info/", strings.ReplaceAll(name, "-", "_"), version)
+	for _, f := range [][2]string{
+		{file, name},
+		{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "RECORD", ""},
+	} {
+		w := must.Get[io.Writer](t)(z.Create(f[0]))
+		must.Get[int](t)(w.Write([]byte(f[1])))
+	}
+	must.Do(t, z.Close())
+	return packed.Bytes()
+}
+
+// The command fetches the packages by pip from a registry, here a local one, into an empty
+// folder, and a second time asks for nothing.
+func TestFetchFromRegistry(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the compiler is fetched on Linux alone")
+	}
+	if out, err := exec.Command("python3", "-m", "pip", "--version").CombinedOutput(); err != nil {
+		must.Have(t, "TOOLKIT", fmt.Errorf("no pip: %w: %s", err, out))
+	}
+	var asked atomic.Int32
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		for _, wheel := range wheels {
+			name, version, _ := strings.Cut(wheel, "==")
+			file := fmt.Sprintf("%s-%s-py3-none-any.whl", strings.ReplaceAll(name, "-", "_"), version)
+			switch r.URL.Path {
+			case "/simple/" + name + "/":
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, `<!DOCTYPE html><html><body><a href="/%s">%[1]s</a></body></html>`, file)
+				return
+			case "/" + file:
+				w.Write(wheelOf(t, name, version, "nvidia/"+name))
+				return
+			}
+		}
+		http.NotFound(w, r)
+	}))
+	defer registry.Close()
+	toolkit := filepath.Join(t.TempDir(), "toolkit")
+	for turn, want := range []string{"fetching nvidia-cuda-nvrtc", toolkit + " has the compiler already"} {
+		before := asked.Load()
+		cmd := exec.Command(os.Args[0], "-fetch", "-toolkit", toolkit)
+		cmd.Env = append(os.Environ(), "STHENO_PROGRAM=build", "HOME="+t.TempDir(), "PIP_NO_CACHE_DIR=1", "PIP_CONFIG_FILE="+os.DevNull, "PIP_FIND_LINKS=",
+			"PIP_EXTRA_INDEX_URL=", "PIP_INDEX_URL="+registry.URL+"/simple", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "WARNING") {
+			t.Fatalf("build -fetch: %v, %s\nwant %q and no warning", err, out, want)
+		}
+		if n := asked.Load() - before; (n > 0) != (turn == 0) {
+			t.Errorf("turn %d asked the registry %d times, want it to ask in the first turn alone", turn, n)
+		}
+	}
+	for _, wheel := range wheels {
+		name, _, _ := strings.Cut(wheel, "==")
+		if got, err := os.ReadFile(filepath.Join(toolkit, "nvidia", name)); string(got) != name {
+			t.Errorf("%s: got %q, %v, want the file of the package", wheel, got, err)
+		}
+	}
+}
+
 // The command explains how to get the compiler, and refuses flags that it would ignore.
 func TestCommand(t *testing.T) {
 	toolkit := filepath.Join(t.TempDir(), "none")
@@ -84,6 +159,7 @@ func TestCommand(t *testing.T) {
 		{"-for 1s -toolkit " + toolkit, "got -for without -check, want both", 2},
 		{"-since HEAD -toolkit " + toolkit, "got -since without -check, want both", 2},
 		{"-check -v -toolkit " + toolkit, "got -v with -check, which prints no kernels", 2},
+		{"-j 0", "-j is 0, want at least 1", 2},
 		{"-fetch here", `got arguments ["here"], want flags alone`, 2},
 	} {
 		if runtime.GOOS != "linux" && c.status == 1 {

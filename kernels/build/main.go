@@ -5,7 +5,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/stheno-ml/stheno/internal/command"
 )
 
 func main() {
@@ -21,9 +22,9 @@ func main() {
 	flag.StringVar(&b.out, "out", "", "folder for the images, such as an ignored one while tuning; images in the folder of the sources if empty")
 	flag.StringVar(&b.toolkit, "toolkit", ".toolkit", "folder that the toolkit's wheels were unpacked into")
 	flag.StringVar(&b.only, "only", "", "compile the source with this stem, for development")
-	flag.BoolVar(&b.all, "all", false, "compile everything, also what has not changed")
+	flag.BoolVar(&b.all, "all", false, "compile everything, also sources that have not changed")
 	flag.IntVar(&b.workers, "j", 2, "compile that many images at a time, each in a process of its own")
-	check := flag.Bool("check", false, "write nothing: compare sources and images with the manifest, compile images again for as long as -for says, exit 1 naming what differs")
+	check := flag.Bool("check", false, "write nothing: compare sources and images with the manifest, compile images again for as long as -for allows, and exit with 1 and the names of those that differ")
 	limit := flag.Duration("for", time.Minute, "how long -check goes on to compile, in an order drawn at random; -all sets no limit")
 	since := flag.String("since", "", "let -check begin with the sources whose images are not those of this git revision")
 	get := flag.Bool("fetch", false, "download the compiler into the folder of -toolkit, by python3 and pip, unless it is there, and do nothing else")
@@ -40,7 +41,9 @@ func main() {
 	case len(args) == 3 && args[0] == "compile":
 		err = compileInput(b.toolkit, b.dir, args[1], args[2])
 	case len(args) > 0:
-		err = usageError(fmt.Sprintf("got arguments %q, want flags alone", args))
+		err = command.NoArguments()
+	case b.workers < 1:
+		err = command.Misused("-j is %d, want at least 1", b.workers)
 	case *get:
 		if err = alone("fetch", "toolkit"); err == nil {
 			err = fetch(b.toolkit, b.log)
@@ -54,19 +57,8 @@ func main() {
 			err = b.build(*verbose)
 		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kernels/build:", err)
-		if wrong := usageError(""); errors.As(err, &wrong) {
-			os.Exit(2)
-		}
-		os.Exit(1)
-	}
+	command.Exit("kernels/build", err)
 }
-
-// usageError is a mistake in the command line.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
 
 // alone returns an error if flags are set that cannot be combined with one.
 func alone(name string, with ...string) error {
@@ -77,7 +69,7 @@ func alone(name string, with ...string) error {
 		}
 	})
 	if len(others) > 0 {
-		return usageError(fmt.Sprintf("got -%s with %s, want no other flag than -%s", name, strings.Join(others, ", "), strings.Join(with, ", -")))
+		return command.Misused("got -%s with %s, want no other flag than -%s", name, strings.Join(others, ", "), strings.Join(with, ", -"))
 	}
 	return nil
 }
@@ -87,7 +79,7 @@ func alone(name string, with ...string) error {
 func without(reason string, ignored ...string) (err error) {
 	flag.Visit(func(f *flag.Flag) {
 		if err == nil && slices.Contains(ignored, f.Name) {
-			err = usageError(fmt.Sprintf("got -%s %s", f.Name, reason))
+			err = command.Misused("got -%s %s", f.Name, reason)
 		}
 	})
 	return err

@@ -124,7 +124,7 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 	b.all, b.only = false, ""
 	put(t, in("b.cu"), "error")
 	if err := b.build(false); err == nil || !strings.Contains(err.Error(), "line 1") || strings.Count(err.Error(), "\n") > 1 {
-		t.Errorf("a source that does not compile: %v, want what the compiler said, once", err)
+		t.Errorf("a source that does not compile: %v, want the compiler's message, once", err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/toolkit"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
 )
@@ -27,15 +28,21 @@ func main() {
 	var b builder
 	flag.StringVar(&b.out, "out", "kernels/prebuilt", "folder of the archives")
 	toolkit := flag.String("toolkit", ".toolkit", "folder that the toolkit's wheels were unpacked into")
-	check := flag.Bool("check", false, "write nothing: say what of the archives is not what the programs need, and assemble again for as long as -for says")
+	check := flag.Bool("check", false, "write nothing: compare the archives with the kernels that the programs need, and assemble again for as long as -for allows")
 	flag.DurationVar(&b.limit, "for", time.Minute, "how long -check goes on to assemble, in an order drawn at random")
 	flag.IntVar(&b.workers, "j", 2, "assemble that many kernels at a time")
 	flag.Parse()
-	b.ptxas = filepath.Join(*toolkit, "nvidia/cuda_nvcc/bin/ptxas")
-	if err := b.run(*check); err != nil {
-		fmt.Fprintln(os.Stderr, "prebuilt:", err)
-		os.Exit(1)
+	command.Exit("prebuilt", command.NoArguments())
+	set := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	switch {
+	case set["for"] && !*check:
+		command.Exit("prebuilt", command.Misused("got -for without -check, want both"))
+	case b.workers < 1:
+		command.Exit("prebuilt", command.Misused("-j is %d, want at least 1", b.workers))
 	}
+	b.ptxas = filepath.Join(*toolkit, "nvidia/cuda_nvcc/bin/ptxas")
+	command.Exit("prebuilt", b.run(*check))
 }
 
 // builder makes archives, or checks them.

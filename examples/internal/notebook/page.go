@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/command"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
@@ -33,7 +34,7 @@ type Options struct {
 }
 
 // Main is the body of a program's main function: it parses the flags, runs the
-// notebook with its text on standard output, and exits with 1 on an error.
+// notebook with its text on standard output, and ends the program on an error.
 // recorded is the file that -record wrote on a GPU, embedded by the program.
 // Flags of the program's own are defined before, with package flag.
 func Main(title string, recorded []byte, run func(p *Page) error) {
@@ -44,14 +45,9 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 	flag.BoolVar(&o.Small, "small", false, "small sizes, for tests")
 	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "%s: takes flags only, got %q\n", filepath.Base(os.Args[0]), flag.Args())
-		os.Exit(2)
-	}
-	if err := Run(o, os.Stdout, title, recorded, run); err != nil {
-		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
-		os.Exit(1)
-	}
+	program := filepath.Base(os.Args[0])
+	command.Exit(program, command.NoArguments())
+	command.Exit(program, Run(o, os.Stdout, title, recorded, run))
 }
 
 // Run runs a notebook: its text goes to w as it comes, and the page, the
@@ -89,7 +85,7 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 	case o.Record != "" && gpu == nil:
 		return nil, fmt.Errorf("-record keeps a GPU's figures, but: %s", where)
 	case o.Record != "" && o.Small:
-		return nil, errors.New("-record keeps figures of the full sizes, got -small too")
+		return nil, command.Misused("-record keeps figures of the full sizes, got -small too")
 	}
 	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}, measured: newRecord(gpu)}
 	if p.recorded, err = readRecord(recorded); err != nil {
@@ -100,8 +96,6 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 	return p, nil
 }
 
-// Unrecorded returns the keys of the figures that a notebook asks for and its
-// record lacks, sorted: they print as "-" where there is no GPU. It runs the
 // Unrecorded returns the sorted keys of the figures that a notebook asks for and its record lacks:
 // without a GPU they print as -. It runs the notebook on the host with small sizes, but, see
 // [Page.Timed], it asks for everything that is measured on a GPU.
@@ -131,7 +125,7 @@ func Device(choice string) (gpu *cudaops.Device, where string, err error) {
 	case "cpu":
 		return nil, host + ", as -device says", nil
 	default:
-		return nil, "", fmt.Errorf("-device is %q, want auto, gpu or cpu", choice)
+		return nil, "", command.Misused("-device is %q, want auto, gpu or cpu", choice)
 	}
 	devices, err := cudaops.Devices()
 	if err == nil {

@@ -45,7 +45,7 @@ func addSource(h hash.Hash, read func(string) ([]byte, error), name string, seen
 	return nil
 }
 
-// token matches what code treats as one piece. Its groups: blanks and comments; the beginning of a raw
+// token matches a piece that function code takes or leaves as a whole. Its groups: blanks and comments; the beginning of a raw
 // string, and its delimiter, with which the string ends, too. Pieces without a group may contain
 // quotes and slashes that begin nothing: strings, characters, and names and numbers, since R"( begins
 // a raw string only where no name ends with R, and quotes group the digits of numbers.

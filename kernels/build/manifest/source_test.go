@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Comments and blanks go, wherever they stand; what only looks like a comment stays.
+// Comments and blanks go, wherever they stand; text that only looks like a comment stays.
 func TestCode(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "",
