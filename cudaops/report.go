@@ -25,7 +25,7 @@ type Report struct {
 	// on a GPU and where there are no such products.
 	Products string
 	Nodes    []NodeReport  // in the order of the graph
-	Steps    []Step        // what computes them, in the order of the run
+	Steps    []Step        // the steps that compute them, in the order of the run
 	Runs     int           // runs that ended without error
 	Time     time.Duration // wall time of the last of them
 	Peak     int64         // bytes: the most that values and scratch alive at once take, in units of 256
@@ -219,7 +219,7 @@ func (r Report) String() string {
 			device++
 		}
 	}
-	fmt.Fprintf(&b, "%d steps on %s, %d on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
+	fmt.Fprintf(&b, "steps: %d by kernels on %s, %d by ops' own code on the host; copied %s in, %s out; run %d took %v; memory %s (%s alive at once)\n",
 		device, r.Device, host, size(r.In()), size(r.Out()), r.Runs, r.Time.Round(time.Microsecond), size(r.Arena), size(r.Peak))
 	return b.String()
 }

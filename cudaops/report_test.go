@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("steps %+v", r.Steps)
 		}
 		text := r.String()
-		for _, word := range []string{"map", r.Device, "1 on the host", "copied 32 B in, 16 B out", "512 B"} {
+		for _, word := range []string{"map", r.Device, "1 by ops' own code on the host", "copied 32 B in, 16 B out", "512 B"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("report does not say %q:\n%s", word, text)
 			}

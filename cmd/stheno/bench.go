@@ -138,7 +138,7 @@ func (benchGPU) Help() string {
   rate      bytes moved at least, or operations, by that time
   of copy   the rate as a share of the one at which the GPU copies its memory
   checked   how much of the result was compared with the host's, in float64
-  error     the largest of an element, as a share of what the op allows
+  error     the largest of an element, as a share of the error that the op allows
 
 A wrong result is an error. On a machine without a GPU, see "stheno bench host".
 

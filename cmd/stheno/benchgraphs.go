@@ -31,7 +31,7 @@ with their gradients. A line a graph, as soon as it is measured. On a GPU:
   rate      bytes that must be moved, or operations, by that time
   of copy   the rate as a share of the one at which the GPU copies its memory
   checked   how much of the result was compared with a reference in float64
-  error     the largest error, where 1 is what the graph is allowed
+  error     the largest error, as a share of the error that the graph is allowed
 
 then the launches of a run, and the time of a run with the copies from and to the host. With --host: the
 best time of either machine, and how many times as fast as Gorgonia's Stheno's is.`

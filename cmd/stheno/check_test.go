@@ -46,7 +46,7 @@ func TestTimedCasesHavePlans(t *testing.T) {
 	}
 }
 
-// check accepts what the host computes in the case's own type, and refuses one
+// check accepts the result of the host in the case's own type, and refuses one
 // wrong or unwritten element, whether it looks at all of it or at some rows.
 func TestCheck(t *testing.T) {
 	block := newRandomBlock(1, 100_003)
@@ -181,7 +181,7 @@ func TestCheckOfADifference(t *testing.T) {
 	for wrong, fails := range map[float32]bool{0: false, 1 * 0x1p-23: false, 3 * 0x1p-23: true} {
 		out[500] = 500*0x1p-23 + wrong
 		if _, worst, err := timed.check(p, in, kernels.Bytes(out), affordable); err != nil || (worst > 1) != fails {
-			t.Errorf("an element off by %g: %v of what is allowed, %v, want more than 1: %v", wrong, worst, err, fails)
+			t.Errorf("an element off by %g: %v of the allowed error, %v, want more than 1: %v", wrong, worst, err, fails)
 		}
 	}
 }

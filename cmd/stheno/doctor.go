@@ -20,7 +20,7 @@ func (doctor) Help() string {
 	return `Changes nothing and needs nothing. It prints a line each for:
 
   go          the Go version that built this program, and the processor cores that it uses
-  kernels     how many kernel sources it carries compiled, and how many ops they make
+  kernels     how many kernel sources it carries compiled, and for how many ops
   products    the library that multiplies matrices on the host, and why if it is gonum's
   driver      NVIDIA's driver and the newest CUDA version that it supports
   device N    each GPU, by the number that --device and cudaops.OnDevice take
@@ -29,11 +29,13 @@ func (doctor) Help() string {
   so          where graphs run on this machine
 
 The exit status is 0 where graphs run as they should, which without a GPU is on the host, and 1
-where there is a GPU that does not answer.`
+where there is a GPU that does not answer, or graphs would run on the host and cannot: STHENO_BLAS
+names a library that cannot be used.`
 }
 
 // Run prints the lines.
 func (doctor) Run(c *console) error {
+	_, noProducts := hostblas.For(nil) // where STHENO_BLAS names a library that cannot be used
 	say := func(name, format string, a ...any) {
 		fmt.Fprintf(c.out, "%-10s %s\n", name, fmt.Sprintf(format, a...))
 	}
@@ -45,11 +47,11 @@ func (doctor) Run(c *console) error {
 	if len(devices) == 0 {
 		say("device", "none")
 		say("missing", "%v", err)
-		say("so", "every graph runs on the host, with the same results; a GPU needs NVIDIA's driver alone, no CUDA toolkit")
-		if !errors.Is(err, cudaops.ErrNoDevice) {
-			return err // a GPU that does not answer is a fault
+		if !errors.Is(err, cudaops.ErrNoDevice) { // a GPU that does not answer is a fault
+			say("so", "stheno.NewVM returns this error; with the option cudaops.OnHost() graphs run on the host")
+			return err
 		}
-		return nil
+		return onHost(say, noProducts, "; a GPU needs NVIDIA's driver alone, no CUDA toolkit")
 	}
 	say("driver", "%s, supports CUDA %s", cmp.Or(devices[0].Driver, "of unknown version"), devices[0].CUDA)
 	for i, d := range devices {
@@ -67,8 +69,18 @@ func (doctor) Run(c *console) error {
 	}
 	if err == nil {
 		say("so", "graphs run on the GPU")
-	} else {
-		say("so", "every graph runs on the host, with the same results")
+		return nil
 	}
+	return onHost(say, noProducts, "")
+}
+
+// onHost prints the conclusion for a machine where graphs run on the host, and returns the reason why
+// they cannot.
+func onHost(say func(name, format string, a ...any), err error, more string) error {
+	if err != nil {
+		say("so", "no graph runs")
+		return err
+	}
+	say("so", "every graph runs on the host, with the same results%s", more)
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 var errNoTape = errors.New("to compare with Gorgonia on the processor needs a build without the tag cuda")
 
 // benchHost times the host's bodies and Gorgonia's own ops, each as a graph of one op on
-// gorgonia.NewTapeMachine, and prints the best times: a median would include what else the machine
+// gorgonia.NewTapeMachine, and prints the best times: a median would include whatever else the machine
 // does.
 type benchHost struct {
 	selection

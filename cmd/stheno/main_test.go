@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -186,6 +187,22 @@ func TestDoctorAlwaysConcludes(t *testing.T) {
 	for _, want := range []string{"go ", "kernels ", "so "} {
 		if !strings.Contains("\n"+out, "\n"+want) {
 			t.Errorf("no line %q in\n%s", want, out)
+		}
+	}
+}
+
+// Where there is no GPU and the library that STHENO_BLAS names cannot be used, no graph runs, and
+// the doctor says so. The library is looked for once, so the command runs in another process.
+func TestDoctorWithoutProducts(t *testing.T) {
+	if os.Getenv("STHENO_PROGRAM") == "doctor" {
+		os.Exit(run([]string{"doctor"}, os.Stdout, os.Stderr))
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDoctorWithoutProducts$")
+	cmd.Env = append(os.Environ(), "STHENO_PROGRAM=doctor", "STHENO_BLAS=atlas", "CUDA_VISIBLE_DEVICES=")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"\nso         no graph runs\n", "stheno doctor: hostblas: got STHENO_BLAS=atlas, want gonum"} {
+		if !strings.Contains(string(out), want) || cmd.ProcessState.ExitCode() != failure {
+			t.Errorf("got %v and %s, want status %d and %q", err, out, failure, want)
 		}
 	}
 }

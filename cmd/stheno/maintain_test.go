@@ -14,7 +14,7 @@ import (
 )
 
 // The suites that bench/gpu-run.sh is given are those without evidence: all for a
-// new GPU, none of what passed in an earlier call, and all again where nothing
+// new GPU, none that passed in an earlier call, and all again where nothing
 // recorded is to count.
 func TestEvidenceList(t *testing.T) {
 	dir := t.TempDir()

@@ -84,7 +84,7 @@ func TestRandomOnHost(t *testing.T) {
 		t.Errorf("ratios %q, want 13 with the worst first", ratios)
 	}
 	if text := string(must.Get[[]byte](t)(os.ReadFile(plot))); !strings.Contains(text, "13 drawn cases, ") {
-		t.Errorf("%s does not say what it shows", plot)
+		t.Errorf("%s has no title", plot)
 	}
 }
 
@@ -123,7 +123,7 @@ Sum  2      0.45            0.10   0.10  0.10  0.10    2.00  2.00  2.00  1
 	f.Peers = nil
 	must.Do(t, f.Write(path))
 	if status, _, stderr := stheno("maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); status != failure || !strings.Contains(stderr, "--peers") {
-		t.Errorf("a plot without peers: status %d, %s, want an error that says what lacks", status, stderr)
+		t.Errorf("a plot without peers: status %d, %s, want an error that names --peers", status, stderr)
 	}
 }
 
@@ -239,7 +239,7 @@ json.dump([{"op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "
 	}
 	must.Write(t, script, "import sys; sys.exit('it cannot')")
 	if _, err := peersOf(c, script, drawn); err == nil || !strings.Contains(out.String(), "it cannot") {
-		t.Errorf("a script that fails: %v and %q, want an error and what it says", err, out.String())
+		t.Errorf("a script that fails: %v and %q, want an error and its message", err, out.String())
 	}
 }
 

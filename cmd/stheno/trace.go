@@ -49,7 +49,11 @@ func (t trace) Run(c *console) error {
 	if err := errors.Join(vm.Close(), file.Close()); err != nil { // which end the trace
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%s: %d runs of %d steps, the last of %v, on %s\nwrote %s, which https://ui.perfetto.dev shows\n",
-		graphName(g), r.Runs, len(r.Steps), r.Time.Round(time.Microsecond), vm.Device(), t.Out)
+	runs := fmt.Sprintf("%d runs", r.Runs)
+	if r.Runs == 1 {
+		runs = "a run"
+	}
+	_, err = fmt.Fprintf(c.out, "%s: %s of %d steps, the last of %v, on %s\nwrote %s, which https://ui.perfetto.dev shows\n",
+		graphName(g), runs, len(r.Steps), r.Time.Round(time.Microsecond), vm.Device(), t.Out)
 	return err
 }
