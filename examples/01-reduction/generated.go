@@ -12,7 +12,7 @@ import (
 // row of the sum, to be compared with that of the op.
 func generated(p *notebook.Page, x []float32, op row) (row, error) {
 	p.Heading("A kernel from an expression")
-	p.Text("A sum, a norm and a largest value differ in one line of the kernel. So the op `Reduce` takes that line as text, in a, what has been reduced so far, and b, the next number:")
+	p.Text("A sum, a norm and a largest value differ in one line of the kernel. So the op `Reduce` takes that line as text, in terms of a, the result so far, and b, the next number:")
 	p.GoSource(`n, err := ops.Reduce(x, "a + b*b", 0)` + "\n")
 	p.Text(`When such a node first runs on a GPU, the expression takes the place of the instruction in ` + "`step`" + ` below, in the kernel's assembly code,
 		and the driver translates that for the GPU. (As it stands the kernel is that of a + b.) The result stays on the device.`)

@@ -61,7 +61,7 @@ func sums(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`Thread 0's loop costs %s %% more time than the op, no more. A multiprocessor holds several blocks, and while one of them adds up what its
-		threads have read, another one reads: what counts in the end is that the memory is never without work, and each
+		threads have read, another one reads: it matters only that the memory is never without work, and each
 		block here has %s numbers for each of its threads to read before it adds. A kernel may be naive where that does not show.`,
 		figure.Number(100*(blocks[0].mean.Value/fast.mean.Value-1)), figure.Number(of/(32*80*1024)))
 	return nil

@@ -58,7 +58,7 @@ func question(p *lab) error {
 
 func wrong(p *lab) error {
 	p.Heading("Without a barrier, and with too small a one")
-	p.Text("The whole iteration in one launch is a loop of half steps. What stands between two of them is a parameter:")
+	p.Text("The whole iteration in one launch is a loop of half steps. The barrier between two of them is a parameter:")
 	if err := p.Source("versions/iterate.cu", "whole"); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func wrong(p *lab) error {
 		Header:  []string{"kernel", "transformations", "wrong, %", "runs partly wrong, %", "whole warps, %", "whole blocks, %", "wrong on the host, %"},
 		Rows:    rows,
 	})
-	if err := p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from what is right. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.",
+	if err := p.Figure("wrong", "One run of each kernel and number of transformations: how far the results of each warp are from the right ones. Warps 0 and 1 are block 0, warps 2 and 3 are block 1.",
 		drawWrong(counts, pictures)...); err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func wrong(p *lab) error {
 	}
 	p.Text(`A warp's threads go together, so without a barrier whole warps run ahead or stay behind, read values of another step, and are wrong in the same way: errors come in runs of 32. With a
 		barrier for each block, whole blocks do: runs of 64. And every error goes into all that comes after it. Such a kernel may also come out right, on another
-		GPU or another day, which is what makes it dangerous. The race checker of compute-sanitizer looks at shared memory only, and sees nothing here: what finds such an error is a comparison with a plain
-		reference, and with weights that let nothing late get lost. Weights of 1/128 do lose it: after the first half steps all elements are equal, and an old one is as good as a new one. So in all
+		GPU or another day, which makes it dangerous. The race checker of compute-sanitizer looks at shared memory only, and sees nothing here: such an error is found by a comparison with a plain
+		reference, and with weights that let no error fade. Weights of 1/128 hide it: after the first half steps all elements are equal, and an old one is as good as a new one. So in all
 		that is timed below the weights are Hadamard matrices with their rows or columns in random order and with random signs: every element goes into all others, no error fades, and a right result is
 		right to the last bit.`)
 	return nil
@@ -148,7 +148,7 @@ func barriers(p *lab) error {
 	if err := p.Source("grid_barrier.cuh", "grid_barrier"); err != nil {
 		return err
 	}
-	p.Text(`Three things must be right. What a block wrote must be visible before it is counted, and what others wrote must be read afresh after the wait: fences, or
+	p.Text(`Three things must be right. The results of a block must be visible before it is counted, and those of others must be read afresh after the wait: fences, or
 		release and acquire. The waiting loop must read memory each time: from a plain variable the compiler reads once and spins on a register for ever;
 		` + "`volatile`" + ` or PTX keeps it from that. And the counter must be safe to use again. One counter that wraps to 0 with the last block, while all wait for the 0, is in
 		many a text and can hang: a fast block comes to the next barrier and makes it 1 before a slow one has seen the 0. Two of them by turns are safe, since nobody comes to the barrier after the
@@ -303,7 +303,7 @@ func fast(p *lab) error {
 		rows = append(rows, row)
 	}
 	p.Table(figure.Table{
-		Caption: "µs a half step, means of 10 runs, blocks of 128 threads in the first three. What `ops.Iterate` chooses is the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
+		Caption: "µs a half step, means of 10 runs, blocks of 128 threads in the first three. `ops.Iterate` chooses the cluster up to 256 values, registers up to 1024, and then a graph of launches with a block for some columns of the transposed weights.",
 		Header:  []string{"values", "launches", "graph", "grid.sync's algorithm", "registers", "ops.Iterate"},
 		Rows:    rows,
 	})
@@ -313,7 +313,7 @@ func fast(p *lab) error {
 func gradients(p *lab) error {
 	p.Heading("And backwards")
 	p.Text("The iteration is an op, `ops.Iterate(w1, w2, x, steps)`, with derivatives by both matrices and by x. The derivative by x is the iteration with the matrices transposed and in " +
-		"the other order. Those by the matrices are products of what the iteration left at each step, forwards and backwards, made again in the backward pass rather than kept.")
+		"the other order. Those by the matrices are products of the vectors at each step, forwards and backwards, which the backward pass computes again rather than keeps.")
 	const size, few = 9, 4
 	in, err := gradcheck.Random(1, tensor.Float32, tensor.Shape{size, size}, tensor.Shape{size, size}, tensor.Shape{size})
 	if err != nil {

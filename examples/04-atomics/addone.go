@@ -23,7 +23,7 @@ func addOne(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`If many threads read before the first one writes, they all read the same number and write the same number, and of all their additions one is
-		left. That is a data race. What comes out depends on who is when where, and it may even be right, on another day.`)
+		left. That is a data race. The result depends on which thread is where at what moment, and on another day it may even be right.`)
 	if err := p.Sources("versions/increment.cu", "increment_racy_shared_i32"); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func addOne(p *notebook.Page) error {
 		return err
 	}
 	p.Text(`Where the work is more than one addition, a lock lets one thread in at a time. A compare-and-swap looks whether the lock is free and
-		takes it in one step. The fences keep what is done under the lock from being seen before it or after it:`)
+		takes it in one step. The fences keep the work under the lock from being seen before it or after it:`)
 	if err := p.Sources("versions/lock.cuh", "Mutex"); err != nil {
 		return err
 	}

@@ -56,8 +56,9 @@ type ladder struct {
 	p      *notebook.Page
 	side   int
 	pixels []float32
-	of     string  // the picture of the recorded times, if not this one
 	exact  float64 // their sum
+	timed  string  // the picture that the GPU's times are of
+	apart  bool    // that is another one than the picture here
 	steps  []step
 }
 
@@ -71,12 +72,12 @@ type step struct {
 }
 
 func begin(p *notebook.Page, path string) (*ladder, error) {
-	l := &ladder{p: p, side: 512}
+	l := &ladder{p: p, side: 512, timed: "the picture"}
 	if p.Tiny() { // recorded times are of the full size
 		l.side = 64
 	}
-	if path != "" {
-		l.of = ", where they are of the picture that is drawn without -picture"
+	if path != "" && p.GPU() == nil { // recorded times are of the drawn picture
+		l.timed, l.apart = "the drawn picture", true
 	}
 	var err error
 	if l.pixels, err = load(path, l.side); err != nil {
@@ -97,6 +98,10 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 	p.Text(`Times are per sum, with the picture in the memory of the device. Each is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
 		take a millisecond. What is µs for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
 		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`, runs)
+	if l.apart {
+		p.Text(`There is no GPU here, and the recorded times are not of this picture but of the one that is drawn without -picture. They stand apart from
+			the sums of this one, and are called those of the drawn picture.`)
+	}
 	return l, nil
 }
 
@@ -164,10 +169,14 @@ func (l *ladder) version(v versions.Version, name string) error {
 	if err := l.add(name, len(plan.Launches), ran.Runs.String(), ran.Mean.Value, ran.Spread.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
 		return err
 	}
+	takes := "It takes"
+	if l.apart {
+		takes = "Over the drawn picture it takes"
+	}
 	if v == 1 {
-		l.p.Text("It takes %v, plus or minus %v over %v runs.", notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
+		l.p.Text("%s %v, plus or minus %v over %v runs.", takes, notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
 	} else {
-		l.p.Text("It takes %v, plus or minus %v: %s times as fast as the step before.", ran.Mean, ran.Spread, figure.Number(before.us/ran.Mean.Value))
+		l.p.Text("%s %v, plus or minus %v: %s times as fast as the step before.", takes, ran.Mean, ran.Spread, figure.Number(before.us/ran.Mean.Value))
 	}
 	return nil
 }
@@ -254,34 +263,83 @@ func (l *ladder) fast() error {
 }
 
 func (l *ladder) compare() error {
-	l.p.Heading("All steps side by side")
-	first := l.steps[3] // one thread
-	t := figure.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
-	bars := figure.Bars{Title: "Time of one sum over the picture", Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
-	oneMachine := l.p.GPU() != nil
-	for _, s := range l.steps {
-		launches, gain := "", ""
-		if s.launches > 0 {
-			launches = fmt.Sprint(s.launches)
+	p := l.p
+	p.Heading("All steps side by side")
+	if l.apart {
+		p.Table(l.sums())
+		p.Table(l.times())
+	} else {
+		p.Table(l.all())
+		if p.GPU() == nil {
+			p.Text("The CPU's times are of this machine, so the figure has the others alone, which were recorded on the GPU named above.")
 		}
-		if s.launches > 0 || oneMachine {
-			gain = figure.Number(first.us / s.us)
+	}
+	bars := figure.Bars{Title: "Time of one sum over " + l.timed, Label: "time, µs", Log: true, Series: []figure.BarSeries{{Colour: theme.Blue}}}
+	for _, s := range l.steps {
+		if s.launches > 0 || p.GPU() != nil {
 			bars.Names = append(bars.Names, s.name)
 			bars.Series[0].Values, bars.Series[0].Spread = append(bars.Series[0].Values, s.us), append(bars.Series[0].Spread, s.spread)
 		}
-		t.Rows = append(t.Rows, []string{s.name, launches, s.runs, notebook.Micros(s.us).String(),
-			gain, fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)})
 	}
-	l.p.Table(t)
-	if !oneMachine {
-		l.p.Text("The CPU's times are of this machine, so the figure has the others alone, which were recorded on the GPU named above%s.", l.of)
-	}
-	caption := "Time of one sum over the picture; further left is better. Ranges are standard deviations."
-	if err := l.p.Figure("steps", caption, bars); err != nil {
+	caption := "Time of one sum over " + l.timed + "; further left is better. Ranges are standard deviations."
+	if err := p.Figure("steps", caption, bars); err != nil {
 		return err
 	}
-	l.p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few µs: a step that
+	p.Text(`The picture is small for a GPU. From step 3 on much of the time is the launches, which start only one every few µs: a step that
 		needs a launch less looks better than its kernel is. The next figure has inputs so small that nothing but the launches is left, and inputs so large that
 		they do not matter.`)
 	return nil
+}
+
+// all returns the table of the steps, with times and sums of one picture.
+func (l *ladder) all() figure.Table {
+	t := figure.Table{Caption: "One sum over the picture", Header: []string{"step", "launches", "runs", "time", "faster than one thread", "sum", "off by"}}
+	for _, s := range l.steps {
+		gain := ""
+		if s.launches > 0 || l.p.GPU() != nil { // times of one machine
+			gain = l.gain(s)
+		}
+		t.Rows = append(t.Rows, append([]string{s.name, s.count(), s.runs, notebook.Micros(s.us).String(), gain}, l.sum(s)...))
+	}
+	return t
+}
+
+// sums returns the table of what was computed here: sums of this picture, and the times of the CPU.
+func (l *ladder) sums() figure.Table {
+	t := figure.Table{Caption: "One sum over this picture", Header: []string{"step", "launches", "time here", "sum", "off by"}}
+	for _, s := range l.steps {
+		time := ""
+		if s.launches == 0 {
+			time = notebook.Micros(s.us).String()
+		}
+		t.Rows = append(t.Rows, append([]string{s.name, s.count(), time}, l.sum(s)...))
+	}
+	return t
+}
+
+// times returns the table of the recorded times.
+func (l *ladder) times() figure.Table {
+	t := figure.Table{Caption: "One sum over the drawn picture, recorded on the GPU named above", Header: []string{"step", "runs", "time", "faster than one thread"}}
+	for _, s := range l.steps {
+		if s.launches > 0 {
+			t.Rows = append(t.Rows, []string{s.name, s.runs, notebook.Micros(s.us).String(), l.gain(s)})
+		}
+	}
+	return t
+}
+
+// gain is how many times as fast a step is as one thread.
+func (l *ladder) gain(s step) string { return figure.Number(l.steps[3].us / s.us) }
+
+// sum returns the cells of a step's sum and of its error.
+func (l *ladder) sum(s step) []string {
+	return []string{fmt.Sprintf("%.4f", s.sum), fmt.Sprintf("%.1e", math.Abs(s.sum-l.exact)/l.exact)}
+}
+
+// count is the number of launches, nothing on the host.
+func (s step) count() string {
+	if s.launches == 0 {
+		return ""
+	}
+	return fmt.Sprint(s.launches)
 }

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"image"
 	"image/png"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/examples/internal/notebook/notebooktest"
+	"github.com/stheno-ml/stheno/internal/must"
 )
 
 // The program runs on small sizes, its sums are right (it fails if not), and
@@ -68,6 +72,58 @@ func TestPicture(t *testing.T) {
 	}
 	if _, err := load("main.go", 8); err == nil || !strings.Contains(err.Error(), "main.go") {
 		t.Errorf("Go source as a picture: %v, want an error that names it", err)
+	}
+}
+
+// Recorded times are those of the drawn picture. With a picture of one's own and no GPU, every
+// paragraph, table and figure that has one says so, and none has a sum of this picture beside it.
+func TestOwnPicture(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "white.png")
+	white := image.NewGray(image.Rect(0, 0, 8, 8))
+	for i := range white.Pix {
+		white.Pix[i] = 0xff
+	}
+	var file bytes.Buffer
+	must.Do(t, png.Encode(&file, white))
+	must.Do(t, os.WriteFile(path, file.Bytes(), 0o666))
+	text := func(path string) string {
+		t.Helper()
+		var log bytes.Buffer
+		o := notebook.Options{Out: dir, Device: "cpu", Small: true}
+		must.Do(t, notebook.Run(o, &log, title, recorded, func(p *notebook.Page) error { return run(p, path) }))
+		return log.String()
+	}
+	var record struct {
+		Figures map[string]struct{ Value float64 }
+	}
+	must.Do(t, json.Unmarshal(recorded, &record))
+	var times []string
+	for key, f := range record.Figures {
+		if strings.HasPrefix(key, "512x512") && strings.HasSuffix(key, "mean") {
+			times = append(times, notebook.Micros(f.Value).String())
+		}
+	}
+	const sum = "262144.0000" // of 512 x 512 white pixels
+	own, separate := 0, 0
+	for block := range strings.SplitSeq(text(path), "\n\n") {
+		step := strings.Contains(block, "takes") || strings.Contains(block, ": one thread")
+		has := step && slices.ContainsFunc(times, func(s string) bool { return strings.Contains(strings.Join(strings.Fields(block), " "), s) })
+		if has {
+			separate++
+			if !strings.Contains(block, "the drawn picture") || strings.Contains(block, sum) {
+				t.Errorf("recorded times of the drawn picture, as if they were of another one:\n%s", block)
+			}
+		}
+		if strings.Contains(block, sum) {
+			own++
+		}
+	}
+	if len(times) != 6 || separate != 7 || own != 2 { // six steps and a table; a caption and a table
+		t.Errorf("%d recorded times are in %d places, the sum in %d, want 6, 7 and 2", len(times), separate, own)
+	}
+	if drawn := text(""); strings.Contains(drawn, "drawn picture") || !strings.Contains(drawn, times[0]) {
+		t.Errorf("without -picture the text has the drawn picture apart, or lacks the time %s:\n%s", times[0], drawn)
 	}
 }
 

@@ -44,7 +44,7 @@ func sizes(p *notebook.Page) error {
 		}
 		ch.Series = append(ch.Series, s)
 	}
-	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones what the kernel is worth.", ch); err != nil {
+	if err := p.Figure("sums-by-size", "The steps on other sizes. Small sums cost their launches, large ones show the kernel itself.", ch); err != nil {
 		return err
 	}
 	us := func(version int) string { return figure.Number(at[[2]int{version, 8}]) }

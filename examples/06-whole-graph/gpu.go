@@ -240,10 +240,10 @@ func shorten(text string, n int) string {
 func learnt(s *story) error {
 	s.Heading("What we learnt")
 	r := s.vm.Report()
-	s.Text(`A graph says what depends on what, and no more is needed to run it well. Of the %d nodes of a plain Gorgonia program %d steps are left: %d products and what was fused between them. The softmax, the
+	s.Text(`A graph records which value depends on which, and no more is needed to run it well. Of the %d nodes of a plain Gorgonia program %d steps are left: %d products and the fused steps between them. The softmax, the
 		loss and the gradient by the softmax's input are a single launch, and no value of it goes through memory that is not needed afterwards.`,
 		len(s.net.graph.AllNodes()), len(r.Steps), countProducts(r.Steps))
-	s.Text("What is fused costs no accuracy: the same operations on the same numbers, with their results in registers. And the program that gains from all this is not changed, but for the line that makes the machine.")
+	s.Text("Fusing costs no accuracy: the same operations on the same numbers, with their results in registers. And the program that gains from all this is not changed, but for the line that makes the machine.")
 	return nil
 }
 

@@ -160,7 +160,7 @@ func compile(s *story) error {
 	s.Heading("Pass by pass")
 	s.Text(`Stheno's machine compiles the graph when it is made. The graph becomes a program, a list of instructions over numbered values; passes then rewrite the program, one after the
 		other, until nothing is left to decide: what is launched, where every value is, what is copied when. ` + "`vm.Explain(os.Stdout)`" + ` prints the program after each pass, and
-		` + "`vm.Passes()`" + ` its size. What follows are excerpts.`)
+		` + "`vm.Passes()`" + ` its size. Here are excerpts.`)
 	list, err := explain(s.vm)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func lowered(s *story, list listing, by map[string]cudaops.PassReport) error {
 func pruned(s *story, list listing, by map[string]cudaops.PassReport) error {
 	gone := without(list["lower"], list["prune"])
 	gone = slices.DeleteFunc(gone, func(in instr) bool { return !in.launches() })
-	s.Text("`prune` drops what no result depends on, %d of the instructions that compute: among them the derivative by the images, which Grad makes but nobody asked for, and which is as large a product as any.",
+	s.Text("`prune` drops instructions that no result depends on, %d of those that compute: among them the derivative by the images, which Grad makes but nobody asked for, and which is as large a product as any.",
 		by["lower"].Steps-by["prune"].Steps)
 	s.Listing("gone after prune", layOut(gone))
 	return nil
@@ -207,10 +207,10 @@ func epilogues(s *story, list listing, by map[string]cudaops.PassReport) error {
 	product := func(in instr) bool { return strings.HasPrefix(in.does, "kernel product") }
 	before := slices.DeleteFunc(slices.Clone(list["prune"]), func(in instr) bool { return !product(in) })
 	after := slices.DeleteFunc(slices.Clone(list["epilogue"]), func(in instr) bool { return !product(in) })
-	s.Text("`epilogue`"+` makes maps a part of the product that they follow: the product's kernel does to each sum what the maps would have done to it in memory, before it writes it. %d instructions
+	s.Text("`epilogue`"+` makes maps a part of the product that they follow: the product's kernel applies them to each sum before it writes it. %d instructions
 		that compute become %d. c is the sum, x0 what is read beside the two matrices:`, by["prune"].Steps, by["epilogue"].Steps)
 	s.Listing("after epilogue: products that do more", layOut(without(after, before)))
-	s.Text("`relu`" + ` is the rectifier, ` + "`step(x0)`" + ` its derivative by its result x0. What went into the rectifier need not be kept for that: a number below zero, times 0, is -0, and zero stays +0.`)
+	s.Text("`relu`" + ` is the rectifier, ` + "`step(x0)`" + ` its derivative by its result x0. The rectifier's input need not be kept for that: a number below zero, times 0, is -0, and zero stays +0.`)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func fused(s *story, list listing, by map[string]cudaops.PassReport) error {
 	after := slices.DeleteFunc(between(list["fuse"], before), func(in instr) bool { return !in.launches() })
 	s.Text(`One launch, with %d inputs and %d outputs, has taken in the softmax, the cross-entropy and the gradient by the softmax's input, forward and backward pass alike.`,
 		len(softmax.operands()), len(softmax.values()))
-	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and a value that is needed twice is a t. So x0 is the last product, with its bias; a row is what one image has, a value for each
+	s.Text(`The inputs are x0, x1 and so on in the order in which they stand behind the function, and a value that is needed twice is a t. So x0 is the last product, with its bias; a row holds the values of one image, one for each
 		digit; ` + "`rowmax` and `rowsum`" + ` go along the row. Subtracting the maximum keeps the exponential from overflowing. t1 is then the logarithm of the softmax, and t2, the labels
 		over minus the number of images, the gradient of the loss by it. The last line has the two results: the image's part in the loss and, behind the comma, the gradient by x0. That needs the softmax
 		again, which is at hand: it is ` + "`exp(t1)`" + `. The kernel loads a row once, does all of this in registers, and writes both results.`)
@@ -274,7 +274,7 @@ func planned(s *story, list listing, by map[string]cudaops.PassReport) error {
 	if len(copies) > 0 {
 		text = fmt.Sprintf("Here they are %d.", len(copies))
 	}
-	s.Text("`layout` adds copies of what a kernel cannot read as it lies in memory. %s `plan` then chooses the kernels for this device, with grids and blocks. Products have kernels that were compiled beforehand; maps and rows get theirs from their functions.", text)
+	s.Text("`layout` adds copies of operands that a kernel cannot read as they lie in memory. %s `plan` then chooses the kernels for this device, with grids and blocks. Products have kernels that were compiled beforehand; maps and rows get theirs from their functions.", text)
 	kernels := slices.DeleteFunc(slices.Clone(list["plan"]), func(in instr) bool { return !in.launches() })
 	s.Listing("after plan: the instructions that compute, and their kernels", layOut(brief(kernels)))
 	return nil
@@ -293,7 +293,7 @@ func placed(s *story, list listing, by map[string]cudaops.PassReport) error {
 
 // compared shows the passes side by side.
 func compared(s *story, passes []cudaops.PassReport) error {
-	t := figure.Table{Caption: "The program after each pass. Traffic is what the launches read and write at least, values are all that are on the device, each in memory of its own.",
+	t := figure.Table{Caption: "The program after each pass. Traffic is the least that the launches read and write; values are all those on the device, each in memory of its own.",
 		Header: []string{"pass", "instructions", "that compute", "copies", "traffic", "values"}}
 	steps := figure.Bars{Title: "Instructions that compute", Label: "after the pass"}
 	traffic := figure.Bars{Title: "Memory traffic of a run", Label: "MiB, after the pass"}
@@ -306,11 +306,11 @@ func compared(s *story, passes []cudaops.PassReport) error {
 	s.Table(t)
 	steps.Series = []figure.BarSeries{{Colour: theme.Blue, Values: counts}}
 	traffic.Series = []figure.BarSeries{{Colour: theme.Amber, Values: megabytes}}
-	if err := s.Figure("passes", "How many instructions compute something, and what they move, after each pass.", steps, traffic); err != nil {
+	if err := s.Figure("passes", "The instructions that compute, and the bytes that they move, after each pass.", steps, traffic); err != nil {
 		return err
 	}
 	first, last := passes[0], passes[len(passes)-1]
-	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it are the matrices of the products,
+	s.Text(`Of %d instructions that compute, %d are left. The traffic falls less than their number, from %s to %s: most of it is the matrices of the products,
 		which are read and written as before.`, first.Steps, last.Steps, size(first.Traffic), size(last.Traffic))
 	return nil
 }

@@ -59,7 +59,7 @@ func memory(s *story) error {
 	if err := s.Figure("memory", "The memory of a run. Copies of the parameters and their gradients are among the values.", bars); err != nil {
 		return err
 	}
-	s.Text(`A value is alive from the instruction that computes it to the last one that reads it, and only what is alive needs memory. The compiler knows both for every value, and the size of each, so it
+	s.Text(`A value is alive from the instruction that computes it to the last one that reads it, and only values that are alive need memory. The compiler knows both for every value, and the size of each, so it
 		reserves one piece of memory when the machine is made and allocates nothing afterwards: %s instead of %s, where %s is the least that this order of instructions needs. A map even writes its result over an input
 		that nobody needs any more.`, size(r.Arena), size(passes[0].Values), size(r.Peak))
 	return nil

@@ -18,7 +18,7 @@ func program(s *story) error {
 	hidden := s.Size(512, 128, 32)
 	s.images, s.widths = s.Size(128, 64, 32), []int{pixels, hidden, hidden, classes}
 	s.Heading("The program")
-	s.Text("Now a program as many are: a perceptron that learns to read digits. Its layers have %s neurons, and a step of the training takes %d images.", widths(s.widths), s.images)
+	s.Text("Now a typical program: a perceptron that learns to read digits. Its layers have %s neurons, and a step of the training takes %d images.", widths(s.widths), s.images)
 	if s.GPU() == nil {
 		s.Text("There is no GPU here, so these are fewer than in the times that were recorded on one, which are of %s neurons and batches of 128 and 4096.", widths(s.timedLayers()))
 	}

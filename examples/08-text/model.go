@@ -160,7 +160,7 @@ func (net *network) goOn() error {
 func program(s *story) error {
 	s.Heading("The network")
 	s.net = newNetwork(s.sizes, len(s.text.letters), s.dropout).withLoss()
-	s.Text(`A recurrent network reads letter by letter and remembers what it finds worth it, however long ago it was. It has %d cells that remember a number each; what a letter does to them is learnt. The program is plain Gorgonia, with a node
+	s.Text(`A recurrent network reads letter by letter and can remember a letter however long ago it was. It has %d cells that remember a number each; what a letter does to them is learnt. The program is plain Gorgonia, with a node
 		for every op on every letter of a line, %d in all before Grad doubles them:`, s.hidden, len(s.net.graph.AllNodes()))
 	for _, function := range []string{"newNetwork", "cell", "withLoss"} {
 		if err := s.GoFunction(modelSource, function); err != nil {

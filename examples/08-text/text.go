@@ -83,8 +83,7 @@ func (t *text) string(numbers []int) string {
 // reading shows the text.
 func reading(s *story) error {
 	s.Heading("The text")
-	s.Text(`We read %s: %d letters of %d kinds, for capitals, spaces, commas and ends of lines are letters, too. The last %d are held out, to see how well what was learnt does on what was
-		not.`, s.text.name, len(s.text.read)+len(s.text.held), len(s.text.letters), len(s.text.held))
+	s.Text(`We read %s: %d letters of %d kinds, for capitals, spaces, commas and ends of lines are letters, too. The last %d are held out, to see how well the network does on text that it has not seen.`, s.text.name, len(s.text.read)+len(s.text.held), len(s.text.letters), len(s.text.held))
 	if s.text.name == opticks.Name {
 		s.Text("The book is about experiments with light, and ends with questions about all of nature. So its end is not like its middle, and the harder to guess.")
 	}

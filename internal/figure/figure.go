@@ -88,19 +88,28 @@ func Save(path string, panels ...Panel) error {
 	return os.WriteFile(path, picture, 0o644)
 }
 
-// tile draws panels in tiles of one size on a canvas that blank makes.
+// tile draws panels in tiles of one width, in rows as high as the highest panel in them, on a canvas
+// that blank makes.
 func tile(panels []Panel, blank func(width, height vg.Length) vg.CanvasSizer) {
 	n, width := columns(panels)
-	var largest vg.Point
-	for _, p := range panels {
-		size := p.size(width)
-		largest = vg.Point{X: max(largest.X, size.X), Y: max(largest.Y, size.Y)}
-	}
-	tiles := vgdraw.Tiles{Cols: n, Rows: (len(panels) + n - 1) / n, PadTop: apart, PadBottom: apart, PadLeft: apart, PadRight: apart, PadX: apart, PadY: apart}
-	w, h := vg.Length(tiles.Cols)*(largest.X+apart)+apart, vg.Length(tiles.Rows)*(largest.Y+apart)+apart
-	c := vgdraw.NewCanvas(blank(w, h), w, h)
+	var widest vg.Length
+	heights, h := make([]vg.Length, (len(panels)+n-1)/n), vg.Length(apart)
 	for i, p := range panels {
-		paint(p, tiles.At(c, i%n, i/n))
+		size := p.size(width)
+		widest, heights[i/n] = max(widest, size.X), max(heights[i/n], size.Y)
+	}
+	for _, height := range heights {
+		h += height + apart
+	}
+	w := vg.Length(n)*(widest+apart) + apart
+	c := vgdraw.NewCanvas(blank(w, h), w, h)
+	top := h - apart
+	for i, p := range panels {
+		if i > 0 && i%n == 0 {
+			top -= heights[i/n-1] + apart
+		}
+		left := vg.Length(i%n)*(widest+apart) + apart
+		paint(p, vgdraw.Crop(c, left, left+widest-w, top-heights[i/n], top-h))
 	}
 }
 

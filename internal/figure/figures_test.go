@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,7 +188,7 @@ func TestLinesDiffer(t *testing.T) {
 	}
 }
 
-// A chart leaves out what it cannot show, and breaks its lines there.
+// A chart leaves out points that it cannot show, and breaks its lines there.
 func TestBrokenLines(t *testing.T) {
 	s := Series{Colour: theme.Blue, X: []float64{0, 1, 2, 3, 4, 5}, Y: []float64{1, 2, math.NaN(), 4, -5, 6}}
 	for _, c := range []struct {
@@ -364,6 +365,27 @@ func TestPictures(t *testing.T) {
 	}
 	if len(seen) != 200 {
 		t.Errorf("%d colours of 200", len(seen))
+	}
+}
+
+// A picture of several panels, two in a row, has rows as high as their highest panel.
+func TestRowsOfPanels(t *testing.T) {
+	for _, c := range []struct{ sides, heights []int }{{[]int{300, 20}, []int{300}}, {[]int{400, 10, 30}, []int{400, 30}}, {[]int{10, 20, 5, 200}, []int{20, 200}}} {
+		var list []Panel
+		for _, side := range c.sides {
+			list = append(list, Pictures{Images: []Image{{Width: side, Values: make([]float32, side*side)}}})
+		}
+		want := image.Point{X: 2 * (2*slices.Max(c.sides) + 3*apart), Y: 2 * apart}
+		for _, height := range c.heights {
+			want.Y += 2 * (height + apart)
+		}
+		path := filepath.Join(t.TempDir(), "rows.png")
+		if err := Save(path, list...); err != nil {
+			t.Fatal(err)
+		}
+		if got := readPNG(t, path).Bounds().Size(); got != want {
+			t.Errorf("pictures of %v values a side take %v dots, want %v", c.sides, got, want)
+		}
 	}
 }
 
