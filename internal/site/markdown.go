@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"html"
 	"html/template"
 	"slices"
 	"strings"
@@ -116,11 +115,12 @@ func renderCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (
 	if err != nil {
 		return ast.WalkStop, err
 	}
-	block, err := highlight(lexer, code.String())
-	if err == nil && len(info) > 1 {
-		block = template.HTML(`<figure class="code"><figcaption><code>`+html.EscapeString(info[1])+"</code></figcaption>\n") + block + "</figure>\n"
+	file := ""
+	if len(info) > 1 {
+		file = info[1]
 	}
-	_, failed := w.WriteString(string(block))
+	text, err := block(lexer, code.String(), file)
+	_, failed := w.Write(text)
 	return ast.WalkSkipChildren, errors.Join(err, failed)
 }
 

@@ -200,23 +200,29 @@ func (b *builder) source(name string, text []byte) ([]byte, error) {
 	if slices.Contains([]string{".cu", ".cuh"}, path.Ext(name)) {
 		lexer = theme.CUDA
 	}
-	code, err := highlight(lexer, string(text))
+	code, err := block(lexer, string(text), "")
 	if err != nil {
 		return nil, err
 	}
-	return b.page(name, name, "<h1><code>"+template.HTML(html.EscapeString(name))+"</code></h1>\n"+code)
+	body, err := execute("source", map[string]any{"Name": name, "Code": template.HTML(code)})
+	if err != nil {
+		return nil, err
+	}
+	return b.page(name, name, template.HTML(body))
 }
 
-// highlight returns code as a block, coloured if there is a lexer for it.
-func highlight(lexer chroma.Lexer, code string) (template.HTML, error) {
-	inner := template.HTML(html.EscapeString(code))
+// block returns code as a block, coloured if there is a lexer for it, under the name of a file if it
+// has one.
+func block(lexer chroma.Lexer, code, file string) ([]byte, error) {
+	var inner any = code
 	if lexer != nil {
-		var err error
-		if inner, err = theme.Highlight(lexer, code); err != nil {
-			return "", err
+		coloured, err := theme.Highlight(lexer, code)
+		if err != nil {
+			return nil, err
 		}
+		inner = coloured
 	}
-	return `<pre class="chroma" tabindex="0">` + inner + "</pre>\n", nil
+	return execute("code", map[string]any{"File": file, "Code": inner})
 }
 
 // folder returns a page that lists the files of a folder.
@@ -225,14 +231,18 @@ func (b *builder) folder(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := "<h1><code>" + html.EscapeString(name) + "/</code></h1>\n<ul>\n"
+	var files []menuLink
 	for _, e := range entries {
 		if file := path.Join(name, e.Name()); e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
 			b.link(file)
-			body += fmt.Sprintf("<li><a href=\"%s\"><code>%s</code></a></li>\n", html.EscapeString(relative(name, file)), html.EscapeString(e.Name()))
+			files = append(files, menuLink{Title: e.Name(), URL: relative(name, file)})
 		}
 	}
-	return b.page(name, name+"/", template.HTML(body+"</ul>\n"))
+	body, err := execute("folder", map[string]any{"Name": name + "/", "Files": files})
+	if err != nil {
+		return nil, err
+	}
+	return b.page(name, name+"/", template.HTML(body))
 }
 
 //go:embed page.html
