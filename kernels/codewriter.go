@@ -50,7 +50,7 @@ var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
 const waitInstruction = "griddepcontrol.wait"
 
 // follow has all threads wait for the kernels that this one follows, where a device may start it before they are
-// done: see follow.cuh. It comes before the first use of the device's memory, and behind what can be computed before.
+// done: see follow.cuh. It comes before the first use of the device's memory, and behind all that can be computed before.
 func (w *codeWriter) follow() {
 	if w.target == "sm_90" && !w.waited {
 		w.Line(waitInstruction)

@@ -53,7 +53,7 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	return p, nil
 }
 
-// around returns how many windows so many neighbouring elements have at most.
+// around returns the most windows along the axis that n neighbouring elements are in.
 func (a WindowAxis) around(n int64) int64 {
 	return min(CeilDiv(n+int64(a.Size-1)*int64(a.Dilation), int64(a.Stride)), int64(a.Out()))
 }

@@ -76,8 +76,8 @@ const (
 	shortPart  = 96 // elements in a row up to which a launch for each part is slower, also by vectors
 )
 
-// merged returns how many of the parts a launch is to write that looks for the part of each element; 1 for none. Such parts are not written
-// in vectors, or are short. Tiles are better with transposed ones.
+// merged returns how many parts, from the first on, one launch is to write that finds the part of each element; 1 for none. That is better
+// for parts that are short or cannot be written in vectors, unless one is transposed and written by tiles.
 func merged(parts []*mapping, inner int) int {
 	few := min(len(parts), mostMerged)
 	short := func(m *mapping) bool { return m.layout.width == 1 || m.extent*int64(inner) <= shortPart }

@@ -1,7 +1,7 @@
 // Epilogues: chains of steps that a product applies to its finished sums before it writes them,
 // with up to two operands beside C. kernels/epilogue.go lists the steps. The fused kernel
-// computes the same bits as the product and kernels of the steps do one after
-// the other: every operation rounds, and functions are those of math.cu.
+// computes the same bits as the product followed by a kernel for each
+// step: every operation rounds, and functions are those of math.cu.
 #pragma once
 #include "functions.cuh"
 #include "vector.cuh"
@@ -18,7 +18,7 @@ __device__ __forceinline__ double divide(double x, double y) { return __ddiv_rn(
 __device__ __forceinline__ bool not_below(float x) { return x >= 0 ? __float_as_int(x) >= 0 : __float_as_int(x) == 0xff800000; }
 __device__ __forceinline__ bool not_below(double x) { return x >= 0 ? __double2hiint(x) >= 0 : __double_as_longlong(x) == 0xfff0000000000000; }
 
-// finish takes steps on sums, given the operands' elements.
+// finish applies the steps to sums, given the operands' elements.
 template <typename T, int N> __device__ __forceinline__ void finish(unsigned steps, T (&v)[N], const T (&x)[N], const T (&y)[N]) {
     bool first = true; // the next operand is x
 #pragma unroll 1
@@ -48,13 +48,13 @@ template <typename T, int N> __device__ __forceinline__ void finish(unsigned ste
     }
 }
 
-// Operand is an operand of an epilogue, its elements so far apart from matrix to matrix, row to row, column
-// to column of C.
+// Operand is an operand of an epilogue, with the distances between its elements from matrix to matrix, row to
+// row and column to column of C.
 template <typename T> struct Operand {
     const T* x;
     i64 matrix, row, col;
     __device__ __forceinline__ Operand from(i64 z, i64 r, i64 c) const { return {x + z * matrix + r * row + c * col, matrix, row, col}; }
-// load reads the first elements of W side by side in C; the others become 0.
+    // load reads the elements for W neighbours in C, of which only the first exist; the others become 0.
     template <int W> __device__ __forceinline__ void load(T* to, int r, int c, int inside) const {
         const T* p = x + r * row + c * col;
         if (W == Vec<T>::width && inside >= W && col == 1 && reinterpret_cast<unsigned long long>(p) % 16 == 0) {
@@ -73,7 +73,7 @@ template <typename T> struct Epilogue {
     unsigned steps; // 4 bits each, the first lowest; 0: none. Above them, how many operands they take
     Operand<T> x, y;
     __device__ __forceinline__ Epilogue from(i64 z, i64 r, i64 c) const { return {steps, x.from(z, r, c), y.from(z, r, c)}; }
-// with finishes U times W sums at (row, col), as far as they lie inside the matrix.
+    // with applies the steps to U times W sums, those that lie inside the matrix.
     template <int U, int W> __device__ __forceinline__ void with(T (&v)[U * W], const int (&row)[U], const int (&col)[U], int rows, int cols) const {
         T a[U * W] = {}, b[U * W] = {};
 #pragma unroll
@@ -84,7 +84,7 @@ template <typename T> struct Epilogue {
         }
         ::finish(steps & 0xffff, v, a, b);
     }
-    // of finishes the sum of the element (row, col) of a matrix.
+    // of applies the steps to the sum of the element (row, col) of a matrix.
     __device__ __forceinline__ T of(T sum, i64 z, i64 r, i64 c) const {
         if (steps == 0) return sum;
         T v[1] = {sum};
@@ -93,7 +93,7 @@ template <typename T> struct Epilogue {
     }
 };
 
-// Arguments of a kernel with an epilogue, the last ones, and the epilogue of them.
+// The last arguments of a kernel with an epilogue, and the epilogue that they make.
 #define EPILOGUE_ARGUMENTS(T) \
     unsigned steps, const T *x, i64 xMatrix, i64 xRow, i64 xCol, const T *y, i64 yMatrix, i64 yRow, i64 yCol
 #define EPILOGUE(T) (Epilogue<T>{steps, {x, xMatrix, xRow, xCol}, {y, yMatrix, yRow, yCol}})

@@ -4,7 +4,7 @@
 
 // follow waits until the kernels that this one follows are done. A kernel that may come early calls it in every
 // thread, before it reads or writes global memory and before it returns: so whoever waits for this kernel has
-// also waited for those before it. What is computed before the call overlaps with them.
+// also waited for those before it. Work before the call overlaps with them.
 __device__ __forceinline__ void follow() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -18,8 +18,8 @@ func (c Code) Waits(entry string) bool {
 	return waitsPTX(string(c.Text), entry)
 }
 
-// usesMemory matches instructions of PTX that come before the wait of no kernel that waits: those that may use memory
-// of the device, and those by which a thread may pass the wait.
+// usesMemory matches the instructions of PTX that may not come before a kernel's wait: those that may use memory of
+// the device, and those by which a thread may pass the wait.
 var usesMemory = regexp.MustCompile(`^\s*(@!?%?\w+\s+)?(ld|ldu|st|atom|red|cp|prefetch\w*|tensormap|tex|tld4|suld|sust|sured|multimem|call|bra|brx|ret|exit|trap)\b`)
 
 // waitsPTX is Waits of PTX.

@@ -1,6 +1,5 @@
-// gather: out[o][k][c] = x[o][indices[k]][c], and 0 where there is no such row: tensors are outer x rows x inner, indices
-// count rows. It moves words of 1 to 16 bytes, inner counts those; a thread takes four, a block apart, so that
-// it has four loads under way. Bound by memory: each word is read once and written once.
+// gather: out[o][k][c] = x[o][indices[k]][c], or 0 if x has no such row. Tensors are outer x rows x inner, in words of 1
+// to 16 bytes, and indices count rows. A thread moves four words, a block apart, so that it has four loads under way. Bound by memory: each word is read once and written once.
 
 // quotient is n / d for the divisor's magic number and shift: see kernels.divisor.
 __device__ long long quotient(long long n, long long magic, int shift) { return (long long)(__umul64hi(n, magic) >> shift); }

@@ -17,7 +17,7 @@ const (
 
 // Gather plans out = the elements of x at indices along an axis: out has the shape of x,
 // but count elements along the axis. The inputs are x and the indices, of Int64. Where an
-// index is none of the axis, out is 0.
+// index lies outside of the axis, out is 0.
 func Gather(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, error) {
 	outer, rows, inner, err := alongAxis(shape, axis, count)
 	p := &Plan{Op: fmt.Sprintf("gather_%v(%v, %d along %d)", dt, shape, count, axis)}
@@ -49,7 +49,7 @@ func Gather(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, er
 
 // alongAxis returns a shape as three axes, of which the second is the one given.
 func alongAxis(shape []int, axis int, count int64) (outer, rows, inner int64, err error) {
-	const most = 1<<31 - 1 // what a list of indices counts in
+	const most = 1<<31 - 1 // lists of indices are of int32
 	switch {
 	case axis < 0 || axis >= len(shape):
 		err = fmt.Errorf("got axis %d of shape %v", axis, shape)

@@ -1,5 +1,5 @@
 // A barrier of all blocks of a grid, on a counter in global memory. All blocks must be on the device at once: otherwise those that are
-// wait for ever for the others. versions/barriers.cuh has other barriers, and explains what can go wrong.
+// wait for ever for the others. versions/barriers.cuh has other barriers, and explains how they fail.
 #pragma once
 
 // grid_barrier waits until all blocks have called it for the phase-th time, phases counted from 1. After it all threads see what any

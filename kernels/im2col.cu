@@ -1,6 +1,6 @@
 // im2col: out[b][y][x][c][i][j] = in[b][c][y sy + i dy - py][x sx + j dx - px], zeros outside
 // col2im, its adjoint: out[b][c][h][w] = the sum of the elements of in that im2col
-// would take from there, in the order in which they lie
+// would copy from there, in the order in which they lie
 //
 // im2col writes as much as size of a window times what it reads. A block does a tile of
 // windows of some channels of one image, or the windows of a few small images: it brings the rows that they cover to shared memory, all
@@ -103,13 +103,13 @@ __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channe
 // The last window along an axis that has element at.
 __device__ int last(Axis a, Divide stride, int at) { return min((int)stride(at + a.pad), a.out - 1); }
 
-// The first window along an axis that reaches element at or what is behind it.
+// The first window along an axis that reaches element at, or elements beyond it.
 __device__ int first(Axis a, Divide stride, int at) {
     const int from = at + a.pad - (a.size - 1) * a.dilation;
     return from <= 0 ? 0 : stride(from + a.stride - 1);
 }
 
-// What a thread copies of a row of windows: pieces of them, that lie pitch apart in the ring, stride apart in memory.
+// A thread's share in copying a row of windows: pieces of windows, which lie pitch apart in the ring and stride apart in memory.
 struct Copier {
     int x, k, dx, dk, pieces, pitch; // its first piece, and how far it is to the next, without a turn to another window
     long long stride;

@@ -9,7 +9,7 @@ import (
 )
 
 // im2colKernels are, for im2col, those of one element and of 16 bytes of a thread; for
-// col2im, those for up to three windows of a row around an element, for more, and for what has no room in shared memory.
+// col2im, those for up to three windows of a row around an element, for more, and for windows that have no room in shared memory.
 type im2colKernels struct {
 	im2col    [2]*Kernel
 	col2im    [2]*Kernel
@@ -146,8 +146,8 @@ func (p *Plan) exchange(dev Device, dt Dtype, matrices, rows, columns int64) err
 	return p.launchMap(newMapping(dev, f, shape, []View{view}, nil), f)
 }
 
-// im2colGroup returns how many windows of a row, of so many elements each, begin and end at multiples of wide elements; false if
-// a row of them does not.
+// im2colGroup returns the least number of neighbouring windows, of window elements each, that together take a multiple of wide elements;
+// false if a row cannot be divided into such groups.
 func (w Windows) im2colGroup(window, wide int64) (group int64, ok bool) {
 	for group = 1; group*window%wide != 0; group *= 2 {
 	}
@@ -197,7 +197,7 @@ func newIm2Col(name string, dt Dtype, images, channels int64, w Windows) (*Plan,
 	return p, nil
 }
 
-// evenly returns the size, most at most, of as few parts of n as there can be, all of
+// evenly returns the size of the parts when n is divided into as few parts of at most that size as possible, all of
 // about one size.
 func evenly(n, most int64) int64 { return CeilDiv(n, CeilDiv(n, most)) }
 

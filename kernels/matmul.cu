@@ -2,20 +2,20 @@
 // j in [0, n), l in [0, k), batched. op is the matrix or its transpose; all
 // matrices are row-major. float32 sums in float32, float64 in float64, by FMA.
 //
-// large, medium, short, small, thin: matrix x matrix, by the tiles of matmul_sliced.cuh. large are
-// tiles of 128 x 128 and medium of 64 x 64 with two slices, for products that fill the device with them. short
-// are of 64 x 64 with one slice: for sums of few terms, or many tiles. small are of 32 x 32, and
+// large, medium, short, small, thin: matrix x matrix, by the tiles of matmul_sliced.cuh. large has tiles
+// of 128 x 128 and medium of 64 x 64 with two slices, for products that fill the device with them; short
+// has tiles of 64 x 64 with one slice, for sums of few terms, or many tiles; small has tiles of 32 x 32, and
 // thin of 32 x 16, for a narrow C.
 //
 // Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu. Large products on
 // devices of compute capability 9 run on the tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
 // Where C has too few tiles to fill the device, k is cut into splits. The blocks of a
-// cluster add theirs up (joined, from compute capability 9.0 on); else each is summed into its
-// own copy of C in scratch memory, and matmul_vector.cu's combine adds the copies in the order of
+// cluster add up their splits (joined, from compute capability 9.0 on); else each split is summed into a
+// copy of C of its own in scratch memory, and matmul_vector.cu's combine adds the copies in the order of
 // the splits. No sum's order depends on timing.
 //
-// Who writes C, combine where there are copies, makes of the sums what the epilogue says (epilogue.cuh).
+// The launch that writes C, combine where there are copies, applies the epilogue to the sums (epilogue.cuh).
 #include "matmul_sliced.cuh"
 
 #if __CUDA_ARCH__ >= 900

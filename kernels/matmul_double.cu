@@ -5,12 +5,12 @@
 //
 // A block's warps share a tile of C, in pieces of 16 x 8, the shape of one instruction. The factors come in
 // pieces S deep, STAGES - 1 of them on their way (cp.async) while the warps multiply another, and lie in shared
-// memory in the order that they have in global memory. What a warp multiplies next is on its way to registers while
-// it multiplies, from one piece to the next too, so that the tensor cores wait less for shared memory.
+// memory in the order that they have in global memory. A warp loads the next factors to registers while it
+// multiplies, across pieces too, so that the tensor cores wait less for shared memory.
 //
-// Where C has few tiles, k is cut into parts, whose sums the blocks of a cluster send one another and add up in
-// order (joined), and where that is too little into copies of C, which matmul_combine_f64 adds up. Sums have an
-// epilogue (epilogue.cuh), or are written.
+// Where C has few tiles, k is cut into parts: the blocks of a cluster send one another their sums and add them up
+// in order (joined). Where a cluster's blocks are too few, the parts of several clusters go to copies of C, which
+// matmul_combine_f64 adds up. The launch that writes C applies the epilogue (epilogue.cuh).
 #include "async.cuh"
 #include "cluster.cuh"
 #include "epilogue.cuh"
@@ -42,7 +42,7 @@ template <int BM_, int BN_, int S_, int STAGES_, bool CG_, int WM_, int WN_, int
     static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, JOIN = JOIN_, THREADS = WM * WN * 32;
     static constexpr bool CG = CG_;
     static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
-    static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them is what blocks of a cluster send
+    static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them come the sums that blocks of a cluster send
 };
 
 // Factor is op(A) or op(B)^T, from the first term of a block on: element (x, l), x along C's rows or columns, at
@@ -53,7 +53,7 @@ struct Factor {
 };
 
 // Piece is a thread's share in fetching L x S pieces of a factor: rows of one x (ALONG) or of one l, W elements at a
-// time. Behind the last x come copies of it, behind the last l zeros. The lanes' loads of a fragment, 8 x and 4 l,
+// time. Beyond the last x its elements are repeated, beyond the last l there are zeros. The lanes' loads of a fragment, 8 x and 4 l,
 // hit every bank once.
 template <int L, int S, int THREADS, bool ALONG, int W, bool CG> struct Piece {
     static constexpr int ROWS = ALONG ? L : S, COLS = ALONG ? S : L, LD = COLS + 4, SIZE = L * (S + 4);
@@ -139,7 +139,7 @@ __device__ __forceinline__ void multiply(PA pa, PB pb, int k, int row, int col, 
     }
 }
 
-// Share is what a block computes: a tile of C of one matrix, or its part of the sums of one.
+// Share is the work of a block: a tile of C of one matrix, or one part of its sums.
 struct Share {
     Factor a, b;
     unsigned z, matrix;       // z: of the copies of C
@@ -174,7 +174,7 @@ template <typename F> __device__ __forceinline__ double* bring(const double (&su
     return tile;
 }
 
-// finish puts a tile of sums with the target's epilogue, in a loop over 16 bytes: steps are many instructions.
+// finish writes a tile of sums through the target's epilogue, in a loop, since its steps are many instructions.
 template <typename F> __device__ __forceinline__ void finish(const Target<double>& target, const double* tile) {
     constexpr int EACH = F::THREADS * 2;
 #pragma unroll 1
@@ -187,7 +187,7 @@ template <typename F> __device__ __forceinline__ void finish(const Target<double
     }
 }
 
-// join adds up the parts of a tile: each block of the tile an equal share, which the others send it.
+// join adds up the parts of a tile: each of its blocks adds up an equal share of it; the others send it their sums.
 template <typename F> __device__ __forceinline__ void join(const Share& s, const Target<double>& target, const double (&sums)[F::MT][F::NT][4], int row, int col) {
     const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, share = F::BM * F::BN / 2 / s.parts;
     double2* const inbox = reinterpret_cast<double2*>(dynamic + F::FRONT);
@@ -202,7 +202,7 @@ template <typename F> __device__ __forceinline__ void join(const Share& s, const
                 send(s.rank - s.part + to, inbox + s.part * share + e - to * share, make_double2(sums[i][j][2 * r], sums[i][j][2 * r + 1]));
             }
     cluster_arrive();
-    cluster_wait(); // all sums are where they are added up
+    cluster_wait(); // all sums have arrived
 #pragma unroll 1
     for (int i = threadIdx.x; i < share; i += F::THREADS) {
         const int e = (s.part * share + i) * 2;
@@ -219,8 +219,8 @@ template <typename F> __device__ __forceinline__ void join(const Share& s, const
     }
 }
 
-// tile computes a tile. ALONG_A and ALONG_B say whether the elements of one row of op(A), or one column of
-// op(B), lie side by side, and W how many elements all of their rows are aligned to.
+// tile computes a tile. With ALONG_A the elements of a row of op(A) lie side by side, with ALONG_B those of a column
+// of op(B). All rows in memory are aligned to W elements.
 template <typename F, bool ALONG_A, bool ALONG_B, int W>
 __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
     using PA = Piece<F::BM, F::S, F::THREADS, ALONG_A, W, F::CG>;
@@ -253,8 +253,8 @@ __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, co
     }
 }
 
-// product computes a block's share. Sums of k terms are cut into chunks: parts of them are added up by a cluster, and
-// what is left of the grid sums others to copies of C, [copies][batch]. Tiles are numbered down groups of 8 rows
+// product computes a block's share. Sums of k terms are cut into chunks: a cluster adds up parts of them, and clusters
+// with the other chunks of a tile write copies of C, [copies][batch]. Tiles are numbered down groups of 8 rows
 // of tiles, so that the blocks at work at one time share their factors in the level-2 cache.
 template <typename F>
 __device__ __forceinline__ void product(const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, int parts,

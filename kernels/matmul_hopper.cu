@@ -10,12 +10,13 @@
 //
 // A block is one producer warp and two consumer warpgroups. The producer keeps a
 // ring of STAGES pieces of A and B in shared memory filled; each consumer multiplies 64
-// rows of A by all BN columns of B. Blocks are persistent: each takes every so many
-// tiles of C, numbered so that the tiles computed at one time share rows of A and
-// columns of B in the level-2 cache, and the producer fetches for the next tile
-// while consumers write the last one, one warpgroup while the other multiplies. With CLUSTER = 2 two blocks compute tiles one above the
-// other; each fetches half of their common piece of B, for both.
-// Sums go to C, with an epilogue (epilogue.cuh), by way of shared memory, in lines of 128 bytes.
+// rows of A by all BN columns of B. Blocks are persistent: there are no more than fit on the
+// device, and each takes tiles of C a grid apart. Tiles are numbered so that those computed
+// at one time share rows of A and columns of B in the level-2 cache. The producer fetches for
+// the next tile while the consumers still write the last one, and one of them writes while
+// the other multiplies. With CLUSTER = 2 two blocks compute tiles one above the
+// other; each fetches half of their common piece of B, for both. Sums go to C, through an
+// epilogue (epilogue.cuh), by way of shared memory, in lines of 128 bytes.
 #include "epilogue.cuh"
 #include "follow.cuh"
 #include "matmul_kinds.cuh"
@@ -23,12 +24,12 @@
 
 // ---- Tiles of C
 
-// Shape is what a product kernel is given beside its operands.
+// Shape holds a product kernel's arguments beside its operands.
 struct Shape {
     int m, n, k;
     int batch;
     int chunk; // terms of a split of k, a multiple of BK
-    i64 ld;    // of C, whose matrices lie m * ld apart; each split's sums, batch * m * ld
+    i64 ld;    // of C, whose matrices lie m * ld apart, and the sums of splits batch * m * ld
     const Scaling* range; // of float32 operands, or null
     u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
 };
@@ -62,7 +63,7 @@ template <int BN, int STEP, int CLUSTER> struct Tiles {
 
 // ---- The kernel
 
-// Powers is the power of 2 to multiply sums by, in two factors.
+// Powers is the power of 2 that sums are multiplied by, in two factors, since it may be beyond a float's range.
 struct Powers {
     float f, g;
     __device__ __forceinline__ explicit Powers(const Scaling& range) {
@@ -71,9 +72,9 @@ struct Powers {
     }
 };
 
-// Part is what a warp has of shared memory for writing: 16 rows and 32 columns at a time.
+// Part is the shared memory that a warp writes through: 16 rows and 32 columns at a time.
 struct Part {
-    static constexpr int LD = 32 + 8, SIZE = 16 * LD; // so that four rows of 8 sums are in all banks
+    static constexpr int LD = 32 + 8, SIZE = 16 * LD; // so that four rows of 8 sums use every bank
 };
 
 // bring brings the part-th part of a warp's 16 rows to shared memory.
@@ -85,7 +86,7 @@ template <typename K> __device__ __forceinline__ void bring(const K& sums, const
     for (int p = 0; p < K::BN / 32; p++) {
         if (p != part) continue;
 #pragma unroll
-        for (int i = 0; i < 16; i += 2) // in this form the compiler selects no sums, but branches
+        for (int i = 0; i < 16; i += 2) // in this form the compiler branches rather than selects among sums
             asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * Part::LD + i / 4 * 8) * 4),
                          "f"(sums.value(p * 16 + i) * by.f * by.g), "f"(sums.value(p * 16 + i + 1) * by.f * by.g) : "memory");
     }
@@ -153,7 +154,8 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
 
 extern __shared__ unsigned char dynamic[];
 
-// Dynamic shared memory: the barriers, then the stages, at a multiple of 1024 bytes, then a Part for each of the consumers' warps.
+// product runs a block. Its dynamic shared memory: the barriers, then the stages, at a multiple of 1024 bytes, then
+// a Part for each of the consumers' warps.
 template <typename K>
 __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, const TensorMap* againA, const TensorMap* againB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
     constexpr int CLUSTER = K::CLUSTER, STAGES = K::STAGES;
@@ -170,7 +172,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     }
     cluster_sync<CLUSTER>();
     follow();
-    Scaling range{}; // on its way while the first stages are
+    Scaling range{}; // loaded while the first stages are under way
     if (K::PLANES == 3) range = *s.range;
 
     const Tiles<K::BN, K::BK, CLUSTER> tiles(s);
@@ -227,8 +229,8 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BODY(...)
 #define BLOCKS_OF_CLUSTER(n)
 #endif
-// Products of planes are given what was done to their range, and where the planes lie that were written again; those of rounded operands
-// where the result goes in BF16, if halves says so.
+// Arguments that only some kinds have: products of planes take the scaling of their operands, and the maps of planes
+// that were written again; products of rounded operands take the place of the result in BF16, used if halves is set.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
@@ -255,9 +257,9 @@ TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
 ENTRY(tf32_one_nt, 1, Plain, 0, 0, 4, 128, 1)
 ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 
-// split writes the planes of both operands of a product, blocksA blocks those of the first, and to ranges what range of numbers each block has
-// found; of one operand if all blocks are its. rescale writes planes again if the ranges, so many of each operand, ask for it, and to scaling
-// what it did.
+// split writes the planes of both operands of a product, the first blocksA blocks those of A, and to ranges the
+// range of the numbers that each block has read. If all blocks are A's, there is no B. rescale writes planes again
+// where the ranges, countA and countB of them, ask for it, and records that in scaling.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch

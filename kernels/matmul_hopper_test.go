@@ -215,7 +215,7 @@ func TestPlanesProduct(t *testing.T) {
 	}
 }
 
-// run returns what a planner's plan for a device makes of inputs, on the host.
+// run returns the result of a planner's plan for a device, computed on the host.
 func run(t *testing.T, of Planner, dev Device, inputs [][]byte) []byte {
 	t.Helper()
 	p, err := of.Plan(dev)

@@ -12,7 +12,7 @@ template <int STAGES> struct Ring {
     }
 };
 
-// Stages is what a consumer sees of the ring.
+// Stages is a consumer's view of the ring.
 template <typename K> struct Stages {
     Ring<K::STAGES> at;
     u32 full, empty; // barriers, 8 bytes each
@@ -31,8 +31,8 @@ template <typename K> struct Stages {
     }
 };
 
-// Plain is a b, added up by the tensor cores. In the first tile of a block the second warpgroup begins SKEW stages after the first, so that
-// from then on one multiplies while the other writes.
+// Plain is a b, added up by the tensor cores. In the first tile of a block the second warpgroup begins SKEW
+// stages after the first, so that from then on one multiplies while the other writes.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN), SKEW = 2;
     static constexpr bool TURNS = false;
@@ -74,20 +74,20 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 // Six is a b for float32 in three planes, x = x0 + x1 + x2 (see split). Of the nine products of
 // planes the six largest count: a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
 //
-// The tensor cores cut off where FMA rounds, 16 terms at a time. So they add up 32 terms alone, the
-// low products first, and additions that round do the rest. What rounding has cut off joins the next
-// terms (Kahan's sum), so that long sums lose no more than short ones. The two warpgroups take turns:
+// Where FMA rounds, the tensor cores truncate, after every 16 terms. So they add up no more than 32 terms,
+// the low products first, and additions that round do the rest. The part that rounding cuts off joins the
+// next terms (Kahan's sum), so that long sums lose no more than short ones. The two warpgroups take turns:
 // while one adds, the other multiplies.
 //
-// Where numbers are of all sizes, x1 and x2 would lose bits below the least denormal number of
+// Where magnitudes differ much, x1 and x2 would lose bits below the least denormal number of
 // BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
 //
 //	high = a0 b0
 //	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
 //	a b  = high + low / 2^8
 //
-// So are those of operands that are not finite: high is what IEEE arithmetic gives, and low, which may be
-// NaN there, is left out.
+// So are the planes of operands with infinities or NaN: high is the result of IEEE arithmetic, and low, which
+// may be NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
     static constexpr bool TURNS = true;
@@ -96,14 +96,14 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[64], part[64];
 
-    // multiply starts d += plane i of a * plane j of b, or = without add.
+    // multiply starts d += plane i of a * plane j of b, or, without add, d = that product.
     static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
 #pragma unroll
         for (int l = 0; l < 2; l++)
             wgmma<SIZE, TA, TB>(d, a + i * A::plane + l * A::step, b + j * B::plane + l * B::step, add || l > 0);
     }
-    // add is sum += x; x becomes what rounding has cut off. In this form the compiler takes element
-    // after element and needs fewer registers.
+    // add is sum += x; x becomes the part that rounding has cut off. In this form the compiler takes one
+    // element after the other and needs fewer registers.
     static __device__ __forceinline__ void add(float& sum, float& x) {
         asm volatile("{\n.reg .f32 s, t;\nadd.rn.f32 s, %0, %1;\nsub.rn.f32 t, s, %0;\nsub.rn.f32 %1, %1, t;\nmov.f32 %0, s;\n}"
                      : "+f"(sum), "+f"(x));
@@ -134,7 +134,7 @@ template <int TA, int TB, int CLUSTER_> struct Six {
 #pragma unroll
         for (int e = 0; e < 64; e++) sum[e] += part[e];
     }
-    // run_scaled is slower: low products of two scales take turns in part with the high ones.
+    // run_scaled is slower: low products, which have two scales, share the registers of part with the high ones.
     __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
         float low[64];
 #pragma unroll

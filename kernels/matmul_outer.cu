@@ -1,12 +1,12 @@
 // C = op(A) op(B) of few terms, batched: mostly operands are read and C is written. Every element is summed by
 // FMA in the order of its terms, as the unsliced tiles of matmul.cu do. No epilogue.
 //
-// outer: a long C. Of rows of C that begin at the same place within 16 bytes, 1, 2 or 4 rows apart as n has
-// it, a lane computes up to 32 times 16 bytes one below the other, which it writes whole whatever n is, with all that
-// it needs of B in registers. Warps wait for nobody.
+// outer: a long C. A lane computes up to 32 times 16 bytes of C one below the other, in rows that begin at the
+// same place within 16 bytes (every row, or every 2nd or 4th, which depends on n), so that it writes 16 bytes at a
+// time whatever n is. All that it needs of B is in registers. Warps wait for nobody.
 //
-// tall: a narrow C of many rows. A thread computes rows; A comes and C goes by way of shared memory, side by
-// side. With transC, op(A) op(B) is written transposed.
+// tall: a narrow C of many rows. A thread computes whole rows. A is read and C is written by way of shared
+// memory, so that lanes access global memory side by side. With transC, op(A) op(B) is written transposed.
 //
 // tiny: many small matrices, a thread for each element of C.
 #include "follow.cuh"
@@ -17,7 +17,7 @@ extern __shared__ double dynamic[];
 
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
-// outer: K terms at most. What a warp's rows have of A lies in shared memory, a row after the other, and a lane's
+// outer: at most K terms. The rows of A of a warp lie in shared memory, one after the other, and a lane's
 // columns of B in registers; missing terms are 0 times -0, which changes no sum.
 template <typename T, int K>
 __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restrict__ b, T* c, i64 m, i64 n, int k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, int most,

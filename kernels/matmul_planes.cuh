@@ -17,8 +17,8 @@ __device__ __forceinline__ u32 bf16x2(float low, float high) {
 // power is 2^e, e in [-252, 127]; below 2^-126 it is 0 or nearly so.
 __device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max(e, -126) + 127) << 23); }
 
-// Scaling is what was done to float32 operands for their range: each was multiplied by a power of 2,
-// and planes are scaled against one another.
+// Scaling records how float32 operands were brought into range: each was multiplied by a power of 2,
+// and with scaled its planes are scaled against one another.
 struct Scaling {
     int exponents[2];
     int scaled;
@@ -34,9 +34,9 @@ __device__ __forceinline__ float bf16(float x) {
     return __uint_as_float(round);
 }
 
-// Planar is how a matrix is written: times 2^e, x = p[0] + p[1] / scale + p[2] / scale^2. That is exact for
-// scale = 2^8 and any finite x, for scale = 1 and |x| >= 2^-109. With whole, p[0] is not 0 unless x is: there
-// are infinities to multiply it by.
+// Planar is the form in which a matrix is written: times 2^e, x = p[0] + p[1] / scale + p[2] / scale^2. That is
+// exact for scale = 2^8 and any finite x, and for scale = 1 and |x| >= 2^-109. With whole, p[0] is 0 only if x is,
+// since the other operand has infinities to multiply it by.
 struct Planar {
     int e;
     float scale;
@@ -52,8 +52,8 @@ struct Planar {
     }
 };
 
-// Matrix is rows x cols float32 elements, ld apart, of each of a batch, and where its planes
-// go: rows of pitch elements, a multiple of 8.
+// Matrix is a batch of matrices of rows x cols float32 elements, rows ld apart, and the place of
+// their planes: rows of pitch elements, a multiple of 8.
 struct Matrix {
     const float* x;
     u16* to;
@@ -61,8 +61,8 @@ struct Matrix {
     i64 ld, stride;
 };
 
-// Range is the largest and the least size of finite numbers other than 0, as bits, and whether there
-// are others.
+// Range is the largest and the least magnitude of the finite numbers other than 0, as bits, and whether
+// all numbers are finite.
 struct Range {
     u32 most = 0, least = 0x7f800000;
     bool finite = true;
@@ -75,14 +75,15 @@ struct Range {
             least = min(least, size);
         }
     }
-    // A range in memory has its largest size and, in the sign's bit, whether a number is not finite.
+    // packed is the range as it lies in memory: with the largest magnitude, in the sign's bit, whether a number
+    // is not finite.
     __device__ __forceinline__ uint2 packed() const { return make_uint2(most | (finite ? 0 : 0x80000000), least); }
     __device__ __forceinline__ void add(uint2 r) {
         most = max(most, r.x & 0x7fffffff);
         least = min(least, r.y);
         finite &= r.x < 0x80000000;
     }
-    // join is the range of all threads of the block.
+    // join makes it the range of all threads of the block.
     __device__ void join() {
         __shared__ uint2 warps[8];
         for (int d = 16; d > 0; d /= 2) {
@@ -95,9 +96,9 @@ struct Range {
         for (int w = 0; w < blockDim.x / 32; w++) add(warps[w]);
         __syncthreads(); // for the next join
     }
-    // exponent finds a power of 2 to multiply by that brings all numbers from 2^floor to 2^50, the
-    // largest to 2^-30 at least, so that sums of products don't overflow or lose bits as denormal
-    // numbers, and reports whether there is one; else it is 0.
+    // exponent finds a power of 2 that, as a factor, brings all numbers between 2^floor and 2^50, and the
+    // largest to at least 2^-30, so that sums of products don't overflow or lose bits as denormal
+    // numbers. It reports whether there is one; if not, e is 0.
     __device__ bool exponent(int floor, int& e) const {
         e = 0;
         if (most == 0 || low() >= floor && high() >= -30 && high() < 50) return true;
@@ -105,26 +106,27 @@ struct Range {
         e = 49 - high();
         return true;
     }
-    // beside lowers the exponent of small numbers so that products with others, up to 2^hi, don't overflow.
+    // beside lowers the exponent of small numbers so that products with the other operand's, up to 2^hi, don't overflow.
     __device__ void beside(int hi, int& e) const {
         if (e > 0) e = max(min(e, 98 - hi - high()), 0);
     }
-    // low and high are exponents of the ends, denormal or not.
+    // low and high are the exponents of the least and the largest magnitude, of denormal numbers too.
     __device__ int low() const { return log(least); }
     __device__ int high() const { return log(most); }
     static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
 };
 
-// Octet is 8 elements of a row and where they are.
+// Octet is 8 elements of a row and their place.
 struct Octet {
     u32 matrix, row;
     int col;
     float v[8];
 };
 
-// split writes the planes of a matrix, 8 elements a thread at a time, AHEAD times 8 on their way, as the block-th of so many blocks, and returns
-// the range of the elements that it has read. A matrix has fewer than 2^31 vectors of 8 elements. Without as, planes are those of numbers
-// that are neither tiny nor huge, which takes half as long.
+// split writes block number block's share of the planes of a matrix, each thread 8 elements at a time with AHEAD
+// such loads under way, and returns the range of the elements that it has read. A matrix has fewer than 2^31
+// vectors of 8 elements. Without as, the planes are right for numbers that are neither tiny nor huge, and take
+// half the time.
 template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, const Planar* as, u32 block, u32 blocks) {
     const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors, stride = blocks * blockDim.x;
     const i64 plane = (i64)a.rows * a.pitch;

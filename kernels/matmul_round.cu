@@ -1,6 +1,6 @@
-// Operands of products in less than float32, brought to what kernels on the tensor cores take: rounded to BF16,
-// or with their elements along k side by side. Each launch does one or both operands of a product, blocks (x, 0)
-// the one, blocks (x, 1) the other.
+// Prepares operands of products in less than float32 for the kernels on the tensor cores: rounds them to BF16, or
+// brings their elements along k side by side. A launch prepares one or both operands of a product: blocks (x, 0)
+// the first one, blocks (x, 1) the second.
 #include "follow.cuh"
 
 typedef unsigned short u16;
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) matmul_round_bf16(const float*
 constexpr int SIDE = 64;
 
 // matmul_round_tf32 writes matrices of rows x cols elements to rows of pitch elements, transposed with trans. It
-// rounds nothing: TMA does when it copies them.
+// rounds nothing: TMA rounds elements to TF32 as it copies them.
 extern "C" __global__ void __launch_bounds__(256) matmul_round_tf32(const float* a, float* toA, const int rowsA, const int colsA, const int pitchA, const int transA,
                                                                     const float* b, float* toB, const int rowsB, const int colsB, const int pitchB, const int transB,
                                                                     const int batch) {
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(256) matmul_round_tf32(const float*
         const int in = i % (across * down), row0 = in / across * SIDE, col0 = in % across * SIDE;
         const float* const from = x + matrix * size;
         float* const out = to + matrix * stored;
-        __syncthreads(); // those who read the square before
+        __syncthreads(); // all have read the square before
 #pragma unroll
         for (int r = warp; r < SIDE; r += 8)
 #pragma unroll

@@ -1,4 +1,4 @@
-// C = op(A) op(B) by FMA, tile by tile: what matmul.cu's entry points for matrix x matrix do.
+// C = op(A) op(B) by FMA, tile by tile: the body of matmul.cu's entry points for matrix x matrix.
 //
 // A block computes a BM x BN tile of C. It walks over k in steps of BK: pieces of A and B
 // that deep, STAGES - 1 of them on their way (cp.async) while another is multiplied, lie in
@@ -7,10 +7,10 @@
 // memory for each TM x TN multiply-adds; its rows and columns come in groups of 16 bytes, a
 // warp's width apart. The transposes differ only in how a piece is fetched.
 //
-// A tile alone has few threads, where C is small or narrow. Then the block has SLICES times as
-// many, each slice with terms of its own, whose sums are added up at the end. And k is cut into
-// splits, for blocks of their own: those of a cluster send their sums to one another, else they
-// go to memory, for another launch to add. No sum's order depends on timing.
+// Where C is small or narrow, a tile occupies few threads. Then the block has SLICES times as
+// many: each slice sums terms of its own, and the slices' sums are added up at the end. And k is cut into
+// splits, a block for each: the blocks of a cluster send their sums to one another, others write them
+// to memory, for another launch to add. No sum's order depends on timing.
 #pragma once
 #include "async.cuh"
 #include "cluster.cuh"
@@ -83,13 +83,13 @@ template <typename T_, int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int
     using A = Piece<T, BM, BK, THREADS>;
     using B = Piece<T, BN, BK, THREADS>;
     static constexpr int STAGE = A::SIZE + B::SIZE, TILE = BM * BN, SUMS = SLICES > 1 ? SLICES * TILE : 0;
-    // Of shared memory, in elements: stages, later the slices' sums; then what blocks of a cluster send.
+    // Shared memory, in elements: stages, later the slices' sums; then the sums that blocks of a cluster send.
     static constexpr int FRONT = STAGES * STAGE > SUMS ? STAGES * STAGE : SUMS;
 };
 
 // Place is the tile and the split of a block. Tiles are numbered down groups of 8 rows of tiles, so that
-// the blocks that run at one time share their rows of A and columns of B in the level-2 cache. Blocks of a
-// cluster of JOIN are the splits, parts of them, of as many tiles as that makes.
+// the blocks that run at one time share their rows of A and columns of B in the level-2 cache. A cluster of
+// JOIN blocks takes JOIN / parts tiles, with a block for each of their splits.
 struct Place {
     i64 m0, n0;
     int matrix, split, rank; // in the cluster
@@ -110,7 +110,7 @@ struct Place {
             p.split = id / total;
             id -= p.split * total;
         }
-        if (batch > 1) { // divisions take their time: none that is not needed
+        if (batch > 1) { // divisions are slow: none that is not needed
             p.matrix = id / tiles;
             id -= p.matrix * tiles;
         }
@@ -203,7 +203,7 @@ template <typename F> struct Sums {
                 f(row + i / W * LM * W + i % W, col + j * LN * W, v);
             }
     }
-    // total calls f for 16 bytes after the other of the tile: the sums of all slices.
+    // total calls f for each 16 bytes of the tile, with the sums of all slices.
     template <typename Do> __device__ __forceinline__ void total(T* memory, Do f) const {
         if (SLICES == 1) {
             each(f);
@@ -219,7 +219,7 @@ template <typename F> struct Sums {
         each([&](int row, int col, const Pack<T>& v) { *reinterpret_cast<V*>(memory + slice * F::TILE + row * F::BN + col) = v.v; });
         __syncthreads();
     }
-    // finish puts the sums of all slices with the target's epilogue, in a loop: steps are many instructions.
+    // finish writes the sums of all slices through the target's epilogue, in a loop, since its steps are many instructions.
     __device__ __forceinline__ void finish(T* memory, const Target<T>& target) const {
         constexpr int EACH = F::THREADS * W, U = F::TILE % (2 * EACH) == 0 ? 2 : 1;
         gather(memory);
@@ -237,7 +237,7 @@ template <typename F> struct Sums {
             target.finish(row, col, v);
         }
     }
-    // scatter writes the sums of all slices where rows begin anywhere: a warp's lanes side by side.
+    // scatter writes the sums of all slices where rows begin anywhere, element by element, a warp's lanes side by side.
     __device__ __forceinline__ void scatter(T* memory, const Target<T>& target) const {
         gather(memory);
 #pragma unroll 4
@@ -294,11 +294,11 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
     target.epilogue = epilogue.from(at.matrix, at.m0, at.n0);
     if constexpr (JOIN == 0) {
         if (epilogue.steps != 0) sums.finish(memory, target);
-        else if (n % W != 0 && !transC && k <= 40) // with more terms the barriers cost more than they win
+        else if (n % W != 0 && !transC && k <= 40) // with more terms the barriers cost more than they save
             sums.scatter(memory, target);
         else sums.total(memory, [&](int row, int col, const Pack<T>& v) { target.put(row, col, v); });
     } else {
-        // Each block of the tile adds up an equal share, which the others send it.
+        // Each block of the tile adds up an equal share of it; the others send it their sums.
         V* const inbox = reinterpret_cast<V*>(memory + F::FRONT);
         const int share = F::TILE / W / parts;
         cluster_wait(); // all blocks have begun
@@ -307,7 +307,7 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
             send(at.rank - at.split + to, inbox + at.split * share + i - to * share, v.v);
         });
         cluster_arrive();
-        cluster_wait(); // all sums are where they are added up
+        cluster_wait(); // all sums have arrived
 #pragma unroll 1
         for (int i = threadIdx.x; i < share; i += F::THREADS) {
             const int e = (at.split * share + i) * W;

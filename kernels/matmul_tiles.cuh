@@ -1,6 +1,6 @@
 // A product C = op(A) op(B) whose blocks compute one tile of C each: the tile and
 // its factors, the pieces of the factors on their way to shared memory, and the
-// entry points. matmul_double.cu and the versions stand on it.
+// entry points, for the numbered versions.
 #pragma once
 #include "async.cuh"
 #include "vector.cuh"
@@ -15,7 +15,7 @@ template <typename T> struct Factor {
     __device__ T operator()(i64 x, i64 l) const { return p[x * sx + l * sl]; }
 };
 
-// Product is what a block computes: the BM x BN tile of C at (row, col), for one
+// Product is the work of a block: the BM x BN tile of C at (row, col), for one
 // matrix of the batch. Tiles are numbered down groups of 8 rows of tiles, so that
 // the blocks at work at one time share their factors in the level-2 cache.
 template <typename T, int BM, int BN> struct Product {

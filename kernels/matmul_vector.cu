@@ -1,8 +1,8 @@
 // A matrix times a vector, batched: bound by memory. float32 sums in float32, float64 in float64, by FMA.
 //
 // rows: y[r] = sum over l of x[r][l] * v[l]. In float32 a warp takes four rows that begin at the same place
-// within 16 bytes, which are 1, 2 or 4 rows apart as k has it: so it reads 16 bytes a lane whatever k is, and
-// what it reads of v serves four times. In float64 it takes one row (line), an element a lane.
+// within 16 bytes, neighbours or 2 or 4 rows apart, which depends on k: so a lane reads 16 bytes at a time
+// whatever k is, and each element of v that it reads serves four times. In float64 it takes one row (line), an element a lane.
 //
 // short: the same for rows of few terms, by a group of lanes each.
 //
@@ -16,11 +16,11 @@
 // in scratch memory; combine adds the copies in the order of the splits, join many copies of few elements
 // by a tree. No sum's order depends on timing.
 //
-// Who writes the result makes of the sums what the epilogue says (epilogue.cuh).
+// The launch that writes the result applies the epilogue to the sums (epilogue.cuh).
 #include "epilogue.cuh"
 #include "follow.cuh"
 
-// place is where p is within 16 bytes, in elements.
+// place is the position of p within 16 bytes, in elements.
 template <typename T> __device__ __forceinline__ int place(const T* p) { return (int)(reinterpret_cast<unsigned long long>(p) / sizeof(T) % Vec<T>::width); }
 
 // apart returns how many rows of n elements lie between two that begin at the same place within 16 bytes.
@@ -60,7 +60,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     T sum[R][W];
 #pragma unroll
     for (int i = 0; i < R * W; i++) sum[i / W][i % W] = 0;
-    if (lane < head || lane >= 16 && lane - 16 < tail) { // what does not fill 16 bytes at either end
+    if (lane < head || lane >= 16 && lane - 16 < tail) { // elements at either end that do not fill 16 bytes
         const i64 e = lane < head ? lane : end + lane - 16;
 #pragma unroll
         for (int i = 0; i < R; i++)
@@ -99,7 +99,7 @@ __device__ void rows(const T* __restrict__ x, const T* __restrict__ v, T* __rest
     if (lane < mine) y[(split * batch + matrix) * count + at] = epilogue.of(own, matrix, at, 0);
 }
 
-// line takes eight elements of a row a lane at a time, the last ones too, so that many are on their way.
+// line reads eight elements of a row at a time with each lane, at the row's end too, so that many loads are under way.
 template <typename T>
 __device__ void line(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 count, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
     constexpr int U = 8;
@@ -153,7 +153,7 @@ __device__ void shortRows(const T* __restrict__ x, const T* __restrict__ v, T* _
 template <typename T>
 __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
-    constexpr int W = Vec<T>::width, WARPS = 8, V = 2; // a warp's rows begin at one place: W divides WARPS
+    constexpr int W = Vec<T>::width, WARPS = 8, V = 2; // a warp's rows begin at one place, since W divides WARPS
     __shared__ T partial[WARPS][V * 32 * W];
     const int width = n % W == 0 ? V * 32 * W : (V * 32 - 1) * W;
     const int strips = (int)((n + width - 1) / width), rest = blockIdx.x / strips, split = rest / (int)batch, matrix = rest - split * (int)batch;
@@ -210,7 +210,7 @@ __device__ void columns(const T* __restrict__ x, const T* __restrict__ v, T* __r
     }
 }
 
-// flat takes so many rows at a time that they fill the block and end where 16 bytes do.
+// flat takes as many rows at a time as fill the block and end at a multiple of 16 bytes.
 template <typename T>
 __device__ void flat(const T* __restrict__ x, const T* __restrict__ v, T* __restrict__ y, i64 n, i64 k, i64 batch, i64 chunk, const Epilogue<T>& epilogue) {
     using U = typename Vec<T>::type;
@@ -245,7 +245,7 @@ __device__ void flat(const T* __restrict__ x, const T* __restrict__ v, T* __rest
 #pragma unroll
         for (int e = 0; e < W; e++) partial[t * W + e] = acc[e];
     }
-    for (int all = step; all > 1;) { // rows, whose second half joins the first
+    for (int all = step; all > 1;) { // the second half of the rows joins the first
         const int half = (all + 1) / 2;
         __syncthreads();
         for (int i = t; i < (all - half) * (int)n; i += THREADS) partial[i] += partial[half * (int)n + i];

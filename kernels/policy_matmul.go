@@ -127,7 +127,7 @@ func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPo
 }
 
 // doublePolicy tunes float64 products on the tensor cores. A product takes the form and the cut that take the least
-// time by a rough account of what was measured.
+// time by a rough model of the measured times.
 type doublePolicy struct {
 	chosen bool  // whether plans use them
 	terms  int64 // least k
@@ -139,7 +139,7 @@ type doublePolicy struct {
 	copied float64 // and for each megabyte of them
 }
 
-// doubleCost is what a form takes, in us.
+// doubleCost is the time that a form takes, in us.
 type doubleCost struct {
 	start float64 // of a launch
 	block float64 // of each block of a multiprocessor

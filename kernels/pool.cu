@@ -1,21 +1,21 @@
-// Pooling, plane by plane, y over windows of x, and the derivative by x of what has the
-// derivative dy by y:
+// Pooling, plane by plane, y over windows of x, and the derivative dx of a loss by x, given
+// its derivative dy by y:
 //
 //	max:      y[o] = the greatest of the window      dx[i] = the sum of dy[o] of the windows whose first greatest element is i
 //	average:  y[o] = the sum of the window / div     dx[i] = the sum of dy[o] of the windows around i, / div
 //
 // Elements of a window outside of the plane are left out. Windows and sums are in the
-// order in which elements lie. The greatest is that by >, from the least number on: a NaN
-// never is, and a window of nothing greater than that number gives it, and has no
-// derivative.
+// order in which elements lie. The greatest element is found by >, starting from the least finite
+// number: a NaN never is the greatest, and a window with no element above that number has it
+// as its result, and no derivative.
 //
-// Neighbouring threads do neighbouring columns, each a strip of a few rows, so that what it
-// divides by and which columns exist is worked out once for the strip, and the rows that
-// its windows share are read once. What neighbours read, too, comes from the cache.
+// Neighbouring threads take neighbouring columns, each a strip of a few rows, so that a thread
+// computes divisions and the bounds of columns once for a strip, and reads the rows that
+// its windows share once. Elements that neighbours read too come from the cache.
 //
 // The derivative of a maximum looks for each window's greatest element once: a block
-// takes a tile of planes, puts the place of that element and dy of each window around the
-// tile into shared memory, and then makes dx of what windows around an element say.
+// takes a tile of planes, writes the place of that element and dy, for each window that reaches the
+// tile, to shared memory, and then adds up dx of each element from the windows around it.
 //
 // Windows of 2 x 2 by 2 and of 3 x 3 by 1 and by 2 have kernels of their own, whose loops
 // are unrolled. Bound by memory.
@@ -29,7 +29,7 @@ template <> __device__ double least() { return __longlong_as_double(0xffefffffff
 
 constexpr int STRIP = 8; // rows of a strip of a plane, of known windows: as in pool.go
 
-// How many windows of SIZE elements by STRIDE have an element, at most.
+// The most windows of SIZE elements, STRIDE apart, that one element is in.
 template <int SIZE, int STRIDE> constexpr int AROUND = (SIZE + STRIDE - 1) / STRIDE;
 
 // A thread's strip: its plane, number there, and column. columns divides by the columns of
@@ -103,9 +103,9 @@ __device__ void pool(const T* __restrict__ in, T* __restrict__ out, int total, A
     }
 }
 
-// Strips of the derivatives begin with a window: rows and columns of a plane are counted
-// from the first element of the first window that is not all in the padding, which is
-// pad % stride before the plane, and is of window pad / stride.
+// Strips of the derivatives begin where a window does: rows and columns of a plane are counted
+// from the first element of the first window that is not wholly in the padding. That window has
+// the number pad / stride and begins pad % stride before the plane.
 
 // down and across divide by the strides.
 template <typename T, int SIZE, int STRIDE>
@@ -163,9 +163,9 @@ template <typename T> struct alignas(2 * sizeof(T)) Winner {
     int at;
 };
 
-// A tile of a block: so many planes, rows and columns; the windows around it in a plane, and
-// divisions by rows and columns of strips of it: of windows, and of elements. around are
-// the windows that have an element, along either axis, at most.
+// A tile of a block: its planes, rows and columns; the windows around it in a plane, high x wide; the most
+// windows along either axis that an element is in; and divisions by the rows and columns of its strips, of
+// windows and of elements.
 struct Tile {
     int planes, rows, columns, down, across, aroundRows, aroundColumns, high, wide;
     Divide windowStrips, windowColumns, strips, stripColumns;
@@ -292,8 +292,8 @@ __device__ void maxDiff(const T* __restrict__ in, const T* __restrict__ grad, T*
     }
 }
 
-// The same where so many windows have an element that those around it do not fit into
-// shared memory: an element looks whether it is the first greatest of each.
+// The same where an element is in so many windows that those around a tile do not fit into
+// shared memory: each thread finds out whether its element is the first greatest of each window.
 template <typename T>
 __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad, T* __restrict__ out, int total, Axis v, Axis h, Divide strips, Divide columns,
                            Divide down, Divide across) {

@@ -2,8 +2,8 @@ package kernels
 
 import "fmt"
 
-// Rounded is the plan of an operand of a product in TF32 or BF16 as a [Planner]: it brings a batch of float32 matrices to what
-// [RoundedProduct] reads. One operand can be rounded for several products.
+// Rounded is the plan of an operand of a product in TF32 or BF16 as a [Planner]: it brings a batch of float32 matrices to the type and
+// the layout that [RoundedProduct] reads. One operand can be rounded for several products.
 //
 // BF16 is written as the matrices lie, its rows a multiple of 8 elements apart. TF32 stays float32 in memory, rows a multiple of 4
 // apart, and transposed with Trans; the bits beyond TF32's are cut where products read it.
@@ -104,7 +104,7 @@ func reducedOperands(by Precision, batch, m, n, k int64, transA, transB bool) (o
 }
 
 // RoundedProduct is a [Product] of operands that [Rounded] has written, if its precision asks for it, as a [Planner]. With Halves
-// it has a second output: what Rounded would write of the first one.
+// it has a second output: the first one as Rounded would write it.
 type RoundedProduct struct {
 	Product
 	Halves bool

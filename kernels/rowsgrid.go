@@ -149,8 +149,8 @@ func (g rowGrid) whole() rowGrid {
 	return g
 }
 
-// walking returns the grid of fewer blocks for a row, if a multiprocessor has one and half the threads that are
-// enough without: for functions of one stage and no outputs but its own, which hold nothing and have more loads
+// walking returns the grid with fewer blocks for a row, as long as every multiprocessor has a block and half the
+// threads that other functions need: for functions of one stage and no outputs but its own, which hold nothing and have more loads
 // under way. Each block takes several of the shares of a cluster, and joins the results of its threads for each in
 // the order of a cluster.
 func (g rowGrid) walking(sms, rows, threads int64) rowGrid {

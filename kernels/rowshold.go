@@ -48,8 +48,8 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	}
 }
 
-// inRegisters returns how many bytes of operands a thread holds in registers, if the others have a place in
-// shared memory, and if they don't.
+// inRegisters returns how many bytes of operands a thread holds in registers: where shared memory has room for the
+// others, and where it has not.
 func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
 	most := pol.resident
 	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
@@ -76,9 +76,9 @@ func (m *rowMapping) held() (list []int) {
 	return list
 }
 
-// share returns a character for each operand, '0' and how many of a number of vectors are
-// in shared memory: as many as that many bytes of registers don't suffice for. It reports whether
-// there is place for them.
+// share returns a character for each operand: '0' plus the number of its vectors that go to shared
+// memory, which are those for which that many bytes of registers do not suffice. It reports whether
+// shared memory has room for them.
 func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {

@@ -6,10 +6,9 @@
 // sums what its row has, and writes, so that out is written once, zeros included. Where a tile
 // has more indices than its list holds, it takes them in turns and adds to what it wrote.
 //
-// Many indices are split among bands of rows before, by split.cu, and a block reads
-// those of its band alone. A row of very many indices would
-// keep one block busy when all others are done: scatter leaves it to scatter_heavy, of which
-// a block does a few columns of such a row. Bound by memory.
+// Where there are many indices, split.cu splits them among bands of rows first, and a block reads
+// those of its band alone. A row of very many indices would keep one block busy when all others are
+// done: scatter leaves it to scatter_heavy, whose blocks do a few columns of such a row each. Bound by memory.
 #include "async.cuh"
 #include "scatter.cuh"
 
@@ -26,7 +25,7 @@ struct Tile {
     int sums[warps];
 };
 
-// before is the sum of n over the threads before this one, and total that over all.
+// before is the sum of n over the threads before this one, and total the sum over all.
 __device__ int before(int* sums, int n, int& total) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int sum = n;
@@ -48,13 +47,13 @@ __device__ int before(int* sums, int n, int& total) {
     return base + sum - n;
 }
 
-// What a block goes through: a part of the list of a band whose first row is first, or, without a
-// list, of all indices.
+// The indices that a block goes through: a part of the list of a band whose first row is first, or, without a
+// list, a part of all indices.
 struct Indices {
     const long long* all;
     const int2* list;
     long long at, end, first;
-    // k is which index number i is, and row what it is, -1 beyond the end.
+    // k is the position of index number i among all, and row its row, -1 beyond the end.
     __device__ void get(long long i, int& k, long long& row) const {
         if (i >= end) {
             row = -1;
@@ -67,9 +66,9 @@ struct Indices {
     }
 };
 
-// collect calls put(place, k, row) for the indices of rows [v0, v0 + rows) that keep(row)
-// says, rows counted from v0, in order, until capacity has no room for what all threads look at
-// together, EACH of a thread, and returns their number.
+// collect calls put(place, k, row) for the indices of rows [v0, v0 + rows) for which keep(row) is true, in
+// order, with rows counted from v0. Threads look at EACH indices at a time; it stops when capacity has no room
+// for as many as all threads look at together, and returns the number of calls.
 template <int EACH, typename K, typename P>
 __device__ int collect(int* sums, Indices& from, long long v0, int rows, int capacity, K keep, P put) {
     constexpr int turn = threads * EACH;
@@ -142,7 +141,7 @@ struct alignas(sizeof(T) * W) Words {
     T s[W];
 };
 
-// sums makes the tile's rows, W elements a thread. g and out are where the tile begins, for one o.
+// sums writes the tile's rows, W elements a thread. g and out point to the tile's first element, for one o.
 template <typename T, int W>
 __device__ void sums(const Tile& t, const T* __restrict__ g, T* out, int height, int width, long long inner, bool first) {
     constexpr int ahead = 4;
@@ -178,8 +177,8 @@ __device__ void sums(const Tile& t, const T* __restrict__ g, T* out, int height,
     }
 }
 
-// Blocks count through (tile of columns, tile of rows, some o). starts is nullptr where indices are not
-// split; rows of at least many indices are for scatter_heavy then.
+// Blocks are numbered by (tile of columns, tile of rows, some o). starts is nullptr where indices are not
+// split; where they are, rows of at least many indices are left to scatter_heavy.
 template <typename T>
 __device__ void scatter(const T* __restrict__ g, Indices from, T* out, const int* __restrict__ starts, Heavy* heavy, int parts, int bandRows, int many,
                         long long outer, long long rows, long long count, long long inner, int tileRows, int tileColumns, long long tileOuter,

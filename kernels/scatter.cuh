@@ -1,7 +1,7 @@
-// What split.cu and scatter.cu share.
+// Declarations that split.cu and scatter.cu share.
 #pragma once
 
-// Rows of many indices, and how many there are of those.
+// Heavy lists the rows that have many indices.
 struct Heavy {
     int rows, row[1];
 };

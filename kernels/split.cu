@@ -1,12 +1,12 @@
-// Many indices are split among bands of rows, for scatter.cu: split_count counts, for each warp's part of the indices,
-// those of each band; split_scan sums the counts in order of bands, then of warps; split_place
-// puts each k and its row where its band and warp begin, in order.
+// Splits many indices among bands of rows, for scatter.cu: split_count counts, for each warp's part of the indices,
+// those of each band; split_scan adds up the counts in order of bands, then of warps; split_place
+// writes each k and its row to the place of its band and warp, in order.
 #include "scatter.cuh"
 
 constexpr int mostBands = 128, splitWarps = 4; // as in scatter.go
 constexpr int splitAhead = 8;                  // indices that a lane loads at once
 
-// band is which band of rows an index belongs to, -1 for one that is no row.
+// band is the number of the band of rows that an index belongs to, -1 for an index outside of the axis.
 __device__ int band(long long index, long long rows, int bandRows) { return index >= 0 && index < rows ? (int)((unsigned)index / (unsigned)bandRows) : -1; }
 
 // counts[b * parts + part] = how many of the part's indices are of band b.
@@ -32,8 +32,8 @@ extern "C" __global__ void split_count(const long long* indices, int* counts, He
     for (int b = lane; b < bands; b += 32) counts[(long long)b * parts + part] = mine[warp][b];
 }
 
-// list = the k of each band and its row in the band, k rising, one band behind the other; starts
-// is the sum of the counts before each.
+// list = for each band, one behind the other, its k in rising order, each with its row in the band; starts[i] is the
+// sum of the counts before the i-th.
 extern "C" __global__ void split_place(const long long* indices, const int* starts, int2* list, long long count, long long rows, int bandRows, int bands,
                                        int parts, int each) {
     __shared__ int next[splitWarps][mostBands];

@@ -66,8 +66,8 @@ template <int CLUSTER> __device__ __forceinline__ void cluster_sync() {
 template <int R> __device__ __forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R)); }
 template <int R> __device__ __forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R)); }
 
-// Two warpgroups take turns: turn_wait waits for the other's turn_pass. The first of each is of another warpgroup, so that
-// group 0 begins after turn_pass(1), and group 0 ends with a turn_wait.
+// Two warpgroups take turns: turn_wait waits for the other's turn_pass. Group 1 passes the first turn to group 0 before
+// the loop, and group 0 takes the last one after it, so that passes and waits come in pairs.
 __device__ __forceinline__ void turn_wait(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory"); }
 __device__ __forceinline__ void turn_pass(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
 
@@ -129,10 +129,10 @@ template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float 
 
 // ---- Pieces of the operands in shared memory
 
-// Piece is LINES x BK elements of SIZE bytes in PLANES planes, LINES along m or n. As the
-// matrix lies in memory, elements along k are side by side (T = 0: rows of BK), or those along m
-// or n (T = 1: blocks of 64 lines, BK rows each). Rows of 64 or 128 bytes are swizzled by
-// TMA. SHARE blocks of a cluster fetch a part each.
+// Piece is LINES x BK elements of SIZE bytes in PLANES planes, LINES along m or n. They keep the order
+// of the matrix in memory: elements along k side by side (T = 0: rows of BK), or those along m
+// or n (T = 1: blocks of 64 lines, BK rows each). TMA swizzles rows of 64 or 128 bytes.
+// SHARE blocks of a cluster fetch a part each.
 template <int LINES, int BK, int SIZE, int PLANES, int T, int SHARE> struct Piece {
     static constexpr int ROW = T ? 128 : BK * SIZE, BLOCK = 128 / SIZE;
     static constexpr int PLANE = LINES * BK * SIZE, BYTES = PLANE * PLANES;
@@ -156,8 +156,8 @@ template <int LINES, int BK, int SIZE, int PLANES, int T, int SHARE> struct Piec
         }
     }
 
-    // descriptor is wgmma's of 32 bytes along k from the lines at line, of plane 0 in the piece
-    // at address. plane and step move it.
+    // descriptor is wgmma's descriptor of 32 bytes along k, from line on, of plane 0 of the piece at
+    // address. Adding plane or step moves it to the next plane or the next 32 bytes.
     static __device__ __forceinline__ u64 descriptor(u32 address, int line) {
         constexpr u64 SWIZZLE = ROW == 128 ? 1 : 2;
         constexpr u64 LEADING = T ? BK * 128 : 16, STRIDE = 8 * ROW;

@@ -18,7 +18,7 @@ struct Divisor {
     __device__ __forceinline__ int quotient(int n) const { return inverse ? (int)__umulhi((unsigned)n, inverse) : n; }
 };
 
-// Piece is what a block sums: `outputs` windows, from `place` on, of each of `rows` rows from `row` on.
+// Piece is the work of a block: `outputs` windows, from `place` on, of each of `rows` rows from `row` on.
 template <typename T> struct Piece {
     static constexpr int W = Vec<T>::width;
     using Vector = typename Vec<T>::type;

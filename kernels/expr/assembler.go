@@ -120,7 +120,7 @@ func (a *Assembler) body(w *strings.Builder) {
 
 // Version is the PTX that functions take, of CUDA 11.0, and MinDriver the CUDA
 // version, as in 11000 for 11.0, that a driver must support for it.
-// What devices of compute capability 9.0 brought needs those of CUDA 11.8, as such devices do.
+// Instructions that came with compute capability 9.0 need the version of CUDA 11.8, as such devices do.
 const (
 	Version       = ".version 7.0"
 	MinDriver     = 11000

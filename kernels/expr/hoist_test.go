@@ -2,8 +2,8 @@ package expr
 
 import "testing"
 
-// What depends on the last operands alone and takes many operations goes first; what
-// takes few, or depends on more, stays.
+// A part of the function that depends on the last operands alone and takes many operations is
+// computed first; one that takes few, or depends on more operands, stays where it is.
 func TestHoist(t *testing.T) {
 	b := NewBuilder(Float32, Float32, Float32)
 	x, sum, most := b.Operand(0), b.Operand(1), b.Operand(2)

@@ -56,7 +56,7 @@ type parser struct {
 	text  string
 	names []string
 	float Dtype
-	pos   int    // of what follows the token, from 0
+	pos   int    // where the text goes on after the token, from 0
 	token string // "" at the end
 	at    int    // of the token, from 1
 	first []int  // where the first name stands, from 1

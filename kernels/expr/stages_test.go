@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Of a softmax the exponentials are kept for its last step; what is cheap, or what a row
-// has one of, is computed again.
+// Of a softmax the exponentials are kept for its last step; values that are cheap, or of which
+// a row has only one, are computed again.
 func TestStagesKept(t *testing.T) {
 	b := NewBuilder(Float32, Float32)
 	x := b.Operand(0)

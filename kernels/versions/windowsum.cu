@@ -34,9 +34,8 @@ __device__ void shared(const T* __restrict__ in, T* __restrict__ out, i64 n_in, 
     double sum = 0;
     for (i64 done = 0; done < w; done += piece) {
         const int count = (int)min((i64)piece, w - done);
-        // As many threads again as the windows reach beyond the block fetch twice.
-        // The tail belongs to the last windows: it is fetched by what there is of
-        // the input, not by the number of outputs.
+        // The windows reach beyond the block, so some threads fetch twice. The bound is that of
+        // the input, not of the outputs: the last windows need the tail, too.
         for (int e = threadIdx.x; e < blockDim.x + count - 1; e += blockDim.x) {
             const i64 j = start + off + done + e;
             x[e] = 0 <= j && j < n_in ? in[row * n_in + j] : T(0);
