@@ -3,8 +3,8 @@ PYTHON := safetensors==0.8.0 numpy
 
 .PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme site tag-toolkit tag-matrix
 
-test: # every test of every package
-	go test ./...
+test: # every test of every package, with a line for each as it ends
+	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
 
 hunt: # many drawn cases for every property, others each time, some minutes
 	go test $$(grep -rl 'must\.Hold(' --include='*_test.go' . | xargs -n 1 dirname | sort -u) -rapid.checks 2000 -timeout 1h

@@ -57,5 +57,5 @@ func ExampleProducts() {
 }
 
 func TestPrecisionDocument(t *testing.T) {
-	must.Documented(t, "../docs/precision.md", "precision_example_test.go", 3)
+	must.Documented(t, "../docs/precision.md", "precision_example_test.go", 4, "../gradcheck/example_test.go")
 }

@@ -17,7 +17,7 @@ import (
 // set is n points as a data set, column by column.
 func set(n int) (x, y []float64) { return batch(3, n) }
 
-// drawn returns the numbers of the rows of an epoch, batch by batch, by what the batches hold.
+// drawn returns the numbers of the rows of an epoch, batch by batch, as the batches' values show them.
 func drawn(t *testing.T, l *line, s Source, x, y []float64, epoch, from int) (list [][]int) {
 	t.Helper()
 	for b, err := range s.Batches(epoch, from) {

@@ -78,6 +78,53 @@ func Example() {
 	// 310 steps: [ 3.0  -2.0] 1.0
 }
 
+// A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the
+// device while a run is under way there; without a device it does nothing.
+func Example_ownLoop() {
+	inputs, targets := plane(1000)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	mean(errors, parameters)
+	batch := func(i int) map[*G.Node]G.Value {
+		return map[*G.Node]G.Value{
+			x: tensor.New(tensor.WithShape(32, 2), tensor.WithBacking(inputs[64*i:64*(i+1)])),
+			y: tensor.New(tensor.WithBacking(targets[32*i : 32*(i+1)])),
+		}
+	}
+	schedule := train.Cosine(0.1, 20, 310)
+
+	solver := G.NewAdamSolver(G.WithLearnRate(0.001))
+	vm, err := stheno.NewVM(g, cudaops.Train(solver, parameters...))
+	check(err)
+	defer vm.Close()
+	for i := range 31 {
+		b := batch(i)
+		check(G.Let(x, b[x]))
+		check(G.Let(y, b[y]))
+		check(vm.RunAll()) // no solver.Step, no vm.Reset
+	}
+
+	next := batch(0)
+	_, err = vm.Stage(next) // the run that has these very values bound takes them from the device
+	check(err)
+	for i := range 310 {
+		G.WithLearnRate(schedule(i))(solver)
+		b := next
+		check(G.Let(x, b[x]))
+		check(G.Let(y, b[y]))
+		check(vm.RunAll())
+		next = batch((i + 1) % 31)
+		_, err := vm.Stage(next)
+		check(err)
+	}
+	check(vm.Pull())
+	fmt.Printf("%.1f %.1f\n", parameters[0].Value(), parameters[1].Value())
+	// Output:
+	// [ 3.0  -2.0] 1.0
+}
+
 // A data set on the device: a step takes the numbers of its rows there.
 func ExampleNewResident() {
 	inputs, targets := plane(1000)

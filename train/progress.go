@@ -96,7 +96,7 @@ func (p *progress) text(at Position, loss float64, last bool) string {
 	return text
 }
 
-// clear makes room for what others print.
+// clear removes the bar, so that others can print.
 func (p *progress) clear() {
 	if p == nil || !p.onLine {
 		return

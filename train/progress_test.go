@@ -123,7 +123,7 @@ func TestProgressInALog(t *testing.T) {
 	})
 }
 
-// On a terminal: a bar, redrawn five times a second, which makes room for what callbacks print.
+// On a terminal: a bar, redrawn five times a second, which makes room for the output of callbacks.
 func TestProgressBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen strings.Builder

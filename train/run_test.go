@@ -118,7 +118,7 @@ func (l *line) batch(k, n int) Batch {
 	return Batch{l.x: tensor.New(tensor.WithBacking(x)), l.y: tensor.New(tensor.WithBacking(y))}
 }
 
-// batches yields n of them, then what the function does.
+// batches yields n batches, then those of the function.
 func (l *line) batches(n int, end func(yield func(Batch, error) bool)) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		for k := range n {

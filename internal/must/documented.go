@@ -11,10 +11,14 @@ import (
 var pieces = regexp.MustCompile("(?ms)^```(go|text)\n(.*?)^```$")
 
 // Documented checks that the Go code in a document, at least that many blocks, is part of the
-// examples in a file, which are compiled and run, and that its blocks of text are their output.
-func Documented(t *testing.T, document, file string, least int) {
+// examples in a file or in one of more, which are compiled and run, and that its blocks of text are
+// their output.
+func Documented(t *testing.T, document, file string, least int, more ...string) {
 	t.Helper()
-	examples := string(Get[[]byte](t)(os.ReadFile(file)))
+	examples := ""
+	for _, path := range append([]string{file}, more...) {
+		examples += "\n" + string(Get[[]byte](t)(os.ReadFile(path)))
+	}
 	blocks := pieces.FindAllStringSubmatch(string(Get[[]byte](t)(os.ReadFile(document))), -1)
 	for _, b := range blocks {
 		text := b[2]
@@ -22,7 +26,7 @@ func Documented(t *testing.T, document, file string, least int) {
 			text = regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(text, "\n"), "\t// ") + "\n"
 		}
 		if !strings.Contains(examples, "\n"+text) {
-			t.Errorf("%s does not have the piece of %s\n%s", file, document, text)
+			t.Errorf("%s does not have the piece of %s\n%s", strings.Join(append([]string{file}, more...), ", "), document, text)
 		}
 	}
 	if len(blocks) < least {
