@@ -49,7 +49,7 @@ func momentName(k int, learnable string) string { return fmt.Sprintf("moment%d/%
 func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s", i, what) }
 
 // Save writes the state of a training to a file: the result of [cudaops.VM.State] of a VM with the
-// option [cudaops.Train]. position holds what the loop needs to go on, such as epoch, step and the
+// option [cudaops.Train]. position holds the loop's own state, such as epoch, step and the
 // seed of its shuffling: any value that encoding/json encodes, or nil.
 //
 // An existing file is replaced at once: however the program ends, by a kill or by a loss of power,
@@ -89,9 +89,9 @@ func save(path string, s *cudaops.State, position any) error {
 
 // Load sets a VM to the state that [Save] wrote, and *position to the value that Save was given, or
 // nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
-// [cudaops.VM.SetState] lists what must be the same.
+// [cudaops.VM.SetState] lists the properties that must agree.
 //
-// An error names what does not fit, and leaves the VM and *position as they were. It wraps
+// An error names the values that do not fit, and leaves the VM and *position as they were. It wraps
 // [io/fs.ErrNotExist] if there is no file.
 func Load(path string, vm *cudaops.VM, position any) error {
 	if err := load(path, vm, position); err != nil {

@@ -157,7 +157,7 @@ func TestReplace(t *testing.T) {
 	}
 	must.Do(t, Save(path, vm, 3))
 	if _, err := os.Stat(left); err == nil {
-		t.Error("what a killed program left is still there")
+		t.Error("the file that a killed program left is still there")
 	}
 	if names := must.Get[[]string](t)(filepath.Glob(filepath.Join(dir, ".*"))); len(names) != 1 || names[0] != own {
 		t.Errorf("got the files %v beside it, want %s alone", names, own)

@@ -50,7 +50,7 @@ func train(path string, steps int) error {
 		return err
 	}
 	defer vm.Close()
-	var at struct{ Step int } // what the loop needs to go on
+	var at struct{ Step int } // the loop's own state
 	if err := checkpoint.Load(path, vm, &at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -90,7 +90,7 @@ func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 	})
 }
 
-// state returns what a VM keeps, with the bytes of its values by name.
+// state returns the state that a VM keeps, with the bytes of its values by name.
 func state(t testing.TB, vm *cudaops.VM) (*cudaops.State, map[string][]byte) {
 	s := must.Get[*cudaops.State](t)(vm.State())
 	all := map[string][]byte{}

@@ -11,7 +11,7 @@ import (
 )
 
 // SaveParameters writes the values of nodes to a file, and the running means and variances of the
-// BatchNorms of their graph: what is needed to evaluate the graph, without the state of a solver.
+// BatchNorms of their graph. That is enough to evaluate the graph; the state of a solver is not in the file.
 // The file is replaced as by [Save].
 //
 // It is for programs that call a solver's Step themselves. A VM with [cudaops.Train] has its

@@ -49,13 +49,13 @@ func TestParameters(t *testing.T) {
 					want = got
 				}
 				if !bytes.Equal(got, want) || bytes.Equal(got, before) {
-					t.Errorf("%s: the loss of what was loaded is % x, want % x", path, got, want)
+					t.Errorf("%s: the loss with the loaded parameters is % x, want % x", path, got, want)
 				}
 				must.Do(t, vm.Close())
 				for k, n := range m.learnables {
 					a, b := must.Get[[]byte](t)(values.Bytes(n.Value())), must.Get[[]byte](t)(values.Bytes(other.learnables[k].Value()))
 					if !bytes.Equal(a, b) {
-						t.Errorf("%s: %s is not what was saved", path, n.Name())
+						t.Errorf("%s: %s differs from the saved value", path, n.Name())
 					}
 				}
 				for k, op := range m.norms {

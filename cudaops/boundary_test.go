@@ -25,12 +25,12 @@ func TestReadFillsInPlace(t *testing.T) {
 		equal(t, "read input", input, vector(1, 2), 0)
 		must.Do(t, G.Let(a, vector(0, 0)))
 		must.Do(t, vm.RunAll())
-		equal(t, "what was read first", held, vector(3, 4), 0)
+		equal(t, "the value that was read first", held, vector(3, 4), 0)
 		equal(t, "bound", z.Value(), vector(3, 4), 0)
 		into.(*tensor.Dense).Set(0, 99.0)
-		equal(t, "bound after a write to what was read", z.Value(), vector(3, 4), 0)
+		equal(t, "bound after a write to the value that was read", z.Value(), vector(3, 4), 0)
 		input.(*tensor.Dense).Set(0, 99.0)
-		equal(t, "input after a write to what was read", a.Value(), vector(0, 0), 0)
+		equal(t, "input after a write to the value that was read", a.Value(), vector(0, 0), 0)
 	})
 }
 

@@ -162,7 +162,7 @@ func sampled[T any](d *drawing, what string, from map[string]T) T {
 
 var comparisons = map[string]func(a, b *G.Node, same bool) (*G.Node, error){"lt": G.Lt, "gt": G.Gt, "lte": G.Lte, "gte": G.Gte, "eq": G.Eq, "ne": G.Ne}
 
-// growths are what a drawing grows by.
+// growths are the ways in which a drawing can grow.
 var growths = map[string]func(d *drawing) (*G.Node, error){
 	"input": func(d *drawing) (*G.Node, error) {
 		return d.input(d.shape(rapid.IntRange(0, 4).Draw(d.t, "rank"))...), nil
@@ -454,7 +454,7 @@ func numbersOf(v G.Value) (list []float64) {
 }
 
 // Every node of a drawn graph has the value that Gorgonia's op computes, and a run for the results alone, whose ops
-// are fused, has the same bits: on the host, with the Go bodies of what an H200 would launch, and on a GPU.
+// are fused, has the same bits: on the host, with the Go bodies of the kernels that an H200 would launch, and on a GPU.
 func TestDrawnGraphs(t *testing.T) {
 	quiet(t)
 	on := func(large bool, newVM func(g *G.ExprGraph, opts ...Option) (*VM, error)) func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// endings are what a product's kernel can do to its sums, of an operand x of the same
+// endings are the ops that a product's kernel can apply to its sums; x is an operand of the same
 // shape.
 var endings = map[string]func(c, x *G.Node) *G.Node{
 	"plus":    func(c, x *G.Node) *G.Node { return G.Must(G.Add(c, x)) },

@@ -117,7 +117,7 @@ func newNormGraph(t *testing.T, dt tensor.Dtype, shape []int) *normGraph {
 }
 
 // Over runs that train and then evaluate and train again, by SetTraining, BatchNorm returns
-// and keeps what the reference does, and keeps it where Gorgonia's machine does.
+// and keeps the reference's values, and keeps them where Gorgonia's machine does.
 func TestBatchNormModes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, shape := range [][]int{{6, 4}, {3, 4, 5, 2}, {4, 3, 16, 16}} {

@@ -199,7 +199,7 @@ func (s scribbler) Do(in ...G.Value) (G.Value, error) {
 	return out, err
 }
 
-// No other op sees what an op on the host writes into its input.
+// An op on the host that writes into its input changes it for no other op.
 func TestOpsThatWriteIntoTheirInputs(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := must.Get[*G.Node](t)

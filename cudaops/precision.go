@@ -56,7 +56,7 @@ func (c *config) ofProducts() (all Precision, of map[*gorgonia.Node]Precision) {
 	return all, of
 }
 
-// checkPrecisions returns an error about what the options got.
+// checkPrecisions checks the arguments of the options.
 func (c *config) checkPrecisions() error {
 	for _, p := range c.precisions {
 		option := "PrecisionOf"

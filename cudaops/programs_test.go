@@ -12,7 +12,7 @@ import (
 )
 
 // A program is one as people write it for gorgonia.NewTapeMachine: a graph, the
-// parameters that a solver trains, the cost, what is read, and what is bound
+// parameters that a solver trains, the cost, the variables of Read, and the values bound
 // to inputs before each step.
 type gorgoniaProgram struct {
 	g      *G.ExprGraph

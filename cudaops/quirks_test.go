@@ -19,7 +19,7 @@ type quirk struct {
 	build func(t *testing.T, dt tensor.Dtype) (g *G.ExprGraph, y *G.Node)
 	want  []float64 // of y
 	grads [][]float64
-	tape  string // what the tape machine does: "wrong", "fails", or "" where running it would end the process
+	tape  string // the tape machine's outcome: "wrong", "fails", or "" where running it would end the process
 }
 
 func quirks() []quirk {

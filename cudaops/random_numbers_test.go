@@ -92,7 +92,7 @@ func (d *dropGraph) check(t *testing.T, dt tensor.Dtype, seed uint64, run int, p
 	}
 }
 
-// Dropouts keep, to the bit, what the reference keeps, another part in each run and in
+// Dropouts keep the elements that the reference keeps, to the bit, others in each run and in
 // each of them, and the same forward and backward.
 func TestDropout(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A footprint lists what a VM reads and writes of the user's while it runs: nodes of a graph, and
+// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph, and
 // variables of Read by their addresses.
 type footprint struct {
 	graph         *gorgonia.ExprGraph // of the nodes: VMs of two graphs share nothing

@@ -59,7 +59,7 @@ func TestSharedInputs(t *testing.T) {
 		vm = machine(t, g, on, Outputs(second))
 		must.Do(t, machine(t, g, on, Outputs(first)).RunAll())
 		must.Do(t, err)
-		equal(t, "what the run within made", second.Value(), vector(1, 4), 0)
+		equal(t, "the result of the run within", second.Value(), vector(1, 4), 0)
 	})
 }
 

@@ -19,7 +19,7 @@ type late struct {
 	exec.HostBackend
 	eager bool // copies beside the work
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // of the fields below
 	work   []func() error
 	done   int // of work
 	marks  []int

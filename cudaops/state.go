@@ -41,7 +41,7 @@ type Learnable struct {
 // RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
 type RunningMean struct{ Mean, Variance gorgonia.Value }
 
-// State returns copies of what the VM keeps from run to run. A value that was bound to a
+// State returns copies of all values that the VM keeps from run to run. A value that was bound to a
 // learnable since the last run goes to the device first.
 //
 // Learnables need names, each its own.

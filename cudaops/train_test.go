@@ -102,7 +102,7 @@ func TestTrain(t *testing.T) {
 	})
 }
 
-// Programs as people write them, some with ops that run on the host, learn on the device what
+// Programs as people write them, some with ops that run on the host, learn on the device the values that
 // they learn on Gorgonia's tape machine.
 func TestTrainPrograms(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {

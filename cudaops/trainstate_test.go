@@ -54,7 +54,7 @@ func TestPullPush(t *testing.T) {
 		must.Do(t, vm.RunAll())
 		equal(t, "w pushed", *read, vector(100, 18), 0)
 
-		must.Do(t, G.Let(w, vector(7, 7))) // newer than what the device has
+		must.Do(t, G.Let(w, vector(7, 7))) // newer than the device's value
 		must.Do(t, vm.Pull())
 		equal(t, "w after Let and Pull", w.Value(), vector(7, 7), 0)
 		must.Do(t, vm.RunAll())

@@ -61,7 +61,7 @@ type VM struct {
 	target   passes.Target
 	device   string // the backend's name
 	why      string // it is the host under OnAny
-	products string // what makes those of matrices on the host
+	products string // the library that multiplies matrices on the host
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train

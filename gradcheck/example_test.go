@@ -33,7 +33,7 @@ func ExampleCheck() {
 	// Output: <nil>
 }
 
-// What the precision of products costs: the largest error of the gradients of two layers.
+// The price of a precision of products: the largest error of the gradients of two layers.
 func ExampleLargest() {
 	layers := func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 		hidden, err := gorgonia.Mul(in[0], in[1])

@@ -16,7 +16,7 @@ type expression struct {
 	in       []*gorgonia.Node
 	out      *gorgonia.Node
 	mem      [][]byte                            // memory of the inputs' values
-	order    gorgonia.Nodes                      // the output and what it depends on, children first
+	order    gorgonia.Nodes                      // the output and the nodes that it depends on, children first
 	children map[*gorgonia.Node][]*gorgonia.Node // of each node in order
 	below    map[*gorgonia.Node]bool             // the nodes in order
 }
@@ -68,7 +68,7 @@ func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nod
 	return build(in...)
 }
 
-// walk appends n to order, after what it depends on.
+// walk appends n to order, after the nodes that it depends on.
 func (e *expression) walk(n *gorgonia.Node) error {
 	if e.below[n] {
 		return nil

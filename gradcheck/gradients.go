@@ -11,7 +11,7 @@ import (
 // gradients returns the derivatives of the loss by all elements of the inputs,
 // as the graph computes them.
 func (c *config) gradients(mode Mode, build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, weights []float64) (grads [][]float64, err error) {
-	defer func() { // Gorgonia's compiler and machines panic at what they do not support
+	defer func() { // Gorgonia's compiler and machines panic at ops that they do not support
 		if p := recover(); p != nil {
 			err = fmt.Errorf("Gorgonia panicked: %v", p)
 		}

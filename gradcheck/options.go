@@ -47,7 +47,7 @@ func Modes(modes ...Mode) Option { return func(c *config) { c.modes = modes } }
 func MaxElements(n int) Option { return func(c *config) { c.max = n } }
 
 // Largest stores the largest error of a gradient, whether it is tolerated or not: how far an element lies from the difference, as a share of
-// the largest difference of the same input. It shows what a precision of products costs, see cudaops.Products.
+// the largest difference of the same input. It shows the error that a lower precision of products causes, see cudaops.Products.
 func Largest(to *float64) Option { return func(c *config) { c.largest = to } }
 
 func (c *config) validate() error {

@@ -33,7 +33,7 @@ type encoder struct {
 	err   error
 }
 
-// Limits on what a primitive holds. They end cycles of pointers.
+// Limits on the values in a primitive. They end cycles of pointers.
 const (
 	deepest = 1000    // levels
 	longest = 1 << 24 // bytes

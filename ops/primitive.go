@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Primitive holds what distinguishes one op from another. [Apply] makes nodes of it, which have
+// Primitive holds the part of an op that is its own. [Apply] makes nodes of it, which have
 // everything that Stheno's own ops have: both of Gorgonia's ways of differentiation, Do on the
 // host, the kernels on a GPU. Other modules define their ops by it too, with kernels of their own:
 // see docs/write-your-own-kernel.md.

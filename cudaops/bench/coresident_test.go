@@ -15,7 +15,7 @@ import (
 )
 
 // A grid that waits for blocks which cannot be on the device is refused before it
-// is launched, with an error that names what fits.
+// is launched, with an error that names the number that fits.
 func TestResident(t *testing.T) {
 	dev, r := device0(t), random(t)
 	for _, b := range []versions.Barrier{versions.BarrierWrap, versions.BarrierVolatile, versions.BarrierAcquire, versions.BarrierGrid} {

@@ -11,7 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The times of what moves elements in shapes that nobody chose, 40 of each family, a line each, of those that the regular
+// The times of kernels that move elements, in drawn shapes, 40 of each family, a line each, of those that the regular
 // expression STHENO_TIMES matches.
 func TestDrawnTimes(t *testing.T) {
 	w := newStopwatch(t)

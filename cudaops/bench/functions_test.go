@@ -170,7 +170,7 @@ func (w *worstError) check(t *testing.T, op expr.Op, dev kernels.Device, x []flo
 		}
 	}
 	if !(math.Abs(row.most-claimed) <= 1e-6) && row.most != claimed {
-		t.Fatalf("%s of %v and what follows: the largest error is %v units in the last place by the device's functions of float64, %v by the host's", op, x[0], claimed, row.most)
+		t.Fatalf("%s of %v and the arguments after it: the largest error is %v units in the last place by the device's functions of float64, %v by the host's", op, x[0], claimed, row.most)
 	}
 	if !(row.most <= w.most) {
 		*w = row

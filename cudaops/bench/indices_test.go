@@ -23,7 +23,7 @@ type indexCase struct {
 
 func anyIndex(r *rand.Rand, extent int) int64 { return int64(r.IntN(extent)) }
 
-// indexCases are shapes of rank 1 to 5; lists that are empty, of one index, longer than what a
+// indexCases are shapes of rank 1 to 5; lists that are empty, of one index, longer than a
 // block holds; indices all equal, few, and outside.
 func indexCases() []indexCase {
 	equal := func(r *rand.Rand, extent int) int64 { return int64(extent - 1) }

@@ -113,7 +113,7 @@ func parts() (list []moved) {
 }
 
 // indexings are embeddings and their derivatives. Of a derivative the gradient is read and the whole
-// table written; of a table that is gathered from, what the indices name is read.
+// table written; of a table that is gathered from, the rows that the indices name are read.
 func indexings() (list []moved) {
 	for _, c := range []struct {
 		words, size int

@@ -80,7 +80,7 @@ func (p normProgram) graph(t *testing.T) *G.ExprGraph {
 	return g
 }
 
-// The times of norms, dropout and random tensors of 1 GB, as a share of what a copy takes
+// The times of norms, dropout and random tensors of 1 GB, as a share of the time that a copy takes
 // for the bytes that they must move, of those that the regular expression STHENO_TIMES
 // matches.
 func TestNormTimes(t *testing.T) {

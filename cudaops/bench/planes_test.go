@@ -11,7 +11,7 @@ import (
 )
 
 // A product of planes made before it, of either operand or both, has the bits of the product alone: for numbers near 1, and for
-// those for which planes are written again, beside what other products read.
+// those for which planes are written again, beside planes that other products read.
 func TestPlanes(t *testing.T) {
 	dev, r := device0(t), random(t)
 	if dev.Major != 9 {

@@ -55,8 +55,8 @@ func TestReducedForms(t *testing.T) {
 	}
 }
 
-// reduced runs a plan of a product of numbers that are drawn, and compares with plain loops over rounded ones; share is of the
-// sum of the terms' sizes what an element may be off by.
+// reduced runs a plan of a product of numbers that are drawn, and compares with plain loops over rounded ones; an element may be off by
+// that share of the sum of its terms' magnitudes.
 func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB bool, draw func(operand int) float32, round func(float32) float64, share float64) {
 	t.Helper()
 	a, b, out := make([]float32, batch*m*k), make([]float32, batch*k*n), make([]float32, batch*m*n)

@@ -29,7 +29,7 @@ func goCommand(t *testing.T, env []string, args ...string) (text string, err err
 }
 
 // With the tag every entry brings package tape, which registers the kernels, and
-// this package, which names what a build lacks; without the tag none brings this
+// this package, whose build errors name the missing parts; without the tag none brings this
 // one, which needs a toolkit then.
 func TestEntries(t *testing.T) {
 	for _, entry := range entries {

@@ -222,7 +222,7 @@ func start(ctx context.Context, name string) (text string, err error) {
 	return text, err
 }
 
-// stages are the lines of what a machine began.
+// stages are the lines that name the stages a machine has begun.
 var stages = regexp.MustCompile(`(?m)^stage: (\w+)$`)
 
 // findings are the results of a program before it ended or hung.

@@ -15,7 +15,7 @@ import (
 
 // linAlg is Gorgonia's own matrix product, ordered with the rest of the graph. Gorgonia starts
 // cuBLAS on a thread that has no context, so that cuBLAS works in the device's primary context and
-// nothing orders it with the machine's: what follows may start before the product is complete.
+// nothing orders it with the machine's: the next op may start before the product is complete.
 // Gorgonia's CUDA build has no product of two vectors, and its products of batches take memory from
 // the pool in each run that nothing frees here: for these two there are Stheno's kernels.
 type linAlg struct{ gorgonia.Op }

@@ -141,8 +141,8 @@ func several(make newMachine) func() error {
 }
 
 // leak runs a graph of the op again and again and watches the process grow, by
-// no more than a number of bytes for each launch. What a process has not given
-// back yet is tens of bytes for each.
+// no more than a number of bytes for each launch. Memory that the process has not given
+// back yet amounts to tens of bytes for each.
 func leak(op func(a, b *G.Node) (*G.Node, error), make newMachine, most int) func() error {
 	return func() error {
 		g := G.NewGraph()

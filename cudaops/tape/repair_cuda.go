@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// compile sets the machine's program, the graph's with repairs of what Gorgonia
+// compile sets the machine's program, the graph's with repairs of the faults that Gorgonia
 // v0.9.18 compiles wrongly for CUDA:
 //
 //   - Instructions that free memory are taken out. Gorgonia frees register 0 of
@@ -136,7 +136,7 @@ func checkMemory(device int, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	const context = 1 << 30 // what the machine's own context and libraries need at most
+	const context = 1 << 30 // the most that the machine's own context and libraries need
 	if need+context > free {
 		return fmt.Errorf("tape: Gorgonia's machine takes %d bytes for the graph, 2.5 times its values, and %s has %d free: stheno.NewVM takes less", need, d.Name, free)
 	}

@@ -35,7 +35,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want != string(text) {
-		t.Errorf("%s is not what %s says: run make conformance", page, records)
+		t.Errorf("%s differs from the record %s: run make conformance", page, records)
 	}
 	hook, err := digest()
 	if err != nil {

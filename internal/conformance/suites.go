@@ -67,7 +67,7 @@ var apart = map[string]string{
 	"TestByIndicesOpFull/":             "wants an index beyond the axis to be taken for the first: here it is an error that names it",
 }
 
-const lastBits = "wants what Adam makes of gradients that are 0 but for the last bits of sums, as the tape machine adds them up, or those bits"
+const lastBits = "wants the rounding errors of the tape machine's sums, or the steps that Adam makes of them: the exact gradients are 0"
 
 // otherOps are ops whose values differ, by the beginning of their names, and why.
 var otherOps = map[string]string{

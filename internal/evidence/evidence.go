@@ -1,4 +1,4 @@
-// Package evidence lists what must have run on a GPU for the kernels in the tree: the timed cases
+// Package evidence lists the runs on a GPU that the kernels in the tree need: the timed cases
 // and, for every op, its kernels' tests, plain and under each sanitizer. All of it follows from the
 // ops' specs. It compares the list with the records: cases and suites of sources that have changed must
 // run again; those without a record have not been measured.
@@ -105,5 +105,5 @@ func again(f *results.File, errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("bench/results/%s: run bench/gpu-run.sh on that GPU, which runs what is missing:\n%w", results.Name(f.GPU), errors.Join(errs...))
+	return fmt.Errorf("bench/results/%s: run bench/gpu-run.sh on that GPU, which makes the missing runs:\n%w", results.Name(f.GPU), errors.Join(errs...))
 }

@@ -24,7 +24,7 @@ var solverDefaults = map[SolverKind]struct {
 	BarzilaiBorwein: {func(o ...G.SolverOpt) G.Solver { return G.NewBarzilaiBorweinSolver(o...) }, Solver{Rate: 0.001}},
 }
 
-// solverOptions are Gorgonia's options, what each sets, and the solvers that take it:
+// solverOptions are Gorgonia's options, the number that each sets, and the solvers that take it:
 // the others ignore it.
 var solverOptions = map[string]struct {
 	option func(float64) G.SolverOpt

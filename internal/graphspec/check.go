@@ -20,7 +20,7 @@ type Error struct {
 
 // String returns both.
 func (e Error) String() string {
-	return fmt.Sprintf("%.3g of what is allowed, of %s", e.Share, e.Output)
+	return fmt.Sprintf("%.3g of the allowed error, of %s", e.Share, e.Output)
 }
 
 // see records an output's error if it is larger.

@@ -81,7 +81,7 @@ func run(t *testing.T, c Case, in []gorgonia.Value, machine func(g *gorgonia.Exp
 	return out
 }
 
-// Every program computes, on every machine, what its reference does.
+// Every program has the results of its reference, on every machine.
 func TestPrograms(t *testing.T) {
 	block := random(t)
 	for name, machine := range machines(t) {

@@ -93,7 +93,7 @@ func TestNodesAreSeen(t *testing.T) {
 type finding struct {
 	place   int // in the order of the run
 	node    *gorgonia.Node
-	off     float64 // from what the op makes of its children's values; see apart
+	off     float64 // from the op's result on its children's values; see apart
 	host    float64 // from its value on the host backend
 	changes bool    // from run to run
 	err     error   // of the op
@@ -260,7 +260,7 @@ func sameOutputs(t *testing.T, c Case, in []gorgonia.Value, machine maker) {
 			t.Errorf("%s %s: %s has other bits from run to run", c.Name, c.Size, o.Name)
 		}
 		if d := apart(outputs[0][k], outputs[2][k], nil); !(d <= 1e-5) {
-			t.Errorf("%s %s: %s is %.2g from what it is where all values are kept", c.Name, c.Size, o.Name, d)
+			t.Errorf("%s %s: %s is %.2g from its value where all values are kept", c.Name, c.Size, o.Name, d)
 		}
 	}
 	if worst, err := c.Check(in, outputs[0]); err != nil || !(worst.Share <= 1) {

@@ -11,7 +11,7 @@ import (
 
 // Step is a training step: forward, loss, backward, and a solver's update.
 type Step struct {
-	// Case is the program. Its first output is the loss; what every row reads is learnt, the
+	// Case is the program. Its first output is the loss; inputs that every row reads are learnt, the
 	// other inputs are a batch. One without a Row cannot be checked by Check.
 	Case
 	Solver func() G.Solver

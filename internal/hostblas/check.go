@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// check returns an error if a library's products of matrices are not what the package promises. If
+// check returns an error if a library's products of matrices break a promise of the package. If
 // only the products with a vector are not, these stay with gonum.
 func (l *Library) check() error {
 	if err := checkProducts(matrices, func(x kernels.Matrices[float32]) { gemm(l, l.single.gemm, x, 0, 0, x.M, x.N) }); err != nil {

@@ -26,8 +26,8 @@ func available() (bytes int64, known bool) {
 	return bytes, known
 }
 
-// read returns the least of what the machine has available, swap included, and of what the
-// process's control groups and their parents leave it, from the system's files.
+// read returns, from the system's files, the least of the memory that the machine has available,
+// swap included, and the memory that each of the process's control groups and their parents leaves it.
 func read(root fs.FS) (bytes int64, known bool) {
 	info := table(root, "proc/meminfo")
 	machine, known := info["MemAvailable:"]

@@ -5,8 +5,8 @@ import (
 	"testing/fstest"
 )
 
-// What a process can have is the least of what the machine, its control group and those
-// around it have left.
+// A process can have as much memory as the machine, its control group and those around it all
+// have left: the least of these numbers.
 func TestRead(t *testing.T) {
 	const meminfo = "MemTotal: 900 kB\nMemFree:  1 kB\nMemAvailable:    600 kB\nSwapFree: 10 kB\n"
 	for name, c := range map[string]struct {

@@ -159,7 +159,7 @@ func TestDrawnJSON(t *testing.T) {
 	}
 }
 
-// Plain loops compute what the op does: that of the reference, or counts that are near it,
+// Plain loops compute the op: the result of the reference, or counts that are near it,
 // since they round numbers to bins in another way.
 func TestPlain(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedOf(t), 0))

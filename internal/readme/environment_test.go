@@ -23,7 +23,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	}
 	// Whatever is read by its name, of others too.
 	anybodys := regexp.MustCompile(`(?i)(?:getenv|lookupenv)\("(\w*\w)"\)`)
-	// A prefix, such as that of what is required, ends in an underscore; names of macros
+	// A prefix, such as STHENO_REQUIRE_, ends in an underscore; names of macros
 	// begin in another way.
 	read := regexp.MustCompile(`(?:env\("|\$\{?|[ =]|")(STHENO_[A-Z_]*[A-Z])\b`)
 	used := map[string]string{}

@@ -32,7 +32,7 @@ func TestTablesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(text) != want {
-			t.Errorf("%s: a table is not what packages opspec and coverage give: run `make readme`", path)
+			t.Errorf("%s: a table differs from the one that packages opspec and coverage make: run `make readme`", path)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestRecordedResults(t *testing.T) {
 		}
 		for _, r := range f.Rows {
 			if !(r.Error <= 1) || r.Check == "" || !(r.Micros > 0) {
-				t.Errorf("%s: %v: error %v of what is allowed, checked on %q, %v us", path, r.Key, r.Error, r.Check, r.Micros)
+				t.Errorf("%s: %v: error %v of the allowed one, checked on %q, %v us", path, r.Key, r.Error, r.Check, r.Micros)
 			}
 		}
 		for _, s := range f.Suites {
@@ -134,7 +134,7 @@ func TestSuiteOf(t *testing.T) {
 	}
 }
 
-// A later run replaces what it ran and marks it as its own; the rest stays. A run
+// A later run replaces the outcomes of all that it ran and marks them as its own; the rest stays. A run
 // of everything leaves nothing of the one before.
 func TestMerge(t *testing.T) {
 	row := func(name string, us float64) Row { return Row{Key: Key{"Op", name, "f32"}, Micros: us} }

@@ -241,6 +241,6 @@ func TestReadTagRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := ReadTag(filepath.Join(dir, "tag")); err != nil || !reflect.DeepEqual(got, records) {
-		t.Errorf("read %+v, %v, want what was written", got, err)
+		t.Errorf("read %+v, %v, want the written record", got, err)
 	}
 }

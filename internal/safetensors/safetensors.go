@@ -84,7 +84,7 @@ func Write(to io.Writer, metadata map[string]string, tensors []Tensor) error {
 	return w.Flush() // of any error of the calls before
 }
 
-// newHeader returns the header of tensors in the order of the file, padded so that what follows
+// newHeader returns the header of tensors in the order of the file, padded so that the data after
 // it is aligned.
 func newHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	header := []byte{'{'}

@@ -63,7 +63,7 @@ func record(folder, suites string) (r results.TagRecord, err error) {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return r, errors.New("this program does not know what it was built of")
+		return r, errors.New("this program has no record of the modules it was built of")
 	}
 	for path, to := range map[string]*string{
 		"gorgonia.org/gorgonia": &r.Gorgonia, "gorgonia.org/cu": &r.CU, "gorgonia.org/tensor": &r.Tensor,

@@ -16,7 +16,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Without a GPU nothing is recorded; with one, what came of the suites, which here
+// Without a GPU nothing is recorded; with one, the outcomes of the suites, which here
 // are too few.
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 )
 
-// The fake headers define what package compat's headers use of the real ones, in
+// The fake headers define the names of the real ones that package compat's headers use, in
 // the forms of each version.
 const fakeCUDA = `
 #pragma once

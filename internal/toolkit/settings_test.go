@@ -35,9 +35,8 @@ func library(t *testing.T, cc, path string) {
 	}
 }
 
-// What a program sees through the settings: on CUDA 11 to 13 the same forms of
-// the driver's functions, on cuDNN 8 and 9 the same names; and it starts with
-// no driver.
+// program checks that with the settings the driver's functions have the same forms on CUDA 11 to
+// 13, that cuDNN 8 and 9 have the same names, and that a program starts with no driver.
 const program = `
 #include <cuda.h>
 #include <cudnn.h>

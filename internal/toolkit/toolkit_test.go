@@ -90,7 +90,7 @@ func TestFindTakesTheFirstThatIsWhole(t *testing.T) {
 	}
 	var missing *Missing
 	if _, err := Find([]string{none, half}, nil); !errors.As(err, &missing) || missing.Root != half {
-		t.Errorf("got %v, want what the half one lacks", err)
+		t.Errorf("got %v, want the parts that the incomplete one lacks", err)
 	} else if !strings.Contains(missing.Advice(), "nvidia-cublas-cu12==12.9") {
 		t.Errorf("advice %q, want wheels of the CUDA that is there, 12.9", missing.Advice())
 	}

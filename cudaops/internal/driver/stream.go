@@ -16,7 +16,7 @@ type Stream struct {
 	mu   sync.Mutex
 	held [][]byte // host memory of copies that may still be under way
 
-	// captured are the kernels among what the stream has captured, and whether each waits by itself for
+	// captured are the kernels that the stream has captured, and whether each waits by itself for
 	// those before it. It is nil for a stream that captures nothing.
 	captured map[GraphNode]bool
 }

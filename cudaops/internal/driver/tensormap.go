@@ -41,7 +41,7 @@ func (c *Context) Encode(t Tensor) (unsafe.Pointer, error) {
 	for i, n := range t.Strides {
 		strides[i] = uint64(n)
 	}
-	const promoteTo128 = 2 // CUtensorMapL2promotion: what a copy reads from memory enters the level-2 cache in lines of 128 bytes
+	const promoteTo128 = 2 // CUtensorMapL2promotion: copies bring lines of 128 bytes from memory into the level-2 cache
 	swizzle := max(bits.Len64(uint64(t.Swizzle))-5, 0)
 	err := c.call(cuTensorMapEncodeTiled, uintptr(at), uintptr(t.Type), uintptr(len(t.Extents)), uintptr(t.Address),
 		uintptr(unsafe.Pointer(&extents[0])), uintptr(unsafe.Pointer(&strides[0])), uintptr(unsafe.Pointer(&box[0])), uintptr(unsafe.Pointer(&steps[0])),

@@ -53,7 +53,7 @@ func TestEncode(t *testing.T) {
 		t.Errorf("the map is at %p, the driver wrote to %p; want the same, a multiple of 64", m, to)
 	}
 	if v := *(*[16]uint64)(m); v[0] != 1 || v[15] != 16 {
-		t.Errorf("the map is %v, not what the driver wrote", v)
+		t.Errorf("the map is %v, want the one that the driver wrote", v)
 	}
 	for bytes, code := range map[int64]uint64{0: 0, 32: 1, 64: 2} {
 		tensor.Swizzle = bytes

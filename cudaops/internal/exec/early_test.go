@@ -16,7 +16,7 @@ import (
 
 // Graphs whose kernels are started early compute the bits of those in which each waits for the end of those before
 // it. The graphs are drawn: launches of all kinds on pieces of one memory, so that they wait for
-// each other because one reads what the other writes, or writes where it read. A run reads the results of
+// each other because one reads memory that the other writes, or writes memory that it has read. A run reads the results of
 // the one before, by functions that make small differences large.
 func TestStartedEarly(t *testing.T) {
 	graphs, runs := 12, 40
@@ -124,7 +124,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	return []drawnPlan{product, inPlace(t, dev, product)}
 }
 
-// drawPlaces draws places for the operands of a plan: what it writes lies nowhere else.
+// drawPlaces draws places for the operands of a plan, in which its output overlaps no input.
 func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	const slot = 1 << 18 // bytes
 	place := func(bytes int64) Span {
@@ -145,7 +145,7 @@ func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	return d
 }
 
-// inPlace is a map of what a plan leaves, to where it is.
+// inPlace is a map of a plan's output onto itself.
 func inPlace(t *testing.T, dev kernels.Device, d drawnPlan) drawnPlan {
 	return drawnPlan{mapOf(t, dev, "a", int(d.out.Size/4), "a"), []Span{d.out}, d.out, Span{}}
 }

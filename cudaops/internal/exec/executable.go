@@ -31,7 +31,7 @@ type Executable struct {
 	setup   int                    // how many of the slots stay: the constants
 	inputs  []int                  // slots
 	outputs []int                  // slots
-	sets    []*set                 // of what runs take turns at; one if they wait for each other
+	sets    []*set                 // which runs use in turn; one if runs wait for each other
 	beside  Beside                 // nil for a backend that is none
 	turns   turns
 	// launches queue the instructions of the device without the copies.

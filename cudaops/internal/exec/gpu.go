@@ -131,7 +131,7 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 }
 
 // Recording is a stream that captures the work queued on it. Follow makes the next work wait
-// for nodes of the graph, Tail returns what it will wait for.
+// for nodes of the graph, Tail returns the nodes that it will wait for.
 type Recording interface {
 	Follow([]driver.GraphNode) error
 	Tail() ([]driver.GraphNode, error)
@@ -139,7 +139,7 @@ type Recording interface {
 
 // Record queues work on a stream that captures it, each piece after those that it waits for.
 func Record(s Recording, work []Work) error {
-	tails := make([][]driver.GraphNode, len(work)) // of each piece, what waits for it waits for
+	tails := make([][]driver.GraphNode, len(work)) // of each piece, the nodes that its followers wait for
 	for i, w := range work {
 		var follow []driver.GraphNode
 		for _, j := range w.After {

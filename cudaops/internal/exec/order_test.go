@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Of any two instructions of which one writes what the other uses, the later waits for
-// the earlier, by way of others perhaps; and none waits for one that it shares nothing
+// Of any two instructions of which one writes memory that the other uses, the later waits for
+// the earlier, perhaps by way of others; and none waits for one that it shares no memory
 // with.
 func TestOrder(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Launches that are repeated find in its place what was copied to the device, and do the
+// Launches that are repeated find the copied values in their place on the device, and do the
 // same again.
 func TestReplay(t *testing.T) {
 	g := gorgonia.NewGraph()
@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(b.arena, before) {
-			t.Fatal("the device's memory is not what it was after the run")
+			t.Fatal("the device's memory differs from that after the run")
 		}
 	}
 	if len(e.launches) == 0 {

@@ -48,8 +48,8 @@ func launching(t interface{ Fatal(...any) }, graph *G.ExprGraph, keep G.Nodes, w
 // text prints instructions.
 func text(list []*program.Instr) string { return (&program.Program{Instrs: list}).String() }
 
-// Products with epilogues make fewer launches. Now and then they make one more: what a
-// product has taken in no longer joins the group that it would have been a part of.
+// Products with epilogues make fewer launches. Now and then they make one more: a map
+// that a product has taken in no longer joins the group that it would have been a part of.
 func TestEpiloguesSaveLaunches(t *testing.T) {
 	epilogues, saved := 0, 0
 	must.Hold(t, func(t *rapid.T) {

@@ -52,7 +52,7 @@ func (b *builder) constant() *G.Node {
 	return b.g.AddNode(G.NewConstant(tensor.New(tensor.WithShape(rows), tensor.WithBacking(tensor.Range(b.dt, 1, rows+1)))))
 }
 
-// draw holds what a node is made from: the graph so far, and one of its matrices.
+// draw holds the parts that a node is made from: the graph so far, and one of its matrices.
 type draw struct {
 	*builder
 	t *rapid.T

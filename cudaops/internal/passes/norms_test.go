@@ -38,7 +38,7 @@ func moved(t *testing.T, g *G.ExprGraph, elements int) (times float64) {
 	return times
 }
 
-// A loss that is the sum of what was computed by rows is added up by the kernel that computes them,
+// A loss that is the sum of results of rows is added up by the kernel that computes them,
 // whatever the shape: the matrix and the weights are read once, and the gradient is written once.
 func TestLossesOfRowsMoveLittle(t *testing.T) {
 	for name, build := range map[string]func(x *G.Node) *G.Node{

@@ -40,7 +40,7 @@ type rounder struct {
 	readers map[prepared]int // products of planes
 }
 
-// preparer plans what a product reads in place of an operand: [kernels.Rounded] or [kernels.Planes].
+// preparer plans the form of an operand that a product reads in its place: [kernels.Rounded] or [kernels.Planes].
 type preparer interface {
 	kernels.Planner
 	Result() (kernels.Dtype, []int)

@@ -19,8 +19,8 @@ func TestRoundedOnce(t *testing.T) {
 	c := graphspec.MLP(4096, 784, 512, 512, 10)
 	for by, rounded := range map[kernels.Precision]map[string]int{
 		kernels.FullPrecision: {},
-		kernels.BF16:          {"x": 1, "w0": 1, "w1": 1, "": 1}, // and what comes back to the second layer; two products round their results themselves
-		kernels.TF32:          {"x": 1, "w0": 1, "w1": 1, "": 3}, // and the first layer's result, and what comes back to both
+		kernels.BF16:          {"x": 1, "w0": 1, "w1": 1, "": 1}, // and the derivative that reaches the second layer; two products round their results themselves
+		kernels.TF32:          {"x": 1, "w0": 1, "w1": 1, "": 3}, // and the first layer's result, and the derivatives that reach both
 	} {
 		g, _ := c.Graph(c.Values([]float32{1}))
 		l, err := lower.New(g, &lower.Wanted{Precision: by})

@@ -32,7 +32,7 @@ func TestPrebuilt(t *testing.T) {
 			for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
 				image := p.Launches[0].Kernel.Image
 				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, dev.Minor)); c.Target != target {
-					t.Errorf("%s loads %s for %s, want what is assembled for %s", dev.Name, image.Name(), c.Target, target)
+					t.Errorf("%s loads %s for %s, want the kernel assembled for %s", dev.Name, image.Name(), c.Target, target)
 				}
 				if c := must.Get[kernels.Code](t)(image.Code(dev.Major, 9)); dev.Minor < 9 && dev.Major > 8 && c.Target == target && target == "sm_90a" {
 					t.Errorf("a later device loads %s for %s, want %s", image.Name(), c.Target, manifest.PTX)

@@ -43,7 +43,7 @@ func dataflow(p *program.Program) error {
 	}
 	for _, u := range p.Updates {
 		if u.State.Buffer != u.Next.Buffer {
-			m.fault("state %v and what becomes of it, %v, are in two places", u.State, u.Next)
+			m.fault("state %v and its next value, %v, are in two places", u.State, u.Next)
 		}
 		m.holds(u.Next, "after the run", u.Next)
 	}
