@@ -40,6 +40,13 @@ func ptxOf(t testing.TB, image Image, major int) []byte {
 // spills.
 func assemble(t *testing.T, image Image, target string) (registers, spills int) {
 	t.Helper()
+	_, registers, spills = assembled(t, image, target)
+	return registers, spills
+}
+
+// assembled is [assemble] with the code.
+func assembled(t *testing.T, image Image, target string) (cubin []byte, registers, spills int) {
+	t.Helper()
 	ptx := ptxOf(t, image, int(target[3]-'0')) // of sm_70
 	path := filepath.Join(t.TempDir(), "map.ptx")
 	if err := os.WriteFile(path, ptx, 0o644); err != nil {
@@ -56,7 +63,7 @@ func assemble(t *testing.T, image Image, target string) (registers, spills int) 
 		}
 		return sum
 	}
-	return number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
+	return must.Get[[]byte](t)(os.ReadFile(path + ".cubin")), number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
 }
 
 // NVIDIA's assembler takes every function of every type, in every layout, and

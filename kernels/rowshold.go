@@ -34,7 +34,7 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 		}
 	}
 	l.turn = int(pol.turn)
-	if m.grid.cluster == 0 && l.threads*l.beside < int(pol.roomy) || m.elementSteps() == 1 || len(operands) == 0 {
+	if m.grid.cluster == 0 && l.threads*l.beside < int(pol.roomy) || elementSteps(m.staged) == 1 || len(operands) == 0 {
 		return
 	}
 	if m.grid.cluster > 0 { // its last block has a few columns less
@@ -96,7 +96,7 @@ func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64)
 		return "", excess <= 0
 	}
 	shared *= m.grid.threads * m.grid.beside
-	return string(counts), excess <= 0 && dev.Major >= 8 && m.elementSteps() > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
+	return string(counts), excess <= 0 && dev.Major >= 8 && elementSteps(m.staged) > 1 && shared <= int64(dev.SharedOptin-joinBytes(m.layout, m.staged))
 }
 
 // sharedBytes returns the bytes of operands of these types that a block holds in shared memory.
@@ -108,9 +108,9 @@ func (l *rowsLayout) sharedBytes(types []expr.Dtype) int {
 	return bytes
 }
 
-// elementSteps returns the number of steps that go through the elements of a row.
-func (m *rowMapping) elementSteps() int {
-	return len(m.staged.Stages) + min(len(m.staged.Elements.Outputs()), 1)
+// elementSteps returns the number of steps of a function that go through the elements of a row.
+func elementSteps(staged expr.Staged) int {
+	return len(staged.Stages) + min(len(staged.Elements.Outputs()), 1)
 }
 
 // lastUse returns the last step that an operand is used in.
@@ -135,8 +135,22 @@ func (w *rowsWriter) firstShared(operand int) int {
 	return w.vectors - int(w.shared[operand]-'0')
 }
 
+// heldRegisters returns how many registers of a thread hold elements.
+func (w *rowsWriter) heldRegisters() (n int) {
+	for _, i := range w.used {
+		if p := w.places[i]; p.columns != fixed && (p.rows != fixed || !w.severalRows()) {
+			n += w.firstShared(i) * w.width * int(CeilDiv(w.types[i].Size(), 4))
+		}
+	}
+	return n
+}
+
+// noColumns is where threads go that have a row without columns. There are none, but see copyShared.
+const noColumns = "empty"
+
 // copyShared starts copies of the thread's vectors into shared memory, past the
-// registers. No other thread reads them.
+// registers. No other thread reads them. The assembler would start them when the elements in registers
+// have been loaded and added up, which is a second wait for memory; it moves nothing past a branch.
 func (w *rowsWriter) copyShared() {
 	if w.shared == "" {
 		return
@@ -171,6 +185,7 @@ func (w *rowsWriter) copyShared() {
 			}
 		}
 	}
+	w.Line("@%s bra %s", w.predicate("eq", w.columns, "0"), noColumns)
 	w.waiting = true
 }
 
@@ -180,9 +195,11 @@ func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
 	return int64(j*w.threads*w.beside*w.width) * d.Size()
 }
 
-// awaitShared waits for the copies to shared memory.
-func (w *rowsWriter) awaitShared() {
-	if w.waiting {
+// awaitShared waits for the copies to shared memory before the first of these operands is read there. Loads into registers
+// are under way then: the assembler moves none past the synchronization.
+func (w *rowsWriter) awaitShared(operands []int) {
+	if w.waiting && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
+		w.Line("bar.warp.sync 0xffffffff")
 		w.Line("cp.async.wait_all")
 		w.waiting = false
 	}

@@ -90,7 +90,7 @@ func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 		}
 		m.scalars = append(m.scalars, s.Func.Outputs()...)
 	}
-	if m.elementSteps() == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
+	if elementSteps(m.staged) == 1 && slices.Contains(c.perRow, true) && !slices.Contains(c.perRow, false) {
 		pol := rowsPolicies.on(dev)
 		m.grid = g.walking(int64(dev.SMs), c.rows(), pol.threads)
 	}

@@ -40,7 +40,7 @@ func (w *rowsWriter) stepHeld(f expr.Func, use func(b *batch, j int, results [][
 	for j := range b.columns {
 		w.read(b, early, j, false)
 	}
-	w.awaitShared()
+	w.awaitShared(early)
 	ahead := 4 / w.width // vectors that are under way while one is at work
 	for j := range ahead {
 		w.read(b, early, j, true)

@@ -131,22 +131,25 @@ const (
 type Blocks struct {
 	Threads  int // of a block, at most
 	Cluster  int // blocks of a cluster; 0: there are none
-	Resident int // blocks of clusters that a multiprocessor shall have registers for
+	Resident int // blocks that a multiprocessor shall have registers for; 0: as many as the assembler chooses
 }
 
 // Text returns a module of the one entry point with those parameters, such as
 // ".u64 n", for devices from a compute capability on, as in "sm_70".
 func (a *Assembler) Text(target, entry string, parameters []string, blocks Blocks) string {
 	var w strings.Builder
-	version, clusters := Version, ""
+	version, directives := Version, ""
 	if target == "sm_90" {
 		version = hopperVersion
 	}
+	if blocks.Resident > 0 {
+		directives = fmt.Sprintf(".minnctapersm %d\n", blocks.Resident)
+	}
 	if blocks.Cluster > 0 {
-		clusters = fmt.Sprintf(".minnctapersm %d\n.explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Resident, blocks.Cluster)
+		directives += fmt.Sprintf(".explicitcluster\n.reqnctapercluster %d, 1, 1\n", blocks.Cluster)
 	}
 	w.WriteString(version + "\n.target " + target + "\n.address_size 64\n\n" + a.head.String() + a.Globals())
-	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n%s{\n", entry, strings.Join(parameters, ",\n\t.param "), blocks.Threads, clusters)
+	fmt.Fprintf(&w, "\n.visible .entry %s(\n\t.param %s\n)\n.maxntid %d, 1, 1\n%s{\n", entry, strings.Join(parameters, ",\n\t.param "), blocks.Threads, directives)
 	a.body(&w)
 	w.WriteString("\tret;\n}\n")
 	return w.String()
