@@ -150,7 +150,8 @@ const noColumns = "empty"
 
 // copyShared starts copies of the thread's vectors into shared memory, past the
 // registers. No other thread reads them. The assembler would start them when the elements in registers
-// have been loaded and added up, which is a second wait for memory; it moves nothing past a branch.
+// have been loaded and added up, which is a second wait for memory; it moves no copy past a branch
+// (H200, gradient of layer norm of 16384 x 1000: 53.4 us; 50.1 so, with the wait where they are needed).
 func (w *rowsWriter) copyShared() {
 	if w.shared == "" {
 		return
