@@ -210,10 +210,14 @@ type hopperPolicy struct {
 }
 
 var hopperPolicies = measured[hopperPolicy]{
+	{80, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, split: 4}},
+	{86, hopperPolicy{split: 4, least: 128}},
+	{89, hopperPolicy{split: 4, least: 128}},
 	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72; below
 	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1391 (the product by single blocks: 6 % more), -, 2699. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
 	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
 	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
+	{100, hopperPolicy{split: 4, least: 128}},
 }
 
 // reducedPolicy tunes products of rounded operands.
@@ -228,16 +232,18 @@ type reducedPolicy struct {
 }
 
 var reducedPolicies = measured[reducedPolicy]{
-	{80, reducedPolicy{round: 8, smaller: 1}},
+	{80, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
+	{89, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
 	// H200, us, float32, TF32 as operands lie, BF16 with rounding: 512 x 512 x 1024 (m x n x k) 25, 12, 16; 768 31, 14, 17; 1024 45, 19, 22; 4096 x 512 x 512 40, 13, 16; below the
 	// limit, 512: 15, 10.5, and BF16 10.4 before 5 for rounding; 128 x 512 x 784 11.1, 10.7, 10.9. Smaller, round and splits were not swept.
 	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.2, splits: splitPolicy{blocks: 1, terms: 128}}},
+	{100, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
 }
 
 // form returns the form of a product that takes the least time: that of a tile for each that a multiprocessor computes.
 func (p reducedPolicy) form(dev Device, by Precision, c result) (best reducedForm) {
 	least := math.Inf(1)
-	for i, f := range reducedForms[by] {
+	for i, f := range reducedForms(dev, by) {
 		time := float64(CeilDiv(f.tiles(c.batch, c.m, c.n), int64(dev.SMs)) * f.columns)
 		if i > 0 {
 			time *= p.smaller
