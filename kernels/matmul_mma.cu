@@ -38,7 +38,7 @@ template <int SIZE_, int PLANES_, int TA, int TB, int BN_, int WARPS, int STAGES
 template <typename K> struct Stream {
     typename K::A a;
     typename K::B b;
-    unsigned char* memory;
+    u32 memory;
     int stage, left; // the one that is multiplied; terms that are not on their way
     u32 placeA, placeB;
 
@@ -62,7 +62,7 @@ template <typename K> struct Stream {
     }
     __device__ __forceinline__ void fill() { fetch(stage == 0 ? K::STAGES - 1 : stage - 1); }
     __device__ __forceinline__ void next() { stage = stage == K::STAGES - 1 ? 0 : stage + 1; }
-    __device__ __forceinline__ u32 panels() const { return (u32)__cvta_generic_to_shared(memory) + stage * K::STAGE; }
+    __device__ __forceinline__ u32 panels() const { return memory + stage * K::STAGE; }
 };
 
 // Plain is a b, added up by the tensor cores. A warp loads what it multiplies next while it multiplies.
@@ -232,12 +232,11 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
 }
 
 template <typename K> __device__ __forceinline__ void product(const void* a, const void* b, const void* againA, const void* againB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
-    unsigned char* const memory = reinterpret_cast<unsigned char*>(dynamic);
     const Place at = Place::of<K::BM, K::BN, 0>(s.m, s.n, s.batch, (s.k + s.chunk - 1) / s.chunk);
     const int k0 = at.split * s.chunk, terms = min(s.k - k0, s.chunk), warp = threadIdx.x / 32;
     const int row = warp % 2 * 64, col = warp / 2 * (K::NT * 8);
     Stream<typename K::K> stream;
-    stream.memory = memory;
+    stream.memory = (u32)__cvta_generic_to_shared(dynamic);
     stream.placeA = K::A::template place<true>(row);
     stream.placeB = K::B::template place<false>(col);
     follow();
@@ -263,7 +262,7 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(at.matrix, at.m0 + row, at.n0 + col);
     const int exponent = -(range.exponents[0] + range.exponents[1]); // a power of 2 to multiply sums by, in two factors
-    store<K>(sums.sum, power(exponent / 2), power(exponent - exponent / 2), target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(memory) + warp * 16 * K::LD);
+    store<K>(sums.sum, power(exponent / 2), power(exponent - exponent / 2), target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
 }
 
 // Older devices have no such instructions: the entry points are empty there. So are those of planes where FMA is faster.

@@ -127,7 +127,7 @@ func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, ba
 			x[j] = T(r.IntN(2*most+1) - most)
 		}
 	}
-	must.Do(t, Run(0, variant(p), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n

@@ -81,7 +81,7 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 			rounded[operand] = append(rounded[operand], round(x[i]))
 		}
 	}
-	must.Do(t, Run(0, variant(p), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+	must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 	rowA, colA, rowB, colB := operandStrides(m, n, k, transA, transB)
 	for i, got := range out {
 		z, row, col := int64(i)/(m*n), int64(i)/n%m, int64(i)%n
@@ -149,7 +149,7 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				}
 			}
 			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, k, transA, false, kernels.Epilogue{})
-			must.Do(t, Run(0, variant(p), [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
+			must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {
 				got, want := out[i*n+i%n], by.Round(v)
