@@ -210,7 +210,7 @@ type hopperPolicy struct {
 }
 
 var hopperPolicies = measured[hopperPolicy]{
-	// Not timed on an A100. The limits are those of 90: there the same kernel takes, us, and tiles of FMA: 768 42, 51; 1024 65, 68; 2048 330, 441; 4096 x 784 x 512 82, 93.
+	// Not timed on an A100. The limits are those of 90: there the same kernel takes, us, and tiles of FMA: 1024 62, 68; 2048 335, 437; 8192 19215, 26757; 4096 x 784 x 512 83, 93.
 	// An A100 has 16 times FMA's rate in BF16, an H200 15 times.
 	{80, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, split: 4}},
 	// Not timed. By their data sheets these have 2 (8.6), 2 to 4 (8.9), 2 (12.0) times FMA's rate in BF16, and six products are to be made; mma.sync's rate of 10.0 is not published.
