@@ -90,6 +90,7 @@ func shown(t *testing.T) (plans []*kernels.Plan) {
 				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
 			}
 		}
+		plans = append(plans, kernels.MatMul(opspec.Devices()[1], kernels.Float32, 1, 4096, 4096, 4096, transposes >= 2, transposes%2 == 1))
 	}
 	return plans
 }

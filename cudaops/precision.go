@@ -23,8 +23,8 @@ const (
 // the solver keeps of them.
 //
 // Products are those of matrices and vectors, convolutions too. These use all bits: products of two vectors, those of float64,
-// and on GPUs those that are small for the tensor cores, and all of a GPU that has no kernels for a precision (any but
-// compute capability 9.0). On the host all operands are rounded. The report names the precision of each product.
+// and on GPUs those that are small for the tensor cores, and all of a GPU that has no kernels for a precision (those below
+// compute capability 8.0, and 11.0). On the host all operands are rounded. The report names the precision of each product.
 func Products(p Precision) Option {
 	return func(c *config) { c.precisions = append(c.precisions, precision{Precision: p, all: true}) }
 }

@@ -100,8 +100,8 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
-	if c.dt == Float32 && hopperFits(dev, c.batch, c.m, c.n, k) {
-		p.matmulHopper(dev, c, k, transA, transB, [2]*Ref{})
+	if c.dt == Float32 && planesFit(dev, c.batch, c.m, c.n, k) {
+		p.matmulPlanes(dev, c, k, transA, transB, [2]*Ref{})
 		return
 	}
 	if d, ok := doublePolicies.on(dev).cut(dev, c, k); ok {

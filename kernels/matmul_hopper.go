@@ -16,34 +16,33 @@ const (
 )
 
 // hopperProducts are by blocks in a cluster, less 1, by transA and by transB.
-var hopperProducts = [2][2][2]*Kernel{hopperKernels("matmul_hopper_f32_"), hopperKernels("matmul_hopper_f32_pair_")}
+var hopperProducts = [2][2][2]*Kernel{planesKernels("matmul_hopper", "matmul_hopper_f32_"), planesKernels("matmul_hopper", "matmul_hopper_f32_pair_")}
 
-// hopperKernels returns the kernels of the entry points prefix + "nn" to "tt".
-func hopperKernels(prefix string) (k [2][2]*Kernel) {
+// planesKernels returns the kernels of the entry points prefix + "nn" to "tt" of a source.
+func planesKernels(stem, prefix string) (k [2][2]*Kernel) {
 	for a, transA := range []string{"n", "t"} {
 		for b, transB := range []string{"n", "t"} {
-			k[a][b] = own.Kernel("matmul_hopper", prefix+transA+transB, hopperBody(a == 1, b == 1))
+			k[a][b] = own.Kernel(stem, prefix+transA+transB, planesBody(a == 1, b == 1))
 		}
 	}
 	return k
 }
 
-// hopperFits reports whether plans use matmul_hopper.cu for a float32 product: one that
-// is large enough for it, on a device that it is compiled for, and not so large that its
+// planesFit reports whether plans take the operands of a float32 product apart for the tensor cores: of one that
+// is large enough for them, on a device with kernels that are faster than FMA, and not so large that the
 // planes take more than a quarter of the memory.
-func hopperFits(dev Device, batch, m, n, k int64) bool {
-	const most = 1 << 30 // the kernel counts rows, columns, terms, matrices and tiles in 32 bits
+func planesFit(dev Device, batch, m, n, k int64) bool {
+	const most = 1 << 30 // the kernels count rows, columns, terms, matrices and tiles in 32 bits
 	tiles := CeilDiv(m, hopperTile) * CeilDiv(n, hopperTile) * batch
 	pol := hopperPolicies.on(dev)
-	return pol.chosen && dev.Major == 9 && dev.Minor == 0 && max(batch, m, n, k) <= most && tiles <= most &&
+	return pol.chosen && dev.Major != 0 && tensorCoresOf(dev) != noTensorCores && max(batch, m, n, k) <= most && tiles <= most &&
 		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 6*batch*(m*k+k*n) <= dev.Memory/4)
 }
 
-// matmulHopper appends the launches of a float32 product on the tensor cores of
-// compute capability 9.0: the planes of those operands for which made has none; planes
+// matmulPlanes appends the launches of a float32 product on the tensor cores: the planes of those operands for which made has none; planes
 // again, in scratch memory, if the ranges of both ask for it; then the six products of planes.
-func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool, made [2]*Ref) {
+func (p *Plan) matmulPlanes(dev Device, c result, k int64, transA, transB bool, made [2]*Ref) {
 	batch, m, n := c.batch, c.m, c.n
 	operands := hopperOperands(batch, m, n, k, transA, transB)
 	var planes [2]planar
@@ -70,20 +69,45 @@ func (p *Plan) matmulHopper(dev Device, c result, k int64, transA, transB bool, 
 	}
 	p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, int64(dev.SMs))), planesThreads, append(args, scaling)...)
 
+	x := planesProduct{operands, [2]Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
+	if tensorCoresOf(dev) == mmaCores {
+		p.mmaPlanes(dev, c, x)
+	} else {
+		p.hopperPlanes(dev, c, x)
+	}
+}
+
+// planesProduct is a product of operands in planes, or of those that were written again, as scaling says.
+type planesProduct struct {
+	operands       [2]Planes
+	at, again      [2]Ref
+	scaling        Ref
+	k              int64
+	transA, transB bool
+}
+
+// arguments returns those after the operands of the kernels of both sources.
+func (x planesProduct) arguments(c result, to Ref, chunk int64, e Epilogue) []any {
+	args := []any{to, x.scaling, int32(c.m), int32(c.n), int32(x.k), int32(c.batch), int32(chunk), c.n}
+	return append(args, e.arguments(Float32)...)
+}
+
+// hopperPlanes appends the launches of a product of planes by matmul_hopper.cu.
+func (p *Plan) hopperPlanes(dev Device, c result, x planesProduct) {
 	pol := hopperPolicies.on(dev)
 	cluster := int64(1)
-	if CeilDiv(m, hopperTile)*CeilDiv(n, hopperTile)*batch >= pol.pairs*int64(dev.SMs) && m > hopperTile {
+	if CeilDiv(c.m, hopperTile)*CeilDiv(c.n, hopperTile)*c.batch >= pol.pairs*int64(dev.SMs) && c.m > hopperTile {
 		cluster = 2
 	}
-	tiles := CeilDiv(m, cluster*hopperTile) * cluster * CeilDiv(n, hopperTile) * batch
-	kernel := hopperProducts[cluster-1][flag(transA)][flag(transB)]
-	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, k, func(to Ref, e Epilogue, splits, chunk int64) {
+	tiles := CeilDiv(c.m, cluster*hopperTile) * cluster * CeilDiv(c.n, hopperTile) * c.batch
+	kernel := hopperProducts[cluster-1][flag(x.transA)][flag(x.transB)]
+	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, x.k, func(to Ref, e Epilogue, splits, chunk int64) {
 		var args []any
-		for _, from := range [][2]Ref{{planes[0].to, planes[1].to}, again} {
-			args = append(args, operands[0].tensorMap(from[0], !transA, hopperTile), operands[1].tensorMap(from[1], transB, hopperTile/cluster))
+		for _, from := range [][2]Ref{x.at, x.again} {
+			args = append(args, x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/cluster))
 		}
-		args = append(args, to, scaling, int32(m), int32(n), int32(k), int32(batch), int32(chunk), n)
-		p.Launch(kernel, int(min(tiles*splits, max(int64(dev.SMs)/cluster, 1)*cluster)), hopperThreads, append(args, e.arguments(Float32)...)...).Shared = hopperShared
+		args = append(args, x.arguments(c, to, chunk, e)...)
+		p.Launch(kernel, int(min(tiles*splits, max(int64(dev.SMs)/cluster, 1)*cluster)), hopperThreads, args...).Shared = hopperShared
 	})
 }
 
@@ -99,8 +123,8 @@ func hopperOperands(batch, m, n, k int64, transA, transB bool) [2]Planes {
 	return [2]Planes{a, b}
 }
 
-// hopperBody is the product of operands in planes, by the BLAS that Gorgonia uses.
-func hopperBody(transA, transB bool) func(Call) {
+// planesBody is the product of operands in planes, by the BLAS that Gorgonia uses.
+func planesBody(transA, transB bool) func(Call) {
 	return func(c Call) {
 		out, scaling := Slice[float32](c, 4), Slice[int32](c, 5)
 		m, n, k, batch, chunk, ld := c.Int(6), c.Int(7), c.Int(8), c.Int(9), c.Int(10), c.Int(11)
@@ -108,22 +132,22 @@ func hopperBody(transA, transB bool) func(Call) {
 		if scaling[2] != 0 {
 			scale = planeScale
 		}
-		operand := func(i int) (Planes, []uint16) {
+		operands := hopperOperands(batch, m, n, k, transA, transB)
+		var planes [2][]uint16
+		for i := range planes {
+			from := i
 			if scaling[i] != 0 || scaling[2] != 0 { // written again
-				i += 2
+				from += 2
 			}
-			t := c.Args[i].(TensorMap)
-			return Planes{batch, t.Extents[1], t.Extents[0]}, Slice[uint16](c, i)
+			planes[i] = Slice[uint16](c, from)
 		}
-		mapA, planesA := operand(0)
-		mapB, planesB := operand(1)
 		for matrix := range batch {
-			a, b := mapA.matrix(planesA, matrix, scale), mapB.matrix(planesB, matrix, scale)
+			a, b := operands[0].matrix(planes[0], matrix, scale), operands[1].matrix(planes[1], matrix, scale)
 			for split := range CeilDiv(k, chunk) {
 				k0 := split * chunk
-				a, b := fromTerm(a, k0, mapA.Cols, transA), fromTerm(b, k0, mapB.Cols, !transB)
+				a, b := fromTerm(a, k0, operands[0].Cols, transA), fromTerm(b, k0, operands[1].Cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
-				gemm(c.blas, transA, transB, m, n, min(chunk, k-k0), a, mapA.Cols, b, mapB.Cols, to)
+				gemm(c.blas, transA, transB, m, n, min(chunk, k-k0), a, operands[0].Cols, b, operands[1].Cols, to)
 				if e != 0 {
 					for i, v := range to {
 						to[i] = float32(math.Ldexp(float64(v), e))

@@ -41,19 +41,20 @@ func TestBF16Planes(t *testing.T) {
 	}
 }
 
-// A plan of the Hopper kernel computes products of any size, transposed or not.
-func TestMatMulHopper(t *testing.T) {
-	dev := matmulDevices[1]
+// A plan of planes computes products of any size, transposed or not.
+func TestMatMulPlanes(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 0))
 	var plans []*Plan
 	for _, s := range [][4]int64{{1, 5, 3, 4}, {2, 37, 41, 53}, {1, 130, 9, 31}, {3, 1, 40, 70}, {1, 33, 34, 1000}, {1, 129, 7, 1}, {500, 129, 2, 3}} {
 		batch, m, n, k := s[0], s[1], s[2], s[3]
 		for i := range 4 {
 			transA, transB := i >= 2, i%2 == 1
-			p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
-			p.matmulHopper(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*Ref{})
-			matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
-			plans = append(plans, p)
+			for _, dev := range tensorDevices {
+				p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
+				p.matmulPlanes(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*Ref{})
+				matmulRun[float32](t, r, p, Float32, batch, m, n, k, transA, transB)
+				plans = append(plans, p)
+			}
 		}
 	}
 	if err := Check(own, plans...); err != nil {
@@ -126,7 +127,7 @@ func TestHopperScaling(t *testing.T) {
 }
 
 // Products of tiny and of huge numbers are as accurate as others.
-func TestMatMulHopperRange(t *testing.T) {
+func TestMatMulPlanesRange(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(3, 0))
 	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}, {100, -50}} {
@@ -140,18 +141,20 @@ func TestMatMulHopperRange(t *testing.T) {
 		if c[0] == 100 { // and small ones beside them
 			a[0] = math.SmallestNonzeroFloat32
 		}
-		p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-		p.matmulHopper(matmulDevices[1], result{Float32, 1, n, n, Epilogue{}}, n, false, false, [2]*Ref{})
-		if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
-			t.Fatal(err)
-		}
-		for i := range out {
-			var want float64
-			for l := range n {
-				want += float64(a[i/n*n+l]) * float64(b[l*n+i%n])
+		for _, dev := range tensorDevices {
+			p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
+			p.matmulPlanes(dev, result{Float32, 1, n, n, Epilogue{}}, n, false, false, [2]*Ref{})
+			if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
+				t.Fatal(err)
 			}
-			if got := float64(out[i]); !(math.Abs(got-want) <= n*0x1p-24*want) {
-				t.Fatalf("2^%d times 2^%d: got %g, want %g", c[0], c[1], got, want)
+			for i := range out {
+				var want float64
+				for l := range n {
+					want += float64(a[i/n*n+l]) * float64(b[l*n+i%n])
+				}
+				if got := float64(out[i]); !(math.Abs(got-want) <= n*0x1p-24*want) {
+					t.Fatalf("%s: 2^%d times 2^%d: got %g, want %g", dev.Name, c[0], c[1], got, want)
+				}
 			}
 		}
 	}
@@ -160,8 +163,13 @@ func TestMatMulHopperRange(t *testing.T) {
 // A product of planes made before it, of either operand or both, has the bits of the product alone, whatever the
 // numbers: those of two ranges that ask for it are written again beside them.
 func TestPlanesProduct(t *testing.T) {
-	dev := matmulDevices[1]
-	dev.SMs = 1 // so that small products are on the tensor cores
+	for _, dev := range tensorDevices {
+		dev.SMs = 1 // so that small products are on the tensor cores
+		planesProductOn(t, dev)
+	}
+}
+
+func planesProductOn(t *testing.T, dev Device) {
 	const batch, m, n, k = 2, 130, 131, 140
 	r := rand.New(rand.NewPCG(5, 0))
 	var plans []*Plan

@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// Products of float32 matrices in less than float32's precision, by matmul_hopper.cu: operands are rounded to
+// Products of float32 matrices in less than float32's precision, by matmul_hopper.cu or matmul_mma.cu: operands are rounded to
 // BF16 or TF32 first, sums are float32.
 
 var (
@@ -10,30 +10,45 @@ var (
 	roundTF32 = own.Kernel("matmul_round", "matmul_round_tf32", roundTF32Body)
 )
 
-// reducedForm is a form of matmul_hopper.cu for rounded operands: clusters of blocks, each with a tile of
+// reducedForm is a form of a kernel for rounded operands: clusters of blocks, each with a tile of
 // hopperTile x columns elements of C.
 type reducedForm struct {
 	columns, cluster int64
+	threads, shared  int           // of a block; its dynamic shared memory, bytes
 	kernels          [2][2]*Kernel // by transA and by transB; nil: operands must lie otherwise
 }
 
-// reducedForms are by precision, those with large tiles first.
-var reducedForms = [precisionCount][]reducedForm{
-	TF32: {{256, 2, reducedKernelTF32("matmul_hopper_tf32_nt")}, {128, 1, reducedKernelTF32("matmul_hopper_tf32_one_nt")}},
-	BF16: {{256, 2, reducedKernels("matmul_hopper_bf16_")}, {128, 1, reducedKernels("matmul_hopper_bf16_one_")}},
+// hopperReduced are the forms of matmul_hopper.cu by precision, those with large tiles first.
+var hopperReduced = [precisionCount][]reducedForm{
+	TF32: {
+		{256, 2, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_nt")},
+		{128, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_one_nt")},
+	},
+	BF16: {
+		{256, 2, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_")},
+		{128, 1, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_one_")},
+	},
+}
+
+// reducedForms returns the forms of a precision on a device.
+func reducedForms(dev Device, by Precision) []reducedForm {
+	if tensorCoresOf(dev) == mmaCores {
+		return mmaReduced[by]
+	}
+	return hopperReduced[by]
 }
 
 // reducedKernelTF32 returns the kernel for TF32, with terms side by side.
-func reducedKernelTF32(entry string) (k [2][2]*Kernel) {
-	k[0][1] = own.Kernel("matmul_hopper", entry, reducedBody(TF32, false, true))
+func reducedKernelTF32(stem, entry string) (k [2][2]*Kernel) {
+	k[0][1] = own.Kernel(stem, entry, reducedBody(TF32, false, true))
 	return k
 }
 
 // reducedKernels returns the kernels for BF16 of the entry points prefix + "nn" to "tt".
-func reducedKernels(prefix string) (k [2][2]*Kernel) {
+func reducedKernels(stem, prefix string) (k [2][2]*Kernel) {
 	for a, transA := range []string{"n", "t"} {
 		for b, transB := range []string{"n", "t"} {
-			k[a][b] = own.Kernel("matmul_hopper", prefix+transA+transB, reducedBody(BF16, a == 1, b == 1))
+			k[a][b] = own.Kernel(stem, prefix+transA+transB, reducedBody(BF16, a == 1, b == 1))
 		}
 	}
 	return k
@@ -44,7 +59,7 @@ func (f reducedForm) tiles(batch, m, n int64) int64 {
 	return CeilDiv(m, f.cluster*hopperTile) * f.cluster * CeilDiv(n, f.columns) * batch
 }
 
-// reducedShared is the dynamic shared memory of a block: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
+// reducedShared is the dynamic shared memory of a block of matmul_hopper.cu: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
 // and rows that begin anywhere take.
 const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish
 
@@ -77,7 +92,7 @@ func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
 		return true
 	}
 	pol := reducedPolicies.on(dev)
-	return pol.chosen && dev.Major == 9 && dev.Minor == 0 && min(m, n) >= pol.side && k >= pol.terms &&
+	return pol.chosen && tensorCoresOf(dev) != noTensorCores && min(m, n) >= pol.side && k >= pol.terms &&
 		float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 4*batch*(m*k+k*n) <= dev.Memory/4)
 }
@@ -89,7 +104,7 @@ func (p *Plan) matmulReduced(dev Device, c result, by Precision, k int64, transA
 	at := [2]Ref{{0, 0}, {1, 0}}
 	var moves []rounding
 	for i, x := range operands {
-		if !x.lies() {
+		if !x.lies(dev) {
 			to := p.Workspace(x.bytes())
 			moves = append(moves, rounding{x, at[i], to})
 			at[i] = to
@@ -122,6 +137,9 @@ func (p *Plan) round(dev Device, by Precision, moves []rounding) {
 		const side = 64 // of the squares of a block
 		args = append(args, m.from, m.to, int32(m.Rows), int32(m.Cols), int32(m.pitch()), flag(m.Trans))
 		blocks, kernel = max(blocks, CeilDiv(m.Rows, side)*CeilDiv(m.Cols, side)*m.Batch), roundTF32
+		if tensorCoresOf(dev) == mmaCores {
+			kernel = mmaRoundTF32
+		}
 	}
 	if len(moves) == 1 {
 		args = append(args, args...) // not read
@@ -142,11 +160,14 @@ func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]R
 	tiles := f.tiles(c.batch, c.m, c.n)
 	kernel := f.kernels[flag(transA)][flag(transB)]
 	p.split(dev, c, tiles, pol.splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
-		args := []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster), to,
-			int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n}
+		args, blocks := []any{at[0], at[1]}, tiles*splits
+		if tensorCoresOf(dev) != mmaCores {
+			args = []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster)}
+			blocks = min(blocks, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
+		}
+		args = append(args, to, int32(c.m), int32(c.n), int32(k), int32(c.batch), int32(chunk), c.n)
 		args = append(append(args, e.arguments(Float32)...), half, flag(halves))
-		blocks := min(tiles*splits, max(int64(dev.SMs)/f.cluster, 1)*f.cluster)
-		p.Launch(kernel, int(blocks), hopperThreads, args...).Shared = reducedShared
+		p.Launch(kernel, int(blocks), f.threads, args...).Shared = f.shared
 	})
 }
 
@@ -205,18 +226,17 @@ func reducedBody(by Precision, transA, transB bool) func(Call) {
 	return func(c Call) {
 		out := Slice[float32](c, 2)
 		m, n, k, batch, chunk := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
-		a, rowsA, lda := reducedOperand(c, 0, by)
-		b, rowsB, ldb := reducedOperand(c, 1, by)
-		gemms(c.blas, transA, transB, m, n, k, a, lda, rowsA*lda, b, ldb, rowsB*ldb, out, batch, chunk, CeilDiv(k, chunk))
+		x := hopperOperands(batch, m, n, k, transA, transB)
+		a, b := reducedOperand(c, 0, by, x[0]), reducedOperand(c, 1, by, x[1])
+		gemms(c.blas, transA, transB, m, n, k, a, x[0].Cols, x[0].Rows*x[0].Cols, b, x[1].Cols, x[1].Rows*x[1].Cols, out, batch, chunk, CeilDiv(k, chunk))
 	}
 }
 
-// reducedOperand returns the numbers of an operand that is argument i, with the rows and the columns of its matrices.
-func reducedOperand(c Call, i int, by Precision) (x []float32, rows, cols int64) {
-	t := c.Args[i].(TensorMap)
-	cols, rows = t.Extents[0], t.Extents[1]
-	pitch, lines := t.Strides[0]/t.Element.Size(), rows*t.Extents[3]
-	x = makeAligned[float32](lines * cols)
+// reducedOperand returns the numbers of an operand that is argument i, matrices of such extents.
+func reducedOperand(c Call, i int, by Precision, extents Planes) []float32 {
+	cols, lines := extents.Cols, extents.Batch*extents.Rows
+	pitch := Rounded{Precision: by, Cols: cols}.pitch()
+	x := makeAligned[float32](lines * cols)
 	var halves []uint16
 	var words []float32
 	if by == BF16 {
@@ -236,5 +256,5 @@ func reducedOperand(c Call, i int, by Precision) (x []float32, rows, cols int64)
 			}
 		}
 	})
-	return x, rows, cols
+	return x
 }

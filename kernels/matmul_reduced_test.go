@@ -90,9 +90,13 @@ func TestMatMulReduced(t *testing.T) {
 				transA, transB := i >= 2, i%2 == 1
 				a, b := uniform(r, batch*m*k), uniform(r, batch*k*n)
 				host := MatMulIn(HostDevice(), by, Float32, batch, m, n, k, transA, transB, Epilogue{})
-				gpu := newMatMul(Float32, batch, m, n, k)
-				gpu.matmulReduced(matmulDevices[1], result{Float32, batch, m, n, Epilogue{}}, by, k, transA, transB)
-				for _, p := range []*Plan{host, gpu} {
+				list := []*Plan{host}
+				for _, dev := range tensorDevices {
+					gpu := newMatMul(Float32, batch, m, n, k)
+					gpu.matmulReduced(dev, result{Float32, batch, m, n, Epilogue{}}, by, k, transA, transB)
+					list = append(list, gpu)
+				}
+				for _, p := range list {
 					reducedRun(t, p, a, b, by, batch, m, n, k, transA, transB)
 					plans[by] = append(plans[by], p)
 				}
@@ -128,8 +132,8 @@ func TestMatMulReducedNonFinite(t *testing.T) {
 // Operands that lie as TMA reads them are not moved; products that are small for the kernel, vectors, float64 and other GPUs
 // have the plans of full precision.
 func TestMatMulReducedPlan(t *testing.T) {
-	hopper, ampere := matmulDevices[1], matmulDevices[1]
-	ampere.Major = 8
+	hopper, ampere, turing := tensorDevices[0], tensorDevices[1], tensorDevices[0]
+	turing.Major = 7
 	for _, c := range []struct {
 		dev            Device
 		by             Precision
@@ -147,7 +151,10 @@ func TestMatMulReducedPlan(t *testing.T) {
 		{hopper, BF16, Float32, 100, 100, 100, false, false, []string{"matmul_joined_small_f32"}},
 		{hopper, BF16, Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
 		{hopper, BF16, Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
-		{ampere, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
+		{turing, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},
+		{ampere, BF16, Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_bf16", "matmul_mma_bf16_tn"}},
+		{ampere, TF32, Float32, 4096, 4096, 4096, false, true, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
+		{ampere, TF32, Float32, 2048, 2048, 64, true, false, []string{"matmul_mma_round_tf32", "matmul_mma_tf32_nt"}},
 		{HostDevice(), BF16, Float64, 20, 20, 20, false, false, []string{"matmul_small_f64"}},
 	} {
 		p := MatMulIn(c.dev, c.by, c.dt, 1, c.m, c.n, c.k, c.transA, c.transB, Epilogue{})
@@ -168,7 +175,7 @@ func TestRoundedProductHalves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dev := range matmulDevices {
+	for _, dev := range append(tensorDevices, HostDevice()) {
 		product, ok := Product{Dtype: Float32, Batch: 3, M: 140, N: 96, K: 70, TransB: true, Precision: BF16}.With(f)
 		with, canHalve := RoundedProduct{Product: product}.Rounding(dev)
 		if !ok || !canHalve {

@@ -115,8 +115,8 @@ func TestMatMulNonFinite(t *testing.T) {
 // where there are terms enough to share.
 func TestMatMulPlan(t *testing.T) {
 	hopper := matmulDevices[1]
-	ampere := hopper
-	ampere.Major = 8
+	ampere, turing := hopper, hopper
+	ampere.Major, turing.Major = 8, 7
 	for _, c := range []struct {
 		dev            Device
 		batch, m, n, k int64
@@ -149,16 +149,18 @@ func TestMatMulPlan(t *testing.T) {
 		{hopper, 1, 3, 1000000, 3, []string{"matmul_slim_f32"}},
 		{hopper, 1, 1000000, 1, 20, []string{"matmul_shortrows_f32"}},
 		{hopper, 1, 1, 8, 1000000, []string{"matmul_flat_f32", "matmul_join_f32"}},
-		{ampere, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
-		{ampere, 1, 4097, 4097, 4097, []string{"matmul_large_f32"}},
-		{ampere, 1, 1024, 1024, 1024, []string{"matmul_medium_f32"}},
-		{ampere, 1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
-		{ampere, 200, 128, 128, 64, []string{"matmul_short_f32"}},
-		{ampere, 100000, 8, 8, 8, []string{"matmul_tiny_f32"}},
-		{ampere, 1, 1 << 17, 1, 4096, []string{"matmul_rows_f32"}},
-		{ampere, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_join_f32"}},
-		{ampere, 1, 1, 1 << 20, 64, []string{"matmul_columns_f32"}},
-		{ampere, 1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_join_f32"}},
+		{ampere, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn"}},
+		{ampere, 1, 1024, 1024, 1024, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn", "matmul_combine_f32"}},
+		{turing, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
+		{turing, 1, 4097, 4097, 4097, []string{"matmul_large_f32"}},
+		{turing, 1, 1024, 1024, 1024, []string{"matmul_medium_f32"}},
+		{turing, 1, 128, 512, 784, []string{"matmul_small_f32", "matmul_combine_f32"}},
+		{turing, 200, 128, 128, 64, []string{"matmul_short_f32"}},
+		{turing, 100000, 8, 8, 8, []string{"matmul_tiny_f32"}},
+		{turing, 1, 1 << 17, 1, 4096, []string{"matmul_rows_f32"}},
+		{turing, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_join_f32"}},
+		{turing, 1, 1, 1 << 20, 64, []string{"matmul_columns_f32"}},
+		{turing, 1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_join_f32"}},
 	} {
 		p := MatMul(c.dev, Float32, c.batch, c.m, c.n, c.k, false, false)
 		var got []string

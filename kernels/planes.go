@@ -7,7 +7,7 @@ import (
 )
 
 // Planes is the plan of an operand of float32 products as a [Planner]: it takes a batch of matrices apart into three BF16
-// planes for the products on the tensor cores of compute capability 9.0, see [PlanesProduct]. One operand's planes serve several products.
+// planes for products on the tensor cores, see [PlanesProduct]. One operand's planes serve several products.
 // It writes [Batch][3][Rows][pitch], then the ranges of the numbers that blocks have found.
 type Planes struct{ Batch, Rows, Cols int64 }
 
@@ -348,7 +348,7 @@ func (x PlanesProduct) Plan(dev Device) (*Plan, error) {
 				next++
 			}
 		}
-		p.matmulHopper(dev, result{x.Dtype, x.Batch, x.M, x.N, x.epilogue}, x.K, x.TransA, x.TransB, made)
+		p.matmulPlanes(dev, result{x.Dtype, x.Batch, x.M, x.N, x.epilogue}, x.K, x.TransA, x.TransB, made)
 		p.finish(x.epilogue, x.Dtype, x.Batch, x.M, x.N)
 	} else {
 		var err error
@@ -366,6 +366,6 @@ func (x PlanesProduct) Plan(dev Device) (*Plan, error) {
 
 // Planes returns the operands as they are taken apart, and reports whether plans for a device do that.
 func (p Product) Planes(dev Device) (operands [2]Planes, ok bool) {
-	ok = !p.dot() && p.Dtype == Float32 && p.Precision == FullPrecision && hopperFits(dev, p.Batch, p.M, p.N, p.K)
+	ok = !p.dot() && p.Dtype == Float32 && p.Precision == FullPrecision && planesFit(dev, p.Batch, p.M, p.N, p.K)
 	return hopperOperands(p.Batch, p.M, p.N, p.K, p.TransA, p.TransB), ok
 }

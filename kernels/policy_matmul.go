@@ -199,7 +199,7 @@ func (p doublePolicy) time(dev Device, d doubleCut, c result, k, blocks int64) f
 	return t
 }
 
-// hopperPolicy tunes float32 products on the tensor cores of compute capability 9.0.
+// hopperPolicy tunes float32 products of planes on the tensor cores.
 type hopperPolicy struct {
 	chosen   bool    // whether plans use the kernel
 	products float64 // least batch * m * n * k for each multiprocessor
@@ -210,10 +210,17 @@ type hopperPolicy struct {
 }
 
 var hopperPolicies = measured[hopperPolicy]{
+	// Not timed on an A100. The limits are those of 90: there the same kernel takes, us, and tiles of FMA: 1024 62, 68; 2048 335, 437; 8192 19215, 26757; 4096 x 784 x 512 83, 93.
+	// An A100 has 16 times FMA's rate in BF16, an H200 15 times.
+	{80, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, split: 4}},
+	// Not timed. By their data sheets these have 2 (8.6), 2 to 4 (8.9), 2 (12.0) times FMA's rate in BF16, and six products are to be made; mma.sync's rate of 10.0 is not published.
+	{86, hopperPolicy{split: 4, least: 128}},
+	{89, hopperPolicy{split: 4, least: 128}},
 	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72; below
 	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1391 (the product by single blocks: 6 % more), -, 2699. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
 	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
 	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
+	{100, hopperPolicy{split: 4, least: 128}},
 }
 
 // reducedPolicy tunes products of rounded operands.
@@ -228,16 +235,20 @@ type reducedPolicy struct {
 }
 
 var reducedPolicies = measured[reducedPolicy]{
-	{80, reducedPolicy{round: 8, smaller: 1}},
+	// Not timed on such devices: 80, 89 and 100 are the same kernels and, where nothing else is said, the limits of 90. On an H200, us, by tiles of 256 and of 128 columns, operands rounded
+	// before: BF16 2048 44.3, 47.0; 4096 327, 351; 8192 2499, 2722; 4096 x 784 x 512 21.7, 18.2; TF32 2048 79, 92; 4096 622, 697; 8192 4852, 5351.
+	{80, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
+	{89, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
 	// H200, us, float32, TF32 as operands lie, BF16 with rounding: 512 x 512 x 1024 (m x n x k) 25, 12, 16; 768 31, 14, 17; 1024 45, 19, 22; 4096 x 512 x 512 40, 13, 16; below the
 	// limit, 512: 15, 10.5, and BF16 10.4 before 5 for rounding; 128 x 512 x 784 11.1, 10.7, 10.9. Smaller, round and splits were not swept.
 	{90, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.2, splits: splitPolicy{blocks: 1, terms: 128}}},
+	{100, reducedPolicy{chosen: true, products: 1 << 20, side: 65, terms: 64, round: 8, smaller: 1.1, splits: splitPolicy{blocks: 1, terms: 128}}},
 }
 
 // form returns the form of a product that takes the least time: that of a tile for each that a multiprocessor computes.
 func (p reducedPolicy) form(dev Device, by Precision, c result) (best reducedForm) {
 	least := math.Inf(1)
-	for i, f := range reducedForms[by] {
+	for i, f := range reducedForms(dev, by) {
 		time := float64(CeilDiv(f.tiles(c.batch, c.m, c.n), int64(dev.SMs)) * f.columns)
 		if i > 0 {
 			time *= p.smaller

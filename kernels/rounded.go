@@ -6,7 +6,7 @@ import "fmt"
 // the layout that [RoundedProduct] reads. One operand can be rounded for several products.
 //
 // BF16 is written as the matrices lie, its rows a multiple of 8 elements apart. TF32 stays float32 in memory, rows a multiple of 4
-// apart, and transposed with Trans; the bits beyond TF32's are cut where products read it.
+// apart, and transposed with Trans; on devices of compute capability 9.0 the bits beyond TF32's are cut where products read it.
 type Rounded struct {
 	Precision         Precision
 	Batch, Rows, Cols int64
@@ -72,8 +72,11 @@ func (x Rounded) bytes() int64 {
 	return x.Batch * rows * x.pitch() * x.size()
 }
 
-// lies reports whether the matrices are what would be written.
-func (x Rounded) lies() bool { return x.Precision == TF32 && !x.Trans && x.pitch() == x.Cols }
+// lies reports whether the matrices are what would be written: TMA rounds to TF32 as it copies, other devices' kernels want
+// numbers that are rounded.
+func (x Rounded) lies(dev Device) bool {
+	return x.Precision == TF32 && !x.Trans && x.pitch() == x.Cols && tensorCoresOf(dev) == hopperCores
+}
 
 // tensorMap returns the map from which a block copies pieces of that many lines, a multiple of 64, by 128 bytes
 // along k. along reports whether rows run along k.
@@ -171,7 +174,7 @@ func (p Product) Rounds(dev Device) (operands [2]*Rounded, ok bool) {
 	}
 	list, _, _ := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)
 	for i, x := range list {
-		if !x.lies() {
+		if !x.lies(dev) {
 			operands[i] = &x
 		}
 	}

@@ -31,7 +31,7 @@ func TransB() MatMulOption { return MatMulOption{transB: true} }
 // With [TransA] a is stored (K, M), with [TransB] b is stored (N, K). Leading axes must be equal;
 // axes of extent 1 are kept. It is an error to transpose a vector. float32 products are summed in
 // float32, those of two vectors in double precision. Large products on GPUs of compute capability
-// 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
+// 8.0 and 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
 // have smaller errors than sums in float32. The option cudaops.Products makes float32 products of rounded operands.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	var o matMul

@@ -32,11 +32,14 @@ var epilogues = []string{
 	"c / x0",
 }
 
-// vectorForms are products of matrices and vectors, after matmulForms.
-var vectorForms = []struct {
+// sizedForm is a product on a device with so many multiprocessors.
+type sizedForm struct {
 	sms            int
 	batch, m, n, k int64
-}{
+}
+
+// vectorForms are products of matrices and vectors, after matmulForms.
+var vectorForms = []sizedForm{
 	{132, 3, 67, 1, 50}, {132, 2, 1, 131, 60}, {132, 1, 5, 1, 20000}, {132, 1, 1, 36, 20000}, {132, 1, 33, 34, 0},
 	{132, 2, 37, 1, 1002}, {132, 2, 37, 1, 1003}, {132, 1, 20, 1, 5001}, {132, 1, 3000, 1, 3}, {132, 1, 1, 7, 50001}, {132, 3, 1, 63, 1001}, {132, 3, 1, 257, 999}, {132, 2, 1, 1, 40001},
 }
@@ -44,14 +47,22 @@ var vectorForms = []struct {
 // Every form of the product applies an epilogue, to the bit as a kernel of its
 // own that follows the product.
 func TestMatMulEpilogues(t *testing.T) {
-	dev, r := device0(t), random(t)
-	forms := slices.Clone(vectorForms)
-	for _, f := range matmulForms {
-		forms = append(forms, struct {
-			sms            int
-			batch, m, n, k int64
-		}{f.sms, f.batch, f.m, f.n, f.k})
+	r := random(t)
+	for i, dev := range productDevices(t) {
+		var forms []sizedForm
+		if i == 0 {
+			forms = slices.Clone(vectorForms)
+		}
+		for _, f := range matmulForms {
+			if _, ok := tensorForm(f.kernel); i == 0 || ok {
+				forms = append(forms, sizedForm{f.sms, f.batch, f.m, f.n, f.k})
+			}
+		}
+		epiloguesOn(t, r, dev, forms)
 	}
+}
+
+func epiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device, forms []sizedForm) {
 	for i, f := range forms {
 		dev.SMs = f.sms
 		for j, text := range epilogues {
@@ -61,7 +72,7 @@ func TestMatMulEpilogues(t *testing.T) {
 			transposes := (i + j) % 4
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 				p := kernels.Product{Dtype: dt, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1}
-				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v", p, f.batch, f.m, f.n, f.k, text), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					if dt == kernels.Float32 {
 						finishProduct[float32](t, r, dev, p, text)
 					} else {

@@ -58,8 +58,28 @@ var matmulForms = []struct {
 // Every form of the product is exact where numbers are whole, their sums small, and one
 // operand's numbers need more than one plane of BF16.
 func TestMatMulForms(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for i, dev := range productDevices(t) {
+		formsOn(t, r, dev, i > 0)
+	}
+}
+
+// tensorForm reports whether a form is of float32 on the tensor cores, and returns the kernel that takes it by plans of 8.0.
+func tensorForm(kernel string) (string, bool) {
+	name, ok := strings.CutPrefix(kernel, "matmul_hopper_")
+	return "matmul_mma_" + strings.Replace(name, "_pair", "", 1), ok
+}
+
+// formsOn runs the forms on a device; as8 is set if it has the plans of 8.0, of which those on the tensor cores are run.
+func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 	for i, f := range matmulForms {
+		if as8 {
+			kernel, ok := tensorForm(f.kernel)
+			if !ok {
+				continue
+			}
+			f.kernel = kernel
+		}
 		dev.SMs = f.sms
 		for transposes := range 4 {
 			if testing.Short() && transposes != i%4 {
@@ -68,10 +88,10 @@ func TestMatMulForms(t *testing.T) {
 			transA, transB := transposes >= 2, transposes%2 == 1
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 				p := kernels.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
-				t.Run(fmt.Sprintf("%s transposed %v %v", p.Op, transA, transB), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
 					double := strings.HasPrefix(f.kernel, "matmul_double")
-					if dev.Major == 9 && double == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
+					if (as8 || dev.Major == 9) && double == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
 						t.Errorf("%v: want %s", p, f.kernel)
 					}
 					if dt == kernels.Float32 {

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,20 @@ var significant = map[kernels.Precision]int{kernels.TF32: 11, kernels.BF16: 8}
 
 // Every form is exact where numbers are whole, have as many bits as the precision keeps, and their sums are small.
 func TestReducedForms(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for i, dev := range productDevices(t) {
+		kernel := ""
+		if i > 0 {
+			kernel = "matmul_mma_"
+		} else if dev.Major == 9 {
+			kernel = "matmul_hopper_"
+		}
+		reducedOn(t, r, dev, kernel)
+	}
+}
+
+// reducedOn runs the forms on a device, by kernels whose names begin with kernel, if that is known.
+func reducedOn(t *testing.T, r *rand.Rand, dev kernels.Device, kernel string) {
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
 		for transposes := range 4 {
@@ -38,8 +52,8 @@ func TestReducedForms(t *testing.T) {
 			for by, bits := range significant {
 				transA, transB := transposes >= 2, transposes%2 == 1
 				p := kernels.MatMulIn(dev, by, kernels.Float32, f.batch, f.m, f.n, f.k, transA, transB, kernels.Epilogue{})
-				t.Run(fmt.Sprintf("%s transposed %v %v", p.Op, transA, transB), func(t *testing.T) {
-					if dev.Major == 9 && !strings.Contains(p.String(), "matmul_hopper_"+strings.ToLower(by.String())) {
+				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
+					if kernel != "" && !strings.Contains(p.String(), kernel+strings.ToLower(by.String())) {
 						t.Errorf("%v: want the kernel for %v", p, by)
 					}
 					most := [2]int{1, 1<<bits - 1}
@@ -84,7 +98,13 @@ func reduced(t *testing.T, p *kernels.Plan, batch, m, n, k int64, transA, transB
 
 // Products of random numbers of sizes that are drawn are those of rounded operands, within the error of float32 sums.
 func TestReducedRandom(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for _, dev := range productDevices(t) {
+		reducedRandomOn(t, r, dev)
+	}
+}
+
+func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	dev.SMs = 1 + r.IntN(2)
 	for range 12 {
 		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(200), 105+r.Int64N(200), 200+r.Int64N(500)
@@ -103,7 +123,13 @@ func TestReducedRandom(t *testing.T) {
 // A number times 1 is rounded as Precision.Round says, to the bit: ties, denormals, numbers that round to Inf, Inf and NaN. It is
 // the only one in its row of A, since Inf times 0 is NaN.
 func TestReducedRounding(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for _, dev := range productDevices(t) {
+		reducedRoundingOn(t, r, dev)
+	}
+}
+
+func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	dev.SMs = 1
 	const m, n, k = 2048, 65, 64
 	for by := range significant {
@@ -143,7 +169,13 @@ func TestReducedRounding(t *testing.T) {
 
 // An epilogue computes the bits of a kernel after the product.
 func TestReducedEpilogues(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for _, dev := range productDevices(t) {
+		reducedEpiloguesOn(t, r, dev)
+	}
+}
+
+func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
 		for j, text := range epilogues {
@@ -153,7 +185,7 @@ func TestReducedEpilogues(t *testing.T) {
 			transposes := (i + j) % 4
 			for by := range significant {
 				p := kernels.Product{Dtype: kernels.Float32, Batch: f.batch, M: f.m, N: f.n, K: f.k, TransA: transposes >= 2, TransB: transposes%2 == 1, Precision: by}
-				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v", p, f.batch, f.m, f.n, f.k, text), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v %dx%dx%dx%d %v on %d.%d", p, f.batch, f.m, f.n, f.k, text, dev.Major, dev.Minor), func(t *testing.T) {
 					finishProduct[float32](t, r, dev, p, text)
 				})
 			}
@@ -163,7 +195,13 @@ func TestReducedEpilogues(t *testing.T) {
 
 // A product that writes its result rounded, too, has the bits of one that does not, and those of Rounded.
 func TestReducedHalves(t *testing.T) {
-	dev, r := device0(t), random(t)
+	r := random(t)
+	for _, dev := range productDevices(t) {
+		reducedHalvesOn(t, r, dev)
+	}
+}
+
+func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	plan := must.Get[*kernels.Plan](t)
 	for i, f := range reducedForms {
 		dev.SMs = f.sms
