@@ -64,7 +64,7 @@ func TestEpiloguesSaveLaunches(t *testing.T) {
 			t.Fatalf("got %d launches, without epilogues %d:\n%s\n%s", len(with), len(without), text(with), text(without))
 		}
 	})
-	if epilogues == 0 || saved <= 0 {
+	if !testing.Short() && (epilogues == 0 || saved <= 0) { // a few graphs may have none
 		t.Errorf("%d products with epilogues save %d launches, want some", epilogues, saved)
 	}
 	t.Logf("%d products with epilogues save %d launches", epilogues, saved)
