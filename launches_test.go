@@ -120,6 +120,25 @@ func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
 	return plans
 }
 
+// onWarpgroups are plans of the versions of MatMul for compute capability 9.0, which package cudaops-bench runs.
+func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
+	for _, dev := range []kernels.Device{opspec.Devices()[2], kernels.HostDevice()} {
+		p, err := versions.WarpgroupCeiling(dev, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+		for v := versions.TiledMatMuls + 1; v <= len(versions.Docs("MatMul")); v++ {
+			p, err := versions.WarpgroupMatMul(dev, v, 256, kernels.FullPrecision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
 // inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
 func inPrecisions() (plans []*kernels.Plan) {
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
@@ -148,7 +167,7 @@ func ofFewTerms() (plans []*kernels.Plan) {
 // entry point takes, and every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
 func TestLaunches(t *testing.T) {
-	plans := slices.Concat(plansOf(t), shown(t), inPrecisions(), ofFewTerms())
+	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(), ofFewTerms())
 	launched := map[string]bool{}
 	for _, p := range plans {
 		for _, l := range p.Launches {

@@ -292,6 +292,9 @@ gallery() {
             timeout 60 ncu --csv -k 'regex:^matmul_' --metrics "$(grep -o '"[a-z0-9_]*\.sum"' examples/$name/counts.go | tr -d '"' | paste -sd,)" "$notebook" -profile > "$OUT/gallery/counts.csv" 2> /dev/null &&
                 extra=(-counts "$OUT/gallery/counts.csv")
         fi
+        if [[ $name == 02-* ]]; then
+            timeout 60 python3 examples/$name/cublas.py > "$OUT/gallery/cublas.csv" 2> /dev/null && extra+=(-cublas "$OUT/gallery/cublas.csv")
+        fi
         [[ $name == 04-* || $name == 08-* ]] && extra=(-text "$text")
         timeout 120 "$notebook" -device gpu "${extra[@]}" -html "$OUT/gallery/$name.html" -record "$OUT/gallery/$name.json" -out "$OUT/gallery/$name" \
             > "$OUT/gallery/$name.txt" 2>&1 < /dev/null

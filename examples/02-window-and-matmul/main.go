@@ -1,12 +1,12 @@
 // Window and matmul shows how threads share what they load: vectors added with
 // the host's side spelled out, sums over a sliding window, and the product of
-// matrices in seven steps, from one thread per output to the tensor cores.
+// matrices in fourteen steps, from one thread per output to the limit of the tensor cores.
 //
 //	go run ./examples/02-window-and-matmul
 //	go run ./examples/02-window-and-matmul -html out.html
 //
 // It reads like a notebook: byhand.go, chain.go and add.go add vectors, window.go sums
-// windows, matmul.go climbs the ladder, counts.go counts loads, accuracy.go looks
+// windows, matmul.go climbs the ladder, warpgroups.go and race.go its upper half, counts.go counts loads, accuracy.go looks
 // at the last bits. Without a GPU it runs the kernels' Go bodies on less and shows
 // the figures recorded on a GPU.
 package main
@@ -29,20 +29,28 @@ const title = "Windows and matrices: threads that share what they load"
 
 func main() {
 	counted := flag.String("counts", "", "file with the loads that ncu counted, as CSV: see counts.go")
-	profile := flag.Bool("profile", false, "launch each version of MatMul once, for ncu, and do nothing else")
+	measured := flag.String("cublas", "", "file with cuBLAS's times, as cublas.py prints them")
+	profile := flag.Bool("profile", false, "launch versions 1 to 7 of MatMul once each, for ncu, and do nothing else")
 	notebook.Main(title, recorded, func(p *notebook.Page) error {
 		if *profile {
 			return launchAll(p)
 		}
-		return run(p, *counted)
+		return run(p, *counted, *measured)
 	})
 }
 
-func run(p *notebook.Page, counted string) error {
-	for _, section := range []func(*notebook.Page) error{vectors, windows, matrices} {
+func run(p *notebook.Page, counted, measured string) error {
+	for _, section := range []func(*notebook.Page) error{vectors, windows} {
 		if err := section(p); err != nil {
 			return err
 		}
+	}
+	ladder, err := matrices(p)
+	if err != nil {
+		return err
+	}
+	if err := warpgroups(p, ladder.us, measured); err != nil {
+		return err
 	}
 	if err := loads(p, counted); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 // The program runs on small sizes, its results are right (it fails if not), and
 // its text, page and figures are there.
 func TestWindowAndMatmul(t *testing.T) {
-	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "") }, 5,
+	notebooktest.Run(t, title, recorded, func(p *notebook.Page) error { return run(p, "", "") }, 6,
 		"void add_simple(", "func addByHand(", "func resident(", "void simple(", "void naive(", "struct Piece", "void tensor_as(",
-		"Step 7: tensor cores", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png")
+		"Step 7: tensor cores", "struct Barriers", "Step 14: float32 again", "warpgroups.png", "vectors.png", "windows.png", "ladder.png", "sizes.png", "accuracy.png")
 }
 
 // By hand too, wrong lengths are errors, and a session is left as it was.
@@ -94,7 +94,20 @@ func TestReadCounts(t *testing.T) {
 	}
 }
 
+func TestReadPeers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cublas.csv")
+	for text, want := range map[string]string{"BF16 4096,190.5\n": "", "BF16 4096\n": "want a name and a time", "BF16 4096,fast\n": "invalid syntax"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		us, err := readPeers(path)
+		if want == "" && (err != nil || us["BF16 4096"] != 190.5) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, %v, want %q", text, us, err, want)
+		}
+	}
+}
+
 // The record has every figure that the program shows.
 func TestRecordIsComplete(t *testing.T) {
-	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "") })
+	notebooktest.Recorded(t, recorded, func(p *notebook.Page) error { return run(p, "", "") })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// last is the number of versions of MatMul; version 0 is the op itself.
-const last = 7
+// last is the number of versions of MatMul for any product; version 0 is the op itself.
+const last = versions.TiledMatMuls
 
 // A square is a product of n x n matrices by a version.
 type square struct {
@@ -60,6 +60,7 @@ type climber struct {
 	p   *notebook.Page
 	f32 []float32
 	f64 []float64
+	us  map[square]float64 // the times in float32
 }
 
 func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
@@ -84,6 +85,9 @@ func (c *climber) time(s square, dt kernels.Dtype) (float64, error) {
 			}
 			return check(s, c.f64[:count], c.f64[count:2*count], out)
 		})
+	if dt == kernels.Float32 {
+		c.us[s] = m.Value
+	}
 	return m.Value, err
 }
 
@@ -96,11 +100,29 @@ type source struct {
 	functions []string
 }
 
-var steps = []struct {
+// A step is a version: what is said before its source, and after.
+type step struct {
 	heading, before string
 	sources         []source
 	after           string
-}{
+}
+
+// show shows all but what was measured.
+func (s step) show(p *notebook.Page) error {
+	p.Heading(s.heading)
+	p.Text("%s", s.before)
+	for _, from := range s.sources {
+		if err := p.Sources(from.file, from.functions...); err != nil {
+			return err
+		}
+	}
+	if s.after != "" {
+		p.Text("%s", s.after)
+	}
+	return nil
+}
+
+var steps = []step{
 	{"Step 1: one thread per output", `The product of two N x N matrices has N^2 outputs, each a sum of N products. One thread for each, which loads a row of A and a
 		column of B: two loads from memory for one multiplication, 2 N^3 in all.`, []source{{"versions/matmul.cu", []string{"naive"}}},
 		`The threads of a warp want the same element of A and neighbouring ones of B, so the caches serve most of it. But even the first-level cache
@@ -128,17 +150,17 @@ var steps = []struct {
 }
 
 // matrices climbs the ladder.
-func matrices(p *notebook.Page) error {
+func matrices(p *notebook.Page) (*climber, error) {
 	n := p.Timed(4096, 256)
-	names := append([]string{"the op, `ops.MatMul`"}, versionsOf("MatMul")...)
+	names := append([]string{"the op, `ops.MatMul`"}, versionsOf("MatMul")[:last]...)
 	if len(names) != last+1 || len(steps) != last {
-		return fmt.Errorf("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
+		return nil, fmt.Errorf("MatMul has %d versions and %d steps here, want %d", len(names)-1, len(steps), last)
 	}
 	p.Heading("The product of matrices")
 	p.Text(`2 N^3 operations on 2 N^2 numbers: every number is used N times, and a fast product is one that loads it few times. Seven steps, each a version of
-		the op: %s puts the third into a graph. All take float32 and float64, any sizes, both operands transposed or not, and
+		the op (seven more, for newer tensor cores, follow below): %s puts the third into a graph. All take float32 and float64, any sizes, both operands transposed or not, and
 		batches. Rates below are for N = %d.`, "`versions.Version(3).MatMul(a, b)`", n)
-	c := &climber{p: p}
+	c := &climber{p: p, us: map[square]float64{}}
 	us := map[kernels.Dtype][]float64{}
 	tell := func(version int) error {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
@@ -151,26 +173,19 @@ func matrices(p *notebook.Page) error {
 		return nil
 	}
 	if err := tell(0); err != nil {
-		return err
+		return nil, err
 	}
 	for i, s := range steps {
-		p.Heading(s.heading)
-		p.Text("%s", s.before)
-		for _, from := range s.sources {
-			if err := p.Sources(from.file, from.functions...); err != nil {
-				return err
-			}
-		}
-		if s.after != "" {
-			p.Text("%s", s.after)
+		if err := s.show(p); err != nil {
+			return nil, err
 		}
 		if err := tell(i + 1); err != nil {
-			return err
+			return nil, err
 		}
 		f32, f64 := us[kernels.Float32], us[kernels.Float64]
 		p.Text("float32: %s TFLOP/s, float64: %s.", figure.Number(teraflops(n, f32[i+1])), figure.Number(teraflops(n, f64[i+1])))
 	}
-	return ladder(c, n, names, us)
+	return c, ladder(c, n, names, us)
 }
 
 // ladder shows the steps side by side, with other layouts and sizes.

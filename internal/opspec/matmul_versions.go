@@ -12,7 +12,7 @@ import (
 // both operands transposed or not, batches, and vectors as matrices. Sums are at
 // most 257 terms long, as in the Spec's tolerance.
 func matMulVersionCases() (cases []Case) {
-	for v := 1; v <= len(versions.Docs("MatMul")); v++ {
+	for v := 1; v <= versions.TiledMatMuls; v++ {
 		add := func(name string, o transposes, c Case) {
 			if name != "" {
 				c = timed(name, c)

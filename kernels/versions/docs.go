@@ -45,6 +45,13 @@ var docs = map[string][]Doc{
 		{"double buffered", "The next pieces are on their way (cp.async) while these are multiplied: one barrier a step instead of two, and no wait for memory."},
 		{"warp tiles", "A warp's elements lie in a square, and three stages of pieces are in flight. For float64 a thread has 8 x 8 elements, not 4 x 4, and half the loads from shared memory."},
 		{"tensor cores", "float64: the tensor cores' own multiply-add. float32: each number in two parts of 11 bits, three TF32 products for one, 22 bits of 24; sums of 16 terms by the tensor cores, which cut off, those sums added in float32: errors were smaller than version 5's wherever measured. Numbers below 2^-114 keep fewer bits. Before sm_80: FMA in the elements' type."},
+		{"wgmma, BF16", "From here on for BF16 operands on compute capability 9.0. A warpgroup of 128 threads multiplies 64 x 128 x 16 elements at a time, which the tensor cores read from shared memory by themselves: threads only bring the pieces (cp.async), and wait for them."},
+		{"TMA, stages ahead", "One thread asks for boxes of the matrices, the copy engine brings them and counts bytes at barriers in shared memory: no addresses to compute, and six stages in flight."},
+		{"producer and consumers", "A producer warp keeps the stages filled, two warpgroups multiply; they meet at the stages' barriers, never all at once."},
+		{"tiles of 128 x 256", "Twice the products for each element of A that is brought, and for each read from shared memory. The producer gives its registers to the consumers, which have 128 sums a thread (setmaxnreg)."},
+		{"persistent blocks, tiles in squares", "A block for each multiprocessor takes tile after tile: the next one's pieces come while the last is written. Tiles computed at one time share rows of A and columns of B in the level-2 cache."},
+		{"clusters, multicast", "Two blocks with tiles one above the other fetch half of their piece of B each, for both: a third less from the level-2 cache."},
+		{"float32 as six BF16 products", "Operands in float32: each number is the sum of three in BF16, and the six largest of their nine products make one. Sums of 32 terms by the tensor cores, those sums added in float32. For numbers that are neither huge nor tiny that keeps all 24 bits."},
 	},
 	"Sum": {
 		{"one thread", "One thread adds up everything, one element after the other: it waits for memory all the time."},

@@ -42,7 +42,8 @@ func (v Version) Iterate(w1, w2, x *gorgonia.Node, steps int) (*gorgonia.Node, e
 }
 
 // MatMul is ops.MatMul by a numbered version of the kernel, to which a vector is a
-// matrix of one row or column. [Docs] describes how each sums.
+// matrix of one row or column. [Docs] describes how each sums. Versions above [TiledMatMuls] take square matrices, see [WarpgroupMatMul];
+// on a GPU without their instructions the machine reports an error.
 func (v Version) MatMul(a, b *gorgonia.Node, opts ...ops.MatMulOption) (*gorgonia.Node, error) {
 	var transA, transB bool
 	for _, o := range opts {
@@ -170,11 +171,20 @@ func (p matMul) Infer(in ...ops.Type) (ops.Type, error) {
 	if err == nil && out.Shape.IsScalar() {
 		err = fmt.Errorf("got shapes %v and %v, want at least one matrix: two vectors have the versions of Dot", in[0].Shape, in[1].Shape)
 	}
+	if err == nil && int(p.version) > TiledMatMuls {
+		a, b := in[0].Shape, in[1].Shape
+		if len(a) != 2 || len(b) != 2 || a[0] != a[1] || b[0] != b[1] || a[0]%warpgroupSide != 0 || in[0].Dtype != kernels.Float32 || p.transA || p.transB {
+			err = fmt.Errorf("got %v of shapes %v and %v, want float32, square matrices of a side that is a multiple of %d, none transposed", in[0].Dtype, a, b, warpgroupSide)
+		}
+	}
 	return out, err
 }
 
-func (p matMul) Plan(_ kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
+func (p matMul) Plan(dev kernels.Device, in ...ops.Type) (*kernels.Plan, error) {
 	a, b := in[0].Shape, in[1].Shape
+	if int(p.version) > TiledMatMuls {
+		return WarpgroupMatMul(dev, int(p.version), int64(a[0]), kernels.FullPrecision)
+	}
 	if len(a) == 1 {
 		a = []int{1, a[0]}
 	}

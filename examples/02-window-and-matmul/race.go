@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+
+	"github.com/stheno-ml/stheno/examples/internal/notebook"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+)
+
+// Beside the versions, what is timed.
+const (
+	opBF16    = -1 // the op's kernel of operands in BF16
+	opFloat32 = 0
+	ceiling   = -2 // products of pieces that are there
+)
+
+// squares are operands of products of n x n matrices: random ones, in float32 and rounded.
+type squares struct {
+	n      int
+	words  [2][]float32
+	halves [2][]uint16
+}
+
+func newSquares(n int) *squares {
+	s := &squares{n: n}
+	for i := range s.words {
+		s.words[i], s.halves[i] = random(n*n, uint64(11+i), false), make([]uint16, n*n)
+		for k, v := range s.words[i] {
+			s.halves[i][k] = uint16(math.Float32bits(kernels.BF16.Round(v)) >> 16)
+		}
+	}
+	return s
+}
+
+// rounded reports whether a version takes operands in BF16.
+func rounded(version int) bool {
+	return version < 0 || version > versions.TiledMatMuls && version < len(versions.Docs("MatMul"))
+}
+
+func (s *squares) plan(dev kernels.Device, version int) (*kernels.Plan, error) {
+	n := int64(s.n)
+	switch {
+	case version == opBF16:
+		return kernels.RoundedProduct{Product: kernels.Product{Dtype: kernels.Float32, Batch: 1, M: n, N: n, K: n, Precision: kernels.BF16}}.Plan(dev)
+	case version == ceiling:
+		return versions.WarpgroupCeiling(dev, n)
+	case version == opFloat32:
+		return square{version: version, n: s.n}.plan(dev, kernels.Float32)
+	case rounded(version):
+		return versions.WarpgroupMatMul(dev, version, n, kernels.BF16)
+	}
+	return versions.WarpgroupMatMul(dev, version, n, kernels.FullPrecision)
+}
+
+func (s *squares) operands(version int) (in [][]byte) {
+	for i := range s.words {
+		if rounded(version) {
+			in = append(in, kernels.Bytes(s.halves[i]))
+		} else {
+			in = append(in, kernels.Bytes(s.words[i]))
+		}
+	}
+	return in
+}
+
+// check compares a thousand elements with sums in float64 of the operands as a version takes them.
+func (s *squares) check(version int, out []byte) error {
+	c := kernels.Elements[float32](out)
+	terms, times := s.n, 1.0
+	if version == ceiling {
+		terms, times = 64, float64(s.n)/64
+	}
+	for k := range 1000 {
+		i, j := k*104729%s.n, (k*7919+s.n-1)%s.n
+		sum, abs := 0.0, 0.0
+		for l := range terms {
+			a, b := s.words[0][i*s.n+l], s.words[1][l*s.n+j]
+			if rounded(version) {
+				a, b = kernels.BF16.Round(a), kernels.BF16.Round(b)
+			}
+			term := times * float64(a) * float64(b)
+			sum += term
+			abs += math.Abs(term)
+		}
+		if v := float64(c[i*s.n+j]); !(math.Abs(v-sum) <= 0x1p-23*abs*(3+math.Sqrt(float64(s.n)))) {
+			return fmt.Errorf("element (%d, %d) of %d x %d by version %d is %v, want %v", i, j, s.n, s.n, version, v, sum)
+		}
+	}
+	return nil
+}
+
+// racer times products, once each.
+type racer struct {
+	p       *notebook.Page
+	squares map[int]*squares
+	us      map[[2]int]float64 // by version and size
+	cublas  map[string]float64 // us, or nil
+}
+
+// time times a version on n x n matrices.
+func (r *racer) time(version, n int) error {
+	name := map[int]string{opFloat32: "the op", opBF16: "the op in BF16", ceiling: "ceiling"}[version]
+	if version > 0 {
+		name = fmt.Sprint("version ", version)
+	}
+	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), 9,
+		func() (*kernels.Plan, error) {
+			if r.squares[n] == nil {
+				r.squares[n] = newSquares(n)
+			}
+			return r.squares[n].plan(r.p.Target(), version)
+		},
+		func() [][]byte { return r.squares[n].operands(version) },
+		func(out []byte) error { return r.squares[n].check(version, out) })
+	r.us[[2]int{version, n}] = m.Value
+	return err
+}
+
+// peer returns cuBLAS's time, which cublas.py measured.
+func (r *racer) peer(name string) (float64, error) {
+	if r.p.GPU() != nil && r.cublas == nil {
+		return math.NaN(), nil // not measured
+	}
+	m, err := r.p.Measure("cuBLAS, "+name, "us", func() (float64, error) {
+		us, ok := r.cublas[name]
+		if !ok {
+			return 0, fmt.Errorf("-cublas: no line %s", name)
+		}
+		return us, nil
+	})
+	return m.Value, err
+}
+
+// readPeers reads lines of a name and a time in us, as cublas.py prints them.
+func readPeers(path string) (map[string]float64, error) {
+	text, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := csv.NewReader(text).ReadAll()
+	if err = errors.Join(err, text.Close()); err != nil {
+		return nil, fmt.Errorf("-cublas %s: %w", path, err)
+	}
+	us := map[string]float64{}
+	for _, row := range rows {
+		if len(row) != 2 {
+			return nil, fmt.Errorf("-cublas %s: got the line %q, want a name and a time", path, row)
+		}
+		if us[row[0]], err = strconv.ParseFloat(row[1], 64); err != nil {
+			return nil, fmt.Errorf("-cublas %s: %w", path, err)
+		}
+	}
+	return us, nil
+}

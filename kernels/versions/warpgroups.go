@@ -1,0 +1,246 @@
+package versions
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// TiledMatMuls is the number of versions of MatMul for any product on any device. Those after them are products of square matrices in BF16 on the
+// tensor cores of compute capability 9.0: see [WarpgroupMatMul].
+const TiledMatMuls = len(matmuls)
+
+// warpgroupSide is the number that the side of their matrices is a multiple of.
+const warpgroupSide = 256
+
+// A warpgroupMatMul is one of them.
+type warpgroupMatMul struct {
+	kernel     *kernels.Kernel
+	cols       int64 // of a block's tile, which has 128 rows
+	threads    int
+	stages     int64 // of copies by TMA; 0 without it
+	persistent bool  // as many blocks as multiprocessors
+	cluster    int64 // blocks that share a piece of B, or 1
+	six        bool  // three planes of float32 operands, 32 terms deep, in place of BF16 and 64
+}
+
+var warpgroupMatMuls = [...]warpgroupMatMul{
+	bf16Kernel("wgmma").with(128, 128, 0, false, 1),
+	bf16Kernel("tma").with(128, 128, 6, false, 1),
+	bf16Kernel("roles").with(128, 288, 6, false, 1),
+	bf16Kernel("wide").with(256, 384, 4, false, 1),
+	bf16Kernel("persistent").with(256, 384, 4, true, 1),
+	bf16Kernel("cluster").with(256, 384, 4, true, 2),
+	{kernel: library.Kernel("matmul_six", "matmul_six_f32", warpgroupBody), cols: 128, threads: 384, stages: 4, persistent: true, cluster: 2, six: true},
+}
+
+func bf16Kernel(step string) warpgroupMatMul {
+	return warpgroupMatMul{kernel: library.Kernel("matmul_"+step, "matmul_"+step+"_bf16", warpgroupBody)}
+}
+
+func (w warpgroupMatMul) with(cols int64, threads int, stages int64, persistent bool, cluster int64) warpgroupMatMul {
+	w.cols, w.threads, w.stages, w.persistent, w.cluster = cols, threads, stages, persistent, cluster
+	return w
+}
+
+var (
+	ceiling  = warpgroupMatMul{kernel: library.Kernel("matmul_ceiling", "matmul_ceiling_bf16", warpgroupCeilingBody)}.with(256, 256, 1, true, 1)
+	splitSix = library.Kernel("matmul_six", "matmul_six_split_f32", splitSixBody)
+)
+
+// WarpgroupMatMul plans C = A B of n x n matrices by version 8 to 14 of MatMul, on a GPU of compute capability 9.0 or on the
+// host; n is a multiple of 256. C is in float32, and so are A and B if operands is FullPrecision: versions before 14 then round them to BF16, in
+// launches of their own. If operands is BF16, A and B are in BF16, which version 14 does not take.
+func WarpgroupMatMul(dev kernels.Device, v int, n int64, operands kernels.Precision) (*kernels.Plan, error) {
+	if most := TiledMatMuls + len(warpgroupMatMuls); v <= TiledMatMuls || v > most {
+		return nil, fmt.Errorf("versions: matmul: got version %d, want %d to %d", v, TiledMatMuls+1, most)
+	}
+	if err := checkWarpgroup(dev, fmt.Sprintf("version %d", v), n); err != nil {
+		return nil, err
+	}
+	w := warpgroupMatMuls[v-TiledMatMuls-1]
+	if operands != kernels.FullPrecision && (operands != kernels.BF16 || w.six) {
+		return nil, fmt.Errorf("versions: matmul: got operands in %v, want float32, or BF16 for a version before 14, not for version %d", operands, v)
+	}
+	p := w.plan(dev, fmt.Sprintf("matmul(%d x %d) version %d", n, n, v), n)
+	if operands == kernels.BF16 || w.six {
+		return p, nil
+	}
+	return roundFirst(dev, p, n)
+}
+
+// WarpgroupCeiling plans the instructions of [WarpgroupMatMul] for matrices in BF16 without their copies: C becomes n / 64 times the product of the
+// first 64 columns of A and the first 64 rows of B.
+func WarpgroupCeiling(dev kernels.Device, n int64) (*kernels.Plan, error) {
+	if err := checkWarpgroup(dev, "the ceiling", n); err != nil {
+		return nil, err
+	}
+	return ceiling.plan(dev, fmt.Sprintf("matmul(%d x %d) ceiling", n, n), n), nil
+}
+
+// checkWarpgroup returns an error unless a device runs products of n x n matrices on warpgroups.
+func checkWarpgroup(dev kernels.Device, what string, n int64) error {
+	const most = 1 << 15 // kernels count bytes of a row of tiles in 32 bits
+	if n < warpgroupSide || n%warpgroupSide != 0 || n > most {
+		return fmt.Errorf("versions: matmul: got matrices of side %d, want a multiple of %d up to %d for %s", n, warpgroupSide, most, what)
+	}
+	if dev.Major != 0 && (dev.Major != 9 || dev.Minor != 0) {
+		return fmt.Errorf("versions: matmul: got %s of compute capability %d.%d, want 9.0 for %s, which uses its wgmma", dev.Name, dev.Major, dev.Minor, what)
+	}
+	return nil
+}
+
+// roundFirst returns a plan of a product of n x n matrices in BF16 for operands in float32, which it rounds.
+func roundFirst(dev kernels.Device, product *kernels.Plan, n int64) (*kernels.Plan, error) {
+	round, err := kernels.Rounded{Precision: kernels.BF16, Batch: 1, Rows: n, Cols: n}.Plan(dev)
+	if err != nil {
+		return nil, err
+	}
+	p := &kernels.Plan{Op: product.Op, Inputs: []int64{4 * n * n, 4 * n * n}, Out: product.Out, Flops: product.Flops}
+	to := [2]kernels.Ref{p.Workspace(round.Out), p.Workspace(round.Out)}
+	appendMoved := func(launches []kernels.Launch, move func(kernels.Ref) kernels.Ref) {
+		for _, l := range launches {
+			l.Args = slices.Clone(l.Args)
+			for i, a := range l.Args {
+				switch a := a.(type) {
+				case kernels.Ref:
+					l.Args[i] = move(a)
+				case kernels.TensorMap:
+					a.Ref = move(a.Ref)
+					l.Args[i] = a
+				}
+			}
+			p.Launches = append(p.Launches, l)
+		}
+	}
+	for operand, rounded := range to {
+		appendMoved(round.Launches, func(r kernels.Ref) kernels.Ref {
+			if r.Operand == kernels.Out {
+				return rounded
+			}
+			return kernels.Ref{Operand: kernels.Operand(operand), Offset: r.Offset}
+		})
+	}
+	appendMoved(product.Launches, func(r kernels.Ref) kernels.Ref {
+		if r.Operand == kernels.Out {
+			return r
+		}
+		return to[r.Operand]
+	})
+	return p, nil
+}
+
+func (w warpgroupMatMul) plan(dev kernels.Device, op string, n int64) *kernels.Plan {
+	size, a, b := 2*n*n, in0, in1
+	p := &kernels.Plan{Op: op, Inputs: []int64{size, size}, Out: 4 * n * n, Flops: 2 * n * n * n}
+	if w.six {
+		p.Inputs = []int64{2 * size, 2 * size}
+		a, b = p.Workspace(3*size), p.Workspace(3*size)
+		p.Launch(splitSix, int(kernels.CeilDiv(n*n, 4*256)), 256, in0, a, in1, b, n*n).Grid[1] = 2
+	}
+	grid := [3]int{int(n / w.cols), int(n / 128), 1}
+	if w.persistent {
+		blocks := min(n/w.cols*(n/128), int64(dev.SMs))
+		grid = [3]int{int(max(blocks/w.cluster, 1) * w.cluster), 1, 1}
+	}
+	l := p.Launch(w.kernel, 0, w.threads, w.operand(a, n, false), w.operand(b, n, true), out, int32(n))
+	if l.Grid = grid; w.stages > 0 {
+		l.Shared = 2048 + int(w.stages*(128+w.cols)*w.depth()*2*w.planes()) // barriers, and stages at a multiple of 1024
+	}
+	return p
+}
+
+func (w warpgroupMatMul) planes() int64 {
+	if w.six {
+		return 3
+	}
+	return 1
+}
+
+func (w warpgroupMatMul) depth() int64 { return 64 / max(w.planes()-1, 1) }
+
+// operand returns A or B as the kernel takes it: where it is, or which boxes TMA copies from there. Those of A have 128 rows along the terms, those of
+// B rows of 64 columns.
+func (w warpgroupMatMul) operand(at kernels.Ref, n int64, b bool) any {
+	if w.stages == 0 {
+		return at
+	}
+	planes, depth := w.planes(), w.depth()
+	t := kernels.TensorMap{
+		Ref: at, Element: kernels.TensorBF16,
+		Extents: []int64{n, n, planes, 1},
+		Strides: []int64{2 * n, 2 * n * n, 2 * n * n * planes},
+		Box:     []int64{depth, 128, 1, 1}, Swizzle: 2 * depth,
+	}
+	if b {
+		t.Box, t.Swizzle = []int64{64, depth, 1, 1}, 128
+	}
+	return t
+}
+
+// fromBF16 puts planes of n numbers together: their sums.
+func fromBF16(planes []uint16, n int64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		for at := int64(i); at < int64(len(planes)); at += n {
+			x[i] += math.Float32frombits(uint32(planes[at]) << 16)
+		}
+	}
+	return x
+}
+
+// warpgroupBody is the product of matrices in BF16, or of three planes of float32 each, in float32.
+func warpgroupBody(c kernels.Call) {
+	n, planes := c.Int(3), int64(1)
+	if t, ok := c.Args[0].(kernels.TensorMap); ok {
+		planes = t.Extents[2]
+	}
+	var operands [2][]float32
+	for i := range operands {
+		operands[i] = fromBF16(kernels.Slice[uint16](c, i)[:n*n*planes], n*n)
+	}
+	multiplyInto(kernels.Slice[float32](c, 2)[:n*n], operands[0], operands[1], n, n)
+}
+
+// warpgroupCeilingBody multiplies the first 64 columns by the first 64 rows and adds up that product, for each 64 columns once.
+func warpgroupCeilingBody(c kernels.Call) {
+	const terms = 64
+	n, out := c.Int(3), kernels.Slice[float32](c, 2)
+	a, b := fromBF16(kernels.Slice[uint16](c, 0)[:n*n], n*n), fromBF16(kernels.Slice[uint16](c, 1)[:n*n], n*n)
+	first := make([]float32, 0, n*terms)
+	for row := range n {
+		first = append(first, a[row*n:][:terms]...)
+	}
+	multiplyInto(out[:n*n], first, b[:terms*n], n, terms)
+	for i := range out[:n*n] {
+		out[i] *= float32(n / terms)
+	}
+}
+
+// multiplyInto is c = a b, n x k times k x n.
+func multiplyInto(c, a, b []float32, n, k int64) {
+	p, err := MatMul(kernels.Float32, 1, 1, n, n, k, false, false)
+	if err == nil {
+		err = p.Run([][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(c), nil)
+	}
+	if err != nil {
+		panic(err) // of a plan whose sizes fit
+	}
+}
+
+// splitSixBody writes three planes of both operands.
+func splitSixBody(c kernels.Call) {
+	n := c.Int(4)
+	for operand := range 2 {
+		x, planes := kernels.Slice[float32](c, 2*operand), kernels.Slice[uint16](c, 2*operand+1)
+		for i, v := range x[:n] {
+			for plane := range int64(3) {
+				top := kernels.BF16.Round(v)
+				planes[plane*n+int64(i)] = uint16(math.Float32bits(top) >> 16)
+				v -= top
+			}
+		}
+	}
+}
