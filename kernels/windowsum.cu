@@ -34,8 +34,8 @@
 //	segments  longer windows, by van Herk's method: w = K, so there is no middle. A block,
 //	        or several blocks together, hold a segment of w elements as the sums from
 //	        each of them on, and walk along a row. Elements are read once.
-//	chunks  windows that the device has no room for, two million elements of float on an
-//	        H200: a chunk is the 16 blockDim elements of a block: sums and heads to
+//	chunks  windows that more blocks would have to hold than is worth it, 61 441 elements
+//	        of float: a chunk is the 16 blockDim elements of a block: sums and heads to
 //	        memory. The window of q-1 sums is this op again, on double.
 //	join    suffix and right part of a block's chunk by two block scans, around
 //	        the middle from memory.
