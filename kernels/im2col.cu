@@ -252,12 +252,6 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
     out[plane * (v.in * h.in) + at] = sum;
 }
 
-#define AXES                                                                                                      \
-    int ih, int oh, int kh, int sh, int dh, int ph, int iw, int ow, int kw, int sw, int dw, int pw
-#define AXES_OF {ih, oh, kh, sh, dh, ph}, {iw, ow, kw, sw, dw, pw}
-#define DIVIDE(name) int name##0, int name##1, int name##2
-#define DIVIDE_OF(name) {name##0, name##1, name##2}
-
 #define IM2COL(NAME, WIDTH, T)                                                                                    \
     extern "C" __global__ void __launch_bounds__(512)                                                             \
         im2col_##NAME(const T* in, T* out, int channels, AXES, int part, int down, int across, int span,          \
