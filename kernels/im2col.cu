@@ -8,10 +8,9 @@
 // windows side by side, whose places in the tile it knows, and writes those of one group after the other. No division is left in that loop,
 // stores are in order, and rows and planes lie such that few threads read from one bank.
 //
-// In col2im a block goes down the rows of some channels of one image. The rows of windows
-// that a step adds come to shared memory, a ring of as many rows as two steps need, while the step
-// before is summed from there: each element by one thread, which knows its columns' windows for all rows. So the
-// columns are read once, in pieces of all elements of a window in these
+// In col2im a block goes down the windows of some channels of one image. A row of them comes to shared memory while the one
+// before is added, from there, to the sums of the image's rows that it reaches, each element by one thread, which knows its windows of a row. What no
+// later row reaches is written. So the columns are read once, in pieces of all elements of a window in these
 // channels.
 //
 // Both are bound by the columns' traffic.
@@ -132,19 +131,19 @@ struct Copier {
 // How the windows of a row come to shared memory.
 enum { ELEMENTS, VECTORS, WHOLE }; // by elements; by 16 bytes; all windows of all channels by 16 bytes, wherever they begin
 
-// Blocks count through (tile of columns, tile of rows, part of the channels, image). A step is step
-// rows. In the ring windows lie pitch apart, rows of them line apart; ringDiv divides by the rows of the ring. A
-// warp sums elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
-// has windows of most rows, and of a row those apart from one another, by stride and dilation, whose
+// Blocks count through (tile of columns, tile of rows, part of the channels, image). Of two rows of windows in shared memory one is summed and
+// the next on its way; they are line apart, windows pitch. Behind them are the sums of `ring` rows of the image, as many as a window reaches, one
+// for each thread. A warp has elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
+// has those windows of a row that are apart from one another, by stride and dilation, whose
 // elements lie leap apart. TAPS is how many of a row it has at most, 0 if not known.
 template <typename T, int TAPS>
-__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int step, int line,
-                       int pitch, int how, int beside, int most, int apart, int leap, Divide unitsDiv, Divide ringDiv, Divide downDiv, Divide acrossDiv,
+__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int ring, int line,
+                       int pitch, int how, int beside, int apart, int leap, Divide unitsDiv, Divide downDiv, Divide acrossDiv,
                        int tilesDown, int tilesAcross, int parts) {
     constexpr int W = 16 / sizeof(T);
     using V = Vector<T, W>;
-    T* ring = reinterpret_cast<T*>(shared);
-    int* places = reinterpret_cast<int*>(ring + ringDiv.d * line); // in the ring, of the windows that have a row of the step, -1 for none
+    T* windowRows = reinterpret_cast<T*>(shared);
+    T* sums = windowRows + 2 * line;
     unsigned block = blockIdx.x;
     const int x0 = block % tilesAcross * columns;
     block /= tilesAcross;
@@ -159,74 +158,81 @@ __device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channe
     // Elements before the first of a row of windows that 16 bytes begin with.
     auto before = [&](int oy) { return how == WHOLE ? (int)((shift + (unsigned)(oy * h.out + ox0) * (unsigned)stride) % W) : 0; };
 
-    int next = first(v, downDiv, y0); // row of windows to come
-    auto slot = [&](int oy) { return oy - (int)ringDiv(oy) * ringDiv.d; };
+    const int oy0 = first(v, downDiv, y0), oy1 = last(v, downDiv, y1 - 1) + 1;
     const int piece = how == VECTORS ? W : 1;
     const Copier pieces(width / piece, pitch / piece, stride / piece);
-    const long long row = h.out * stride;
-    const T* source = in + ((long long)next * h.out + ox0) * stride + (long long)c0 * kernel;
-    int turn = slot(next);
-    auto fetch = [&](int y) { // those that the rows to y have
-        for (const int end = last(v, downDiv, min(y, y1 - 1)); next <= end; next++) {
-            T* to = ring + turn * line;
+    const T* source = in + ((long long)oy0 * h.out + ox0) * stride + (long long)c0 * kernel;
+    auto fetch = [&](int oy) {
+        if (oy < oy1) {
+            T* to = windowRows + (oy & 1) * line;
             if (how == VECTORS) {
                 pieces.copy(reinterpret_cast<V*>(to), reinterpret_cast<const V*>(source), windows);
             } else if (how == ELEMENTS) {
                 pieces.copy(to, source, windows);
             } else {
-                const int b = before(next), n = b + windows * width;
+                const int b = before(oy), n = b + windows * width;
                 const T* from = source - b;
+#pragma unroll 4
                 for (int k = threadIdx.x; k < n / W; k += blockDim.x) async_copy(reinterpret_cast<V*>(to) + k, reinterpret_cast<const V*>(from) + k);
                 if (const int k = n / W * W + (int)threadIdx.x; k < n) async_copy(to + k, from + k);
             }
-            source += row;
-            if (++turn == ringDiv.d) turn = 0;
+            source += h.out * stride;
         }
         commit();
     };
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, wide = 32 / beside, units = (int)unitsDiv.d * ((mine + beside - 1) / beside);
-    // Of the element that a thread sums: where in a row of the ring its first window is, how many there are, and where it goes.
-    int known = -1, start = 0, taps = 0;
-    T* target = nullptr;
-    fetch(y0 + step - 1);
-    for (int y = y0; y < y1; y += step) {
-        fetch(y + 2 * step - 1);
-        for (int e = threadIdx.x; e < step * most; e += blockDim.x) {
-            const int row = e / most, oy = first(v, downDiv, y + row) + e - row * most, at = y + row - v.begin(oy);
-            const bool exists = y + row < y1 && oy <= last(v, downDiv, y + row) && at % v.dilation == 0;
-            places[e] = exists ? slot(oy) * line + before(oy) + at / v.dilation * h.size : -1;
-        }
-        arrived<1>();
-        __syncthreads();
-        for (int unit = threadIdx.x / 32; unit < units; unit += warps) {
-            if (unit != known) {
-                known = unit;
-                const int some = unitsDiv(unit), c = some * beside + lane / wide, x = x0 + (unit - some * (int)unitsDiv.d) * wide + lane % wide;
-                const int to = last(h, acrossDiv, x);
-                int ox = first(h, acrossDiv, x);
-                while (ox <= to && (x - h.begin(ox)) % h.dilation > 0) ox++;
-                taps = ox <= to ? (to - ox) / apart + 1 : 0;
-                start = c * kernel + (ox - ox0) * pitch + (x - h.begin(ox)) / h.dilation;
-                target = c < mine && x < x2 ? out + ((long long)c * (v.in * h.in) + x) : nullptr;
+
+    // A thread's element of a row: where in a row of windows its first one is, how many there are, and where it goes.
+    const int lane = threadIdx.x % 32, wide = 32 / beside, unit = threadIdx.x / 32;
+    const int some = unitsDiv(unit), c = some * beside + lane / wide, x = x0 + (unit - some * (int)unitsDiv.d) * wide + lane % wide;
+    const int to = last(h, acrossDiv, x);
+    int ox = first(h, acrossDiv, x);
+    while (ox <= to && (x - h.begin(ox)) % h.dilation > 0) ox++;
+    const int taps = ox <= to ? (to - ox) / apart + 1 : 0, start = c * kernel + (ox - ox0) * pitch + (x - h.begin(ox)) / h.dilation;
+    const bool mineToo = c < mine && x < x2;
+    T* target = out + ((long long)c * (v.in * h.in) + (long long)y0 * h.in + x);
+    T* mineSums = sums + threadIdx.x;
+    for (int r = 0; r < ring; r++) mineSums[r * blockDim.x] = 0;
+
+    int y = y0, at = 0; // the next row to write, and where row top is among the sums
+    auto write = [&](int end, int top) {
+        for (; y < end; y++, target += h.in) {
+            T sum = 0;
+            if (y >= top && y < top + ring) {
+                int slot = at + y - top;
+                if (slot >= ring) slot -= ring;
+                sum = mineSums[slot * blockDim.x];
+                mineSums[slot * blockDim.x] = 0;
             }
-            if (!target) continue;
-            for (int row = 0; row < min(step, y1 - y); row++) {
-                T sum = 0;
-                for (int m = 0; m < most; m++) {
-                    const int down = places[row * most + m];
-                    if (down < 0) continue;
-                    const T* from = ring + (down + start);
-                    for (int n = 0; n < (TAPS ? 1 : taps); n += 4, from += 4 * leap) {
+            *target = sum;
+        }
+    };
+    fetch(oy0);
+    for (int oy = oy0; oy < oy1; oy++) {
+        arrived<0>();
+        __syncthreads(); // the row is there, and all are done with the one before
+        fetch(oy + 1);
+        if (!mineToo) continue;
+        const int top = v.begin(oy);
+        const T* from = windowRows + (oy & 1) * line + before(oy) + start;
+        int slot = at;
+        for (int i = 0; i < v.size; i++, from += h.size) {
+            if (const int row = top + i * v.dilation; row >= y0 && row < y1) {
+                T sum = mineSums[slot * blockDim.x];
+                const T* e = from;
+                for (int n = 0; n < (TAPS ? 1 : taps); n += 4, e += 4 * leap) {
 #pragma unroll
-                        for (int k = 0; k < (TAPS ? TAPS : 4); k++)
-                            if (n + k < taps) sum += from[k * leap];
-                    }
+                    for (int k = 0; k < (TAPS ? TAPS : 4); k++)
+                        if (n + k < taps) sum += e[k * leap];
                 }
-                target[(y + row) * h.in] = sum;
+                mineSums[slot * blockDim.x] = sum;
             }
+            if ((slot += v.dilation) >= ring) slot -= ring;
         }
-        __syncthreads();
+        const int next = oy + 1 < oy1 ? min(top + v.stride, y1) : y1;
+        write(next, top);
+        for (at += v.stride; at >= ring;) at -= ring;
     }
+    if (mineToo) write(y1, y1); // where no windows are
     arrived<0>();
 }
 
@@ -263,13 +269,13 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
     }
 
 #define COL2IM(NAME, TAPS, T)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
-        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int step,         \
-                      int line, int pitch, int how, int beside, int most, int apart, int leap, DIVIDE(units),     \
-                      DIVIDE(ring), DIVIDE(down), DIVIDE(across), int tilesDown, int tilesAcross, int parts) {    \
-        col2im<T, TAPS>(in, out, channels, AXES_OF, part, rows, columns, step, line, pitch, how, beside, most,    \
-                        apart, leap, DIVIDE_OF(units), DIVIDE_OF(ring), DIVIDE_OF(down), DIVIDE_OF(across),       \
-                        tilesDown, tilesAcross, parts);                                                           \
+    extern "C" __global__ void __launch_bounds__(512, 3)                                                          \
+        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int ring,         \
+                      int line, int pitch, int how, int beside, int apart, int leap, DIVIDE(units), DIVIDE(down), \
+                      DIVIDE(across), int tilesDown, int tilesAcross, int parts) {                                \
+        col2im<T, TAPS>(in, out, channels, AXES_OF, part, rows, columns, ring, line, pitch, how, beside, apart,   \
+                        leap, DIVIDE_OF(units), DIVIDE_OF(down), DIVIDE_OF(across), tilesDown, tilesAcross,       \
+                        parts);                                                                                   \
     }
 
 #define FAR(NAME, T)                                                                                              \

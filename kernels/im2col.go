@@ -41,13 +41,14 @@ const (
 	im2colMost    = 48 << 10 // bytes that every device has
 	im2colBlocks  = 8        // blocks wanted for each multiprocessor
 	im2colPiece   = 1 << 10  // bytes of a window that a block writes, if it has as many
-	col2imShared  = 40 << 10
-	col2imPiece   = 256 // bytes of a window that a block reads, if it has as many and there is room
-	col2imThreads = 128 // likewise
-	col2imStep    = 2   // rows, if there is room
-	col2imFew     = 3   // windows of a row around an element that a kernel knows
-	sharedBanks   = 128 // bytes, of shared memory
-	sectorBytes   = 32  // of memory that are read together
+	col2imShared  = 48 << 10
+	col2imWide    = 108 << 10 // where a row would not fit otherwise
+	col2imPiece   = 256       // bytes of a window that a block reads, if it has as many and there is room
+	col2imThreads = 512       // of a block, at most
+	col2imLeast   = 8         // rows of a tile, if there are as many
+	col2imFew     = 3         // windows of a row around an element that a kernel knows
+	sharedBanks   = 128       // bytes, of shared memory
+	sectorBytes   = 32        // of memory that are read together
 )
 
 // reach returns the elements of an image that windows cover, side by side.
