@@ -38,7 +38,7 @@ func indexCases() []indexCase {
 		{[]int{1300, 9}, 0, 700, anyIndex}, {[]int{1030, 130}, 0, 40, outside}, {[]int{20, 300}, 0, 5000, equal}, {[]int{4, 33}, 0, 2500, few},
 		{[]int{500, 7, 2}, 1, 3, outside}, {[]int{3, 600, 17}, 1, 2100, anyIndex}, {[]int{40, 700}, 1, 1025, outside},
 		{[]int{3000, 5}, 0, 20_000, anyIndex}, {[]int{2, 700, 3}, 1, 16_400, outside}, {[]int{100, 40}, 0, 1 << 14, equal},
-		{[]int{1}, 0, 20_000, equal}, {[]int{7}, 0, 9_001, anyIndex}, {[]int{2, 5, 3}, 1, 4500, outside}, {[]int{90, 13}, 0, 6000, anyIndex},
+		{[]int{1}, 0, 40_000, equal}, {[]int{7}, 0, 9_001, anyIndex}, {[]int{2, 5, 3}, 1, 4500, outside}, {[]int{90, 13}, 0, 6000, anyIndex},
 	}
 }
 
@@ -154,7 +154,7 @@ func (c indexCase) gathered(indices []int64, x []float64) []float64 {
 	return out
 }
 
-// scattered returns the sums of the elements that fall to each place, in order: run by run of indices, the runs' sums in lanes, and these.
+// scattered returns the sums of the elements that fall to each place, in order: part by part of the indices, the parts' sums in lanes, and these.
 func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []float64 {
 	n, inner := int(kernels.Count(c.shape)), int(kernels.Count(c.shape[c.axis+1:]))
 	add := func(sum *float64, x float64) {
@@ -162,26 +162,25 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 			*sum = float64(float32(*sum))
 		}
 	}
-	run := max(int(kernels.ScatterRun(int64(c.shape[c.axis]), int64(c.count))), 1)
-	runs := make([][]float64, (c.count+run-1)/run)
-	for r := range runs {
-		runs[r] = make([]float64, n)
+	parts := make([][]float64, kernels.ScatterParts(int64(c.shape[c.axis]), int64(c.count)))
+	for p := range parts {
+		parts[p] = make([]float64, n)
 	}
 	c.each(indices, func(part, whole int, inside bool) {
 		if inside {
-			add(&runs[part/inner%c.count/run][whole], g[part])
+			add(&parts[part/inner%c.count%len(parts)][whole], g[part])
 		}
 	})
-	if len(runs) == 1 {
-		return runs[0]
+	if len(parts) == 1 {
+		return parts[0]
 	}
 	lanes := make([][]float64, kernels.ScatterLanes+1)
 	for l := range lanes {
 		lanes[l] = make([]float64, n)
 	}
-	for r, sums := range runs {
+	for p, sums := range parts {
 		for i, x := range sums {
-			add(&lanes[r%kernels.ScatterLanes][i], x)
+			add(&lanes[p%kernels.ScatterLanes][i], x)
 		}
 	}
 	out := lanes[kernels.ScatterLanes]
@@ -193,13 +192,13 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 	return out
 }
 
-// Sums by runs are for many indices of few rows, which alone say how long a run is.
-func TestScatterRun(t *testing.T) {
-	for _, c := range []struct{ rows, count, run int64 }{
-		{1, 4095, 4095}, {1, 4096, 256}, {64, 4096, 1024}, {65, 4096, 4096}, {96, 6144, 1536}, {97, 1 << 20, 1 << 20}, {3, 1 << 24, 1024}, {0, 5000, 256}, {5, 0, 0},
+// Sums by parts are for many indices of few rows, which alone say how many parts there are.
+func TestScatterParts(t *testing.T) {
+	for _, c := range []struct{ rows, count, parts int64 }{
+		{1, 4095, 1}, {1, 4096, 64}, {64, 4096, 4}, {65, 4096, 1}, {96, 6144, 4}, {97, 1 << 20, 1}, {3, 1 << 24, 1 << 15}, {5, 0, 1},
 	} {
-		if got := kernels.ScatterRun(c.rows, c.count); got != c.run {
-			t.Errorf("%d indices of %d rows: got runs of %d, want %d", c.count, c.rows, got, c.run)
+		if got := kernels.ScatterParts(c.rows, c.count); got != c.parts {
+			t.Errorf("%d indices of %d rows: got %d parts, want %d", c.count, c.rows, got, c.parts)
 		}
 	}
 }
