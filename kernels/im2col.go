@@ -29,22 +29,20 @@ func im2colOf[T Float](dt Dtype) im2colKernels {
 	}
 }
 
-// Sizes of blocks of im2col.cu. H200, us for 2^28 elements of columns; of the tile that is aimed at, of channels, of 16 bytes that are brought at
-// once or elements: 3 x 3, 64 channels of 56, 16 kB: 32 channels 322 (16 bytes 323), 24 channels 334, 16 of them 348 (326), 64 with 32 kB 340; 32 of 14:
-// 321; 64 of 7: 32 channels 321, 16 of them 354; 3 x 3 by 2, 128 of 28: 8 channels 456 (410), 32 of them 523 (421); 1 of 28: 8 kB 322 (311); 5 x 5, 16 of 60: 8
-// channels, 8 kB 309 (326), 16 channels, 16 kB 320 (313); 7 x 7 by 2, 3 of 224: 8 kB 316 (326), 12 kB 323. Two tiles a block, the second on its way: 3 to 5 % slower.
-// Blocks of 128 threads 3 to 8 % slower, of 384 10 to 27 %.
+// Sizes of blocks of im2col.cu. H200, us for 2^28 elements of columns, of channels x rows x columns of windows a block; * by elements, the others by 16 bytes:
+// 3 x 3, 64 channels of 56: 16 x 3 x 14 313, 16 x 4 x 14 315 *, 8 x 7 x 14 314 *, 32 x 2 x 14 316 *, 32 x 3 x 14 322, 24 x 2 x 28 334 *, 32 x 1 x 7 642; 32 of 14:
+// 16 x 4 x 14 315 *, 32 x 3 x 14 322 *; 64 of 7: 64 x 7 x 4 323 *, 32 x 7 x 7 323 *, 16 x 7 x 7 373 *; 1 of 28: one image 311, two 322 *; 3 x 3 by 2, 128 of 28:
+// 16 x 3 x 14 407, 16 x 4 x 14 412, 8 x 7 x 14 415, 8 channels 456 *; 5 x 5, 16 of 60: 16 x 2 x 8 306, 8 x 2 x 14 307; 7 x 7 by 2, 3 of 224: 3 x 8 313, 1 x 28 315, 2 x 16 317. Two tiles
+// a block, the second on its way: 3 to 5 % slower. Blocks of 128 threads: 3 to 8 % slower, of 384: 10 to 27 %. Tiles of rows before parts of channels: up to 40 % slower.
 const (
 	im2colThreads = 256
-	im2colShared  = 16 << 10 // bytes of a tile that are aimed at, for kernels of few elements and of more, and for several images
-	im2colLess    = 8 << 10
-	im2colFew     = 9
+	im2colColumns = 32 << 10 // bytes that a block writes, and most of a tile that it reads
+	im2colAcross  = 16       // windows of a row, at most, or as many as are this many bytes, where all channels are one part
+	im2colRow     = 4 << 10
 	im2colMost    = 48 << 10 // bytes that every device has
-	im2colBlocks  = 8        // blocks wanted for each multiprocessor
+	im2colBlocks  = 8        // blocks wanted for each multiprocessor, if there are several images
 	im2colPlace   = 8        // bytes of im2col.cu's Place
-	im2colPiece   = 800      // bytes of a window that a block writes, if it has as many; where less is written for what is read, fewer
-	im2colSmall   = 256
-	im2colLine    = 128 // bytes of a line of memory
+	im2colPiece   = 576      // bytes of a window that a block writes, if it has as many
 	col2imShared  = 48 << 10
 	col2imWide    = 108 << 10 // where a row would not fit otherwise
 	col2imPiece   = 256       // bytes of a window that a block reads, if it has as many and there is room
@@ -115,66 +113,55 @@ type im2colTile struct {
 
 func newIm2ColTile(dev Device, dt Dtype, images, channels int64, w Windows) (t im2colTile, err error) {
 	size, kernel := dt.Size(), w.elements()
-	aim, wide := int64(im2colShared), 16/size
-	t.vectors = 1
-	if kernel > im2colFew {
-		aim = im2colLess
-	} else if int64(w.Columns.In)%wide == 0 {
+	wide := 16 / size
+	t.width, t.group, t.vectors, t.batch = 1, 1, 1, 1
+	if int64(w.Columns.In)%wide == 0 {
 		t.vectors = wide
 	}
-	bytes := func(part, down, across int64) int64 { // including the most that im2colPitch adds
-		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+2*(t.vectors-1)+3*t.vectors) + sharedBanks/size) * size
-	}
-	if t.vectors > 1 && bytes(1, 1, 1) > im2colLess {
-		t.vectors = 1
+	bytes := func(part, down, across int64) int64 { // about, and most with what im2colPitch adds
+		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+2*(t.vectors-1)) + sharedBanks/size) * size
 	}
 	if images > 1<<31-1 || bytes(1, 1, 1) > im2colMost {
 		return t, fmt.Errorf("got %d images and windows of %d x %d elements, want fewer than 2^31, and at most %d bytes from corner to corner",
 			images, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
 	}
-	t.part = w.im2colPart(channels, kernel*size)
-	for t.part > 1 && bytes(t.part, 1, 1) > aim {
+	sectors := sectorBytes / gcd(sectorBytes, kernel*size)
+	t.part = min(CeilDiv(CeilDiv(im2colPiece, kernel*size), sectors)*sectors, channels)
+	for t.part > 1 && bytes(t.part, 1, 1) > im2colColumns {
 		t.part = CeilDiv(t.part, 2)
 	}
 	if aligned := (t.part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of which begin at multiples of 16 bytes
 		t.part = aligned
 	}
-	t.down, t.across = 1, int64(w.Columns.Out())
-	for t.across > 1 && bytes(t.part, 1, t.across) > aim {
+	rows, columns := int64(w.Rows.Out()), int64(w.Columns.Out())
+	most := int64(im2colAcross)
+	if t.part == channels {
+		most = max(most, CeilDiv(im2colRow, channels*kernel*size))
+	}
+	t.across = evenly(columns, most)
+	for t.across > 1 && bytes(t.part, 1, t.across) > im2colColumns {
 		t.across = CeilDiv(t.across, 2)
 	}
-	for t.down < int64(w.Rows.Out()) && bytes(t.part, t.down+1, t.across) <= aim {
-		t.down++
+	t.down = max(min(im2colColumns/(t.part*kernel*size*t.across), rows), 1)
+	for t.down > 1 && bytes(t.part, t.down, t.across) > im2colColumns {
+		t.down = CeilDiv(t.down, 2)
 	}
-	t.down, t.across = evenly(int64(w.Rows.Out()), t.down), evenly(int64(w.Columns.Out()), t.across)
-	t.width, t.group, t.batch = 1, 1, 1
+	t.down = evenly(rows, t.down)
+	if twice := min(2*t.part, channels); t.down*t.across == rows*columns && bytes(twice, t.down, t.across) <= im2colColumns { // whole small images
+		t.part = twice
+	}
 	if channels*kernel%wide == 0 && t.part*kernel%wide == 0 {
 		t.width = wide
 	} else if g, ok := w.im2colGroup(channels*kernel, wide); ok && t.part == channels {
 		t.width, t.group = wide, g
 		t.across = (t.across + g - 1) / g * g
 	}
-	t.tilesDown, t.tilesAcross, t.parts = CeilDiv(int64(w.Rows.Out()), t.down), CeilDiv(int64(w.Columns.Out()), t.across), CeilDiv(channels, t.part)
+	t.tilesDown, t.tilesAcross, t.parts = CeilDiv(rows, t.down), CeilDiv(columns, t.across), CeilDiv(channels, t.part)
 	if t.tilesDown*t.tilesAcross*t.parts == 1 { // several small images
-		t.batch = max(min(im2colLess/bytes(t.part, t.down, t.across), images/(im2colBlocks*max(int64(dev.SMs), 1))), 1)
+		room := min(im2colColumns/(channels*kernel*size*rows*columns), im2colColumns/bytes(t.part, t.down, t.across))
+		t.batch = max(min(room, images/(im2colBlocks*max(int64(dev.SMs), 1))), 1)
 	}
 	return t, nil
-}
-
-// im2colPart returns the channels of a block, whose elements of a window take so many bytes each: such that it writes whole
-// sectors of memory, and whole lines if that takes no more than twice as many.
-func (w Windows) im2colPart(channels, bytes int64) int64 {
-	piece := int64(im2colPiece)
-	if w.Rows.Stride*w.Columns.Stride > 1 && w.elements() <= im2colFew {
-		piece = im2colSmall
-	}
-	up := func(n, unit int64) int64 { return CeilDiv(n, unit) * unit }
-	sectors, lines := sectorBytes/gcd(sectorBytes, bytes), im2colLine/gcd(im2colLine, bytes)
-	part := up(CeilDiv(piece, bytes), sectors)
-	if part > lines/2 {
-		part = up(part, lines)
-	}
-	return min(part, channels)
 }
 
 // isPoints reports whether the windows are the elements of an image.

@@ -62,7 +62,7 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 	if p.Out == 0 {
 		return p, nil
 	}
-	if parts := ScatterParts(rows, count); parts > 1 {
+	if parts := ScatterParts(outer, rows, inner, count); parts > 1 {
 		return p.scatterParts(dt, outer, rows, count, inner, parts)
 	}
 	pol := scatterPolicies.on(dev)

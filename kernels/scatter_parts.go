@@ -23,13 +23,16 @@ const (
 	scatterPartsOfRow   = 16       // indices of a part for each row, whose sums are written
 	scatterPartsMost    = 1 << 15  // parts
 	scatterPartsThreads = 128
+	// Sums of a row's columns by scatter.cu's blocks beyond which these keep a device busy: H200, us by parts and before: 8 M indices of 10 rows of 16 232, 12 744; 32 M
+	// of 2 of 3 216, 384 196; 64 M of 1 of 1 354, 846 286; 1 M of 96 of 256, which are 768 sums, 799
+	scatterPartsSums = 512
 )
 
-// ScatterParts returns the number of parts in which [Scatter] sums indices: 1, or more where many fall into few rows. Part p of
+// ScatterParts returns the number of parts in which [Scatter] sums so many indices of outer x rows x inner elements: 1, or more where many fall into few. Part p of
 // n sums the indices p, p + n and so on, in order, lane l of ScatterLanes the parts l, l + ScatterLanes and so on, in order, and the
 // lanes' sums are added up in order.
-func ScatterParts(rows, count int64) int64 {
-	if rows > scatterPartsRows || count < max(scatterPartsCount, scatterPartsEach*rows) {
+func ScatterParts(outer, rows, inner, count int64) int64 {
+	if rows > scatterPartsRows || count < max(scatterPartsCount, scatterPartsEach*rows) || outer*rows*CeilDiv(inner, heavyColumns) > scatterPartsSums {
 		return 1
 	}
 	return min(count/max(scatterPartsEach, scatterPartsOfRow*rows), scatterPartsMost)

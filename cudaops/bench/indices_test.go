@@ -162,7 +162,7 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 			*sum = float64(float32(*sum))
 		}
 	}
-	parts := make([][]float64, kernels.ScatterParts(int64(c.shape[c.axis]), int64(c.count)))
+	parts := make([][]float64, kernels.ScatterParts(kernels.Count(c.shape[:c.axis]), int64(c.shape[c.axis]), int64(inner), int64(c.count)))
 	for p := range parts {
 		parts[p] = make([]float64, n)
 	}
@@ -192,13 +192,14 @@ func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []f
 	return out
 }
 
-// Sums by parts are for many indices of few rows, which alone say how many parts there are.
+// Sums by parts are for many indices of few rows; the shape alone decides how many parts there are.
 func TestScatterParts(t *testing.T) {
-	for _, c := range []struct{ rows, count, parts int64 }{
-		{1, 4095, 1}, {1, 4096, 64}, {64, 4096, 4}, {65, 4096, 1}, {96, 6144, 4}, {97, 1 << 20, 1}, {3, 1 << 24, 1 << 15}, {5, 0, 1},
+	for _, c := range []struct{ outer, rows, inner, count, parts int64 }{
+		{1, 1, 1, 4095, 1}, {1, 1, 1, 4096, 64}, {1, 64, 3, 4096, 4}, {1, 65, 1, 4096, 1}, {1, 96, 1, 6144, 4}, {1, 97, 1, 1 << 20, 1}, {1, 3, 9, 1 << 24, 1 << 15}, {1, 5, 1, 0, 1},
+		{4, 64, 64, 4096, 4}, {4, 64, 65, 4096, 1},
 	} {
-		if got := kernels.ScatterParts(c.rows, c.count); got != c.parts {
-			t.Errorf("%d indices of %d rows: got %d parts, want %d", c.count, c.rows, got, c.parts)
+		if got := kernels.ScatterParts(c.outer, c.rows, c.inner, c.count); got != c.parts {
+			t.Errorf("%d indices of %d x %d x %d: got %d parts, want %d", c.count, c.outer, c.rows, c.inner, got, c.parts)
 		}
 	}
 }
