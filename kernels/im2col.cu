@@ -6,7 +6,7 @@
 // windows of some channels of one image, or the windows of a few small images: it brings the rows that they cover to shared memory, all
 // at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, of one window, or of a group of
 // windows side by side, whose places in the tile it knows, and writes those of one group after the other. Where each group begins, in the tile and
-// in memory, stands in a table, so that 16 bytes take about 14 instructions. Rows and planes lie such that few threads read from one bank.
+// in memory, stands in a table, so that 16 bytes take about 15 instructions. Rows and planes lie such that few threads read from one bank.
 //
 // In col2im a block goes down the windows of some channels of one image. A row of them comes to shared memory while the one
 // before is added, from there, to the sums of the image's rows that it reaches, each element by one thread, which knows its windows of a row. What no
