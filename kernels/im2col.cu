@@ -305,8 +305,15 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
                          DIVIDE_OF(parts));                                                                       \
     }
 
+// Blocks of col2im on a multiprocessor, at least: three have 40 registers a thread, which spill where the compiler needs more.
+#if __CUDA_ARCH__ >= 1000
+#define COL2IM_BLOCKS 2
+#else
+#define COL2IM_BLOCKS 3
+#endif
+
 #define COL2IM(NAME, TAPS, T)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(512, 3)                                                          \
+    extern "C" __global__ void __launch_bounds__(512, COL2IM_BLOCKS)                                              \
         col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int ring,         \
                       int line, int pitch, int how, int beside, int apart, int leap, DIVIDE(units), DIVIDE(down), \
                       DIVIDE(across), int tilesDown, int tilesAcross, int parts) {                                \
