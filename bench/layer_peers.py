@@ -71,10 +71,19 @@ def moves():
     for extents in (512, 512), (1000, 24), (999, 25):
         parts = [torch.rand(1 << 18, n, device="cuda") for n in extents]
         show(f"concat {list(extents)} of [262144 1024] along 1", 2 << 28, lambda: torch.cat(parts, 1))
+    for columns, first in (1056, 16), (1027, 1):
+        x = torch.rand(1 << 18, columns, device="cuda")
+        show(f"slice of {columns} columns from {first} on [262144 1024]", 2 << 28, lambda: x[:, first : first + 1024].contiguous())
     show("uniform", ELEMENTS, lambda: torch.rand(ELEMENTS, device="cuda"))
     show("gaussian", ELEMENTS, lambda: torch.randn(ELEMENTS, device="cuda"))
 
 
-for part in pools, columns, indices, moves:
+def norms():
+    for shape in (64, 256, 128, 128), (256, 64, 128, 128):
+        x, weight, bias = torch.rand(shape, device="cuda"), torch.rand(shape[1], device="cuda"), torch.rand(shape[1], device="cuda")
+        show(f"batch norm of {list(shape)}", 3 * x.numel(), lambda: F.batch_norm(x, None, None, weight, bias, True))
+
+
+for part in pools, columns, indices, moves, norms:
     part()
     torch.cuda.empty_cache()

@@ -39,17 +39,14 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	if CeilDiv(w.Columns.around(1), apart) <= col2imFew {
 		k = im2colKernel[dt].col2im[0]
 	}
-	for _, n := range []int64{t.part, t.rows, t.columns, t.step, t.line, t.pitch, int64(t.how), t.beside, w.Rows.around(1), apart,
-		apart*t.pitch - int64(w.Columns.Stride)/common} {
+	for _, n := range []int64{t.part, t.rows, t.columns, t.ring, t.line, t.pitch, int64(t.how), t.beside, apart, apart*t.pitch - int64(w.Columns.Stride)/common} {
 		args = append(args, int32(n))
 	}
-	units := CeilDiv(t.columns, 32/t.beside)
-	for _, d := range []int64{units, t.ring, int64(w.Rows.Stride), int64(w.Columns.Stride)} {
+	for _, d := range []int64{t.units(), int64(w.Rows.Stride), int64(w.Columns.Stride)} {
 		args = append(args, divideBy(d)...)
 	}
-	threads := 32 * evenly(units*CeilDiv(t.part, t.beside), im2colThreads/32)
 	args = append(args, int32(t.tilesDown), int32(t.tilesAcross), int32(t.parts))
-	p.Launch(k, int(blocks), int(max(threads, 64)), args...).Shared = int(t.bytes)
+	p.Launch(k, int(blocks), int(t.threads()), args...).Shared = int(t.bytes)
 	return p, nil
 }
 
@@ -73,34 +70,38 @@ const (
 	col2imWhole
 )
 
-// col2imTile is what a block of col2im does: so many channels, rows and columns of an image, a
-// step of rows at a time, with a ring of rows of windows in shared memory, line elements apart, the windows of which are
-// pitch elements apart. A warp has elements of beside channels.
+// col2imTile is what a block of col2im does: so many channels, rows and columns of an image. In shared memory are two
+// rows of windows, line elements apart, the windows of which are pitch elements apart, and the sums of a ring of rows. A
+// warp has elements of beside channels.
 type col2imTile struct {
-	part, rows, columns, step, ring, line, pitch int64
-	how                                          int
-	beside                                       int64
-	parts, tilesDown, tilesAcross                int64
-	bytes                                        int64
+	part, rows, columns, ring, line, pitch int64
+	how                                    int
+	beside                                 int64
+	parts, tilesDown, tilesAcross          int64
+	bytes                                  int64
 }
+
+// units returns the warps that a row of the tile takes, threads the threads of a block.
+func (t col2imTile) units() int64   { return CeilDiv(t.columns, 32/t.beside) }
+func (t col2imTile) threads() int64 { return 32 * t.units() * CeilDiv(t.part, t.beside) }
 
 // newCol2ImTile returns the tile, false if nothing fits into shared memory.
 func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t col2imTile, ok bool) {
 	kernel, size := w.elements(), dt.Size()
 	even := sectorBytes / gcd(sectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors
 	t.columns = int64(w.Columns.In)
-	t.part = min(channels, even*max(CeilDiv(col2imPiece, even*kernel*size), CeilDiv(col2imThreads, even*((t.columns+7)&^7))))
-	t.step = min(col2imStep, int64(w.Rows.In))
+	t.part = min(channels, even*max(CeilDiv(col2imPiece, even*kernel*size), col2imThreads/(even*((t.columns+7)&^7))))
+tile:
 	for {
 		t.lay(dt, channels, w)
-		if t.bytes <= col2imShared {
+		if t.bytes <= col2imShared && t.threads() <= col2imThreads {
 			break
 		}
 		switch half := CeilDiv(t.part/2, even) * even; {
 		case t.part > even && half < t.part && half*kernel*size >= col2imPiece:
 			t.part = half
-		case t.step > 1:
-			t.step = CeilDiv(t.step, 2)
+		case t.bytes <= min(col2imWide, int64(dev.SharedOptin)) && t.threads() <= col2imThreads: // windows between tiles of columns would be read twice
+			break tile
 		case t.columns > 16:
 			t.columns = CeilDiv(t.columns, 2)
 		case t.part > 1:
@@ -114,17 +115,17 @@ func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t c
 	t.parts, t.tilesAcross = CeilDiv(channels, t.part), CeilDiv(int64(w.Columns.In), t.columns)
 	t.rows = int64(w.Rows.In)
 	if wanted := CeilDiv(4*int64(dev.SMs), images*t.parts*t.tilesAcross); wanted > 1 { // rows of windows between them are read twice
-		t.rows = max(CeilDiv(t.rows, wanted), min(4*t.step, t.rows))
+		t.rows = max(CeilDiv(t.rows, wanted), min(col2imLeast, t.rows))
 	}
 	t.tilesDown = CeilDiv(int64(w.Rows.In), t.rows)
 	return t, true
 }
 
-// lay lays out the ring for the channels, columns and step of the tile.
+// lay lays out the rows of windows and the sums for the channels and columns of the tile.
 func (t *col2imTile) lay(dt Dtype, channels int64, w Windows) {
 	kernel, size := w.elements(), dt.Size()
 	wide, width := 16/size, t.part*kernel
-	t.ring = w.Rows.around(2 * t.step)
+	t.ring = int64(w.Rows.Size-1)*int64(w.Rows.Dilation) + 1
 	windows := w.Columns.around(t.columns)
 	switch {
 	case width%wide == 0 && channels*kernel%wide == 0: // windows begin in other banks, and channels in those between
@@ -140,11 +141,11 @@ func (t *col2imTile) lay(dt Dtype, channels int64, w Windows) {
 		t.how, t.beside, t.pitch = col2imElements, 1, width|1
 		t.line = windows * t.pitch
 	}
-	t.bytes = t.ring*t.line*size + t.step*w.Rows.around(1)*Int32.Size()
+	t.bytes = (2*t.line + t.ring*t.threads()) * size
 }
 
 func col2imBody[T Float](c Call) {
-	images := int64(c.Grid[0]) / (c.Int(38) * c.Int(39) * c.Int(40))
+	images := int64(c.Grid[0]) / (c.Int(34) * c.Int(35) * c.Int(36))
 	col2imImages[T](c, images)
 }
 

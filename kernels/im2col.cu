@@ -5,13 +5,12 @@
 // im2col writes as much as size of a window times what it reads. A block does a tile of
 // windows of some channels of one image, or the windows of a few small images: it brings the rows that they cover to shared memory, all
 // at once, and each thread then has one element (c, i, j), or neighbours that have 16 bytes, of one window, or of a group of
-// windows side by side, whose places in the tile it knows, and writes those of one group after the other. No division is left in that loop,
-// stores are in order, and rows and planes lie such that few threads read from one bank.
+// windows side by side, whose places in the tile it knows, and writes those of one group after the other. Where each group begins, in the tile and
+// in memory, stands in a table, so that 16 bytes take about 15 instructions. Rows and planes lie such that few threads read from one bank.
 //
-// In col2im a block goes down the rows of some channels of one image. The rows of windows
-// that a step adds come to shared memory, a ring of as many rows as two steps need, while the step
-// before is summed from there: each element by one thread, which knows its columns' windows for all rows. So the
-// columns are read once, in pieces of all elements of a window in these
+// In col2im a block goes down the windows of some channels of one image. A row of them comes to shared memory while the one
+// before is added, from there, to the sums of the image's rows that it reaches, each element by one thread, which knows its windows of a row. What no
+// later row reaches is written. So the columns are read once, in pieces of all elements of a window in these
 // channels.
 //
 // Both are bound by the columns' traffic.
@@ -24,78 +23,115 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Vector {
     T s[N];
 };
 
-constexpr int LANES = 8; // of a line of a tile that is read
+// fill copies an element or 16 bytes to shared memory as async_copy, zeros where not inside. A copy that may be of no bytes takes twice the instructions.
+template <typename U> __device__ __forceinline__ void fill(U* to, const U* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
+    if constexpr (sizeof(U) == 16)
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; @!p st.shared.v4.u32 [%0], {0, 0, 0, 0}; }" ::"r"(shared), "l"(from), "r"((unsigned)inside) : "memory");
+    else if constexpr (sizeof(U) == 8)
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 8; @!p st.shared.u64 [%0], 0; }" ::"r"(shared), "l"(from), "r"((unsigned)inside) : "memory");
+    else
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 4; @!p st.shared.u32 [%0], 0; }" ::"r"(shared), "l"(from), "r"((unsigned)inside) : "memory");
+#else
+    *to = inside ? *from : U();
+#endif
+}
 
-// Blocks count through (tile of columns, tile of rows, part of the channels, batch images). A tile has
+// Where a group of windows begins: bytes in the tile, and which group of the image's, or of the images', it is, from the tile's first one on.
+struct Place {
+    unsigned tile, group;
+};
+
+// What a block brings: lines of an image, each by 2^lanes threads.
+struct Lines {
+    int plane, row, planes, rows; // a thread's first line, and how far it is to the next
+    __device__ Lines(int lanes, Divide high) {
+        const int first = threadIdx.x >> lanes, beside = blockDim.x >> lanes;
+        plane = high(first), row = first - plane * high.d;
+        planes = high(beside), rows = beside - planes * high.d;
+    }
+};
+
+// Blocks count through (part of the channels, tile of columns, tile of rows, batch images). A tile has
 // down x across windows and part channels, of each high x span elements, plane from one to the next; it is whole images where these are several.
+// vectors are what 16 bytes are of a line where lines begin with 16 bytes, which the tile's then do too, else 1; 2^lanes threads bring a line.
 // A thread has WIDTH elements of a group of 2^group windows, one behind the other in out. highDiv divides by high,
 // kernelDiv by the elements of a channel's kernel, rowDiv by those of its row, the others by the numbers of tiles and parts.
 template <typename T, int WIDTH>
 __device__ void im2col(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int down, int across, int span, int plane,
-                       int group, int images, int batch, Divide highDiv, Divide kernelDiv, Divide rowDiv, Divide tilesDown, Divide tilesAcross, Divide parts) {
+                       int group, int images, int batch, int vectors, int lanes, Divide highDiv, Divide kernelDiv, Divide rowDiv, Divide tilesDown, Divide tilesAcross, Divide parts) {
+    constexpr int W = 16 / sizeof(T);
     T* tile = reinterpret_cast<T*>(shared);
-    const unsigned tilesOver = tilesAcross(blockIdx.x), partsOver = tilesDown(tilesOver);
-    const int x0 = (blockIdx.x - tilesOver * tilesAcross.d) * across, y0 = (tilesOver - partsOver * tilesDown.d) * down;
-    const unsigned batches = parts(partsOver);
+    const int shared0 = (batch * part * plane * (int)sizeof(T) + 15) & ~15; // of the table
+    Place* places = reinterpret_cast<Place*>(shared + shared0);
+    const unsigned partsOver = parts(blockIdx.x), acrossOver = tilesAcross(partsOver), batches = tilesDown(acrossOver);
+    const int c0 = (blockIdx.x - partsOver * parts.d) * part, x0 = (partsOver - acrossOver * tilesAcross.d) * across, y0 = (acrossOver - batches * tilesDown.d) * down;
     const long long image = (long long)batches * batch;
-    const int several = (int)min((long long)batch, images - image);
-    const int c0 = (partsOver - batches * parts.d) * part, mine = min(part, channels - c0), kernel = kernelDiv.d, high = highDiv.d;
-    in += (image * channels + c0) * (v.in * h.in);
+    const int several = (int)min((long long)batch, images - image), mine = min(part, channels - c0), kernel = kernelDiv.d, high = highDiv.d;
 
-    const int top = v.begin(y0), left = h.begin(x0);
-    for (int line = threadIdx.x / LANES; line < several * mine * high; line += blockDim.x / LANES) {
-        const int c = highDiv(line), row = line - c * high, y = top + row;
-        const bool inside = v.inside(y);
-        const T* source = in + ((long long)c * (v.in * h.in) + y * h.in + left);
+    const int top = v.begin(y0), left = h.begin(x0) & -vectors;
+    in += (image * channels + c0) * (v.in * h.in) + ((long long)top * h.in + left);
+    const Lines lines(lanes, highDiv);
+    const int x1 = threadIdx.x & (1 << lanes) - 1;
+    for (int c = lines.plane, row = lines.row; c < several * mine;) {
+        const int end = v.inside(top + row) ? h.in : 0;
+        const T* source = in + ((long long)c * (v.in * h.in) + row * h.in);
         T* target = tile + (c * plane + row * span);
-        for (int x = threadIdx.x % LANES; x < span; x += LANES) {
-            const bool exists = inside && h.inside(left + x);
-            async_copy(target + x, exists ? source + x : in, exists);
+        if (vectors > 1) {
+#pragma unroll 2
+            for (int x = x1 * W; x < span; x += W << lanes)
+                fill(reinterpret_cast<Vector<T, W>*>(target + x), reinterpret_cast<const Vector<T, W>*>(source + x), (unsigned)(left + x) < (unsigned)end);
+        } else {
+#pragma unroll 4
+            for (int x = x1; x < span; x += 1 << lanes) fill(target + x, source + x, (unsigned)(left + x) < (unsigned)end);
         }
+        c += lines.planes, row += lines.rows;
+        if (row >= high) row -= high, c++;
     }
     commit();
 
-    // A thread's first elements, and the first group of windows that it does: in row y of an image, at x there.
-    const int size = mine * kernel, width = (size << group) / WIDTH, columns = min(across, h.out - x0) >> group, rows = min(down, v.out - y0), each = rows * columns, groups = several * each;
+    const int size = mine * kernel, width = (size << group) / WIDTH, columns = min(across, h.out - x0) >> group, rows = min(down, v.out - y0), groups = several * rows * columns;
+    for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+        const int line = g / columns, x = g - line * columns, i = batch > 1 ? line / rows : 0, y = line - i * rows;
+        places[g] = {(unsigned)(i * mine * plane + y * v.stride * span + (x << group) * h.stride) * (unsigned)sizeof(T), (unsigned)((i * v.out + y) * (h.out >> group) + x)};
+    }
     const int beside = min(max((int)blockDim.x / width, 1), groups); // groups done at once
     const int first = threadIdx.x / width, lane = threadIdx.x - first * width;
-    const long long stride = ((long long)channels * kernel) << group; // from group to group
+    const unsigned stride = (unsigned)(channels * kernel << group) * (unsigned)sizeof(T); // bytes from group to group
     out += ((image * v.out + y0) * h.out + x0) * ((long long)channels * kernel) + (long long)c0 * kernel;
-    // From group to group of a thread, and beyond that, where a row or an image ends:
-    const int apart = h.stride << group, down1 = v.stride * span, back = down1 - columns * apart, top1 = mine * plane - rows * down1;
-    auto place = [&](int g, int& y, int& x) { // in the tile, of group g
-        const int i = g / each;
-        y = (g - i * each) / columns, x = g - i * each - y * columns;
-        return i * mine * plane + y * down1 + x * apart;
-    };
-    int dy, dx, y1, x1;
-    const int step = place(beside, dy, dx), corner = place(first, y1, x1);
-    const long long jump = ((h.out >> group) - columns) * stride, far = beside * stride + dy * jump;
-    out += first * stride + y1 * jump;
     arrived<0>();
     __syncthreads();
     if (first >= beside) return;
     for (int k = lane; k < width; k += blockDim.x) { // once, but for windows of more than a block has threads
-        int from[WIDTH];
+        unsigned from[WIDTH];
 #pragma unroll
         for (int n = 0; n < WIDTH; n++) {
-            int e = k * WIDTH + n, at = corner; // of a window of the group
+            int e = k * WIDTH + n, at = h.begin(x0) - left; // of a window of the group
             for (; e >= size; e -= size) at += h.stride;
             const int c = kernelDiv(e), i = rowDiv(e - c * kernel), j = e - c * kernel - i * h.size;
-            from[n] = at + c * plane + i * v.dilation * span + j * h.dilation;
+            from[n] = (unsigned)(at + c * plane + i * v.dilation * span + j * h.dilation) * (unsigned)sizeof(T);
         }
-        T* to = out + k * WIDTH;
-        const T* at = tile;
-        int x = x1, y = y1;
-#pragma unroll 4
-        for (int g = first; g < groups; g += beside) {
-            Vector<T, WIDTH> e;
+        unsigned char* to = reinterpret_cast<unsigned char*>(out + k * WIDTH);
+        auto element = [&](unsigned at) { return *reinterpret_cast<const T*>(shared + at); };
+        using V = Vector<T, WIDTH>;
+        int g = first;
+        for (; g + beside < groups; g += 2 * beside) { // two at once hide what it takes to read
+            const Place p = places[g], q = places[g + beside];
+            V d, e;
 #pragma unroll
-            for (int n = 0; n < WIDTH; n++) e.s[n] = at[from[n]];
-            *reinterpret_cast<Vector<T, WIDTH>*>(to) = e;
-            at += step, to += far, x += dx, y += dy;
-            if (x >= columns) x -= columns, at += back, to += jump, y++;
-            if (y >= rows) y -= rows, at += top1; // several images: whole ones, without a jump
+            for (int n = 0; n < WIDTH; n++) d.s[n] = element(from[n] + p.tile);
+#pragma unroll
+            for (int n = 0; n < WIDTH; n++) e.s[n] = element(from[n] + q.tile);
+            *reinterpret_cast<V*>(to + (unsigned long long)p.group * stride) = d;
+            *reinterpret_cast<V*>(to + (unsigned long long)q.group * stride) = e;
+        }
+        if (g < groups) {
+            const Place p = places[g];
+            V d;
+#pragma unroll
+            for (int n = 0; n < WIDTH; n++) d.s[n] = element(from[n] + p.tile);
+            *reinterpret_cast<V*>(to + (unsigned long long)p.group * stride) = d;
         }
     }
 }
@@ -132,19 +168,19 @@ struct Copier {
 // How the windows of a row come to shared memory.
 enum { ELEMENTS, VECTORS, WHOLE }; // by elements; by 16 bytes; all windows of all channels by 16 bytes, wherever they begin
 
-// Blocks count through (tile of columns, tile of rows, part of the channels, image). A step is step
-// rows. In the ring windows lie pitch apart, rows of them line apart; ringDiv divides by the rows of the ring. A
-// warp sums elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
-// has windows of most rows, and of a row those apart from one another, by stride and dilation, whose
+// Blocks count through (tile of columns, tile of rows, part of the channels, image). Of two rows of windows in shared memory one is summed and
+// the next on its way; they are line apart, windows pitch. Behind them are the sums of `ring` rows of the image, as many as a window reaches, one
+// for each thread. A warp has elements of beside channels side by side; unitsDiv divides by the warps that a row of the tile takes. An element
+// has those windows of a row that are apart from one another, by stride and dilation, whose
 // elements lie leap apart. TAPS is how many of a row it has at most, 0 if not known.
 template <typename T, int TAPS>
-__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int step, int line,
-                       int pitch, int how, int beside, int most, int apart, int leap, Divide unitsDiv, Divide ringDiv, Divide downDiv, Divide acrossDiv,
+__device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channels, Axis v, Axis h, int part, int rows, int columns, int ring, int line,
+                       int pitch, int how, int beside, int apart, int leap, Divide unitsDiv, Divide downDiv, Divide acrossDiv,
                        int tilesDown, int tilesAcross, int parts) {
     constexpr int W = 16 / sizeof(T);
     using V = Vector<T, W>;
-    T* ring = reinterpret_cast<T*>(shared);
-    int* places = reinterpret_cast<int*>(ring + ringDiv.d * line); // in the ring, of the windows that have a row of the step, -1 for none
+    T* windowRows = reinterpret_cast<T*>(shared);
+    T* sums = windowRows + 2 * line;
     unsigned block = blockIdx.x;
     const int x0 = block % tilesAcross * columns;
     block /= tilesAcross;
@@ -159,74 +195,81 @@ __device__ void col2im(const T* __restrict__ in, T* __restrict__ out, int channe
     // Elements before the first of a row of windows that 16 bytes begin with.
     auto before = [&](int oy) { return how == WHOLE ? (int)((shift + (unsigned)(oy * h.out + ox0) * (unsigned)stride) % W) : 0; };
 
-    int next = first(v, downDiv, y0); // row of windows to come
-    auto slot = [&](int oy) { return oy - (int)ringDiv(oy) * ringDiv.d; };
+    const int oy0 = first(v, downDiv, y0), oy1 = last(v, downDiv, y1 - 1) + 1;
     const int piece = how == VECTORS ? W : 1;
     const Copier pieces(width / piece, pitch / piece, stride / piece);
-    const long long row = h.out * stride;
-    const T* source = in + ((long long)next * h.out + ox0) * stride + (long long)c0 * kernel;
-    int turn = slot(next);
-    auto fetch = [&](int y) { // those that the rows to y have
-        for (const int end = last(v, downDiv, min(y, y1 - 1)); next <= end; next++) {
-            T* to = ring + turn * line;
+    const T* source = in + ((long long)oy0 * h.out + ox0) * stride + (long long)c0 * kernel;
+    auto fetch = [&](int oy) {
+        if (oy < oy1) {
+            T* to = windowRows + (oy & 1) * line;
             if (how == VECTORS) {
                 pieces.copy(reinterpret_cast<V*>(to), reinterpret_cast<const V*>(source), windows);
             } else if (how == ELEMENTS) {
                 pieces.copy(to, source, windows);
             } else {
-                const int b = before(next), n = b + windows * width;
+                const int b = before(oy), n = b + windows * width;
                 const T* from = source - b;
+#pragma unroll 4
                 for (int k = threadIdx.x; k < n / W; k += blockDim.x) async_copy(reinterpret_cast<V*>(to) + k, reinterpret_cast<const V*>(from) + k);
                 if (const int k = n / W * W + (int)threadIdx.x; k < n) async_copy(to + k, from + k);
             }
-            source += row;
-            if (++turn == ringDiv.d) turn = 0;
+            source += h.out * stride;
         }
         commit();
     };
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, wide = 32 / beside, units = (int)unitsDiv.d * ((mine + beside - 1) / beside);
-    // Of the element that a thread sums: where in a row of the ring its first window is, how many there are, and where it goes.
-    int known = -1, start = 0, taps = 0;
-    T* target = nullptr;
-    fetch(y0 + step - 1);
-    for (int y = y0; y < y1; y += step) {
-        fetch(y + 2 * step - 1);
-        for (int e = threadIdx.x; e < step * most; e += blockDim.x) {
-            const int row = e / most, oy = first(v, downDiv, y + row) + e - row * most, at = y + row - v.begin(oy);
-            const bool exists = y + row < y1 && oy <= last(v, downDiv, y + row) && at % v.dilation == 0;
-            places[e] = exists ? slot(oy) * line + before(oy) + at / v.dilation * h.size : -1;
-        }
-        arrived<1>();
-        __syncthreads();
-        for (int unit = threadIdx.x / 32; unit < units; unit += warps) {
-            if (unit != known) {
-                known = unit;
-                const int some = unitsDiv(unit), c = some * beside + lane / wide, x = x0 + (unit - some * (int)unitsDiv.d) * wide + lane % wide;
-                const int to = last(h, acrossDiv, x);
-                int ox = first(h, acrossDiv, x);
-                while (ox <= to && (x - h.begin(ox)) % h.dilation > 0) ox++;
-                taps = ox <= to ? (to - ox) / apart + 1 : 0;
-                start = c * kernel + (ox - ox0) * pitch + (x - h.begin(ox)) / h.dilation;
-                target = c < mine && x < x2 ? out + ((long long)c * (v.in * h.in) + x) : nullptr;
+
+    // A thread's element of a row: where in a row of windows its first one is, how many there are, and where it goes.
+    const int lane = threadIdx.x % 32, wide = 32 / beside, unit = threadIdx.x / 32;
+    const int some = unitsDiv(unit), c = some * beside + lane / wide, x = x0 + (unit - some * (int)unitsDiv.d) * wide + lane % wide;
+    const int to = last(h, acrossDiv, x);
+    int ox = first(h, acrossDiv, x);
+    while (ox <= to && (x - h.begin(ox)) % h.dilation > 0) ox++;
+    const int taps = ox <= to ? (to - ox) / apart + 1 : 0, start = c * kernel + (ox - ox0) * pitch + (x - h.begin(ox)) / h.dilation;
+    const bool mineToo = c < mine && x < x2;
+    T* target = out + ((long long)c * (v.in * h.in) + (long long)y0 * h.in + x);
+    T* mineSums = sums + threadIdx.x;
+    for (int r = 0; r < ring; r++) mineSums[r * blockDim.x] = 0;
+
+    int y = y0, at = 0; // the next row to write, and where row top is among the sums
+    auto write = [&](int end, int top) {
+        for (; y < end; y++, target += h.in) {
+            T sum = 0;
+            if (y >= top && y < top + ring) {
+                int slot = at + y - top;
+                if (slot >= ring) slot -= ring;
+                sum = mineSums[slot * blockDim.x];
+                mineSums[slot * blockDim.x] = 0;
             }
-            if (!target) continue;
-            for (int row = 0; row < min(step, y1 - y); row++) {
-                T sum = 0;
-                for (int m = 0; m < most; m++) {
-                    const int down = places[row * most + m];
-                    if (down < 0) continue;
-                    const T* from = ring + (down + start);
-                    for (int n = 0; n < (TAPS ? 1 : taps); n += 4, from += 4 * leap) {
+            *target = sum;
+        }
+    };
+    fetch(oy0);
+    for (int oy = oy0; oy < oy1; oy++) {
+        arrived<0>();
+        __syncthreads(); // the row is there, and all are done with the one before
+        fetch(oy + 1);
+        if (!mineToo) continue;
+        const int top = v.begin(oy);
+        const T* from = windowRows + (oy & 1) * line + before(oy) + start;
+        int slot = at;
+        for (int i = 0; i < v.size; i++, from += h.size) {
+            if (const int row = top + i * v.dilation; row >= y0 && row < y1) {
+                T sum = mineSums[slot * blockDim.x];
+                const T* e = from;
+                for (int n = 0; n < (TAPS ? 1 : taps); n += 4, e += 4 * leap) {
 #pragma unroll
-                        for (int k = 0; k < (TAPS ? TAPS : 4); k++)
-                            if (n + k < taps) sum += from[k * leap];
-                    }
+                    for (int k = 0; k < (TAPS ? TAPS : 4); k++)
+                        if (n + k < taps) sum += e[k * leap];
                 }
-                target[(y + row) * h.in] = sum;
+                mineSums[slot * blockDim.x] = sum;
             }
+            if ((slot += v.dilation) >= ring) slot -= ring;
         }
-        __syncthreads();
+        const int next = oy + 1 < oy1 ? min(top + v.stride, y1) : y1;
+        write(next, top);
+        for (at += v.stride; at >= ring;) at -= ring;
     }
+    if (mineToo) write(y1, y1); // where no windows are
     arrived<0>();
 }
 
@@ -252,30 +295,31 @@ __device__ void col2imFar(const T* __restrict__ in, T* __restrict__ out, int cha
     out[plane * (v.in * h.in) + at] = sum;
 }
 
-#define AXES                                                                                                      \
-    int ih, int oh, int kh, int sh, int dh, int ph, int iw, int ow, int kw, int sw, int dw, int pw
-#define AXES_OF {ih, oh, kh, sh, dh, ph}, {iw, ow, kw, sw, dw, pw}
-#define DIVIDE(name) int name##0, int name##1, int name##2
-#define DIVIDE_OF(name) {name##0, name##1, name##2}
-
 #define IM2COL(NAME, WIDTH, T)                                                                                    \
     extern "C" __global__ void __launch_bounds__(512)                                                             \
         im2col_##NAME(const T* in, T* out, int channels, AXES, int part, int down, int across, int span,          \
-                      int plane, int group, int images, int batch, DIVIDE(high), DIVIDE(kernel), DIVIDE(row), DIVIDE(tilesDown),         \
-                      DIVIDE(tilesAcross), DIVIDE(parts)) {                                                       \
-        im2col<T, WIDTH>(in, out, channels, AXES_OF, part, down, across, span, plane, group, images, batch, DIVIDE_OF(high), \
+                      int plane, int group, int images, int batch, int vectors, int lanes, DIVIDE(high),          \
+                      DIVIDE(kernel), DIVIDE(row), DIVIDE(tilesDown), DIVIDE(tilesAcross), DIVIDE(parts)) {       \
+        im2col<T, WIDTH>(in, out, channels, AXES_OF, part, down, across, span, plane, group, images, batch, vectors, lanes, DIVIDE_OF(high), \
                          DIVIDE_OF(kernel), DIVIDE_OF(row), DIVIDE_OF(tilesDown), DIVIDE_OF(tilesAcross),         \
                          DIVIDE_OF(parts));                                                                       \
     }
 
+// Blocks of col2im on a multiprocessor, at least: three have 40 registers a thread, which spill where the compiler needs more.
+#if __CUDA_ARCH__ >= 1000
+#define COL2IM_BLOCKS 2
+#else
+#define COL2IM_BLOCKS 3
+#endif
+
 #define COL2IM(NAME, TAPS, T)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                          \
-        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int step,         \
-                      int line, int pitch, int how, int beside, int most, int apart, int leap, DIVIDE(units),     \
-                      DIVIDE(ring), DIVIDE(down), DIVIDE(across), int tilesDown, int tilesAcross, int parts) {    \
-        col2im<T, TAPS>(in, out, channels, AXES_OF, part, rows, columns, step, line, pitch, how, beside, most,    \
-                        apart, leap, DIVIDE_OF(units), DIVIDE_OF(ring), DIVIDE_OF(down), DIVIDE_OF(across),       \
-                        tilesDown, tilesAcross, parts);                                                           \
+    extern "C" __global__ void __launch_bounds__(512, COL2IM_BLOCKS)                                              \
+        col2im_##NAME(const T* in, T* out, int channels, AXES, int part, int rows, int columns, int ring,         \
+                      int line, int pitch, int how, int beside, int apart, int leap, DIVIDE(units), DIVIDE(down), \
+                      DIVIDE(across), int tilesDown, int tilesAcross, int parts) {                                \
+        col2im<T, TAPS>(in, out, channels, AXES_OF, part, rows, columns, ring, line, pitch, how, beside, apart,   \
+                        leap, DIVIDE_OF(units), DIVIDE_OF(down), DIVIDE_OF(across), tilesDown, tilesAcross,       \
+                        parts);                                                                                   \
     }
 
 #define FAR(NAME, T)                                                                                              \

@@ -29,25 +29,28 @@ func im2colOf[T Float](dt Dtype) im2colKernels {
 	}
 }
 
-// Sizes of blocks of im2col.cu.
+// Sizes of blocks of im2col.cu. H200, us for 2^28 elements of columns, of channels x rows x columns of windows a block; * by elements, the others by 16 bytes:
+// 3 x 3, 64 channels of 56: 16 x 3 x 14 313, 16 x 4 x 14 315 *, 8 x 7 x 14 314 *, 32 x 2 x 14 316 *, 32 x 3 x 14 322, 24 x 2 x 28 334 *, 32 x 1 x 7 642; 32 of 14:
+// 16 x 4 x 14 315 *, 32 x 3 x 14 322 *; 64 of 7: 64 x 7 x 4 323 *, 32 x 7 x 7 323 *, 16 x 7 x 7 373 *; 1 of 28: one image 311, two 322 *; 3 x 3 by 2, 128 of 28:
+// 16 x 3 x 14 407, 16 x 4 x 14 412, 8 x 7 x 14 415, 8 channels 456 *; 5 x 5, 16 of 60: 16 x 2 x 8 306, 8 x 2 x 14 307; 7 x 7 by 2, 3 of 224: 3 x 8 313, 1 x 28 315, 2 x 16 317. Two tiles
+// a block, the second on its way: 3 to 5 % slower. Blocks of 128 threads: 3 to 8 % slower, of 384: 10 to 27 %. Tiles of rows before parts of channels: up to 40 % slower.
 const (
-	im2colThreads  = 256
-	im2colChannels = 64 // of a block, at most
-	// Bytes of a tile that are aimed at, for kernels of few elements and of more: several blocks share a multiprocessor. H200, us for 2^26 elements, with 8, 16, 32 kB:
-	// 3 x 3, 64 channels of 56 152, 84.6, 93.0, of 7 170, 83.1, 83.2, 32 of 14 98.5, 85.2, 90.1; 7 x 7 by 2, 3 of 224 84.1, 89.1, 96.8; 5 x 5, 16 of 60 79.9, 85.5, 92.7
-	im2colShared  = 16 << 10
-	im2colLess    = 8 << 10
-	im2colFew     = 9
+	im2colThreads = 256
+	im2colColumns = 32 << 10 // bytes that a block writes, and most of a tile that it reads
+	im2colAcross  = 16       // windows of a row, at most, or as many as are this many bytes, where all channels are one part
+	im2colRow     = 4 << 10
 	im2colMost    = 48 << 10 // bytes that every device has
-	im2colBlocks  = 8        // blocks wanted for each multiprocessor
-	im2colPiece   = 1 << 10  // bytes of a window that a block writes, if it has as many
-	col2imShared  = 40 << 10
-	col2imPiece   = 256 // bytes of a window that a block reads, if it has as many and there is room
-	col2imThreads = 128 // likewise
-	col2imStep    = 2   // rows, if there is room
-	col2imFew     = 3   // windows of a row around an element that a kernel knows
-	sharedBanks   = 128 // bytes, of shared memory
-	sectorBytes   = 32  // of memory that are read together
+	im2colBlocks  = 8        // blocks wanted for each multiprocessor, if there are several images
+	im2colPlace   = 8        // bytes of im2col.cu's Place
+	im2colPiece   = 576      // bytes of a window that a block writes, if it has as many
+	col2imShared  = 48 << 10
+	col2imWide    = 108 << 10 // where a row would not fit otherwise
+	col2imPiece   = 256       // bytes of a window that a block reads, if it has as many and there is room
+	col2imThreads = 512       // of a block, at most
+	col2imLeast   = 8         // rows of a tile, if there are as many
+	col2imFew     = 3         // windows of a row around an element that a kernel knows
+	sharedBanks   = 128       // bytes, of shared memory
+	sectorBytes   = 32        // of memory that are read together
 )
 
 // reach returns the elements of an image that windows cover, side by side.
@@ -68,64 +71,97 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	if w.isPoints() {
 		return p, p.exchange(dev, dt, images, channels, w.plane())
 	}
-	size, kernel, aim := dt.Size(), w.elements(), int64(im2colShared)
-	if kernel > im2colFew {
-		aim = im2colLess
-	}
-	bytes := func(part, down, across int64) int64 { // including the most that im2colPitch adds
-		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+3) + sharedBanks/size) * size
-	}
-	if bytes(1, 1, 1) > im2colMost {
-		return nil, fmt.Errorf("kernels: %s: got windows of %d x %d elements, want at most %d bytes from corner to corner",
-			p.Op, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
-	}
-	part := evenly(channels, min(CeilDiv(im2colPiece, kernel*size), im2colChannels))
-	for part > 1 && bytes(part, 1, 1) > aim {
-		part = CeilDiv(part, 2)
-	}
-	if aligned := (part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of which begin at multiples of 16 bytes
-		part = aligned
-	}
-	down, across := int64(1), int64(w.Columns.Out())
-	for across > 1 && bytes(part, 1, across) > aim {
-		across = CeilDiv(across, 2)
-	}
-	for down < int64(w.Rows.Out()) && bytes(part, down+1, across) <= aim {
-		down++
-	}
-	down, across = evenly(int64(w.Rows.Out()), down), evenly(int64(w.Columns.Out()), across)
-	k, width, group := im2colKernel[dt].im2col[0], int64(1), int64(1)
-	if wide := 16 / size; channels*kernel%wide == 0 && part*kernel%wide == 0 {
-		k, width = im2colKernel[dt].im2col[1], wide
-	} else if g, ok := w.im2colGroup(channels*kernel, wide); ok && part == channels {
-		k, width, group = im2colKernel[dt].im2col[1], wide, g
-		across = (across + g - 1) / g * g
-	}
-	tilesDown, tilesAcross, parts := CeilDiv(int64(w.Rows.Out()), down), CeilDiv(int64(w.Columns.Out()), across), CeilDiv(channels, part)
-	batch := int64(1)
-	if tilesDown*tilesAcross*parts == 1 { // several small images
-		batch = max(min(aim/bytes(part, down, across), images/(im2colBlocks*max(int64(dev.SMs), 1))), 1)
-	}
-	if images > 1<<31-1 {
-		return nil, fmt.Errorf("kernels: %s: got %d images, want fewer than 2^31", p.Op, images)
-	}
-	tiles := CeilDiv(images, batch) * tilesDown * tilesAcross * parts
-	if err := CheckGrid(tiles); err != nil {
+	t, err := newIm2ColTile(dev, dt, images, channels, w)
+	if err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
 	}
-	high := w.Rows.reach(down)
-	span, plane := w.im2colPitch(high, w.Columns.reach(across), part*kernel, sharedBanks/size, width)
+	blocks := CeilDiv(images, t.batch) * t.tilesDown * t.tilesAcross * t.parts
+	if err := CheckGrid(blocks); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	size, kernel, high := dt.Size(), w.elements(), w.Rows.reach(t.down)
+	span, plane := w.im2colPitch(high, w.Columns.reach(t.across), t.part*kernel, sharedBanks/size, t.width, t.vectors)
+	lines, lanes := span/t.vectors, 3
+	for bits := 4; bits <= 5; bits++ { // as many threads of a line as leave few without an element
+		if (lines+(1<<bits)-1)>>bits<<bits <= (lines+(1<<lanes)-1)>>lanes<<lanes {
+			lanes = bits
+		}
+	}
 	args := append([]any{Ref{0, 0}, Ref{Out, 0}, int32(channels)}, w.arguments()...)
-	args = append(args, int32(part), int32(down), int32(across), int32(span), int32(plane), int32(bits.TrailingZeros64(uint64(group))), int32(images), int32(batch))
-	for _, d := range []int64{high, kernel, int64(w.Columns.Size), tilesDown, tilesAcross, parts} {
+	for _, n := range []int64{t.part, t.down, t.across, span, plane, int64(bits.TrailingZeros64(uint64(t.group))), images, t.batch, t.vectors, int64(lanes)} {
+		args = append(args, int32(n))
+	}
+	for _, d := range []int64{high, kernel, int64(w.Columns.Size), t.tilesDown, t.tilesAcross, t.parts} {
 		args = append(args, divideBy(d)...)
 	}
 	threads := int64(2 * im2colThreads)
-	if pieces := part * kernel * group / width; pieces < threads { // some windows at once, without threads that have none
+	if pieces := t.part * kernel * t.group / t.width; pieces < threads { // some windows at once, without threads that have none
 		threads = (max(im2colThreads/pieces, 1)*pieces + 31) &^ 31
 	}
-	p.Launch(k, int(tiles), int(threads), args...).Shared = int(batch * part * plane * size)
+	k := im2colKernel[dt].im2col[min(t.width-1, 1)]
+	p.Launch(k, int(blocks), int(threads), args...).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
 	return p, nil
+}
+
+// im2colTile is what a block of im2col does: so many channels, rows and columns of windows, of a batch of images. A thread
+// has width elements of a group of windows. vectors are the elements of 16 bytes, if lines are brought by these, else 1.
+type im2colTile struct {
+	part, down, across, batch     int64
+	parts, tilesDown, tilesAcross int64
+	width, group, vectors         int64
+}
+
+func newIm2ColTile(dev Device, dt Dtype, images, channels int64, w Windows) (t im2colTile, err error) {
+	size, kernel := dt.Size(), w.elements()
+	wide := 16 / size
+	t.width, t.group, t.vectors, t.batch = 1, 1, 1, 1
+	if int64(w.Columns.In)%wide == 0 {
+		t.vectors = wide
+	}
+	bytes := func(part, down, across int64) int64 { // about, and most with what im2colPitch adds
+		return part * (w.Rows.reach(down)*(w.Columns.reach(across)+2*(t.vectors-1)) + sharedBanks/size) * size
+	}
+	if images > 1<<31-1 || bytes(1, 1, 1) > im2colMost {
+		return t, fmt.Errorf("got %d images and windows of %d x %d elements, want fewer than 2^31, and at most %d bytes from corner to corner",
+			images, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
+	}
+	sectors := sectorBytes / gcd(sectorBytes, kernel*size)
+	t.part = min(CeilDiv(CeilDiv(im2colPiece, kernel*size), sectors)*sectors, channels)
+	for t.part > 1 && bytes(t.part, 1, 1) > im2colColumns {
+		t.part = CeilDiv(t.part, 2)
+	}
+	if aligned := (t.part + 3) &^ 3; aligned < channels && bytes(aligned, 1, 1) <= im2colMost { // windows of which begin at multiples of 16 bytes
+		t.part = aligned
+	}
+	rows, columns := int64(w.Rows.Out()), int64(w.Columns.Out())
+	most := int64(im2colAcross)
+	if t.part == channels {
+		most = max(most, CeilDiv(im2colRow, channels*kernel*size))
+	}
+	t.across = evenly(columns, most)
+	for t.across > 1 && bytes(t.part, 1, t.across) > im2colColumns {
+		t.across = CeilDiv(t.across, 2)
+	}
+	t.down = max(min(im2colColumns/(t.part*kernel*size*t.across), rows), 1)
+	for t.down > 1 && bytes(t.part, t.down, t.across) > im2colColumns {
+		t.down = CeilDiv(t.down, 2)
+	}
+	t.down = evenly(rows, t.down)
+	if twice := min(2*t.part, channels); t.down*t.across == rows*columns && bytes(twice, t.down, t.across) <= im2colColumns { // whole small images
+		t.part = twice
+	}
+	if channels*kernel%wide == 0 && t.part*kernel%wide == 0 {
+		t.width = wide
+	} else if g, ok := w.im2colGroup(channels*kernel, wide); ok && t.part == channels {
+		t.width, t.group = wide, g
+		t.across = (t.across + g - 1) / g * g
+	}
+	t.tilesDown, t.tilesAcross, t.parts = CeilDiv(rows, t.down), CeilDiv(columns, t.across), CeilDiv(channels, t.part)
+	if t.tilesDown*t.tilesAcross*t.parts == 1 { // several small images
+		room := min(im2colColumns/(channels*kernel*size*rows*columns), im2colColumns/bytes(t.part, t.down, t.across))
+		t.batch = max(min(room, images/(im2colBlocks*max(int64(dev.SMs), 1))), 1)
+	}
+	return t, nil
 }
 
 // isPoints reports whether the windows are the elements of an image.
@@ -156,11 +192,12 @@ func (w Windows) im2colGroup(window, wide int64) (group int64, ok bool) {
 
 // im2colPitch returns how many elements rows and planes of high x wide elements lie apart in shared
 // memory, such that as few as can be of what threads read at once, each from width elements of
-// its own of windows of so many, lie in one of its banks.
-func (w Windows) im2colPitch(high, wide, window, banks, width int64) (span, plane int64) {
+// its own of windows of so many, lie in one of its banks. Rows begin and end with vectors of so many elements, wherever the first one is needed.
+func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (span, plane int64) {
 	best := int64(-1)
-	for s := wide; s < wide+4; s++ {
-		for p := high * s; p < high*s+banks; p++ {
+	whole := (wide + 2*(vectors-1)) / vectors * vectors
+	for s := whole; s < whole+4*vectors; s += vectors {
+		for p := high * s; p < high*s+banks; p += vectors {
 			if c := w.conflicts(s, p, window, banks, width); best < 0 || c < best {
 				best, span, plane = c, s, p
 			}

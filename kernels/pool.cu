@@ -23,10 +23,6 @@
 
 extern __shared__ __align__(16) unsigned char shared[];
 
-template <typename T> __device__ T least();
-template <> __device__ float least() { return __int_as_float(0xff7fffff); }
-template <> __device__ double least() { return __longlong_as_double(0xffefffffffffffffll); }
-
 constexpr int STRIP = 8; // rows of a strip of a plane, of known windows: as in pool.go
 
 // The most windows of SIZE elements, STRIDE apart, that one element is in.
@@ -319,12 +315,6 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
             if (first(oy, ox)) sum += grad[oy * h.out + ox];
     out[(long long)s.plane * (v.in * h.in) + at] = sum;
 }
-
-#define AXES                                                                                                      \
-    int ih, int oh, int kh, int sh, int dh, int ph, int iw, int ow, int kw, int sw, int dw, int pw
-#define AXES_OF {ih, oh, kh, sh, dh, ph}, {iw, ow, kw, sw, dw, pw}
-#define DIVIDE(name) int name##0, int name##1, int name##2
-#define DIVIDE_OF(name) {name##0, name##1, name##2}
 
 #define POOL(OP, MAX, NAME, SIZE, STRIDE, T)                                                                      \
     extern "C" __global__ void __launch_bounds__(256)                                                             \

@@ -19,7 +19,7 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 		kernel := func(op string, body func(Call)) *Kernel {
 			return own.Kernel("pool", fmt.Sprintf("pool_%s_%s%v", op, windows, dt), body)
 		}
-		k.max[i], k.average[i] = kernel("max", maxPoolBody[T]), kernel("average", averagePoolBody[T])
+		k.max[i], k.average[i] = kernel("max", maxPoolBody[T](stripPlanes)), kernel("average", averagePoolBody[T])
 		k.maxDiff[i], k.averageDiff[i] = kernel("max_diff", maxPoolDiffBody[T](false)), kernel("average_diff", averagePoolDiffBody[T])
 	}
 	k.maxDiffFar = own.Kernel("pool", fmt.Sprintf("pool_max_diff_far_%v", dt), maxPoolDiffBody[T](true))
@@ -42,6 +42,9 @@ func MaxPool(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p, err := newPool("maxpool", dt, planes, w)
 	if err != nil {
 		return nil, err
+	}
+	if t, ok := newPoolMaxTile(dev, dt, planes, w); ok && !known(w) {
+		return p.poolMax(dt, planes, w, t)
 	}
 	return p.pool(poolKernel[dt].max[poolVariant(w)], planes, windowStrips(w, w.Rows.Out()), int64(w.Columns.Out()), w, 1), nil
 }
@@ -243,25 +246,31 @@ func least[T Float]() T {
 	return T(-most)
 }
 
-func maxPoolBody[T Float](c Call) {
-	in, out := Slice[T](c, 0), Slice[T](c, 1)
-	v, h := windowAxes(c, 3)
-	forPlanes(poolPlanes(c, 2, 16), v.out, h.out, func(plane, y int64) {
-		from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
-		top, first, last := v.windowed(y)
-		for x := range to {
-			greatest := least[T]()
-			left, lo, hi := h.windowed(int64(x))
-			for i := top + first; i < top+last && lo < hi; i++ {
-				for _, e := range from[i*h.in+left+lo : i*h.in+left+hi] {
-					if e > greatest {
-						greatest = e
+// stripPlanes returns the planes of a launch of pool.
+func stripPlanes(c Call) int64 { return poolPlanes(c, 2, 16) }
+
+// maxPoolBody is the Go body of a kernel that does so many planes.
+func maxPoolBody[T Float](planes func(Call) int64) func(Call) {
+	return func(c Call) {
+		in, out := Slice[T](c, 0), Slice[T](c, 1)
+		v, h := windowAxes(c, 3)
+		forPlanes(planes(c), v.out, h.out, func(plane, y int64) {
+			from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
+			top, first, last := v.windowed(y)
+			for x := range to {
+				greatest := least[T]()
+				left, lo, hi := h.windowed(int64(x))
+				for i := top + first; i < top+last && lo < hi; i++ {
+					for _, e := range from[i*h.in+left+lo : i*h.in+left+hi] {
+						if e > greatest {
+							greatest = e
+						}
 					}
 				}
+				to[x] = greatest
 			}
-			to[x] = greatest
-		}
-	})
+		})
+	}
 }
 
 // eachOf calls f for the elements of a window of a plane, each with its place.
@@ -278,7 +287,7 @@ func eachOf[T Float](plane []T, v, h axis, y, x int64, f func(at int64, e T)) {
 func averagePoolBody[T Float](c Call) {
 	in, out, div := Slice[T](c, 0), Slice[T](c, 1), T(c.Float(15))
 	v, h := windowAxes(c, 3)
-	forPlanes(poolPlanes(c, 2, 16), v.out, h.out, func(plane, y int64) {
+	forPlanes(stripPlanes(c), v.out, h.out, func(plane, y int64) {
 		from, to := in[plane*v.in*h.in:], out[(plane*v.out+y)*h.out:][:h.out]
 		for x := range to {
 			sum := T(0)
@@ -317,7 +326,7 @@ func maxPoolDiffBody[T Float](far bool) func(Call) {
 func averagePoolDiffBody[T Float](c Call) {
 	grad, out, div := Slice[T](c, 0), Slice[T](c, 1), T(c.Float(15))
 	v, h := windowAxes(c, 3)
-	forPlanes(poolPlanes(c, 2, 16), 1, v.in*h.in, func(plane, _ int64) {
+	forPlanes(stripPlanes(c), 1, v.in*h.in, func(plane, _ int64) {
 		to := out[plane*v.in*h.in:][:v.in*h.in]
 		clear(to)
 		for o := range v.out * h.out {

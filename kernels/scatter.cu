@@ -1,5 +1,5 @@
 // scatter: out[o][v][c] = the sum of g[o][k][c] over the k with indices[k] = v, in the order
-// of k, each sum rounded; an index that is no row counts nowhere. Tensors are outer x rows x inner, indices count rows. A block makes a tile
+// of k, each sum rounded; an index that is no row counts nowhere (many indices of few rows: scatter_parts.cu). Tensors are outer x rows x inner, indices count rows. A block makes a tile
 // of rows and columns of out, for some o. It goes through all indices, keeps those of its
 // rows, in order, and sorts them by row, in shared memory: the order of atomics decides
 // nothing, so equal input gives equal bits. Then each 16 bytes of the tile are one thread's: it

@@ -45,7 +45,7 @@ var scatterPolicies = measured[scatterPolicy]{
 }
 
 // Scatter plans the adjoint of [Gather]: out, of the shape, is at each index along the axis
-// the sum of the rows of g that have it, in their order, and 0 where none has. The inputs
+// the sum of the rows of g that have it, in their order, or by parts ([ScatterParts]), and 0 where none has. The inputs
 // are g, with count elements along the axis, and as many indices, of Int64; one that is none of the
 // axis counts nowhere. Types are Float32 and Float64.
 func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, error) {
@@ -61,6 +61,9 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 	p.Flops = outer * count * inner
 	if p.Out == 0 {
 		return p, nil
+	}
+	if parts := ScatterParts(outer, rows, inner, count); parts > 1 {
+		return p.scatterParts(dt, outer, rows, count, inner, parts)
 	}
 	pol := scatterPolicies.on(dev)
 	columns := min(inner, pol.tile/dt.Size())

@@ -38,6 +38,7 @@ func indexCases() []indexCase {
 		{[]int{1300, 9}, 0, 700, anyIndex}, {[]int{1030, 130}, 0, 40, outside}, {[]int{20, 300}, 0, 5000, equal}, {[]int{4, 33}, 0, 2500, few},
 		{[]int{500, 7, 2}, 1, 3, outside}, {[]int{3, 600, 17}, 1, 2100, anyIndex}, {[]int{40, 700}, 1, 1025, outside},
 		{[]int{3000, 5}, 0, 20_000, anyIndex}, {[]int{2, 700, 3}, 1, 16_400, outside}, {[]int{100, 40}, 0, 1 << 14, equal},
+		{[]int{1}, 0, 40_000, equal}, {[]int{7}, 0, 9_001, anyIndex}, {[]int{2, 5, 3}, 1, 4500, outside}, {[]int{90, 13}, 0, 6000, anyIndex},
 	}
 }
 
@@ -153,16 +154,54 @@ func (c indexCase) gathered(indices []int64, x []float64) []float64 {
 	return out
 }
 
+// scattered returns the sums of the elements that fall to each place, in order: part by part of the indices, the parts' sums in lanes, and these.
 func (c indexCase) scattered(dt kernels.Dtype, indices []int64, g []float64) []float64 {
-	out := make([]float64, kernels.Count(c.shape))
+	n, inner := int(kernels.Count(c.shape)), int(kernels.Count(c.shape[c.axis+1:]))
+	add := func(sum *float64, x float64) {
+		if *sum += x; dt == kernels.Float32 { // rounded twice, as once: 53 bits are more than 2 * 24 + 1
+			*sum = float64(float32(*sum))
+		}
+	}
+	parts := make([][]float64, kernels.ScatterParts(kernels.Count(c.shape[:c.axis]), int64(c.shape[c.axis]), int64(inner), int64(c.count)))
+	for p := range parts {
+		parts[p] = make([]float64, n)
+	}
 	c.each(indices, func(part, whole int, inside bool) {
 		if inside {
-			if out[whole] += g[part]; dt == kernels.Float32 { // rounded twice, as once: 53 bits are more than 2 * 24 + 1
-				out[whole] = float64(float32(out[whole]))
-			}
+			add(&parts[part/inner%c.count%len(parts)][whole], g[part])
 		}
 	})
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	lanes := make([][]float64, kernels.ScatterLanes+1)
+	for l := range lanes {
+		lanes[l] = make([]float64, n)
+	}
+	for p, sums := range parts {
+		for i, x := range sums {
+			add(&lanes[p%kernels.ScatterLanes][i], x)
+		}
+	}
+	out := lanes[kernels.ScatterLanes]
+	for _, lane := range lanes[:kernels.ScatterLanes] {
+		for i, x := range lane {
+			add(&out[i], x)
+		}
+	}
 	return out
+}
+
+// Sums by parts are for many indices of few rows; the shape alone decides how many parts there are.
+func TestScatterParts(t *testing.T) {
+	for _, c := range []struct{ outer, rows, inner, count, parts int64 }{
+		{1, 1, 1, 4095, 1}, {1, 1, 1, 4096, 64}, {1, 64, 3, 4096, 4}, {1, 65, 1, 4096, 1}, {1, 96, 1, 6144, 4}, {1, 97, 1, 1 << 20, 1}, {1, 3, 9, 1 << 24, 1 << 15}, {1, 5, 1, 0, 1},
+		{4, 64, 64, 4096, 4}, {4, 64, 65, 4096, 1},
+	} {
+		if got := kernels.ScatterParts(c.outer, c.rows, c.inner, c.count); got != c.parts {
+			t.Errorf("%d indices of %d x %d x %d: got %d parts, want %d", c.count, c.outer, c.rows, c.inner, got, c.parts)
+		}
+	}
 }
 
 // The launches are such as the entry points take.

@@ -122,6 +122,7 @@ func indexings() (list []moved) {
 	}{
 		{50_000, 1024, 4096, false}, {50_000, 1024, 4096, true}, {50_000, 1024, 1 << 18, false}, {50_000, 1024, 1 << 18, true},
 		{50_000, 768, 1 << 15, false}, {1 << 20, 64, 1 << 16, false}, {1 << 20, 63, 1 << 16, false}, {1000, 1024, 1 << 18, false},
+		{1, 1, 1 << 26, false}, {2, 3, 1 << 25, false}, {10, 16, 1 << 23, false}, {96, 256, 1 << 20, false}, {4, 1024, 1 << 18, false},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		index := func(int) int64 { return int64(r.IntN(c.words)) }

@@ -124,6 +124,8 @@ func specialSlid() []slid {
 		{1, 3, kernels.Windows{Rows: axis(90, 7, 2, 3), Columns: axis(90, 7, 2, 3)}},       // likewise
 		{1, 130, kernels.Windows{Rows: axis(8, 1, 1, 0), Columns: axis(9, 1, 1, 0)}},       // likewise
 		{1, 4, kernels.Windows{Rows: axis(200, 90, 90, 0), Columns: axis(40, 40, 90, 30)}}, // each element in one window of a great size
+		{1, 1, kernels.Windows{Rows: axis(60, 7, 1, 3), Columns: axis(140, 5, 1, 2)}},      // the greatest of parts of rows, tiles of both
+		{1, 90, kernels.Windows{Rows: axis(13, 5, 1, 2), Columns: axis(13, 6, 2, 2)}},      // and several planes
 	}
 }
 

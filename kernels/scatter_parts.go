@@ -1,0 +1,96 @@
+package kernels
+
+import "fmt"
+
+// scatterPartsKernels are the one that sums parts of the indices and the one that adds up their sums.
+var scatterPartsKernels = [...][2]*Kernel{Float32: scatterPartsOf[float32](Float32), Float64: scatterPartsOf[float64](Float64)}
+
+func scatterPartsOf[T Float](dt Dtype) [2]*Kernel {
+	return [2]*Kernel{
+		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_%v", dt), scatterPartsBody[T]),
+		own.Kernel("scatter_parts", fmt.Sprintf("scatter_parts_join_%v", dt), scatterPartsJoinBody[T]),
+	}
+}
+
+// Constants of scatter_parts.cu, and when indices are summed by parts. They must not depend on a device, since the order of sums follows from them.
+const (
+	ScatterLanes        = 256      // of an element's parts, see [ScatterParts]
+	scatterPartsAcross  = 4        // elements of a block that adds up
+	scatterPartsRows    = 96       // most rows
+	scatterPartsShared  = 48 << 10 // bytes that every device has
+	scatterPartsCount   = 1 << 12  // least indices,
+	scatterPartsEach    = 64       // and as many of a row on the mean, and of a part
+	scatterPartsOfRow   = 16       // indices of a part for each row, whose sums are written
+	scatterPartsMost    = 1 << 15  // parts
+	scatterPartsThreads = 128
+	// Sums of a row's columns by scatter.cu's blocks beyond which these keep a device busy: H200, us by parts and before: 8 M indices of 10 rows of 16 232, 12 744; 32 M
+	// of 2 of 3 216, 384 196; 64 M of 1 of 1 354, 846 286; 1 M of 96 of 256, which are 768 sums, 799
+	scatterPartsSums = 512
+)
+
+// ScatterParts returns the number of parts in which [Scatter] sums so many indices of outer x rows x inner elements: 1, or more where many fall into few. Part p of
+// n sums the indices p, p + n and so on, in order, lane l of ScatterLanes the parts l, l + ScatterLanes and so on, in order, and the
+// lanes' sums are added up in order.
+func ScatterParts(outer, rows, inner, count int64) int64 {
+	if rows > scatterPartsRows || count < max(scatterPartsCount, scatterPartsEach*rows) || outer*rows*CeilDiv(inner, heavyColumns) > scatterPartsSums {
+		return 1
+	}
+	return min(count/max(scatterPartsEach, scatterPartsOfRow*rows), scatterPartsMost)
+}
+
+// scatterParts appends the launches of a scatter by parts.
+func (p *Plan) scatterParts(dt Dtype, outer, rows, count, inner, parts int64) (*Plan, error) {
+	elements, threads := outer*rows*inner, int64(scatterPartsThreads)
+	for rows*threads*dt.Size() > scatterPartsShared {
+		threads /= 2
+	}
+	blocks := CeilDiv(outer*parts*inner, threads)
+	if err := CheckGrid(max(blocks, CeilDiv(elements, scatterPartsAcross))); err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)
+	}
+	partial := p.Workspace(parts * elements * dt.Size())
+	p.Launch(scatterPartsKernels[dt][0], int(blocks), int(threads), Ref{0, 0}, Ref{1, 0}, partial, outer, int32(rows), count, inner,
+		int32(parts)).Shared = int(rows * threads * dt.Size())
+	p.Launch(scatterPartsKernels[dt][1], int(CeilDiv(elements, scatterPartsAcross)), ScatterLanes*scatterPartsAcross, partial, Ref{Out, 0}, elements, int32(parts))
+	return p, nil
+}
+
+func scatterPartsBody[T Float](c Call) {
+	g, indices, partial := Slice[T](c, 0), Slice[int64](c, 1), Slice[T](c, 2)
+	outer, rows, count, inner, parts := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Int(7)
+	Parallel(parts, max(Grain/(CeilDiv(count, parts)*outer*inner), 1), func(lo, hi int64) {
+		clear(partial[lo*outer*rows*inner : hi*outer*rows*inner])
+		for o := range outer {
+			for first := int64(0); first < count; first += parts {
+				for part := lo; part < min(hi, count-first); part++ {
+					k := first + part
+					if v := indices[k]; v >= 0 && v < rows {
+						sum, x := partial[((part*outer+o)*rows+v)*inner:][:inner], g[(o*count+k)*inner:][:inner]
+						for i := range sum {
+							sum[i] += x[i]
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func scatterPartsJoinBody[T Float](c Call) {
+	partial, out, elements, parts := Slice[T](c, 0), Slice[T](c, 1), c.Int(2), c.Int(3)
+	Parallel(elements, max(Grain/parts, 1), func(lo, hi int64) {
+		lane := make([]T, hi-lo)
+		clear(out[lo:hi])
+		for l := range min(parts, ScatterLanes) {
+			clear(lane)
+			for r := l; r < parts; r += ScatterLanes {
+				for i, x := range partial[r*elements+lo : r*elements+hi] {
+					lane[i] += x
+				}
+			}
+			for i, x := range lane {
+				out[lo+int64(i)] += x
+			}
+		}
+	})
+}
