@@ -12,7 +12,7 @@
 #           binaries of all packages that have tests, about 100 MB packed, or of those that
 #           are named; kernels two of them; gallery the notebooks in examples/[0-9]*; tag the
 #           tests of Gorgonia's own CUDA machine, which want a C compiler and a toolkit
-#           (make tag-toolkit). The others, bench, graphs, steps and random, take nothing more.
+#           (make tag-toolkit). The others, bench, graphs, steps, accuracy and random, take nothing more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,8 +23,8 @@ trap 'rm -rf "$bin"' EXIT
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, random, gallery" >&2 && exit 2 ;;
+    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" >&2 && exit 2 ;;
     esac
 done
 

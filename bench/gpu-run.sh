@@ -12,7 +12,7 @@
 #
 #   stheno maintain merge --into bench/results/graphs bench/out/graphs/<gpu>.json && make readme
 #
-# and likewise for the part steps, with steps in place of graphs.
+# and likewise for the parts steps and accuracy, with their names in place of graphs.
 #
 # Goes on after a failure and ends with status 1 if there was one.
 #
@@ -21,7 +21,8 @@
 #                notebooks, whose pages belong into docs/gallery and whose records,
 #                NAME.json, into examples/NAME/recorded.json; tag, Gorgonia's own
 #                machine, whose records belong into bench/results/tag; graphs times whole
-#                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise
+#                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise; accuracy
+#                measures the errors of products of float32, here and of cuBLAS
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset. Other libraries have three fifths of what is
 #                left of it for graphs, and all but 90 s for steps
@@ -218,6 +219,20 @@ steps() {
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
+# accuracy: errors of products, and times with special operands.
+accuracy() {
+    local folder=$OUT/accuracy
+    enough 120 || return
+    mkdir -p "$folder"
+    {
+        "$bin/stheno" maintain cases accuracy > "$folder/cases.json" &&
+            timeout 60 python3 bench/accuracy_peers.py "$folder/cases.json" "$folder/peers" &&
+            timeout $(($(left) - 5)) "$bin/stheno" maintain record accuracy --run "${BENCH_RUN:-}" --peers "$folder/peers" --json "$folder"
+    } 2>&1 | tee -a "$OUT/accuracy.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+    rm -rf "$folder/peers" "$folder/cases.json"
+}
+
 # random: drawn cases, in other libraries and here.
 random() {
     local folder=$OUT/random
@@ -305,8 +320,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, random, gallery" && exit 2 ;;
+    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

@@ -13,7 +13,8 @@ type matmulForm struct {
 
 // tiled returns a form with its kernels.
 func tiled[T Float](name string, m, n, step, slices, stages int64, threads int, join int64) matmulForm {
-	f := matmulForm{m, n, step, slices, stages, threads, join, own.Kernel("matmul", "matmul_"+name, matmulBody[T](false)), nil}
+	f := matmulForm{m: m, n: n, step: step, slices: slices, stages: stages, threads: threads, join: join}
+	f.kernel = own.Kernel("matmul", "matmul_"+name, matmulBody[T](false))
 	if join > 0 {
 		f.joined = own.Kernel("matmul", "matmul_joined_"+name, matmulBody[T](true))
 	}
@@ -109,7 +110,7 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		return
 	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
-	if p.fewTerms(dev, c, x) {
+	if p.fewTerms(dev, c, x) || p.strip(dev, c, x) {
 		return
 	}
 	form, pol := matmulPolicies.on(dev).form(dev, c.dt, x)

@@ -106,8 +106,36 @@ template <typename K> __device__ __forceinline__ void store_wide(const K& sums, 
     }
 }
 
-// store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; rows that begin anywhere
-// are written by single elements, side by side.
+// Share is what a lane has of an operand of an epilogue: 16 bytes of every fourth row of a part.
+struct Share {
+    const float* p; // the first
+    i64 row, part, col;
+    bool wide;
+    __device__ __forceinline__ Share(const Operand<float>& x, int r, int c) : p(x.x + r * x.row + c * x.col), row(4 * x.row), part(32 * x.col), col(x.col) {
+        wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % 16 == 0;
+    }
+    // load reads the share of a part, with so many rows and columns inside C from the first on; the others become 0.
+    __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
+        const float* q = p + i * part;
+#pragma unroll
+        for (int u = 0; u < 4; u++, q += row) {
+            if (4 * u >= rows) continue;
+            if (wide && cols >= 4) {
+                Pack<float> v;
+                v.v = *reinterpret_cast<const float4*>(q);
+#pragma unroll
+                for (int e = 0; e < 4; e++) to[4 * u + e] = v.s[e];
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (e < cols) to[4 * u + e] = q[e * col];
+            }
+        }
+    }
+};
+
+// store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; without
+// them rows that begin anywhere are written by single elements, side by side.
 template <typename K>
 __device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory) {
     const int lane = threadIdx.x % 32;
@@ -125,30 +153,56 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
         return;
     }
     const int row = lane / 8, col = lane % 8 * 4;
+    if (epilogue.steps != 0 || s.half) {
+        const Share x(target.epilogue.x, row, col), y(target.epilogue.y, row, col);
+        float* q = target.c + row * s.ld + col;
+#pragma unroll 1
+        for (int part = 0; part < K::BN / 32; part++, q += 32) {
+            const int inside = target.cols - part * 32 - col;
+            float a[16] = {}, b[16] = {}, v[16];
+            if (target.epilogue.steps >= 1 << 16) x.load(a, part, target.rows - row, inside); // on their way while sums are brought
+            if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
+            bring(sums, by, part, memory);
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                Pack<float> f;
+                f.v = *reinterpret_cast<const float4*>(memory + (row + 4 * u) * Part::LD + col);
+#pragma unroll
+                for (int e = 0; e < 4; e++) v[4 * u + e] = f.s[e];
+            }
+            if (target.epilogue.steps == (1 << 16 | 0x61)) { // a bias and a rectifier, as finish computes them
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const float z = add(v[i], a[i]);
+                    v[i] = multiply(add(z, 0.0f), float(z >= 0));
+                }
+            } else {
+                finish(target.epilogue.steps & 0xffff, v, a, b);
+            }
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                if (row + 4 * u >= target.rows) continue;
+                float* const to = q + 4 * u * s.ld;
+                if (target.wide) {
+                    if (inside > 0) *reinterpret_cast<float4*>(to) = make_float4(v[4 * u], v[4 * u + 1], v[4 * u + 2], v[4 * u + 3]);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        if (e < inside) to[e] = v[4 * u + e];
+                }
+                if (s.half && inside > 0)
+                    *reinterpret_cast<uint2*>(s.half + (to - c)) = make_uint2(bf16x2(v[4 * u], v[4 * u + 1]), bf16x2(v[4 * u + 2], v[4 * u + 3]));
+            }
+        }
+        return;
+    }
 #pragma unroll 1
     for (int part = 0; part < K::BN / 32; part++) {
         bring(sums, by, part, memory);
         const int col0 = part * 32;
-        if (epilogue.steps != 0 || s.half) {
-#pragma unroll 1
-            for (int r = 0; r < 16; r += 8) {
-                const int rows[] = {row + r, row + r + 4}, cols[] = {col0 + col, col0 + col};
-                Pack<float> v[2];
-#pragma unroll
-                for (int u = 0; u < 2; u++) v[u].v = *reinterpret_cast<const float4*>(memory + rows[u] * Part::LD + col);
-                target.finish(rows, cols, v);
-                if (!s.half) continue;
-#pragma unroll
-                for (int u = 0; u < 2; u++)
-                    if (rows[u] < target.rows && cols[u] < target.cols)
-                        *reinterpret_cast<uint2*>(s.half + (target.c - c) + rows[u] * s.ld + cols[u]) =
-                            make_uint2(bf16x2(v[u].s[0], v[u].s[1]), bf16x2(v[u].s[2], v[u].s[3]));
-            }
-        } else {
-            if (col0 + lane >= target.cols) continue;
+        if (col0 + lane >= target.cols) continue;
 #pragma unroll 4
-            for (int r = 0; r < min(16, target.rows); r++) target.c[r * s.ld + col0 + lane] = memory[r * Part::LD + lane];
-        }
+        for (int r = 0; r < min(16, target.rows); r++) target.c[r * s.ld + col0 + lane] = memory[r * Part::LD + lane];
     }
 }
 

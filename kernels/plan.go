@@ -37,6 +37,8 @@ type Device struct {
 	// Bandwidth is the memory's peak in bytes a second, and FMAs the multiply-adds in
 	// float32 a second, tensor cores left out; 0 if not known.
 	Bandwidth, FMAs float64
+	// FMA is set if products of float32 are to be computed by multiply-adds, without the tensor cores. No device reports it.
+	FMA bool
 }
 
 // Operand names a buffer of a plan: inputs are 0, 1, ...; Out and Scratch are

@@ -67,6 +67,8 @@ type matmulPolicy struct {
 	tiny          int64       // multiply-adds for each small tile up to which matrices of a batch are tiny
 	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
+	strips        float64     // blocks for each multiprocessor from which a C of few rows in float32 has a kernel of its own, if not 0
+	strip         splitPolicy // of it
 }
 
 // matmulSplits is how sums are cut, by form.
@@ -81,6 +83,8 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
 	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
+	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; with up to 16 rows 16 x 400 x 200000 129, 144,
+	// A^T B^T, 215782 x 173 x 12 91, 95; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
@@ -102,6 +106,8 @@ var matmulPolicies = measured[matmulPolicy]{
 		outer:     16,
 		tall:      64,
 		plenty:    4096,
+		strips:    0.5,
+		strip:     splitPolicy{blocks: 4, terms: 64, enough: 2},
 	}},
 }
 

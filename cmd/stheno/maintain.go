@@ -20,11 +20,15 @@ type maintain struct {
 		Ops    listOps    `cmd:"" help:"List the timed cases of ops."`
 		Graphs listGraphs `cmd:"" help:"List the timed graphs."`
 		Steps  listSteps  `cmd:"" help:"List the timed training steps."`
+
+		Accuracy listAccuracy `cmd:"" help:"Describe the products whose errors are compared with another library's, as JSON."`
 	} `cmd:"" help:"List the timed cases with their recorded times."`
 	Record struct {
 		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
 		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
 		Steps  recordSteps  `cmd:"" help:"Time the training steps that lack a record."`
+
+		Accuracy recordAccuracy `cmd:"" help:"Measure the errors of products, and their times with special operands."`
 	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
 	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
@@ -41,6 +45,8 @@ var (
 	recordedOps    = filepath.Join("bench", "results")
 	recordedGraphs = filepath.Join(recordedOps, "graphs")
 	recordedSteps  = filepath.Join(recordedOps, "steps")
+
+	recordedAccuracy = filepath.Join(recordedOps, "accuracy")
 )
 
 // checkEvidence compares the records of GPUs with the kernels of this build.
@@ -148,7 +154,7 @@ func (l listRatios) Run(c *console) error {
 // merge adds a file to the recorded results of its GPU.
 type merge struct {
 	File string `arg:"" type:"existingfile" help:"File of results, from bench/gpu-run.sh."`
-	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps."`
+	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps, of errors of products in bench/results/accuracy."`
 }
 
 // Run merges.
@@ -182,7 +188,8 @@ func (tables) Run() error {
 		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()),
 		rewrite("README.md", results.UpdateReadmeSteps, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()))
+		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()),
+		rewrite(filepath.Join("docs", "precision.md"), results.UpdateAccuracy, recordedAccuracy, nil))
 }
 
 // rewrite updates a page from a folder of results.

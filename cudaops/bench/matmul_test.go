@@ -53,6 +53,10 @@ var matmulForms = []struct {
 	{1, 30, 4, 4, 4, "matmul_tiny_"},
 	{1, 11, 9, 7, 16, "matmul_tiny_"},
 	{1, 5, 33, 21, 7, "matmul_tiny_"},
+	{1, 2, 3, 1030, 75, "matmul_strip4_|matmul_thin_"},
+	{1, 1, 7, 515, 130, "matmul_strip8_|matmul_thin_"},
+	{8, 1, 5, 2051, 200, "matmul_strip8_|matmul_thin_"},
+	{1, 2, 1030, 8, 75, "matmul_strip8_|matmul_thin_"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one

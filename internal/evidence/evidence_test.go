@@ -89,6 +89,16 @@ func TestStepTables(t *testing.T) {
 	}
 }
 
+func TestAccuracyTables(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results/accuracy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.CheckPage(filepath.Join(root, "docs/precision.md"), results.UpdateAccuracy, files, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every op has its suite under every tool, and every source of kernels is launched
 // by a suite, or on Gorgonia's own machine: none escapes the sanitizers.
 func TestSuitesCoverEverything(t *testing.T) {

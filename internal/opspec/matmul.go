@@ -34,6 +34,8 @@ var _ = register(Spec{
 		matMulCase(transposes{}, tensor.Shape{1, 1, 1}, tensor.Shape{1, 1, 1}),
 		matMulOf(transposes{b: true}, 1, 1, 251, 1, 13),
 		matMulOf(transposes{a: true}, 127, 1, 3, 7),
+		matMulOf(transposes{}, 3, 301, 70, 70),
+		matMulOf(transposes{a: true}, 301, 7, 70, 70),
 		large(matMulCase(transposes{}, tensor.Shape{1<<15 + 1, 1<<14 + 1}, tensor.Shape{1<<14 + 1}), kernels.Float32),
 		large(matMulOf(transposes{}, 32, 3, 17, 1<<20+1), kernels.Float32),
 		timed("1024", matMulCase(transposes{}, tensor.Shape{1024, 1024}, tensor.Shape{1024, 1024})),

@@ -76,7 +76,9 @@ type Row struct {
 	Kernels Digests `json:"kernels"`
 	// Graph holds the further measurements of a whole graph, nil for an op.
 	Graph *Graph `json:"graph,omitempty"`
-	Run   *Run   `json:"run,omitempty"` // nil for the file's
+	// Accuracy holds the errors of a product, which has no time then.
+	Accuracy *Accuracy `json:"accuracy,omitempty"`
+	Run      *Run      `json:"run,omitempty"` // nil for the file's
 }
 
 // GBs is the rate of a row's least traffic in GB/s.

@@ -66,6 +66,9 @@ func (g *GPUBackend) Clear(s Span) error {
 	return g.ctx.Memset8(g.Address(s.Offset), 0, s.Size)
 }
 
+// Loading returns what loading modules has taken so far, for all backends of the device.
+func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
+
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
 

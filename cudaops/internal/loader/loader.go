@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
@@ -24,6 +25,21 @@ type Loader struct {
 
 	mu      sync.Mutex
 	modules *cache[*module]
+	loading Loading
+}
+
+// Loading is what loading modules has taken so far.
+type Loading struct {
+	Modules int
+	Code    time.Duration // making and unpacking the code
+	Driver  time.Duration // in the driver, that of finding kernels too
+}
+
+// Loading returns what loading modules has taken so far.
+func (l *Loader) Loading() Loading {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loading
 }
 
 // module is a loaded image with the functions used so far.
@@ -48,10 +64,15 @@ func New(ctx *driver.Context) *Loader {
 // load loads an image into the context.
 func (l *Loader) load(image kernels.Image) (*module, error) {
 	d := l.ctx.Device
+	start := time.Now()
 	code, err := kernels.CodeFor(image, d.Major, d.Minor)
 	if err != nil {
 		return nil, err
 	}
+	made := time.Now()
+	l.loading.Modules++
+	l.loading.Code += made.Sub(start)
+	defer func() { l.loading.Driver += time.Since(made) }()
 	m, err := driver.LoadImage(l.ctx, code.Text, code.MinDriver)
 	if err != nil {
 		return nil, fmt.Errorf("image %s for %s: %w", kernels.ImageName(image), code.Target, err)
@@ -256,6 +277,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 	b.modules = append(b.modules, m)
 	f := m.module.functions[k.Entry]
 	if f == nil {
+		start := time.Now()
 		df, err := m.module.Function(k.Entry)
 		if err != nil {
 			return nil, err
@@ -267,6 +289,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 			f.shared -= a.Shared
 		}
 		m.module.functions[k.Entry] = f
+		l.loading.Driver += time.Since(start)
 	}
 	if shared > f.shared {
 		if err := f.SetMaxShared(shared); err != nil {
