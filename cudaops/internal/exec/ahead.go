@@ -1,13 +1,16 @@
 package exec
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/streamcopy"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -259,8 +262,9 @@ func (e *Executable) begin(s *set, t *transfer, v gorgonia.Value) error {
 		return t.instr.InNode(err)
 	}
 	var failed atomic.Pointer[error]
-	pieces(len(m), func(lo, hi int64) { // each is on its way while others are brought into staging memory
-		copy(t.memory[lo:hi], m[lo:hi])
+	inTurn(int64(len(m)), func(lo, hi int64) { // each is on its way while others are brought into staging memory
+		streamcopy.Copy(t.memory[lo:hi], m[lo:hi])
+		streamcopy.Fence()
 		if err := e.beside.CopyBeside(Span{t.to.Offset + lo, hi - lo}, t.memory[lo:hi]); err != nil {
 			failed.Store(&err)
 		}
@@ -362,4 +366,22 @@ func (e *Executable) give(s *set, started bool) (err error) {
 	defer e.turns.Unlock()
 	s.drop()
 	return err
+}
+
+// inTurn calls f for chunks of n bytes, by several goroutines that take the next one each, so that the first chunks are on their way while
+// others are copied. A batch of 13 MB came to the device in 0.63 ms by 12 goroutines and chunks of 256 KB, in 0.73 to 0.81 by 16 and
+// 512 KB, in 0.72 to 0.79 by 16 and pieces of 0.8 MB that went through the caches (H200, 16 cores, bench/NOTES.md).
+func inTurn(n int64, f func(lo, hi int64)) {
+	const chunk = 256 << 10
+	if n < leastPiece {
+		f(0, n)
+		return
+	}
+	workers := min(kernels.CeilDiv(n, chunk), int64(max(runtime.GOMAXPROCS(0)*3/4, 1)))
+	var next atomic.Int64
+	kernels.Parallel(workers, 1, func(int64, int64) {
+		for lo := next.Add(chunk) - chunk; lo < n; lo = next.Add(chunk) - chunk {
+			f(lo, min(lo+chunk, n))
+		}
+	})
 }
