@@ -28,7 +28,7 @@ func Pinned(of tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("cudaops: Pinned: %w", err)
 	}
 	if kernels.Count(shape) == 0 || len(shape) == 0 {
-		return nil, fmt.Errorf("cudaops: Pinned: got shape %v, want at least one axis and one element", shape)
+		return nil, fmt.Errorf("cudaops: Pinned: got shape %v, want at least one axis and one element", tensor.Shape(shape))
 	}
 	m, err := exec.Pinned(bytes)
 	if err != nil {

@@ -45,4 +45,3 @@ func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 	}
 	return done, err
 }
-
