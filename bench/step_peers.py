@@ -3,7 +3,8 @@ runs it.
 
 A step is forward, loss, backward and the solver's update, of parameters and a batch on the device. PyTorch eager,
 captured as one CUDA graph, and compiled by Inductor and captured, its optimizers fused;
-JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step. Method:
+JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step, "batch from pageable
+memory" from ordinary memory, which JAX has in both. Method:
 that of bench/graph_peers.py. float32 products are of full precision, but where a step's name ends with TF32 or BF16: PyTorch's are
 then in TF32, or under autocast in BF16, compiled and captured alone; JAX's have that precision by default.
 """
@@ -30,27 +31,28 @@ def weighed(l, x, w):
 
 
 def cases():
-    """Yields name, size, solver, shapes of the batch, shapes of what is learnt, the loss, and whether the batch comes from the host."""
+    """Yields name, size, solver, shapes of the batch, shapes of what is learnt, the loss, and the host's memory that the batch comes from, if any."""
     def mlp(batch, *widths):
         learnt = [s for a, b in zip(widths, widths[1:]) for s in (("weights", a, b), ("weights", b))]
         return "MLP " + "-".join(map(str, widths)), f"batch {batch}", [("uniform", batch, widths[0]), ("classes", batch, widths[-1])], learnt, perceptron
 
     for batch in (128, 4096):
         for solver in RATE:
-            yield *named(solver, *mlp(batch, 784, 512, 512, 10)), False
+            yield *named(solver, *mlp(batch, 784, 512, 512, 10)), None
     name, *rest = named("SGD", *mlp(4096, 784, 512, 512, 10))
-    yield name + ", batch from the host", *rest, True
+    yield name + ", batch from the host", *rest, "pinned"
+    yield name + ", batch from pageable memory", *rest, "pageable"
     wide = mlp(4096, 784, 4096, 4096, 10)
-    yield *named("SGD", *wide), False
+    yield *named("SGD", *wide), None
     for sizes in (mlp(128, 784, 512, 512, 10), mlp(4096, 784, 512, 512, 10), wide):
         name, *rest = named("SGD", *sizes)
         for by in PRECISIONS:
-            yield f"{name}, {by}", *rest, False
+            yield f"{name}, {by}", *rest, None
     for batch in (100, 2048):
-        yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), False
+        yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), None
     shapes = [("weights", *s) for s in ((64, 1024), (256, 1024), (1024,), (256, 10), (10,))]
-    yield *named("SGD", "LSTM 64-256, 50 steps", "batch 64", [("uniform", 50, 64, 64), ("classes", 64, 10)], shapes, lstm), False
-    yield *named("Adam", "update of 10^8 parameters", "alone", [("uniform", 10**8)], [("weights", 10**8)], weighed), False
+    yield *named("SGD", "LSTM 64-256, 50 steps", "batch 64", [("uniform", 50, 64, 64), ("classes", 64, 10)], shapes, lstm), None
+    yield *named("Adam", "update of 10^8 parameters", "alone", [("uniform", 10**8)], [("weights", 10**8)], weighed), None
 
 
 def named(solver, name, size, batch, learnt, loss):
@@ -124,9 +126,9 @@ def torch_step(case, compiled):
     return step, inputs
 
 
-def fed(step, inputs, pinned):
+def fed(step, inputs, host):
     def run():
-        for to, x in zip(inputs, pinned):
+        for to, x in zip(inputs, host):
             to.copy_(x, non_blocking=True)
         return step()
 
@@ -140,7 +142,10 @@ def torch_program(case, who):
     step, inputs = torch_step(case, who == COMPILED)
     if who != "eager":
         step = captured(step)
-    return fed(step, inputs, [x.cpu().pin_memory() for x in inputs]) if case[6] else step
+    host = [x.cpu() for x in inputs] if case[6] else None
+    if case[6] == "pinned":
+        host = [x.pin_memory() for x in host]
+    return fed(step, inputs, host) if host else step
 
 
 def compile_torch(pattern, k):

@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/must"
 	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // memories are the bytes that a process holds: of Go's heap, of the machine's memory, and of the device's
@@ -56,7 +57,7 @@ func TestMemoryOfManySteps(t *testing.T) {
 		for k := range 8 {
 			b := map[*G.Node]G.Value{x: random(r, x), y: random(r, y)}
 			if k%2 == 0 {
-				b[x] = must.Get[G.Value](t)(vm.Pinned(x))
+				b[x] = must.Get[*tensor.Dense](t)(Pinned(tensor.Float32, x.Shape()...))
 				copy(b[x].Data().([]float32), random(r, x).Data().([]float32))
 			}
 			batches = append(batches, b)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/must"
@@ -23,9 +24,8 @@ type late struct {
 	work   []func() error
 	done   int // of work
 	marks  []int
-	copies []func()
+	copies []func() error
 	copied []int // marks among them
-	pinned [][]byte
 }
 
 var _ exec.Beside = (*late)(nil)
@@ -45,15 +45,20 @@ func (l *late) until(n int) error {
 			l.mu.Unlock()
 			return nil
 		}
-		f := l.work[l.done]
-		l.work[l.done] = nil
-		l.done++
-		err := f()
+		err := l.next()
 		l.mu.Unlock()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// next does the next piece of work, with the lock.
+func (l *late) next() error {
+	f := l.work[l.done]
+	l.work[l.done] = nil
+	l.done++
+	return f()
 }
 
 func (l *late) Bind(p *kernels.Plan, in, out []exec.Span, scratch exec.Span) (func() error, error) {
@@ -101,25 +106,27 @@ func (l *late) CopyBeside(to exec.Span, src []byte) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.copies = append(l.copies, func() { copy(l.Memory(to), src) })
+	l.copies = append(l.copies, func() error { copy(l.Memory(to), src); return nil })
 	return nil
 }
 
-// copyNow makes the first n copies.
-func (l *late) copyNow(n int) {
+// copyNow makes the first n copies, with the lock.
+func (l *late) copyNow(n int) error {
 	for i := range n {
 		if f := l.copies[i]; f != nil {
-			f()
 			l.copies[i] = nil
+			if err := f(); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 func (l *late) SyncCopies() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.copyNow(len(l.copies))
-	return nil
+	return l.copyNow(len(l.copies))
 }
 
 func (l *late) MarkCopies(i int) error {
@@ -133,33 +140,36 @@ func (l *late) FollowCopies(i int) error {
 	l.mu.Lock()
 	n := l.copied[i]
 	l.mu.Unlock()
-	return l.queue(func() error { l.copyNow(n); return nil }) // work is done with the lock
+	return l.queue(func() error { return l.copyNow(n) })
 }
 
 func (l *late) AwaitCopies(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.copyNow(l.copied[i])
-	return nil
+	return l.copyNow(l.copied[i])
 }
 
-func (l *late) Pin(m []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pinned = append(l.pinned, m)
-	return nil
-}
-
-func (l *late) Pinned(m []byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.pinned {
-		if len(m) > 0 && &p[0] == &m[0] {
-			return true
-		}
+func (l *late) FollowWork(i int) error {
+	if l.eager {
+		return l.Await(i)
 	}
-	return false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.marks[i]
+	l.copies = append(l.copies, func() error {
+		for l.done < n {
+			if err := l.next(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return nil
 }
+
+// Pinned reports whether memory is of Pinned: only such lies at a multiple of a page here, since values that
+// are drawn do not begin where their memory does.
+func (l *late) Pinned(m []byte) bool { return uintptr(unsafe.Pointer(&m[0]))%4096 == 0 }
 
 // regression is a graph with an input that is worth a copy beside the work, and one that is not.
 func regression(t *testing.T) (g *G.ExprGraph, x, y, loss, w *G.Node) {
@@ -192,9 +202,9 @@ func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM
 	return list
 }
 
-// random returns a value for a node.
+// random returns a value for a node, which does not lie at a multiple of a page.
 func random(r *rand.Rand, n *G.Node) G.Value {
-	list := make([]float32, n.Shape().TotalSize())
+	list := make([]float32, n.Shape().TotalSize()+16)[16:]
 	for i := range list {
 		list[i] = 2*r.Float32() - 1
 	}
@@ -236,7 +246,7 @@ func trainRegression(t *testing.T, open func(*G.ExprGraph, ...Option) (*VM, erro
 		for _, n := range []*G.Node{x, y} {
 			v := random(values, n)
 			if how.IntN(2) == 0 {
-				own := must.Get[G.Value](t)(vm.Pinned(n))
+				own := must.Get[*tensor.Dense](t)(Pinned(tensor.Float32, n.Shape()...))
 				copy(own.Data().([]float32), v.Data().([]float32))
 				v = own
 			}

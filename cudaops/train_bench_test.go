@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/streamcopy"
 	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 )
@@ -63,8 +64,7 @@ func BenchmarkCopies(b *testing.B) {
 	const row, most = 784 * 4, 4096 * 784 * 4
 	must.Do(b, backend.Alloc(most))
 	must.Do(b, backend.Marks(1))
-	memory := map[string][]byte{"pinned": must.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": make([]byte, most)}
-	must.Do(b, backend.Pin(memory["Go's, pinned"]))
+	memory := map[string][]byte{"pinned": must.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": must.Get[[]byte](b)(exec.Pinned(most))}
 	plain, order := make([]byte, 5*most), rand.New(rand.NewPCG(1, 2)).Perm(5*4096)
 	for i := range plain {
 		plain[i] = byte(i)
@@ -85,9 +85,19 @@ func BenchmarkCopies(b *testing.B) {
 		"12 pieces of 1.07 MB": func(to []byte) { pieces(to, 12, func(to, from []byte) { copy(to, from) }) },
 		"16 pieces of 0.8 MB":  func(to []byte) { pieces(to, 16, func(to, from []byte) { copy(to, from) }) },
 		"16 pieces by rows":    func(to []byte) { pieces(to, 16, func(to, _ []byte) { gather(to) }) },
-		"12 pieces by rows and tile": func(to []byte) {
-			pieces(to, 12, func(to, _ []byte) { t := make([]byte, len(to)); gather(t); copy(to, t) })
-		},
+	}
+	for _, n := range []int{1, 2, 4, 8, 12, 16} { // past the caches
+		ways[fmt.Sprint("streamed, pieces ", n)] = func(to []byte) {
+			pieces(to, n, func(to, from []byte) { streamcopy.Copy(to, from); streamcopy.Fence() })
+		}
+		ways[fmt.Sprint("streamed, by rows, pieces ", n)] = func(to []byte) {
+			pieces(to, n, func(to, _ []byte) {
+				for i := range len(to) / row {
+					streamcopy.Copy(to[i*row:(i+1)*row], plain[order[i]*row:][:row])
+				}
+				streamcopy.Fence()
+			})
+		}
 	}
 	for _, n := range []int{128 * row, most} {
 		for kind, m := range memory {

@@ -53,7 +53,7 @@ import (
 // what it writes, or write what it reads, is an error.
 //
 // An op that a run calls may ask the VM for its Report, its Memory and its Device. All other
-// methods but Stage and Pinned wait for the end of the run.
+// methods but Stage wait for the end of the run.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph

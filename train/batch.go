@@ -13,7 +13,9 @@ type Batch map[*gorgonia.Node]gorgonia.Value
 //
 // Batches returns the batches of an epoch, counted from 0, without the first `from` ones. It is
 // called once for each epoch, in order, and iterated over once, in another goroutine than the one
-// that called [Run]. A batch belongs to the loop once it was yielded.
+// that called [Run]. A batch belongs to the loop once it was yielded, until its step was made and the device has copied it:
+// the loop has at most n + 2 batches at one time under [Prefetch] n, so an iterator may fill n + 2 of them in turn,
+// best in memory of [cudaops.Pinned].
 //
 // The first error ends the training, and so does a panic. An iterator that waits for
 // something should also wait for the context that Run was given: Run does not return before

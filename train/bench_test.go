@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -56,17 +57,29 @@ func BenchmarkSteps(b *testing.B) {
 	}
 }
 
-// Steps of a perceptron, 784-512-512-10, whose batches come from the host: us a step.
+// Steps of a perceptron, 784-512-512-10, whose batches come from the host, from a data set of MNIST's size in ordinary or in pinned
+// memory: us a step.
 func BenchmarkPerceptron(b *testing.B) {
 	for _, batch := range []int{128, 4096} {
 		for _, every := range []int{1, 10} {
-			for _, ahead := range []int{0, 1, 2, 4} {
-				b.Run(fmt.Sprintf("batch %d, read every %d, prefetch %d", batch, every, ahead), func(b *testing.B) {
-					p := newPerceptron(b, batch, cudaops.OnAny(), cudaops.ReadEvery(every))
-					must.Get[History](b)(Run(b.Context(), p.vm, p.loss, p.data.Shuffle(1), Steps(20), Prefetch(ahead)))
-					b.ResetTimer()
-					must.Get[History](b)(Run(b.Context(), p.vm, p.loss, p.data.Shuffle(2), Steps(b.N), Prefetch(ahead)))
-				})
+			for _, pinned := range []bool{false, true} {
+				for _, shuffled := range []bool{false, true} {
+					made := sync.OnceValues(func() (*perceptron, *Data) {
+						p := newPerceptron(b, batch, pinned, cudaops.OnAny(), cudaops.ReadEvery(every))
+						if shuffled {
+							return p, p.data.Shuffle(1)
+						}
+						return p, p.data
+					})
+					for _, ahead := range []int{0, 1, 2, 4} {
+						b.Run(fmt.Sprintf("batch %d, read every %d, pinned %v, shuffled %v, prefetch %d", batch, every, pinned, shuffled, ahead), func(b *testing.B) {
+							p, data := made()
+							must.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(20), Prefetch(ahead)))
+							b.ResetTimer()
+							must.Get[History](b)(Run(b.Context(), p.vm, p.loss, data, Steps(b.N), Prefetch(ahead)))
+						})
+					}
+				}
 			}
 		}
 	}
@@ -79,7 +92,8 @@ type perceptron struct {
 	data *Data
 }
 
-func newPerceptron(t testing.TB, batch int, opts ...cudaops.Option) *perceptron {
+func newPerceptron(t testing.TB, batch int, pinned bool, opts ...cudaops.Option) *perceptron {
+	const rows = 15 * 4096
 	c := graphspec.MLP(batch, 784, 512, 512, 10)
 	random := make([]float32, 1<<20)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -96,8 +110,13 @@ func newPerceptron(t testing.TB, batch int, opts ...cudaops.Option) *perceptron 
 		}
 		if name := n.Name(); name[0] == 'w' || name[0] == 'b' {
 			learnables = append(learnables, n)
-		} else {
-			columns[n] = slices.Repeat(n.Value().Data().([]float32), 5)
+			continue
+		}
+		x := slices.Repeat(n.Value().Data().([]float32), rows/batch)
+		if columns[n] = x; pinned {
+			set := must.Get[*tensor.Dense](t)(cudaops.Pinned(tensor.Float32, rows, n.Shape()[1]))
+			copy(set.Data().([]float32), x)
+			columns[n] = set
 		}
 	}
 	var err error

@@ -21,13 +21,13 @@ type Columns map[*gorgonia.Node]any
 // Data is a data set on the host, a [Source] of batches: each input takes as many rows as
 // its first axis is long. The last batch of an epoch has those that are left.
 //
-// The memory of a batch is used again after the next step: copy values bound to inputs if they are
-// to be kept.
+// Batches in the order that it has are slices of it, which a device reads by itself where the memory is of [cudaops.Pinned].
+// The memory of others is used again after the next step: copy values bound to inputs if they are to be kept.
 type Data struct {
 	rows
 	columns []column
-	free    chan Batch  // of full size, that nobody needs any more
-	vm      *cudaops.VM // that reads them, nil for any
+	free    chan Batch // of full size, that nobody needs any more
+	pinned  bool       // are those that are put together
 }
 
 var _ Source = (*Data)(nil)
@@ -120,11 +120,11 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	return &shuffled
 }
 
-// in returns the same data set with batches in memory that a VM's device reads, of which ahead are made
-// ahead. None is dropped, since the VM would keep it.
-func (d *Data) in(vm *cudaops.VM, ahead int) *Data {
+// inPinned returns the same data set with batches in pinned memory, of which ahead are made ahead. None is dropped, since
+// to pin memory takes long.
+func (d *Data) inPinned(ahead int) *Data {
 	pinned := *d
-	pinned.vm, pinned.free = vm, make(chan Batch, ahead+8)
+	pinned.pinned, pinned.free = true, make(chan Batch, ahead+8)
 	return &pinned
 }
 
@@ -141,6 +141,14 @@ func (d *Data) Batches(epoch, from int) iter.Seq2[Batch, error] {
 // take returns the rows of those numbers.
 func (d *Data) take(order []int) (Batch, error) {
 	b, used := make(Batch, len(d.columns)), false
+	if !d.shuffled { // the rows lie one after the other
+		for _, c := range d.columns {
+			shape := c.shape.Clone()
+			shape[0] = len(order)
+			b[c.node] = values.Over(c.dtype, shape, c.memory[order[0]*c.row:][:len(order)*c.row])
+		}
+		return b, nil
+	}
 	if len(order) == d.batch {
 		select {
 		case b = <-d.free:
@@ -159,7 +167,8 @@ func (d *Data) take(order []int) (Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		const grain = 256 << 10 // bytes; larger pieces, or such as are put together in cache first, are slower (bench/NOTES.md)
+		// Larger pieces, rows that are put together in cache first, or copied past the caches, are slower (bench/NOTES.md).
+		const grain = 256 << 10 // bytes
 		kernels.Parallel(int64(len(order)), int64(grain/c.row+1), func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
 				row := order[i] * c.row
@@ -172,17 +181,22 @@ func (d *Data) take(order []int) (Batch, error) {
 
 // room returns a new value for rows of a column.
 func (d *Data) room(c column, rows int) (gorgonia.Value, error) {
-	if d.vm != nil && rows == d.batch {
-		return d.vm.Pinned(c.node)
+	if d.pinned && rows == d.batch {
+		if t, err := cudaops.Pinned(values.Tensor(c.dtype), c.shape...); err == nil {
+			return t, nil
+		} // memory that cannot be pinned is copied like all other memory
 	}
 	shape := c.shape.Clone()
 	shape[0] = rows
-	v, _ := values.New(c.dtype, shape)
-	return v, nil
+	v, _, err := values.Make(c.dtype, shape)
+	return v, err
 }
 
 // recycle takes a batch back, if it is one that is of use.
 func (d *Data) recycle(b Batch) {
+	if !d.shuffled {
+		return
+	}
 	own := make(Batch, len(d.columns))
 	for _, c := range d.columns {
 		v := b[c.node]

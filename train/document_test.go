@@ -7,4 +7,4 @@ import (
 )
 
 // The code of docs/training.md is that of the examples, which are compiled and run.
-func TestDocument(t *testing.T) { must.Documented(t, "../docs/training.md", "example_test.go", 5) }
+func TestDocument(t *testing.T) { must.Documented(t, "../docs/training.md", "example_test.go", 6) }

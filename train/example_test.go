@@ -202,6 +202,44 @@ func ExampleSeq() {
 	// step 320 (epoch 1, batch 0)
 }
 
+// Batches in memory that the device reads: as many as the loop has at one time are filled in turn.
+func ExampleSource() {
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	vm, err := stheno.NewVM(g, cudaops.Train(G.NewAdamSolver(G.WithLearnRate(0.05)), parameters...))
+	check(err)
+	defer vm.Close()
+
+	inputs, targets := plane(320 * 32)
+	const ahead = 2
+	var pinned [ahead + 2]train.Batch // filled in turn
+	for i := range pinned {
+		px, err := cudaops.Pinned(G.Float64, 32, 2)
+		check(err)
+		py, err := cudaops.Pinned(G.Float64, 32)
+		check(err)
+		pinned[i] = train.Batch{x: px, y: py}
+	}
+	var batches iter.Seq2[train.Batch, error] = func(yield func(train.Batch, error) bool) {
+		for k := range len(targets) / 32 {
+			b := pinned[k%len(pinned)]
+			copy(b[x].Data().([]float64), inputs[64*k:])
+			copy(b[y].Data().([]float64), targets[32*k:])
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+	history, err := train.Run(context.Background(), vm, loss, train.Seq(batches), train.Prefetch(ahead))
+	check(err)
+	fmt.Println(history.End)
+	// Output:
+	// step 320 (epoch 1, batch 0)
+}
+
 // A training that ends within an epoch goes on where it was, in the same order.
 func ExampleFrom() {
 	inputs, targets := plane(1000)

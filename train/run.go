@@ -110,7 +110,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	}
 	if l.staged = l.staged && c.prefetch > 0; l.staged {
 		if data, ok := source.(*Data); ok {
-			l.source = data.in(vm, c.prefetch)
+			l.source = data.inPinned(c.prefetch)
 		}
 	}
 	l.position, l.seen = c.from, loss.Value()

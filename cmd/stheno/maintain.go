@@ -188,6 +188,7 @@ func (tables) Run() error {
 		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()),
 		rewrite("README.md", results.UpdateReadmeSteps, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()),
+		rewrite(filepath.Join("docs", "training.md"), results.UpdateParts, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "precision.md"), results.UpdateAccuracy, recordedAccuracy, nil))
 }

@@ -74,11 +74,14 @@ func (c stepCase) measure(device cudaops.Device, block randomBlock, runs int) (r
 	}
 	row.Graph.Run = micros(times[len(times)/2])
 	p := c.Program(in)
-	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone, Precision: c.Precision}, runs, graphBudget)
+	timing, err := bench.TimeStep(device.Ordinal, p.Graph, bench.Training{Solver: c.Solver(), Learnables: p.Learnables, UpdateAlone: c.UpdateAlone, Precision: c.Precision, Parts: c.Parts}, runs, graphBudget)
 	if err != nil {
 		return results.Row{}, err
 	}
 	row.Kernels, row.Graph.Launches, row.Graph.Host = timing.Kernels, timing.Launches, len(timing.Host)
+	for _, p := range timing.Parts {
+		row.Graph.Parts = append(row.Graph.Parts, results.Part{Op: p.Op, Shape: p.Shape, Micros: micros(p.Time), Least: micros(p.Least)})
+	}
 	if !c.FromHost {
 		times = timing.Runs
 		slices.Sort(times)
@@ -237,7 +240,7 @@ func (c stepCase) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option)
 	return times, nil
 }
 
-// fromHost trains on a data set of the host's, of some batches, until it is enough.
+// fromHost trains on a data set of the host's, of some batches in order, until it is enough.
 func (c stepCase) fromHost(vm *cudaops.VM, p graphspec.Program, enough func() bool) error {
 	const batches = 4
 	one, err := elements(p.Batch)
@@ -246,7 +249,17 @@ func (c stepCase) fromHost(vm *cudaops.VM, p graphspec.Program, enough func() bo
 	}
 	columns := train.Columns{}
 	for i, n := range p.Batch {
-		columns[n] = slices.Repeat(one[i], batches)
+		all := slices.Repeat(one[i], batches)
+		if columns[n] = all; c.Pageable {
+			continue
+		}
+		rows := append([]int{batches * n.Shape()[0]}, n.Shape()[1:]...)
+		set, err := cudaops.Pinned(n.Dtype(), rows...)
+		if err != nil {
+			return err
+		}
+		copy(set.Data().([]float32), all)
+		columns[n] = set
 	}
 	data, err := train.NewData(columns)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
@@ -27,6 +28,20 @@ type GraphTiming struct {
 	Host []string
 	// Kernels are the digests of the kernels that are launched, by source.
 	Kernels map[string]string
+	// Parts are the instructions in the order of their launches, if they were asked for.
+	Parts []Part
+}
+
+// Part is what an instruction adds to the time of a graph.
+type Part struct {
+	Op    string
+	Shape []int // of its first result
+	// Time is what a graph of the launches up to its own takes longer than one of those before: less than it takes alone,
+	// since the next kernel begins while one ends, and others run beside it.
+	Time time.Duration
+	// Least is what its bytes take at the peak bandwidth of the device's memory, or its operations by ordinary multiply-adds in
+	// float32, whichever is longer.
+	Least time.Duration
 }
 
 // TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does, and then repeats its
@@ -56,6 +71,7 @@ type Training struct {
 	// UpdateAlone leaves out all that the update does not need, such as the loss.
 	UpdateAlone bool
 	Precision   kernels.Precision // of the products
+	Parts       bool              // are asked for
 }
 
 // TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All
@@ -145,12 +161,43 @@ func timeGraph(b exec.Backend, g *gorgonia.ExprGraph, train *Training, runs int,
 	if t.Launches == 0 {
 		return t, nil
 	}
-	replay, err := e.Replay()
+	if train != nil && train.Parts {
+		if err := t.timeParts(b, e); err != nil {
+			return nil, err
+		}
+	}
+	t.Runs, err = replayed(b, e, len(e.Launching()), runs, budget)
+	return t, err
+}
+
+// replayed times the launches of the first n instructions.
+func replayed(b exec.Backend, e *exec.Executable, n, runs int, budget time.Duration) ([]time.Duration, error) {
+	replay, err := e.Replay(n)
 	if err != nil {
 		return nil, err
 	}
-	t.Runs, err = repeat(b, runs, budget, func(int) error { return replay() })
-	return t, err
+	return repeat(b, runs, budget, func(int) error { return replay() })
+}
+
+// timeParts times the launches of the first instruction, of the first two, and so on.
+func (t *GraphTiming) timeParts(b exec.Backend, e *exec.Executable) error {
+	const runs, budget = 25, 50 * time.Millisecond
+	before, dev := time.Duration(0), b.Device()
+	for i, in := range e.Launching() {
+		times, err := replayed(b, e, i+1, runs, budget)
+		if err != nil {
+			return err
+		}
+		slices.Sort(times)
+		until := times[len(times)/2]
+		p := Part{Op: in.Op.String(), Shape: in.Out[0].Shape, Time: until - before}
+		if dev.Bandwidth > 0 && dev.FMAs > 0 {
+			least := max(float64(in.Plan.Bytes())/dev.Bandwidth, float64(in.Plan.Flops)/2/dev.FMAs)
+			p.Least = time.Duration(least * float64(time.Second))
+		}
+		t.Parts, before = append(t.Parts, p), until
+	}
+	return nil
 }
 
 // add records an instruction.

@@ -94,10 +94,13 @@ func TestTimeStep(t *testing.T) {
 	before := must.Get[gorgonia.Value](t)(gorgonia.CloneValue(w.Value()))
 	launches := map[bool]int{}
 	for _, alone := range []bool{false, true} {
-		train := &Training{Solver: gorgonia.NewAdamSolver(), Learnables: gorgonia.Nodes{w}, UpdateAlone: alone}
+		train := &Training{Solver: gorgonia.NewAdamSolver(), Learnables: gorgonia.Nodes{w}, UpdateAlone: alone, Parts: true}
 		timing := must.Get[*GraphTiming](t)(timeGraph(new(exec.HostBackend), g, train, 7, time.Second))
 		if len(timing.Runs) != 7 || timing.Runs[0] <= 0 {
 			t.Errorf("got times %v, want 7", timing.Runs)
+		}
+		if len(timing.Parts) == 0 || timing.Parts[0].Time <= 0 || len(timing.Parts[0].Op) == 0 {
+			t.Errorf("got parts %v, want those of the step", timing.Parts)
 		}
 		launches[alone] = timing.Launches
 	}

@@ -15,9 +15,11 @@ type Step struct {
 	// other inputs are a batch. One without a Row cannot be checked by Check.
 	Case
 	Solver func() G.Solver
-	// FromHost is set if a batch comes from the memory of the host in each step; else it is on
-	// the device.
-	FromHost bool
+	// FromHost is set if a batch comes from the memory of the host in each step, pinned memory unless Pageable
+	// is set; else it is on the device.
+	FromHost, Pageable bool
+	// Parts is set if the launches are also timed one by one.
+	Parts bool
 	// UpdateAlone is set if only the update is timed, without forward and backward.
 	UpdateAlone bool
 	// Precision is that of the products.
@@ -28,11 +30,16 @@ type Step struct {
 // Steps returns the training steps that are timed.
 func Steps() []Step {
 	small, large := MLP(128, 784, 512, 512, 10), MLP(4096, 784, 512, 512, 10)
-	fed := sgd(large)
-	fed.FromHost = true
-	fed.Name += ", batch from the host"
+	pinned := sgd(large)
+	pinned.FromHost = true
+	pageable := pinned
+	pageable.Pageable = true
+	pinned.Name += ", batch from the host"
+	pageable.Name += ", batch from pageable memory"
 	wide := sgd(MLP(4096, 784, 4096, 4096, 10))
-	return slices.Concat(StepsOf(small, large), []Step{fed}, InPrecisions(sgd(small)), InPrecisions(sgd(large)), []Step{wide}, InPrecisions(wide),
+	both := StepsOf(small, large)
+	both[0].Parts = true
+	return slices.Concat(both, []Step{pinned, pageable}, InPrecisions(sgd(small)), InPrecisions(sgd(large)), []Step{wide}, InPrecisions(wide),
 		[]Step{sgd(Convnet(100, example)), sgd(Convnet(2048, example)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000)})
 }
 

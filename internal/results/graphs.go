@@ -19,6 +19,16 @@ type Graph struct {
 	// Off is how far the worst learnable was, after checked training steps, from where steps on the host took it, as a share of
 	// how far that is from where it began: the relative error of its gradients.
 	Off float64 `json:"off,omitempty"`
+	// Parts are what the launches add to the time of all, in order, where that was measured.
+	Parts []Part `json:"parts,omitempty"`
+}
+
+// Part is an instruction of a program in the time of all its launches.
+type Part struct {
+	Op     string  `json:"op"`
+	Shape  []int   `json:"shape"`    // of its result
+	Micros float64 `json:"us"`       // that it adds
+	Least  float64 `json:"least_us"` // that its bytes or its operations take at the device's peak
 }
 
 // String prints the launches and the time of a run.
@@ -45,6 +55,43 @@ func UpdateGraphs(text string, files []*File, cases []Key) (string, error) {
 // the markers <!-- steps:begin --> and <!-- steps:end -->.
 func UpdateSteps(text string, files []*File, cases []Key) (string, error) {
 	return graphTables(text, "steps", "Step", files, cases)
+}
+
+// UpdateParts returns the text of docs/training.md with tables of what the launches of the first step that has such times add, between the
+// markers <!-- parts:begin --> and <!-- parts:end -->.
+func UpdateParts(text string, files []*File, cases []Key) (string, error) {
+	var tables []string
+	for _, f := range files {
+		for _, key := range f.keys(cases) {
+			if r, ok := f.Row(key); ok && r.Graph != nil && len(r.Graph.Parts) > 0 {
+				tables = append(tables, f.partTable(r))
+				break
+			}
+		}
+	}
+	return Splice(text, "parts", cmp.Or(strings.Join(tables, "\n"), "Not measured yet.\n"))
+}
+
+// partTable is a table of the parts of a row.
+func (f *File) partTable(r Row) string {
+	var b strings.Builder
+	date := f.Date
+	if r.Run != nil {
+		date = r.Run.Date
+	}
+	fmt.Fprintf(&b, "**%s**, %s, %s, %s, float32: %s.\n\n", f.GPU, cell(r.Op), cell(r.Case), date, r.Time())
+	b.WriteString("| Launch | Result | Adds | Least |\n|---|---|--:|--:|\n")
+	var adds, least float64
+	for _, p := range r.Graph.Parts {
+		op, _ := strings.CutPrefix(p.Op, "kernel ")
+		if at := 70; len(op) > at {
+			op = op[:at] + "..."
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(op), cell(strings.Trim(fmt.Sprint(p.Shape), "[]")), Micros(p.Micros), Micros(p.Least))
+		adds, least = adds+p.Micros, least+p.Least
+	}
+	fmt.Fprintf(&b, "| all | | %s | %s |\n", Micros(adds), Micros(least))
+	return b.String()
 }
 
 // graphTables puts tables of whole graphs between the markers of a name.

@@ -50,6 +50,19 @@ func TestUpdateGraphs(t *testing.T) {
 	if want := "| softmax | 16x8 | 1.00 ms | not measured | 20.0 us |  |  | 1.2e-02 |\n<!-- precision:end"; err != nil || !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s%v", want, got, err)
 	}
+	parts := strings.ReplaceAll(page, "graphs:", "parts:")
+	if got, err := UpdateParts(parts, []*File{file}, []Key{norm, softmax}); err != nil || !strings.Contains(got, "begin -->\nNot measured yet.\n<!--") {
+		t.Errorf("without parts: %q, %v", got, err)
+	}
+	file.Rows[0].Graph.Parts = []Part{{"kernel product", []int{4, 2}, 2.5, 0.25}, {"rows f32: " + strings.Repeat("x|", 40), []int{}, 1, 0.5}}
+	got, err = UpdateParts(parts, []*File{file}, []Key{norm, softmax})
+	for _, want := range []string{
+		"**NVIDIA T1**, softmax, 16x8, 2026-02-03, float32: 1.00 ms.\n", "| `product` | 4 2 | 2.50 us | 0.25 us |\n", "...` |  | 1.00 us | 0.50 us |\n| all | | 3.50 us | 0.75 us |\n<!--",
+	} {
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s%v", want, got, err)
+		}
+	}
 	if got, err := UpdateGraphs(page, nil, nil); err != nil || !strings.Contains(got, "begin -->\nNot measured yet.\n<!--") {
 		t.Errorf("without files: %q, %v", got, err)
 	}

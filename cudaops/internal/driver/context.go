@@ -86,15 +86,24 @@ func (c *Context) Alloc(bytes int64) (Ptr, error) {
 // OnDevice reports whether the device can use p: whether CUDA allocated it on the device, or as
 // managed memory.
 func (c *Context) OnDevice(p Ptr) bool {
-	const device, unified = 2, 4 // CUmemorytype; 0 for memory that CUDA does not know
-	attribute := uint32(2)       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+	const device, unified = 2, 4
+	kind := c.memoryType(p)
+	return kind == device || kind == unified
+}
+
+// memoryType returns the CUmemorytype of an address, 0 for memory that CUDA does not know.
+func (c *Context) memoryType(p Ptr) uint32 {
+	attribute := uint32(2) // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 	kind := new(uint32)
 	data := uintptr(unsafe.Pointer(kind)) // void *[1]
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(kind)
 	err := c.call(cuPointerGetAttributes, 1, uintptr(unsafe.Pointer(&attribute)), uintptr(unsafe.Pointer(&data)), uintptr(p))
-	return err == nil && (*kind == device || *kind == unified)
+	if err != nil {
+		return 0
+	}
+	return *kind
 }
 
 // Free frees memory from Alloc, once the device has finished with it.

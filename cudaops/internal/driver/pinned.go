@@ -2,17 +2,17 @@ package driver
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"unsafe"
 )
 
-// Pinned is host memory that stays where it is, which the device copies to and
-// from at full speed while the host goes on: memory of the driver's, or of Go's that was
-// pinned.
+// Pinned is host memory of the driver's that stays where it is, which the device copies to and
+// from at full speed while the host goes on.
 type Pinned struct {
 	Bytes []byte
 
 	ctx *Context
-	own bool // it is Go's
 }
 
 // AllocPinned returns n bytes of pinned memory, contents undefined.
@@ -30,32 +30,43 @@ func (c *Context) AllocPinned(n int64) (*Pinned, error) {
 	return &Pinned{Bytes: unsafe.Slice((*byte)(p), n), ctx: c}, nil
 }
 
-// Pin makes a piece of Go's memory pinned until Free. It should begin and end with a page, and no
-// other piece may be pinned in the same pages.
-func (c *Context) Pin(m []byte) (*Pinned, error) {
-	const portable = 1 // CU_MEMHOSTREGISTER_PORTABLE
-	if err := c.call(cuMemPin, uintptr(unsafe.Pointer(unsafe.SliceData(m))), uintptr(len(m)), portable); err != nil {
-		return nil, fmt.Errorf("cannot pin %d bytes of memory: %w", len(m), err)
-	}
-	return &Pinned{Bytes: m, ctx: c, own: true}, nil
-}
-
-// Address returns where the device finds a piece of pinned memory that is not empty:
-// where the host does.
-func Address(pinned []byte) Ptr { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned)))) }
-
-// Free releases the memory, or makes it Go's as before, once the device has finished with it.
-// Further calls do nothing.
+// Free releases the memory, once the device has finished with it. Further calls do nothing.
 func (p *Pinned) Free() error {
 	if p.Bytes == nil {
 		return nil
 	}
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(p.Bytes)))
-	if p.own {
-		err := p.ctx.call(cuMemUnpin, at)
-		p.Bytes = nil // not before: it keeps the memory
-		return err
-	}
 	p.Bytes = nil
 	return p.ctx.call(cuMemFreeHost, at)
 }
+
+// MakePinned returns n bytes of Go's memory, zeros, that are pinned, for all contexts, for as long as anything refers to
+// them or to a piece of them: the collector leaves memory alone until its finalizer has run, and that unpins it. Work of the device
+// is no reference.
+func (c *Context) MakePinned(n int64) ([]byte, error) {
+	const portable = 1 // CU_MEMHOSTREGISTER_PORTABLE
+	page := int64(os.Getpagesize())
+	whole := (max(n, 1) + page - 1) / page * page // pinned pages hold nothing else
+	block := make([]byte, whole+page)
+	skip := -int64(uintptr(unsafe.Pointer(&block[0]))) & (page - 1)
+	at := uintptr(unsafe.Pointer(&block[skip]))
+	if err := c.call(cuMemPin, at, uintptr(whole), portable); err != nil {
+		return nil, fmt.Errorf("cannot pin %d bytes of memory: %w", n, err)
+	}
+	runtime.SetFinalizer(&block[0], func(*byte) { _ = c.call(cuMemUnpin, at) })
+	return block[skip : skip+n : skip+n], nil
+}
+
+// Pinned reports whether a piece of host memory is pinned, by whoever.
+func (c *Context) Pinned(m []byte) bool {
+	const host = 1
+	if len(m) == 0 {
+		return false
+	}
+	last := m[len(m)-1:]
+	return c.memoryType(Address(m)) == host && c.memoryType(Address(last)) == host
+}
+
+// Address returns where the device finds a piece of pinned memory that is not empty:
+// where the host does.
+func Address(pinned []byte) Ptr { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned)))) }

@@ -1,11 +1,13 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 	"github.com/stheno-ml/stheno/cudaops/internal/loader"
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -44,6 +46,33 @@ func openDevice(i int) (*device, error) {
 	}
 	devices.open[i] = d
 	return d, nil
+}
+
+// Pinned returns new memory of Go's, zeros, that any GPU copies from and to by itself. On a machine without one that
+// can be used it is ordinary memory.
+func Pinned(bytes int64) ([]byte, error) {
+	if err := hostmem.Check(bytes); err != nil {
+		return nil, err
+	}
+	d, err := anyDevice()
+	if errors.Is(err, driver.ErrNoDevice) {
+		return kernels.Bytes(make([]int64, kernels.CeilDiv(bytes, 8)))[:bytes:bytes], nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.ctx.MakePinned(bytes)
+}
+
+// anyDevice returns a device that is open, or opens the first.
+func anyDevice() (*device, error) {
+	devices.Lock()
+	for _, d := range devices.open {
+		devices.Unlock()
+		return d, nil
+	}
+	devices.Unlock()
+	return openDevice(0)
 }
 
 // Usable returns an error that explains why the kernels cannot run on a device, and

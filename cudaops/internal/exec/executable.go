@@ -270,14 +270,23 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 	return outputs, nil
 }
 
-// Replay captures all launches of the program, without the copies, as
-// one piece of work, and returns a function that queues it. The launches work on the values
+// Launching returns the instructions of the program that launch kernels, in order.
+func (e *Executable) Launching() []*program.Instr {
+	list := make([]*program.Instr, len(e.launches))
+	for i, l := range e.launches {
+		list[i] = l.instr
+	}
+	return list
+}
+
+// Replay captures the launches of the program's first n instructions that have some, without the
+// copies, as one piece of work, and returns a function that queues it. The launches work on the values
 // that the last Run copied to the device, which are still there if the program was compiled
 // for it: see passes.Target. It is for measurements.
-func (e *Executable) Replay() (func() error, error) {
+func (e *Executable) Replay(n int) (func() error, error) {
 	var o order
-	work := make([]Work, len(e.launches))
-	for i, l := range e.launches {
+	work := make([]Work, n)
+	for i, l := range e.launches[:n] {
 		work[i] = Work{l.queue, o.add(i, l.instr)}
 	}
 	return e.capture(work)
@@ -286,7 +295,7 @@ func (e *Executable) Replay() (func() error, error) {
 // capture makes one piece of work of several, and returns a function that queues it.
 func (e *Executable) capture(work []Work) (func() error, error) {
 	reduced(work)
-	return e.backend.Capture(work)
+	return e.backend.Capture(longestFirst(work))
 }
 
 // wait waits for all that was queued and takes the downloads over.

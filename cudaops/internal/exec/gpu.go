@@ -19,7 +19,7 @@ type GPUBackend struct {
 	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
 	beside beside
-	// hostMemory guards staged and the pinned memory, since copies beside the work may ask for it.
+	// hostMemory guards staged, since copies beside the work may ask for it.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
 	events     []*driver.Event

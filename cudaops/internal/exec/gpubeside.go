@@ -2,7 +2,6 @@ package exec
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 )
@@ -12,7 +11,6 @@ type beside struct {
 	copies *driver.Stream
 	copied []*driver.Event // marks among them
 	marks  []*driver.Event
-	pinned []*driver.Pinned // memory of Go's
 }
 
 var _ Beside = (*GPUBackend)(nil)
@@ -57,31 +55,11 @@ func (g *GPUBackend) FollowCopies(i int) error { return g.stream.Wait(g.beside.c
 // AwaitCopies implements Beside.
 func (g *GPUBackend) AwaitCopies(i int) error { return g.beside.copied[i].Sync() }
 
-// Pin implements Beside.
-func (g *GPUBackend) Pin(m []byte) error {
-	p, err := g.ctx.Pin(m)
-	if err != nil {
-		return err
-	}
-	g.hostMemory.Lock()
-	defer g.hostMemory.Unlock()
-	g.beside.pinned = append(g.beside.pinned, p)
-	return nil
-}
+// FollowWork implements Beside.
+func (g *GPUBackend) FollowWork(i int) error { return g.beside.copies.Wait(g.beside.marks[i]) }
 
 // Pinned implements Beside.
-func (g *GPUBackend) Pinned(m []byte) bool {
-	g.hostMemory.Lock()
-	defer g.hostMemory.Unlock()
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
-	for _, p := range g.beside.pinned {
-		from := uintptr(unsafe.Pointer(unsafe.SliceData(p.Bytes)))
-		if from <= at && at+uintptr(len(m)) <= from+uintptr(len(p.Bytes)) {
-			return true
-		}
-	}
-	return false
-}
+func (g *GPUBackend) Pinned(m []byte) bool { return g.ctx.Pinned(m) }
 
 // closeBeside releases all of it.
 func (g *GPUBackend) closeBeside() (errs []error) {
@@ -91,9 +69,6 @@ func (g *GPUBackend) closeBeside() (errs []error) {
 	}
 	for _, m := range slices.Concat(b.marks, b.copied) {
 		errs = append(errs, m.Close())
-	}
-	for _, p := range b.pinned {
-		errs = append(errs, p.Free())
 	}
 	return errs
 }

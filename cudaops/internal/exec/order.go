@@ -126,3 +126,47 @@ func reduced(work []Work) {
 		work[k].After = after
 	}
 }
+
+// longestFirst returns work in an order in which a piece that more pieces wait for, one after the other, comes before others that
+// could come as well. Of the pieces that wait for the same one, the device starts the first that was recorded the earliest: a step of
+// 13 launches took 49.3 us in place of 50.0 (H200, bench/NOTES.md).
+func longestFirst(work []Work) []Work {
+	height, readers, waits := make([]int, len(work)), make([][]int, len(work)), make([]int, len(work))
+	for i := len(work) - 1; i >= 0; i-- {
+		for _, j := range work[i].After {
+			height[j] = max(height[j], height[i]+1)
+			readers[j] = append(readers[j], i)
+		}
+		waits[i] = len(work[i].After)
+	}
+	var ready []int // the next one last
+	add := func(i int) {
+		at := sort.Search(len(ready), func(k int) bool {
+			return height[ready[k]] > height[i] || height[ready[k]] == height[i] && ready[k] < i
+		})
+		ready = slices.Insert(ready, at, i)
+	}
+	for i := range work {
+		if waits[i] == 0 {
+			add(i)
+		}
+	}
+	list, place := make([]Work, 0, len(work)), make([]int, len(work))
+	for len(ready) > 0 {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		place[i] = len(list)
+		w := Work{Queue: work[i].Queue}
+		for _, j := range work[i].After {
+			w.After = append(w.After, place[j])
+		}
+		slices.Sort(w.After)
+		list = append(list, w)
+		for _, r := range readers[i] {
+			if waits[r]--; waits[r] == 0 {
+				add(r)
+			}
+		}
+	}
+	return list
+}

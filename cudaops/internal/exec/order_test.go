@@ -118,3 +118,58 @@ func closure(work []Work) []*big.Int {
 	}
 	return list
 }
+
+// longestFirst keeps the pieces and what they wait for, and of those that could come next takes one that as long a chain of others waits for
+// as for any.
+func TestLongestFirst(t *testing.T) {
+	must.Hold(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{0, 1, 5, 20, 70}).Draw(t, "pieces")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		work, called := make([]Work, n), -1
+		for k := range work {
+			work[k].Queue = func() error { called = k; return nil }
+			for j := range k {
+				if r.IntN(4) == 0 {
+					work[k].After = append(work[k].After, j)
+				}
+			}
+		}
+		place, of := make([]int, n), make([]int, n) // of the pieces in the list, and back
+		list := longestFirst(work)
+		if len(list) != n {
+			t.Fatalf("got %d pieces, want %d", len(list), n)
+		}
+		for at, w := range list {
+			if err := w.Queue(); err != nil {
+				t.Fatal(err)
+			}
+			place[called], of[at] = at, called
+		}
+		if sorted := slices.Sorted(slices.Values(of)); len(slices.Compact(sorted)) != n {
+			t.Fatalf("got the pieces %v, want each once", of)
+		}
+		length := make([]int, n) // of the longest chain that waits for a piece
+		for k := n - 1; k >= 0; k-- {
+			for j := range n {
+				if slices.Contains(work[j].After, k) {
+					length[k] = max(length[k], length[j]+1)
+				}
+			}
+		}
+		for at, k := range of {
+			var after []int
+			for _, j := range work[k].After {
+				after = append(after, place[j])
+			}
+			if slices.Sort(after); !slices.Equal(after, list[at].After) || len(after) > 0 && after[len(after)-1] >= at {
+				t.Fatalf("piece %d at %d waits for %v, want %v before it", k, at, list[at].After, after)
+			}
+			for _, j := range of[at+1:] {
+				ready := !slices.ContainsFunc(work[j].After, func(i int) bool { return place[i] >= at })
+				if ready && length[j] > length[k] {
+					t.Fatalf("piece %d, which %d wait for in a row, comes before %d, for which %d wait", k, length[k], j, length[j])
+				}
+			}
+		}
+	})
+}

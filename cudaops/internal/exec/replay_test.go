@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 	if _, err := e.Run([]gorgonia.Value{x.Value()}); err != nil {
 		t.Fatal(err)
 	}
-	replay, err := e.Replay() // on the host, recording is running
+	replay, err := e.Replay(len(e.launches)) // on the host, recording is running
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func TestPerceptronLaunches(t *testing.T) {
 	c := graphspec.MLP(128, 784, 512, 512, 10)
 	g, _ := c.Graph(c.Values([]float32{1}))
 	for _, with := range []bool{true, false} {
-		want := map[bool]int{true: 13, false: 15}[with]
+		want := map[bool]int{true: 12, false: 15}[with]
 		list := launching(t, g, nil, with)
 		if len(list) != want {
 			t.Errorf("with epilogues %v: got %d launches, want %d:\n%s", with, len(list), want, text(list))

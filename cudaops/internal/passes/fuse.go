@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -48,6 +49,7 @@ func fuse(p *program.Program, t Target) error {
 			f.joinSiblings(v)
 		}
 	}
+	f.joinShort()
 	return f.rewrite()
 }
 
@@ -57,6 +59,8 @@ const (
 	mostOutputs    = 8
 	mostOperations = 128
 	mostVisited    = 1000 // instructions looked at to find a way around a group
+
+	shortReduction = 1 << 20 // elements, which take no longer to read than a launch
 )
 
 // vertex is an instruction of the program with its properties for fusion.
@@ -179,6 +183,40 @@ func (f *fuser) joinSiblings(v *vertex) {
 			}
 		}
 	}
+}
+
+// joinShort joins groups with Rows that reduce different values of one shape over the same axes: those of few elements, which
+// cost a launch each, where nothing needs the results of the first before the second ends. So the gradients of several
+// biases are one launch.
+func (f *fuser) joinShort() {
+	found := map[string][]*group{}
+	for _, v := range f.vertices {
+		g := v.group
+		if g == nil || g.last() != v.at || g.count > shortReduction || !g.reduces() {
+			continue
+		}
+		key := fmt.Sprint(g.shape, g.axes)
+		others := found[key]
+		for i, o := range others {
+			if o.neededBefore(v.at) {
+				continue
+			}
+			if joint := f.join(o, g); joint != nil {
+				f.reach.raise(joint.members[0].at, joint.last())
+				others = slices.Delete(others, i, i+1)
+				g = joint
+				break
+			}
+		}
+		found[key] = append(others, g)
+	}
+}
+
+// neededBefore reports whether an instruction before a place reads a result of the group.
+func (g *group) neededBefore(at int) bool {
+	return slices.ContainsFunc(g.members, func(m *vertex) bool {
+		return slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) && r.at < at })
+	})
 }
 
 // join makes one group of the members of both and returns it. If they cannot be one, it

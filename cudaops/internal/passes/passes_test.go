@@ -236,3 +236,26 @@ func TestLayoutOfRows(t *testing.T) {
 		t.Errorf("got %v, want [0 5]", got)
 	}
 }
+
+// Reductions of different values of one shape over the same axes are one launch if they have few elements, and others are not.
+func TestShortReductions(t *testing.T) {
+	for _, c := range []struct {
+		rows, columns, axis int // of the second
+		want                int
+	}{{64, 100, 0, 1}, {64, 100, 1, 2}, {64, 50, 0, 2}, {2048, 1024, 0, 2}} {
+		g := G.NewGraph()
+		sum := func(name string, rows, columns, axis int) {
+			x := G.NewMatrix(g, G.Float32, G.WithName(name), G.WithShape(rows, columns), G.WithInit(G.Zeroes()))
+			must.Get[*G.Node](t)(G.Sum(must.Get[*G.Node](t)(G.Tanh(x)), axis))
+		}
+		rows, columns := c.rows, 100
+		if rows > 1000 {
+			columns = c.columns
+		}
+		sum("x", rows, columns, 0)
+		sum("y", c.rows, c.columns, c.axis)
+		if list := launching(t, g, nil, true); len(list) != c.want {
+			t.Errorf("%v: got %d launches, want %d:\n%s", c, len(list), c.want, text(list))
+		}
+	}
+}

@@ -30,7 +30,7 @@ func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
 		faults = append(faults, strays(p, b.Graphs[:half], false)...)
 		faults = append(faults, strays(p, b.Graphs[half:], true)...)
 	}
-	if _, err := e.Replay(); err != nil {
+	if _, err := e.Replay(len(e.Launching())); err != nil {
 		return 0, err
 	}
 	for _, g := range b.Graphs {

@@ -187,8 +187,8 @@ func (b *Recorder) FollowCopies(int) error { return nil }
 // AwaitCopies implements [exec.Beside].
 func (b *Recorder) AwaitCopies(int) error { return nil }
 
-// Pin implements [exec.Beside].
-func (b *Recorder) Pin([]byte) error { return nil }
+// FollowWork implements [exec.Beside].
+func (b *Recorder) FollowWork(int) error { return nil }
 
 // Pinned implements [exec.Beside].
 func (b *Recorder) Pinned([]byte) bool { return false }

@@ -1,0 +1,38 @@
+package cudaops
+
+import (
+	"fmt"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/tensor"
+)
+
+// Pinned returns a tensor of zeros in page-locked memory, which GPUs read by themselves, at the full rate of the bus: a machine
+// with [Train] copies inputs with such values, or slices of them, beside a run that is under way, and the host does not touch
+// them. That serves a batch that is written again and again, or a data set from whose rows batches are sliced.
+//
+// An input's value may be changed in place when the RunAll that takes it has returned.
+//
+// The memory is Go's: it is collected when nothing refers to it any more. To lock it takes about as long as to fill it, and the
+// system cannot use it for anything else, so make it once. Where there is no GPU it is ordinary memory. All machines of the
+// process can use it, whatever their devices.
+func Pinned(of tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	dt, ok := values.Dtype(of)
+	if !ok {
+		return nil, fmt.Errorf("cudaops: Pinned: got elements of %v, want numbers", of)
+	}
+	bytes, err := values.Size(dt, shape)
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: Pinned: %w", err)
+	}
+	if kernels.Count(shape) == 0 || len(shape) == 0 {
+		return nil, fmt.Errorf("cudaops: Pinned: got shape %v, want at least one axis and one element", tensor.Shape(shape))
+	}
+	m, err := exec.Pinned(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("cudaops: Pinned: %w", err)
+	}
+	return values.Over(dt, shape, m).(*tensor.Dense), nil
+}
