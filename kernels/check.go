@@ -171,7 +171,7 @@ func (l *Library) checkSource(file string) error {
 	var targets []string
 	for _, i := range s.Images {
 		targets = append(targets, i.Target)
-		data, err := l.readImage(i.File)
+		data, err := l.readImage(s.Stem, i.Target)
 		if err != nil {
 			return fmt.Errorf("%s for %s: %w", file, i.Target, err)
 		}

@@ -39,7 +39,7 @@ func newCodeWriter(major int, wide bool) (codeWriter, error) {
 
 // mathFunctions reads the PTX of math.cu.
 var mathFunctions = sync.OnceValues(func() (*expr.Functions, error) {
-	text, err := own.readImage(manifest.ImageFile("math", manifest.PTX))
+	text, err := own.readImage("math", manifest.PTX)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func TestProductsWait(t *testing.T) {
 	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_double", "matmul_hopper", "matmul_mma", "reduce"} {
 		entries := must.Get[[]string](t)(own.Entries(stem))
 		for _, target := range manifest.Targets {
-			text := must.Get[[]byte](t)(own.readImage(manifest.ImageFile(stem, target)))
+			text := must.Get[[]byte](t)(own.readImage(stem, target))
 			want := stem != "reduce" && slices.Contains([]string{"sm_90a", "sm_100", "sm_120"}, target)
 			if stem == "matmul_hopper" && target != "sm_90a" && want {
 				continue // empty kernels, which no plan launches
@@ -76,7 +76,7 @@ func TestWaitsTooLate(t *testing.T) {
 	}
 
 	const entry = "matmul_combine_f32"
-	cubin := must.Get[[]byte](t)(own.readImage(manifest.ImageFile("matmul_vector", "sm_90a")))
+	cubin := must.Get[[]byte](t)(own.readImage("matmul_vector", "sm_90a"))
 	changed := func(change func(code []byte, wait int)) Code {
 		text := bytes.Clone(cubin)
 		code := section(text, ".text."+entry)

@@ -147,12 +147,19 @@ func (l *Library) source(stem string) (*manifest.Source, error) {
 	return &m.Sources[i], nil
 }
 
-func (l *Library) readImage(file string) ([]byte, error) {
-	packed, err := fs.ReadFile(l.files, "images/"+file)
+// readImage returns a source's image for a target.
+func (l *Library) readImage(stem, target string) ([]byte, error) {
+	packed, err := fs.ReadFile(l.files, "images/"+manifest.ImageFile(stem, target))
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Unpack(packed)
+	var like []byte
+	if t := manifest.Like(target); t != "" {
+		if like, err = l.readImage(stem, t); err != nil {
+			return nil, err
+		}
+	}
+	return manifest.Unpack(packed, like)
 }
 
 // compiled is the image of a library's source.
@@ -173,7 +180,7 @@ func (c compiled) code(major, minor int) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	text, err := c.library.readImage(manifest.ImageFile(c.stem, target))
+	text, err := c.library.readImage(c.stem, target)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("no images of %q, compile the sources first: %w", c.stem, err)
 	}

@@ -78,7 +78,7 @@ func TestLibrary(t *testing.T) {
 		"renamed": {func(f fstest.MapFS) { f["sub.cu"] = f["add.cu"]; delete(f, "add.cu") }, `no images of "sub"`},
 		"image":   {func(f fstest.MapFS) { delete(f, "images/add.sm_80.cubin.zst") }, "add.cu for sm_80"},
 		"bytes": {func(f fstest.MapFS) {
-			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"))}
+			f["images/add.sm_80.cubin.zst"] = &fstest.MapFile{Data: manifest.Pack([]byte("x"), nil)}
 		},
 			"not the file that the manifest describes"},
 		"manifest": {func(f fstest.MapFS) { delete(f, "images/manifest.json") }, "compile the sources first"},

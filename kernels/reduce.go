@@ -42,7 +42,7 @@ func (i reduceImage) Code(major, minor int) (Code, error) {
 }
 
 func (i reduceImage) code() (Code, error) {
-	text, err := own.readImage(manifest.ImageFile("reduce", manifest.PTX))
+	text, err := own.readImage("reduce", manifest.PTX)
 	if err != nil {
 		return Code{}, err
 	}

@@ -86,7 +86,7 @@ func TestParseLongReduction(t *testing.T) {
 // The PTX of an expression has its instructions wherever reduce.cu has a mark, and
 // none of reduce.cu's own.
 func TestReductionPTX(t *testing.T) {
-	plain, err := own.readImage("reduce.ptx.zst")
+	plain, err := own.readImage("reduce", "ptx")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func imageSignatures(image Image) (map[string]signature, error) {
 			return nil, err
 		}
 		var err error
-		if text, err = c.library.readImage(manifest.ImageFile(c.stem, manifest.PTX)); err != nil {
+		if text, err = c.library.readImage(c.stem, manifest.PTX); err != nil {
 			return nil, err
 		}
 	} else {

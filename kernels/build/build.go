@@ -42,7 +42,7 @@ func (b *builder) build(verbose bool) error {
 		m.Sources = slices.DeleteFunc(m.Sources, func(s manifest.Source) bool { return s.Stem != b.only && find(old, s.Stem) == nil })
 	}
 	same := old.Compiler == m.Compiler && slices.Equal(old.Flags, m.Flags)
-	var jobs []job
+	var jobs []*job
 	for i := range m.Sources {
 		s, before := &m.Sources[i], find(old, m.Sources[i].Stem)
 		switch {
@@ -54,13 +54,15 @@ func (b *builder) build(verbose bool) error {
 			jobs = append(jobs, jobsOf(s)...)
 		}
 	}
-	err = b.each(jobs, func(j job) error {
-		image, data, err := b.image(j.source.Stem, j.target())
-		j.source.Images[j.index] = image
-		if err == nil {
-			err = b.write(image.File, manifest.Pack(data))
-		}
+	err = b.each(jobs, func(j *job) (err error) {
+		j.source.Images[j.index], j.data, err = b.image(j.source.Stem, j.target())
 		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = b.each(jobs, func(j *job) error {
+		return b.write(j.source.Images[j.index].File, manifest.Pack(j.data, j.like(jobs)))
 	})
 	if err != nil {
 		return err
@@ -133,6 +135,7 @@ func find(m *manifest.Manifest, stem string) *manifest.Source {
 // whole returns an error unless every target's image of a source is there and matches the manifest.
 func (b *builder) whole(s *manifest.Source) error {
 	var errs []error
+	unpacked := map[string][]byte{} // by target
 	for i, target := range manifest.Targets {
 		if i >= len(s.Images) || s.Images[i].Target != target {
 			return fmt.Errorf("%s.cu has not been compiled for %s", s.Stem, target)
@@ -141,9 +144,9 @@ func (b *builder) whole(s *manifest.Source) error {
 		packed, err := os.ReadFile(filepath.Join(b.out, image.File))
 		if err != nil {
 			errs = append(errs, err)
-		} else if data, err := manifest.Unpack(packed); err != nil {
+		} else if data, err := manifest.Unpack(packed, unpacked[manifest.Like(target)]); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", image.File, err))
-		} else if manifest.Sum(data) != image.Hash {
+		} else if unpacked[target] = data; manifest.Sum(data) != image.Hash {
 			errs = append(errs, fmt.Errorf("%s is not the file that the manifest describes", image.File))
 		}
 	}
@@ -154,22 +157,33 @@ func (b *builder) whole(s *manifest.Source) error {
 type job struct {
 	source *manifest.Source
 	index  int // of the target
+	data   []byte
 }
 
-func (j job) target() string { return manifest.Targets[j.index] }
+func (j *job) target() string { return manifest.Targets[j.index] }
+
+// like returns the image that the job's is like, nil if there is none.
+func (j *job) like(jobs []*job) []byte {
+	for _, other := range jobs {
+		if other.source == j.source && other.target() == manifest.Like(j.target()) {
+			return other.data
+		}
+	}
+	return nil
+}
 
 // jobsOf returns the jobs for all images of a source.
-func jobsOf(s *manifest.Source) []job {
-	jobs := make([]job, len(manifest.Targets))
+func jobsOf(s *manifest.Source) []*job {
+	jobs := make([]*job, len(manifest.Targets))
 	for i := range jobs {
-		jobs[i] = job{s, i}
+		jobs[i] = &job{source: s, index: i}
 	}
 	return jobs
 }
 
 // each runs the jobs, b.workers at a time. It returns one error for each source, since those of its
 // other targets are the same.
-func (b *builder) each(jobs []job, do func(job) error) error {
+func (b *builder) each(jobs []*job, do func(*job) error) error {
 	errs := toolkit.Each(jobs, b.workers, do)
 	failed := map[string]bool{}
 	for i, j := range jobs {

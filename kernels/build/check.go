@@ -57,7 +57,7 @@ func (b *builder) check(limit time.Duration, since string) error {
 		return err
 	}
 	var compiled atomic.Int32
-	err = b.each(append(first, rest...), func(j job) error {
+	err = b.each(append(first, rest...), func(j *job) error {
 		if !b.all && time.Since(start) > limit {
 			return nil
 		}
@@ -82,7 +82,7 @@ func notBuilt(images string, wrong []error) error {
 
 // order returns the jobs of the sources whose images are not those of a git
 // revision, and the other jobs, both in an order drawn at random.
-func (b *builder) order(m *manifest.Manifest, since string) (first, rest []job, err error) {
+func (b *builder) order(m *manifest.Manifest, since string) (first, rest []*job, err error) {
 	then := m
 	if since != "" {
 		if then, err = b.revision(since); err != nil {
@@ -97,7 +97,7 @@ func (b *builder) order(m *manifest.Manifest, since string) (first, rest []job, 
 			rest = append(rest, jobsOf(s)...)
 		}
 	}
-	for _, jobs := range [][]job{first, rest} {
+	for _, jobs := range [][]*job{first, rest} {
 		rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
 	}
 	return first, rest, nil

@@ -137,7 +137,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a new source":   {func(b *builder) { put(t, filepath.Join(b.dir, "d.cu"), "d") }, "d.cu has not been compiled"},
 		"a source gone":  {func(b *builder) { os.Remove(filepath.Join(b.dir, "b.cu")) }, "images of b.cu, which is gone"},
 		"an image gone":  {func(b *builder) { os.Remove(filepath.Join(b.out, "b.ptx.zst")) }, "b.ptx.zst"},
-		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), string(manifest.Pack(nil))) }, "b.ptx.zst is not the file"},
+		"another image":  {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), string(manifest.Pack(nil, nil))) }, "b.ptx.zst is not the file"},
 		"not packed":     {func(b *builder) { put(t, filepath.Join(b.out, "b.ptx.zst"), "b") }, "b.ptx.zst"},
 		"other bytes": {func(b *builder) {
 			compile := b.compile

@@ -52,7 +52,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 		return nil, err
 	}
 	delete(a.files, dictionaryFile)
-	dictionary, err := Unpack(packed)
+	dictionary, err := Unpack(packed, nil)
 	if err == nil {
 		a.reader, err = newReader(dictionary)
 	}
@@ -112,7 +112,7 @@ func WriteArchive(assembler string, cubins map[string][]byte) ([]byte, error) {
 		}
 		err = errors.Join(err, failed)
 	}
-	add(dictionaryFile, Pack(dictionary))
+	add(dictionaryFile, Pack(dictionary, nil))
 	for _, key := range keys {
 		packed, failed := pack(cubins[key], dictionary)
 		err = errors.Join(err, failed)

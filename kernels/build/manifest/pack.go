@@ -6,18 +6,34 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Pack compresses an image with Zstandard, to about a sixth. The same version of the
-// library makes the same bytes.
-func Pack(image []byte) []byte {
-	packed, err := pack(image, nil)
+// alike names, for a target, one whose code for a source is nearly the same: its image is the
+// dictionary for the target's.
+var alike = map[string]string{"sm_89": "sm_86"}
+
+// Like returns the target whose image of a source packs the image for a target, "" if there is none.
+func Like(target string) string { return alike[target] }
+
+// Pack compresses an image with Zstandard: to about a sixth, and to much less with an image that it
+// is like; like may be nil. The same version of the library makes the same bytes.
+func Pack(image, like []byte) []byte {
+	packed, err := pack(image, like)
 	if err != nil {
 		panic(err) // only options make errors, and these are constants
 	}
 	return packed
 }
 
-// Unpack returns the image that Pack compressed. It is safe for several goroutines.
-func Unpack(packed []byte) ([]byte, error) {
+// Unpack returns the image that Pack compressed with the same image that it is like. It is safe for
+// several goroutines.
+func Unpack(packed, like []byte) ([]byte, error) {
+	if len(like) > 0 {
+		r, err := newReader(like)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return r.DecodeAll(packed, nil)
+	}
 	r, err := reader()
 	if err != nil {
 		return nil, err
