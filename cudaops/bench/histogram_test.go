@@ -32,7 +32,7 @@ func TestHistogramManyBins(t *testing.T) {
 	dev := device0(t)
 	dev.SharedOptin = 1 << 10
 	r := rand.New(rand.NewPCG(17, 4))
-	for _, n := range []int64{5000, 8192, 60_007} {
+	for _, n := range []int64{7600, 8192, 60_007} {
 		for _, power := range []float64{1, 9} { // of a number from 0 to 1: even, and most of them near 0
 			x := make([]float64, n)
 			for i := range x {
