@@ -104,13 +104,12 @@ type rowPolicy struct {
 	block  int   // threads of a block on a long row
 	chunk  int64 // least elements of a chunk when a row is split
 	blocks int64 // blocks for each multiprocessor then, as many as are there at a time
-	late   int64 // elements that the last block could read while it adds up a row's chunks
 }
 
 var rowPolicies = measured[rowPolicy]{
 	// H200, us, and by two launches: float64 32768 6.2, 10.6; float32 247112 5.9, 13.0; 547242 7.0, 12.3; 10^8 95.1, 102.6; products of 600266 7.5, 12.5;
-	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Short was not swept. Late by an estimate, see bench/NOTES.md: 126 x 10404 in two chunks 14.8
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4, late: 450}},
+	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Short was not swept
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4}},
 }
 
 // tilePolicy tunes sums of slabs that fit into shared memory.
@@ -153,25 +152,19 @@ var reducePolicies = measured[reducePolicy]{
 	{90, reducePolicy{block: 256, chunk: 1 << 12, blocks: 3}}, // not measured alone: as for rows
 }
 
-// windowPolicy tunes window sums. Blocks of short and segments take up to half of a multiprocessor's shared memory, the others no more than
-// the 48 KiB that a launch may ask for on every device.
+// windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
+// that a launch may ask for on every device.
 type windowPolicy struct {
-	direct   int64    // threads of direct: 64 bytes of outputs each
-	pieces   int64    // threads of few, and of short for rows that take no more
-	resident int64    // threads of segments on a multiprocessor, by their registers
-	items    [2]int64 // outputs of a thread of segments by type
-	waves    int64    // of runs of segments, where a block holds one
-	team     int64    // blocks that hold a segment together, at most
-	chunk    [2]int64 // threads of chunks and join by type: 16 elements each
-	warps    int64    // of stream on a multiprocessor, about
-	run      int64    // tiles of a run of stream, at most
+	direct int64    // threads of direct: 64 bytes of outputs each
+	pieces int64    // threads of few and short
+	chunk  [2]int64 // threads of chunks and join by type: 16 elements each
+	warps  int64    // of stream on a multiprocessor, about
+	run    int64    // tiles of a run of stream, at most
 }
 
 var windowPolicies = measured[windowPolicy]{
-	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572. Waves 1, 2,
-	// 4: radius 1000 871, 865, 868. Teams beside chunks and join: 2^25, radius 7528 (2 blocks) 133, 159; 2^28, radius 100 000 (29) 1068, 1070; teams of 8 were not timed alone.
-	// Pieces of short 128 and 256, an earlier kernel: 150000 x 511 radius 200 284, 264, 70001 x 1001 radius 12 290, 225; since then from 128 to twice as many, as rows fill them
-	{90, windowPolicy{direct: 256, pieces: 128, resident: 1024, items: [2]int64{Float32: 15, Float64: 7}, waves: 2, team: 8, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
+	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572
+	{90, windowPolicy{direct: 256, pieces: 128, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
 }
 
 // histogramPolicy tunes histograms.
@@ -187,17 +180,18 @@ var (
 	tableHistogram = measured[histogramPolicy]{
 		{90, histogramPolicy{block: 1024, blocks: 2}}, // H200, 2^28 float32 into 256 bins: 4272 GB/s; 1 block 3472; CUB 3934
 	}
-	manyBins = measured[manyBinsPolicy]{
-		// H200, us, in two ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; a million into 100000 20.7, 18.9 and 17.0, 92
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, twice: 1 << 19, sorted: 5}},
+	globalHistogram = measured[manyBinsPolicy]{
+		// H200, us, in ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; 5.4 million into 312229 62, 55 and 62, 442;
+		// a million into 100000 20.7, 18.9 and 17.0, 92; 10^8 into 10^6 1833, 2004 in ranges. Blocks were not swept
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, ranges: 24, elements: 1 << 18}},
 	}
 )
 
 // manyBinsPolicy tunes histograms with more bins than shared memory holds.
 type manyBinsPolicy struct {
 	histogramPolicy       // of the kernel that counts in global memory
-	twice           int64 // elements from which on blocks for each of two ranges of bins are faster
-	sorted          int64 // elements for each bin from which on it is faster to sort them by range, where there are more
+	ranges          int   // of bins, each counted by blocks of its own, up to which that is faster
+	elements        int64 // for each range, from which it is
 }
 
 // iteratePolicy tunes Iterate.

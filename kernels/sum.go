@@ -172,11 +172,10 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 }
 
 // split returns the number of chunks that each row is cut into, so that the device is
-// full and all blocks are there at a time, and the elements of a chunk. Rows stay whole without cooperative launches, and where the last
-// block, which adds up the chunks of all rows, would take as long as what the others save.
+// full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
 func (pol rowPolicy) split(dev Device, rows, n int64) (splits, chunk int64) {
 	splits = min(int64(dev.SMs)*pol.blocks/max(rows, 1), n/pol.chunk)
-	if splits <= 1 || !dev.Cooperative || n/splits*(splits-1) < pol.late*rows {
+	if splits <= 1 || !dev.Cooperative {
 		return 1, n
 	}
 	chunk = CeilDiv(CeilDiv(n, splits), 64) * 64 // chunks start 16-byte aligned where rows do

@@ -34,19 +34,18 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 const (
 	windowWide   = 16      // shorter windows are summed element by element
 	windowLong   = 1 << 17 // such windows of rows from here on are summed by direct, but for those of an even number
-	windowStream = 1025    // windows up to this are summed by stream
-	windowItems  = 16      // elements of a thread of stream, chunks and join
-	windowWarp   = 32      // threads of stream, and of chunks and join for the windows next above
+	windowRow    = 4096    // rows up to this long are summed by short, if the windows have up to windowReach elements of one
+	windowReach  = 512
+	windowStream = 1025 // windows up to this are summed by stream
+	windowItems  = 16   // elements of a thread of stream, chunks and join
+	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
-	windowThread = 64  // bytes of outputs of a thread of direct
-	windowPiece  = 56  // bytes of outputs of a thread of few, about
-	windowTurn   = 7   // outputs of a thread of few in a turn
-	windowChunk  = 15  // elements of a chunk of short, and outputs of a thread
-	windowAround = 32  // places of shared memory around a block's elements for few
-	windowMost   = 512 // threads of short and of segments, at most
-	windowTotals = 128 // bytes of a block's totals of segments
-	windowDepth  = 4   // tiles of stream in shared memory
-	windowKept   = 64  // chunk sums of stream in shared memory, for each size
+	windowThread = 64 // bytes of outputs of a thread of direct
+	windowPiece  = 56 // bytes of outputs of a thread of few, about
+	windowEach   = 15 // outputs of a thread of short, about
+	windowAround = 32 // places of shared memory around a block's elements for few and short
+	windowDepth  = 4  // tiles of stream in shared memory
+	windowKept   = 64 // chunk sums of stream in shared memory, for each size
 )
 
 var (
@@ -61,10 +60,6 @@ var (
 	windowShortKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_short_f32", WindowSumBody[float32]),
 		Float64: own.Kernel("windowsum", "windowsum_short_f64", WindowSumBody[float64]),
-	}
-	windowSegmentsKernel = [...]*Kernel{
-		Float32: own.Kernel("windowsum", "windowsum_segments_f32", WindowSumBody[float32]),
-		Float64: own.Kernel("windowsum", "windowsum_segments_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
@@ -130,9 +125,10 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		direct.Shared = int(threads*windowThread + windowWide*dt.Size() + 32)
 
 	case g.w < windowWide:
-		p.windowFew(dev, dt, in, out, g)
+		p.windowPieces(dev, dt, windowFewKernel[dt], windowPiece/dt.Size(), in, out, g)
 
-	case p.windowShort(dev, dt, in, out, g):
+	case g.rows > 1 && max(g.in, g.out) <= windowRow && min(g.in, g.w) <= windowReach:
+		p.windowPieces(dev, dt, windowShortKernel[dt], windowEach, in, out, g)
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
@@ -152,8 +148,6 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
 			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
-	case p.windowSegments(dev, dt, in, out, g):
-
 	default:
 		threads := policy.chunk[dt]
 		if g.w < 2*threads*windowItems {
@@ -170,9 +164,10 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	}
 }
 
-// windowFew appends a launch whose blocks sum whole rows, or some outputs of one.
-func (p *Plan) windowFew(dev Device, dt Dtype, in, out Ref, g windowRows) {
-	threads, vector, each := windowPolicies.on(dev).pieces, 16/dt.Size(), windowPiece/dt.Size()
+// windowPieces appends the launch of a kernel whose blocks sum whole rows, or some outputs
+// of one. A thread has that many outputs, about.
+func (p *Plan) windowPieces(dev Device, dt Dtype, kernel *Kernel, each int64, in, out Ref, g windowRows) {
+	threads, vector := windowPolicies.on(dev).pieces, 16/dt.Size()
 	for threads > windowWarp && g.rows*g.out < int64(dev.SMs)*threads*each {
 		threads /= 2 // so that all multiprocessors have a block
 	}
@@ -181,87 +176,13 @@ func (p *Plan) windowFew(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	if blocks > 1 {
 		outputs = CeilDiv(CeilDiv(g.out, blocks), vector) * vector
 	}
-	// No more threads than have as many turns.
-	items := rows * CeilDiv(outputs, windowTurn)
-	threads = min(threads, CeilDiv(CeilDiv(items, CeilDiv(items, threads)), windowWarp)*windowWarp)
 	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin;
 	// before each, places that windows may reach.
 	elements := windowAround + CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector)*vector
-	l := p.Launch(windowFewKernel[dt], int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+	l := p.Launch(kernel, int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
 		int32(rows), int32(blocks), int32(outputs), int32(elements))
 	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
 }
-
-// windowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes.
-func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
-	pol, vector := windowPolicies.on(dev), 16/dt.Size()
-	chunks := CeilDiv(g.in, windowChunk)
-	across := (g.off+g.out-1)/windowChunk + CeilDiv(-g.off, windowChunk) + 1 // off is 0 or below
-	each := max(chunks, across)
-	if g.off > 0 || each > windowMost || g.w <= windowStream && (g.rows < 2 || each > pol.pieces && g.rows < int64(dev.SMs)) {
-		return false
-	}
-	// As many rows as leave few of a block's threads without work, and enough blocks.
-	rows, best := max(pol.pieces/each, 1), 0.0
-	for n := rows; n*each <= 2*pol.pieces && best < 0.95; n++ {
-		if busy := float64(n*each) / float64(roundUp(n*each, windowWarp)); busy > best {
-			rows, best = n, busy
-		}
-	}
-	rows = min(rows, CeilDiv(g.rows, int64(dev.SMs)))
-	threads := roundUp(rows*each, windowWarp)
-	levels := int64(1) // whose chunks, three of each, take windows together
-	for n := min(chunks, g.w/windowChunk-1); n>>(2*levels) > 0; {
-		levels++
-	}
-	doubles := CeilDiv((1+levels)*rows*chunks, 2) * 2
-	elements := CeilDiv(vector+rows*g.in, vector) * vector
-	shared := doubles*8 + (elements+vector+rows*g.out)*dt.Size()
-	if shared > int64(dev.SharedOptin)/2 {
-		return false
-	}
-	p.Launch(windowShortKernel[dt], int(CeilDiv(g.rows, rows)), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		int32(rows), int32(elements), int32(levels), int32(doubles)).Shared = int(shared)
-	return true
-}
-
-// windowSegments appends a launch whose blocks hold a segment of w elements, one or several of them together, unless
-// that takes too many.
-func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
-	pol, vector := windowPolicies.on(dev), 16/dt.Size()
-	team := CeilDiv(g.w, windowMost*pol.items[dt])
-	var share, threads, shared int64
-	shape := func() { // of as many blocks
-		share = CeilDiv(g.w, team)
-		threads = roundUp(CeilDiv(share, pol.items[dt]), windowWarp)
-		shared = 2 * (threads*pol.items[dt] + 2*vector) * dt.Size()
-	}
-	shape()
-	resident := int64(dev.SMs) * min(pol.resident/threads, int64(dev.SharedOptin)/(shared+2<<10))
-	if team > pol.team || team > resident || team > 1 && !dev.Cooperative {
-		return false
-	}
-	teams, waves := resident/team, pol.waves
-	if team > 1 { // which are all there at a time: as many blocks to a team as there are, with elements for each
-		team, waves = CeilDiv(g.w, CeilDiv(g.w, resident/teams)), 1
-		shape()
-	}
-	segments := CeilDiv(g.out, g.w)
-	run := CeilDiv(segments, min(max(teams*waves/g.rows, 1), segments))
-	runs := CeilDiv(segments, run)
-	units, totals := g.rows*runs, Ref{Out, 0} // no totals where nobody asks for them
-	if team > 1 {
-		units = min(units, teams)
-		totals = p.Workspace(units * team * windowTotals)
-	}
-	l := p.Launch(windowSegmentsKernel[dt], int(units*team), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
-		totals, int32(team), int32(share), int32(run), int32(runs))
-	l.Shared, l.Cooperative = int(shared), team > 1
-	return true
-}
-
-// roundUp returns the least multiple of n that is at least a.
-func roundUp(a, n int64) int64 { return CeilDiv(a, n) * n }
 
 // mod returns a modulo n, 0 to n - 1.
 func mod(a, n int64) int64 { return (a%n + n) % n }

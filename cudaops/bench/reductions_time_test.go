@@ -57,7 +57,6 @@ func hardSums(t *testing.T) (list []reduction) {
 		{f32, []int{477, 16384}, []int{0}}, {f32, []int{7492, 1654}, []int{0}}, {f32, []int{312, 10502, 3}, []int{1}}, {f32, []int{43, 32135}, []int{1}}, {f32, []int{3659, 18765}, []int{0}},
 		{f64, []int{32768}, []int{0}}, {f32, []int{30889, 8}, []int{0, 1}}, {f32, []int{7, 3, 6, 4}, []int{0, 1, 3}}, {f32, []int{2839}, []int{0}}, {f32, []int{4194304}, []int{0}},
 		{f32, []int{31436038}, []int{0}}, {f32, []int{100000000}, []int{0}}, {f32, []int{547242}, []int{0}}, {f32, []int{23583, 39}, []int{0}}, {f32, []int{1 << 22, 32}, []int{1}}, {f32, []int{1 << 24, 8}, []int{1}},
-		{f32, []int{14, 2, 1024}, []int{0, 2}}, {f32, []int{126, 10404}, []int{1}}, {f32, []int{8, 3, 10, 32}, []int{0, 2}}, {f32, []int{1958, 28, 15}, []int{0}}, {f32, []int{106, 5, 974}, []int{0, 1}},
 	} {
 		add(fmt.Sprintf("sum %v over %v %v", c.shape, c.axes, c.dt), func(dev kernels.Device) *kernels.Plan { return kernels.Sum(dev, c.dt, c.shape, c.axes, false) })
 	}
@@ -92,10 +91,6 @@ func hardWindows() (list []reduction) {
 		{f32, 20011, 5003, 3, valid}, {f32, 5003, 20011, 7, same}, {f32, 4001, 8193, 2, valid}, {f32, 524288, 127, 60, same}, {f32, 524288, 127, 12, valid}, {f32, 1 << 20, 256, 16, same},
 		{f32, 250000, 301, 100, same}, {f32, 150000, 511, 200, same}, {f32, 150000, 511, 20, same}, {f32, 4194304, 17, 9, same}, {f32, 100003, 701, 40, same}, {f32, 70001, 1001, 12, same},
 		{f32, 1, 100000000, 133586, valid}, {f32, 1, 44586013, 120224, valid}, {f32, 2, 33554432, 81980, valid},
-		{f32, 1, 1 << 28, 512, same}, {f32, 1, 1 << 28, 513, same}, {f32, 1, 1 << 28, 1000, same}, {f32, 1, 1 << 28, 3000, same}, {f32, 1, 1 << 28, 3800, same}, {f32, 1, 1 << 28, 5000, same},
-		{f32, 1, 1 << 28, 10_000, same}, {f32, 1, 1 << 28, 30_000, same}, {f32, 1, 1 << 28, 100_000, same}, {f32, 1, 1 << 28, 300_000, same}, {f32, 1, 1 << 28, 600_000, same},
-		{f32, 1, 1 << 28, 1_000_000, same}, {f64, 1, 1 << 27, 1000, same}, {f64, 1, 1 << 27, 100_000, same}, {f32, 1, 1_000_000, 5000, same}, {f32, 1, 10_000_000, 50_000, valid},
-		{f32, 10_000, 20_000, 5000, same}, {f32, 30_000, 7000, 3000, same}, {f32, 70001, 1001, 400, same}, {f32, 1, 33554432, 7528, same}, {f32, 1, 5000, 1000, same}, {f32, 25_000, 4001, 50, same}, {f32, 41996, 634, 2, same},
 	} {
 		list = append(list, reduction{fmt.Sprintf("window %dx%d r=%d %v %v", c.rows, c.n, c.radius, c.mode, c.dt), func(dev kernels.Device) *kernels.Plan {
 			return kernels.WindowSum(dev, c.dt, c.rows, c.n, c.radius, c.mode)
