@@ -151,7 +151,8 @@ func (p *Plan) Multiplies() bool {
 	return false
 }
 
-var products = []Image{own.Image("matmul"), own.Image("matmul_vector"), own.Image("matmul_outer"), own.Image("matmul_double"), own.Image("matmul_hopper"), own.Image("matmul_mma")}
+var products = []Image{own.Image("matmul"), own.Image("matmul_vector"), own.Image("matmul_outer"), own.Image("matmul_double"), own.Image("matmul_hopper"), own.Image("matmul_mma"),
+	own.Image("matmul_strip")}
 
 // String prints the plan, one launch a line.
 func (p *Plan) String() string {

@@ -32,10 +32,7 @@ func TestEpilogueTimes(t *testing.T) {
 			if plans[0].Precision != x.Precision {
 				continue
 			}
-			var inputs [][]byte
-			for i, bytes := range plans[1].Inputs {
-				inputs = append(inputs, uniform(bytes, i))
-			}
+			inputs := uniformInputs(plans[1])
 			var runs [2][]time.Duration
 			for range 2 { // in turns: what ran before decides how warm the device is
 				for i, p := range plans {

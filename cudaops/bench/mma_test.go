@@ -140,11 +140,7 @@ func TestProductTimes(t *testing.T) {
 		if !w.wants(name) {
 			return
 		}
-		var inputs [][]byte
-		for i, bytes := range p.Inputs {
-			inputs = append(inputs, uniform(bytes, i))
-		}
-		timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs, 15, 40*time.Millisecond))
+		timing := must.Get[*Timing](t)(TimeWithin(0, p, uniformInputs(p), 15, 40*time.Millisecond))
 		us := float64(median(timing.Runs).Nanoseconds()) / 1e3
 		t.Logf("%-60s %9.2f us %7.1f TFLOP/s", name, us, float64(p.Flops)/us/1e6)
 	}

@@ -258,11 +258,7 @@ func TestReducedTimes(t *testing.T) {
 		if !w.wants(name) {
 			return
 		}
-		var inputs [][]byte
-		for i, bytes := range p.Inputs {
-			inputs = append(inputs, uniform(bytes, i))
-		}
-		w.plan(name, p, inputs, p.Bytes(), 40*time.Millisecond)
+		w.plan(name, p, uniformInputs(p), p.Bytes(), 40*time.Millisecond)
 	}
 	plan := must.Get[*kernels.Plan](t)
 	for _, s := range []struct {

@@ -31,11 +31,7 @@ func TestRowsTimes(t *testing.T) {
 			return
 		}
 		p := must.Get[*kernels.Plan](t)(kernels.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
-		var inputs [][]byte
-		for i, bytes := range p.Inputs {
-			inputs = append(inputs, uniform(bytes, i))
-		}
-		w.plan(name, p, inputs, p.Bytes(), 100*time.Millisecond)
+		w.plan(name, p, uniformInputs(p), p.Bytes(), 100*time.Millisecond)
 	}
 	for _, s := range shapes {
 		for _, f := range functions {
@@ -85,6 +81,14 @@ func uniform(bytes int64, seed int) []byte {
 		}
 	}
 	return kernels.Bytes(numbers[4*seed : n])
+}
+
+// uniformInputs returns operands of a plan, float32 between 0 and 1.
+func uniformInputs(p *kernels.Plan) (inputs [][]byte) {
+	for i, bytes := range p.Inputs {
+		inputs = append(inputs, uniform(bytes, i))
+	}
+	return inputs
 }
 
 // drawnRows are functions of rows of shapes that nobody chose, which together move 4 MB to 1 GB.

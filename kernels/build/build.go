@@ -156,13 +156,13 @@ func (b *builder) whole(s *manifest.Source) error {
 // A job is the compilation of one source for one target.
 type job struct {
 	source *manifest.Source
-	index  int // of the target
-	data   []byte
+	index  int    // of the target
+	data   []byte // the image, once it is compiled
 }
 
 func (j *job) target() string { return manifest.Targets[j.index] }
 
-// like returns the image that the job's is like, nil if there is none.
+// like returns the image that is the dictionary for the job's, nil if there is none.
 func (j *job) like(jobs []*job) []byte {
 	for _, other := range jobs {
 		if other.source == j.source && other.target() == manifest.Like(j.target()) {

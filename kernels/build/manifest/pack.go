@@ -10,11 +10,11 @@ import (
 // dictionary for the target's.
 var alike = map[string]string{"sm_89": "sm_86"}
 
-// Like returns the target whose image of a source packs the image for a target, "" if there is none.
+// Like returns the target whose image of a source is the dictionary for a target's, "" if there is none.
 func Like(target string) string { return alike[target] }
 
-// Pack compresses an image with Zstandard: to about a sixth, and to much less with an image that it
-// is like; like may be nil. The same version of the library makes the same bytes.
+// Pack compresses an image with Zstandard, to about a sixth. With a similar image as its dictionary,
+// which may be nil, it is a sixtieth. The same version of the library makes the same bytes.
 func Pack(image, like []byte) []byte {
 	packed, err := pack(image, like)
 	if err != nil {
@@ -23,8 +23,8 @@ func Pack(image, like []byte) []byte {
 	return packed
 }
 
-// Unpack returns the image that Pack compressed with the same image that it is like. It is safe for
-// several goroutines.
+// Unpack returns the image that Pack compressed, given the same dictionary. It is safe for several
+// goroutines.
 func Unpack(packed, like []byte) ([]byte, error) {
 	if len(like) > 0 {
 		r, err := newReader(like)
