@@ -45,9 +45,8 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 	flag.StringVar(&o.Device, "device", "auto", "where to run: auto, gpu or cpu")
 	flag.BoolVar(&o.Small, "small", false, "small sizes, for tests")
 	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
-	flag.Parse()
 	program := filepath.Base(os.Args[0])
-	command.Exit(program, command.NoArguments())
+	command.Flags(program)
 	command.Exit(program, Run(o, os.Stdout, title, recorded, run))
 }
 
