@@ -23,7 +23,7 @@ type Graph struct {
 	Parts []Part `json:"parts,omitempty"`
 }
 
-// Part is an instruction of a program in the time of all its launches.
+// Part is the share of an instruction in the time of all launches of its program.
 type Part struct {
 	Op     string  `json:"op"`
 	Shape  []int   `json:"shape"`    // of its result
