@@ -30,9 +30,9 @@ func lengths(p *notebook.Page) error {
 		s := figure.Series{Name: names[i], Colour: colours[i]}
 		for log := 12; log <= largest; log += 2 {
 			n := 1 << log
-			c := notebook.Case{Op: "Sum", Name: fmt.Sprintf("all 2^%d", log), Dtype: "f32"}
-			if version > 0 {
-				c.Name += fmt.Sprintf(" version %d", version)
+			c := notebook.Case{} // of the op alone, not of its versions
+			if version == 0 {
+				c = notebook.Case{Op: "Sum", Name: fmt.Sprintf("all 2^%d", log), Dtype: "f32"}
 			}
 			us, err := p.Benchmark(fmt.Sprintf("2^%d, version %d", log, version), c, func() (float64, error) {
 				plan := kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false)

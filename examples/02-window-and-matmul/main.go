@@ -86,13 +86,13 @@ func onGPU(p *notebook.Page, key string, c notebook.Case, runs int, plan func() 
 	})
 }
 
-// benchmark names the product of n x n matrices by a version among the cases of the benchmarks.
+// benchmark names the product of n x n matrices among the cases of the benchmarks, which are of the
+// op alone.
 func benchmark(version, n int, dt kernels.Dtype) notebook.Case {
-	name := fmt.Sprint(n)
-	if version > 0 {
-		name += fmt.Sprintf(" version %d", version)
+	if version != 0 {
+		return notebook.Case{}
 	}
-	return notebook.Case{Op: "MatMul", Name: name, Dtype: dt.String()}
+	return notebook.Case{Op: "MatMul", Name: fmt.Sprint(n), Dtype: dt.String()}
 }
 
 // fill returns n numbers from -1 to 1 of 12 bits, different ones for each seed.

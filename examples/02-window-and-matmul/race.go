@@ -106,14 +106,10 @@ type racer struct {
 // time times a version on n x n matrices.
 func (r *racer) time(version, n int) error {
 	name := map[int]string{opFloat32: "the op", opBF16: "the op in BF16", ceiling: "ceiling"}[version]
-	published := notebook.Case{} // none of operands in BF16
 	if version > 0 {
 		name = fmt.Sprint("version ", version)
 	}
-	if version == opFloat32 {
-		published = benchmark(version, n, kernels.Float32)
-	}
-	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), published, 9,
+	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), benchmark(version, n, kernels.Float32), 9,
 		func() (*kernels.Plan, error) {
 			if r.squares[n] == nil {
 				r.squares[n] = newSquares(n)

@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
-// Case names a case of the benchmarks, such as MatMul, 4096, f32.
+// Case names a case of the benchmarks, such as MatMul, 4096, f32. The zero Case is none.
 type Case struct {
 	Op, Name, Dtype string
 	By              string // how the name of another library's routine begins; "" for Stheno
@@ -110,7 +110,7 @@ func (p *Page) credit() {
 		}
 	}
 	slices.Sort(list)
-	text := "These times are medians of the benchmarks' runs, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
+	text := "These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
 	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
 	p.add("note", spans(text))
 }
