@@ -1,7 +1,7 @@
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 
-.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme site tag-toolkit tag-matrix
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit tag-matrix
 
 test: # every test of every package, with a line for each as it ends
 	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
@@ -44,6 +44,10 @@ bench: # time every op on this machine's GPU
 readme: # the tables of README.md, docs/graphs.md, docs/training.md and docs/precision.md, from the ops and from bench/results
 	go run ./internal/readme
 	go run ./cmd/stheno maintain tables
+
+gallery: # the pages of docs/gallery that show recorded figures, from the records and from bench/results; no GPU is needed
+	for page in $$(dirname examples/*/recorded.json | xargs -n 1 basename); do \
+		go run ./examples/$$page -device cpu -html docs/gallery/$$page.html -out "" > /dev/null || exit 1; done
 
 site: # README, docs and gallery as plain HTML, into .site
 	go run ./internal/site

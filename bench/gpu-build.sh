@@ -13,6 +13,8 @@
 #           are named; kernels two of them; gallery the notebooks in examples/[0-9]*; tag the
 #           tests of Gorgonia's own CUDA machine, which want a C compiler and a toolkit
 #           (make tag-toolkit). The others, bench, graphs, steps, accuracy and random, take nothing more.
+#   NOTEBOOKS  of gallery, the notebooks whose folders match, such as '0[125]*': those with
+#           figures of kernels that have changed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +52,7 @@ packages() {
 
 go build -trimpath -ldflags='-s -w' -o "$bin/stheno" ./cmd/stheno
 if wanted gallery; then
-    for notebook in examples/[0-9]*/main.go; do
+    for notebook in examples/${NOTEBOOKS:-[0-9]*}/main.go; do
         dir=$(dirname "$notebook")
         go build -trimpath -ldflags='-s -w' -o "$bin/notebook-$(basename "$dir")" "./$dir"
     done

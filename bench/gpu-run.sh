@@ -18,8 +18,8 @@
 #
 #   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
 #                docs/functions.md, the errors of functions, too; gallery runs the
-#                notebooks, whose pages belong into docs/gallery and whose records,
-#                NAME.json, into examples/NAME/recorded.json; tag, Gorgonia's own
+#                notebooks, whose records, NAME.json, belong into
+#                examples/NAME/recorded.json: make gallery then makes the pages; tag, Gorgonia's own
 #                machine, whose records belong into bench/results/tag; graphs times whole
 #                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise; accuracy
 #                measures the errors of products of float32, here and of cuBLAS

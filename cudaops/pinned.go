@@ -10,14 +10,14 @@ import (
 )
 
 // Pinned returns a tensor of zeros in page-locked memory, which GPUs read by themselves, at the full rate of the bus: a machine
-// with [Train] copies inputs with such values, or slices of them, beside a run that is under way, and the host does not touch
-// them. That serves a batch that is written again and again, or a data set from whose rows batches are sliced.
+// with [Train] copies such values, or slices of them, beside a run that is under way, without the host's help. Use it for
+// a batch that is written again and again, or for a data set from which batches are sliced.
 //
 // An input's value may be changed in place when the RunAll that takes it has returned.
 //
-// The memory is Go's: it is collected when nothing refers to it any more. To lock it takes about as long as to fill it, and the
-// system cannot use it for anything else, so make it once. Where there is no GPU it is ordinary memory. All machines of the
-// process can use it, whatever their devices.
+// The memory is Go's, and collected when nothing refers to it any more. Locking takes about as long as filling it, and the
+// system cannot use locked memory for anything else, so make it once. Where there is no GPU it is ordinary memory. All
+// machines of the process can use it, on any device.
 func Pinned(of tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	dt, ok := values.Dtype(of)
 	if !ok {

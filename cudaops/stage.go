@@ -8,14 +8,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Stage copies values of inputs to the device for a run to come, while the run before is
-// under way there: another goroutine may call it meanwhile. The run to which one of these
-// very values is bound takes it from there. It may be changed in place once that run, or another one, has begun: when
-// RunAll returns. Values in memory of [Pinned] are copied by the device alone, others by way of such memory.
+// Stage copies values of inputs to the device for a later run, while another run is under
+// way: another goroutine may call it meanwhile. When one of these very values is bound to its input, the next run
+// takes it from the device. A value may be changed in place when the RunAll that takes it, or another one after Stage, has
+// returned. The device copies values in memory of [Pinned] by itself, and others by way of such memory.
 //
-// Two runs' values have room on the device: those of a run that is under way, and those that are
+// The device has room for the values of two runs: of one that is under way, and of one that is
 // staged. Stage waits for room, and reports whether it did anything: only a machine with [Train] on a
-// device does. Without values it reports whether it is one.
+// device does. Without values it reports whether the machine is one.
 func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 	if vm == nil || vm.exec == nil {
 		return false, fmt.Errorf("cudaops: Stage of a VM that NewVM did not make")

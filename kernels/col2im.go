@@ -50,7 +50,7 @@ func Col2Im(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	return p, nil
 }
 
-// around returns the most windows along the axis that n neighbouring elements are in.
+// around returns how many windows along the axis cover n neighbouring elements, at most.
 func (a WindowAxis) around(n int64) int64 {
 	return min(CeilDiv(n+int64(a.Size-1)*int64(a.Dilation), int64(a.Stride)), int64(a.Out()))
 }
@@ -63,16 +63,16 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// How the windows of a row come to shared memory: as in im2col.cu.
+// How a row of windows is loaded into shared memory: as in im2col.cu.
 const (
 	col2imElements = iota
 	col2imVectors
 	col2imWhole
 )
 
-// col2imTile is what a block of col2im does: so many channels, rows and columns of an image. In shared memory are two
-// rows of windows, line elements apart, the windows of which are pitch elements apart, and the sums of a ring of rows. A
-// warp has elements of beside channels.
+// col2imTile is the share of a block of col2im: part channels, rows and columns of an image. Shared memory holds two rows of
+// windows, line elements apart, whose windows lie pitch elements apart, and the sums of a ring of image rows. A warp sums
+// elements of beside channels.
 type col2imTile struct {
 	part, rows, columns, ring, line, pitch int64
 	how                                    int
@@ -85,7 +85,7 @@ type col2imTile struct {
 func (t col2imTile) units() int64   { return CeilDiv(t.columns, 32/t.beside) }
 func (t col2imTile) threads() int64 { return 32 * t.units() * CeilDiv(t.part, t.beside) }
 
-// newCol2ImTile returns the tile, false if nothing fits into shared memory.
+// newCol2ImTile returns the tile. It returns false if none fits into shared memory.
 func newCol2ImTile(dev Device, dt Dtype, images, channels int64, w Windows) (t col2imTile, ok bool) {
 	kernel, size := w.elements(), dt.Size()
 	even := sectorBytes / gcd(sectorBytes, kernel*size) // channels whose elements of a window begin and end with sectors

@@ -8,8 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// im2colKernels are, for im2col, those of one element and of 16 bytes of a thread; for
-// col2im, those for up to three windows of a row around an element, for more, and for windows that have no room in shared memory.
+// im2colKernels are the entry points. Those of im2col write one element a thread, or 16 bytes. Those of
+// col2im are for elements in at most three windows of a row, for elements in more, and (far) for
+// windows that do not fit into shared memory.
 type im2colKernels struct {
 	im2col    [2]*Kernel
 	col2im    [2]*Kernel
@@ -53,7 +54,7 @@ const (
 	sectorBytes   = 32        // of memory that are read together
 )
 
-// reach returns the elements of an image that windows cover, side by side.
+// reach returns how many elements along the axis so many neighbouring windows span.
 func (a WindowAxis) reach(windows int64) int64 {
 	return (windows-1)*int64(a.Stride) + int64(a.Size-1)*int64(a.Dilation) + 1
 }
@@ -103,8 +104,9 @@ func Im2Col(dev Device, dt Dtype, images, channels int64, w Windows) (*Plan, err
 	return p, nil
 }
 
-// im2colTile is what a block of im2col does: so many channels, rows and columns of windows, of a batch of images. A thread
-// has width elements of a group of windows. vectors are the elements of 16 bytes, if lines are brought by these, else 1.
+// im2colTile is the share of a block of im2col: windows of part channels, down rows and across columns, of a batch of images.
+// A thread writes width elements of a group of windows. vectors is the number of elements in 16 bytes where lines of the
+// image are loaded by 16 bytes, else 1.
 type im2colTile struct {
 	part, down, across, batch     int64
 	parts, tilesDown, tilesAcross int64
@@ -182,17 +184,17 @@ func (p *Plan) exchange(dev Device, dt Dtype, matrices, rows, columns int64) err
 	return p.launchMap(newMapping(dev, f, shape, []View{view}, nil), f)
 }
 
-// im2colGroup returns the least number of neighbouring windows, of window elements each, that together take a multiple of wide elements;
-// false if a row cannot be divided into such groups.
+// im2colGroup returns the least number of neighbouring windows, of window elements each, that together have a multiple of wide
+// elements. It returns false if a row of windows cannot be divided into such groups.
 func (w Windows) im2colGroup(window, wide int64) (group int64, ok bool) {
 	for group = 1; group*window%wide != 0; group *= 2 {
 	}
 	return group, int64(w.Columns.Out())%group == 0
 }
 
-// im2colPitch returns how many elements rows and planes of high x wide elements lie apart in shared
-// memory, such that as few as can be of what threads read at once, each from width elements of
-// its own of windows of so many, lie in one of its banks. Rows begin and end with vectors of so many elements, wherever the first one is needed.
+// im2colPitch returns how far apart, in elements, the rows and the planes of a tile of high x wide elements lie in shared
+// memory: the distances with the fewest bank conflicts where the threads of a warp read windows of window elements, width
+// elements each. Rows have room for whole vectors at both ends.
 func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (span, plane int64) {
 	best := int64(-1)
 	whole := (wide + 2*(vectors-1)) / vectors * vectors
@@ -206,8 +208,7 @@ func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (s
 	return span, plane
 }
 
-// conflicts returns how many times banks are read for the first elements of windows, one of each thread
-// at once.
+// conflicts returns how many turns shared memory takes to serve four reads of a warp's threads, at the start of their windows.
 func (w Windows) conflicts(span, plane, window, banks, width int64) (n int64) {
 	kernel, columns := w.elements(), int64(w.Columns.Size)
 	for first := range int64(4) {
@@ -223,7 +224,7 @@ func (w Windows) conflicts(span, plane, window, banks, width int64) (n int64) {
 	return n
 }
 
-// newIm2Col returns a plan of images to columns without launches.
+// newIm2Col returns the plan of images to columns, with no launches yet.
 func newIm2Col(name string, dt Dtype, images, channels int64, w Windows) (*Plan, error) {
 	p := &Plan{Op: fmt.Sprintf("%s_%v(%d images, %d channels, %+v)", name, dt, images, channels, w)}
 	if err := w.check(channels); err != nil {
@@ -234,8 +235,7 @@ func newIm2Col(name string, dt Dtype, images, channels int64, w Windows) (*Plan,
 	return p, nil
 }
 
-// evenly returns the size of the parts when n is divided into as few parts of at most that size as possible, all of
-// about one size.
+// evenly returns the size of a part where n is divided evenly into as few parts as possible, of most elements at most.
 func evenly(n, most int64) int64 { return CeilDiv(n, CeilDiv(n, most)) }
 
 func im2colBody[T Float](c Call) {
@@ -253,7 +253,7 @@ func im2colBody[T Float](c Call) {
 	})
 }
 
-// windowElements sets to to the elements of a window.
+// windowElements copies the elements of a window to to.
 func windowElements[T Float](in, to []T, v, h axis, y, x int64) {
 	clear(to)
 	top, first, last := v.windowed(y)

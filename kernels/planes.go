@@ -8,13 +8,13 @@ import (
 
 // Planes is the plan of an operand of float32 products as a [Planner]: it takes a batch of matrices apart into three BF16
 // planes for products on the tensor cores, see [PlanesProduct]. One operand's planes serve several products.
-// It writes [Batch][3][Rows][pitch], then the ranges of the numbers that blocks have found.
+// It writes [Batch][3][Rows][pitch], then the range of the numbers that each block has found.
 type Planes struct{ Batch, Rows, Cols int64 }
 
 const (
 	planesThreads = 256
 	planesMost    = 1 << 10              // most blocks for an operand
-	hopperRanges  = 8 * (planesMost + 2) // bytes of their ranges, of two operands rounded up each
+	hopperRanges  = 8 * (planesMost + 2) // bytes of the blocks' ranges, with room to round each of two operands up
 )
 
 var (
@@ -51,7 +51,7 @@ func (x Planes) bytes() int64 { return x.Batch * 3 * x.Rows * x.pitch() * 2 }
 // vectors counts the planes' vectors of 8 elements.
 func (x Planes) vectors() int64 { return x.Batch * x.Rows * x.pitch() / 8 }
 
-// planesBlocks returns how many blocks take each of the operands of a launch apart: as many as have equal parts and are on the device at once.
+// planesBlocks returns how many blocks take each operand of a launch apart: all have about as much to do, and all are on the device at once.
 func planesBlocks(dev Device, operands ...Planes) (blocks [2]int64) {
 	most := min(hopperPolicies.on(dev).split*int64(dev.SMs), planesMost)
 	var vectors int64

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// poolKernels are for windows of 2 x 2 by 2, of 3 x 3 by 1 and by 2, and others.
+// poolKernels are for windows of 2 x 2 with stride 2, of 3 x 3 with stride 1 and 2, and for all others.
 type poolKernels struct {
 	max, average, maxDiff, averageDiff [4]*Kernel
 	maxDiffFar                         *Kernel
@@ -29,10 +29,10 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 // Constants of pool.cu, and the tiles of the derivative of a maximum.
 const (
 	poolThreads  = 256
-	poolStrip    = 8                       // rows of a plane of a thread, of windows with kernels of their own
+	poolStrip    = 8                       // rows of a plane that a thread takes, where windows have a kernel of their own
 	poolShared   = 32 << 10                // bytes of shared memory of a tile: several blocks share a multiprocessor
-	poolElements = 1 << 13                 // most elements of the planes of a tile that has several
-	poolMost     = 1<<31 - 1 - poolThreads // threads of a launch: they are counted in 31 bits
+	poolElements = 1 << 13                 // most elements of a tile of several planes
+	poolMost     = 1<<31 - 1 - poolThreads // most threads of a launch: they are counted in 31 bits
 )
 
 // MaxPool plans the greatest element of each window of planes: the first one by > that
@@ -106,7 +106,7 @@ func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 // poolTile is pool.cu's Tile.
 type poolTile struct{ planes, rows, columns, down, across, aroundRows, aroundColumns, high, wide int64 }
 
-// newPoolTile returns a tile with room for a number of windows, false if there is none.
+// newPoolTile returns a tile with room for a number of windows. It returns false if none fits.
 // Its rows and columns are counted from the first element of a window on.
 func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
 	around := func(a WindowAxis) int64 { return CeilDiv(int64(a.Size), int64(a.Stride)) }
@@ -138,7 +138,7 @@ func newPoolTile(w Windows, room int64) (t poolTile, ok bool) {
 // windows returns the windows of all planes of a tile.
 func (t poolTile) windows() int64 { return t.planes * t.high * t.wide }
 
-// arguments returns those of a Tile.
+// arguments returns the arguments of a kernel that make up its Tile.
 func (t poolTile) arguments(w Windows) (args []any) {
 	for _, n := range []int64{t.planes, t.rows, t.columns, t.down, t.across, t.aroundRows, t.aroundColumns, t.high, t.wide} {
 		args = append(args, int32(n))
@@ -149,7 +149,7 @@ func (t poolTile) arguments(w Windows) (args []any) {
 	return args
 }
 
-// newPool returns a plan of planes to windows without launches.
+// newPool returns the plan of planes to windows, with no launches yet.
 func newPool(name string, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p := &Plan{Op: fmt.Sprintf("%s_%v(%d planes, %+v)", name, dt, planes, w)}
 	if err := w.check(1); err != nil {
@@ -165,7 +165,7 @@ func newPool(name string, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	return p, nil
 }
 
-// poolVariant returns the place in poolKernels of the kernel for windows.
+// poolVariant returns the index in the arrays of poolKernels of the kernel for windows.
 func poolVariant(w Windows) int {
 	size, stride := w.Rows.Size, w.Rows.Stride
 	switch square := size == w.Columns.Size && stride == w.Columns.Stride; {
@@ -222,13 +222,13 @@ func (p *Plan) pool(k *Kernel, planes, strips, columns int64, w Windows, div flo
 	return p
 }
 
-// poolPlanes returns the planes of a launch of strips: its total, and where its divisors begin, are
-// arguments.
+// poolPlanes returns the number of planes of a launch of strips, given which argument has the total of its threads and which is
+// the first of its divisors.
 func poolPlanes(c Call, total, divisors int) int64 {
 	return c.Int(total) / (c.Int(divisors) * c.Int(divisors+3))
 }
 
-// forPlanes calls f for rows of planes of that many, from lo to hi.
+// forPlanes calls f for every row of every plane.
 func forPlanes(planes, rows, columns int64, f func(plane, row int64)) {
 	Parallel(planes*rows, max(Grain/columns, 1), func(lo, hi int64) {
 		for at := lo; at < hi; at++ {
@@ -246,10 +246,10 @@ func least[T Float]() T {
 	return T(-most)
 }
 
-// stripPlanes returns the planes of a launch of pool.
+// stripPlanes returns the number of planes of a launch of pool.
 func stripPlanes(c Call) int64 { return poolPlanes(c, 2, 16) }
 
-// maxPoolBody is the Go body of a kernel that does so many planes.
+// maxPoolBody is the Go body of a kernel of a maximum; planes returns the number of planes of a call.
 func maxPoolBody[T Float](planes func(Call) int64) func(Call) {
 	return func(c Call) {
 		in, out := Slice[T](c, 0), Slice[T](c, 1)
@@ -273,7 +273,7 @@ func maxPoolBody[T Float](planes func(Call) int64) func(Call) {
 	}
 }
 
-// eachOf calls f for the elements of a window of a plane, each with its place.
+// eachOf calls f for each element of a window of a plane, with its index.
 func eachOf[T Float](plane []T, v, h axis, y, x int64, f func(at int64, e T)) {
 	top, first, last := v.windowed(y)
 	left, lo, hi := h.windowed(x)

@@ -15,11 +15,13 @@ const (
 	poolMaxBlocks = 8        // blocks wanted for each multiprocessor
 )
 
-// poolMaxTile is a tile of poolmax.cu: so many planes, each of rows x columns windows, which take high rows of parts.
-// across and down are what threads take of a row of parts and of a column of windows.
+// poolMaxTile is a tile of poolmax.cu: rows x columns windows of each of some planes. Their greatest elements are found in two
+// steps: first in parts of rows, high rows of them, then in windows. across is how many parts of a row a thread
+// finds, down how many windows of a column.
 type poolMaxTile struct{ planes, rows, columns, high, across, down int64 }
 
-// newPoolMaxTile returns the tile, false where windows are better made each for itself, or do not fit.
+// newPoolMaxTile returns the tile. It returns false where it takes fewer comparisons to go through each window alone, and
+// where no tile fits into shared memory.
 func newPoolMaxTile(dev Device, dt Dtype, planes int64, w Windows) (t poolMaxTile, ok bool) {
 	alone := w.elements()
 	if shared := int64(w.Columns.Size)*int64(min(w.Rows.Stride, w.Rows.Size)) + int64(w.Rows.Size); shared > alone*3/4 {

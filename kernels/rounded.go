@@ -72,8 +72,8 @@ func (x Rounded) bytes() int64 {
 	return x.Batch * rows * x.pitch() * x.size()
 }
 
-// lies reports whether the matrices are what would be written: TMA rounds to TF32 as it copies, other devices' kernels want
-// numbers that are rounded.
+// lies reports whether the matrices already are what would be written: TMA rounds to TF32 as it copies, while kernels of other
+// devices want rounded numbers.
 func (x Rounded) lies(dev Device) bool {
 	return x.Precision == TF32 && !x.Trans && x.pitch() == x.Cols && tensorCoresOf(dev) == hopperCores
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// mostHeld is the most elements of an operand that a thread holds: there is code for each.
+// mostHeld is the most elements of an operand that a thread holds: the kernel has code for every one.
 const mostHeld = 64
 
-// hold decides how many vectors a thread holds of the operands that differ from row to
-// row: all, or of long rows as many as the multiprocessor has place for, or none. Others
-// are read as they are needed, from a cache.
+// hold decides how many vectors of the operands that differ from row to row a thread
+// holds: all of them; of long rows as many as the multiprocessor has room for; or none. The
+// rest is read when it is needed, from a cache.
 func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	l, between := &m.layout, m.grid.columnsBetween()
 	columns := m.grid.columnsOfBlock(m.columns)
@@ -48,8 +48,8 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 	}
 }
 
-// inRegisters returns how many bytes of operands a thread holds in registers: where shared memory has room for the
-// others, and where it has not.
+// inRegisters returns how many bytes of operands a thread holds in registers: the first number if shared memory has room for
+// the rest, the second if not.
 func (m *rowMapping) inRegisters(pol rowsPolicy, operands []int, vectors int64) [2]int64 {
 	most := pol.resident
 	if m.grid.cluster > 0 || m.grid.threads*m.grid.beside > pol.roomy {
@@ -77,8 +77,8 @@ func (m *rowMapping) held() (list []int) {
 }
 
 // share returns a character for each operand: '0' plus the number of its vectors that go to shared
-// memory, which are those for which that many bytes of registers do not suffice. It reports whether
-// shared memory has room for them.
+// memory because that many bytes of registers are full. It reports whether shared memory has room
+// for them.
 func (m *rowMapping) share(dev Device, operands []int, vectors, registers int64) (inShared string, ok bool) {
 	excess, counts := -registers, bytes.Repeat([]byte{'0'}, len(m.types))
 	for _, i := range operands {
@@ -145,7 +145,7 @@ func (w *rowsWriter) heldRegisters() (n int) {
 	return n
 }
 
-// noColumns is where threads go that have a row without columns. There are none, but see copyShared.
+// noColumns is a label that threads with a row without columns would jump to. There are none; for its use see copyShared.
 const noColumns = "empty"
 
 // copyShared starts copies of the thread's vectors into shared memory, past the
@@ -190,14 +190,14 @@ func (w *rowsWriter) copyShared() {
 	w.waiting = true
 }
 
-// slot returns the bytes from a thread's first vector in shared memory to vector j, if
-// all were there.
+// slot returns the offset of vector j in shared memory, in bytes, from where a thread's first vector would be if all
+// were there.
 func (w *rowsWriter) slot(d expr.Dtype, j int) int64 {
 	return int64(j*w.threads*w.beside*w.width) * d.Size()
 }
 
-// awaitShared waits for the copies to shared memory before the first of these operands is read there. Loads into registers
-// are under way then: the assembler moves none past the synchronization.
+// awaitShared waits for the copies to shared memory, before the first of these operands is read there. By then the loads into
+// registers have been issued, since the assembler moves none past the synchronization.
 func (w *rowsWriter) awaitShared(operands []int) {
 	if w.waiting && slices.ContainsFunc(operands, func(i int) bool { return w.firstShared(i) < w.vectors }) {
 		w.Line("bar.warp.sync 0xffffffff")

@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// scatterPartsKernels are the one that sums parts of the indices and the one that adds up their sums.
+// scatterPartsKernels are the kernel that sums parts of the indices, and the one that adds up those sums.
 var scatterPartsKernels = [...][2]*Kernel{Float32: scatterPartsOf[float32](Float32), Float64: scatterPartsOf[float64](Float64)}
 
 func scatterPartsOf[T Float](dt Dtype) [2]*Kernel {
@@ -12,25 +12,26 @@ func scatterPartsOf[T Float](dt Dtype) [2]*Kernel {
 	}
 }
 
-// Constants of scatter_parts.cu, and when indices are summed by parts. They must not depend on a device, since the order of sums follows from them.
+// Constants of scatter_parts.cu, and limits on what is summed by parts. None depends on the device: the order of a sum follows
+// from them, and with it the bits of the result.
 const (
-	ScatterLanes        = 256      // of an element's parts, see [ScatterParts]
-	scatterPartsAcross  = 4        // elements of a block that adds up
+	ScatterLanes        = 256      // threads that add up the parts of an element, see [ScatterParts]
+	scatterPartsAcross  = 4        // elements that a block adds up
 	scatterPartsRows    = 96       // most rows
-	scatterPartsShared  = 48 << 10 // bytes that every device has
-	scatterPartsCount   = 1 << 12  // least indices,
-	scatterPartsEach    = 64       // and as many of a row on the mean, and of a part
-	scatterPartsOfRow   = 16       // indices of a part for each row, whose sums are written
-	scatterPartsMost    = 1 << 15  // parts
+	scatterPartsShared  = 48 << 10 // bytes of shared memory that every device has
+	scatterPartsCount   = 1 << 12  // least indices
+	scatterPartsEach    = 64       // least indices of a part, and of a row on the mean
+	scatterPartsOfRow   = 16       // least indices of a part for each row: a part writes a sum for every row
+	scatterPartsMost    = 1 << 15  // most parts
 	scatterPartsThreads = 128
-	// Sums of a row's columns by scatter.cu's blocks beyond which these keep a device busy: H200, us by parts and before: 8 M indices of 10 rows of 16 232, 12 744; 32 M
-	// of 2 of 3 216, 384 196; 64 M of 1 of 1 354, 846 286; 1 M of 96 of 256, which are 768 sums, 799
+	// Beyond so many sums of a row's columns the blocks of scatter.cu keep a device busy. H200, us by parts and by scatter.cu: 8 M indices of 10 rows of 16 elements 232,
+	// 12 744; 32 M of 2 rows of 3 216, 384 196; 64 M of 1 row of 1 354, 846 286; 1 M of 96 rows of 256, which are 768 sums, 799
 	scatterPartsSums = 512
 )
 
-// ScatterParts returns the number of parts in which [Scatter] sums so many indices of outer x rows x inner elements: 1, or more where many fall into few. Part p of
-// n sums the indices p, p + n and so on, in order, lane l of ScatterLanes the parts l, l + ScatterLanes and so on, in order, and the
-// lanes' sums are added up in order.
+// ScatterParts returns the number of parts in which [Scatter] sums count indices into outer x rows x inner elements: 1, or more
+// where many indices fall into few rows. Part p of n parts sums the indices p, p + n and so on, in order; lane l of ScatterLanes
+// sums the parts l, l + ScatterLanes and so on, in order; and the lanes' sums are added up in order.
 func ScatterParts(outer, rows, inner, count int64) int64 {
 	if rows > scatterPartsRows || count < max(scatterPartsCount, scatterPartsEach*rows) || outer*rows*CeilDiv(inner, heavyColumns) > scatterPartsSums {
 		return 1

@@ -21,13 +21,13 @@ type Columns map[*gorgonia.Node]any
 // Data is a data set on the host, a [Source] of batches: each input takes as many rows as
 // its first axis is long. The last batch of an epoch has those that are left.
 //
-// Batches in the order that it has are slices of it, which a device reads by itself where the memory is of [cudaops.Pinned].
-// The memory of others is used again after the next step: copy values bound to inputs if they are to be kept.
+// Batches that are not shuffled are slices of the columns, and a device reads them by itself if the memory is of [cudaops.Pinned].
+// The memory of shuffled batches is used again after the next step: copy values bound to inputs if they are to be kept.
 type Data struct {
 	rows
 	columns []column
-	free    chan Batch // of full size, that nobody needs any more
-	pinned  bool       // are those that are put together
+	free    chan Batch // full batches that are not needed any more
+	pinned  bool       // whether batches that are put together are in pinned memory
 }
 
 var _ Source = (*Data)(nil)
@@ -120,8 +120,8 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	return &shuffled
 }
 
-// inPinned returns the same data set with batches in pinned memory, of which ahead are made ahead. None is dropped, since
-// to pin memory takes long.
+// inPinned returns the same data set with batches in pinned memory, of which ahead are made ahead. All of them are used
+// again, since pinning memory takes long.
 func (d *Data) inPinned(ahead int) *Data {
 	pinned := *d
 	pinned.pinned, pinned.free = true, make(chan Batch, ahead+8)
@@ -141,7 +141,7 @@ func (d *Data) Batches(epoch, from int) iter.Seq2[Batch, error] {
 // take returns the rows of those numbers.
 func (d *Data) take(order []int) (Batch, error) {
 	b, used := make(Batch, len(d.columns)), false
-	if !d.shuffled { // the rows lie one after the other
+	if !d.shuffled { // the rows are consecutive
 		for _, c := range d.columns {
 			shape := c.shape.Clone()
 			shape[0] = len(order)

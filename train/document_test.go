@@ -6,5 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/internal/must"
 )
 
-// The code of docs/training.md is that of the examples, which are compiled and run.
-func TestDocument(t *testing.T) { must.Documented(t, "../docs/training.md", "example_test.go", 6) }
+// The code of docs/training.md is that of the examples here and in package checkpoint, which are
+// compiled and run.
+func TestDocument(t *testing.T) {
+	must.Documented(t, "../docs/training.md", "example_test.go", 13, "../checkpoint/example_test.go")
+}

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log"
@@ -327,4 +328,29 @@ func ExampleAfterEpoch() {
 	fmt.Println(len(history.Epochs) < 50, history.Epochs[len(history.Epochs)-1].Loss < 0.02)
 	// Output:
 	// true true
+}
+
+// A batch whose third row has no logarithm.
+func Example_notANumber() {
+	g := G.NewGraph()
+	x := G.NewVector(g, G.Float64, G.WithName("x"), G.WithShape(4))
+	w := G.NewVector(g, G.Float64, G.WithName("w"), G.WithShape(4), G.WithInit(G.Ones()))
+	loss := G.Must(G.Sum(G.Must(G.HadamardProd(w, G.Must(G.Log(x))))))
+	_, err := G.Grad(loss, w)
+	check(err)
+	data, err := train.NewData(train.Columns{x: []float64{1, 2, 3, 4, 5, 6, -7, 8}})
+	check(err)
+
+	vm, err := stheno.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), w), cudaops.WatchNaN())
+	check(err)
+	defer vm.Close()
+	_, err = train.Run(context.Background(), vm, loss, data)
+	var bad *cudaops.NotFinite
+	if errors.As(err, &bad) {
+		fmt.Println(bad.What, "in", bad.Node.Op(), "in step", bad.Run)
+	}
+	fmt.Println(err)
+	// Output:
+	// NaN in ln in step 2
+	// train: step 2 (epoch 0, batch 1): cudaops: training step 2: NaN in the value of node ln(%0), element 2, made by step 1, rows f64, f64: t0 = log(x0); t1 = x1 * t0; t0, t1, rowsum(t1) over [0]; the learnables are as after step 1
 }

@@ -27,8 +27,8 @@ func (c accuracyCase) Key() results.Key {
 	return results.Key{Op: "MatMul", Case: c.Name(), Dtype: kernels.Float32.String()}
 }
 
-// accuracyFile is the name of the file of a case's result in a folder of another library's; accuracyBy names the file
-// with its name.
+// accuracyFile is the name of the file with another library's result of a case, accuracyBy that of the file with the
+// library's name.
 func accuracyFile(c accuracy.Case) string { return strings.ReplaceAll(c.Name(), "/", "-") + ".f32" }
 
 const accuracyBy = "by"
@@ -79,13 +79,13 @@ func (c accuracyCase) measure(device cudaops.Device, _ randomBlock, _ int) (resu
 	return row, nil
 }
 
-// specialCase is a product of squares whose first operand has special elements, which is timed.
+// specialCase is a timed product of square matrices, the first of which has special elements.
 type specialCase struct {
 	operands, kind string
 	side           int64
 }
 
-// specials are kinds of A, the usual one first.
+// specials returns the timed cases of each size, that with the usual kind of A first.
 func specials() (cases []benchCase) {
 	for _, side := range []int64{256, 512, 1024, 4096} {
 		for _, s := range [][2]string{{"uniform in [-1, 1)", "signed"}, {"all NaN", "nan"}, {"one in 1000 Inf or NaN", "special"}, {"one in 16 denormal", "mixed"}, {"all denormal", "denormal"}} {
@@ -118,7 +118,7 @@ func (c specialCase) measure(device cudaops.Device, _ randomBlock, runs int) (re
 		Micros: micros(timing.Runs[n/2]), Min: micros(timing.Runs[0]), Max: micros(timing.Runs[n-1])}, nil
 }
 
-// accuracyCases are all of them.
+// accuracyCases returns the products whose errors are measured, and those that are timed.
 func accuracyCases(peers string) (cases []benchCase) {
 	for _, c := range accuracy.Cases() {
 		cases = append(cases, accuracyCase{c, peers})

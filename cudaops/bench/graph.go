@@ -36,11 +36,11 @@ type GraphTiming struct {
 type Part struct {
 	Op    string
 	Shape []int // of its first result
-	// Time is what a graph of the launches up to its own takes longer than one of those before: less than it takes alone,
-	// since the next kernel begins while one ends, and others run beside it.
+	// Time is by how much longer a graph of the launches up to this one takes than a graph of those before it: less than it
+	// takes alone, since a kernel begins while the one before ends, and others run beside it.
 	Time time.Duration
-	// Least is what its bytes take at the peak bandwidth of the device's memory, or its operations by ordinary multiply-adds in
-	// float32, whichever is longer.
+	// Least is the time of its bytes at the peak bandwidth of the device's memory or that of its operations by ordinary
+	// multiply-adds in float32, whichever is longer.
 	Least time.Duration
 }
 

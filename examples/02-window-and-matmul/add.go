@@ -59,7 +59,7 @@ func vectors(p *notebook.Page) (err error) {
 	}
 	var kernel [2]notebook.Measured
 	for i := range kernel {
-		kernel[i], err = onGPU(p, fmt.Sprintf("vectors, version %d", i+1), 21,
+		kernel[i], err = onGPU(p, fmt.Sprintf("vectors, version %d", i+1), notebook.Case{}, 21,
 			func() (*kernels.Plan, error) {
 				return versions.Add(p.Target(), kernels.Float32, i+1, int64(n))
 			},

@@ -14,6 +14,7 @@ package main
 import (
 	_ "embed"
 	"flag"
+	"fmt"
 	"math"
 
 	"github.com/stheno-ml/stheno/cudaops/bench"
@@ -63,9 +64,9 @@ func run(p *notebook.Page, counted, measured string) error {
 }
 
 // onGPU times a plan on the GPU, the mean of that many runs in us, and checks its output; without a
-// GPU it returns the recorded time. inputs is called on a GPU only.
-func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, error), inputs func() [][]byte, check func(out []byte) error) (notebook.Measured, error) {
-	return p.Measure(key, "us", func() (float64, error) {
+// GPU it returns the recorded time, and the benchmarks' for a case of theirs. inputs is called on a GPU only.
+func onGPU(p *notebook.Page, key string, c notebook.Case, runs int, plan func() (*kernels.Plan, error), inputs func() [][]byte, check func(out []byte) error) (notebook.Measured, error) {
+	return p.Benchmark(key, c, func() (float64, error) {
 		plan, err := plan()
 		if err != nil {
 			return 0, err
@@ -83,6 +84,15 @@ func onGPU(p *notebook.Page, key string, runs int, plan func() (*kernels.Plan, e
 		}
 		return mean, nil
 	})
+}
+
+// benchmark names the product of n x n matrices among the cases of the benchmarks, which are of the
+// op alone.
+func benchmark(version, n int, dt kernels.Dtype) notebook.Case {
+	if version != 0 {
+		return notebook.Case{}
+	}
+	return notebook.Case{Op: "MatMul", Name: fmt.Sprint(n), Dtype: dt.String()}
 }
 
 // fill returns n numbers from -1 to 1 of 12 bits, different ones for each seed.

@@ -109,7 +109,7 @@ func (r *racer) time(version, n int) error {
 	if version > 0 {
 		name = fmt.Sprint("version ", version)
 	}
-	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), 9,
+	m, err := onGPU(r.p, fmt.Sprintf("warpgroups, %d, %s", n, name), benchmark(version, n, kernels.Float32), 9,
 		func() (*kernels.Plan, error) {
 			if r.squares[n] == nil {
 				r.squares[n] = newSquares(n)
@@ -122,12 +122,17 @@ func (r *racer) time(version, n int) error {
 	return err
 }
 
-// peer returns cuBLAS's time, which cublas.py measured.
-func (r *racer) peer(name string) (float64, error) {
+// peer returns cuBLAS's time, which cublas.py measured, or the benchmarks for products of float32.
+func (r *racer) peer(dtype string, n int) (float64, error) {
 	if r.p.GPU() != nil && r.cublas == nil {
 		return math.NaN(), nil // not measured
 	}
-	m, err := r.p.Measure("cuBLAS, "+name, "us", func() (float64, error) {
+	name, published := fmt.Sprintf("%s %d", dtype, n), notebook.Case{}
+	if dtype == "float32" {
+		published = benchmark(opFloat32, n, kernels.Float32)
+		published.By = "cuBLAS"
+	}
+	m, err := r.p.Benchmark("cuBLAS, "+name, published, func() (float64, error) {
 		us, ok := r.cublas[name]
 		if !ok {
 			return 0, fmt.Errorf("-cublas: no line %s", name)

@@ -146,10 +146,10 @@ func (r *racer) summary(sizes [2]int, last int) error {
 		return [2]float64{r.us[[2]int{version, sizes[0]}], r.us[[2]int{version, sizes[1]}]}
 	}
 	var cublas [2][2]float64
-	for i, name := range []string{"float32", "BF16"} {
+	for i, dtype := range []string{"float32", "BF16"} {
 		for k, n := range sizes {
 			var err error
-			if cublas[i][k], err = r.peer(fmt.Sprintf("%s %d", name, n)); err != nil {
+			if cublas[i][k], err = r.peer(dtype, n); err != nil {
 				return err
 			}
 		}

@@ -98,7 +98,7 @@ func (w *windowRun) input(n, radius int) []float32 {
 
 // time returns the microseconds that a version takes for n outputs.
 func (w *windowRun) time(version, radius, n, runs int) (float64, error) {
-	m, err := onGPU(w.p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), runs,
+	m, err := onGPU(w.p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), notebook.Case{}, runs,
 		func() (*kernels.Plan, error) {
 			return versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
 		},

@@ -67,7 +67,7 @@ type step struct {
 	launches int    // 0 on the host
 	runs     string // how many were timed
 	us       float64
-	spread   float64 // the standard deviation, in us; 0 on the host
+	spread   float64 // the standard deviation, in us; 0 on the host, NaN if unknown
 	sum      float64
 }
 
@@ -95,7 +95,7 @@ func begin(p *notebook.Page, path string) (*ladder, error) {
 		figure.Pictures{Zoom: 512 / l.side, Images: []figure.Image{{Width: l.side, Values: l.pixels}}, Colour: func(v float64) color.RGBA { return figure.Grey(1 - v) }}); err != nil {
 		return nil, err
 	}
-	p.Text(`Times are per sum, with the picture in the memory of the device. Each is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
+	p.Text(`Times are per sum, with the picture in the memory of the device. Each but the last is the mean of %d runs, counted in the table at the end, and a run is one sum or, where that takes less, as many sums back to back as
 		take a millisecond. What is µs for one sum is ms for 1000. Several copies of the picture take turns, so that every sum reads the memory and no cache. Every
 		version adds up in double precision, so that the float32 result is the right one and the steps differ in speed alone.`, runs)
 	if l.apart {
@@ -153,13 +153,9 @@ func (l *ladder) host() error {
 
 // version runs a version of the sum and prints its time.
 func (l *ladder) version(v versions.Version, name string) error {
-	shape := []int{l.side, l.side}
-	plan := kernels.Sum(l.p.Target(), kernels.Float32, shape, []int{0, 1}, false)
-	if v > 0 {
-		var err error
-		if plan, err = versions.Sum(l.p.Target(), kernels.Float32, int(v), shape); err != nil {
-			return err
-		}
+	plan, err := versions.Sum(l.p.Target(), kernels.Float32, int(v), []int{l.side, l.side})
+	if err != nil {
+		return err
 	}
 	ran, err := l.p.Run(fmt.Sprintf("512x512 version %d", v), plan, [][]byte{kernels.Bytes(l.pixels)}, runs)
 	if err != nil {
@@ -169,14 +165,10 @@ func (l *ladder) version(v versions.Version, name string) error {
 	if err := l.add(name, len(plan.Launches), ran.Runs.String(), ran.Mean.Value, ran.Spread.Value, float64(kernels.Elements[float32](ran.Out)[0])); err != nil {
 		return err
 	}
-	takes := "It takes"
-	if l.apart {
-		takes = "Over the drawn picture it takes"
-	}
 	if v == 1 {
-		l.p.Text("%s %v, plus or minus %v over %v runs.", takes, notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
+		l.p.Text("%s %v, plus or minus %v over %v runs.", l.takes(), notebook.Micros(ran.Mean.Value), notebook.Micros(ran.Spread.Value), ran.Runs)
 	} else {
-		l.p.Text("%s %v, plus or minus %v: %s times as fast as the step before.", takes, ran.Mean, ran.Spread, figure.Number(before.us/ran.Mean.Value))
+		l.p.Text("%s %v, plus or minus %v: %s times as fast as the step before.", l.takes(), ran.Mean, ran.Spread, figure.Number(before.us/ran.Mean.Value))
 	}
 	return nil
 }
@@ -259,7 +251,31 @@ func (l *ladder) fast() error {
 	if err := l.p.Sources("reduce.cuh", "warp_sum", "block_sum", "reduce_rows"); err != nil {
 		return err
 	}
-	return l.version(0, "6: the op, ops.Sum")
+	return l.op("6: the op, ops.Sum")
+}
+
+// op runs the op and prints its time, which README.md has too.
+func (l *ladder) op(name string) error {
+	p, plan, inputs := l.p, kernels.Sum(l.p.Target(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false), [][]byte{kernels.Bytes(l.pixels)}
+	us, err := p.Benchmark("512x512 version 0", benchmark("all 512x512", 0), func() (float64, error) { return p.MeanTime(plan, inputs, runs) })
+	if err != nil {
+		return err
+	}
+	out, err := p.Output(plan, inputs)
+	if err != nil {
+		return err
+	}
+	before := l.steps[len(l.steps)-1]
+	p.Text("%s %v: %s times as fast as the step before.", l.takes(), us, figure.Number(before.us/us.Value))
+	return l.add(name, len(plan.Launches), "", us.Value, math.NaN(), float64(kernels.Elements[float32](out)[0]))
+}
+
+// takes begins a sentence about a time.
+func (l *ladder) takes() string {
+	if l.apart {
+		return "Over the drawn picture it takes"
+	}
+	return "It takes"
 }
 
 func (l *ladder) compare() error {

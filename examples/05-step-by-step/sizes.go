@@ -33,7 +33,7 @@ func sizes(p *notebook.Page) error {
 			if version == 1 && log > 20 {
 				break // seconds
 			}
-			m, err := p.Measure(fmt.Sprintf("2^%d version %d", log, version), "us", func() (float64, error) {
+			m, err := p.Benchmark(fmt.Sprintf("2^%d version %d", log, version), benchmark(fmt.Sprintf("all 2^%d", log), version), func() (float64, error) {
 				return timeSum(p, version, input[:1<<log])
 			})
 			if err != nil {
@@ -55,6 +55,14 @@ func sizes(p *notebook.Page) error {
 		%s with a tree and %s without atomics: how the sums are joined no longer matters, only how much memory is asked for at a
 		time. The op reads %s GB/s.`, us(0), us(5), us(4), largest, rate(3), rate(4), rate(5), rate(0))
 	return nil
+}
+
+// benchmark names a sum among the cases of the benchmarks, which are of the op alone.
+func benchmark(name string, version int) notebook.Case {
+	if version > 0 {
+		return notebook.Case{}
+	}
+	return notebook.Case{Op: "Sum", Name: name, Dtype: "f32"}
 }
 
 // timeSum returns the mean time in us of a version on the GPU.

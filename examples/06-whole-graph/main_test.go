@@ -80,7 +80,7 @@ func TestWithRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing, err := notebook.Unrecorded(text, run); err != nil || len(missing) > 0 {
+	if missing, _, err := notebook.Unrecorded(text, run); err != nil || len(missing) > 0 {
 		t.Errorf("the record of this test lacks %q, %v", missing, err)
 	}
 	shown, _, _ := notebooktest.Run(t, title, text, run, 7, "With the batch of 4096 images all steps together take 2 times", "1.23 ms", "softmax and loss", "1 product")

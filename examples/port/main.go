@@ -36,8 +36,7 @@ func main() {
 	device := flag.String("device", "auto", "where to run Stheno's machine: auto, gpu or cpu")
 	seconds := flag.Float64("seconds", 6, "about how long each program trains on each device")
 	dir := flag.String("record", "", "folder of the record to write, such as bench/results/port")
-	flag.Parse()
-	command.Exit("port", command.NoArguments())
+	command.Flags("port")
 	if !(*seconds > 0) {
 		command.Exit("port", command.Misused("-seconds is %g, want a time above 0", *seconds))
 	}

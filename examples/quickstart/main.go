@@ -43,8 +43,7 @@ func main() {
 	flag.StringVar(&o.device, "device", "auto", "where to run: auto, gpu or cpu")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the split, the weights and the order of the images")
 	flag.StringVar(&o.out, "out", "out", "folder of the figures")
-	flag.Parse()
-	command.Exit("quickstart", command.NoArguments())
+	command.Flags("quickstart")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	o.progress = os.Stderr

@@ -1,5 +1,5 @@
-// Package accuracy holds products of matrices of float32 whose errors are compared with other libraries': operands that
-// follow from a few numbers, so that another program has the very same ones (bench/accuracy_peers.py), and errors
+// Package accuracy holds products of float32 matrices whose errors are compared with those of other libraries. The operands
+// follow from a few numbers, so that another program (bench/accuracy_peers.py) computes with the very same ones; errors are
 // against float64.
 package accuracy
 
@@ -21,14 +21,14 @@ type Case struct {
 	K        int64  `json:"k"`
 	// Exact is set if float32 arithmetic in any order gives the exact result.
 	Exact bool `json:"exact"`
-	// Sums are those of the matrices, see [Sum].
+	// Sums are checksums of A and B, see [Sum].
 	Sums [2]uint64 `json:"sums"`
 }
 
 // Name names the case.
 func (c Case) Name() string { return fmt.Sprintf("%s, %d x %d x %d", c.Operands, c.M, c.K, c.N) }
 
-// Cases returns all of them, without their sums. Those of 256 are small products; the others are large ones.
+// Cases returns all cases, without their checksums. Those of 256 rows are small products, the others large ones.
 func Cases() (cases []Case) {
 	add := func(operands, a, b string, exact bool, shapes ...[3]int64) {
 		for _, s := range shapes {
@@ -62,8 +62,8 @@ func mix(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// element is an element of a kind in row r, of so many rows, and column c; i is its number in the matrix and seed that of
-// the matrix.
+// element returns an element of a matrix of a kind: that in row r, of rows, and column c. i is its index in the matrix, and
+// seed tells matrices apart.
 func element(kind string, seed, i uint32, r, c, rows int64) float32 {
 	h := mix(i + mix(seed))
 	g := mix(h + 0x9e3779b9)
@@ -141,7 +141,7 @@ func (c Case) Matrices() (a, b []float32) {
 	return Matrix(c.A, 1, c.M, c.K), Matrix(c.B, 2, c.K, c.N)
 }
 
-// Sum is a sum of the bits of elements, modulo 2^64.
+// Sum returns a checksum of the bits of elements and their order, modulo 2^64.
 func Sum(x []float32) (sum uint64) {
 	for i, v := range x {
 		sum += uint64(math.Float32bits(v)) * (2*uint64(i) + 1)
@@ -154,8 +154,8 @@ type Error struct {
 	// Largest and Mean are in units of 2^-24 of the sum of |terms|, or of the least denormal number where that is more.
 	Largest float64 `json:"largest"`
 	Mean    float64 `json:"mean"`
-	// Wrong counts the elements that are not finite and should be, are and should not be, or are another infinity; of an exact case also
-	// those that differ.
+	// Wrong counts the elements that are finite where float64 is not, or the other way round, or another infinity. In an exact
+	// case it counts those that differ, too.
 	Wrong int `json:"wrong,omitempty"`
 }
 
@@ -194,7 +194,7 @@ func (c Case) Errors(a, b []float32, results ...[]float32) []Error {
 	return errors
 }
 
-// rowError compares a row; Mean is the sum of the errors of so many elements.
+// rowError compares a row. Its Mean is the sum of the elements' errors, not yet divided by their number.
 func (c Case) rowError(sum, abs []float64, got []float32) (e Error, n int) {
 	for j, want := range sum {
 		g, rounded := float64(got[j]), float32(want)

@@ -32,6 +32,17 @@ func NoArguments() error {
 	return nil
 }
 
+// Flags parses the command line of a program that takes flags alone. Help names the program, not the
+// file that go run made of it; a mistake ends the program.
+func Flags(program string) {
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "Usage of %s:\n", program)
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	Exit(program, NoArguments())
+}
+
 // Status prints an error, if there is one, after the name of the program, and returns the exit
 // status.
 func Status(w io.Writer, program string, err error) int {

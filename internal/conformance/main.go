@@ -29,8 +29,7 @@ func main() {
 	flag.StringVar(&c.target, "target", "sm_90a", "the target whose images are packed")
 	flag.StringVar(&c.read, "read", "", "record the results that the packed runs left in this folder")
 	flag.StringVar(&c.device, "device", "host", "the GPU that they ran on")
-	flag.Parse()
-	command.Exit("conformance", command.NoArguments())
+	command.Flags("conformance")
 	command.Exit("conformance", c.do())
 }
 

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +15,7 @@ import (
 )
 
 func main() {
-	flag.Parse()
-	command.Exit("readme", command.NoArguments())
+	command.Flags("readme")
 	pages, err := updated(".")
 	for path, text := range pages {
 		if err == nil {

@@ -23,7 +23,7 @@ type Graph struct {
 	Parts []Part `json:"parts,omitempty"`
 }
 
-// Part is an instruction of a program in the time of all its launches.
+// Part is the share of an instruction in the time of all launches of its program.
 type Part struct {
 	Op     string  `json:"op"`
 	Shape  []int   `json:"shape"`    // of its result
@@ -113,14 +113,15 @@ func (f *File) graphTable(title string, cases []Key) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32. Device copy: %.0f GB/s.\n\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
+	keys := f.keys(cases)
+	usual, others := f.runs(keys)
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32. Device copy: %.0f GB/s.\n\n", f.GPU, usual.Driver, usual.CUDA, usual.Date, usual.Copy)
 	fmt.Fprintf(&b, "| %s | Size | Launches | Device | Rate | Of copy |", title)
 	for _, p := range peers {
 		fmt.Fprintf(&b, " %s |", cell(p))
 	}
 	b.WriteString(" Of the fastest | Run |\n|---|---|---|--:|--:|--:|" + strings.Repeat("--:|", len(peers)) + "--:|--:|\n")
-	var later []Row
-	for _, key := range f.keys(cases) {
+	for _, key := range keys {
 		fmt.Fprintf(&b, "| %s | %s | ", cell(key.Op), cell(key.Case))
 		r, ok := f.Row(key)
 		if !ok || r.Graph == nil {
@@ -136,11 +137,8 @@ func (f *File) graphTable(title string, cases []Key) string {
 			continue
 		}
 		fmt.Fprintf(&b, " %s | %s |\n", f.OfPeer(r), Micros(r.Graph.Run))
-		if r.Run != nil {
-			later = append(later, r)
-		}
 	}
-	b.WriteString(otherRuns(later))
+	b.WriteString(others)
 	return b.String()
 }
 

@@ -26,7 +26,7 @@ func TestUpdateGraphs(t *testing.T) {
 		"| norm | 1x1 | not measured | | | |  |  | | |\n",
 		"| softmax | 16x8 | 1 launch | 1.00 ms | 900 GB/s | 45 % | 900 us | 1.50 ms | 90 % | 2.50 ms |\n",
 		"| MLP | batch 4 | 12 launches, 3 on the host | 50.0 us |  |  |  | 40.0 us |  | 20.0 ms |\n",
-		"\nMeasured in other runs: `softmax` 16x8 float32 (2026-02-03, driver 1.3).\n<!-- graphs:end -->\nb\n",
+		"\nMeasured on 2026-02-03, driver 1.3: `softmax` 16x8 float32.\n<!-- graphs:end -->\nb\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

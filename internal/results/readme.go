@@ -3,6 +3,7 @@ package results
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -90,11 +91,12 @@ func SpeedTable(files []*File, cases []Key) string {
 
 func (f *File) speedTable(cases []Key) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s. Device copy: %.0f GB/s. Medians by CUDA events,\n", f.GPU, f.Driver, f.CUDA, f.Date, f.Copy)
+	keys := f.keys(cases)
+	usual, others := f.runs(keys)
+	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s. Device copy: %.0f GB/s. Medians by CUDA events,\n", f.GPU, usual.Driver, usual.CUDA, usual.Date, usual.Copy)
 	b.WriteString("operands on the device, random values; peers measured on the same machine.\n\n")
 	b.WriteString("| Op | Case | Type | Time | Rate | Of copy | Fastest peer | Speed of peer's |\n|---|---|---|--:|--:|--:|---|--:|\n")
-	var later []Row
-	for _, key := range f.keys(cases) {
+	for _, key := range keys {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | ", key.Op, cell(key.Case), long(key.Dtype))
 		r, ok := f.Row(key)
 		if !ok {
@@ -102,25 +104,37 @@ func (f *File) speedTable(cases []Key) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s | %s | %s | %s | %s |\n", Micros(r.Micros), r.Rate(), f.OfCopy(r), f.peer(r), f.OfPeer(r))
-		if r.Run != nil {
-			later = append(later, r)
-		}
 	}
-	b.WriteString(otherRuns(later))
+	b.WriteString(others)
 	fmt.Fprintf(&b, "\nTests and sanitizers: %s.\n", f.outcome())
 	return b.String()
 }
 
-// otherRuns names the rows that were measured in other runs than the file's.
-func otherRuns(rows []Row) string {
-	if len(rows) == 0 {
-		return ""
+// runs returns the run of most of the rows, as far as a reader tells runs apart, by driver and
+// date, and a line for each other run, with its rows.
+func (f *File) runs(keys []Key) (usual Run, others string) {
+	of, all := map[string][]string{}, map[string]Run{}
+	name := func(r Run) string { return fmt.Sprintf("%s, driver %s", r.Date, r.Driver) }
+	for _, k := range keys {
+		if r, ok := f.Row(k); ok {
+			run := *cmp.Or(r.Run, &f.Run)
+			of[name(run)] = append(of[name(run)], fmt.Sprintf("`%s` %s %s", r.Op, cell(r.Case), long(r.Dtype)))
+			all[name(run)] = run
+		}
 	}
-	list := make([]string, len(rows))
-	for i, r := range rows {
-		list[i] = fmt.Sprintf("`%s` %s %s (%s, driver %s)", r.Op, cell(r.Case), long(r.Dtype), r.Run.Date, r.Run.Driver)
+	usual = f.Run
+	names := slices.Sorted(maps.Keys(of))
+	for _, n := range names {
+		if len(of[n]) > len(of[name(usual)]) {
+			usual = all[n]
+		}
 	}
-	return fmt.Sprintf("\nMeasured in other runs: %s.\n", strings.Join(list, ", "))
+	for _, n := range names {
+		if n != name(usual) {
+			others += fmt.Sprintf("\nMeasured on %s: %s.\n", n, strings.Join(of[n], ", "))
+		}
+	}
+	return usual, others
 }
 
 // keys returns the given cases and then those of the file's other rows, without numbered versions,

@@ -5,13 +5,14 @@ package results
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -222,15 +223,28 @@ func Read(path string) (*File, error) {
 
 // ReadDir reads all files of a folder, in the order of their names.
 func ReadDir(dir string) ([]*File, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	files, err := ReadFS(os.DirFS(dir), ".")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return files, nil
+}
+
+// ReadFS reads all files of a folder of a file system, in the order of their names.
+func ReadFS(fsys fs.FS, dir string) ([]*File, error) {
+	paths, err := fs.Glob(fsys, path.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	sort.Strings(paths)
+	slices.Sort(paths)
 	var files []*File
 	for _, p := range paths {
-		f, err := Read(p)
+		text, err := fs.ReadFile(fsys, p)
 		if err != nil {
+			return nil, err
+		}
+		f := new(File)
+		if err := decode(p, text, f); err != nil {
 			return nil, err
 		}
 		files = append(files, f)
@@ -254,10 +268,15 @@ func readJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	d := json.NewDecoder(strings.NewReader(string(text)))
+	return decode(path, text, v)
+}
+
+// decode decodes the text of the file of that name.
+func decode(name string, text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("results: %s: %w", path, err)
+		return fmt.Errorf("results: %s: %w", name, err)
 	}
 	return nil
 }

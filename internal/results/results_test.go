@@ -69,7 +69,7 @@ func TestSpeedTable(t *testing.T) {
 		"**NVIDIA T1 (80GB)**, driver 1.2 (CUDA 12.0), 2026-01-02. Device copy: 1000 GB/s.",
 		"| `Add` | 8 | float32 | not measured | | | | |\n| `Sum` | all of 8 | ",
 		"| `Sum` | of none | float64 | not measured | | | | |\n| `Sum` | rows | float32 | 1.00 ms | 900 GB/s | 50 % |",
-		"\nMeasured in other runs: `Sum` rows float32 (2026-02-03, driver 1.3).\n",
+		"\nMeasured on 2026-02-03, driver 1.3: `Sum` rows float32.\n",
 		"| `Sum` | all of 8 | float32 | 1.00 ms | 900 GB/s | 90 % | quick, 950 us | 95 % |\n",
 		`| ` + "`MatMul`" + ` | 8 \| 8 | float64 | 50.0 us | 20.0 TFLOP/s |  |  |  |` + "\n",
 		"1 of 3 suites pass; 1 ran out of time with no failure until then; failed: racecheck.",
@@ -228,5 +228,19 @@ func TestMergeKeepsPeers(t *testing.T) {
 	}
 	if row, _ := f.Row(key); row.Micros != 1 || row.Run == nil || row.Run.Date != "2026-01-02" || len(f.Peers) != 1 || f.Date != "2026-01-01" {
 		t.Errorf("got %+v, want the later row and the earlier peer", f)
+	}
+}
+
+// A table has the date of most of its rows, and names the others'.
+func TestRuns(t *testing.T) {
+	row := func(name string, run *Run) Row { return Row{Key: Key{"Sum", name, "f32"}, Micros: 1, Run: run} }
+	later := &Run{Driver: "2", Date: "2026-01-03", Copy: 7}
+	f := &File{Run: Run{Driver: "1", Date: "2026-01-02"}, Rows: []Row{row("a", nil), row("b", later), row("c", &Run{Driver: "2", Date: "2026-01-03"})}}
+	if usual, others := f.runs(f.keys(nil)); usual.Date != later.Date || others != "\nMeasured on 2026-01-02, driver 1: `Sum` a float32.\n" {
+		t.Errorf("one row of the file's run, two of another: got %v and %q", usual, others)
+	}
+	f.Rows = append(f.Rows, row("d", nil))
+	if usual, others := f.runs(f.keys(nil)); usual.Date != f.Date || others != "\nMeasured on 2026-01-03, driver 2: `Sum` b float32, `Sum` c float32.\n" {
+		t.Errorf("two rows of each: got %v and %q", usual, others)
 	}
 }

@@ -14,8 +14,7 @@ import (
 
 func main() {
 	out := flag.String("o", ".site", "`folder` for the pages; files in it of other names stay")
-	flag.Parse()
-	command.Exit("site", command.NoArguments())
+	command.Flags("site")
 	command.Exit("site", write(*out))
 	fmt.Println("wrote", filepath.Join(*out, "index.html"))
 }

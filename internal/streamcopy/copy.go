@@ -1,13 +1,13 @@
-// Package streamcopy copies memory past the processor's caches: what is written goes to memory as whole lines, which are not read
-// first and do not displace others. That suits memory that a device reads next, and the host does not.
+// Package streamcopy copies memory past the processor's caches: whole cache lines are written to memory without being read
+// first, and displace nothing in the caches. That suits memory that a device, and not the host, reads next.
 package streamcopy
 
 import "unsafe"
 
-// least is the number of bytes from which on it is worth it.
+// least is the number of bytes from which on that pays.
 const least = 256
 
-// Copy copies as copy does. Fence must follow before others read dst. The slices must not overlap.
+// Copy copies as the built-in copy does, but the slices must not overlap, and Fence must be called before others read dst.
 func Copy(dst, src []byte) {
 	n := min(len(dst), len(src))
 	if n < least {
@@ -22,5 +22,5 @@ func Copy(dst, src []byte) {
 	copy(dst[head+lines:n], src[head+lines:n])
 }
 
-// Fence makes what Copy has written visible to others before what is written from now on.
+// Fence makes what Copy has written visible to others before anything that is written after it.
 func Fence() { fence() }

@@ -39,8 +39,7 @@ func main() {
 	only := flag.String("only", "", "build with these `releases` alone, with commas between")
 	installOnly := flag.String("install", "", "install this `release` and stop")
 	docsOnly := flag.Bool("docs", false, "only write the tables")
-	flag.Parse()
-	command.Exit("tagmatrix", command.NoArguments())
+	command.Flags("tagmatrix")
 	var err error
 	switch {
 	case *installOnly != "":

@@ -6,7 +6,7 @@
 // ([Interpreter]) and PTX ([Assembler]).
 //
 // Operations are listed in op.go; a new one has its loop in block.go, its derivative in
-// gradient.go, its instructions in assembler.go or, if it takes many, its CUDA body
+// gradient.go, its instructions in instructions.go or, if it takes many, its CUDA body
 // in kernels/math.cu.
 //
 // # Semantics
@@ -22,8 +22,8 @@
 //   - Pow follows C99: Pow(1, y) and Pow(x, 0) are 1, also for NaN.
 //   - Sigmoid and Softplus are not cut off: they are right in their tails, where
 //     Gorgonia's return 0, 1 or x.
-//   - Convert from Bool returns 0 or 1; to an integer it rounds toward 0, to the nearest integer that
-//     there is beyond their range, and NaN to the least.
+//   - Convert from Bool returns 0 or 1. To an integer it rounds toward 0; a number beyond the type's
+//     range becomes the nearest one that the type has, and NaN the least.
 //
 // RowSum, RowMax and RowMin take their argument at every element of a row, and are one
 // number for all of it: a function that has them is computed row by row, in stages

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Pinned is host memory of the driver's that stays where it is, which the device copies to and
-// from at full speed while the host goes on.
+// Pinned is host memory of the driver's whose pages stay in place: the device copies to and from
+// it at full speed while the host goes on.
 type Pinned struct {
 	Bytes []byte
 
@@ -25,7 +25,7 @@ func (c *Context) AllocPinned(n int64) (*Pinned, error) {
 	if err := c.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&at)), uintptr(max(n, 1)), portable); err != nil {
 		return nil, fmt.Errorf("cannot allocate %d bytes of pinned memory: %w", n, err)
 	}
-	// The address is C's, so nothing moves it and the collector leaves it alone.
+	// The memory is not Go's: the collector neither moves nor frees it.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&at))
 	return &Pinned{Bytes: unsafe.Slice((*byte)(p), n), ctx: c}, nil
 }
@@ -40,9 +40,8 @@ func (p *Pinned) Free() error {
 	return p.ctx.call(cuMemFreeHost, at)
 }
 
-// MakePinned returns n bytes of Go's memory, zeros, that are pinned, for all contexts, for as long as anything refers to
-// them or to a piece of them: the collector leaves memory alone until its finalizer has run, and that unpins it. Work of the device
-// is no reference.
+// MakePinned returns n zero bytes of Go's memory, pinned for all contexts for as long as anything in Go refers to
+// a part of them; then a finalizer unpins them, and the memory is collected. Work of the device does not count as a reference.
 func (c *Context) MakePinned(n int64) ([]byte, error) {
 	const portable = 1 // CU_MEMHOSTREGISTER_PORTABLE
 	page := int64(os.Getpagesize())
@@ -57,7 +56,7 @@ func (c *Context) MakePinned(n int64) ([]byte, error) {
 	return block[skip : skip+n : skip+n], nil
 }
 
-// Pinned reports whether a piece of host memory is pinned, by whoever.
+// Pinned reports whether host memory is pinned, no matter by whom.
 func (c *Context) Pinned(m []byte) bool {
 	const host = 1
 	if len(m) == 0 {
@@ -67,6 +66,5 @@ func (c *Context) Pinned(m []byte) bool {
 	return c.memoryType(Address(m)) == host && c.memoryType(Address(last)) == host
 }
 
-// Address returns where the device finds a piece of pinned memory that is not empty:
-// where the host does.
+// Address returns the device's address of pinned memory that is not empty: the same as the host's.
 func Address(pinned []byte) Ptr { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned)))) }

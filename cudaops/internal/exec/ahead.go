@@ -37,7 +37,7 @@ type Beside interface {
 	Await(i int) error
 }
 
-// CopyLimit is the size, in bytes, from which on an input is worth a copy beside the work: see
+// CopyLimit is the size in bytes from which on it pays to copy an input beside the work: see
 // copyLimit.
 const CopyLimit = copyLimit
 
@@ -47,16 +47,16 @@ const CopyLimit = copyLimit
 type set struct {
 	number   int
 	parts    []part
-	uploads  []*transfer // as parts of the work
+	uploads  []*transfer // queued with the work
 	copies   []*transfer // beside the work
-	launched atomic.Bool // and perhaps not done yet
+	launched atomic.Bool // its last run was queued, and is perhaps not done
 	use      use
 	inputs   []gorgonia.Value // the staged values, by number, while use is staged
 	since    int
 	copying  bool // copies beside the work have begun for its run
 	own      bool // some of them read memory of the user's
-	// held are staged values that a run has taken, or that nobody wants, for as long as they may still be copied
-	// from: nothing else may refer to them.
+	// held keeps staged values alive that a run has taken or that are not wanted any more, for as long as
+	// the device may still copy from them.
 	held []gorgonia.Value
 }
 
@@ -111,7 +111,7 @@ func (e *Executable) isBeside(in *program.Instr) bool {
 // Stages reports whether Stage does anything.
 func (e *Executable) Stages() bool { return e.beside != nil && !e.unstaged }
 
-// Stage copies values of inputs to the device for a run to come, beside what runs: in the order
+// Stage copies values of inputs to the device for a later run, beside the run under way: in the order
 // of [program.Program.Inputs], nil for those that are not known yet. A later run that gets one of
 // these very values takes it from there. The value may be changed once that run, or another one, has started.
 //
@@ -139,8 +139,8 @@ func (e *Executable) Stage(inputs []gorgonia.Value) (done bool, err error) {
 	return true, nil
 }
 
-// reserve returns a set for Stage: one that is idle, at best, and not that of the last run; or
-// that which waits for its run the longest.
+// reserve returns a set for Stage: an idle one if there is one, that of the last run as the last choice; else the
+// set that has waited for its run the longest. It returns nil while another Stage fills a set.
 func (e *Executable) reserve() *set {
 	e.turns.Lock()
 	defer e.turns.Unlock()
@@ -162,7 +162,7 @@ func (e *Executable) reserve() *set {
 	return found
 }
 
-// hold keeps the staged values, which are taken or not wanted.
+// hold ends the staging of the values, and keeps those alive that the device may still copy from.
 func (s *set) hold() {
 	if s.own && s.inputs != nil {
 		s.held = s.inputs
@@ -192,7 +192,7 @@ func (e *Executable) await(s *set) error {
 }
 
 // stage begins the copies of a set, and fills the staging memory of its uploads. The last run of the set may still be under
-// way: the device holds copies back until that ends, so that they begin without a word from the host.
+// way: the device itself holds the copies back until that ends.
 func (e *Executable) stage(s *set, inputs []gorgonia.Value) error {
 	of := map[int]gorgonia.Value{}
 	for i, v := range inputs {
@@ -275,8 +275,8 @@ func (e *Executable) begin(s *set, t *transfer, v gorgonia.Value) error {
 	return nil
 }
 
-// copyBeside makes the copies of a run that is being started, those that were not staged, and has its work
-// wait for all of them.
+// copyBeside begins the copies, not yet staged, of a run that is being started, and makes its work wait for all
+// of its copies.
 func (e *Executable) copyBeside(s *set) error {
 	some := false
 	for _, t := range s.copies {
@@ -298,7 +298,7 @@ func (e *Executable) copyBeside(s *set) error {
 	return nil
 }
 
-// take returns the set for a run: that for which inputs of it were staged first, or one
+// take returns the set for a run: of those with staged values that the run has, the one that was staged first; else one
 // that is not in use.
 func (e *Executable) take(inputs []gorgonia.Value) (*set, error) {
 	s := e.choose(inputs)
@@ -308,7 +308,7 @@ func (e *Executable) take(inputs []gorgonia.Value) (*set, error) {
 	return s, nil
 }
 
-// choose makes it the set of the last run.
+// choose does so, but for waiting for the set's last run, and makes it the set of the last run.
 func (e *Executable) choose(inputs []gorgonia.Value) (s *set) {
 	e.turns.Lock()
 	defer e.turns.Unlock()
@@ -350,12 +350,12 @@ func (s *set) has(inputs []gorgonia.Value) bool {
 	return false
 }
 
-// give ends the begin of a run, whose work is queued or done if it was not started.
+// give releases a set when the work of its run is queued. If the run could not be started it waits for the copies.
 func (e *Executable) give(s *set, started bool) (err error) {
 	if e.beside != nil && started {
 		err = e.beside.Mark(s.number)
 		s.launched.Store(true)
-		if s.own { // who may write there now
+		if s.own { // its owner may write there when the run has returned
 			err = driver.Join(err, e.beside.AwaitCopies(s.number))
 			s.held = nil
 		}
@@ -368,8 +368,8 @@ func (e *Executable) give(s *set, started bool) (err error) {
 	return err
 }
 
-// inTurn calls f for chunks of n bytes, by several goroutines that take the next one each, so that the first chunks are on their way while
-// others are copied. A batch of 13 MB came to the device in 0.63 ms by 12 goroutines and chunks of 256 KB, in 0.73 to 0.81 by 16 and
+// inTurn calls f for chunks of n bytes, in several goroutines, each of which takes the next chunk: the device copies the first
+// ones while the host still works on others. A batch of 13 MB came to the device in 0.63 ms by 12 goroutines and chunks of 256 KB, in 0.73 to 0.81 by 16 and
 // 512 KB, in 0.72 to 0.79 by 16 and pieces of 0.8 MB that went through the caches (H200, 16 cores, bench/NOTES.md).
 func inTurn(n int64, f func(lo, hi int64)) {
 	const chunk = 256 << 10

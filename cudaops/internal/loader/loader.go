@@ -28,14 +28,14 @@ type Loader struct {
 	loading Loading
 }
 
-// Loading is what loading modules has taken so far.
+// Loading is the time that loading modules has taken so far.
 type Loading struct {
 	Modules int
 	Code    time.Duration // making and unpacking the code
 	Driver  time.Duration // in the driver, that of finding kernels too
 }
 
-// Loading returns what loading modules has taken so far.
+// Loading returns the time that loading modules has taken so far.
 func (l *Loader) Loading() Loading {
 	l.mu.Lock()
 	defer l.mu.Unlock()

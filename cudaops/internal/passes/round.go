@@ -40,7 +40,7 @@ type rounder struct {
 	readers map[prepared]int // products of planes
 }
 
-// preparer plans the form of an operand that a product reads in its place: [kernels.Rounded] or [kernels.Planes].
+// preparer plans what a product reads in place of an operand: [kernels.Rounded] or [kernels.Planes].
 type preparer interface {
 	kernels.Planner
 	Result() (kernels.Dtype, []int)
@@ -83,7 +83,7 @@ func (r *rounder) read(in *program.Instr) {
 	}
 }
 
-// apart has a product read the planes of those operands that others read too.
+// apart makes a product read the planes of the operands that other products read, too.
 func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
 	var given [2]bool
 	for i, x := range operands {
@@ -105,8 +105,8 @@ func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 	return r.prepare(v, as)
 }
 
-// byProduct returns the second output of the product that computes a value in BF16 too, of all of its elements in the same order, or nil if it
-// has none.
+// byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
+// that as its second output; else nil.
 func (r *rounder) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
 	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
 		return nil

@@ -31,8 +31,7 @@ func main() {
 	check := flag.Bool("check", false, "write nothing: compare the archives with the kernels that the programs need, and assemble again for as long as -for allows")
 	flag.DurationVar(&b.limit, "for", time.Minute, "how long -check goes on to assemble, in an order drawn at random")
 	flag.IntVar(&b.workers, "j", 2, "assemble that many kernels at a time")
-	flag.Parse()
-	command.Exit("prebuilt", command.NoArguments())
+	command.Flags("prebuilt")
 	set := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
 	switch {

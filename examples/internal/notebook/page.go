@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,9 +45,8 @@ func Main(title string, recorded []byte, run func(p *Page) error) {
 	flag.StringVar(&o.Device, "device", "auto", "where to run: auto, gpu or cpu")
 	flag.BoolVar(&o.Small, "small", false, "small sizes, for tests")
 	flag.StringVar(&o.Record, "record", "", "file to write the GPU's figures to (recorded.json)")
-	flag.Parse()
 	program := filepath.Base(os.Args[0])
-	command.Exit(program, command.NoArguments())
+	command.Flags(program)
 	command.Exit(program, Run(o, os.Stdout, title, recorded, run))
 }
 
@@ -60,6 +60,7 @@ func Run(o Options, w io.Writer, title string, recorded []byte, run func(p *Page
 	if err := run(p); err != nil {
 		return err
 	}
+	p.credit()
 	if o.HTML != "" {
 		if err := p.save(); err != nil {
 			return err
@@ -87,7 +88,8 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 	case o.Record != "" && o.Small:
 		return nil, command.Misused("-record keeps figures of the full sizes, got -small too")
 	}
-	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}, measured: newRecord(gpu)}
+	p := &Page{options: o, title: title, gpu: gpu, terminal: w, names: map[string]bool{}, measured: newRecord(gpu),
+		benchmarks: map[string]published{}, unmeasured: map[string]Case{}}
 	if p.recorded, err = readRecord(recorded); err != nil {
 		return nil, err
 	}
@@ -96,24 +98,34 @@ func begin(o Options, w io.Writer, title string, recorded []byte) (*Page, error)
 	return p, nil
 }
 
-// Unrecorded returns the sorted keys of the figures that a notebook asks for and its record lacks:
-// without a GPU they print as -. It runs the notebook on the host with small sizes, but, see
-// [Page.Timed], it asks for everything that is measured on a GPU.
-func Unrecorded(recorded []byte, run func(p *Page) error) (keys []string, err error) {
+// Missing is a figure that a notebook shows and that is recorded nowhere.
+type Missing struct {
+	Key  string
+	Case Case // of the benchmarks, if it is said to be one
+}
+
+// Unrecorded returns the figures, in the order of their keys, that a notebook asks for and that
+// neither its record nor bench/results has: without a GPU they print as -. It runs the notebook on
+// the host with small sizes, but, see [Page.Timed], it asks for everything that is measured on a
+// GPU. twice are those that both have.
+func Unrecorded(recorded []byte, run func(p *Page) error) (missing []Missing, twice []string, err error) {
 	p, err := begin(Options{Device: "cpu", Small: true}, io.Discard, "", recorded)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := run(p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for key := range p.measured.keys {
-		if !p.recorded.has(key) {
-			keys = append(keys, key)
+	for _, key := range slices.Sorted(maps.Keys(p.measured.keys)) {
+		_, published := p.benchmarks[key]
+		switch recorded := p.recorded.has(key); {
+		case published && recorded:
+			twice = append(twice, key)
+		case !published && !recorded:
+			missing = append(missing, Missing{key, p.unmeasured[key]})
 		}
 	}
-	slices.Sort(keys)
-	return keys, nil
+	return missing, twice, nil
 }
 
 // Device chooses the device that -device names: auto, gpu or cpu. It is nil for the host. where
@@ -170,6 +182,9 @@ type Page struct {
 	recorded *record
 	measured *record
 	noted    bool // the page has named the source of recorded figures
+
+	benchmarks map[string]published // the times from bench/results, by their keys
+	unmeasured map[string]Case      // cases that bench/results does not have
 }
 
 // GPU is the device to run on, nil for the host.

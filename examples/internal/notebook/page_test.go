@@ -228,8 +228,8 @@ func TestKeep(t *testing.T) {
 	if err := Run(Options{Device: "cpu"}, &log, "Title", text, show); err != nil || !strings.Contains(log.String(), "recorded on NVIDIA X") {
 		t.Errorf("%v, %q", err, log.String())
 	}
-	if keys, err := Unrecorded(text, show); err != nil || !slices.Equal(keys, []string{"absent"}) {
-		t.Errorf("got %q and %v, want absent alone", keys, err)
+	if missing, twice, err := Unrecorded(text, show); err != nil || !slices.Equal(missing, []Missing{{Key: "absent"}}) || twice != nil {
+		t.Errorf("got %v, %q and %v, want absent alone", missing, twice, err)
 	}
 	if err := Run(Options{Device: "cpu"}, io.Discard, "Title", text, func(p *Page) error {
 		_, _, err := Keep(p, "steps", func() (int, error) { return 1, nil })
@@ -241,13 +241,14 @@ func TestKeep(t *testing.T) {
 
 // A figure that the record lacks is found by its key.
 func TestUnrecorded(t *testing.T) {
-	if keys, err := Unrecorded([]byte(record1), sample); err != nil || !slices.Equal(keys, []string{"sum.absent"}) {
-		t.Errorf("got %q and %v, want sum.absent alone", keys, err)
+	absent, fast := Missing{Key: "sum.absent"}, Missing{Key: "sum.fast"}
+	if missing, _, err := Unrecorded([]byte(record1), sample); err != nil || !slices.Equal(missing, []Missing{absent}) {
+		t.Errorf("got %v and %v, want sum.absent alone", missing, err)
 	}
-	if keys, err := Unrecorded(nil, sample); err != nil || !slices.Equal(keys, []string{"sum.absent", "sum.fast"}) {
-		t.Errorf("no record: got %q and %v, want sum.absent and sum.fast", keys, err)
+	if missing, _, err := Unrecorded(nil, sample); err != nil || !slices.Equal(missing, []Missing{absent, fast}) {
+		t.Errorf("no record: got %v and %v, want sum.absent and sum.fast", missing, err)
 	}
-	if _, err := Unrecorded([]byte(record1), func(*Page) error { return errors.New("no") }); err == nil {
+	if _, _, err := Unrecorded([]byte(record1), func(*Page) error { return errors.New("no") }); err == nil {
 		t.Error("the notebook's error is lost")
 	}
 }

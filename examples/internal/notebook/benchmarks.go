@@ -1,0 +1,116 @@
+package notebook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	recorded "github.com/stheno-ml/stheno/bench/results"
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/results"
+)
+
+// Case names a case of the benchmarks, such as MatMul, 4096, f32. The zero Case is none.
+type Case struct {
+	Op, Name, Dtype string
+	By              string // how the name of another library's routine begins; "" for Stheno
+}
+
+// published is the time of a case in bench/results.
+type published struct {
+	Case
+	us   float64
+	date string
+}
+
+// String prints the case as README.md does, and its time. A test reads it from the pages.
+func (b published) String() string {
+	by := ""
+	if b.By != "" {
+		by = " by " + b.By
+	}
+	return fmt.Sprintf("`%s` %s %s%s %s (%s)", b.Op, b.Name, strings.Replace(b.Dtype, "f", "float", 1), by, strings.Replace(results.Micros(b.us), "us", "µs", 1), b.date)
+}
+
+// Benchmark returns the time in us of a case of the benchmarks, under a key as [Page.Measure] does.
+// README.md or docs/graphs.md has a time of it, too, and the page must not have another one. So
+// without a GPU, and with -record, it is theirs, from bench/results, and the page says so at its
+// end. On a GPU without -record, and where bench/results does not have the case, f measures it.
+func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measured, error) {
+	device := p.recorded.Device
+	if p.gpu != nil {
+		device = p.gpu.Name
+	}
+	if p.gpu != nil && p.options.Record == "" {
+		return p.Measure(key, "us", f)
+	}
+	b, ok, err := find(device, c)
+	if err != nil {
+		return Measured{}, fmt.Errorf("figure %q: %w", key, err)
+	}
+	if !ok {
+		p.unmeasured[key] = c
+		return p.Measure(key, "us", f)
+	}
+	if err := p.take(key); err != nil {
+		return Measured{}, err
+	}
+	if p.gpu == nil {
+		p.note()
+	}
+	p.benchmarks[key] = b
+	return Measured{round(b.us), "us"}, nil
+}
+
+// find returns the time of a case on a device; ok is false if there is none.
+func find(device string, c Case) (b published, ok bool, err error) {
+	for _, folder := range []string{".", "graphs"} {
+		files, err := results.ReadFS(recorded.Files, folder)
+		if err != nil {
+			return b, false, err
+		}
+		for _, f := range files {
+			if f.GPU != device {
+				continue
+			}
+			if b, ok = in(f, c); ok {
+				return b, true, nil
+			}
+		}
+	}
+	return b, false, nil
+}
+
+// in looks for a case in a file.
+func in(f *results.File, c Case) (b published, ok bool) {
+	key, us, run := results.Key{Op: c.Op, Case: c.Name, Dtype: c.Dtype}, 0.0, (*results.Run)(nil)
+	if row, found := f.Row(key); found && c.By == "" && row.Complete() {
+		us, run = row.Micros, row.Run
+	}
+	for _, peer := range f.Peers {
+		if c.By != "" && peer.Key == key && strings.HasPrefix(peer.By, c.By) {
+			us, run = peer.Micros, peer.Run
+		}
+	}
+	if run == nil {
+		run = &f.Run
+	}
+	return published{c, us, run.Date}, us > 0
+}
+
+// credit lists, at the end of a page, the times that are from bench/results.
+func (p *Page) credit() {
+	if len(p.benchmarks) == 0 {
+		return
+	}
+	var list []string
+	for _, b := range p.benchmarks {
+		if text := b.String(); !slices.Contains(list, text) { // a page may show a time twice
+			list = append(list, text)
+		}
+	}
+	slices.Sort(list)
+	text := "These times are medians of the benchmarks' runs, of random numbers, as in README.md and docs/graphs.md: " + strings.Join(list, ", ") + "."
+	fmt.Fprintf(p.terminal, "%s\n\n", figure.Wrap(text, 100))
+	p.add("note", spans(text))
+}

@@ -1,0 +1,74 @@
+package expr
+
+import (
+	"fmt"
+	"math"
+)
+
+// convert adds a conversion. Integers are rounded to floating-point numbers, and those to
+// integers toward 0.
+func (a *Assembler) convert(r string, in instruction) {
+	if !in.to.IsFloat() {
+		a.Line("cvt.rzi.s64.%v %s, %s", in.from, r, in.x)
+		return
+	}
+	switch in.from {
+	case Bool:
+		a.Line("selp.%v %s, %s, %s, %s", in.to, r, literal(in.to, 1), literal(in.to, 0), in.x)
+	case Float32:
+		a.Line("cvt.f64.f32 %s, %s", r, in.x)
+	case Float64:
+		a.Line("cvt.rn.f32.f64 %s, %s", r, in.x)
+	default:
+		a.Line("cvt.rn.%v.s%s %s, %s", in.to, kinds[in.from.Kind()].dtype[1:], r, in.x)
+	}
+}
+
+// plain are the operations of one instruction. Sums and products are marked as
+// rounded, so that the assembler does not make one of both.
+var plain = map[Op]string{Neg: "neg.%v", Abs: "abs.%v", Ceil: "cvt.rpi.%[1]v.%[1]v", Floor: "cvt.rmi.%[1]v.%[1]v", Sqrt: "sqrt.rn.%v",
+	Add: "add.rn.%v", Sub: "sub.rn.%v", Mul: "mul.rn.%v", Div: "div.rn.%v"}
+
+// comparison are the conditions of setp. Those but neu are false for a NaN.
+var comparison = map[Op]string{Eq: "eq", Ne: "neu", Lt: "lt", Le: "le"}
+
+// instruct adds an operation of one or a few instructions.
+func (a *Assembler) instruct(r string, in instruction) {
+	d := in.to
+	switch {
+	case plain[in.op] != "" && in.y == "":
+		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s", r, in.x)
+	case plain[in.op] != "":
+		a.Line(fmt.Sprintf(plain[in.op], d)+" %s, %s, %s", r, in.x, in.y)
+	case comparison[in.op] != "":
+		a.Line("setp.%s.%v %s, %s, %s", comparison[in.op], in.from, r, in.x, in.y)
+	case in.op == Select:
+		kind := d.String()
+		if minus0 := literal(d, math.Copysign(0, -1)); in.y == minus0 || in.z == minus0 {
+			// NVIDIA's assembler takes a choice between -0 and a positive constant for a
+			// number without a sign, and drops abs of it. Of bits it assumes nothing.
+			kind = "b" + kind[1:]
+		}
+		a.Line("selp.%s %s, %s, %s, %s", kind, r, in.y, in.z, in.x)
+	case in.op == Sign:
+		p, q, t := a.Register(Pred), a.Register(Pred), a.Register(d.Kind())
+		a.Line("setp.lt.%v %s, %s, %s", d, p, in.x, literal(d, 0))
+		a.Line("setp.gt.%v %s, %s, %s", d, q, in.x, literal(d, 0))
+		a.Line("selp.%v %s, %s, %s, %s", d, t, literal(d, -1), in.x, p)
+		a.Line("selp.%v %s, %s, %s, %s", d, r, literal(d, 1), t, q)
+	default: // Min and Max, which lose a NaN in PTX
+		p, nan, t := a.Register(Pred), a.Register(d.Kind()), a.Register(d.Kind())
+		a.Line("setp.nan.%v %s, %s, %s", d, p, in.x, in.y)
+		a.Line("add.rn.%v %s, %s, %s", d, nan, in.x, in.y)
+		a.Line("%v.%v %s, %s, %s", in.op, d, t, in.x, in.y)
+		a.Line("selp.%v %s, %s, %s, %s", d, r, nan, t, p)
+	}
+}
+
+// literal returns a number of a floating-point type, all its bits.
+func literal(d Dtype, v float64) string {
+	if d == Float32 {
+		return fmt.Sprintf("0f%08X", math.Float32bits(float32(v)))
+	}
+	return fmt.Sprintf("0d%016X", math.Float64bits(v))
+}
