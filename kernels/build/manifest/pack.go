@@ -15,7 +15,7 @@ var alike = map[string]string{"sm_75": "sm_70", "sm_86": "sm_80", "sm_89": "sm_8
 func Like(target string) string { return alike[target] }
 
 // Pack compresses an image with Zstandard, to about a sixth. With a similar image as its dictionary,
-// which may be nil, it is a sixtieth. The same version of the library makes the same bytes.
+// which may be nil, it is less, down to a sixtieth. The same version of the library makes the same bytes.
 func Pack(image, like []byte) []byte {
 	packed, err := pack(image, like)
 	if err != nil {
