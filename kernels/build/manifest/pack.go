@@ -43,7 +43,7 @@ func Unpack(packed, like []byte) ([]byte, error) {
 }
 
 // reader returns the one reader of files that were packed without a dictionary.
-var reader = sync.OnceValues(func() (*zstd.Decoder, error) { return newReader(nil, 0) })
+var reader = sync.OnceValues(func() (*zstd.Decoder, error) { return newReader(nil, shared) })
 
 // pack compresses data that has much in common with a dictionary, if there is one.
 func pack(data, dictionary []byte) ([]byte, error) {
@@ -58,8 +58,11 @@ func pack(data, dictionary []byte) ([]byte, error) {
 	return w.EncodeAll(data, nil), nil
 }
 
-// newReader returns a reader of files that were packed with a dictionary, if there is one. So many calls of DecodeAll may work
-// at a time, 0 for as many as there are processors.
+// shared is how many goroutines may use a reader that serves all of them, at a time; the others wait. An archive
+// was read in 1.7 ms with such a reader, in 3.5 with one for 16.
+const shared = 4
+
+// newReader returns a reader, for so many goroutines at a time, of files that were packed with a dictionary, if there is one.
 func newReader(dictionary []byte, calls int) (*zstd.Decoder, error) {
 	options := []zstd.DOption{zstd.WithDecoderConcurrency(calls)}
 	if len(dictionary) > 0 {
