@@ -122,7 +122,6 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     a += at.matrix * m * k;
     b += at.matrix * k * n;
     double sums[EACH][EACH][2] = {};
-    follow();
 #define RUN(ALONG_A, ALONG_B) multiply(Factor<ALONG_A>(a, m, k, at.m0, k0), Factor<ALONG_B>(b, n, k, at.n0, k0), terms, row, col, sums)
     if (!transA && transB) RUN(true, true);
     else if (!transA) RUN(true, false);
@@ -147,5 +146,6 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
 
 extern "C" __global__ void __launch_bounds__(128, 2) matmul_mma_f64(const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, int batch,
                                                                      i64 chunk, EPILOGUE_ARGUMENTS(double)) {
+    follow();
     BODY(product(a, b, c, m, n, k, transA, transB, batch, chunk, EPILOGUE(double));)
 }
