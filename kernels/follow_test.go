@@ -16,7 +16,7 @@ import (
 // Products wait by themselves on devices that can start them early, and on no others; kernels without the
 // instruction do not.
 func TestProductsWait(t *testing.T) {
-	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_double", "matmul_hopper", "matmul_mma", "reduce"} {
+	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "reduce"} {
 		entries := must.Get[[]string](t)(own.Entries(stem))
 		for _, target := range manifest.Targets {
 			text := must.Get[[]byte](t)(own.readImage(stem, target))

@@ -18,7 +18,7 @@ type Image interface {
 	// Name names the image in errors and reports, as in stheno/sum.
 	Name() string
 	// Code returns the code for a device of that compute capability. It may take
-	// milliseconds; backends call it when they load the image.
+	// milliseconds; backends call it when they load the image, beside that of other images.
 	Code(major, minor int) (Code, error)
 }
 

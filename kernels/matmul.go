@@ -109,6 +109,9 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		p.double(dev, d, c, k, transA, transB)
 		return
 	}
+	if p.mmaDouble(dev, c, k, transA, transB) {
+		return
+	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
 	if p.fewTerms(dev, c, x) || p.strip(dev, c, x) {
 		return

@@ -29,7 +29,7 @@ func TestProductsByDevice(t *testing.T) {
 	want := map[string][4]string{
 		"NVIDIA Tesla V100":       {fma, fma, fma, fma64},
 		"NVIDIA T4":               {fma, fma, fma, fma64},
-		"NVIDIA A100":             {"mma_f32_nn", "mma_tf32_nt", "mma_bf16_nn", fma64},
+		"NVIDIA A100":             {"mma_f32_nn", "mma_tf32_nt", "mma_bf16_nn", "mma_f64"},
 		"NVIDIA GeForce RTX 3090": {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
 		"Orin":                    {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},
 		"NVIDIA L4":               {fma, "mma_tf32_nt", "mma_bf16_nn", fma64},

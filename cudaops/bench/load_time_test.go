@@ -1,42 +1,77 @@
 package bench
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/gorgonia"
 )
 
-// What loading the kernels of one program takes, in a process of its own for each of them: a product of two matrices of
-// 1024 x 1024 elements, or with STHENO_LOAD=step a training step of a perceptron.
+// loadedSteps are the training steps, by their place in [graphspec.Steps], whose loading is timed.
+var loadedSteps = map[string]int{"step": 0, "adam": 1, "large": 2, "wide": 10, "convnet": 13, "lstm": 15}
+
+// What loading the kernels of one program takes, in a process of its own for each of them: a product of two matrices, or with STHENO_LOAD=step and
+// other names a training step, from its graph to its first result.
 func TestLoadTime(t *testing.T) {
-	if os.Getenv("STHENO_LOAD") == "" {
+	name := os.Getenv("STHENO_LOAD")
+	if name == "" {
 		t.Skip("SKIPPED, NOT TIMED: STHENO_LOAD is not set")
 	}
 	start := time.Now()
 	b := must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 	t.Logf("opened in %v", time.Since(start))
-	start = time.Now()
-	if os.Getenv("STHENO_LOAD") == "step" {
-		s, r, values := graphspec.Steps()[0], random(t), make([]float32, 1<<16)
-		for i := range values {
-			values[i] = r.Float32()*2 - 1
-		}
-		in := s.Program(s.Values(values))
-		start = time.Now()
-		must.Get[*GraphTiming](t)(timeGraph(b, in.Graph, &Training{Solver: s.Solver(), Learnables: in.Learnables}, 5, time.Millisecond))
+	if i, ok := loadedSteps[name]; ok {
+		loadStep(t, random(t), b, graphspec.Steps()[i])
 	} else {
-		p := kernels.MatMul(b.Device(), kernels.Float32, 1, 1024, 1024, 1024, false, false)
-		if os.Getenv("STHENO_LOAD") == "small" {
-			p = kernels.MatMul(b.Device(), kernels.Float32, 1, 256, 256, 256, false, false)
-		}
-		sizes := p.Inputs
-		must.Do(t, Run(0, p, [][]byte{make([]byte, sizes[0]), make([]byte, sizes[1])}, make([]byte, p.Out)))
+		n := map[string]int64{"small": 256, "product": 1024}[name]
+		start := time.Now()
+		p := kernels.MatMul(b.Device(), kernels.Float32, 1, n, n, n, false, false)
+		must.Do(t, Run(0, p, [][]byte{make([]byte, p.Inputs[0]), make([]byte, p.Inputs[1])}, make([]byte, p.Out)))
+		t.Logf("all in %v", time.Since(start))
 	}
 	l := b.Loading()
-	t.Logf("%s: all in %v; %d modules, code %v, driver %v", os.Getenv("STHENO_LOAD"), time.Since(start), l.Modules, l.Code, l.Driver)
+	t.Logf("%s: %d modules, by all goroutines together code %v, driver %v", name, l.Modules, l.Code, l.Driver)
+}
+
+// loadStep logs what bringing a training step to its first result takes.
+func loadStep(t *testing.T, r *rand.Rand, b *exec.GPUBackend, s graphspec.Step) {
+	values := make([]float32, 1<<16)
+	for i := range values {
+		values[i] = r.Float32()*2 - 1
+	}
+	in := s.Program(s.Values(values))
+	train := &Training{Solver: s.Solver(), Learnables: in.Learnables, Precision: s.Precision}
+	begin := time.Now()
+	last := begin
+	took := func(what string) {
+		now := time.Now()
+		t.Logf("%-40s %v", what, now.Sub(last))
+		last = now
+	}
+	graph, options, err := lowered(in.Graph, train)
+	must.Do(t, err)
+	took("lowered")
+	must.Do(t, passes.Run(graph.Program, passes.Target{Device: b.Device(), Ahead: exec.CopyLimit}, nil))
+	took("passes")
+	e := must.Get[*exec.Executable](t)(exec.New(graph.Program, b, false))
+	took("memory, kernels and graphs")
+	inputs := make([]gorgonia.Value, len(graph.Inputs))
+	for i, in := range graph.Inputs {
+		inputs[i] = in.Value()
+	}
+	numbers := must.Get[[]gorgonia.Value](t)(start(e, graph, train, options))
+	inputs = append(inputs, numbers...)
+	took("learnables to the device")
+	for _, run := range []string{"the first run", "the second run"} {
+		must.Get[[]gorgonia.Value](t)(e.Run(inputs))
+		took(run)
+	}
+	t.Logf("all in %v", last.Sub(begin))
 }

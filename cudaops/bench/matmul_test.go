@@ -68,10 +68,18 @@ func TestMatMulForms(t *testing.T) {
 	}
 }
 
-// tensorForm reports whether a form is of float32 on the tensor cores, and returns the kernel that takes it by plans of 8.0.
+// tensorForm reports whether a form is on the tensor cores, and returns the kernel that takes it by plans of 8.0.
 func tensorForm(kernel string) (string, bool) {
+	if isDouble(kernel) {
+		return "matmul_mma_f64<", true
+	}
 	name, ok := strings.CutPrefix(kernel, "matmul_hopper_")
 	return "matmul_mma_" + strings.Replace(name, "_pair", "", 1), ok
+}
+
+// isDouble reports whether a form is of float64.
+func isDouble(kernel string) bool {
+	return strings.HasPrefix(kernel, "matmul_double_") || strings.HasPrefix(kernel, "matmul_mma_f64")
 }
 
 // formsOn runs the forms on a device; as8 is set if it has the plans of 8.0, of which those on the tensor cores are run.
@@ -94,8 +102,7 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 				p := kernels.MatMul(dev, dt, f.batch, f.m, f.n, f.k, transA, transB)
 				t.Run(fmt.Sprintf("%s transposed %v %v on %d.%d", p.Op, transA, transB, dev.Major, dev.Minor), func(t *testing.T) {
 					is := func(kernel string) bool { return strings.Contains(p.String(), " "+kernel) }
-					double := strings.HasPrefix(f.kernel, "matmul_double")
-					if (as8 || dev.Major == 9) && double == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
+					if (as8 || dev.Major == 9) && isDouble(f.kernel) == (dt == kernels.Float64) && !slices.ContainsFunc(strings.Split(f.kernel, "|"), is) {
 						t.Errorf("%v: want %s", p, f.kernel)
 					}
 					if dt == kernels.Float32 {

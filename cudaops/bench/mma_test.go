@@ -167,9 +167,14 @@ func TestProductTimes(t *testing.T) {
 					times(way+" rounded before "+last(p).Kernel.Entry, p)
 				}
 			}
+			for _, dev := range productDevices(t) {
+				p := kernels.MatMul(dev, kernels.Float64, 1, s.m, s.n, s.k, transA, transB)
+				times(fmt.Sprintf("%dx%dx%d %s float64 %d.%d %s", s.m, s.n, s.k, form, dev.Major, dev.Minor, last(p).Kernel.Entry), p)
+			}
 			turing := w.dev
 			turing.Major, turing.Minor = 7, 5
 			times(fmt.Sprintf("%dx%dx%d %s by FMA", s.m, s.n, s.k, form), kernels.MatMul(turing, kernels.Float32, 1, s.m, s.n, s.k, transA, transB))
+			times(fmt.Sprintf("%dx%dx%d %s float64 by FMA", s.m, s.n, s.k, form), kernels.MatMul(turing, kernels.Float64, 1, s.m, s.n, s.k, transA, transB))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -29,7 +30,9 @@ func (c *Context) Load(image []byte) (*Module, error) {
 	pin.Pin(info)
 	pin.Pin(log)
 
-	image = append(image[:len(image):len(image)], 0) // PTX ends with a NUL
+	if !bytes.HasPrefix(image, []byte("\x7fELF")) {
+		image = append(image[:len(image):len(image)], 0) // PTX ends with a NUL
+	}
 	m := &Module{ctx: c}
 	err := c.call(cuModuleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
 		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))

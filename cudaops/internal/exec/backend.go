@@ -23,6 +23,12 @@ func Outputs(p *kernels.Plan, all Span) []Span {
 	return list
 }
 
+// preloader is a backend whose plans have code to load, which takes less time if it is begun for all of them at once, before
+// they are bound. done waits for it.
+type preloader interface {
+	Preload(plans []*kernels.Plan) (done func() error)
+}
+
 // Backend runs plans on one arena of memory. Work is done in the order of the
 // calls; Sync waits for all of it. A Backend is for one goroutine at a time.
 type Backend interface {

@@ -59,9 +59,13 @@ var errNoSuchOp = errors.New("the instruction cannot run")
 // New makes p ready to run on b, whose arena it reserves. With timed, Times has
 // the kernels' times too, measured by events around each; nothing is captured
 // then.
-func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
+func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
+	}
+	if b, ok := b.(preloader); ok {
+		done := b.Preload(plans(p))
+		defer func() { err = driver.Join(err, done()) }()
 	}
 	if err := b.Alloc(p.Arena); err != nil {
 		return nil, fmt.Errorf("memory for the graph's values on %s: %w", b.Name(), err)
@@ -95,6 +99,16 @@ func New(p *program.Program, b Backend, timed bool) (*Executable, error) {
 		e.outputs = append(e.outputs, e.slots[v])
 	}
 	return e, b.Events(e.events)
+}
+
+// plans returns the plans of a program.
+func plans(p *program.Program) (list []*kernels.Plan) {
+	for _, in := range p.Instrs {
+		if in.Plan != nil {
+			list = append(list, in.Plan)
+		}
+	}
+	return list
 }
 
 // OnHost returns the bytes that a run takes on the host: the values that it makes there and,

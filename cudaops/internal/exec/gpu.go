@@ -79,6 +79,11 @@ func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 // allocated starts at 0, so that offsets are addresses.
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
+// Preload begins to load the kernels of plans that are bound before done is called.
+func (g *GPUBackend) Preload(plans []*kernels.Plan) (done func() error) {
+	return g.loader.Preload(plans)
+}
+
 // Load loads a plan's kernels and fixes its addresses. The caller closes it.
 func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loader.Bound, error) {
 	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
@@ -206,7 +211,7 @@ func (g *GPUBackend) smallCopy(at driver.Ptr, m []byte) bool {
 
 // copy queues a copy of n bytes by a kernel.
 func (g *GPUBackend) copy(dst, src driver.Ptr, n int64) error {
-	p, err := copyPlan(g.Device(), n)
+	p, err := CopyPlan(g.Device(), n)
 	if err != nil {
 		return err
 	}
@@ -223,8 +228,8 @@ func (g *GPUBackend) copy(dst, src driver.Ptr, n int64) error {
 	return bound.Run(g.stream)
 }
 
-// copyPlan plans a copy of n bytes.
-func copyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
+// CopyPlan plans a copy of n bytes.
+func CopyPlan(dev kernels.Device, n int64) (*kernels.Plan, error) {
 	d := kernels.Uint8
 	if n%4 == 0 {
 		d = kernels.Float32

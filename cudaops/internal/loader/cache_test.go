@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/kernels"
@@ -121,7 +122,59 @@ func TestCacheErrors(t *testing.T) {
 	if _, err := c.acquire(fake("a")); err == nil || len(c.loaded) != 0 {
 		t.Errorf("a failed load leaves %d entries, %v", len(c.loaded), err)
 	}
-	if e := acquire(t, c, fake("a")); e.module != "a" {
+	if e := acquire(t, c, fake("a")); e.module() != "a" {
 		t.Error("it is not loaded when it can be")
+	}
+}
+
+// Images are loaded side by side, each once for all who want it at the same time, and what fails
+// fails for all of them and is tried again by those who come later.
+func TestCacheSideBySide(t *testing.T) {
+	var mu sync.Mutex
+	var begun sync.WaitGroup
+	loaded := map[string]int{}
+	begun.Add(2)
+	failed := errors.New("no memory")
+	c := newCache(0, func(i kernels.Image) (string, error) {
+		mu.Lock()
+		loaded[i.Name()]++
+		first := loaded[i.Name()] == 1
+		mu.Unlock()
+		if first {
+			begun.Done()
+			begun.Wait() // for the other image
+			if i.Name() == "bad" {
+				return "", failed
+			}
+		}
+		return i.Name(), nil
+	}, func(string) error { return nil })
+	const users = 8
+	entries, errs := make([]*cached[string], 2*users), make([]error, 2*users)
+	var waiting []*cached[string] // so that all of them are users of one entry
+	for _, image := range []kernels.Image{fake("good"), fake("bad")} {
+		waiting = append(waiting, c.enter(image))
+	}
+	var all sync.WaitGroup
+	for i := range 2 * users {
+		all.Go(func() { entries[i], errs[i] = c.acquire([]kernels.Image{fake("good"), fake("bad")}[i%2]) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if want := []error{nil, failed}[i%2]; !errors.Is(err, want) || (entries[i] == nil) != (want != nil) {
+			t.Errorf("user %d of %d: got entry %v, error %v, want error %v", i, 2*users, entries[i], err, want)
+		}
+	}
+	if loaded["good"] != 1 || loaded["bad"] != 1 {
+		t.Errorf("loaded %v, want each once", loaded)
+	}
+	for _, e := range waiting {
+		release(t, c, e)
+	}
+	if len(c.loaded) != 1 {
+		t.Errorf("%d entries while one image is in use", len(c.loaded))
+	}
+	if e := acquire(t, c, fake("bad")); e.module() != "bad" {
+		t.Error("what has failed is not tried again")
 	}
 }

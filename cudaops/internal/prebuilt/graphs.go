@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
@@ -18,11 +20,13 @@ type graph struct {
 	name   string
 	shapes []tensor.Shape // of the inputs; none for a scalar
 	build  func(in G.Nodes) G.Nodes
+	solver G.Solver // if it is a training step, the learnables of which are the inputs that learns lists
+	learns []int
 }
 
 // one returns a graph with one output.
 func one(name string, build func(in ...*G.Node) (*G.Node, error), shapes ...tensor.Shape) graph {
-	return graph{name, shapes, func(in G.Nodes) G.Nodes { return G.Nodes{G.Must(build(in...))} }}
+	return graph{name: name, shapes: shapes, build: func(in G.Nodes) G.Nodes { return G.Nodes{G.Must(build(in...))} }}
 }
 
 // few and many are numbers of elements for kernels of either kind.
@@ -56,8 +60,30 @@ func graphs() (list []graph) {
 	list = append(list, rowwise(1<<14, 4096)...)
 	for _, c := range []graphspec.Case{graphspec.MLP(128, 784, 512, 512, 10), graphspec.MLP(4096, 784, 512, 512, 10)} {
 		list = append(list, of(c))
+		for name, solver := range solvers {
+			list = append(list, step(c, name, solver))
+		}
+	}
+	for _, s := range graphspec.Steps() {
+		switch {
+		case s.UpdateAlone, s.Precision != kernels.FullPrecision, s.FromHost: // the same kernels, or none
+		default:
+			list = append(list, step(s.Case, "a solver", s.Solver()))
+		}
 	}
 	return list
+}
+
+// step returns the training step of a case.
+func step(c graphspec.Case, name string, solver G.Solver) graph {
+	g := of(c)
+	g.name, g.solver = g.name+", "+name, solver
+	for i, in := range c.Inputs {
+		if in.Whole {
+			g.learns = append(g.learns, i)
+		}
+	}
+	return g
 }
 
 // unaries and binaries are Gorgonia's element-wise functions.
@@ -72,6 +98,12 @@ var (
 		"gt": compare(G.Gt), "gte": compare(G.Gte), "lt": compare(G.Lt), "lte": compare(G.Lte), "eq": compare(G.Eq), "ne": compare(G.Ne),
 	}
 )
+
+// solvers are those of Gorgonia, as they are usually made.
+var solvers = map[string]G.Solver{
+	"SGD": G.NewVanillaSolver(G.WithLearnRate(0.01)), "momentum": G.NewMomentum(G.WithLearnRate(0.01)), "Adam": G.NewAdamSolver(G.WithLearnRate(0.001)),
+	"RMSProp": G.NewRMSPropSolver(G.WithLearnRate(0.001)), "AdaGrad": G.NewAdaGradSolver(G.WithLearnRate(0.01)),
+}
 
 // compare returns a comparison whose results are numbers.
 func compare(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node) (*G.Node, error) {
@@ -125,8 +157,20 @@ type code struct {
 // needed returns the kernels that all programs need on a target, by the key of the PTX.
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
+	dev := device(target)
+	for _, n := range []int64{4, 3, exec.CopyLimit} {
+		plan, err := exec.CopyPlan(dev, n)
+		if err != nil {
+			return nil, err
+		}
+		list, err := generated("copy", dev, []*kernels.Plan{plan})
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, list)
+	}
 	for _, g := range graphs() {
-		list, err := g.generated(device(target))
+		list, err := g.generated(dev)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +187,18 @@ func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 		in[i] = G.NewTensor(expressions, tensor.Float32, len(s), G.WithShape(s...), G.WithName(fmt.Sprint("x", i)))
 	}
 	g.build(in)
-	lowered, err := lower.New(expressions, nil)
+	var wanted *lower.Wanted
+	if g.solver != nil {
+		options, _, err := internal.ReadSolver(g.solver)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.name, err)
+		}
+		wanted = &lower.Wanted{Train: &lower.Training{Solver: options}}
+		for _, i := range g.learns {
+			wanted.Train.Learnables = append(wanted.Train.Learnables, in[i])
+		}
+	}
+	lowered, err := lower.New(expressions, wanted)
 	if err == nil {
 		err = passes.Run(lowered.Program, passes.Target{Device: dev}, nil)
 	}
@@ -165,15 +220,20 @@ func (g graph) generated(dev kernels.Device) (map[string]code, error) {
 	if err != nil {
 		return nil, err
 	}
+	return generated(g.name, dev, plans)
+}
+
+// generated returns the generated kernels that the plans of a program launch, by the key of their PTX.
+func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[string]code, error) {
 	list := map[string]code{}
 	for _, p := range plans {
 		for _, l := range p.Launches {
 			ptx, ok, err := kernels.GeneratedCode(l.Kernel.Image, dev.Major)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", g.name, err)
+				return nil, fmt.Errorf("%s: %w", program, err)
 			}
 			if ok {
-				list[manifest.Key(ptx)] = code{l.Kernel.Image.Name(), g.name, ptx}
+				list[manifest.Key(ptx)] = code{l.Kernel.Image.Name(), program, ptx}
 			}
 		}
 	}

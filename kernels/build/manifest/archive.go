@@ -54,7 +54,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 	delete(a.files, dictionaryFile)
 	dictionary, err := Unpack(packed, nil)
 	if err == nil {
-		a.reader, err = newReader(dictionary)
+		a.reader, err = newReader(dictionary, shared)
 	}
 	return a, err
 }
