@@ -93,7 +93,8 @@ var rowsPolicies = measured[rowsPolicy]{
 	// Clusters, share 2^14, 2^13 and without, 2048 rows of 50 257: softmax 262, 262, 284, cross-entropy 414, 420, 491; of 100 003: 576, 577, 747, and 934, 934, 1260.
 	// Each 32, 64 and this with clustered 64 for 128: gradient of log-softmax of 920 x 87415 450, -, 369; BatchNorm of [64, 256, 56, 56] 242, 167, 148 and with 32 130, its gradient
 	// 658, 334, 314; cross-entropy of 2048 x 50 257 411, 396, -. Part: cross-entropy of 46 x 31622 by clusters of 4 11.5, without 16.2; clusters of 2 are slower: 100 x 32768 23.3, 22.0.
-	// Longest: the sum of 66737 by a cluster 4.3, by splits 8.6, of 200 000 6.7, 8.4; layer norm of 57 x 145080 28.3 by clusters, 66.2 by splits. Huge follows from the memory of 8 multiprocessors.
+	// Longest: the sum of 66737 by a cluster 4.3, by splits 8.6, of 200 000 6.7, 8.4; layer norm of 57 x 145080 28.3 by clusters, 66.2 by splits. Huge follows from the memory of 8 multiprocessors; beyond it,
+	// BatchNorm of [64, 256, 112, 112] by splits, by clusters 616, 647, its gradient 1208, 1683, of [64, 256, 88, 88] 384, 364, and 754, 1068.
 	{90, rowsPolicy{elements: 32, down: 16, short: 1024, middling: 1 << 13, threads: 1024, block: 256, most: 1024, resident: 256, roomy: 512, clustered: 32, partial: 64, turn: 64, walk: 128,
 		shared: 32, share: 1 << 14, each: 64, part: 6 << 10, long: 1 << 16, longest: 1 << 18, huge: 7 << 16, deep: 256, chunk: 1 << 13, least: 4, blocks: 8}},
 }

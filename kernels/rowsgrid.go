@@ -85,7 +85,7 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	blocks := CeilDiv(rows, g.beside)
 	few := 2*blocks < sms && columns > pol.long
 	if clusters { // keep more of the device busy, with rows that they hold
-		few = few && (columns > pol.huge || clusterBlocks*blocks < sms && columns > pol.longest)
+		few = columns > pol.huge && 2*blocks <= sms*pol.blocks || few && clusterBlocks*blocks < sms && columns > pol.longest
 	}
 	switch {
 	case few:

@@ -25,6 +25,7 @@ func TestRowGrid(t *testing.T) {
 		{[]int{16, 300_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 36, chunk: 8448}},
 		{[]int{46, 31622}, []int{1}, rowGrid{width: 1, threads: 512, beside: 1, splits: 1, chunk: 31622, cluster: 4, share: 7906}},
 		{[]int{256, 64, 64, 64}, []int{0, 2, 3}, rowGrid{width: 4, threads: 256, beside: 1, splits: 16, chunk: 65536}},
+		{[]int{256, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 4, chunk: 250_880}},
 		{[]int{1000, 1_000_000}, []int{1}, rowGrid{width: 4, threads: 1024, beside: 1, splits: 1, chunk: 1_000_000, cluster: 8, share: 125_000}},
 		{[]int{64, 256, 56, 56}, []int{0, 2, 3}, rowGrid{width: 4, threads: 512, beside: 1, splits: 1, chunk: 200704, cluster: 8, share: 25088}},
 		{[]int{16384, 100_003}, []int{1}, rowGrid{width: 1, threads: 256, beside: 1, splits: 1, chunk: 100_003, cluster: 8, share: 12501}},
