@@ -67,7 +67,8 @@ func (p *Plan) matmulPlanes(dev Device, c result, k int64, transA, transB bool, 
 	for _, x := range planes {
 		args = append(args, x.ranges, int32(x.blocks))
 	}
-	p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, int64(dev.SMs))), planesThreads, append(args, scaling)...)
+	// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
+	p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs))), planesThreads, append(args, scaling)...)
 
 	x := planesProduct{operands, [2]Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
 	if tensorCoresOf(dev) == mmaCores {

@@ -76,8 +76,9 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 //
 // Where FMA rounds, the tensor cores truncate, after every 16 terms. So they add up no more than 32 terms,
 // the low products first, and additions that round do the rest. The part that rounding cuts off joins the
-// next terms (Kahan's sum), so that long sums lose no more than short ones. The two warpgroups take turns:
-// while one adds, the other multiplies.
+// next terms (Kahan's sum), so that long sums lose no more than short ones. That takes three additions and a move of each
+// sum, which cost time and power beside the products, so one plain addition takes 4 to 16 times 32 terms together first. The two
+// warpgroups take turns: while one adds, the other multiplies.
 //
 // Where magnitudes differ much, x1 and x2 would lose bits below the least denormal number of
 // BF16. Then they are scaled: x = x0 + x1 / 2^8 + x2 / 2^16, and
@@ -109,30 +110,39 @@ template <int TA, int TB, int CLUSTER_> struct Six {
                      : "+f"(sum), "+f"(x));
     }
     __device__ __forceinline__ void run_plain(Stages<Six>& s, int steps) {
-#pragma unroll 1
-        for (int i = 0; i < steps; i++) {
-            s.wait();
-            const u64 a = s.a(), b = s.b();
-            turn_wait(s.group);
-            pin(part);
-            wgmma_fence();
-            multiply(part, a, 2, b, 0);
-            multiply(part, a, 1, b, 1);
-            multiply(part, a, 0, b, 2);
-            multiply(part, a, 1, b, 0);
-            multiply(part, a, 0, b, 1);
-            multiply(part, a, 0, b, 0);
-            wgmma_commit();
-            turn_pass(s.group);
-            wgmma_wait<0>();
-            pin(part);
-            s.release(s.at.stage);
-            s.at.next();
+        const int most = min(max(steps / 8, 4), 16); // steps in plain additions: few enough that what those cut off is little beside the rest
+        float some[64];
 #pragma unroll
-            for (int e = 0; e < 64; e++) add(sum[e], part[e]);
+        for (int e = 0; e < 64; e++) some[e] = 0;
+#pragma unroll 1
+        for (int i = 0; i < steps; i += most) {
+#pragma unroll 1
+            for (int left = min(most, steps - i); left > 0; left--) {
+                s.wait();
+                const u64 a = s.a(), b = s.b();
+                turn_wait(s.group);
+                pin(part);
+                wgmma_fence();
+                multiply(part, a, 2, b, 0, 0);
+                multiply(part, a, 1, b, 1);
+                multiply(part, a, 0, b, 2);
+                multiply(part, a, 1, b, 0);
+                multiply(part, a, 0, b, 1);
+                multiply(part, a, 0, b, 0);
+                wgmma_commit();
+                turn_pass(s.group);
+                wgmma_wait<0>();
+                pin(part);
+                s.release(s.at.stage);
+                s.at.next();
+#pragma unroll
+                for (int e = 0; e < 64; e++) asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(some[e]) : "f"(part[e]));
+            }
+#pragma unroll
+            for (int e = 0; e < 64; e++) add(sum[e], some[e]);
         }
 #pragma unroll
-        for (int e = 0; e < 64; e++) sum[e] += part[e];
+        for (int e = 0; e < 64; e++) sum[e] += some[e];
     }
     // run_scaled is slower: low products, which have two scales, share the registers of part with the high ones.
     __device__ __forceinline__ void run_scaled(Stages<Six>& s, int steps) {
@@ -178,6 +188,8 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
 #pragma unroll
         for (int i = 0; i < 64; i++) sum[i] = part[i] = 0;
+        s.line = __shfl_sync(0xffffffff, s.line, 0); // the same in all lanes: so the compiler keeps descriptors in uniform registers
+        s.group = __shfl_sync(0xffffffff, s.group, 0);
         if (scaled) run_scaled(s, steps);
         else run_plain(s, steps);
     }
