@@ -374,10 +374,11 @@ func sumTileBody[In, To Float](c Call) {
 func sumTwiceBody[T Float](tiles bool) func(Call) {
 	return func(c Call) {
 		in, out, outputs := Slice[T](c, 0), Slice[T](c, 1), c.Int(2)
-		r, middle, q, inner, div := c.Int(3), c.Int(4), c.Int(5), c.Int(6), c.Float(8)
+		r, middle, q, inner, last := c.Int(3), c.Int(4), c.Int(5), c.Int(6), 8
 		if tiles {
-			outputs, div = outputs*middle*inner, c.Float(9)
+			outputs, last = outputs*middle*inner, 9
 		}
+		div := c.Float(last)
 		Parallel(outputs, max(Grain/(r*q), 1), func(lo, hi int64) {
 			for o := lo; o < hi; o++ {
 				row, sum := o/inner, 0.0
