@@ -35,7 +35,7 @@ func (p *Plan) fewTerms(dev Device, c result, x product) bool {
 		p.tiny(c, x)
 	case side <= tallColumns && size >= 128 && x.k <= pol.tall && (x.k <= slimTerms || x.batch*CeilDiv(size, tallRows) >= sms):
 		p.tall(c, x)
-	case x.k <= pol.outer && (x.k <= outerFew || c.count() >= pol.plenty*sms) && (!x.transB || x.k == 1) && x.n >= 128:
+	case x.k <= pol.outer && (x.k <= outerFew || c.count() >= pol.plenty*sms) && (!x.transB || x.k <= outerFew) && x.n >= 128:
 		p.outer(dev, c, x)
 	default:
 		return false
@@ -51,6 +51,9 @@ func (p *Plan) outer(dev Device, c result, x product) {
 	switch {
 	case x.k <= outerFew:
 		kernel, rows = kernels.outer4, 8 // 12 x (142 x 3 x 14713) 29.0, 16 31.3, 32 34.2
+		if x.transB && x.k > 1 {         // lanes read B far apart
+			rows = 32
+		}
 	case x.k <= 2*outerFew:
 		kernel, rows = kernels.outer8, 16 // 10001 x 5 x 9999 99, 32 108, 8 139
 	}

@@ -105,12 +105,13 @@ type rowPolicy struct {
 	block  int   // threads of a block on a long row
 	chunk  int64 // least elements of a chunk when a row is split
 	blocks int64 // blocks for each multiprocessor then, as many as are there at a time
+	late   int64 // elements fewer for a block than without chunks, for each row, from which chunks are worth the time that it takes to add them up
 }
 
 var rowPolicies = measured[rowPolicy]{
 	// H200, us, and by two launches: float64 32768 6.2, 10.6; float32 247112 5.9, 13.0; 547242 7.0, 12.3; 10^8 95.1, 102.6; products of 600266 7.5, 12.5;
 	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Short was not swept
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4}},
+	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4, late: 450}},
 }
 
 // tilePolicy tunes sums of slabs that fit into shared memory.
@@ -140,6 +141,19 @@ type columnPolicy struct {
 
 var columnPolicies = measured[columnPolicy]{
 	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, turns: 16}}, // H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7; the rest was not swept
+}
+
+// twicePolicy tunes sums over two groups of axes in one launch.
+type twicePolicy struct {
+	block, most int64 // threads
+	few         int64 // terms of a thread up to which blocks stay small
+	terms       int64 // of a thread, at most
+	elements    int64 // in all, up to which another launch takes longer
+	short       int64 // bytes of the terms of either group up to which another pass moves too much
+}
+
+var twicePolicies = measured[twicePolicy]{
+	{90, twicePolicy{block: 256, most: 1024, few: 8, terms: 32, elements: 1 << 19, short: 80}},
 }
 
 // reducePolicy tunes Reduce, which has the loop of the rows of Sum.

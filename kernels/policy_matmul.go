@@ -140,6 +140,7 @@ type doublePolicy struct {
 	least  int64 // least terms of a part of a cluster
 	part   int64 // likewise of a copy
 	most   int64 // copies
+	spread int64 // least k of copies of more tiles than multiprocessors
 	forms  [len(doubleForms)]doubleCost
 	second float64 // us of another launch, which adds copies up
 	copied float64 // and for each megabyte of them
@@ -158,7 +159,7 @@ var doublePolicies = measured[doublePolicy]{
 	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
 	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
 	// bench/NOTES.md. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
-	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, second: 2.8, copied: 0.18, forms: [...]doubleCost{
+	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, spread: 1024, second: 2.8, copied: 0.18, forms: [...]doubleCost{
 		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
 		doubleSmall: {start: 2.3, block: 1.1, step: 0.306, alone: 0.44},
 		doubleTiny:  {start: 2.3, block: 0.62, step: 0.154, alone: 0.234},
@@ -187,6 +188,12 @@ func (p doublePolicy) cut(dev Device, c result, k int64) (best doubleCut, ok boo
 		for full := int64(1); full <= 4; full++ {
 			copies := min(full*int64(dev.SMs)/f.count(c.batch, c.m, c.n), k/p.part, p.most)
 			if f.join == 0 && copies > 1 {
+				try(doubleCut{form, 1, copies})
+			}
+		}
+		// Tiles for one multiprocessor and a bit: copies spread them.
+		if waves := CeilDiv(f.count(c.batch, c.m, c.n), int64(dev.SMs)); f.join == 0 && waves > 1 && waves <= 3 && k >= p.spread {
+			for copies := int64(2); copies <= 4; copies++ {
 				try(doubleCut{form, 1, copies})
 			}
 		}

@@ -13,6 +13,8 @@
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
 //
+//   sum_twice, sum_tile_twice   two sets of axes at once.
+//
 // If rows or columns are cut in chunks, the last block to finish adds up the chunks' sums, in a
 // cooperative launch, or another pass does.
 //
@@ -20,26 +22,29 @@
 #include "async.cuh"
 #include "reduce.cuh"
 
-// Block b: slabs b per .. b per + per - 1, that lie one behind the other.
-template <typename In, typename Out>
-__device__ __forceinline__ void sum_tile(const In* in, Out* out, long long slabs, int r, int inner, int per, int lanes, double div) {
+// load_tile copies `count` elements to shared memory, and returns where the first of them is. The copy begins at the boundary of 16 bytes
+// before it. Operands start at one, so that is inside.
+template <typename In> __device__ __forceinline__ const In* load_tile(const In* from, int count) {
     extern __shared__ __align__(16) unsigned char tile[];
     using Vector = typename Vec<In>::type;
-    constexpr int W = Vec<In>::width, FLIGHT = 4;
-    const long long first = (long long)blockIdx.x * per;
-    const int slab = r * inner, own = (int)min((long long)per, slabs - first), t = threadIdx.x;
-    // The copy begins at the boundary of 16 bytes before the first element. Operands start at
-    // one, so that is inside.
-    const In* from = in + first * slab;
-    const int shift = (int)(reinterpret_cast<unsigned long long>(from) % 16 / sizeof(In)), end = shift + own * slab;
-    const In* x = reinterpret_cast<In*>(tile) + shift;
+    constexpr int W = Vec<In>::width;
+    const int shift = (int)(reinterpret_cast<unsigned long long>(from) % 16 / sizeof(In)), end = shift + count, t = threadIdx.x;
     for (int v = t; v < end / W; v += blockDim.x) async_copy(reinterpret_cast<Vector*>(tile) + v, reinterpret_cast<const Vector*>(from - shift) + v);
     const int tail = end / W * W + t;
     if (tail < end) reinterpret_cast<In*>(tile)[tail] = from[tail - shift];
     commit();
     arrived<0>();
     __syncthreads();
+    return reinterpret_cast<In*>(tile) + shift;
+}
 
+// Block b: slabs b per .. b per + per - 1, that lie one behind the other.
+template <typename In, typename Out>
+__device__ __forceinline__ void sum_tile(const In* in, Out* out, long long slabs, int r, int inner, int per, int lanes, double div) {
+    constexpr int FLIGHT = 4;
+    const long long first = (long long)blockIdx.x * per;
+    const int slab = r * inner, own = (int)min((long long)per, slabs - first), t = threadIdx.x;
+    const In* x = load_tile(in + first * slab, own * slab);
     const int outputs = own * inner, lane = t & (lanes - 1), each = blockDim.x / lanes;
     const unsigned inverse = 0xffffffffu / (unsigned)inner + 1;  // ceil(2^32 / inner), exact enough for outputs < 2^16
     for (int o = t / lanes; o - t / lanes < outputs; o += each) {
@@ -164,3 +169,90 @@ COLS(f32, float, float)
 COLS(f32_f64, float, double)
 COLS(f64, double, double)
 COLS(f64_f32, double, float)
+
+// Two sets of axes at once, in: slabs x r x middle x q x inner, summed over r and q: what a pass for each would write and read again is
+// a large part of the input where r and q are short, and another launch takes longer than a small input.
+
+// Twice is where the terms of an output lie.
+struct Twice {
+    int r, middle, q, inner;
+    unsigned inverse;  // ceil(2^32 / q), exact enough for terms < 2^16
+    __device__ Twice(int r, int middle, int q, int inner) : r(r), middle(middle), q(q), inner(inner), inverse(0xffffffffu / (unsigned)q + 1) {}
+    __device__ int term(int k) const {
+        const int j = (int)__umulhi((unsigned)k, inverse);
+        return (j * middle * q + k - j * q) * inner;
+    }
+    __device__ int first(int o) const { return o / inner * q * inner + o % inner; }
+    // sum adds up the terms from k on that are `step` apart of the output whose first term is at p.
+    template <typename T> __device__ double sum(const T* p, int k, int step) const {
+        constexpr int FLIGHT = 8;
+        const int terms = r * q;
+        double acc = 0;
+        for (; k < terms; k += FLIGHT * step) {
+            T x[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) x[f] = k + f * step < terms ? p[term(k + f * step)] : T(0);
+#pragma unroll
+            for (int f = 0; f < FLIGHT; f++) acc += (double)x[f];
+        }
+        return acc;
+    }
+};
+
+// sum_twice: a block has `side` outputs side by side, a power of two, and strands of threads down the terms of each, combined through shared
+// memory. Threads side by side read neighbouring elements: of neighbouring outputs, or of one if inner is 1 and there are strands.
+template <typename T>
+__device__ __forceinline__ void sum_twice(const T* __restrict__ in, T* __restrict__ out, int outputs, int r, int middle, int q, int inner, int side, double div) {
+    extern __shared__ double strands[];
+    const Twice slab(r, middle, q, inner);
+    const int t = threadIdx.x, all = blockDim.x / side;
+    const bool across = inner > 1;
+    const int own = across ? t % side : t / all, strand = across ? t / side : t % all, o = blockIdx.x * side + own;
+    double acc = 0;
+    if (o < outputs) {
+        const int s = o / (middle * inner);
+        acc = slab.sum(in + ((long long)s * r * middle * q * inner + slab.first(o - s * middle * inner)), strand, all);
+    }
+    if (all > 1) {
+        strands[t] = acc;
+        const int next = across ? side : 1;
+        for (int half = all / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (strand < half) strands[t] = acc += strands[t + half * next];
+        }
+    }
+    if (strand == 0 && o < outputs) out[o] = (T)(acc / div);
+}
+
+// sum_tile_twice: sum_tile with slabs of r x middle x q x inner.
+template <typename T>
+__device__ __forceinline__ void sum_tile_twice(const T* in, T* out, long long slabs, int r, int middle, int q, int inner, int per, int lanes, double div) {
+    const Twice slab(r, middle, q, inner);
+    const long long first = (long long)blockIdx.x * per;
+    const int size = r * middle * q * inner, own = (int)min((long long)per, slabs - first);
+    const T* x = load_tile(in + first * size, own * size);
+    const int each = middle * inner, outputs = own * each, t = threadIdx.x, step = blockDim.x / lanes;
+    const unsigned inverse = 0xffffffffu / (unsigned)each + 1;  // as in sum_tile
+    for (int o = t / lanes; o - t / lanes < outputs; o += step) {
+        double acc = 0;
+        if (o < outputs) {
+            const int s = (int)__umulhi((unsigned)o, inverse);
+            acc = slab.sum(x + s * size + slab.first(o - s * each), t & (lanes - 1), lanes);
+        }
+        acc = warp_sum(acc, lanes);
+        if (o < outputs && (t & (lanes - 1)) == 0) out[first * each + o] = (T)(div == 1 ? acc : acc / div);
+    }
+}
+
+#define TWICE(NAME, T)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(1024)                                                              \
+        sum_twice_##NAME(const T* in, T* out, int outputs, int r, int middle, int q, int inner, int side, double div) { \
+        sum_twice(in, out, outputs, r, middle, q, inner, side, div);                                                \
+    }                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256)                                                               \
+        sum_tile_twice_##NAME(const T* in, T* out, long long slabs, int r, int middle, int q, int inner, int per, int lanes, double div) { \
+        sum_tile_twice(in, out, slabs, r, middle, q, inner, per, lanes, div);                                       \
+    }
+
+TWICE(f32, float)
+TWICE(f64, double)
