@@ -1,0 +1,61 @@
+package kernels
+
+import "fmt"
+
+var poolWalkKernel = [...]*Kernel{Float32: poolWalkOf[float32](Float32), Float64: poolWalkOf[float64](Float64)}
+
+func poolWalkOf[T Float](dt Dtype) *Kernel {
+	return own.Kernel("poolwalk", fmt.Sprintf("poolwalk_max_diff_%v", dt), maxPoolDiffBody[T](false))
+}
+
+const (
+	poolWalkLanes = 32 // of a warp, which is a block: the compiler then knows what all lanes share
+	poolWalkRows  = 8  // least rows of a strip: around it four more are read
+	poolWalkWarps = 32 // of a multiprocessor, that are enough
+)
+
+// poolWalk is how poolwalk.cu lays warps out: so many planes beside one another, or groups of columns of one plane,
+// and strips of rows.
+type poolWalk struct{ beside, wide, before, columns, groups, rows, strips int64 }
+
+func newPoolWalk(dev Device, planes int64, w Windows) (k poolWalk) {
+	const around = 2 // columns on either side that others depend on
+	in, outside := int64(w.Columns.In), int64(0)
+	if w.Columns.Before > 1 || w.Columns.After > 1 { // a window's middle lies there
+		outside = 1
+	}
+	k.beside, k.wide, k.before, k.columns, k.groups = 1, poolWalkLanes, 1+outside, poolWalkLanes-2*around, 1
+	if wide := in + 1 + outside; wide <= poolWalkLanes {
+		k.beside, k.wide, k.before = poolWalkLanes/wide, wide, 1
+	} else {
+		k.groups = CeilDiv(in-around*(1-outside), k.columns) // the first and the last have a column more where nothing is outside
+	}
+	in = int64(w.Rows.In)
+	wanted := CeilDiv(int64(dev.SMs)*poolWalkWarps, max(CeilDiv(planes, k.beside)*k.groups, 1))
+	k.rows = CeilDiv(in, max(min(wanted, in/poolWalkRows), 1))
+	k.strips = CeilDiv(in, k.rows)
+	return k
+}
+
+// walk appends the launches of the derivative of a maximum of windows of 3 x 3 by 1.
+func (p *Plan) walk(dev Device, dt Dtype, planes int64, w Windows) *Plan {
+	k := newPoolWalk(dev, planes, w)
+	most := poolMost / (k.strips * k.groups) * k.beside // planes of a launch
+	for first := int64(0); first < planes; first += most {
+		part := min(planes-first, most)
+		var args []any
+		for i, bytes := range p.Inputs {
+			args = append(args, Ref{Operand(i), bytes / planes * first})
+		}
+		args = append(args, Ref{Out, p.Out / planes * first}, part)
+		args = append(args, w.arguments()...)
+		for _, n := range []int64{k.beside, k.wide, k.before, k.columns, k.rows} {
+			args = append(args, int32(n))
+		}
+		for _, d := range []int64{k.strips, k.groups} {
+			args = append(args, divideBy(d)...)
+		}
+		p.Launch(poolWalkKernel[dt], int(CeilDiv(part, k.beside)*k.strips*k.groups), poolWalkLanes, args...)
+	}
+	return p
+}
