@@ -51,8 +51,8 @@ func (p *Plan) outer(dev Device, c result, x product) {
 	switch {
 	case x.k <= outerFew:
 		kernel, rows = kernels.outer4, 8 // 12 x (142 x 3 x 14713) 29.0, 16 31.3, 32 34.2
-		if x.transB && x.k > 1 {         // lanes read B far apart
-			rows = 32
+		if x.transB && x.k == outerFew {
+			rows = 32 // lanes read B far apart: float32, 3001 x 4 x 20011 76, 8 96; 3001 x 3 x 20012 71, 8 63, by tiles 89
 		}
 	case x.k <= 2*outerFew:
 		kernel, rows = kernels.outer8, 16 // 10001 x 5 x 9999 99, 32 108, 8 139

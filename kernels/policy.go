@@ -110,7 +110,8 @@ type rowPolicy struct {
 
 var rowPolicies = measured[rowPolicy]{
 	// H200, us, and by two launches: float64 32768 6.2, 10.6; float32 247112 5.9, 13.0; 547242 7.0, 12.3; 10^8 95.1, 102.6; products of 600266 7.5, 12.5;
-	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Short was not swept
+	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Late, whole and in chunks: 126 x 10404 6.5, 15.0; 60 x 20000 7.7, 10.3;
+	// float64 100 x 9000 7.0, 13.7. Short was not swept
 	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4, late: 450}},
 }
 
@@ -140,7 +141,7 @@ type columnPolicy struct {
 }
 
 var columnPolicies = measured[columnPolicy]{
-	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, turns: 16}}, // H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7; the rest was not swept
+	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, turns: 16}}, // H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7. Chunk 16, 8, 4: 530 x 974 10.0, 7.8, 11.2; 23583 x 39 10.7, 9.4, 9.8; 64 x 4000 4.3, 4.1, 14.0. The rest was not swept
 }
 
 // twicePolicy tunes sums over two groups of axes in one launch.
@@ -153,6 +154,8 @@ type twicePolicy struct {
 }
 
 var twicePolicies = measured[twicePolicy]{
+	// H200, us, and by two launches. elements: 14 x 2 x 1024 over 0 and 2 5.5, 7.7; 300 x 10 x 3 x 40 7.9, 12.0; 8 x 3 x 10 x 32 4.0, 7.5. short: 3 x 5 x 7 x 1000000 126, 221;
+	// 14 x 3000 x 12 x 200 113, 149; float64 7 x 3000 x 8 x 300 101, 124; by tiles 1000000 x 3 x 5 x 7 over 1 and 3 130, 174, not by tiles 133; 400000 x 12 x 3 x 8 131, 151, 188. The rest was not swept
 	{90, twicePolicy{block: 256, most: 1024, few: 8, terms: 32, elements: 1 << 19, short: 80}},
 }
 
