@@ -9,20 +9,22 @@
 // never conflict, whatever the data, and only warps of one block share a counter. Loads take
 // 16 bytes, several in flight. At the end a block adds up the columns of each bin. If there are too
 // many bins for 32 columns, there are 16, 8, ..., 1. If there are too many for shared memory, they are
-// cut in ranges. Blocks of each range read all elements, at about the same time, so that they share
-// them in the level-2 cache. histogram_aggregate counts in global memory, for few elements in many
-// bins, or for more bins than ranges pay for.
+// cut in ranges. Blocks of each of two ranges read all elements, at about the same time, so that they share
+// them in the level-2 cache; elements of more ranges are sorted by range first (histogram_sort.cuh).
+// histogram_aggregate counts in global memory, for few elements in many bins, or for more bins than ranges pay for.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
 // at the end. That takes four instructions a byte.
 //
 // Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
 // a bank (8325 G/s on an H200), so histogram_columns is bound by memory for all types.
-#include "histogram.cuh"
+#include "histogram_sort.cuh"
 
-extern "C" __global__ void histogram_zero(count_t* counts, int bins) {
+// sizes: those of ranges, fewer than bins.
+extern "C" __global__ void histogram_zero(count_t* counts, int bins, count_t* sizes, int ranges) {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < bins) counts[k] = 0;
+    if (k < ranges) sizes[k] = 0;
 }
 
 // add_columns calls put(k, sum) with the sum of the 2^shift adjacent counters of each bin k. A
@@ -159,3 +161,21 @@ HISTOGRAM_AGGREGATE(i32, int)
 HISTOGRAM_AGGREGATE(i64, long long)
 HISTOGRAM_AGGREGATE(f32, float)
 HISTOGRAM_AGGREGATE(f64, double)
+
+#define HISTOGRAM_SORT(NAME, T)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(sort_threads, 4)                                                   \
+        histogram_sort_##NAME(const T* x, u16* sorted, u16* begins, count_t* sizes, long long n, int bins, double lo, \
+                              double hi, double scale, int ranges, int width, int magic, int shift) {               \
+        histogram_sort(x, n, Range{bins, lo, hi, scale},                                                            \
+                       Ranges{ranges, Divide{width, magic, shift}, sorted, begins, sizes, (int)gridDim.x});         \
+    }
+
+HISTOGRAM_SORT(i32, int)
+HISTOGRAM_SORT(i64, long long)
+HISTOGRAM_SORT(f32, float)
+HISTOGRAM_SORT(f64, double)
+
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    histogram_count(count_t* counts, u16* sorted, u16* begins, count_t* sizes, int tiles, int bins, int ranges, int width) {
+    histogram_count(counts, bins, Ranges{ranges, Divide{width, 0, 0}, sorted, begins, sizes, tiles});
+}

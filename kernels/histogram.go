@@ -11,13 +11,15 @@ var (
 
 	// histogramColumns are the kernels by type, and histogramAggregate those for more
 	// bins than shared memory holds, which bytes do not have.
-	histogramColumns   = histogramKernels("columns", Float32, Float64, Uint8, Int32, Int64)
-	histogramAggregate = histogramKernels("aggregate", Float32, Float64, Int32, Int64)
+	histogramColumns   = histogramKernels("columns", HistogramBody, Float32, Float64, Uint8, Int32, Int64)
+	histogramAggregate = histogramKernels("aggregate", HistogramBody, Float32, Float64, Int32, Int64)
+	histogramSort      = histogramKernels("sort", histogramSortBodies, Float32, Float64, Int32, Int64)
+	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
 )
 
-func histogramKernels(name string, types ...Dtype) (ks [Int + 1]*Kernel) {
+func histogramKernels(name string, body func(Dtype) func(Call), types ...Dtype) (ks [Int + 1]*Kernel) {
 	for _, dt := range types {
-		ks[dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), HistogramBody(dt))
+		ks[dt] = own.Kernel("histogram", fmt.Sprintf("histogram_%s_%v", name, dt), body(dt))
 	}
 	ks[Int] = ks[Int64]
 	if Int.Size() == 4 {
@@ -45,29 +47,69 @@ func (b Bins) scale() float64 { return float64(b.N) / (b.Hi - b.Lo) }
 // cells than the shared memory of dev holds are counted in ranges, or in global memory.
 func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 	p := &Plan{Op: fmt.Sprintf("histogram_%v(%d into %d)", dt, n, bins.N), Inputs: []int64{n * dt.Size()}, Out: int64(bins.N) * 8, Flops: n}
-	p.Launch(histogramZero, int(CeilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N))
-	if n == 0 {
+	many, most := manyBins.on(dev), int64(dev.SharedOptin/4)
+	ranges := int64(1)
+	if dt != Uint8 {
+		ranges = CeilDiv(int64(bins.N), most)
+	}
+	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sorted*int64(bins.N), many.least) {
+		p.sortedHistogram(dev, dt, n, bins, ranges)
 		return p
 	}
-	args := bins.Args(n)
-	ranges, shift, t := 1, columnShift(dev, bins.N), tableHistogram.on(dev)
-	if dt == Uint8 {
+	p.histogramZero(bins, Ref{Out, 0}, 0)
+	args, shift, t := bins.Args(n), columnShift(dev, bins.N), tableHistogram.on(dev)
+	switch {
+	case n == 0:
+		return p
+	case dt == Uint8:
 		t = byteHistogram.on(dev)
-	} else if most := dev.SharedOptin / 4; bins.N > most {
-		g := globalHistogram.on(dev)
-		if ranges = int(CeilDiv(int64(bins.N), int64(most))); ranges > g.ranges || n < g.elements*int64(ranges) {
-			p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, g.blocks, int64(g.block)), g.block, args...)
-			return p
-		}
+	case ranges > 1 && (n < many.elements*ranges || ranges > 2 && n >= many.least):
+		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args...)
+		return p
+	case ranges > 1:
 		t.blocks = 1
 	}
-	blocks := histogramBlocks(dev, n*int64(ranges), t.blocks, int64(t.block)*16/dt.Size())
-	blocks = max(blocks/ranges, int(CeilDiv(n, 1<<31))) * ranges
+	blocks := histogramBlocks(dev, n*ranges, t.blocks, int64(t.block)*16/dt.Size())
+	blocks = max(blocks/int(ranges), int(CeilDiv(n, 1<<31))) * int(ranges)
 	count := p.Launch(histogramColumns[dt], blocks, t.block, append(args, int32(shift), int32(ranges))...)
-	if count.Shared = 4 * int(CeilDiv(int64(bins.N), int64(ranges))) << shift; dt == Uint8 {
+	if count.Shared = 4 * int(CeilDiv(int64(bins.N), ranges)) << shift; dt == Uint8 {
 		count.Shared = 4 * 256 << 5
 	}
 	return p
+}
+
+// histogramZero appends the launch that clears the counts of bins, and the sizes of so many ranges.
+func (p *Plan) histogramZero(bins Bins, sizes Ref, ranges int64) {
+	p.Launch(histogramZero, int(CeilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N), sizes, int32(ranges))
+}
+
+// The sizes that histogram_sort.cuh is compiled with.
+const (
+	histogramTile    = 1 << 13 // elements of a tile
+	histogramThreads = 256     // of a block that sorts
+	histogramRanges  = 64      // at most
+	histogramSlab    = 1 << 26 // elements that are sorted before they are counted, a multiple of a tile: two bytes of scratch memory for each
+)
+
+// sortedHistogram appends the launches that sort the elements by range of bins, and count each range by itself.
+func (p *Plan) sortedHistogram(dev Device, dt Dtype, n int64, bins Bins, ranges int64) {
+	slabs, width := CeilDiv(n, histogramSlab), CeilDiv(int64(bins.N), ranges)
+	tiles := CeilDiv(min(n, histogramSlab), histogramTile)
+	sizes := p.Workspace(slabs * ranges * 8)
+	sorted, begins := p.Workspace(tiles*histogramTile*2), p.Workspace((ranges+1)*tiles*2)
+	p.histogramZero(bins, sizes, slabs*ranges)
+	for first := int64(0); first < n; first += histogramSlab {
+		own := min(n-first, histogramSlab)
+		tiles := CeilDiv(own, histogramTile)
+		sort := p.Launch(histogramSort[dt], int(tiles), histogramThreads, append([]any{Ref{0, first * dt.Size()}, sorted, begins, sizes, own,
+			int32(bins.N), bins.Lo, bins.Hi, bins.scale(), int32(ranges)}, divideBy(width)...)...)
+		sort.Shared = int(ranges*histogramThreads*2 + histogramTile*2)
+		// no more blocks, each with counters of its own, than have as many elements
+		blocks := min(int64(dev.SMs), max(ranges+ranges/2, own/width))
+		count := p.Launch(histogramCount, int(blocks), 1024, Ref{Out, 0}, sorted, begins, sizes, int32(tiles), int32(bins.N), int32(ranges), int32(width))
+		count.Shared = int(width * 4)
+		sizes.Offset += ranges * 8
+	}
 }
 
 // Args returns the arguments that kernels which count n elements begin with: the
@@ -92,7 +134,10 @@ func columnShift(dev Device, bins int) int {
 	return min(max(bits.Len(uint(words/bins))-1, 0), 5)
 }
 
-func histogramZeroBody(c Call) { clear(Slice[int64](c, 0)) }
+func histogramZeroBody(c Call) {
+	clear(Slice[int64](c, 0)[:c.Int(1)])
+	clear(Slice[int64](c, 2)[:c.Int(3)])
+}
 
 // HistogramBody returns the Go body of kernels that count elements of type dt; their
 // arguments begin with [Bins.Args].
@@ -125,6 +170,56 @@ func histogramBody[T Element](c Call) {
 			}
 		}
 	}, func(k int) int { return k })
+}
+
+// histogramSortBodies returns the Go body of histogram_sort for elements of type dt.
+func histogramSortBodies(dt Dtype) func(Call) {
+	switch dt {
+	case Float64:
+		return histogramSortBody[float64]
+	case Int32:
+		return histogramSortBody[int32]
+	case Int64:
+		return histogramSortBody[int64]
+	}
+	return histogramSortBody[float32]
+}
+
+func histogramSortBody[T Element](c Call) {
+	x, sorted, begins, sizes, n := Slice[T](c, 0), Slice[uint16](c, 1), Slice[uint16](c, 2), Slice[int64](c, 3), c.Int(4)
+	last, lo, hi, scale, ranges, width := int(c.Int(5))-1, c.Float(6), c.Float(7), c.Float(8), c.Int(9), c.Int(10)
+	tiles := int64(c.Grid[0])
+	found := make([][]uint16, ranges) // of a tile's elements in each range, bins within it
+	for tile := range tiles {
+		for i := range found {
+			found[i] = found[i][:0]
+		}
+		for _, e := range x[tile*histogramTile : min((tile+1)*histogramTile, n)] {
+			if v := float64(e); v >= lo && v < hi {
+				k := int64(min(int((v-lo)*scale), last))
+				found[k/width] = append(found[k/width], uint16(k%width))
+			}
+		}
+		begin := int64(0)
+		for i, bins := range found {
+			begins[int64(i)*tiles+tile] = uint16(begin)
+			begin += int64(copy(sorted[tile*histogramTile+begin:], bins))
+			sizes[i] += int64(len(bins))
+		}
+		begins[ranges*tiles+tile] = uint16(begin)
+	}
+}
+
+// histogramCountBody counts what histogram_sort sorted.
+func histogramCountBody(c Call) {
+	counts, sorted, begins, tiles, ranges, width := Slice[int64](c, 0), Slice[uint16](c, 1), Slice[uint16](c, 2), c.Int(4), c.Int(6), c.Int(7)
+	for i := range ranges {
+		for tile := range tiles {
+			for _, k := range sorted[tile*histogramTile+int64(begins[i*tiles+tile]) : tile*histogramTile+int64(begins[(i+1)*tiles+tile])] {
+				counts[i*width+int64(k)]++
+			}
+		}
+	}
 }
 
 // histogramBytesBody counts the 256 values, four bytes at a time in cells apart,

@@ -153,19 +153,24 @@ var reducePolicies = measured[reducePolicy]{
 	{90, reducePolicy{block: 256, chunk: 1 << 12, blocks: 3}}, // not measured alone: as for rows
 }
 
-// windowPolicy tunes window sums. No kernel needs more shared memory than the 48 KiB
-// that a launch may ask for on every device.
+// windowPolicy tunes window sums. Blocks of short take up to half of a multiprocessor's shared memory, those of segments up to all of it, the
+// others no more than the 48 KiB that a launch may ask for on every device.
 type windowPolicy struct {
-	direct int64    // threads of direct: 64 bytes of outputs each
-	pieces int64    // threads of few and short
-	chunk  [2]int64 // threads of chunks and join by type: 16 elements each
-	warps  int64    // of stream on a multiprocessor, about
-	run    int64    // tiles of a run of stream, at most
+	direct   int64    // threads of direct: 64 bytes of outputs each
+	pieces   int64    // threads of few, and of short for rows that take no more
+	resident int64    // threads of segments on a multiprocessor, by their registers
+	held     int64    // segments of a window, at most
+	chunk    [2]int64 // threads of chunks and join by type: 16 elements each
+	warps    int64    // of stream on a multiprocessor, about
+	run      int64    // tiles of a run of stream, at most
 }
 
 var windowPolicies = measured[windowPolicy]{
-	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572
-	{90, windowPolicy{direct: 256, pieces: 128, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
+	// H200, 2^28 float32, radius 32 and 512: 555 and 563 us; runs of 8 tiles 551 and 577, of 32 563 and 563, one for each warp that fits (249 tiles) 580 and 572.
+	// Threads of segments on a multiprocessor 1024, 768, 512: 2^26, radius 600 174, 165, 190, 1919 167, 165, 164, 3000 170, 175, 190, float64 2^25, radius 1100 159, 158, 155.
+	// Segments held, beside chunks and join, 2^26: 4 (radius 7528) 171, 297, 6 (10 000) 181, 283, 8 (15 000) 250, 297, 13 (24 000) 283, 283; float64 2^25, 9 (10 000) 196, 232.
+	// Pieces of short 128 and 256, an earlier kernel: 150000 x 511 radius 200 284, 264, 70001 x 1001 radius 12 290, 225; since then from 128 to twice as many, as rows fill them
+	{90, windowPolicy{direct: 256, pieces: 128, resident: 1024, held: 12, chunk: [2]int64{Float32: 128, Float64: 64}, warps: 16, run: 16}},
 }
 
 // histogramPolicy tunes histograms.
@@ -181,18 +186,20 @@ var (
 	tableHistogram = measured[histogramPolicy]{
 		{90, histogramPolicy{block: 1024, blocks: 2}}, // H200, 2^28 float32 into 256 bins: 4272 GB/s; 1 block 3472; CUB 3934
 	}
-	globalHistogram = measured[manyBinsPolicy]{
-		// H200, us, in ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; 5.4 million into 312229 62, 55 and 62, 442;
-		// a million into 100000 20.7, 18.9 and 17.0, 92; 10^8 into 10^6 1833, 2004 in ranges. Blocks were not swept
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, ranges: 24, elements: 1 << 18}},
+	manyBins = measured[manyBinsPolicy]{
+		// H200, us, in two ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; a million into 100000 20.7, 18.9 and 17.0, 92.
+		// Sorted, and in global memory: 10^8 into 10^6 424, 678 and 1072, 8202; 5.4 million into 312229 53, 55 and 63, 444; 4 into a million 48, 50 and 49, 320;
+		// 3 into 600000 41, 46 and 38, 244; 2 into 200000 36, 42 and 27, 157; a million into 200000 33, 40 and 17, 89
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, elements: 1 << 18, sorted: 4, least: 1 << 21}},
 	}
 )
 
 // manyBinsPolicy tunes histograms with more bins than shared memory holds.
 type manyBinsPolicy struct {
 	histogramPolicy       // of the kernel that counts in global memory
-	ranges          int   // of bins, each counted by blocks of its own, up to which that is faster
-	elements        int64 // for each range, from which it is
+	elements        int64 // for each range of bins, from which on blocks for each range are faster
+	sorted          int64 // elements for each bin from which on it is faster to sort them by range, if there are more than two
+	least           int64 // elements from which on it is, in place of blocks for each range
 }
 
 // iteratePolicy tunes Iterate.

@@ -23,15 +23,19 @@
 //	        16-byte vector.
 //	few     w < 16 otherwise: a block takes whole rows, or a piece of one, and no flat
 //	        positions; a thread sums w elements for each of 7 outputs.
-//	short   short rows: likewise, but a thread has 15 outputs, and adds up once what
-//	        their windows have in common.
+//	short   rows of up to 7680 elements, several to a block or one: K is 15 (9 in double), the sums
+//	        and heads of all chunks are in shared memory, with sums of 4, 16 ... chunks, so
+//	        that the middle takes three additions at most for each power of four.
 //	stream  w <= 1025: a chunk is the 16 elements of a lane, a block is one warp
 //	        that walks through a run of positions in tiles of 512. What windows
 //	        take from earlier tiles is in shared memory: elements, and sums of 2^b
 //	        chunks, one step of doubling for each bit of q-1. No warp waits for
 //	        another warp, and the halo of w - 1 elements is read once in a run.
-//	chunks  a chunk is the 16 blockDim elements of a block: sums and heads to
-//	        memory. The window of q-1 sums is this op again, on double.
+//	segments  longer windows: a chunk is what a block holds, and a window is q of them with no
+//	        rest. A block walks along a row and keeps the chunks of a window in shared
+//	        memory, so that elements are read once.
+//	chunks  windows that a block cannot hold: a chunk is the 16 blockDim elements of a block: sums
+//	        and heads to memory. The window of q-1 sums is this op again, on double.
 //	join    suffix and right part of a block's chunk by two block scans, around
 //	        the middle from memory.
 //
@@ -43,6 +47,10 @@
 // accesses where the positions lie in one row. A vector's place is permuted (stream)
 // or a chunk is followed by 16 unused bytes (join), so that threads that read
 // vectors of neighbouring chunks meet no bank twice.
+//
+// Conversions bound what a thread can sum one by one: a multiprocessor converts 16 elements in
+// a clock, and a copy leaves 0.42 clocks for each. stream and segments convert an element 3
+// times and a sum once, short an element 3 times (its chunk's sum, before and after windows) and a sum once.
 //
 // Estimate for stream, float, by the data sheet of an H200 (132 SMs, 1.7 GHz): a
 // copy's 0.53e12 elements/s leave 0.42 clocks of an SM per element. Conversions: 2
@@ -62,13 +70,22 @@
 #include "windowsum_direct.cuh"
 #include "windowsum_stream.cuh"
 #include "windowsum_chunks.cuh"
+#include "windowsum_few.cuh"
 #include "windowsum_short.cuh"
+#include "windowsum_segments.cuh"
 
 // direct needs many warps: at most 85 registers a thread, as long as nothing spills.
 #if __CUDA_ARCH__ >= 800
 template <typename T> constexpr int direct_blocks = sizeof(T) == 4 ? 3 : 2;
 #else
 template <typename T> constexpr int direct_blocks = 2;
+#endif
+
+// Blocks of short on a multiprocessor, as long as nothing spills.
+#if __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900
+constexpr int short_blocks = 2;
+#else
+constexpr int short_blocks = 1;
 #endif
 
 #define ENTRIES(T, S, THREADS)                                                                                        \
@@ -81,16 +98,21 @@ template <typename T> constexpr int direct_blocks = 2;
         int staged) {                                                                                                 \
         few(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, blocks, outputs}, staged);                 \
     }                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(128, 5) windowsum_short_##S(                                           \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int blocks, int outputs,  \
-        int staged) {                                                                                                 \
-        short_rows(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, blocks, outputs}, staged);          \
+    extern "C" __global__ void __launch_bounds__(512, short_blocks) windowsum_short_##S(                              \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int block_rows, int staged, int levels,   \
+        int doubles) {                                                                                                \
+        short_rows(Row<T>{in, out, n_in, n_out, w, off, rows}, Pieces{block_rows, 1, (int)n_out}, staged, levels, doubles); \
     }                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                                        \
-        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles, \
+    extern "C" __global__ void __launch_bounds__(256, 4) windowsum_segments_##S(                                      \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int q, int least, int longer, int run,    \
+        int runs) {                                                                                                   \
+        segments(Row<T>{in, out, n_in, n_out, w, off, rows}, Segments{q, least, longer, run, runs});                  \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                  \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles,    \
         int tails) {                                                                                                  \
         const Row<T> g{in, out, n_in, n_out, w, off, rows};                                                           \
-        if (lag % Vec<T>::width || (w - 1) % Vec<T>::width) stream<true>(g, lead, lag, run, tiles, tails);                            \
+        if (lag % Vec<T>::width || (w - 1) % Vec<T>::width) stream<true>(g, lead, lag, run, tiles, tails);            \
         else stream<false>(g, lead, lag, run, tiles, tails);                                                          \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS) windowsum_chunks_##S(                                       \

@@ -34,19 +34,25 @@ func (m WindowMode) Outputs(n, radius int64) int64 {
 const (
 	windowWide   = 16      // shorter windows are summed element by element
 	windowLong   = 1 << 17 // such windows of rows from here on are summed by direct, but for those of an even number
-	windowRow    = 4096    // rows up to this long are summed by short, if the windows have up to windowReach elements of one
-	windowReach  = 512
-	windowStream = 1025 // windows up to this are summed by stream
-	windowItems  = 16   // elements of a thread of stream, chunks and join
-	windowWarp   = 32   // threads of stream, and of chunks and join for the windows next above
+	windowStream = 1025    // windows up to this are summed by stream
+	windowItems  = 16      // elements of a thread of stream, chunks and join
+	windowWarp   = 32      // threads of stream, and of chunks and join for the windows next above
 	windowTile   = windowWarp * windowItems
-	windowThread = 64 // bytes of outputs of a thread of direct
-	windowPiece  = 56 // bytes of outputs of a thread of few, about
-	windowEach   = 15 // outputs of a thread of short, about
-	windowAround = 32 // places of shared memory around a block's elements for few and short
-	windowDepth  = 4  // tiles of stream in shared memory
-	windowKept   = 64 // chunk sums of stream in shared memory, for each size
+	windowThread = 64  // bytes of outputs of a thread of direct
+	windowPiece  = 56  // bytes of outputs of a thread of few, about
+	windowTurn   = 7   // outputs of a thread of few in a turn
+	windowAround = 32  // places of shared memory around a block's elements for few
+	windowMost   = 512 // threads of short, at most
+	windowPlaces = 256 // threads of segments, at most
+	windowDepth  = 4   // tiles of stream in shared memory
+	windowKept   = 64  // chunk sums of stream in shared memory, for each size
 )
+
+// windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
+var windowChunk = [...]int64{Float32: 15, Float64: 9}
+
+// windowEach is the outputs of a thread of segments, by type.
+var windowEach = [...]int64{Float32: 15, Float64: 9}
 
 var (
 	windowDirectKernel = [...]*Kernel{
@@ -60,6 +66,10 @@ var (
 	windowShortKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_short_f32", WindowSumBody[float32]),
 		Float64: own.Kernel("windowsum", "windowsum_short_f64", WindowSumBody[float64]),
+	}
+	windowSegmentsKernel = [...]*Kernel{
+		Float32: own.Kernel("windowsum", "windowsum_segments_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_segments_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
@@ -125,10 +135,9 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		direct.Shared = int(threads*windowThread + windowWide*dt.Size() + 32)
 
 	case g.w < windowWide:
-		p.windowPieces(dev, dt, windowFewKernel[dt], windowPiece/dt.Size(), in, out, g)
+		p.windowFew(dev, dt, in, out, g)
 
-	case g.rows > 1 && max(g.in, g.out) <= windowRow && min(g.in, g.w) <= windowReach:
-		p.windowPieces(dev, dt, windowShortKernel[dt], windowEach, in, out, g)
+	case p.windowShort(dev, dt, in, out, g):
 
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
@@ -148,6 +157,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
 			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
+	case g.off <= 0 && p.windowSegments(dev, dt, in, out, g): // the few sums of chunks go by chunks again
+
 	default:
 		threads := policy.chunk[dt]
 		if g.w < 2*threads*windowItems {
@@ -164,10 +175,9 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	}
 }
 
-// windowPieces appends the launch of a kernel whose blocks sum whole rows, or some outputs
-// of one. A thread has that many outputs, about.
-func (p *Plan) windowPieces(dev Device, dt Dtype, kernel *Kernel, each int64, in, out Ref, g windowRows) {
-	threads, vector := windowPolicies.on(dev).pieces, 16/dt.Size()
+// windowFew appends a launch whose blocks sum whole rows, or some outputs of one.
+func (p *Plan) windowFew(dev Device, dt Dtype, in, out Ref, g windowRows) {
+	threads, vector, each := windowPolicies.on(dev).pieces, 16/dt.Size(), windowPiece/dt.Size()
 	for threads > windowWarp && g.rows*g.out < int64(dev.SMs)*threads*each {
 		threads /= 2 // so that all multiprocessors have a block
 	}
@@ -176,13 +186,83 @@ func (p *Plan) windowPieces(dev Device, dt Dtype, kernel *Kernel, each int64, in
 	if blocks > 1 {
 		outputs = CeilDiv(CeilDiv(g.out, blocks), vector) * vector
 	}
+	// No more threads than have as many turns.
+	items := rows * CeilDiv(outputs, windowTurn)
+	threads = min(threads, CeilDiv(CeilDiv(items, CeilDiv(items, threads)), windowWarp)*windowWarp)
 	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin;
 	// before each, places that windows may reach.
 	elements := windowAround + CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector)*vector
-	l := p.Launch(kernel, int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+	l := p.Launch(windowFewKernel[dt], int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
 		int32(rows), int32(blocks), int32(outputs), int32(elements))
 	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
 }
+
+// windowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes, or so much
+// longer than windows that segments are faster: H200, us, 10000 x 7000 radius 3000 294 and 251, float64 10000 x 3001 radius 700 192 and 148.
+func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+	pol, vector := windowPolicies.on(dev), 16/dt.Size()
+	chunk := windowChunk[dt]
+	chunks := CeilDiv(g.in, chunk)
+	across := (g.off+g.out-1)/chunk + CeilDiv(-g.off, chunk) + 1 // off is 0 or below
+	each := max(chunks, across)
+	few := g.rows < 2 || each > pol.pieces && g.rows < int64(dev.SMs) // rows
+	if g.off > 0 || each > windowMost || g.w <= windowStream && few || g.w > windowStream && g.w <= g.out {
+		return false
+	}
+	// As many rows as leave few of a block's threads without work, and enough blocks.
+	rows, best := max(pol.pieces/each, 1), 0.0
+	for n := rows; n*each <= 2*pol.pieces && best < 0.95; n++ {
+		if busy := float64(n*each) / float64(roundUp(n*each, windowWarp)); busy > best {
+			rows, best = n, busy
+		}
+	}
+	rows = min(rows, CeilDiv(g.rows, int64(dev.SMs)))
+	threads := roundUp(rows*each, windowWarp)
+	levels := int64(1) // whose chunks, three of each, take windows together
+	for n := min(chunks, g.w/chunk-1); n>>(2*levels) > 0; {
+		levels++
+	}
+	doubles := CeilDiv((1+levels)*rows*chunks, 2) * 2
+	elements := CeilDiv(vector+rows*g.in, vector) * vector
+	shared := doubles*8 + (elements+vector+rows*g.out)*dt.Size()
+	if shared > int64(dev.SharedOptin)/2 {
+		return false
+	}
+	p.Launch(windowShortKernel[dt], int(CeilDiv(g.rows, rows)), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(rows), int32(elements), int32(levels), int32(doubles)).Shared = int(shared)
+	return true
+}
+
+// windowSegments appends a launch whose blocks walk along rows, and hold the segments of a window meanwhile, unless that takes too
+// many.
+func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+	pol, vector := windowPolicies.on(dev), 16/dt.Size()
+	q := CeilDiv(g.w, windowPlaces*windowEach[dt])
+	threads := roundUp(CeilDiv(CeilDiv(g.w, q), windowEach[dt]), windowWarp)
+	shared := (q + 2) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
+	resident := int64(dev.SMs) * min(pol.resident/threads, int64(dev.SharedOptin)/(shared+2<<10))
+	if q > pol.held || resident == 0 {
+		return false
+	}
+	least, longer := g.w/q, g.w%q
+	segments := g.segments(least, longer, q)
+	run := CeilDiv(segments, min(max(resident/g.rows, 1), segments)) // all of a block's, so that it reads what is before them once
+	runs := CeilDiv(segments, run)
+	p.Launch(windowSegmentsKernel[dt], int(g.rows*runs), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
+	return true
+}
+
+// segments returns how many segments of a row have outputs. A window is q of them, of least elements each, and longer of
+// them have one more.
+func (g windowRows) segments(least, longer, q int64) int64 {
+	rest := g.out % g.w
+	long := min(rest, longer*(least+1)) // outputs of those that have
+	return g.out/g.w*q + CeilDiv(long, least+1) + CeilDiv(rest-long, least)
+}
+
+// roundUp returns the least multiple of n that is at least a.
+func roundUp(a, n int64) int64 { return CeilDiv(a, n) * n }
 
 // mod returns a modulo n, 0 to n - 1.
 func mod(a, n int64) int64 { return (a%n + n) % n }

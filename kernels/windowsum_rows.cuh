@@ -39,6 +39,11 @@ struct Span {
     }
 };
 
+// add_if adds where on, in one instruction.
+__device__ __forceinline__ void add_if(bool on, double& sum, double x) {
+    asm("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p add.f64 %0, %0, %1; }" : "+d"(sum) : "d"(x), "r"((int)on));
+}
+
 constexpr int batch = 8;  // loads of a thread in flight
 
 // read calls put(j, element) for the positions j = threadIdx.x, threadIdx.x +

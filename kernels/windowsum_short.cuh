@@ -1,96 +1,103 @@
-// Window sums of rows that share blocks, or take a few: a block's elements are all under way at once, to shared memory (in
-// registers there is room for few), threads sum from there, and the sums go back there to be stored as vectors.
+// Window sums of rows that share blocks, or take one each: a block's elements are all under way at once, to shared memory,
+// which has room for the sums of chunks of them too.
 #pragma once
 #include "windowsum_pieces.cuh"
 
-// The outputs of a thread, side by side in a row: an odd number, so that threads side by side meet no bank of shared memory
-// twice.
-constexpr int few_items = 7, short_items = 15;
+// The elements of a chunk, and the outputs of a thread, side by side in a row: an odd number, so that threads side by side meet
+// no bank of shared memory twice.
+template <typename T> constexpr int short_items = sizeof(T) == 4 ? 15 : 9;
 
-// Places of shared memory before a block's elements, and between them and its sums, that are read where a compiler reads
-// first and selects later. A vector's multiple.
-constexpr int short_before = 16;
+// The sums of 4^level chunks from each one on, 0 beyond the row: a window of chunks takes up to three of each level.
+struct Levels {
+    double* sums;  // level after level, of all chunks of a block each
+    int chunks, levels;
 
-// Reader reads elements of a row, zeros outside of it.
-template <typename T> struct Reader {
-    const T* x;
-    int before, elements; // elements of the row before x[0], and all of them
-    __device__ __forceinline__ double operator[](int i) const { return (unsigned)(before + i) < (unsigned)elements ? (double)x[i] : 0.0; }
+    __device__ __forceinline__ void build(int rows, int row_chunks) const {
+        const Divisor by(row_chunks);
+        for (int level = 1; level < levels; level++) {
+            const double* const from = sums + (level - 1) * chunks;
+            const int step = 1 << 2 * (level - 1);
+            __syncthreads();
+            for (int v = threadIdx.x; v < rows * row_chunks; v += blockDim.x) {
+                const int c = v - by.quotient(v) * row_chunks;
+                double sum = from[v];
+#pragma unroll
+                for (int m = 1; m < 4; m++)
+                    if (c + m * step < row_chunks) sum += from[v + m * step];
+                sums[level * chunks + v] = sum;
+            }
+        }
+    }
+    // window sums `count` chunks from chunk `at` on.
+    __device__ __forceinline__ double window(int at, int count) const {
+        double sum = 0;
+        for (int level = 0; count >> 2 * level > 0; level++)
+            for (int m = count >> 2 * level & 3; m > 0; m--, at += 1 << 2 * level) sum += sums[level * chunks + at];
+        return sum;
+    }
 };
 
-// each calls sum(x, out) for the K windows of a row that a thread sums: x[0] is the first one's first element.
-template <int K, typename T, typename Sum> __device__ __forceinline__ void each(const Row<T>& g, const Pieces& pieces, int staged, Sum sum) {
+// short_rows is for windows of at least a chunk, w = q K + rest. Chunks are counted from the first element of a row; a thread has
+// the windows that begin in one, or in one that would lie before the row. Shared: the chunks' heads, levels of their sums, so many
+// doubles in all, then elements, `staged` of them, and outputs.
+template <typename T>
+__device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces, int staged, int levels_kept, int doubles) {
+    constexpr int K = short_items<T>;
     const Piece<T> p(g, pieces);
-    T* const shared = reinterpret_cast<T*>(shared_memory) + short_before;
+    const int n_in = (int)g.n_in, n_out = (int)g.n_out, off = (int)g.off, w = (int)g.w, q = w / K, rest = w % K;
+    const int chunks = (n_in + K - 1) / K, all = pieces.rows * chunks;
+    double* const heads = shared_memory;
+    const Levels levels{heads + all, all, levels_kept};
+    T* const shared = reinterpret_cast<T*>(shared_memory + doubles);
+    const T* const elements = shared + p.fetch(g, shared) - off;
     T* const sums = shared + staged + p.lead;
-    const T* const first = shared + p.fetch(g, shared);
-    const int across = (p.outputs + K - 1) / K, n_in = (int)g.n_in, n_out = (int)g.n_out;
-    const Divisor by(across);
+
+    const Divisor by_chunks(chunks);
+    for (int v = threadIdx.x; v < p.rows * chunks; v += blockDim.x) {
+        const int row = by_chunks.quotient(v), at = (v - row * chunks) * K, count = min(n_in - at, K);
+        const T* const x = elements + row * n_in + at;
+        T e[K];
+#pragma unroll
+        for (int k = 0; k < K; k++) e[k] = k < count ? x[k] : T(0);
+        double head = 0, sum = 0, other = 0;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const double d = (double)e[k];
+            (k % 2 ? other : sum) += d;
+            add_if(k < rest, head, d);
+        }
+        heads[v] = head;
+        levels.sums[v] = sum + other;
+    }
+    levels.build(p.rows, chunks);
+    __syncthreads();
+
+    // off / K, rounded down: off is 0 or below
+    const int first = -((K - 1 - off) / K), across = (off + n_out - 1) / K - first + 1;
+    const Divisor by_across(across);
 #pragma unroll 1
     for (int v = threadIdx.x; v < p.rows * across; v += blockDim.x) {
-        const int row = by.quotient(v), at = (v - row * across) * K;
-        double out[K];
-        sum(Reader<T>{first + row * n_in + at, at - p.begin, p.end - p.begin}, out);
-        T* const to = sums + row * n_out + at;
+        const int row = by_across.quotient(v), c = first + v - row * across, begin = c * K;
+        const T* const x = elements + row * n_in + begin;
+        T e[K];
+        double out[K], sum = 0;
+#pragma unroll
+        for (int k = 0; k < K; k++) e[k] = (unsigned)(begin + k) < (unsigned)n_in ? x[k] : T(0);
+#pragma unroll
+        for (int k = K - 1; k >= 0; k--) out[k] = sum += (double)e[k];
+#pragma unroll
+        for (int k = 0; k < K - 1; k++) e[k] = (unsigned)(begin + w + k) < (unsigned)n_in ? x[w + k] : T(0);
+        const int from = max(c + 1, 0), to = min(c + q, chunks);
+        double right = to > from ? levels.window(row * chunks + from, to - from) : 0;
+        if (rest > 0 && (unsigned)(c + q) < (unsigned)chunks) right += heads[row * chunks + c + q];
+        out[0] += right;
+#pragma unroll
+        for (int k = 1; k < K; k++) out[k] += right += (double)e[k - 1];
+        T* const y = sums + row * n_out + begin - off;
 #pragma unroll
         for (int k = 0; k < K; k++)
-            if (at + k < p.outputs) to[k] = (T)out[k];
+            if ((unsigned)(begin - off + k) < (unsigned)n_out) y[k] = (T)out[k];
     }
     __syncthreads();
     p.store(g, sums);
-}
-
-// few_of sums windows of w elements, known to the compiler, or of one less.
-template <int w, typename T> __device__ __forceinline__ void few_of(const Row<T>& g, const Pieces& pieces, int staged) {
-    constexpr int K = few_items;
-    const bool all = g.w == w;
-    each<K>(g, pieces, staged, [&](const Reader<T>& x, double (&out)[K]) {
-        double e[w + K - 1];
-#pragma unroll
-        for (int i = 0; i < w + K - 1; i++) e[i] = x[i];
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            out[k] = e[k];
-#pragma unroll
-            for (int j = 1; j < w; j++)
-                if (j < w - 1 || all) out[k] += e[k + j];
-        }
-    });
-}
-
-// few is for windows of fewer than 16 elements.
-template <typename T> __device__ __forceinline__ void few(const Row<T>& g, const Pieces& pieces, int staged) {
-    switch (g.w / 2) {
-    case 0: return few_of<1>(g, pieces, staged);
-    case 1: return few_of<3>(g, pieces, staged);
-    case 2: return few_of<5>(g, pieces, staged);
-    case 3: return few_of<7>(g, pieces, staged);
-    case 4: return few_of<9>(g, pieces, staged);
-    case 5: return few_of<11>(g, pieces, staged);
-    case 6: return few_of<13>(g, pieces, staged);
-    case 7: return few_of<15>(g, pieces, staged);
-    }
-}
-
-// short_rows is for windows of 16 elements or more: those that all windows of a thread have in common are added up once,
-// then, from the inside out, those before them, and, apart from these, those after.
-template <typename T> __device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces, int staged) {
-    constexpr int K = short_items;
-    const int w = (int)g.w;
-    each<K>(g, pieces, staged, [&](const Reader<T>& x, double (&out)[K]) {
-        const int begin = max(K - 1, -x.before), end = min(w, x.elements - x.before);
-        double common[4] = {};
-        int i = begin;
-        for (; i + 4 <= end; i += 4)
-#pragma unroll
-            for (int k = 0; k < 4; k++) common[k] += (double)x.x[i + k];
-        for (; i < end; i++) common[0] += (double)x.x[i];
-        out[K - 1] = (common[0] + common[1]) + (common[2] + common[3]);
-#pragma unroll
-        for (int k = K - 2; k >= 0; k--) out[k] = out[k + 1] + x[k];
-        double after = 0;
-        const Reader<T> y{x.x + w, x.before + w, x.elements};
-#pragma unroll
-        for (int k = 1; k < K; k++) out[k] += after += y[k - 1];
-    });
 }

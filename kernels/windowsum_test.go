@@ -123,10 +123,10 @@ func TestWindowSum(t *testing.T) {
 
 // A window so large that the sums of its chunks need chunks of their own.
 func TestWindowSumRecursion(t *testing.T) {
-	const n, radius = 7_000_001, 2_300_000
+	const n, radius = 8_000_001, 3_800_000
 	p := WindowSum(windowDevice, Float32, 1, n, radius, WindowValid)
 	if got := len(p.Launches); got != 5 {
-		t.Fatalf("got %d launches, want 5 (chunks, chunks, tile or direct, join, join):\n%v", got, p)
+		t.Fatalf("got %d launches, want 5 (chunks, chunks, one window of sums, join, join):\n%v", got, p)
 	}
 	x := make([]float32, n)
 	prefix := make([]int64, n+1) // of integers: exact
@@ -211,7 +211,7 @@ func TestWindowSumAdjoint(t *testing.T) {
 // and no more work for wide windows.
 func TestWindowSumPlans(t *testing.T) {
 	const n = 1 << 28
-	kernels := map[int64]string{0: "direct", 7: "direct", 8: "stream", 512: "stream", 513: "chunks", 2048: "chunks", 1_000_000: "chunks", n: "chunks"}
+	kernels := map[int64]string{0: "direct", 7: "direct", 8: "stream", 512: "stream", 513: "segments", 2048: "segments", 10_000: "segments", 100_000: "chunks", 1_000_000: "chunks", n: "chunks"}
 	for radius, want := range kernels {
 		p := WindowSum(windowDevice, Float32, 1, n, radius, WindowSame)
 		if got := p.Launches[0].Kernel.Entry; !strings.Contains(got, want) {
@@ -224,7 +224,7 @@ func TestWindowSumPlans(t *testing.T) {
 	for dt := Float32; dt <= Float64; dt++ {
 		for w := int64(0); w < 6000; w++ {
 			for _, l := range WindowSum(windowDevice, dt, 3, 10007, w, WindowFull).Launches {
-				if l.Shared > 48<<10 || l.Grid[0] < 1 || l.Block[0]%32 != 0 {
+				if l.Shared > windowDevice.SharedOptin-1<<10 || l.Grid[0] < 1 || l.Block[0]%32 != 0 {
 					t.Fatalf("%v, radius %d: %v", dt, w, l)
 				}
 			}
@@ -232,6 +232,22 @@ func TestWindowSumPlans(t *testing.T) {
 	}
 	if p := WindowSum(windowDevice, Float32, 0, 8, 1, WindowSame); len(p.Launches) != 0 {
 		t.Errorf("no rows: got %v", p)
+	}
+}
+
+// Segments with outputs, counted one by one, as the kernel places them.
+func TestWindowSegments(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 3))
+	for range 3000 {
+		w, out := 1+r.Int64N(60), 1+r.Int64N(400)
+		q := 1 + r.Int64N(w)
+		least, longer, want := w/q, w%q, int64(0)
+		for j := int64(0); j/q*w+j%q*least+min(j%q, longer) < out; j++ {
+			want++
+		}
+		if got := (windowRows{out: out, w: w}).segments(least, longer, q); got != want {
+			t.Fatalf("%d outputs, windows of %d elements in %d segments: got %d segments, want %d", out, w, q, got, want)
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
@@ -21,5 +24,59 @@ func TestHistogramBeyond32Bits(t *testing.T) {
 		if counts := kernels.Elements[int64](timing.Out); counts[0] != 0 || counts[1] != n || counts[2] != 0 {
 			t.Errorf("version %d: got %v, want 0, %d, 0", v, counts, n)
 		}
+	}
+}
+
+// More bins than shared memory is said to hold: elements are sorted by range of bins, whatever their distribution, and counted as by the Go bodies.
+func TestHistogramManyBins(t *testing.T) {
+	dev := device0(t)
+	dev.SharedOptin = 1 << 10
+	r := rand.New(rand.NewPCG(17, 4))
+	for _, n := range []int64{1 << 21, 1<<21 + 5003} {
+		for _, power := range []float64{1, 9} { // of a number from 0 to 1: even, and most of them near 0
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = math.Pow(r.Float64(), power)*1e6 - 1000 // some below the bins
+			}
+			compareHistogram(t, dev, kernels.Int32, convert(x, func(e float64) int32 { return int32(e) }))
+			compareHistogram(t, dev, kernels.Int64, convert(x, func(e float64) int64 { return int64(e) }))
+			x[n/2], x[n-1], x[7] = math.NaN(), math.Inf(1), 1e6
+			compareHistogram(t, dev, kernels.Float32, convert(x, func(e float64) float32 { return float32(e) }))
+			compareHistogram(t, dev, kernels.Float64, x)
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	x := make([]int32, 1<<26+12_345) // more than are sorted at a time
+	for i := range x {
+		x[i] = r.Int32N(1_000_000)
+	}
+	compareHistogram(t, dev, kernels.Int32, x)
+}
+
+func convert[T any](x []float64, to func(float64) T) (y []T) {
+	for _, e := range x {
+		y = append(y, to(e))
+	}
+	return y
+}
+
+func compareHistogram[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T) {
+	t.Helper()
+	n, bins := int64(len(x)), kernels.Bins{N: 1500, Lo: 0, Hi: 999_000}
+	p := kernels.Histogram(dev, dt, n, bins)
+	if want := 1 + 2*int(kernels.CeilDiv(n, 1<<26)); len(p.Launches) != want {
+		t.Fatalf("got %d launches, want %d, one that clears, then those that sort and count: %v", len(p.Launches), want, p)
+	}
+	got, want := make([]int64, bins.N), make([]int64, bins.N)
+	if err := Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {
+		t.Fatalf("%v: %v", p, err)
+	}
+	if err := kernels.Histogram(kernels.HostDevice(), dt, n, bins).Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(want), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v: counts differ from those of the host", p)
 	}
 }

@@ -57,9 +57,9 @@ func TestWindowSums(t *testing.T) {
 	dev := device0(t)
 	const seed = 11
 	r := rand.New(rand.NewPCG(seed, 2))
-	draws := 300
+	draws, most := 300, int64(3_000_000)
 	if testing.Short() {
-		draws = 40
+		draws, most = 40, 200_000
 	}
 	for i := range draws {
 		rows, n, radius := 1+r.Int64N(30), 1+r.Int64N(3000), r.Int64N(600)
@@ -69,7 +69,10 @@ func TestWindowSums(t *testing.T) {
 				n, radius = 1+r.Int64N(20_000), radius%8
 			}
 		case 1:
-			rows, n = 1, 1+r.Int64N(3_000_000)
+			rows, n = 1, 1+r.Int64N(most)
+			if i%8 == 5 { // windows of many segments
+				rows, radius = 1+r.Int64N(3), r.Int64N(most/[]int64{2, 100}[i/8%2])
+			}
 		case 2:
 			radius = r.Int64N(6000)
 		case 3:
@@ -81,6 +84,13 @@ func TestWindowSums(t *testing.T) {
 		mode := kernels.WindowMode(r.IntN(3))
 		if mode == kernels.WindowValid {
 			radius = min(radius, (n-1)/2)
+		}
+		dev := dev
+		switch i % 16 {
+		case 5: // segments as short as on a larger device
+			dev.SMs *= 20
+		case 13: // blocks that take several
+			dev.SMs = 4
 		}
 		compareWindowSum[float32](t, dev, r, kernels.Float32, rows, n, radius, mode)
 		compareWindowSum[float64](t, dev, r, kernels.Float64, rows, n, radius, mode)

@@ -29,6 +29,10 @@ var _ = register(Spec{
 		windowCase("radius 8", 8, false, 3, 5, 61),
 		windowCase("radius 100", 100, false, 2, 4099),
 		windowCase("radius 1000", 1000, false, 6007),
+		windowCase("radius 2000", 2000, false, 8009),           // windows of several segments
+		windowCase("rows, radius 1700", 1700, false, 3, 10009), // in float32, of one
+		windowCase("same, radius 3000", 3000, true, 8201),
+		windowCase("radius 26000", 26_000, false, 52_601), // of more segments than a block holds
 		windowCase("same, one element", 3, true, 1),
 		windowCase("same, radius 0", 0, true, 2, 3),
 		windowCase("same, radius 2", 2, true, 3, 1, 31),

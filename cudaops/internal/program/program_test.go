@@ -20,14 +20,14 @@ import (
 // and without scratch memory, a host op, aliases on both sides, copies, random numbers.
 func graph() *G.ExprGraph {
 	g := G.NewGraph()
-	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(6, 500), G.WithInit(G.Uniform(-1, 1)))
-	y := G.NewMatrix(g, tensor.Float64, G.WithName("y"), G.WithShape(6, 500), G.WithInit(G.Uniform(-1, 1)))
-	one := g.AddNode(G.NewConstant(tensor.Ones(tensor.Float64, 6, 500)))
+	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(6, 1000), G.WithInit(G.Uniform(-1, 1)))
+	y := G.NewMatrix(g, tensor.Float64, G.WithName("y"), G.WithShape(6, 1000), G.WithInit(G.Uniform(-1, 1)))
+	one := g.AddNode(G.NewConstant(tensor.Ones(tensor.Float64, 6, 1000)))
 	sum := G.Must(ops.Add(G.Must(ops.Add(x, y)), one))
-	flat := G.Must(G.Reshape(sum, tensor.Shape{3000}))
-	tanh := G.Must(G.Tanh(G.Must(G.Reshape(flat, tensor.Shape{3, 1000}))))
+	flat := G.Must(G.Reshape(sum, tensor.Shape{6000}))
+	tanh := G.Must(G.Tanh(G.Must(G.Reshape(flat, tensor.Shape{3, 2000}))))
 	hosted := G.Must(G.ApplyOp(foreign{tanh.Op()}, tanh))
-	G.Must(ops.WindowSum(G.Must(G.Reshape(hosted, tensor.Shape{3000})), 700))
+	G.Must(ops.WindowSum(G.Must(G.Reshape(hosted, tensor.Shape{6000})), 1000))
 	G.Must(ops.Dot(flat, flat))
 	G.Must(G.Dropout(y, 0.5))
 	return g
