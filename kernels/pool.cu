@@ -18,7 +18,7 @@
 // tile, to shared memory, and then adds up dx of each element from the windows around it.
 //
 // Windows of 2 x 2 by 2 and of 3 x 3 by 1 and by 2 have kernels of their own, whose loops
-// are unrolled. Bound by memory.
+// are unrolled; the derivative of a maximum of 3 x 3 by 1 is in poolwalk.cu. Bound by memory.
 #include "windows.cuh"
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -330,7 +330,9 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
                                  DIVIDE(columns), DIVIDE(down), DIVIDE(across)) {                                 \
         averageDiff<T, SIZE, STRIDE>(grad, out, total, AXES_OF, (T)div, DIVIDE_OF(strips), DIVIDE_OF(columns),    \
                                      DIVIDE_OF(down), DIVIDE_OF(across));                                         \
-    }                                                                                                             \
+    }
+
+#define MAX_DIFF(NAME, SIZE, STRIDE, T)                                                                           \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
         pool_max_diff_##NAME(const T* in, const T* grad, T* out, long long planes, AXES, DIVIDE(down),            \
                              DIVIDE(across), int tilePlanes, int tileRows, int tileColumns, int tilesDown,        \
@@ -345,9 +347,12 @@ __device__ void maxDiffFar(const T* __restrict__ in, const T* __restrict__ grad,
 
 #define ALL(NAME, T)                                                                                              \
     POOLS(2x2_2_##NAME, 2, 2, T)                                                                                  \
+    MAX_DIFF(2x2_2_##NAME, 2, 2, T)                                                                               \
     POOLS(3x3_1_##NAME, 3, 1, T)                                                                                  \
     POOLS(3x3_2_##NAME, 3, 2, T)                                                                                  \
+    MAX_DIFF(3x3_2_##NAME, 3, 2, T)                                                                               \
     POOLS(NAME, 0, 1, T)                                                                                          \
+    MAX_DIFF(NAME, 0, 1, T)                                                                                       \
     extern "C" __global__ void __launch_bounds__(256)                                                             \
         pool_max_diff_far_##NAME(const T* in, const T* grad, T* out, int total, AXES, DIVIDE(strips),       \
                                  DIVIDE(columns), DIVIDE(down), DIVIDE(across)) {                                 \

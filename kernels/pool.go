@@ -20,7 +20,9 @@ func poolOf[T Float](dt Dtype) (k poolKernels) {
 			return own.Kernel("pool", fmt.Sprintf("pool_%s_%s%v", op, windows, dt), body)
 		}
 		k.max[i], k.average[i] = kernel("max", maxPoolBody[T](stripPlanes)), kernel("average", averagePoolBody[T])
-		k.maxDiff[i], k.averageDiff[i] = kernel("max_diff", maxPoolDiffBody[T](false)), kernel("average_diff", averagePoolDiffBody[T])
+		if k.averageDiff[i] = kernel("average_diff", averagePoolDiffBody[T]); i != walked {
+			k.maxDiff[i] = kernel("max_diff", maxPoolDiffBody[T](false))
+		}
 	}
 	k.maxDiffFar = own.Kernel("pool", fmt.Sprintf("pool_max_diff_far_%v", dt), maxPoolDiffBody[T](true))
 	return k
@@ -84,6 +86,9 @@ func MaxPoolDiff(dev Device, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	}
 	x, y := p.Inputs[0], p.Out
 	p.Inputs, p.Out = []int64{x, y}, x
+	if poolVariant(w) == walked {
+		return p.walk(dev, dt, planes, w), nil
+	}
 	tile, ok := newPoolTile(w, poolShared/(2*dt.Size()))
 	if !ok {
 		return p.pool(poolKernel[dt].maxDiffFar, planes, int64(w.Rows.In), int64(w.Columns.In), w, 1, w.strides()...), nil
@@ -164,6 +169,9 @@ func newPool(name string, dt Dtype, planes int64, w Windows) (*Plan, error) {
 	p.Flops = p.Out / dt.Size() * w.elements()
 	return p, nil
 }
+
+// walked is the index of windows of 3 x 3 by 1, whose derivative of a maximum is made by warps that walk: see [Plan.walk].
+const walked = 1
 
 // poolVariant returns the index in the arrays of poolKernels of the kernel for windows.
 func poolVariant(w Windows) int {

@@ -118,6 +118,8 @@ func specialSlid() []slid {
 		{1, 2, kernels.Windows{Rows: axis(3, 2, 1, 0), Columns: axis(700, 600, 50, 9)}},    // a kernel wider than a block, by one channel at a time
 		{1, 1, kernels.Windows{Rows: axis(100, 70, 1, 3), Columns: axis(90, 71, 1, 0)}},    // more windows around an element than a tile holds
 		{1, 2, kernels.Windows{Rows: axis(90, 3, 1, 1), Columns: axis(70, 3, 1, 1)}},       // tiles of rows
+		{2, 5, kernels.Windows{Rows: axis(7, 3, 1, 1), Columns: axis(30, 3, 1, 0)}},        // a warp's columns
+		{2, 40, kernels.Windows{Rows: axis(11, 3, 1, 0), Columns: axis(31, 3, 1, 2)}},      // one more
 		{2, 1, kernels.Windows{Rows: axis(9, 3, 2, 1), Columns: axis(5001, 3, 2, 1)}},      // and of columns
 		{2, 37, kernels.Windows{Rows: axis(14, 3, 1, 1), Columns: axis(14, 3, 1, 1)}},      // as in networks: several planes at once
 		{1, 40, kernels.Windows{Rows: axis(28, 2, 2, 0), Columns: axis(27, 2, 2, 0)}},      // likewise
