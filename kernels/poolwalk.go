@@ -9,9 +9,9 @@ func poolWalkOf[T Float](dt Dtype) *Kernel {
 }
 
 const (
-	poolWalkAround = 2  // columns on either side that those of a warp depend on
-	poolWalkRows   = 8  // least rows of a strip: around it four more are read
-	poolWalkWarps  = 32 // of a multiprocessor, that are enough
+	poolWalkLanes = 32 // of a warp, which is a block: the compiler then knows what all lanes share
+	poolWalkRows  = 8  // least rows of a strip: around it four more are read
+	poolWalkWarps = 32 // of a multiprocessor, that are enough
 )
 
 // poolWalk is how poolwalk.cu lays warps out: so many planes beside one another, or groups of columns of one plane,
@@ -19,13 +19,16 @@ const (
 type poolWalk struct{ beside, wide, before, columns, groups, rows, strips int64 }
 
 func newPoolWalk(dev Device, planes int64, w Windows) (k poolWalk) {
-	const lanes = 32
-	in := int64(w.Columns.In)
-	if k.wide = in + poolWalkAround; k.wide <= lanes { // a lane between planes, on either side
-		k.beside, k.before, k.columns, k.groups = lanes/k.wide, poolWalkAround/2, in, 1
+	const around = 2 // columns on either side that others depend on
+	in, outside := int64(w.Columns.In), int64(0)
+	if w.Columns.Before > 1 || w.Columns.After > 1 { // a window's middle lies there
+		outside = 1
+	}
+	k.beside, k.wide, k.before, k.columns, k.groups = 1, poolWalkLanes, 1+outside, poolWalkLanes-2*around, 1
+	if wide := in + 1 + outside; wide <= poolWalkLanes {
+		k.beside, k.wide, k.before = poolWalkLanes/wide, wide, 1
 	} else {
-		k.beside, k.wide, k.before, k.columns = 1, lanes, poolWalkAround, lanes-2*poolWalkAround
-		k.groups = CeilDiv(in, k.columns)
+		k.groups = CeilDiv(in-around*(1-outside), k.columns) // the first and the last have a column more where nothing is outside
 	}
 	in = int64(w.Rows.In)
 	wanted := CeilDiv(int64(dev.SMs)*poolWalkWarps, max(CeilDiv(planes, k.beside)*k.groups, 1))
@@ -37,23 +40,22 @@ func newPoolWalk(dev Device, planes int64, w Windows) (k poolWalk) {
 // walk appends the launches of the derivative of a maximum of windows of 3 x 3 by 1.
 func (p *Plan) walk(dev Device, dt Dtype, planes int64, w Windows) *Plan {
 	k := newPoolWalk(dev, planes, w)
-	most := max(poolMost/(k.strips*k.groups), 1) * k.beside // planes of a launch
+	most := poolMost / (k.strips * k.groups) * k.beside // planes of a launch
 	for first := int64(0); first < planes; first += most {
 		part := min(planes-first, most)
-		warps := CeilDiv(part, k.beside) * k.strips * k.groups
 		var args []any
 		for i, bytes := range p.Inputs {
 			args = append(args, Ref{Operand(i), bytes / planes * first})
 		}
 		args = append(args, Ref{Out, p.Out / planes * first}, part)
 		args = append(args, w.arguments()...)
-		for _, n := range []int64{k.beside, k.wide, k.before, k.columns, k.rows, warps} {
+		for _, n := range []int64{k.beside, k.wide, k.before, k.columns, k.rows} {
 			args = append(args, int32(n))
 		}
 		for _, d := range []int64{k.strips, k.groups} {
 			args = append(args, divideBy(d)...)
 		}
-		p.Launch(poolWalkKernel[dt], int(CeilDiv(warps, poolThreads/32)), poolThreads, args...)
+		p.Launch(poolWalkKernel[dt], int(CeilDiv(part, k.beside)*k.strips*k.groups), poolWalkLanes, args...)
 	}
 	return p
 }
