@@ -45,7 +45,7 @@ func TestWindowTimes(t *testing.T) {
 			return kernels.Col2Im(dev, kernels.Float32, images, int64(c.channels), w)
 		})
 	}
-	for _, c := range []struct{ side, size, stride, pad int }{{28, 2, 2, 0}, {112, 2, 2, 0}, {7, 2, 2, 0}, {112, 3, 2, 1}, {56, 3, 1, 1}, {13, 5, 1, 2}} {
+	for _, c := range []struct{ side, size, stride, pad int }{{28, 2, 2, 0}, {112, 2, 2, 0}, {7, 2, 2, 0}, {112, 3, 2, 1}, {56, 3, 1, 1}, {14, 3, 1, 1}, {7, 3, 1, 1}, {13, 5, 1, 2}} {
 		a := kernels.WindowAxis{In: c.side, Size: c.size, Stride: c.stride, Dilation: 1, Before: c.pad, After: c.pad}
 		w := kernels.Windows{Rows: a, Columns: a}
 		planes := int64(elements / (c.side * c.side))
