@@ -1,0 +1,87 @@
+package kernels
+
+// windowFew appends a launch whose blocks sum whole rows, or some outputs of one.
+func (p *Plan) windowFew(dev Device, dt Dtype, in, out Ref, g windowRows) {
+	threads, vector, each := windowPolicies.on(dev).pieces, 16/dt.Size(), windowPiece/dt.Size()
+	for threads > windowWarp && g.rows*g.out < int64(dev.SMs)*threads*each {
+		threads /= 2 // so that all multiprocessors have a block
+	}
+	most := threads * each
+	rows, blocks, outputs := max(most/max(g.in, g.out), 1), CeilDiv(g.out, most), g.out
+	if blocks > 1 {
+		outputs = CeilDiv(CeilDiv(g.out, blocks), vector) * vector
+	}
+	// No more threads than have as many turns.
+	items := rows * CeilDiv(outputs, windowTurn)
+	threads = min(threads, CeilDiv(CeilDiv(items, CeilDiv(items, threads)), windowWarp)*windowWarp)
+	// A block's elements in shared memory, then its sums, both wherever vectors of memory begin;
+	// before each, places that windows may reach.
+	elements := windowAround + CeilDiv(vector+rows*min(g.in, outputs+g.w-1), vector)*vector
+	l := p.Launch(windowFewKernel[dt], int(CeilDiv(g.rows, rows)*blocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(rows), int32(blocks), int32(outputs), int32(elements))
+	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
+}
+
+// windowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes, or so much
+// longer than windows that segments are faster: H200, us, 10000 x 7000 radius 3000 294 and 251, float64 10000 x 3001 radius 700 192 and 148.
+func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+	pol, vector := windowPolicies.on(dev), 16/dt.Size()
+	chunk := windowChunk[dt]
+	chunks := CeilDiv(g.in, chunk)
+	across := (g.off+g.out-1)/chunk + CeilDiv(-g.off, chunk) + 1 // off is 0 or below
+	each := max(chunks, across)
+	few := g.rows < 2 || each > pol.pieces && g.rows < int64(dev.SMs) // rows
+	if g.off > 0 || each > windowMost || g.w <= windowStream && few || g.w > windowStream && g.w <= g.out {
+		return false
+	}
+	// As many rows as leave few of a block's threads without work, and enough blocks.
+	rows, best := max(pol.pieces/each, 1), 0.0
+	for n := rows; n*each <= 2*pol.pieces && best < 0.95; n++ {
+		if busy := float64(n*each) / float64(roundUp(n*each, windowWarp)); busy > best {
+			rows, best = n, busy
+		}
+	}
+	rows = min(rows, CeilDiv(g.rows, int64(dev.SMs)))
+	threads := roundUp(rows*each, windowWarp)
+	levels := int64(1) // whose chunks, three of each, take windows together
+	for n := min(chunks, g.w/chunk-1); n>>(2*levels) > 0; {
+		levels++
+	}
+	doubles := CeilDiv((1+levels)*rows*chunks, 2) * 2
+	elements := CeilDiv(vector+rows*g.in, vector) * vector
+	shared := doubles*8 + (elements+vector+rows*g.out)*dt.Size()
+	if shared > int64(dev.SharedOptin)/2 {
+		return false
+	}
+	p.Launch(windowShortKernel[dt], int(CeilDiv(g.rows, rows)), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(rows), int32(elements), int32(levels), int32(doubles)).Shared = int(shared)
+	return true
+}
+
+// windowSegments appends a launch whose blocks walk along rows, and hold the segments of a window meanwhile, unless that takes too
+// many.
+func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+	pol, vector := windowPolicies.on(dev), 16/dt.Size()
+	q := CeilDiv(g.w, windowPlaces*windowEach[dt])
+	threads := roundUp(CeilDiv(CeilDiv(g.w, q), windowEach[dt]), windowWarp)
+	shared := (q + 2) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
+	resident := int64(dev.SMs) * min(pol.resident/threads, int64(dev.SharedOptin)/(shared+2<<10))
+	if q > pol.held || resident == 0 {
+		return false
+	}
+	least, longer := g.w/q, g.w%q
+	segments := g.segments(least, longer, q)
+	run := CeilDiv(segments, min(max(resident/g.rows, 1), segments)) // all of a block's, so that it reads what is before them once
+	runs := CeilDiv(segments, run)
+	p.Launch(windowSegmentsKernel[dt], int(g.rows*runs), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
+	return true
+}
+
+// segments returns how many segments of a row have outputs. A window is q of them, of least elements each, and longer of
+// them have one more.
+func (g windowRows) segments(least, longer, q int64) int64 {
+	rest := g.out % g.w
+	long := min(rest, longer*(least+1)) // outputs of those that have
+	return g.out/g.w*q + CeilDiv(long, least+1) + CeilDiv(rest-long, least)
+}
