@@ -110,20 +110,31 @@ func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 // The kernel's use of them is not checked: as in CUDA, an access outside
 // its memory is an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
+	return s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared}, args)
+}
+
+// LaunchCooperative is [Session.Launch] of a grid whose blocks wait for one another: the
+// device starts all of them together. It is an error if they do not fit on the device at once.
+func (s *Session) LaunchCooperative(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
+	return s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Cooperative: true}, args)
+}
+
+func (s *Session) launch(l kernels.Launch, args []any) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if k == nil {
+	if l.Kernel == nil {
 		return errors.New("cudaops: launch: got a nil kernel")
 	}
-	err := s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Args: make([]any, len(args))}, args)
-	if err != nil {
-		return fmt.Errorf("cudaops: launch of %s: %w", k.Entry, err)
+	if err := s.launchChecked(l, args); err != nil {
+		return fmt.Errorf("cudaops: launch of %s: %w", l.Kernel.Entry, err)
 	}
 	return nil
 }
 
-func (s *Session) launch(l kernels.Launch, args []any) error {
+// launchChecked queues a launch whose arguments args are.
+func (s *Session) launchChecked(l kernels.Launch, args []any) error {
+	l.Args = make([]any, len(args))
 	for i := range 3 {
 		if l.Grid[i] < 1 || l.Block[i] < 1 || l.Shared < 0 {
 			return fmt.Errorf("got grid %v, block %v, %d bytes shared, want extents of 1 or more", l.Grid, l.Block, l.Shared)

@@ -85,6 +85,37 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// A sum whose blocks wait for one another, where the device has such launches.
+func TestSessionCooperative(t *testing.T) {
+	x, want := make([]float32, 1<<20+3), 0.0
+	for i := range x {
+		x[i] = float32(i % 13)
+		want += float64(x[i])
+	}
+	for name, s := range sessions(t) {
+		t.Run(name, func(t *testing.T) {
+			dev := s.device.properties()
+			plan := kernels.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
+			if len(plan.Launches) != 1 || plan.Launches[0].Cooperative != dev.Cooperative {
+				t.Fatalf("got %v, want one launch, cooperative if the device has such", plan)
+			}
+			in, out := must.Get[*Buffer](t)(s.Alloc(int64(len(x))*4)), must.Get[*Buffer](t)(s.Alloc(4))
+			memory := map[kernels.Operand]*Buffer{0: in, kernels.Out: out, kernels.Scratch: must.Get[*Buffer](t)(s.Alloc(max(plan.Scratch, 1)))}
+			l := plan.Launches[0]
+			for i, a := range l.Args {
+				if ref, ok := a.(kernels.Ref); ok {
+					l.Args[i] = memory[ref.Operand]
+				}
+			}
+			got := make([]float32, 1)
+			must.Do(t, errors.Join(s.CopyTo(in, kernels.Bytes(x)), s.LaunchCooperative(l.Kernel, l.Grid, l.Block, l.Shared, l.Args...), s.CopyFrom(kernels.Bytes(got), out)))
+			if float64(got[0]) != want {
+				t.Errorf("got %v, want %v", got[0], want)
+			}
+		})
+	}
+}
+
 // A wrong call returns an error, and nothing panics.
 func TestSessionErrors(t *testing.T) {
 	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel

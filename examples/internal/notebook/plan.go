@@ -126,9 +126,6 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 	}
 	args := make([][]any, len(plan.Launches))
 	for i, l := range plan.Launches {
-		if l.CoResident || l.Cooperative {
-			return 0, fmt.Errorf("%s: a session cannot launch a grid whose blocks wait for one another", plan.Op)
-		}
 		for _, a := range l.Args {
 			if ref, ok := a.(kernels.Ref); ok {
 				if ref.Offset != 0 {
@@ -143,7 +140,11 @@ func endToEnd(s *cudaops.Session, plan *kernels.Plan, inputs [][]byte, runs int,
 	for run := range runs + 1 {
 		start := time.Now()
 		for i, l := range plan.Launches {
-			if err := s.Launch(l.Kernel, l.Grid, l.Block, l.Shared, args[i]...); err != nil {
+			launch := s.Launch
+			if l.CoResident || l.Cooperative {
+				launch = s.LaunchCooperative
+			}
+			if err := launch(l.Kernel, l.Grid, l.Block, l.Shared, args[i]...); err != nil {
 				return 0, err
 			}
 		}
