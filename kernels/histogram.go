@@ -104,7 +104,7 @@ func (p *Plan) sortedHistogram(dev Device, dt Dtype, n int64, bins Bins, ranges 
 		sort := p.Launch(histogramSort[dt], int(tiles), histogramThreads, append([]any{Ref{0, first * dt.Size()}, sorted, begins, sizes, own,
 			int32(bins.N), bins.Lo, bins.Hi, bins.scale(), int32(ranges)}, divideBy(width)...)...)
 		sort.Shared = int(ranges*histogramThreads*2 + histogramTile*2)
-		// no more blocks, each with counters of its own, than have as many elements
+		// each block clears and adds up counters of its own: no more blocks than have as many elements
 		blocks := min(int64(dev.SMs), max(ranges+ranges/2, own/width))
 		count := p.Launch(histogramCount, int(blocks), 1024, Ref{Out, 0}, sorted, begins, sizes, int32(tiles), int32(bins.N), int32(ranges), int32(width))
 		count.Shared = int(width * 4)

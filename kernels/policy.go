@@ -105,7 +105,7 @@ type rowPolicy struct {
 	block  int   // threads of a block on a long row
 	chunk  int64 // least elements of a chunk when a row is split
 	blocks int64 // blocks for each multiprocessor then, as many as are there at a time
-	late   int64 // elements fewer for a block than without chunks, for each row, from which chunks are worth the time that it takes to add them up
+	late   int64 // least elements by which chunks make a block's share smaller, for each row, so that adding them up pays
 }
 
 var rowPolicies = measured[rowPolicy]{

@@ -6,7 +6,7 @@
 #include "windows.cuh"
 
 constexpr unsigned ALL_LANES = 0xffffffff;
-constexpr int NOWHERE = 9; // the place of no element; that of an element is 3 * its row in the window + its column
+constexpr int NOWHERE = 9; // no place in a window; element (row, column) has place 3 * row + column
 
 // What the lanes of the columns on either side have; lanes go around.
 template <typename T> __device__ T leftOf(T e) { return __shfl_sync(ALL_LANES, e, threadIdx.x - 1); }

@@ -114,7 +114,8 @@ func (p *Plan) sumTwice(dev Device, dt Dtype, groups []group, terms int64, div f
 	return ok
 }
 
-// blocks returns the threads of a block of sum_twice and the outputs that it has side by side, and whether that is the way.
+// blocks returns the threads of a block of sum_twice and how many outputs it has side by side, and reports whether that is faster than a pass for
+// each group of axes.
 func (pol twicePolicy) blocks(dev Device, dt Dtype, outputs, r, q, inner int64) (block, side int64, ok bool) {
 	block, terms := pol.block, r*q
 	if max(r, q)*dt.Size() <= pol.short && outputs >= 4*block*int64(dev.SMs) {
@@ -226,7 +227,8 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 	return per, lanes
 }
 
-// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. A slab for each multiprocessor is the least.
+// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
+// wants at least one slab for each multiprocessor.
 func (pol tilePolicy) twice(dev Device, in Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
 	outputs, terms := middle*inner, r*q
 	slab := outputs * terms * in.Size()

@@ -8,13 +8,13 @@ template <typename T> constexpr int segment_items = sizeof(T) == 4 ? 15 : 9;
 constexpr int segment_warps = 8;  // of a block, at most
 constexpr int segments_held = 16; // of a window, at most
 
-// Segments is how rows are cut: a window is q segments, of `least` places each, and `longer` of them have one more. A segment lies
-// w places before the q-th one after it, which is as long. A block has a run of so many segments of outputs; a row has `runs`.
+// Segments describes how rows are cut. A window is q segments of `least` places each, `longer` of which have one place more. The q-th segment
+// after another one begins w places later, and is as long. A block makes the outputs of `run` segments in turn; a row has `runs` such blocks.
 struct Segments {
     int q, least, longer, run, runs;
 };
 
-// Stretch is the places from `at` on of a row's positions, of which a block has `count`.
+// Stretch copies positions of a row between global and shared memory: `count` of them, from `at` on.
 template <typename T> struct Stretch {
     using Vector = typename Vec<T>::type;
     static constexpr int W = Vec<T>::width;
