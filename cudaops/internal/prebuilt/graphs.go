@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"sync"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
@@ -179,6 +180,9 @@ func needed(target string) (map[string]code, error) {
 	return all, nil
 }
 
+// building is held while an expression is built: Gorgonia numbers groups of nodes by a variable of its package.
+var building sync.Mutex
+
 // plans returns the plans of the program on a device.
 func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 	expressions := G.NewGraph()
@@ -186,7 +190,9 @@ func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 	for i, s := range g.shapes {
 		in[i] = G.NewTensor(expressions, tensor.Float32, len(s), G.WithShape(s...), G.WithName(fmt.Sprint("x", i)))
 	}
+	building.Lock()
 	g.build(in)
+	building.Unlock()
 	var wanted *lower.Wanted
 	if g.solver != nil {
 		options, _, err := internal.ReadSolver(g.solver)
