@@ -216,7 +216,6 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 	per = max(min(pol.bytes/(slab*in.Size()), CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
 	// As many lanes as keep most threads busy, but no more than four that share a bank: lanes of neighbouring rows share one if the
 	// rows' length is a multiple of a power of two, those of an output if the columns' number is.
-	banks := func(n int64) int64 { return min(n&-n, 32) }
 	lanes = pow2(CeilDiv(pol.busy, per*inner))
 	if inner == 1 {
 		lanes = max(lanes, banks(r)/4)
@@ -226,6 +225,9 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 	}
 	return per, lanes
 }
+
+// banks returns how many of 32 lanes share a bank of shared memory, if n elements lie between one lane's and the next one's.
+func banks(n int64) int64 { return min(n&-n, 32) }
 
 // twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
 // wants at least one slab for each multiprocessor.
@@ -238,7 +240,7 @@ func (pol tilePolicy) twice(dev Device, in Dtype, slabs, r, middle, q, inner int
 	per = max(min(pol.bytes/slab, CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
 	lanes = pow2(CeilDiv(pol.busy, per*outputs))
 	if inner == 1 {
-		lanes = max(lanes, min(q&-q, 32)/4)
+		lanes = max(lanes, banks(q)/4)
 	}
 	if lanes = min(lanes, pow2(terms), 32); CeilDiv(terms, lanes) > pol.most {
 		return 0, 0

@@ -64,7 +64,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
 	}
 	if b, ok := b.(preloader); ok {
-		done := b.Preload(plans(p))
+		done := b.Preload(p.Plans())
 		defer func() { err = driver.Join(err, done()) }()
 	}
 	if err := b.Alloc(p.Arena); err != nil {
@@ -99,16 +99,6 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		e.outputs = append(e.outputs, e.slots[v])
 	}
 	return e, b.Events(e.events)
-}
-
-// plans returns the plans of a program.
-func plans(p *program.Program) (list []*kernels.Plan) {
-	for _, in := range p.Instrs {
-		if in.Plan != nil {
-			list = append(list, in.Plan)
-		}
-	}
-	return list
 }
 
 // OnHost returns the bytes that a run takes on the host: the values that it makes there and,

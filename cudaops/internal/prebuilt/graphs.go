@@ -184,7 +184,7 @@ func needed(target string) (map[string]code, error) {
 var building sync.Mutex
 
 // plans returns the plans of the program on a device.
-func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
+func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
 	expressions := G.NewGraph()
 	in := make(G.Nodes, len(g.shapes))
 	for i, s := range g.shapes {
@@ -211,12 +211,7 @@ func (g graph) plans(dev kernels.Device) (list []*kernels.Plan, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.name, err)
 	}
-	for _, instr := range lowered.Program.Instrs {
-		if instr.Plan != nil {
-			list = append(list, instr.Plan)
-		}
-	}
-	return list, nil
+	return lowered.Program.Plans(), nil
 }
 
 // generated returns the generated kernels that the program launches on a device, by the

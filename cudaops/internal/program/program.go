@@ -309,6 +309,16 @@ func (p *Program) All() iter.Seq[*Instr] {
 	}
 }
 
+// Plans returns the plans of a run, in order.
+func (p *Program) Plans() (list []*kernels.Plan) {
+	for _, in := range p.Instrs {
+		if in.Plan != nil {
+			list = append(list, in.Plan)
+		}
+	}
+	return list
+}
+
 // Inputs returns the values that the user sets before a run, in order.
 func (p *Program) Inputs() []*Value {
 	var inputs []*Value
