@@ -41,7 +41,7 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 bench: # time every op on this machine's GPU
 	go run ./cmd/stheno bench gpu
 
-readme: # the tables of README.md, docs/graphs.md, docs/training.md and docs/precision.md, from the ops and from bench/results
+readme: # the tables of README.md, docs/graphs.md, docs/training.md, docs/precision.md and docs/drawn.md, from the ops and from bench/results
 	go run ./internal/readme
 	go run ./cmd/stheno maintain tables
 

@@ -12,7 +12,8 @@
 #
 #   stheno maintain merge --into bench/results/graphs bench/out/graphs/<gpu>.json && make readme
 #
-# and likewise for the parts steps and accuracy, with their names in place of graphs.
+# and likewise for the parts steps and accuracy, with their names in place of graphs; of the part random the
+# folders are bench/results/drawn and bench/out/random.
 #
 # Goes on after a failure and ends with status 1 if there was one.
 #

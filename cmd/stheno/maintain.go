@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/ratios"
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
@@ -32,7 +33,7 @@ type maintain struct {
 	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
 	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
 	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
-	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md, docs/training.md and docs/precision.md from the records."`
+	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md, docs/training.md, docs/precision.md and docs/drawn.md from the records, and the plot of drawn cases."`
 }
 
 func (maintain) Help() string {
@@ -47,6 +48,7 @@ var (
 	recordedSteps  = filepath.Join(recordedOps, "steps")
 
 	recordedAccuracy = filepath.Join(recordedOps, "accuracy")
+	recordedDrawn    = filepath.Join(recordedOps, "drawn")
 )
 
 // checkEvidence compares the records of GPUs with the kernels of this build.
@@ -154,7 +156,7 @@ func (l listRatios) Run(c *console) error {
 // merge adds a file to the recorded results of its GPU.
 type merge struct {
 	File string `arg:"" type:"existingfile" help:"File of results, from bench/gpu-run.sh."`
-	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps, of errors of products in bench/results/accuracy."`
+	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps, of errors of products in bench/results/accuracy, of drawn cases in bench/results/drawn."`
 }
 
 // Run merges.
@@ -178,7 +180,7 @@ func (m merge) Run(c *console) error {
 	return err
 }
 
-// tables rewrites the tables of times in README.md, docs/graphs.md, docs/training.md and docs/precision.md.
+// tables rewrites the tables of times in README.md and docs, and the plot of drawn cases.
 type tables struct{}
 
 // Run rewrites them.
@@ -190,7 +192,23 @@ func (tables) Run() error {
 		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "training.md"), results.UpdateParts, recordedSteps, evidence.StepKeys()),
 		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "precision.md"), results.UpdateAccuracy, recordedAccuracy, nil))
+		rewrite(filepath.Join("docs", "precision.md"), results.UpdateAccuracy, recordedAccuracy, nil),
+		rewrite(filepath.Join("docs", "drawn.md"), ratios.UpdatePage, recordedDrawn, nil),
+		plotDrawn("docs", recordedDrawn))
+}
+
+// plotDrawn draws the plots of a folder of drawn cases into another.
+func plotDrawn(into, recorded string) error {
+	files, err := readRecords(recorded)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := plotRatios(filepath.Join(into, ratios.Picture(f.GPU)), f, ratios.Of(f)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rewrite updates a page from a folder of results.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/ratios"
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
@@ -114,6 +115,7 @@ func TestTables(t *testing.T) {
 		cases  []results.Key
 	}{
 		"README.md": {results.UpdateReadme, recordedOps, evidence.Keys()}, filepath.Join("docs", "graphs.md"): {results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()},
+		filepath.Join("docs", "drawn.md"): {ratios.UpdatePage, recordedDrawn, nil},
 	} {
 		dir := t.TempDir()
 		before := must.Get[[]byte](t)(os.ReadFile(page))
@@ -122,6 +124,14 @@ func TestTables(t *testing.T) {
 		must.Do(t, rewrite(path, update.Update, update.folder, update.cases))
 		if after := must.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(before, after) {
 			t.Errorf("%s changes, want a page that 'stheno maintain tables' leaves as it is", page)
+		}
+	}
+	plots := t.TempDir()
+	must.Do(t, plotDrawn(plots, recordedDrawn))
+	for _, plot := range must.Get[[]os.DirEntry](t)(os.ReadDir(plots)) {
+		drawn, kept := must.Get[[]byte](t)(os.ReadFile(filepath.Join(plots, plot.Name()))), must.Get[[]byte](t)(os.ReadFile(filepath.Join("docs", plot.Name())))
+		if !bytes.Equal(drawn, kept) {
+			t.Errorf("docs/%s is not the plot of its record, want one that 'stheno maintain tables' leaves as it is", plot.Name())
 		}
 	}
 	if err := rewrite("README.md", results.UpdateReadme, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no results in") {

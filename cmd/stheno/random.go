@@ -185,10 +185,15 @@ func conclude(c *console, f *results.File, plot string) error {
 	if err := printTable(c, ratios.Table(points)); err != nil || plot == "" {
 		return err
 	}
-	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Seed)
-	if err := ratios.Plot(plot, title, "Stheno", "the fastest other library", points, f.Copy); err != nil {
+	if err := plotRatios(plot, f, points); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
 	_, err := fmt.Fprintf(c.out, "\nwrote %s\n", plot)
 	return err
+}
+
+// plotRatios draws the points of a file.
+func plotRatios(path string, f *results.File, points []ratios.Point) error {
+	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Seed)
+	return ratios.Plot(path, title, "Stheno", "the fastest other library", points, f.Copy)
 }

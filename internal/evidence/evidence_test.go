@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/ratios"
 	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
@@ -102,6 +104,28 @@ func TestAccuracyTables(t *testing.T) {
 	}
 	if err := results.CheckPage(filepath.Join(root, "docs/precision.md"), results.UpdateAccuracy, files, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// The page of drawn cases is that of the record. Before a release, so are the kernels: a release draws its cases anew.
+func TestDrawnTables(t *testing.T) {
+	files, err := results.ReadDir(filepath.Join(root, "bench/results/drawn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.CheckPage(filepath.Join(root, "docs/drawn.md"), ratios.UpdatePage, files, nil); err != nil {
+		t.Error(err)
+	}
+	tree := must.Get[results.Digests](t)(Tree())
+	for _, f := range files {
+		if _, err := os.Stat(filepath.Join(root, "docs", ratios.Picture(f.GPU))); err != nil {
+			t.Error(err)
+		}
+		for _, r := range f.Rows {
+			if must.Required("EVIDENCE") && RowState(f, r.Key, tree) != Current {
+				t.Errorf("bench/results/drawn/%s: %v was timed with other kernels of %s.cu: run PARTS=random bench/gpu-run.sh", results.Name(f.GPU), r.Key, strings.Join(r.Kernels.Changed(tree), ".cu, "))
+			}
+		}
 	}
 }
 

@@ -112,3 +112,32 @@ func TestPlot(t *testing.T) {
 	}
 	must.Do(t, Plot(svg, "one", "Stheno", "others", Of(file(1)), 1))
 }
+
+// The page has the ratios by op, the cases that miss a goal and no others, and the plot.
+func TestUpdatePage(t *testing.T) {
+	f := file(3)
+	f.GPU, f.Copy, f.Seed = "Some GPU", 4000, 7
+	hungry := results.Key{Op: "Sum", Case: "a|b", Dtype: "f32"}
+	f.Rows = append(f.Rows, results.Row{Key: hungry, Micros: 100, Bytes: 100 << 20, Flops: 1})
+	const page = "before\n<!-- drawn:begin -->\nold\n<!-- drawn:end -->\nafter\n"
+	got := must.Get[string](t)(UpdatePage(page, []*results.File{f}, nil))
+	for _, want := range []string{
+		"before\n<!-- drawn:begin -->\n**Some GPU**", "8 cases, seed 7, of which 6 have a time in another library. Device copy: 4000 GB/s.\n\n| op |",
+		"\n| MatMul | 3 | 0.79 | 0.50 |", "| 2 |\n| Sum | 3 |", "| Sum/a\\|b/f32 | 100 us | 26 % |\n", "](drawn-some-gpu.svg)\n<!-- drawn:end -->\nafter\n",
+		"\n| below 0.8 | Stheno | the other | ratio | the other is |\n|---|--:|--:|--:|--:|\n| MatMul/0/f32 | 5.00 us | 2.50 us | 0.50 | x |\n| MatMul/2/f32 | 5.00 us | 2.50 us | 0.50 | x |\n\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	f.Rows, f.Peers = f.Rows[:1], f.Peers[:2]
+	if got := must.Get[string](t)(UpdatePage(page, []*results.File{f}, nil)); strings.Contains(got, "below 0.8 | S") || strings.Contains(got, "64 MB") {
+		t.Errorf("a case that misses nothing is named:\n%s", got)
+	}
+	if got := must.Get[string](t)(UpdatePage(page, nil, nil)); !strings.Contains(got, "Not measured yet.") {
+		t.Errorf("without files: got\n%s", got)
+	}
+	if _, err := UpdatePage("", nil, nil); err == nil {
+		t.Error("a page without markers gives no error")
+	}
+}

@@ -8,7 +8,7 @@ import (
 
 // Merge adds a later run on the same GPU, of some cases and suites, to f: rows and suites that were
 // run again replace those of f, and are marked with their run if it is not f's; the rest of f
-// stays. If nothing of f is left, f becomes the later run.
+// stays. If nothing of f is left, f becomes the later run, and so it does if the later run drew its cases.
 func (f *File) Merge(later *File) error {
 	if f.GPU != later.GPU {
 		return fmt.Errorf("results: a run on %s cannot be merged into one on %s", later.GPU, f.GPU)
@@ -25,7 +25,7 @@ func (f *File) Merge(later *File) error {
 		return slices.ContainsFunc(later.Peers, func(n Peer) bool { return n.Key == p.Key })
 	})
 	merged.Suites = keptSuites(f.Suites, later.Suites)
-	if len(merged.Rows)+len(merged.Peers)+len(merged.Suites) == 0 {
+	if later.Seed != 0 || len(merged.Rows)+len(merged.Peers)+len(merged.Suites) == 0 {
 		*f = *later
 		return nil
 	}

@@ -231,6 +231,17 @@ func TestMergeKeepsPeers(t *testing.T) {
 	}
 }
 
+// Drawn cases replace those of another draw, which are other cases.
+func TestMergeDrawn(t *testing.T) {
+	f := &File{GPU: "G", Seed: 1, Rows: []Row{{Key: Key{"Sum", "7", "f32"}, Micros: 2}}}
+	if err := f.Merge(&File{GPU: "G", Seed: 2, Rows: []Row{{Key: Key{"Sum", "8", "f32"}, Micros: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Rows) != 1 || f.Rows[0].Case != "8" || f.Seed != 2 {
+		t.Errorf("got %+v, want the later draw alone", f)
+	}
+}
+
 // A table has the date of most of its rows, and names the others'.
 func TestRuns(t *testing.T) {
 	row := func(name string, run *Run) Row { return Row{Key: Key{"Sum", name, "f32"}, Micros: 1, Run: run} }
