@@ -28,7 +28,7 @@
 #   LIMIT        seconds of a call, 540 if unset. Other libraries have three fifths of what is
 #                left of it for graphs, and all but 90 s for steps
 #   SUITES       suites.tsv of an earlier call, where $OUT does not outlive one
-#   JOBS         suites of kernels that run at one time, 8 if unset
+#   JOBS         suites of kernels that run at one time, 6 if unset
 #   TEST_RUN     -test.run of the tests, all if unset
 #   BENCH_RUN    cases to time, a regular expression over op/case/dtype
 #   SHAPES, SEED how many cases random draws, 500 if unset, and of which seed, else of a new one
@@ -132,9 +132,12 @@ control() {
 # suite NAME TOOL PROGRAM RUN PART KERNELS runs a line of stheno maintain suites. It passes if
 # the tests pass and the tool, if there is one, reports no error itself.
 suite() {
-    local log=$bin/suite-${1//[^A-Za-z0-9]/-}.log dir start status note most= limit=$(($(left) < 230 ? $(left) : 230))
+    local log=$bin/suite-${1//[^A-Za-z0-9]/-}.log dir start status note most= limit=$(($(left) < 330 ? $(left) : 330))
     dir=$(awk -F'\t' -v n="$3.test" '$1 == n { print $2 }' "$bin/tests.txt")
-    local program=("$bin/$3.test" -test.v -test.timeout $((limit - 10))s ${4:+-test.run "$4"})
+    local chosen=$4
+    # An op's tests know $STHENO_PART; of a package's, every n-th of the list is a part.
+    [[ -z $chosen ]] && chosen=$(cd "${dir:-.}" && "$bin/$3.test" -test.list . | grep '^Test' | awk -v part="$5" '{ split(part, p, "/") } NR % p[2] == p[1] % p[2]' | paste -sd'|' | sed 's/.*/^(&)$/')
+    local program=("$bin/$3.test" -test.v -test.timeout $((limit - 10))s -test.run "$chosen")
     if [[ $2 != test ]]; then
         local options=(--tool "$2")
         # racecheck follows every access to shared memory, which takes its time.
@@ -166,7 +169,7 @@ kernels() {
     # takes one or two.
     while IFS=$'\t' read -r name tool program run part of; do
         [[ $run == - ]] && run=
-        while (($(jobs -rp | wc -l) >= ${JOBS:-8})); do wait -n; done
+        while (($(jobs -rp | wc -l) >= ${JOBS:-6})); do wait -n; done
         enough 150 || break
         suite "$name" "$tool" "$program" "$run" "$part" "$of" &
     done < "$bin/suites"

@@ -54,7 +54,7 @@ func Tree() (results.Digests, error) {
 
 // Tools are the tools that the tests of kernels run under: "test" is none, the others are those of
 // NVIDIA's compute-sanitizer.
-var Tools = []string{"racecheck", "initcheck", "memcheck", "synccheck", "test"}
+var Tools = []string{"test", "racecheck", "initcheck", "memcheck", "synccheck"}
 
 // A Suite is a run under a tool of the tests of an op's kernels, of a part of them, or of a package
 // whose tests launch kernels of no op.
@@ -90,8 +90,11 @@ var OnTag = []string{"elembinop", "elemunaryop"}
 // access to shared memory, and takes up to four seconds a test.
 var testsOfPart = map[string]int{"racecheck": 60, "initcheck": 200}
 
-// Suites returns all suites that must have run, the slowest tool first. An op of many tests runs in
-// parts.
+// partsOfPackage is the number of parts in which a package's tests run, by tool.
+var partsOfPackage = map[string]int{"test": 4, "racecheck": 8, "initcheck": 4, "memcheck": 4, "synccheck": 2}
+
+// Suites returns all suites that must have run: those without a tool first, whose own limits of time others would break, then
+// the slowest tool. An op of many tests runs in parts, and so does a package.
 func Suites() (suites []Suite, err error) {
 	all := results.Digests(versions.Digests())
 	byOp, err := launched()
@@ -114,7 +117,9 @@ func Suites() (suites []Suite, err error) {
 			for _, source := range packages[name] {
 				digests[source] = all[source]
 			}
-			suites = append(suites, Suite{Tool: tool, Target: name, Part: 1, Parts: 1, Binary: name, Kernels: digests})
+			for part := range partsOfPackage[tool] {
+				suites = append(suites, Suite{Tool: tool, Target: name, Part: part + 1, Parts: partsOfPackage[tool], Binary: name, Kernels: digests})
+			}
 		}
 	}
 	return suites, nil
