@@ -75,6 +75,27 @@ func (w *codeWriter) parameter(dtype string, k expr.Kind) string {
 	return r
 }
 
+// numberParameters adds the parameters for the constants that were taken out of a function.
+func (w *codeWriter) numberParameters(f expr.Func) {
+	var registers []string
+	for _, d := range f.NumberTypes() {
+		registers = append(registers, w.parameter(d.String(), d.Kind()))
+	}
+	w.Numbers(registers)
+}
+
+// numberArguments returns the arguments of [codeWriter.numberParameters].
+func numberArguments(numbers []expr.Number) (args []any) {
+	for _, n := range numbers {
+		if n.Dtype == Float32 {
+			args = append(args, float32(n.Value))
+		} else {
+			args = append(args, n.Value)
+		}
+	}
+	return args
+}
+
 func (w *codeWriter) pointer() string {
 	r := w.parameter("u64", expr.B64)
 	w.Line("cvta.to.global.u64 %s, %s", r, r)

@@ -127,9 +127,13 @@ func join(parts []*mapping) *mapping {
 	if len(parts) == 1 {
 		return m
 	}
-	m.layout.joined, m.next = len(parts), parts[1].to-m.to
+	m.count, m.next = len(parts), parts[1].to-m.to
 	for _, o := range parts[1:] {
 		m.from = append(m.from, o.from...)
+	}
+	m.layout.joined = int(pow2(int64(m.count)))
+	for range m.layout.joined - m.count { // which no block takes
+		m.from = append(m.from, m.from[0])
 	}
 	return m
 }

@@ -156,8 +156,11 @@ func TestConcatLayout(t *testing.T) {
 		for _, l := range p.Launches {
 			layout := l.Kernel.Image.(mapImage).layout
 			got = append(got, fmt.Sprintf("%c%s%d", layout.to, layout.accesses, layout.width))
-			if layout.joined > 0 {
-				got[len(got)-1] += fmt.Sprint("x", layout.joined)
+			if n := l.Grid[1]; n > 1 {
+				got[len(got)-1] += fmt.Sprint("x", n)
+				if layout.joined < n || layout.joined >= 2*n {
+					t.Errorf("%v along %d of %v: got a kernel of %d parts for %d", c.extents, c.axis, c.shape, layout.joined, n)
+				}
 			}
 		}
 		if strings.Join(got, " ") != c.want {

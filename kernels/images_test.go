@@ -34,7 +34,7 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	archives, err := fs.Glob(prebuiltFiles, "prebuilt/*.zip")
+	archives, err := fs.Glob(prebuiltFiles, "prebuilt/*.archive")
 	if err != nil || len(archives) == 0 {
 		t.Errorf("got archives %v, %v, want one for each target", archives, err)
 	}

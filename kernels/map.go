@@ -83,14 +83,20 @@ func Map(dev Device, f expr.Func, shape []int, operands ...View) (*Plan, error) 
 	return p, nil
 }
 
+// kernel returns the kernel of a mapping of f.
+func (m *mapping) kernel(f expr.Func) *Kernel {
+	f, _ = f.Numbers()
+	return &Kernel{mapImage{f, m.layout}, mapEntry, m.body}
+}
+
 // launchMap appends the launch of a mapping of f.
 func (p *Plan) launchMap(m *mapping, f expr.Func) error {
 	blocks := m.gridBlocks()
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}
-	l := p.Launch(&Kernel{mapImage{f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, m.arguments()...)
-	l.Grid[1] = max(m.layout.joined, 1)
+	l := p.Launch(m.kernel(f), int(blocks), m.layout.block, m.arguments()...)
+	l.Grid[1] = max(m.count, 1)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 // body is the Go body: blocks of elements, gathered where they do not lie one
 // behind the other, in parallel.
 func (m *mapping) body(c Call) {
-	for part := range max(m.layout.joined, 1) {
+	for part := range max(m.count, 1) {
 		Parallel(m.n, Grain/m.cost, func(lo, hi int64) { m.run(c, part, lo, hi) })
 	}
 }

@@ -102,6 +102,7 @@ func (w *mapWriter) parameters() {
 			w.bases[i] = w.sources[i].first
 		}
 	}
+	w.numberParameters(w.f)
 }
 
 // choosePart takes the first operand and the output of the block's part, which begins `next` bytes

@@ -39,7 +39,7 @@ type mapLayout struct {
 	tile     int    // elements of a tile along either of its axes, 0 without tiles
 	across   int    // the axis of a tile beside the innermost one
 	skewed   bool   // rows of a tile begin with sectors of the output
-	joined   int    // parts of a concatenation, one for each block along y; 0 for none
+	joined   int    // a power of two, parts of a concatenation at most, one for each block along y; 0 for none
 	merged   bool   // the operands are parts of a concatenation, and each element is in one of them
 	random   string // which operands have a stream: see [randomLetters]
 }
@@ -65,12 +65,14 @@ type mapping struct {
 	toStrides []int64
 	// Each part of a concatenation has its own first operand, from, and its output begins this many
 	// elements after that of the part before.
-	from   []Ref
-	next   int64
-	extent int64 // of a part of a concatenation, along its axis
-	eval   *expr.Interpreter
-	cost   int64     // operations on an element
-	blocks sync.Pool // of *block, for the Go body
+	from    []Ref
+	next    int64
+	extent  int64 // of a part of a concatenation, along its axis
+	count   int   // of the parts of a concatenation; 0 without
+	eval    *expr.Interpreter
+	numbers []expr.Number // constants, which are arguments
+	cost    int64         // operations on an element
+	blocks  sync.Pool     // of *block, for the Go body
 }
 
 // newMapping returns a mapping whose one output lies as a view describes, or whose outputs are
@@ -82,6 +84,7 @@ func newMapping(dev Device, f expr.Func, shape []int, operands []View, into *Vie
 	if into != nil {
 		views = append(slices.Clone(operands), *into)
 	}
+	_, m.numbers = f.Numbers()
 	m.strides, m.bounds = make([][]int64, len(views)), make([]bound, len(views))
 	for _, v := range views {
 		m.offsets = append(m.offsets, v.Offset)
@@ -282,7 +285,8 @@ func (m *mapping) arguments() []any {
 	for _, s := range m.toStrides {
 		args = append(args, indexArgument(s, m.layout.wide))
 	}
-	return append(args, randomArguments(m.streams, m.offsets)...)
+	args = append(args, randomArguments(m.streams, m.offsets)...)
+	return append(args, numberArguments(m.numbers)...)
 }
 
 // divisor returns the constants of a division by d >= 2 with a product: n / d is the upper half of

@@ -11,7 +11,7 @@ import (
 // prebuiltFiles holds generated kernels that many programs need, assembled beforehand: an archive
 // for each target, made by the program in cudaops/internal/prebuilt.
 //
-//go:embed prebuilt/*.zip
+//go:embed prebuilt/*.archive
 var prebuiltFiles embed.FS
 
 // generated is an image that is PTX, made when a device loads it.

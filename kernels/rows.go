@@ -91,7 +91,8 @@ func (p *Plan) launchRows(dev Device, c rowCall, g rowGrid, from, to []Ref) erro
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}
-	kernel := &Kernel{rowsImage{c.f, m.flags(), m.layout}, rowsEntry, m.body}
+	f, _ := c.f.Numbers()
+	kernel := &Kernel{rowsImage{f, m.flags(), m.layout}, rowsEntry, m.body}
 	l := p.Launch(kernel, int(blocks), int(g.threads*g.beside), m.arguments(from, to)...)
 	l.Grid[1], l.Shared = int(g.splits), m.layout.sharedBytes(m.types)
 	return nil
@@ -213,7 +214,7 @@ func (p *Plan) emptyRows(dev Device, c rowCall, staged expr.Staged, to []Ref) er
 	if err := CheckGrid(blocks); err != nil {
 		return err
 	}
-	p.Launch(&Kernel{mapImage{rest.f, m.layout}, mapEntry, m.body}, int(blocks), m.layout.block, args...)
+	p.Launch(m.kernel(rest.f), int(blocks), m.layout.block, args...)
 	return nil
 }
 

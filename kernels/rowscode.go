@@ -35,7 +35,7 @@ func (i rowsImage) ptx(major int) ([]byte, error) {
 	for k := range perRow {
 		perRow[k] = i.perRow[k] == 'r'
 	}
-	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, loaded: map[[2]int][]string{}}
+	w := &rowsWriter{codeWriter: code, rowsLayout: i.layout, f: i.f, types: i.f.Operands(), outputs: i.f.Outputs(), perRow: perRow, loaded: map[[2]int][]string{}}
 	if w.staged, err = i.f.Stages(perRow); err != nil {
 		return nil, err
 	}
@@ -66,6 +66,7 @@ func (i rowsImage) ptx(major int) ([]byte, error) {
 type rowsWriter struct {
 	codeWriter
 	rowsLayout
+	f              expr.Func
 	types, outputs []expr.Dtype
 	perRow         []bool
 	staged         expr.Staged
@@ -152,6 +153,8 @@ func (w *rowsWriter) resident() int {
 func (w *rowsWriter) guardHeld() {
 	first := w.vectors - 1
 	switch {
+	case w.few:
+		first = w.vectors / 2
 	case w.full:
 		first = w.vectors
 	case w.cluster > 0:
@@ -188,6 +191,7 @@ func (w *rowsWriter) parameters() {
 			p.base = p.source.first
 		}
 	}
+	w.numberParameters(w.f)
 }
 
 // strides adds the parameters of strides along rows or columns.

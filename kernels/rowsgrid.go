@@ -20,6 +20,7 @@ type rowGrid struct {
 	cluster int64 // blocks that share a row and join in their shared memory; 0: one has it
 	share   int64 // columns of a block of a cluster
 	walk    int64 // shares that each of its blocks takes, one after the other; 0: one each
+	few     bool  // the device has more threads than there is work for; rows are not shared by blocks
 }
 
 // newRowGrid returns the grid for a shape that has elements.
@@ -82,6 +83,7 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	} else {
 		g.threads = min(CeilDiv(g.threads, 32)*32, pol.most)
 	}
+	pol.round(g, sms, rows, columns)
 	blocks := CeilDiv(rows, g.beside)
 	few := 2*blocks < sms && columns > pol.long
 	if clusters { // keep more of the device busy, with rows that they hold
@@ -94,6 +96,28 @@ func (pol rowsPolicy) along(g *rowGrid, clusters bool, sms, rows, columns int64)
 	case clusters:
 		pol.clusters(g, sms, rows, columns, most)
 	}
+	g.few = g.few && g.splits == 1 && g.cluster == 0
+}
+
+// round gives few rows with one vector to a thread the next larger of few sizes of blocks, so that matrices of many shapes
+// have one kernel, which may have been assembled beforehand. It changes no sum: the threads beyond the last column
+// join with the identity.
+func (pol rowsPolicy) round(g *rowGrid, sms, rows, columns int64) {
+	threads := roundedUp(g.threads, 16, 32, 256, pol.most)
+	beside := max(pol.block/threads, 1)
+	if g.few = CeilDiv(rows, beside)*beside*threads <= sms*pol.threads; g.few && columns <= g.threads*g.width {
+		g.threads, g.beside = threads, beside
+	}
+}
+
+// roundedUp returns the first of rising sizes that n is not larger than.
+func roundedUp(n int64, sizes ...int64) int64 {
+	for _, size := range sizes {
+		if n <= size {
+			return size
+		}
+	}
+	return n
 }
 
 // clusters lets clusters of blocks share rows: long ones, which are more than a block can hold, and
@@ -124,11 +148,16 @@ func (pol rowsPolicy) across(g *rowGrid, sms, rows, columns, run int64) {
 	for tiles() < sms && x*g.width > 16 && !split { // 8 float32 are a sector of memory
 		x /= 2
 	}
-	if tiles() < sms && !split {
+	few := tiles() < sms && !split
+	if few {
 		block = pol.most
 	}
 	per := pol.columnsOfThread(sms, CeilDiv(rows, g.width), columns, pol.down/g.width, 1)
 	g.threads = min(pow2(CeilDiv(columns, per)), block/x)
+	if g.few = few; few && columns <= g.threads { // one kernel for many shapes: see round
+		g.threads = roundedUp(g.threads, 16, 64, 128, 256, pol.most)
+		x = min(pol.most/g.threads, 16/g.width)
+	}
 	g.beside = max(pol.block/g.threads, x)
 	if split {
 		g.split(min(sms*pol.blocks/CeilDiv(rows, g.width*g.beside), columns/(g.threads*pol.least)), columns, g.threads)

@@ -14,7 +14,12 @@ func TestRowGrid(t *testing.T) {
 		shape, axes []int
 		want        rowGrid
 	}{
-		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threads: 16, beside: 16, splits: 1, chunk: 10}},
+		{[]int{128, 10}, []int{1}, rowGrid{width: 1, threads: 16, beside: 16, splits: 1, chunk: 10, few: true}},
+		{[]int{23}, []int{0}, rowGrid{width: 1, threads: 32, beside: 8, splits: 1, chunk: 23, few: true}},
+		{[]int{1000}, []int{0}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 1000, few: true}},
+		{[]int{100, 512}, []int{1}, rowGrid{width: 4, threads: 256, beside: 1, splits: 1, chunk: 512, few: true}},
+		{[]int{7, 300}, []int{0}, rowGrid{across: true, width: 4, threads: 16, beside: 16, splits: 1, chunk: 7, few: true}},
+		{[]int{100, 10}, []int{0}, rowGrid{across: true, width: 1, threads: 64, beside: 16, splits: 1, chunk: 100, few: true}},
 		{[]int{16384, 128}, []int{1}, rowGrid{width: 4, threads: 16, beside: 16, splits: 1, chunk: 128}},
 		{[]int{16384, 1000}, []int{1}, rowGrid{width: 4, threads: 64, beside: 1, splits: 1, chunk: 1000}},
 		{[]int{16384, 1001}, []int{1}, rowGrid{width: 1, threads: 64, beside: 1, splits: 1, chunk: 1001}},

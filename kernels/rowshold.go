@@ -26,10 +26,15 @@ func (m *rowMapping) hold(dev Device, pol rowsPolicy) {
 		l.turn = int(pol.walk)
 		return
 	}
-	operands := m.held()
-	for _, registers := range m.inRegisters(pol, operands, needed) {
-		if shared, ok := m.share(dev, operands, needed, registers); ok && needed <= most {
-			l.vectors, l.full, l.shared = int(needed), columns%between == 0 && m.columns%columns == 0, shared
+	operands, all := m.held(), needed
+	few := m.grid.few && needed <= 4
+	if few { // so that there are fewer kernels: see rowsPolicy.round
+		all = pow2(needed)
+	}
+	for _, registers := range m.inRegisters(pol, operands, all) {
+		if shared, ok := m.share(dev, operands, all, registers); ok && all <= most {
+			l.vectors, l.few, l.shared = int(all), few, shared
+			l.full = !few && columns%between == 0 && m.columns%columns == 0
 			return
 		}
 	}

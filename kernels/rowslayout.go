@@ -24,9 +24,10 @@ type rowMapping struct {
 	offsets             []int64   // likewise
 	streams             []Stream  // of the operands, nil for none
 
-	steps []rowStep    // of the Go body: the stages, then the outputs of each element and those of each row
-	kept  []expr.Dtype // values of elements that the Go body keeps from step to step
-	cost  int64        // operations on an element
+	steps   []rowStep     // of the Go body: the stages, then the outputs of each element and those of each row
+	kept    []expr.Dtype  // values of elements that the Go body keeps from step to step
+	numbers []expr.Number // constants of the function, which are arguments
+	cost    int64         // operations on an element
 }
 
 // rowsLayout is all that a kernel is generated from, beside the function.
@@ -42,6 +43,7 @@ type rowsLayout struct {
 	inner    bool   // vectors lie within an innermost axis
 	vectors  int    // of a thread, which it holds; 0: each step reads them again
 	full     bool   // all of them exist
+	few      bool   // their number is a power of two, and those of the second half may not exist
 	rest     bool   // there are more, which each step reads again
 	shared   string // how many of them, the last, are in shared memory, not in registers: see share
 	turn     int    // bytes that a thread reads in a turn of a loop
@@ -80,6 +82,7 @@ const (
 // newRowMapping merges axes and finds the layout of a call that was checked.
 func newRowMapping(dev Device, c rowCall, g rowGrid) (*rowMapping, error) {
 	m := &rowMapping{types: c.f.Operands(), outputs: c.f.Outputs(), perRow: c.perRow, grid: g, cost: int64(max(c.f.Operations(), 1)), streams: streams(c.operands)}
+	_, m.numbers = c.f.Numbers()
 	var err error
 	if m.staged, err = c.f.Stages(c.perRow); err != nil {
 		return nil, err
@@ -315,5 +318,6 @@ func (m *rowMapping) arguments(from, to []Ref) []any {
 			}
 		}
 	}
-	return append(args, randomArguments(m.streams, m.offsets)...)
+	args = append(args, randomArguments(m.streams, m.offsets)...)
+	return append(args, numberArguments(m.numbers)...)
 }

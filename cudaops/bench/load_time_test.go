@@ -3,6 +3,8 @@ package bench
 import (
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +19,8 @@ import (
 // loadedSteps are the training steps, by their place in [graphspec.Steps], whose loading is timed.
 var loadedSteps = map[string]int{"step": 0, "adam": 1, "large": 2, "wide": 10, "convnet": 13, "lstm": 15}
 
-// What loading the kernels of one program takes, in a process of its own for each of them: a product of two matrices, or with STHENO_LOAD=step and
-// other names a training step, from its graph to its first result.
+// What loading the kernels of one program takes, in a process of its own for each of them: a product of two matrices, or with STHENO_LOAD=step,
+// other names, or sizes such as "mlp 100 784 300 10", a training step, from its graph to its first result.
 func TestLoadTime(t *testing.T) {
 	name := os.Getenv("STHENO_LOAD")
 	if name == "" {
@@ -27,8 +29,8 @@ func TestLoadTime(t *testing.T) {
 	start := time.Now()
 	b := must.Get[*exec.GPUBackend](t)(exec.OpenGPU(0))
 	t.Logf("opened in %v", time.Since(start))
-	if i, ok := loadedSteps[name]; ok {
-		loadStep(t, random(t), b, graphspec.Steps()[i])
+	if s, ok := loadedStep(t, name); ok {
+		loadStep(t, random(t), b, s)
 	} else {
 		n := map[string]int64{"small": 256, "product": 1024}[name]
 		start := time.Now()
@@ -38,6 +40,25 @@ func TestLoadTime(t *testing.T) {
 	}
 	l := b.Loading()
 	t.Logf("%s: %d modules, by all goroutines together code %v, driver %v", name, l.Modules, l.Code, l.Driver)
+}
+
+// loadedStep returns the training step of a name: one of [loadedSteps], or "mlp" or "lstm" and sizes, the batch first.
+func loadedStep(t *testing.T, name string) (s graphspec.Step, ok bool) {
+	if i, ok := loadedSteps[name]; ok {
+		return graphspec.Steps()[i], true
+	}
+	words := strings.Fields(name)
+	sizes := make([]int, len(words)-1)
+	for i := range sizes {
+		sizes[i] = must.Get[int](t)(strconv.Atoi(words[i+1]))
+	}
+	switch {
+	case words[0] == "mlp" && len(sizes) > 2:
+		return graphspec.StepsOf(graphspec.MLP(sizes[0], sizes[1:]...))[0], true
+	case words[0] == "lstm" && len(sizes) == 5:
+		return graphspec.StepsOf(graphspec.LSTM(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]))[0], true
+	}
+	return s, false
 }
 
 // loadStep logs what bringing a training step to its first result takes.

@@ -63,7 +63,7 @@ func pack(suites []suite, tree, to string) error {
 // the portable ones.
 func withoutImages(tree, root, target string) (overlay string, err error) {
 	var images []string
-	for _, kind := range []string{"images/*.cubin.zst", "versions/images/*.cubin.zst", "prebuilt/*.zip"} {
+	for _, kind := range []string{"images/*.cubin.zst", "versions/images/*.cubin.zst", "prebuilt/*.archive"} {
 		files, err := filepath.Glob(filepath.Join(root, "kernels", filepath.FromSlash(kind)))
 		if err != nil {
 			return "", err

@@ -23,6 +23,9 @@ type net struct {
 // example is the network of Gorgonia's example convnet, without its dropout.
 var example = net{28, []int{32, 64, 128}, 625, 10}
 
+// ConvnetExample is that network on a batch of images.
+func ConvnetExample(batch int) Case { return Convnet(batch, example) }
+
 // flat is the number of elements after the convolutions of an image.
 func (n net) flat() int {
 	side := n.side

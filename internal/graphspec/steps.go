@@ -40,7 +40,7 @@ func Steps() []Step {
 	both := StepsOf(small, large)
 	both[0].Parts = true
 	return slices.Concat(both, []Step{pinned, pageable}, InPrecisions(sgd(small)), InPrecisions(sgd(large)), []Step{wide}, InPrecisions(wide),
-		[]Step{sgd(Convnet(100, example)), sgd(Convnet(2048, example)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000)})
+		[]Step{sgd(ConvnetExample(100)), sgd(ConvnetExample(2048)), sgd(LSTM(64, 50, 64, 256, 10)), update(100_000_000)})
 }
 
 // InPrecisions returns a step with products in TF32 and in BF16.

@@ -68,7 +68,7 @@ func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string
 		for _, v := range n.inputs() {
 			varies[i], uniform[i] = varies[i] || varies[v], uniform[i] && uniform[v]
 		}
-		if n.op == operand {
+		if n.op == operand || n.op == number {
 			varies[i] = true
 		}
 		for lane, operands := range lanes {
@@ -82,10 +82,12 @@ func (a *Assembler) values(g *graph, lanes [][]string, exists string) [][]string
 				values[i][lane] = r
 			case constant:
 				values[i][lane] = literal(n.dtype, n.value())
+			case number:
+				values[i][lane] = a.numbers[n.bits]
 			}
 		}
 		switch {
-		case n.op == operand || n.op == constant:
+		case n.op == operand || n.op == constant || n.op == number:
 		case n.op == Div && n.dtype == Float32 && (g.nodes[n.args[1]].op == constant || uniform[n.args[1]] && !uniform[n.args[0]]):
 			a.quotients(values[i], values[n.args[0]], values[n.args[1]], exists)
 		default:

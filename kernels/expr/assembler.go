@@ -20,6 +20,7 @@ type Assembler struct {
 	divided   map[string]divided     // quotients
 	uniform   map[string]bool        // registers that many elements are computed with
 	before    map[string]string      // registers that had the value of another
+	numbers   []string               // registers of constants: see Func.Numbers
 	labels    int
 	items     map[int]bool // tables and functions that the instructions name
 }

@@ -23,7 +23,7 @@ type node struct {
 	op    Op
 	dtype Dtype
 	args  [3]Value
-	bits  uint64 // the number of an operand, a constant as float64
+	bits  uint64 // the number of an operand or of a constant taken out, a constant as float64
 }
 
 // value returns a constant.

@@ -12,7 +12,7 @@ func (f Func) Hoist(from int) (early, late Func, err error) {
 		case operand:
 			fixed[i] = int(n.bits) >= from
 			continue
-		case constant:
+		case constant, number:
 			fixed[i] = true
 			continue
 		}

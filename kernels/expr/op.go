@@ -7,6 +7,7 @@ type Op uint8
 const (
 	operand  Op = iota // made by Builder.Operand
 	constant           // made by Builder.Constant
+	number             // a constant that Func.Numbers took out
 	convert            // made by Builder.Convert
 
 	Neg      // -x
@@ -61,7 +62,7 @@ var ops = [opCount]struct {
 	name  string
 	arity int
 }{
-	operand: {"operand", 0}, constant: {"constant", 0}, convert: {"convert", 1},
+	operand: {"operand", 0}, constant: {"constant", 0}, number: {"number", 0}, convert: {"convert", 1},
 	Neg: {"neg", 1}, Abs: {"abs", 1}, Sign: {"sign", 1}, Ceil: {"ceil", 1}, Floor: {"floor", 1}, Sqrt: {"sqrt", 1},
 	Exp: {"exp", 1}, Expm1: {"expm1", 1}, Log: {"log", 1}, Log2: {"log2", 1}, Log1p: {"log1p", 1},
 	Sin: {"sin", 1}, Cos: {"cos", 1}, Tanh: {"tanh", 1}, Erf: {"erf", 1}, Sigmoid: {"sigmoid", 1}, Softplus: {"softplus", 1},

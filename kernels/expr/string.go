@@ -100,6 +100,8 @@ func (p *printer) text(v Value, level int) string {
 		return p.names[v]
 	case n.op == operand:
 		return p.operands[n.bits]
+	case n.op == number:
+		return "n" + strconv.FormatUint(n.bits, 10)
 	case n.op == constant && n.dtype == p.plain:
 		return strconv.FormatFloat(n.value(), 'g', -1, 64)
 	case n.op == constant:

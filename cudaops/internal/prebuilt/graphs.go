@@ -65,12 +65,33 @@ func graphs() (list []graph) {
 			list = append(list, step(c, name, solver))
 		}
 	}
+	list = append(list, sizes()...)
 	for _, s := range graphspec.Steps() {
 		switch {
 		case s.UpdateAlone, s.Precision != kernels.FullPrecision, s.FromHost: // the same kernels, or none
 		default:
 			list = append(list, step(s.Case, "a solver", s.Solver()))
 		}
+	}
+	return list
+}
+
+// sizes returns programs that have all kernels which such programs have with other, few, samples and units: see TestDrawn.
+func sizes() (list []graph) {
+	for _, batch := range []int{1, 9, 23, 60, 100, 183, 200, 400, 615, 1000, 1086, 2926} { // each for another mean or sum of gradients
+		for _, classes := range []int{3, 6, 8, 10, 12, 19, 20, 40, 100, 150} { // for another softmax
+			list = append(list, of(graphspec.MLP(batch, 784, 512, 512, classes)))
+		}
+		list = append(list, of(graphspec.MLP(batch, 784, 401, 401, 10)))
+	}
+	for name, solver := range solvers {
+		list = append(list, step(graphspec.MLP(10, 10, 10, 10), name, solver))
+	}
+	for _, batch := range []int{10, 30, 100, 999} {
+		list = append(list, regression(batch, 1), regression(batch, 4))
+	}
+	for _, c := range []graphspec.Case{graphspec.LSTM(1, 10, 64, 256, 10), graphspec.LSTM(32, 20, 64, 128, 10), graphspec.ConvnetExample(1)} {
+		list = append(list, step(c, "SGD", solvers["SGD"]))
 	}
 	return list
 }
@@ -122,6 +143,20 @@ func rowwise(rows, columns int) (list []graph) {
 		list = append(list, one(fmt.Sprintf("sum over %v", along), func(in ...*G.Node) (*G.Node, error) { return G.Sum(in[0], along...) }, shape))
 	}
 	return list
+}
+
+// regression is a layer with the mean of squares as its loss, and its gradients.
+func regression(batch, outputs int) graph {
+	shapes := []tensor.Shape{{batch, 20}, {20, outputs}, {outputs}, {batch, outputs}}
+	return graph{name: fmt.Sprintf("regression of %d by %d", batch, outputs), shapes: shapes, build: func(in G.Nodes) G.Nodes {
+		y := G.Must(G.BroadcastAdd(G.Must(G.Mul(in[0], in[1])), in[2], nil, []byte{0}))
+		loss := G.Must(G.Mean(G.Must(G.Square(G.Must(G.Sub(y, in[3]))))))
+		derivatives, err := G.Grad(loss, in[1], in[2])
+		if err != nil {
+			panic(err) // as in gorgonia.Must: the programs are ours
+		}
+		return append(derivatives, loss)
+	}}
 }
 
 // of returns the graph of a case.

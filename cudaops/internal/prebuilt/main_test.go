@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/graphspec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/build/manifest"
@@ -24,9 +25,7 @@ func TestPrebuilt(t *testing.T) {
 		}
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			data := must.Get[[]byte](t)(os.ReadFile(filepath.Join("../../../kernels/prebuilt", manifest.ArchiveFile(target))))
-			a := must.Get[*manifest.Archive](t)(manifest.ReadArchive(data))
-			must.Do(t, complete(a, must.Get[map[string]code](t)(needed(target))))
+			must.Do(t, complete(archive(t, target), must.Get[map[string]code](t)(needed(target))))
 			dev := device(target)
 			g := graphs()[0]
 			for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
@@ -40,6 +39,40 @@ func TestPrebuilt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The driver compiles no kernel of perceptrons whose batch and widths nobody chose. On a device of 40 multiprocessors, that of sm_75, it
+// may: sums down 640 columns are no longer few there.
+func TestDrawn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2)) // others may need a kernel that is not worth its bytes
+	between := func(least, most float64) int { return int(least * math.Pow((most+1)/least, r.Float64())) }
+	var list []graph
+	for range 10 {
+		c := graphspec.MLP(between(1, 4096), between(8, 1024), between(8, 1024), between(8, 1024), between(2, 32))
+		for name, solver := range solvers {
+			list = append(list, step(c, name, solver))
+		}
+	}
+	for _, target := range manifest.Targets {
+		if target == manifest.PTX || device(target).SMs < 80 {
+			continue
+		}
+		a := archive(t, target)
+		for _, g := range list {
+			for key, c := range must.Get[map[string]code](t)(g.generated(device(target))) {
+				if must.Get[[]byte](t)(a.Cubin(key)) == nil {
+					t.Errorf("%s: %s: the driver compiles %s, want it assembled beforehand", target, g.name, c.name)
+				}
+			}
+		}
+	}
+}
+
+// archive reads the archive of a target.
+func archive(t *testing.T, target string) *manifest.Archive {
+	t.Helper()
+	data := must.Get[[]byte](t)(os.ReadFile(filepath.Join("../../../kernels/prebuilt", manifest.ArchiveFile(target))))
+	return must.Get[*manifest.Archive](t)(manifest.ReadArchive(data))
 }
 
 // fromPTX is an image of which the driver compiles the PTX.
@@ -64,23 +97,29 @@ func TestPrebuiltOnGPU(t *testing.T) {
 			random[i] = []float32{0, float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1)), 1e-40}[r.IntN(5)]
 		}
 	}
-	kinds := map[string]int{}
+	kinds, seen := map[string]int{}, map[string]bool{}
 	for _, g := range graphs() {
 		for _, p := range must.Get[[]*kernels.Plan](t)(g.plans(dev)) {
 			whole, again := p.Bytes(), *p
 			again.Launches, again.Op = nil, p.Op+" from PTX"
-			different := false
+			var keys []string // of kernels that no plan had before
 			for _, l := range p.Launches {
-				if _, ok, _ := kernels.GeneratedCode(l.Kernel.Image, dev.Major); ok {
+				if ptx, ok, _ := kernels.GeneratedCode(l.Kernel.Image, dev.Major); ok {
 					kinds[must.Get[kernels.Code](t)(l.Kernel.Image.Code(dev.Major, dev.Minor)).Target]++
 					kernel := *l.Kernel
-					kernel.Image, different = fromPTX{kernel.Image}, true
+					kernel.Image = fromPTX{kernel.Image}
 					l.Kernel = &kernel
+					if key := manifest.Key(ptx); !seen[key] {
+						keys = append(keys, key)
+					}
 				}
 				again.Launches = append(again.Launches, l)
 			}
-			if !different || whole > 1<<28 || testing.Short() && whole > 1<<22 {
+			if len(keys) == 0 || whole > 1<<28 || testing.Short() && whole > 1<<22 {
 				continue
+			}
+			for _, key := range keys {
+				seen[key] = true
 			}
 			var inputs [][]byte
 			for k, n := range p.Inputs {
