@@ -21,6 +21,7 @@
 #include "follow.cuh"
 #include "matmul_kinds.cuh"
 #include "matmul_planes.cuh"
+#include "matmul_shares.cuh"
 
 // ---- Tiles of C
 
@@ -32,6 +33,7 @@ struct Shape {
     i64 ld;    // of C, whose matrices lie m * ld apart, and the sums of splits batch * m * ld
     const Scaling* range; // of float32 operands, or null
     u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
+    Shares shares;
 };
 
 struct Tile {
@@ -230,7 +232,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     if (K::PLANES == 3) range = *s.range;
 
     const Tiles<K::BN, K::BK, CLUSTER> tiles(s);
-    const int first = blockIdx.x / CLUSTER, step = gridDim.x / CLUSTER;
+    Walk<K::BK> walk(s.shares, tiles.count, s.k, CLUSTER);
     const int group = threadIdx.x / 128;
     if (group == 0) {
         registers_down<24>();
@@ -239,9 +241,10 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             const TensorMap* const fromA = range.again(0) ? againA : mapA;
             const TensorMap* const fromB = range.again(1) ? againB : mapB;
 #pragma unroll 1
-            for (int i = first; i < tiles.count; i += step) {
-                const Tile to = tiles[i];
-                const int k0 = to.split * s.chunk, row = to.m0 + rank * 128;
+            for (Section part; walk.next(part);) {
+                Tile to = tiles[part.tile];
+                if (part.steps > 0) to.steps = part.steps;
+                const int k0 = to.split * s.chunk + part.k0, row = to.m0 + rank * 128;
 #pragma unroll 1
                 for (int l = 0; l < to.steps; l++, at.next()) {
                     const u32 bar = full + at.stage * 8, stage = memory + at.stage * K::STAGE;
@@ -259,18 +262,23 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         const Powers by(range);
         Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * Part::SIZE;
-        if (first < tiles.count) {
+        const bool any = walk.any();
+        if (any) {
             if (K::TURNS && number == 1) turn_pass(1);
             if (!K::TURNS && number == 1) turn_wait(1); // until the other is ahead
         }
 #pragma unroll 1
-        for (int i = first; i < tiles.count; i += step) {
-            const Tile to = tiles[i];
+        for (Section part; walk.next(part);) {
+            Tile to = tiles[part.tile];
+            if (part.steps > 0) to.steps = part.steps;
             K sums;
-            sums.run(stages, to.steps, range.scaled);
+            sums.run(stages, to.steps, range.form);
+            if constexpr (K::SHARED) {
+                if (part.parts > 1 && !gather<2 * CLUSTER>(sums.sum, s.shares, part, rank * 2 + number, number)) continue;
+            }
             store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own);
         }
-        if (K::TURNS && number == 0 && first < tiles.count) turn_wait(0);
+        if (K::TURNS && number == 0 && any) turn_wait(0);
     }
     if (CLUSTER > 1) cluster_sync<CLUSTER>(); // no block ends while another fills its memory or arrives at its barriers
 }
@@ -284,15 +292,15 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
 #define BLOCKS_OF_CLUSTER(n)
 #endif
 // Arguments that only some kinds have: products of planes take the scaling of their operands, and the maps of planes
-// that were written again; products of rounded operands take the place of the result in BF16, used if halves is set.
+// that were written again, and share tiles; products of rounded operands take the place of the result in BF16, used if halves is set.
 #define AGAIN_OF_Six const __grid_constant__ TensorMap againA, const __grid_constant__ TensorMap againB,
 #define AGAIN_OF_Plain
 #define RANGE_OF_Six const Scaling *range,
 #define RANGE_OF_Plain
-#define HALVES_OF_Six
+#define HALVES_OF_Six , const int shared, float *parts, int *arrivals
 #define HALVES_OF_Plain , u16 *half, const int halves
-#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr}
-#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr}
+#define SHAPE_OF_Six &againA, &againB, c, Shape{m, n, k, batch, chunk, ld, range, nullptr, {shared, parts, arrivals}}
+#define SHAPE_OF_Plain nullptr, nullptr, c, Shape{m, n, k, batch, chunk, ld, nullptr, halves ? half : nullptr, {}}
 #define ENTRY(name, CLUSTER, KIND, ...)                                                                                                     \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(CLUSTER) __launch_bounds__(384, 1) matmul_hopper_##name(                                \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, AGAIN_OF_##KIND float* c, RANGE_OF_##KIND const int m,  \
@@ -313,7 +321,8 @@ ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 
 // split writes the planes of both operands of a product, the first blocksA blocks those of A, and to ranges the
 // range of the numbers that each block has read. If all blocks are A's, there is no B. rescale writes planes again
-// where the ranges, countA and countB of them, ask for it, and records that in scaling.
+// where the ranges, countA and countB of them, ask for it, and records that in scaling. With apart, planes that are right but
+// for infinities and NaN stay as they are. It clears what the product counts arrivals in.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
@@ -321,6 +330,7 @@ ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
     (Matrix{second ? b : a, second ? planesB : planesA, second ? rowsB : rowsA, second ? colsB : colsA, second ? pitchB : pitchA, batch, \
             second ? ldB : ldA, second ? strideB : strideA})
 extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERANDS, const int blocksA, uint2* ranges) {
+    admit(); // all blocks are on the device at once
     follow();
     const bool second = blockIdx.x >= blocksA;
     Range range = split<2>(OPERAND(second), nullptr, second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
@@ -328,8 +338,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERAND
     if (threadIdx.x == 0) ranges[blockIdx.x] = range.packed();
 }
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, Scaling* scaling) {
+    matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, Scaling* scaling, const int apart, int* arrivals, const int count) {
+    admit();
     follow();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
     Range range[2];
     for (int i = threadIdx.x; i < countA; i += blockDim.x) range[0].add(rangesA[i]);
     for (int i = threadIdx.x; i < countB; i += blockDim.x) range[1].add(rangesB[i]);
@@ -337,13 +349,13 @@ extern "C" __global__ void __launch_bounds__(256)
     range[1].join();
     int e[2];
     const bool finite = range[0].finite && range[1].finite;
-    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]) & finite;
+    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]) & (finite || apart);
     if (!plain) {
         const bool fits[] = {range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1])};
         if (!fits[0]) range[1].beside(range[0].high(), e[1]);
         if (!fits[1]) range[0].beside(range[1].high(), e[0]);
     }
-    const Scaling as{{e[0], e[1]}, !plain};
+    const Scaling as{{e[0], e[1]}, !plain ? Scaling::SCALED : finite ? Scaling::PLAIN : Scaling::APART};
     if (blockIdx.x == 0 && threadIdx.x == 0) *scaling = as;
 #pragma unroll 1
     for (int second = 0; second < 2; second++) {

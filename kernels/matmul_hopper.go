@@ -67,15 +67,20 @@ func (p *Plan) matmulPlanes(dev Device, c result, k int64, transA, transB bool, 
 	for _, x := range planes {
 		args = append(args, x.ranges, int32(x.blocks))
 	}
-	// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
-	p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs))), planesThreads, append(args, scaling)...)
-
 	x := planesProduct{operands, [2]Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
-	if tensorCoresOf(dev) == mmaCores {
-		p.mmaPlanes(dev, c, x)
-	} else {
-		p.hopperPlanes(dev, c, x)
+	rescale := func(apart int32, arrivals Ref, count int64) {
+		// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
+		p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs))), planesThreads, append(args, scaling, apart, arrivals, int32(count))...)
 	}
+	if tensorCoresOf(dev) == mmaCores {
+		rescale(0, scaling, 0)
+		p.mmaPlanes(dev, c, x)
+		return
+	}
+	cut := hopperPolicies.on(dev).cut(dev, c, k)
+	arrivals := p.Workspace(max(cut.arrivals(), 1) * 4)
+	rescale(1, arrivals, cut.arrivals())
+	p.hopperPlanes(dev, c, x, cut, arrivals)
 }
 
 // planesProduct is a product of operands in planes, or of those that were written again, as scaling says.
@@ -93,24 +98,48 @@ func (x planesProduct) arguments(c result, to Ref, chunk int64, e Epilogue) []an
 	return append(args, e.arguments(Float32)...)
 }
 
-// hopperPlanes appends the launches of a product of planes by matmul_hopper.cu.
-func (p *Plan) hopperPlanes(dev Device, c result, x planesProduct) {
-	pol := hopperPolicies.on(dev)
-	cluster := int64(1)
-	if CeilDiv(c.m, hopperTile)*CeilDiv(c.n, hopperTile)*c.batch >= pol.pairs*int64(dev.SMs) && c.m > hopperTile {
-		cluster = 2
+// hopperCut is how the tiles of C go to blocks: whole ones, copies for splits of k, or shares of tiles that blocks add up among
+// themselves (matmul_shares.cuh).
+type hopperCut struct {
+	cluster int64 // blocks that work together
+	blocks  int64 // clusters
+	shared  int64 // tiles of a cluster that are shared
+	copies  int64
+}
+
+// arrivals returns how many counters the blocks that share tiles need.
+func (d hopperCut) arrivals() int64 { return d.shared * d.cluster * 2 }
+
+// parts returns how many elements of parts of tiles they need place for.
+func (d hopperCut) parts() int64 {
+	if d.shared == 0 {
+		return 0
 	}
-	tiles := CeilDiv(c.m, cluster*hopperTile) * cluster * CeilDiv(c.n, hopperTile) * c.batch
-	kernel := hopperProducts[cluster-1][flag(x.transA)][flag(x.transB)]
-	p.split(dev, c, tiles, splitPolicy{blocks: 1, terms: pol.least}, x.k, func(to Ref, e Epilogue, splits, chunk int64) {
+	return d.blocks * d.cluster * 2 * hopperTile * hopperTile
+}
+
+// hopperPlanes appends the launches of a product of planes by matmul_hopper.cu.
+func (p *Plan) hopperPlanes(dev Device, c result, x planesProduct, d hopperCut, arrivals Ref) {
+	kernel, parts := hopperProducts[d.cluster-1][flag(x.transA)][flag(x.transB)], p.Workspace(max(d.parts(), 1)*4)
+	launch := func(to Ref, e Epilogue, chunk int64) {
 		var args []any
 		for _, from := range [][2]Ref{x.at, x.again} {
-			args = append(args, x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/cluster))
+			args = append(args, x.operands[0].tensorMap(from[0], !x.transA, hopperTile), x.operands[1].tensorMap(from[1], x.transB, hopperTile/d.cluster))
 		}
-		args = append(args, x.arguments(c, to, chunk, e)...)
-		p.Launch(kernel, int(min(tiles*splits, max(int64(dev.SMs)/cluster, 1)*cluster)), hopperThreads, args...).Shared = hopperShared
-	})
+		args = append(append(args, x.arguments(c, to, chunk, e)...), int32(d.shared), parts, arrivals)
+		p.Launch(kernel, int(d.blocks*d.cluster), hopperThreads, args...).Shared = hopperShared
+	}
+	if d.copies == 1 {
+		launch(Ref{Out, 0}, c.epilogue, x.k)
+		return
+	}
+	partial := p.Workspace(d.copies * c.count() * c.dt.Size())
+	launch(partial, Epilogue{}, hopperChunk(x.k, d.copies))
+	p.combine(dev, c, partial, d.copies)
 }
+
+// hopperChunk returns the terms of each of so many splits of k.
+func hopperChunk(k, splits int64) int64 { return CeilDiv(CeilDiv(k, splits), hopperStep) * hopperStep }
 
 // hopperOperands returns the operands of a product as they are stored.
 func hopperOperands(batch, m, n, k int64, transA, transB bool) [2]Planes {
@@ -130,14 +159,14 @@ func planesBody(transA, transB bool) func(Call) {
 		out, scaling := Slice[float32](c, 4), Slice[int32](c, 5)
 		m, n, k, batch, chunk, ld := c.Int(6), c.Int(7), c.Int(8), c.Int(9), c.Int(10), c.Int(11)
 		e, scale := -int(scaling[0]+scaling[1]), 1.0
-		if scaling[2] != 0 {
+		if scaling[2] == planesScaled {
 			scale = planeScale
 		}
 		operands := hopperOperands(batch, m, n, k, transA, transB)
 		var planes [2][]uint16
 		for i := range planes {
 			from := i
-			if scaling[i] != 0 || scaling[2] != 0 { // written again
+			if scaling[i] != 0 || scaling[2] == planesScaled { // written again
 				from += 2
 			}
 			planes[i] = Slice[uint16](c, from)

@@ -118,10 +118,44 @@ func TestHopperScaling(t *testing.T) {
 		}
 		r[1].add(0x1p60)
 		for i, r := range [][2]sizeRange{r, {r[1], r[0]}} {
-			e, scale := hopperScaling(r)
+			e, scale := hopperScaling(r, false)
 			if want := [2]int{c.e[i], c.e[1-i]}; e != want || scale != c.scale {
 				t.Errorf("%g and 2^60, exchanged %v, are multiplied by 2^%d, planes scaled by %g, want 2^%d and %g", c.numbers, i == 1, e, scale, want, c.scale)
 			}
+		}
+	}
+}
+
+// With infinities or NaN among them, numbers that fit are not scaled if the product keeps high products apart.
+func TestHopperApart(t *testing.T) {
+	r := [2]sizeRange{emptyRange, emptyRange}
+	r[0].add(float32(math.Inf(1)))
+	r[0].add(1)
+	r[1].add(3)
+	for _, apart := range []bool{false, true} {
+		e, scale := hopperScaling(r, apart)
+		if e != [2]int{} || (scale == 1) != apart {
+			t.Errorf("apart %v: multiplied by 2^%d, planes scaled by %g", apart, e, scale)
+		}
+	}
+}
+
+// Every block of a cut has steps to do, and is on the device from the start.
+func TestHopperCut(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 0))
+	for range 20_000 {
+		dev := Device{Major: 9, SMs: 1 + r.IntN(160), L2: 50 << 20}
+		c := result{Float32, 1 + r.Int64N(3), 1 + r.Int64N(5000), 1 + r.Int64N(5000), Epilogue{}}
+		k := 1 + r.Int64N(3000)
+		d := hopperPolicies.on(dev).cut(dev, c, k)
+		tiles, steps := CeilDiv(c.m, d.cluster*hopperTile)*CeilDiv(c.n, hopperTile)*c.batch, CeilDiv(k, hopperStep)
+		work := tiles * d.copies
+		if d.shared > 0 {
+			work = tiles - d.shared + d.shared*steps
+		}
+		if d.shared > tiles || d.shared > 0 && d.copies > 1 || d.blocks > work || d.shared > 0 && d.blocks > d.shared*steps ||
+			d.blocks*d.cluster > max(int64(dev.SMs), d.cluster) || (d.copies-1)*hopperChunk(k, d.copies) >= k {
+			t.Fatalf("%d x %dx%dx%d on %d multiprocessors: cut %+v of %d tiles of %d steps", c.batch, c.m, k, c.n, dev.SMs, d, tiles, steps)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // The kinds of products of matmul_hopper.cu: how a warpgroup adds up its 64 rows of a tile
 // from the stages that the producer fills.
 #pragma once
+#include "matmul_planes.cuh"
 #include "wgmma.cuh"
 
 // Ring is a position in the ring of stages.
@@ -35,13 +36,13 @@ template <typename K> struct Stages {
 // stages after the first, so that from then on one multiplies while the other writes.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN), SKEW = 2;
-    static constexpr bool TURNS = false;
+    static constexpr bool TURNS = false, SHARED = false;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[BN / 2];
 
-    __device__ __forceinline__ void run(Stages<Plain>& s, int steps, bool) {
+    __device__ __forceinline__ void run(Stages<Plain>& s, int steps, int) {
         int last = 0;
 #pragma unroll 1
         for (int i = 0; i < steps; i++) {
@@ -87,11 +88,11 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 //	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
 //	a b  = high + low / 2^8
 //
-// So are the planes of operands with infinities or NaN: high is the result of IEEE arithmetic, and low, which
-// may be NaN there, is left out.
+// With infinities or NaN among the numbers, high is kept apart from low, in planes of either form: it is the result of IEEE arithmetic, and
+// low, which may be NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
-    static constexpr bool TURNS = true;
+    static constexpr bool TURNS = true, SHARED = true;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
@@ -185,12 +186,49 @@ template <int TA, int TB, int CLUSTER_> struct Six {
         for (int e = 0; e < 64; e++)
             if (fabsf(sum[e]) <= 3.4028234664e38f) sum[e] = fmaf(low[e], 1.0f / 256, sum[e]);
     }
-    __device__ __forceinline__ void run(Stages<Six>& s, int steps, bool scaled) {
+    // run_apart is for planes that are not scaled, with infinities or NaN among the numbers.
+    __device__ __forceinline__ void run_apart(Stages<Six>& s, int steps) {
+        float low[64];
+#pragma unroll
+        for (int e = 0; e < 64; e++) low[e] = 0;
+#pragma unroll 1
+        for (int i = 0; i < steps; i++) {
+            s.wait();
+            const u64 a = s.a(), b = s.b();
+            turn_wait(s.group);
+            pin(part);
+            pin(low);
+            wgmma_fence();
+            multiply(low, a, 2, b, 0);
+            multiply(low, a, 1, b, 1);
+            multiply(low, a, 0, b, 2);
+            multiply(low, a, 1, b, 0);
+            multiply(low, a, 0, b, 1);
+            multiply(part, a, 0, b, 0, 0);
+            wgmma_commit();
+            turn_pass(s.group);
+            wgmma_wait<0>();
+            pin(part);
+            pin(low);
+            s.release(s.at.stage);
+            s.at.next();
+#pragma unroll
+            for (int e = 0; e < 64; e++) {
+                add(sum[e], part[e]);
+                asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(low[e]) : "f"(part[e]));
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 64; e++)
+            if (fabsf(sum[e]) <= 3.4028234664e38f) sum[e] += low[e];
+    }
+    __device__ __forceinline__ void run(Stages<Six>& s, int steps, int form) {
 #pragma unroll
         for (int i = 0; i < 64; i++) sum[i] = part[i] = 0;
         s.line = __shfl_sync(0xffffffff, s.line, 0); // the same in all lanes: so the compiler keeps descriptors in uniform registers
         s.group = __shfl_sync(0xffffffff, s.group, 0);
-        if (scaled) run_scaled(s, steps);
+        if (form == Scaling::SCALED) run_scaled(s, steps);
+        else if (form == Scaling::APART) run_apart(s, steps);
         else run_plain(s, steps);
     }
     __device__ __forceinline__ float value(int i) const { return sum[i]; }

@@ -247,7 +247,7 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     stream.left = terms;
     stream.start();
     K sums;
-    sums.run(stream, terms, range.scaled);
+    sums.run(stream, terms, range.form == Scaling::SCALED);
     admit();
     arrived<0>();
     __syncthreads();

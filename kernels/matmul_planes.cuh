@@ -17,13 +17,15 @@ __device__ __forceinline__ u32 bf16x2(float low, float high) {
 // power is 2^e, e in [-252, 127]; below 2^-126 it is 0 or nearly so.
 __device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max(e, -126) + 127) << 23); }
 
-// Scaling records how float32 operands were brought into range: each was multiplied by a power of 2,
-// and with scaled its planes are scaled against one another.
+// Scaling records how float32 operands were brought into range: each was multiplied by a power of 2, and their planes have a form.
 struct Scaling {
+    // SCALED planes are scaled against one another. Planes APART are as in PLAIN ones, with infinities or NaN among the numbers: the
+    // first planes alone have what IEEE arithmetic makes of those.
+    enum Form { PLAIN, SCALED, APART };
     int exponents[2];
-    int scaled;
+    int form;
     // again reports whether an operand's planes were written again.
-    __device__ __forceinline__ bool again(int operand) const { return (operand ? exponents[1] : exponents[0]) != 0 || scaled; }
+    __device__ __forceinline__ bool again(int operand) const { return (operand ? exponents[1] : exponents[0]) != 0 || form == SCALED; }
 };
 
 // bf16 is x rounded to BF16; a finite x stays finite.

@@ -154,9 +154,9 @@ func hopperSplitBody(c Call) {
 
 // hopperRescaleBody writes planes again of operands that are to be multiplied by a
 // power of 2, or of both if their planes are to be scaled against one another, and what
-// it did: two exponents, and 1 for scaled planes.
+// it did: two exponents, and the planes' form.
 func hopperRescaleBody(c Call) {
-	scaling := Slice[int32](c, 19)
+	scaling, apart := Slice[int32](c, 19), c.Int(20) != 0
 	var both [2]sizeRange
 	for i := range both {
 		ranges := Slice[uint32](c, 15+2*i)
@@ -165,25 +165,29 @@ func hopperRescaleBody(c Call) {
 			both[i].join(ranges[2*block], ranges[2*block+1])
 		}
 	}
-	e, scale := hopperScaling(both)
+	e, scale := hopperScaling(both, apart)
 	for i, first := range firstArguments {
 		scaling[i] = int32(e[i])
 		if e[i] != 0 || scale != 1 {
 			writePlanes(c, first, e[i], scale, !both[0].finite || !both[1].finite)
 		}
 	}
-	scaling[2] = 0
-	if scale != 1 {
-		scaling[2] = 1
+	switch {
+	case scale != 1:
+		scaling[2] = planesScaled
+	case both[0].finite && both[1].finite:
+		scaling[2] = planesPlain
+	default:
+		scaling[2] = planesApart
 	}
 }
 
 // hopperScaling returns the exponents of the powers of 2 to multiply operands of these
-// ranges by, and the scale of each plane against the one before.
-func hopperScaling(operands [2]sizeRange) (e [2]int, scale float32) {
+// ranges by, and the scale of each plane against the one before. With apart, infinities and NaN ask for none.
+func hopperScaling(operands [2]sizeRange, apart bool) (e [2]int, scale float32) {
 	a, okA := operands[0].exponent(-109) // three planes of BF16 hold numbers from there on
 	b, okB := operands[1].exponent(-109)
-	if okA && okB && operands[0].finite && operands[1].finite {
+	if okA && okB && (apart || operands[0].finite && operands[1].finite) {
 		return [2]int{a, b}, 1
 	}
 	const floor = -125 // from there on, a number's first plane has all of its bits
@@ -201,6 +205,13 @@ func hopperScaling(operands [2]sizeRange) (e [2]int, scale float32) {
 
 // planeScale is the scale of planes that hold any number.
 const planeScale = 1 << 8
+
+// The forms of planes: as they are, scaled, and as they are with infinities or NaN among the numbers.
+const (
+	planesPlain = iota
+	planesScaled
+	planesApart
+)
 
 // writePlanes writes the planes of an operand times 2^e. For whole, see bf16Planes.
 func writePlanes(c Call, first, e int, scale float32, whole bool) {

@@ -217,23 +217,62 @@ type hopperPolicy struct {
 	chosen   bool    // whether plans use the kernel
 	products float64 // least batch * m * n * k for each multiprocessor
 	terms    int64   // least k
-	least    int64   // terms of a split of k
+	least    int64   // terms of a split of k by mma.sync
 	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
 	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes
+	step     float64 // us of a step of a tile
+	round    float64 // and of each tile that a block computes after the first
+	second   float64 // of a launch that adds copies up
+	copied   float64 // and of each megabyte of them
+	even     float64 // where each tile has the same number of shares
+	part     float64 // and of each share but one
+	uneven   float64 // where each block has the same number of steps
 }
 
 var hopperPolicies = measured[hopperPolicy]{
-	// Not timed on an A100. The limits are those of 90: there the same kernel takes, us, and tiles of FMA: 1024 62, 68; 2048 335, 437; 8192 19215, 26757; 4096 x 784 x 512 83, 93.
+	// Not timed on an A100. The limits are those that 90 had: there the same kernel takes, us, and tiles of FMA: 1024 62, 68; 2048 335, 437; 8192 19215, 26757; 4096 x 784 x 512 83, 93.
 	// An A100 has 16 times FMA's rate in BF16, an H200 15 times.
 	{80, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, split: 4}},
 	// Not timed. By their data sheets these have 2 (8.6), 2 to 4 (8.9), 2 (12.0) times FMA's rate in BF16, and six products are to be made; mma.sync's rate of 10.0 is not published.
 	{86, hopperPolicy{split: 4, least: 128}},
 	{89, hopperPolicy{split: 4, least: 128}},
-	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72; below
-	// the limit, 1024 x 512 x 512: 23, 19, 19; 4096: 1391 (the product by single blocks: 6 % more), -, 2699. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
+	// H200, us with planes and combining, tiles of FMA, and cuBLAS SGEMM: 768: 31, -, 34; 784: -, 41, 35; 1024: 44, 64, 56 to 68; 2048: 200, 414, 340; 4096 x 784 x 512: 53, 88, 72;
+	// 1024 x 512 x 512: 23, 19, 19. Planes of 4096 x 784 and 784 x 512 and their ranges by 3, 4, 6, 8 blocks a
 	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
-	{90, hopperPolicy{chosen: true, products: 3 << 20, terms: 64, least: 128, pairs: 7, split: 4}},
+	// Cuts, fitted by hand to 190 times of 38 shapes; whole tiles, the best copies, even shares, uneven shares: 1536 118, 106, -, 83; 1600 124, 115, -, 97; 1920 158, 185, -, 152; 2048 169, 204, -, 178; 2560 399, 415, -, 330;
+	// 784 37.1, 29.3, 28.9, 30.2; 768 35.0, 23.9, 25.1, 27.5; 1024 45.1, 35.9, 35.0, 36.7; 1152 51.2, -, -, 46.4; 784 x 10000 x 784, whose planes are larger than level 2, 327, 195, 195, 225.
+	// pairs: 4096 1281 to 1289, single blocks 1275. products: 600 20.3, FMA 30.1; 640 19.0, 30.4; below the limit, 512 x 784 x 512 18.8, 16.5; 512 17.0, 12.5
+	{90, hopperPolicy{chosen: true, products: 1_600_000, terms: 64, least: 128, pairs: 7, split: 4,
+		step: 1.07, round: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 9}},
 	{100, hopperPolicy{split: 4, least: 128}},
+}
+
+// cut returns the cut of a product that takes the least time by a rough model of the measured times.
+func (p hopperPolicy) cut(dev Device, c result, k int64) hopperCut {
+	d := hopperCut{cluster: 1, copies: 1}
+	if CeilDiv(c.m, hopperTile)*CeilDiv(c.n, hopperTile)*c.batch >= p.pairs*int64(dev.SMs) && c.m > hopperTile {
+		d.cluster = 2
+	}
+	tiles, steps, most := CeilDiv(c.m, d.cluster*hopperTile)*CeilDiv(c.n, hopperTile)*c.batch, CeilDiv(k, hopperStep), max(int64(dev.SMs)/d.cluster, 1)
+	rounds := CeilDiv(tiles, most)
+	d.blocks = min(tiles, most)
+	best, least := d, float64(rounds*steps)*p.step+float64(rounds-1)*p.round
+	try := func(blocks, shared, copies, steps int64, more float64) {
+		if t := float64(steps)*p.step + more; t < least {
+			least, best = t, hopperCut{d.cluster, blocks, shared, copies}
+		}
+	}
+	for n := int64(2); n*tiles <= most && n <= steps; n++ {
+		chunk := hopperChunk(k, n)
+		try(n*tiles, 0, CeilDiv(k, chunk), chunk/hopperStep, p.second+p.copied*float64(n*c.count()*c.dt.Size())/1e6)
+		try(n*tiles, tiles, 1, CeilDiv(steps, n), p.even+p.part*float64(n-1))
+	}
+	// All blocks are at different terms of k, so operands of few tiles have to be in level 2 as a whole.
+	shared := tiles - max(tiles/most-1, 0)*most
+	if tiles%most != 0 && tiles*steps >= most && (tiles > most || 6*c.batch*(c.m+c.n)*k <= dev.L2) {
+		try(most, shared, 1, CeilDiv(shared*steps, most)+(tiles-shared)/most*steps, p.uneven)
+	}
+	return best
 }
 
 // reducedPolicy tunes products of rounded operands.
