@@ -230,10 +230,10 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 	}
 }
 
-// near compares results of a few hundred operations that lose no digits of a row's greatest result; of returns
-// the row of an element.
+// near compares results of a few hundred operations that lose no digits of a row's greatest result, or few: of 100 000 short rows some vary
+// little, and layer norm divides by how much. of returns the row of an element.
 func near(got, want []float64, d expr.Dtype, of func(i int) int) error {
-	allowed := map[expr.Dtype]float64{expr.Float32: 1e-4, expr.Float64: 1e-12}[d]
+	allowed := map[expr.Dtype]float64{expr.Float32: 3e-4, expr.Float64: 1e-12}[d]
 	greatest := map[int]float64{}
 	for i, w := range want {
 		if size := math.Abs(w); size > max(greatest[of(i)], 1) && !math.IsInf(w, 0) {
