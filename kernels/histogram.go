@@ -53,6 +53,9 @@ func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 		ranges = CeilDiv(int64(bins.N), most)
 	}
 	if ranges > 2 && ranges <= min(histogramRanges, int64(dev.SMs)/2) && n >= max(many.sorted*int64(bins.N), many.least) {
+		if n < many.middling {
+			ranges = max(ranges, many.ranges)
+		}
 		p.sortedHistogram(dev, dt, n, bins, ranges)
 		return p
 	}

@@ -135,13 +135,17 @@ var tilePolicies = measured[tilePolicy]{
 type columnPolicy struct {
 	block  int64 // threads of a block
 	rows   int64 // least rows of a thread
+	few    int64 // rows up to which a thread has several columns that do not fill vectors
 	chunk  int64 // least rows of a thread when columns are split
 	blocks int64 // blocks for each multiprocessor when columns are split
 	turns  int64 // that the last block takes to add up chunks, at most: 8 chunks of a block's columns each
 }
 
 var columnPolicies = measured[columnPolicy]{
-	{90, columnPolicy{block: 256, rows: 8, chunk: 16, blocks: 3, turns: 16}}, // H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7. Chunk 16, 8, 4: 530 x 974 10.0, 7.8, 11.2; 23583 x 39 10.7, 9.4, 9.8; 64 x 4000 4.3, 4.1, 14.0. The rest was not swept
+	// H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7. Chunk 8, 16: 530 x 974 7.6, 9.9; 700 x 900 9.7, 11.3; 23583 x 39 9.2, 10.9;
+	// float64 2000 x 100 6.4, 7.5; 1958 x 420 9.9, 10.0; 300 x 1000 9.7, 8.9; 20000 x 7 7.3, 6.0; 4: 64 x 4000 14.0 (4.8). Few, and without: 7 x 14000003 105, 187;
+	// 3 x 30000001 118, 372; 13 x 5000011 75, 79; 300 x 12 x 2502 13.7, 15.1; float64 3 x 10000001 76, 135. The rest was not swept
+	{90, columnPolicy{block: 256, rows: 8, few: 15, chunk: 8, blocks: 3, turns: 16}},
 }
 
 // twicePolicy tunes sums over two groups of axes in one launch.
@@ -206,8 +210,10 @@ var (
 	manyBins = measured[manyBinsPolicy]{
 		// H200, us, in two ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; a million into 100000 20.7, 18.9 and 17.0, 92.
 		// Sorted, and in global memory: 10^8 into 10^6 424, 678 and 1072, 8202; 5.4 million into 312229 53, 55 and 63, 444; 4 into a million 48, 50 and 49, 320;
-		// 3 into 600000 41, 46 and 38, 244; 2 into 200000 36, 42 and 27, 157; a million into 200000 33, 40 and 17, 89
-		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, elements: 1 << 18, sorted: 4, least: 1 << 21}},
+		// 3 into 600000 41, 46 and 38, 244; 2 into 200000 36, 42 and 27, 157; a million into 200000 33, 40 and 17, 89.
+		// Ranges 12, no more than needed, 8, 16: 3 million into 200000 32, 37, 33, 31, skewed 36, 43, 38, 37; 5.4 into 312229 47, 53, 51, 45, skewed 48, 55, 52, 56;
+		// 10^8 into 238429 395, 398, 385, 394, skewed -, 418, 443, 662
+		{90, manyBinsPolicy{histogramPolicy: histogramPolicy{block: 256, blocks: 8}, elements: 1 << 18, sorted: 4, least: 1 << 21, middling: 1 << 23, ranges: 12}},
 	}
 )
 
@@ -216,6 +222,8 @@ type manyBinsPolicy struct {
 	histogramPolicy       // of the kernel that counts in global memory
 	elements        int64 // for each range of bins, from which on blocks for each range are faster
 	sorted          int64 // elements for each bin from which on it is faster to sort them by range, if there are more than two
+	ranges          int64 // that fewer than middling elements are sorted by, at least: the narrower, the fewer counters do blocks add to memory
+	middling        int64
 	least           int64 // elements from which on it is, in place of blocks for each range
 }
 

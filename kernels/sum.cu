@@ -12,6 +12,7 @@
 //   sum_cols   inner > 1: threads of a block side by side on 16-byte vectors of
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
+//   sum_few    inner > 1 and no multiple of a vector, few rows: several columns a thread.
 //
 //   sum_twice, sum_tile_twice   two sets of axes at once.
 //
@@ -169,6 +170,41 @@ COLS(f32, float, float)
 COLS(f32_f64, float, double)
 COLS(f64, double, double)
 COLS(f64_f32, double, float)
+
+// Few rows of columns that do not fill vectors. A thread has COLUMNS columns, blockDim.x apart, so that lanes side by side read
+// elements side by side, and enough of them are under way. Block b: tile b % tiles of columns of outer index b / tiles.
+template <typename T>
+__device__ __forceinline__ void sum_few(const T* __restrict__ in, T* __restrict__ out, int r, long long inner, int tiles, double div) {
+    constexpr int COLUMNS = 4, FLIGHT = 4;
+    const long long outer = blockIdx.x / tiles, first = (long long)(blockIdx.x % tiles) * COLUMNS * blockDim.x + threadIdx.x;
+    const int step = blockDim.x, left = (int)min(inner - first, (long long)COLUMNS * step); // columns from the first on
+    const T* p = in + outer * r * inner + first;
+    double acc[COLUMNS] = {};
+    for (int j = 0; j < r; j += FLIGHT, p += FLIGHT * inner) {
+        T x[FLIGHT][COLUMNS];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) x[f][c] = j + f < r && c * step < left ? p[f * inner + c * step] : T(0);
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) acc[c] += (double)x[f][c];
+    }
+    T* to = out + outer * inner + first;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++)
+        if (c * step < left) to[c * step] = (T)(div == 1 ? acc[c] : acc[c] / div);
+}
+
+#define FEW(NAME, T)                                                                                                \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                            \
+        sum_few_##NAME(const T* in, T* out, int r, long long inner, int tiles, double div) {                        \
+        sum_few(in, out, r, inner, tiles, div);                                                                     \
+    }
+
+FEW(f32, float)
+FEW(f64, double)
 
 // Two sets of axes at once, in: slabs x r x middle x q x inner, summed over r and q: what a pass for each would write and read again is
 // a large part of the input where r and q are short, and another launch takes longer than a small input.

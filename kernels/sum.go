@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 )
@@ -10,14 +9,9 @@ import (
 // The kernels by input and output type.
 var sumRows, sumTile, sumCols, sumColsVec [2][2]*Kernel
 
-var sumTwice = [...]*Kernel{
-	Float32: own.Kernel("sum", "sum_twice_f32", sumTwiceBody[float32](false)),
-	Float64: own.Kernel("sum", "sum_twice_f64", sumTwiceBody[float64](false)),
-}
-
-var sumTileTwice = [...]*Kernel{
-	Float32: own.Kernel("sum", "sum_tile_twice_f32", sumTwiceBody[float32](true)),
-	Float64: own.Kernel("sum", "sum_tile_twice_f64", sumTwiceBody[float64](true)),
+var sumFew = [...]*Kernel{
+	Float32: own.Kernel("sum", "sum_few_f32", sumFewBody[float32]),
+	Float64: own.Kernel("sum", "sum_few_f64", sumFewBody[float64]),
 }
 
 func init() {
@@ -89,48 +83,6 @@ func Sum(dev Device, dt Dtype, shape, axes []int, mean bool) *Plan {
 	return p
 }
 
-// sumTwice appends the launch that sums over two groups at once, unless a pass for each is faster.
-func (p *Plan) sumTwice(dev Device, dt Dtype, groups []group, terms int64, div float64) bool {
-	first := slices.IndexFunc(groups, func(g group) bool { return g.chosen })
-	second := first + 2 // groups side by side are treated differently
-	slabs, r, _ := around(groups, first)
-	_, q, inner := around(groups, second)
-	middle := groups[first+1].n
-	outputs := slabs * middle * inner
-	if dev.Major == 0 || terms >= 1<<16 || outputs > math.MaxInt32 || terms*middle*inner > math.MaxInt32 {
-		return false
-	}
-	sizes := []any{int32(r), int32(middle), int32(q), int32(inner)}
-	if per, lanes := tilePolicies.on(dev).twice(dev, dt, slabs, r, middle, q, inner); per > 0 {
-		args := append([]any{Ref{0, 0}, Ref{Out, 0}, slabs}, append(sizes, int32(per), int32(lanes), div)...)
-		p.Launch(sumTileTwice[dt], int(CeilDiv(slabs, per)), tilePolicies.on(dev).block, args...).Shared = int(per*terms*middle*inner*dt.Size() + 16)
-		return true
-	}
-	block, side, ok := twicePolicies.on(dev).blocks(dev, dt, outputs, r, q, inner)
-	if ok {
-		args := append([]any{Ref{0, 0}, Ref{Out, 0}, int32(outputs)}, append(sizes, int32(side), div)...)
-		p.Launch(sumTwice[dt], int(CeilDiv(outputs, side)), int(block), args...).Shared = int(block * 8)
-	}
-	return ok
-}
-
-// blocks returns the threads of a block of sum_twice and how many outputs it has side by side, and reports whether that is faster than a pass for
-// each group of axes.
-func (pol twicePolicy) blocks(dev Device, dt Dtype, outputs, r, q, inner int64) (block, side int64, ok bool) {
-	block, terms := pol.block, r*q
-	if max(r, q)*dt.Size() <= pol.short && outputs >= 4*block*int64(dev.SMs) {
-		return block, block, true
-	}
-	side = min(pow2(inner), 32)
-	for side < 32 && block/side > pow2(terms) {
-		side *= 2
-	}
-	for block < pol.most && terms*side > pol.few*block {
-		block *= 2
-	}
-	return block, side, terms*side <= pol.terms*block && outputs*terms <= pol.elements
-}
-
 // AppendSum appends the launches that add up n elements at src, of type in, into the
 // element at dst, of type out, in an order that depends on n and dev alone.
 func (p *Plan) AppendSum(dev Device, src Ref, in Dtype, n int64, dst Ref, out Dtype) {
@@ -169,6 +121,9 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	if inner%w != 0 {
 		w, kernel = 1, sumCols
 	}
+	if w == 1 && in == out && p.sumFew(dev, src, in, dst, outer, r, inner, div) {
+		return
+	}
 	// Threads side by side cover the columns, evenly, as many as leave all multiprocessors a
 	// block. The rest of the block goes down the rows, as long as each has enough of them.
 	pol := columnPolicies.on(dev)
@@ -206,6 +161,19 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	}
 }
 
+// sumFew appends the launch that adds up few rows of columns, and reports whether there are so few, and columns enough.
+func (p *Plan) sumFew(dev Device, src Ref, dt Dtype, dst Ref, outer, r, inner int64, div float64) bool {
+	const columns = 4 // of a thread, in sum.cu
+	pol := columnPolicies.on(dev)
+	tiles := CeilDiv(inner, columns*pol.block)
+	if r > pol.few || outer*tiles < 2*int64(dev.SMs) {
+		return false
+	}
+	threads := roundUp(CeilDiv(CeilDiv(inner, tiles), columns), 32)
+	p.Launch(sumFew[dt], int(outer*tiles), int(threads), src, dst, int32(r), inner, int32(tiles), div)
+	return true
+}
+
 // tile returns how many slabs of r x inner elements make a tile, and how many lanes add up an output: 0 if
 // tiles are not the way, as a slab fits none, or an output has too many terms, or there are too few slabs.
 func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, lanes int64) {
@@ -228,25 +196,6 @@ func (pol tilePolicy) tile(dev Device, in Dtype, slabs, r, inner int64) (per, la
 
 // banks returns how many of 32 lanes share a bank of shared memory, if n elements lie between one lane's and the next one's.
 func banks(n int64) int64 { return min(n&-n, 32) }
-
-// twice is tile for slabs of r x middle x q x inner elements that are summed over r and q. It
-// wants at least one slab for each multiprocessor.
-func (pol tilePolicy) twice(dev Device, in Dtype, slabs, r, middle, q, inner int64) (per, lanes int64) {
-	outputs, terms := middle*inner, r*q
-	slab := outputs * terms * in.Size()
-	if slab > pol.bytes || slabs < int64(dev.SMs) {
-		return 0, 0
-	}
-	per = max(min(pol.bytes/slab, CeilDiv(slabs, int64(dev.SMs)*pol.blocks)), 1)
-	lanes = pow2(CeilDiv(pol.busy, per*outputs))
-	if inner == 1 {
-		lanes = max(lanes, banks(q)/4)
-	}
-	if lanes = min(lanes, pow2(terms), 32); CeilDiv(terms, lanes) > pol.most {
-		return 0, 0
-	}
-	return per, lanes
-}
 
 // split returns the number of chunks that each row is cut into, so that the device is
 // full and all blocks are there at a time, and the elements of a chunk. Without cooperative launches rows stay whole.
@@ -374,28 +323,9 @@ func sumTileBody[In, To Float](c Call) {
 	})
 }
 
-// sumTwiceBody takes the slabs if they are in tiles, or the outputs.
-func sumTwiceBody[T Float](tiles bool) func(Call) {
-	return func(c Call) {
-		in, out, outputs := Slice[T](c, 0), Slice[T](c, 1), c.Int(2)
-		r, middle, q, inner, last := c.Int(3), c.Int(4), c.Int(5), c.Int(6), 8
-		if tiles {
-			outputs, last = outputs*middle*inner, 9
-		}
-		div := c.Float(last)
-		Parallel(outputs, max(Grain/(r*q), 1), func(lo, hi int64) {
-			for o := lo; o < hi; o++ {
-				row, sum := o/inner, 0.0
-				for j := range r {
-					x := in[((row/middle*r+j)*middle+row%middle)*q*inner+o%inner:]
-					for k := range q {
-						sum += float64(x[k*inner])
-					}
-				}
-				out[o] = T(sum / div)
-			}
-		})
-	}
+func sumFewBody[T Float](c Call) {
+	in, out, r, inner, div := Slice[T](c, 0), Slice[T](c, 1), c.Int(2), c.Int(3), c.Float(5)
+	sumColumns(in, out, int64(len(out))/inner, r, inner, r, 1, div)
 }
 
 func sumColsBody[In, To Float](c Call) {
@@ -408,6 +338,11 @@ func sumColsBody[In, To Float](c Call) {
 	if once != 0 {
 		parts /= c.Int(6)
 	}
+	sumColumns(in, out, parts, r, inner, chunk, splits, div)
+}
+
+// sumColumns adds up the columns of chunks of rows; splits of them make r rows.
+func sumColumns[In, To Float](in []In, out []To, parts, r, inner, chunk, splits int64, div float64) {
 	// One goroutine takes a part of the columns through all rows of a chunk, a
 	// tile of columns at a time so that the accumulators stay in the first-level
 	// cache, and eight rows at a time, so that they are read and written once for

@@ -75,6 +75,7 @@ func sumCases(mean bool) []Case {
 		sumCase(mean, tensor.Shape{4001, 13, 3}, 1), sumCase(mean, tensor.Shape{331, 245, 2}, 1), sumCase(mean, tensor.Shape{1031, 4, 128}, 2), sumCase(mean, tensor.Shape{140, 33, 32}, 1),
 		sumCase(mean, tensor.Shape{7492, 54}, 0), sumCase(mean, tensor.Shape{9, 5003, 3}, 1), sumCase(mean, tensor.Shape{5, 40009}, 1), sumCase(mean, tensor.Shape{17, 50021}, 0),
 		sumCase(mean, tensor.Shape{4, 20011, 11}, 1), sumCase(mean, tensor.Shape{37, 31, 38, 15}, 0, 2), sumCase(mean, tensor.Shape{3, 7, 5003}, 0, 2), sumCase(mean, tensor.Shape{3, 5, 70001}, 0, 2),
+		sumCase(mean, tensor.Shape{7, 300007}, 0), sumCase(mean, tensor.Shape{2, 300001}, 0), sumCase(mean, tensor.Shape{40, 9, 7001}, 1),
 		sumCase(mean, tensor.Shape{2, 14, 3, 17, 5}, 1, 3), sumCase(mean, tensor.Shape{40, 3, 50, 2}, 0, 2),
 		sumCase(mean, tensor.Shape{1201, 3, 5, 7}, 1, 3), sumCase(mean, tensor.Shape{1031, 2, 3, 2, 4}, 1, 3), sumCase(mean, tensor.Shape{301, 13, 2, 8}, 1, 3), sumCase(mean, tensor.Shape{3, 50, 5, 2731}, 0, 2),
 		sumCase(mean, tensor.Shape{3, 5}), sumCase(mean, tensor.Shape{3, 5}, 0), sumCase(mean, tensor.Shape{3, 5}, 1),
