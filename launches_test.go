@@ -150,6 +150,9 @@ func inPrecisions() (plans []*kernels.Plan) {
 					plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, 1, n, n, n, i >= 2, i%2 == 1, kernels.Epilogue{}))
 				}
 			}
+			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
+				plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, s[0], s[1], s[2], s[3], false, false, kernels.Epilogue{}))
+			}
 		}
 	}
 	return plans

@@ -66,11 +66,16 @@ const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish
 // MatMulIn plans [MatMulWith] with operands rounded to a precision, if they are float32. On a GPU a product that a float32
 // kernel computes about as fast is not rounded, on the host every one is.
 func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
-	if dt != Float32 || !reducedFits(dev, by, batch, m, n, k) {
+	large := dt == Float32 && reducedFits(dev, by, batch, m, n, k)
+	if !large && !(dt == Float32 && smallFits(dev, by, batch, m, n, k)) {
 		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
 	}
-	p := newMatMul(dt, batch, m, n, k)
-	p.matmulReduced(dev, result{dt, batch, m, n, e}, by, k, transA, transB)
+	p, c := newMatMul(dt, batch, m, n, k), result{dt, batch, m, n, e}
+	if large {
+		p.matmulReduced(dev, c, by, k, transA, transB)
+	} else {
+		p.matmulSmall(dev, c, by, product{Ref{0, 0}, Ref{1, 0}, batch, m, n, k, transA, transB, false})
+	}
 	p.finish(e, dt, batch, m, n)
 	return p
 }

@@ -149,6 +149,8 @@ func TestMatMulReducedPlan(t *testing.T) {
 		{hopper, TF32, Float32, 4096, 4096, 4096, true, false, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},
 		{hopper, BF16, Float32, 512, 10, 4096, false, false, []string{"matmul_thin_f32", "matmul_join_f32"}},
 		{hopper, BF16, Float32, 100, 100, 100, false, false, []string{"matmul_joined_small_f32"}},
+		{hopper, TF32, Float32, 128, 512, 784, false, false, []string{"matmul_mma_small_joined_tf32"}},
+		{ampere, TF32, Float32, 128, 512, 784, false, false, []string{"matmul_small_f32", "matmul_combine_f32"}},
 		{hopper, BF16, Float32, 1, 1 << 20, 64, false, false, []string{"matmul_columns_f32"}},
 		{hopper, BF16, Float64, 2048, 2048, 2048, false, false, []string{"matmul_double_large"}},
 		{turing, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_large_f32"}},

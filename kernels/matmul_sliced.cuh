@@ -13,9 +13,9 @@
 // to memory, for another launch to add. No sum's order depends on timing.
 #pragma once
 #include "async.cuh"
-#include "cluster.cuh"
 #include "epilogue.cuh"
 #include "follow.cuh"
+#include "inbox.cuh"
 
 extern __shared__ double dynamic[];
 
@@ -271,7 +271,8 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
                                        int parts, int transA, int transB, int transC, const Epilogue<T>& epilogue) {
     constexpr int BM = F::BM, BN = F::BN, W = F::W;
     using V = typename Vec<T>::type;
-    if (JOIN) cluster_arrive();
+    __shared__ u64 full; // the barrier of the sums that other blocks send
+    if (JOIN) open_inbox(&full, F::TILE * sizeof(T));
     const Place at = Place::of<BM, BN, JOIN>(m, n, (int)batch, parts);
     const i64 k0 = at.split * chunk;
     T* const memory = reinterpret_cast<T*>(dynamic);
@@ -304,10 +305,9 @@ __device__ __forceinline__ void sliced(const T* a, const T* b, T* c, i64 m, i64 
         cluster_wait(); // all blocks have begun
         sums.total(memory, [&](int row, int col, const Pack<T>& v) {
             const int i = (row * BN + col) / W, to = i / share;
-            send(at.rank - at.split + to, inbox + at.split * share + i - to * share, v.v);
+            send(at.rank - at.split + to, inbox + at.split * share + i - to * share, v.v, &full);
         });
-        cluster_arrive();
-        cluster_wait(); // all sums have arrived
+        await_inbox(&full);
 #pragma unroll 1
         for (int i = threadIdx.x; i < share; i += F::THREADS) {
             const int e = (at.split * share + i) * W;

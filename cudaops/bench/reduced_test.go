@@ -125,13 +125,14 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 func TestReducedRounding(t *testing.T) {
 	r := random(t)
 	for _, dev := range productDevices(t) {
-		reducedRoundingOn(t, r, dev)
+		reducedRoundingOn(t, r, dev, 1, 64)
 	}
 }
 
-func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
-	dev.SMs = 1
-	const m, n, k = 2048, 65, 64
+// reducedRoundingOn does so by products of k terms for a device of so many multiprocessors.
+func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k int) {
+	dev.SMs = sms
+	const m, n = 2048, 65
 	for by := range significant {
 		for _, transA := range []bool{false, true} {
 			a, b, out := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
@@ -148,7 +149,7 @@ func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 					a[i*k+l] = x[i]
 				}
 			}
-			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, k, transA, false, kernels.Epilogue{})
+			p := kernels.MatMulIn(dev, by, kernels.Float32, 1, m, n, int64(k), transA, false, kernels.Epilogue{})
 			must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 			wrong := 0
 			for i, v := range x {
