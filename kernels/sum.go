@@ -121,12 +121,12 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 	if inner%w != 0 {
 		w, kernel = 1, sumCols
 	}
-	if w == 1 && in == out && p.sumFew(dev, src, in, dst, outer, r, inner, div) {
+	pol := columnPolicies.on(dev)
+	if (w == 1 || r <= pol.fewest) && in == out && p.sumFew(dev, src, in, dst, outer, r, inner, div) {
 		return
 	}
 	// Threads side by side cover the columns, evenly, as many as leave all multiprocessors a
 	// block. The rest of the block goes down the rows, as long as each has enough of them.
-	pol := columnPolicies.on(dev)
 	units, side := inner/w, pol.block
 	for side > 32 && outer*CeilDiv(units, side) < 2*int64(dev.SMs) {
 		side /= 2

@@ -59,6 +59,7 @@ func hardSums(t *testing.T) (list []reduction) {
 		{f32, []int{31436038}, []int{0}}, {f32, []int{100000000}, []int{0}}, {f32, []int{547242}, []int{0}}, {f32, []int{23583, 39}, []int{0}}, {f32, []int{1 << 22, 32}, []int{1}}, {f32, []int{1 << 24, 8}, []int{1}},
 		{f32, []int{14, 2, 1024}, []int{0, 2}}, {f32, []int{126, 10404}, []int{1}}, {f32, []int{8, 3, 10, 32}, []int{0, 2}}, {f32, []int{300, 10, 3, 40}, []int{0, 2}}, {f32, []int{530, 974}, []int{0}},
 		{f32, []int{1000000, 3, 5, 7}, []int{1, 3}}, {f32, []int{3, 5, 7, 1000000}, []int{0, 2}}, {f32, []int{400000, 12, 3, 8}, []int{1, 3}}, {f64, []int{7, 3000, 8, 300}, []int{0, 2}}, {f32, []int{7, 14000003}, []int{0}},
+		{f32, []int{2, 40000000}, []int{0}}, {f32, []int{3, 40000000}, []int{0}}, {f32, []int{4, 30000000}, []int{0}}, {f64, []int{3, 10000000}, []int{0}},
 	} {
 		add(fmt.Sprintf("sum %v over %v %v", c.shape, c.axes, c.dt), func(dev kernels.Device) *kernels.Plan { return kernels.Sum(dev, c.dt, c.shape, c.axes, false) })
 	}
