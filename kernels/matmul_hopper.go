@@ -35,8 +35,12 @@ func planesFit(dev Device, batch, m, n, k int64) bool {
 	const most = 1 << 30 // the kernels count rows, columns, terms, matrices and tiles in 32 bits
 	tiles := CeilDiv(m, hopperTile) * CeilDiv(n, hopperTile) * batch
 	pol := hopperPolicies.on(dev)
+	products := pol.products
+	if pol.tiled > 0 && tiles*6 >= int64(dev.SMs) {
+		products = pol.tiled
+	}
 	return pol.chosen && !dev.FMA && dev.Major != 0 && tensorCoresOf(dev) != noTensorCores && max(batch, m, n, k) <= most && tiles <= most &&
-		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
+		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 6*batch*(m*k+k*n) <= dev.Memory/4)
 }
 

@@ -216,6 +216,7 @@ func (p doublePolicy) time(dev Device, d doubleCut, c result, k, blocks int64) f
 type hopperPolicy struct {
 	chosen   bool    // whether plans use the kernel
 	products float64 // least batch * m * n * k for each multiprocessor
+	tiled    float64 // likewise of products with a tile for six multiprocessors or more, if not 0
 	terms    int64   // least k
 	least    int64   // terms of a split of k by mma.sync
 	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
@@ -241,9 +242,10 @@ var hopperPolicies = measured[hopperPolicy]{
 	// multiprocessor: 15.4, 15.3, 16.0, 15.3; of 4096: 96, 96, 97, 93
 	// Cuts, fitted by hand to 190 times of 38 shapes; whole tiles, the best copies, even shares, uneven shares: 1536 118, 106, -, 83; 1600 124, 115, -, 97; 1920 158, 185, -, 152; 2048 169, 204, -, 178; 2560 399, 415, -, 330;
 	// 784 37.1, 29.3, 28.9, 30.2; 768 35.0, 23.9, 25.1, 27.5; 1024 45.1, 35.9, 35.0, 36.7; 1152 51.2, -, -, 46.4; 784 x 10000 x 784, whose planes are larger than level 2, 327, 195, 195, 225.
-	// pairs: 4096 1281 to 1289, single blocks 1275. products: 600 20.3, FMA 30.1; 640 19.0, 30.4; below the limit, 512 x 784 x 512 18.8, 16.5; 512 17.0, 12.5
-	{90, hopperPolicy{chosen: true, products: 1_600_000, terms: 64, least: 128, pairs: 7, split: 4,
-		step: 1.07, round: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 9}},
+	// pairs: 4096 1281 to 1289, single blocks 1275. tiled: 600 20.3, FMA 30.1; 640 19.0, 30.4; 1024 x 512 x 512 (m x k x n) 19.7, 30.4; 1024 x 256 x 1024 18.7, 18.3;
+	// below the limits, 512 x 784 x 512 18.8, 16.5; 512 17.0, 12.5; 256 x 4096 x 256, 4 tiles, 34.8, 21.8
+	{90, hopperPolicy{chosen: true, products: 3 << 20, tiled: 1_600_000, terms: 64, least: 128, pairs: 7, split: 4,
+		step: 1.07, round: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 10}},
 	{100, hopperPolicy{split: 4, least: 128}},
 }
 
@@ -267,9 +269,10 @@ func (p hopperPolicy) cut(dev Device, c result, k int64) hopperCut {
 		try(n*tiles, 0, CeilDiv(k, chunk), chunk/hopperStep, p.second+p.copied*float64(n*c.count()*c.dt.Size())/1e6)
 		try(n*tiles, tiles, 1, CeilDiv(steps, n), p.even+p.part*float64(n-1))
 	}
-	// All blocks are at different terms of k, so operands of few tiles have to be in level 2 as a whole.
+	// All blocks are at different terms of k, so the planes of few tiles have to be in level 2 as a whole, with room to spare: 768 x 3072 x 768, 28 of 60 MB, took
+	// 57 and 67 us in two runs, by copies 58.
 	shared := tiles - max(tiles/most-1, 0)*most
-	if tiles%most != 0 && tiles*steps >= most && (tiles > most || 6*c.batch*(c.m+c.n)*k <= dev.L2) {
+	if tiles%most != 0 && tiles*steps >= most && (tiles > most || 6*c.batch*(c.m+c.n)*k <= dev.L2*3/8) {
 		try(most, shared, 1, CeilDiv(shared*steps, most)+(tiles-shared)/most*steps, p.uneven)
 	}
 	return best
