@@ -38,9 +38,10 @@ template <int W, bool CG> __device__ __forceinline__ void copy_in(unsigned to, c
 }
 
 // Double is a form: the tile, the warps that share it down and across, the pieces, and the blocks of a cluster.
-template <int BM_, int BN_, int S_, int STAGES_, bool CG_, int WM_, int WN_, int JOIN_> struct Double {
+// MIXED has copies of its own for a product of which one factor alone is aligned.
+template <int BM_, int BN_, int S_, int STAGES_, bool CG_, bool MIXED_, int WM_, int WN_, int JOIN_> struct Double {
     static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, JOIN = JOIN_, THREADS = WM * WN * 32;
-    static constexpr bool CG = CG_;
+    static constexpr bool CG = CG_, MIXED = MIXED_;
     static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
     static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them come the sums that blocks of a cluster send
 };
@@ -220,11 +221,11 @@ template <typename F> __device__ __forceinline__ void join(const Share& s, const
 }
 
 // tile computes a tile. With ALONG_A the elements of a row of op(A) lie side by side, with ALONG_B those of a column
-// of op(B). All rows in memory are aligned to W elements.
-template <typename F, bool ALONG_A, bool ALONG_B, int W>
+// of op(B). All rows of A in memory are aligned to WA elements, those of B to WB.
+template <typename F, bool ALONG_A, bool ALONG_B, int WA, int WB>
 __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
-    using PA = Piece<F::BM, F::S, F::THREADS, ALONG_A, W, F::CG>;
-    using PB = Piece<F::BN, F::S, F::THREADS, ALONG_B, W, F::CG>;
+    using PA = Piece<F::BM, F::S, F::THREADS, ALONG_A, WA, F::CG>;
+    using PB = Piece<F::BN, F::S, F::THREADS, ALONG_B, WB, F::CG>;
     const int warp = threadIdx.x / 32, row = warp / F::WN * (F::BM / F::WM), col = warp % F::WN * (F::BN / F::WN);
     double sums[F::MT][F::NT][4] = {};
     multiply<F>(PA(s.a, dynamic), PB(s.b, dynamic + PA::SIZE), s.k, row, col, sums);
@@ -251,6 +252,17 @@ __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, co
         for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
             if (i / F::BN < target.rows && i % F::BN < target.cols) target.c[i / F::BN * target.down + i % F::BN] = t[i / F::BN * F::LD + i % F::BN];
     }
+}
+
+// aligned_tile computes a tile by copies of two elements of the factors that are wide.
+template <typename F, bool ALONG_A, bool ALONG_B>
+__device__ __forceinline__ void aligned_tile(const Share& s, bool wideA, bool wideB, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
+    if (wideA && wideB) return tile<F, ALONG_A, ALONG_B, 2, 2>(s, c, m, n, epilogue);
+    if constexpr (F::MIXED) {
+        if (wideA) return tile<F, ALONG_A, ALONG_B, 2, 1>(s, c, m, n, epilogue);
+        if (wideB) return tile<F, ALONG_A, ALONG_B, 1, 2>(s, c, m, n, epilogue);
+    }
+    tile<F, ALONG_A, ALONG_B, 1, 1>(s, c, m, n, epilogue);
 }
 
 // product computes a block's share. Sums of k terms are cut into chunks: a cluster adds up parts of them, and clusters
@@ -290,8 +302,8 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     s.a = {a + s.matrix * m * k + k0 * nextA, (i64)(top + id - across * down) * F::BM, m, transA ? 1 : k, nextA};
     s.b = {b + s.matrix * k * n + k0 * nextB, (i64)across * F::BN, n, transB ? k : 1, nextB};
     const auto aligned = [](const Factor& f) { return f.sx * f.sl % 2 == 0 && reinterpret_cast<unsigned long long>(f.p) % 16 == 0; };
-    const bool wide = aligned(s.a) && aligned(s.b);
-#define TILE(ALONG_A, ALONG_B) (wide ? tile<F, ALONG_A, ALONG_B, 2>(s, c, m, n, epilogue) : tile<F, ALONG_A, ALONG_B, 1>(s, c, m, n, epilogue))
+    const bool wideA = aligned(s.a), wideB = aligned(s.b);
+#define TILE(ALONG_A, ALONG_B) aligned_tile<F, ALONG_A, ALONG_B>(s, wideA, wideB, c, m, n, epilogue)
     if (!transA && transB) TILE(true, true);
     else if (!transA) TILE(true, false);
     else if (transB) TILE(false, true);
@@ -313,7 +325,8 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
     extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, 0) }
 #define JOINED(name, BLOCKS, JOIN, WM, WN, ...)                                                                                                        \
     extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_joined_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, JOIN) }
-// Blocks on a multiprocessor and blocks of a cluster; warps down and across, tile, step along k and stages.
-DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false)
-DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true)
-JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true)
+// Blocks on a multiprocessor and blocks of a cluster; warps down and across, tile, step along k and stages, copies past
+// the first-level cache, and copies of their own for a factor alone that is aligned.
+DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false, false)
+DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true, true)
+JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true, false)

@@ -12,15 +12,19 @@ const (
 )
 
 // strip appends the launches of a product of few rows, whose second operand is not transposed, or of few columns, whose first one
-// is, and reports whether it is one for which there are enough columns, or rows.
+// is, and reports whether it is one for which there are enough columns, or rows, or enough to read.
 func (p *Plan) strip(dev Device, c result, x product) bool {
 	if x.m > x.n {
 		x = x.transposed()
 	}
 	pol := matmulPolicies.on(dev)
-	blocks := CeilDiv(x.n, stripColumns) * x.batch
+	blocks, sms := CeilDiv(x.n, stripColumns)*x.batch, int64(dev.SMs)
+	busy := blocks
+	if x.batch*x.k*x.n >= pol.read*sms {
+		busy *= pol.strip.splits(dev, blocks, x.k)
+	}
 	if dev.Major == 0 || c.dt != Float32 || pol.strips == 0 || x.transB || x.m > matmulStrip[1].rows || x.n < stripColumns/2 || x.k == 0 ||
-		float64(blocks) < pol.strips*float64(dev.SMs) {
+		float64(busy) < pol.strips*float64(sms) {
 		return false
 	}
 	kernel := matmulStrip[0].kernel

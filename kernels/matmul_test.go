@@ -141,6 +141,7 @@ func TestMatMulPlan(t *testing.T) {
 		{hopper, 5, 4, 82202, 351, []string{"matmul_strip4_f32"}},
 		{hopper, 1, 7, 40000, 5000, []string{"matmul_strip8_f32", "matmul_combine_f32"}},
 		{hopper, 1, 9, 82202, 351, []string{"matmul_thin_f32"}},
+		{hopper, 1, 5, 3196, 242975, []string{"matmul_strip8_f32", "matmul_join_f32"}},
 		{hopper, 200, 128, 128, 64, []string{"matmul_short_f32"}},
 		{hopper, 100000, 8, 8, 8, []string{"matmul_tiny_f32"}},
 		{hopper, 4096, 32, 32, 32, []string{"matmul_small_f32"}},

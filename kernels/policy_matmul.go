@@ -69,6 +69,7 @@ type matmulPolicy struct {
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
 	strips        float64     // blocks for each multiprocessor from which a C of few rows in float32 has a kernel of its own, if not 0
 	strip         splitPolicy // of it
+	read          int64       // elements of the large operand for each multiprocessor from which splits count as blocks
 }
 
 // matmulSplits is how sums are cut, by form.
@@ -83,8 +84,8 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
 	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
-	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; with up to 16 rows 16 x 400 x 200000 129, 144,
-	// A^T B^T, 215782 x 173 x 12 91, 95; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
+	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
+	// read: with splits 5 x 242975 x 3196 929, thin 1750; 8 x 30000 x 1000 51, 67.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
@@ -108,6 +109,7 @@ var matmulPolicies = measured[matmulPolicy]{
 		plenty:    4096,
 		strips:    0.5,
 		strip:     splitPolicy{blocks: 4, terms: 64, enough: 2},
+		read:      1 << 17,
 	}},
 }
 
@@ -158,7 +160,7 @@ var doublePolicies = measured[doublePolicy]{
 	{80, doublePolicy{}}, // not timed
 	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
 	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
-	// bench/NOTES.md. spread: 17744 x 3045 x 62, A^T B^T 282, without copies 343; 1000 x 4000 x 1100 209, 224; 768 x 1500 x 768 53.3, 55.6. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
+	// bench/NOTES.md. spread: 17744 x 3045 x 62, A^T B^T 282, without copies 343 (201 since aligned rows of one operand are copied by 16 bytes); 1000 x 4000 x 1100 209, 224; 768 x 1500 x 768 53.3, 55.6. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
 	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, spread: 1024, second: 2.8, copied: 0.18, forms: [...]doubleCost{
 		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
 		doubleSmall: {start: 2.3, block: 1.1, step: 0.306, alone: 0.44},

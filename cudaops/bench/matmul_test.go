@@ -57,6 +57,8 @@ var matmulForms = []struct {
 	{1, 1, 7, 515, 130, "matmul_strip8_|matmul_thin_"},
 	{8, 1, 5, 2051, 200, "matmul_strip8_|matmul_thin_"},
 	{1, 2, 1030, 8, 75, "matmul_strip8_|matmul_thin_"},
+	{1, 2, 141, 130, 100, "matmul_double_small<"}, // rows of one operand aligned
+	{1, 1, 130, 141, 100, "matmul_double_small<"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one
