@@ -145,7 +145,7 @@ type columnPolicy struct {
 var columnPolicies = measured[columnPolicy]{
 	// H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7. Chunk 8, 16: 530 x 974 7.6, 9.9; 700 x 900 9.7, 11.3; 23583 x 39 9.2, 10.9;
 	// float64 2000 x 100 6.4, 7.5; 1958 x 420 9.9, 10.0; 300 x 1000 9.7, 8.9; 20000 x 7 7.3, 6.0; 4: 64 x 4000 14.0 (4.8). Few, and without: 7 x 14000003 105, 187;
-	// 3 x 30000001 118, 372; 13 x 5000011 75, 79; 300 x 12 x 2502 13.7, 15.1; float64 3 x 10000001 76, 135. The rest was not swept
+	// 3 x 30000001 118, 372; 13 x 5000011 75, 79; 300 x 12 x 2502 13.7, 15.1; float64 3 x 10000001 76, 135. Fewest, beside other work, and without, alone: 2 x 40000000 135, 239; 3 x 40000000 160, 261. The rest was not swept
 	{90, columnPolicy{block: 256, rows: 8, few: 15, fewest: 3, chunk: 8, blocks: 3, turns: 16}},
 }
 
