@@ -109,15 +109,20 @@ func reducedRandomOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	for range 12 {
 		batch, m, n, k := 1+r.Int64N(3), 105+r.Int64N(200), 105+r.Int64N(200), 200+r.Int64N(500)
 		for by, bits := range significant {
-			transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
-			p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
-			draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
-			reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
+			reducedDrawn(t, r, dev, by, bits, batch, m, n, k)
 			if testing.Short() {
 				return
 			}
 		}
 	}
+}
+
+// reducedDrawn compares a product of drawn numbers and transposes, of operands rounded to so many bits, with its definition.
+func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Precision, bits int, batch, m, n, k int64) {
+	transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
+	p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
+	draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
+	reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
 }
 
 // A number times 1 is rounded as Precision.Round says, to the bit: ties, denormals, numbers that round to Inf, Inf and NaN. It is

@@ -2,13 +2,11 @@ package bench
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/kernels"
-	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
 // smallProducts are products in TF32 and BF16 whose operands are rounded as they are multiplied: in parts
@@ -74,10 +72,7 @@ func TestSmallRandom(t *testing.T) {
 		batch, m, n, k := 1+r.Int64N(3), 24+r.Int64N(150), 24+r.Int64N(150), 192+r.Int64N(500)
 		for by, bits := range significant {
 			dev.SMs = []int{sms, 60}[r.IntN(2)]
-			transA, transB, spread := r.IntN(2) == 1, r.IntN(2) == 1, r.IntN(2)*20
-			p := kernels.MatMulIn(dev, by, kernels.Float32, batch, m, n, k, transA, transB, kernels.Epilogue{})
-			draw := func(int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(2*spread+1)-spread)) }
-			reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
+			reducedDrawn(t, r, dev, by, bits, batch, m, n, k)
 		}
 		if testing.Short() {
 			return

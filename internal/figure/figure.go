@@ -266,7 +266,7 @@ func drawPlot(c vgdraw.Canvas, p *plot.Plot, x, y string) vgdraw.Canvas {
 		}
 	}
 	sty := style(labelSize, theme.Muted)
-	c.FillText(sty, vg.Point{X: c.Min.X, Y: c.Max.Y - 8}, y)
+	c.FillText(sty, vg.Point{X: c.Min.X + 1, Y: c.Max.Y - 8}, y) // a browser's box of a text begins before its first letter
 	inner := vgdraw.Crop(c, 0, 0, 20, -20)
 	p.Draw(inner)
 	area := p.DataCanvas(inner)

@@ -38,7 +38,7 @@ addEventListener("load", () => {
       small: shown.flatMap(texts).filter((e) => e.getAttribute("font-size") > 10 && box(e).height < 10).map((e) => e.textContent),
       outside: shown.flatMap((s) => texts(s).filter((e) => {
         const a = box(s), b = box(e);
-        return b.left < a.left - 2 || b.right > a.right + 2 || b.top < a.top - 4 || b.bottom > a.bottom + 4;
+        return b.left < a.left - 1 || b.right > a.right + 1 || b.top < a.top - 4 || b.bottom > a.bottom + 4;
       }).map((e) => e.textContent)),
       ink: all("svg text").map((e) => style(e).fill),
       code_ink: all("pre.chroma, pre.chroma span").filter((e) => e.textContent.trim()).map((e) => style(e).color),
