@@ -75,10 +75,15 @@ func broadcastBody[T Float](c Call) {
 	in, out := Slice[T](c, 0), Slice[T](c, 1)
 	total, r, inner, div := c.Int(2), c.Int(3), c.Int(4), T(c.Float(5))
 	Parallel(CeilDiv(total, inner), max(Grain/inner, 1), func(lo, hi int64) {
-		for row := lo; row < hi; row++ { // row counts outer * r + j
-			o, dst := row/r, out[row*inner:(row+1)*inner]
+		for row := lo; row < hi; { // row counts outer * r + j
+			o := row / r
+			rest := out[row*inner : min((o+1)*r, hi)*inner] // the copies of row o of the input that are left
+			row = min((o+1)*r, hi)
 			for i, x := range in[o*inner : (o+1)*inner] {
-				dst[i] = x / div
+				rest[i] = x / div
+			}
+			for done := int(inner); done < len(rest); done *= 2 {
+				copy(rest[done:], rest[:done])
 			}
 		}
 	})

@@ -43,6 +43,16 @@ func dotShortBody[T Float](c Call) {
 	a, b, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	rows, n, div := c.Int(3), c.Int(4), c.Float(6)
 	Parallel(rows, Grain/max(n, 1), func(lo, hi int64) {
+		if n <= 8 { // a call takes longer
+			for i := lo; i < hi; i++ {
+				sum, y := 0.0, b[i*n:(i+1)*n]
+				for j, x := range a[i*n : (i+1)*n] {
+					sum += float64(x) * float64(y[j])
+				}
+				out[i] = T(sum / div)
+			}
+			return
+		}
 		var buffer []T
 		for i := lo; i < hi; i++ {
 			out[i] = T(dotDouble(c.blas, a[i*n:(i+1)*n], alignedPart(b, i*n, (i+1)*n, &buffer)) / div)

@@ -172,7 +172,7 @@ func histogramBody[T Element](c Call) {
 				cells[min(int((v-lo)*scale), last)]++
 			}
 		}
-	}, func(k int) int { return k })
+	}, nil)
 }
 
 // histogramSortBodies returns the Go body of histogram_sort for elements of type dt.
@@ -256,11 +256,16 @@ func histogramBytesBody(c Call) {
 }
 
 // countApart calls count on disjoint parts of the elements, each with cells of its
-// own, and adds cell k to the counter that bin returns, if any.
+// own, and adds cell k to the counter that bin returns, if any. Without bin, cells are counters: a
+// single part counts in those of the output.
 func countApart(c Call, cells int, count func(cells []int64, from, to int64), bin func(k int) int) {
 	counts := Slice[int64](c, 1)
 	var mu sync.Mutex
 	Parallel(c.Int(2), Grain+int64(cells), func(from, to int64) {
+		if bin == nil && to-from == c.Int(2) {
+			count(counts[:cells], from, to)
+			return
+		}
 		own := make([]int64, cells)
 		count(own, from, to)
 		mu.Lock()
@@ -269,7 +274,11 @@ func countApart(c Call, cells int, count func(cells []int64, from, to int64), bi
 			if n == 0 {
 				continue
 			}
-			if b := bin(k); b >= 0 {
+			b := k
+			if bin != nil {
+				b = bin(k)
+			}
+			if b >= 0 {
 				counts[b] += n
 			}
 		}

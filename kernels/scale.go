@@ -22,8 +22,13 @@ func scaleBody[T Float](c Call) {
 	s, x, out := Slice[T](c, 0), Slice[T](c, 1), Slice[T](c, 2)
 	total, n := c.Int(3), c.Int(4)
 	Parallel(total, Grain, func(lo, hi int64) {
-		for lo < hi {
-			row := lo / n
+		if n == 1 {
+			for i, v := range x[lo:hi] {
+				out[lo+int64(i)] = s[lo+int64(i)] * v
+			}
+			return
+		}
+		for row := lo / n; lo < hi; row++ {
 			end, f := min((row+1)*n, hi), s[row]
 			dst := out[lo:end]
 			for i, v := range x[lo:end] {

@@ -241,22 +241,30 @@ func WindowSumBody[T Float](c Call) {
 	if step == 0 {
 		step = w
 	}
+	step = min(step, roundUp(last, w))
 	Parallel(CeilDiv(last, step), max(Grain/step, 1), func(lo, hi int64) {
-		x, sum := make([]float64, step+w-1), make([]float64, step)
+		x, sum, prefix := make([]float64, step+w-1), make([]float64, step), make([]float64, min(w, step))
 		for start := lo * step; start < min(hi*step, last); start += step {
 			n := min(step, last-start)
 			x, sum := x[:n+w-1], sum[:n]
 			windowRead(g, in, x, start)
 			if w <= short {
 				copy(sum, x)
-				for j := int64(1); j < w; j++ {
+				j := int64(1)
+				for ; j+1 < w; j += 2 {
+					next := x[j+1 : j+1+n]
+					for i, e := range x[j : j+n] {
+						sum[i] = sum[i] + e + next[i]
+					}
+				}
+				if j < w {
 					for i, e := range x[j : j+n] {
 						sum[i] += e
 					}
 				}
 			} else {
 				for at := int64(0); at < n; at += w {
-					windowSegment(sum[at:min(at+w, n)], x[at:], w)
+					windowSegment(sum[at:min(at+w, n)], prefix, x[at:], w)
 				}
 			}
 			windowWrite(g, out, sum, start)
@@ -264,22 +272,24 @@ func WindowSumBody[T Float](c Call) {
 	})
 }
 
-// windowSegment sets sum[i] = x[i] + ... + x[i+w-1]; len(sum) <= w.
-func windowSegment(sum, x []float64, w int64) {
-	n := int64(len(sum))
-	acc := 0.0
-	for i := w - 1; i >= n; i-- {
-		acc += x[i]
+// windowSegment sets sum[i] = x[i] + ... + x[i+w-1]; len(sum) <= w. It needs a prefix of as many elements.
+func windowSegment(sum, prefix, x []float64, w int64) {
+	n := len(sum)
+	left, right := 0.0, 0.0
+	for i := int(w) - 1; i >= n; i-- {
+		left += x[i]
 	}
-	for i := n - 1; i >= 0; i-- {
-		acc += x[i]
-		sum[i] = acc
+	suffix, prefix, next := x[:n], prefix[:n], x[w:w+int64(n)-1]
+	prefix[0] = 0
+	for i, e := range next { // two sums side by side, since an addition waits for the one before
+		left += suffix[n-1-i]
+		sum[n-1-i] = left
+		right += e
+		prefix[i+1] = right
 	}
-	acc = 0
-	next := x[w : w+n-1]
-	for i, e := range next {
-		acc += e
-		sum[i+1] += acc
+	sum[0] = left + suffix[0]
+	for i, e := range prefix {
+		sum[i] += e
 	}
 }
 
