@@ -260,6 +260,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         registers_up<240>();
         const int number = group - 1;
         const Powers by(range);
+        const int form = K::form(range, s.k);
         Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * Part::SIZE;
         const bool any = walk.any();
@@ -272,7 +273,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             Tile to = tiles[part.tile];
             if (part.steps > 0) to.steps = part.steps;
             K sums;
-            sums.run(stages, to.steps, range.form);
+            sums.run(stages, to.steps, form);
             if constexpr (K::SHARED) {
                 if (part.parts > 1 && !gather<2 * CLUSTER>(sums.sum, s.shares, part, rank * 2 + number, number)) continue;
             }

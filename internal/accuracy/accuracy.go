@@ -36,9 +36,10 @@ func Cases() (cases []Case) {
 		}
 	}
 	small, square, deep, long := [3]int64{256, 256, 256}, [3]int64{768, 768, 768}, [3]int64{512, 4096, 512}, [3]int64{72, 250_007, 72}
-	add("uniform in [-1, 1)", "signed", "signed", false, [3]int64{256, 64, 256}, small, deep)
-	add("uniform in [0, 1)", "positive", "positive", false, [3]int64{256, 64, 256}, small, deep, long)
-	add("times 2^-60 to 2^60 within a row, both", "spread", "spread", false, small, deep)
+	flat, middle := [3]int64{2048, 128, 2048}, [3]int64{1280, 320, 1280}
+	add("uniform in [-1, 1)", "signed", "signed", false, [3]int64{256, 64, 256}, small, flat, middle, deep)
+	add("uniform in [0, 1)", "positive", "positive", false, [3]int64{256, 64, 256}, small, flat, middle, deep, long)
+	add("times 2^-60 to 2^60 within a row, both", "spread", "spread", false, small, flat, middle, deep)
 	add("A of all magnitudes", "sizes", "signed", false, small, deep)
 	add("A near 2^-130, B near 2^110", "tiny", "huge", false, small, deep)
 	add("products near 2^-140", "small", "small", false, small, deep)
