@@ -88,11 +88,12 @@ type fuser struct {
 	of       map[*program.Instr]*vertex
 	reach    prefixMax // by the place of a group's first member, that of its last
 	searches int
+	apart    map[[2]*group]bool // that cannot be one, nor later: other groups only grow
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
 	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs)),
-		reach: make(prefixMax, len(p.Instrs)+1)}
+		reach: make(prefixMax, len(p.Instrs)+1), apart: map[[2]*group]bool{}}
 	for i, in := range p.Instrs {
 		v := &vertex{Instr: in, at: i, kept: !program.Pointwise(in.Op)}
 		f.vertices[i], f.of[in] = v, v
@@ -222,11 +223,13 @@ func (g *group) neededBefore(at int) bool {
 // join makes one group of the members of both and returns it. If they cannot be one, it
 // returns nil and they stay as they are.
 func (f *fuser) join(a, b *group) *group {
-	if a.operations+b.operations > mostOperations {
+	pair := [2]*group{a, b}
+	if a.operations+b.operations > mostOperations || f.apart[pair] {
 		return nil
 	}
 	g := merge(a, b)
 	if g == nil || !g.consistent(a, b) || f.around(a, b) || f.around(b, a) {
+		f.apart[pair] = true
 		return nil
 	}
 	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
@@ -236,6 +239,7 @@ func (f *fuser) join(a, b *group) *group {
 	}
 	a.take()
 	b.take()
+	f.apart[pair] = true
 	return nil
 }
 
@@ -243,10 +247,13 @@ func (f *fuser) join(a, b *group) *group {
 // not too many, and rows that are split among blocks have their reductions at once and
 // no outputs but those with one element for each row.
 func (f *fuser) runs(g *group) bool {
-	operands, _ := g.operands()
-	outputs := g.outputs()
-	if len(operands) > mostOperands || len(outputs) > mostOutputs {
+	if len(g.outputs()) > mostOutputs {
 		return false
+	}
+	if g.inputs() > mostOperands {
+		if operands, _ := g.operands(); len(operands) > mostOperands {
+			return false
+		}
 	}
 	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
 		return true

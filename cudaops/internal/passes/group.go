@@ -132,6 +132,18 @@ func (g *group) take() {
 // inside reports whether an instruction, nil for one of Setup, is a member.
 func (g *group) inside(v *vertex) bool { return v != nil && v.group == g }
 
+// inputs counts the inputs of members that come from elsewhere, equal ones too.
+func (g *group) inputs() (n int) {
+	for _, m := range g.members {
+		for _, s := range m.sources {
+			if !g.inside(s) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // operands returns the views that members read of values computed elsewhere, each once. If there
 // are any, numbers are not among them: they become part of the function.
 func (g *group) operands() (list []operand, numbers bool) {
