@@ -145,9 +145,9 @@ func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
 func inPrecisions() (plans []*kernels.Plan) {
 	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
 		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
-			for _, n := range []int64{1024, 4095, 4096} {
+			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
 				for i := range 4 {
-					plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, 1, n, n, n, i >= 2, i%2 == 1, kernels.Epilogue{}))
+					plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, 1, s[0], s[1], s[0], i >= 2, i%2 == 1, kernels.Epilogue{}))
 				}
 			}
 			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones

@@ -136,10 +136,34 @@ struct Share {
     }
 };
 
+// Line is the part of an epilogue's first operand that belongs to a tile's columns, in shared memory, where that operand is the same in
+// all rows of C. Each warp brings its own while the products are under way.
+template <typename K> struct Line {
+    static constexpr int SIZE = K::LINE ? K::BN : 0;
+    static __device__ __forceinline__ bool of(const Epilogue<float>& e) { return K::LINE && e.steps >= 1 << 16 && e.x.row == 0; }
+    static __device__ __forceinline__ void fetch(const Epilogue<float>& e, const Shape& s, const Tile& tile, float* line) {
+        if (!of(e)) return;
+        const int lane = threadIdx.x % 32;
+        const float* const x = e.x.x + tile.matrix * e.x.matrix;
+        __syncwarp(); // all have read the last tile's
+#pragma unroll
+        for (int i = lane; i < SIZE; i += 32) {
+            const bool inside = tile.n0 + i < s.n;
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(line + i)),
+                         "l"(inside ? x + (tile.n0 + i) * e.x.col : x), "r"(inside ? 4 : 0) : "memory");
+        }
+    }
+    // wait waits for it, before the first column is read.
+    static __device__ __forceinline__ void wait() {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncwarp();
+    }
+};
+
 // store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; without
 // them rows that begin anywhere are written by single elements, side by side.
 template <typename K>
-__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory) {
+__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory, const float* line) {
     const int lane = threadIdx.x % 32;
     row0 += threadIdx.x % 128 / 32 * 16;
     Target<float> target;
@@ -158,11 +182,20 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
     if (epilogue.steps != 0 || s.half) {
         const Share x(target.epilogue.x, row, col), y(target.epilogue.y, row, col);
         float* q = target.c + row * s.ld + col;
+        const bool lined = Line<K>::of(epilogue);
+        if (lined) Line<K>::wait();
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++, q += 32) {
             const int inside = target.cols - part * 32 - col;
             float a[16] = {}, b[16] = {}, v[16];
-            if (target.epilogue.steps >= 1 << 16) x.load(a, part, target.rows - row, inside); // on their way while sums are brought
+            if (lined) {
+                Pack<float> f;
+                f.v = *reinterpret_cast<const float4*>(line + part * 32 + col);
+#pragma unroll
+                for (int i = 0; i < 16; i++) a[i] = f.s[i % 4];
+            } else if (target.epilogue.steps >= 1 << 16) {
+                x.load(a, part, target.rows - row, inside); // on their way while sums are brought
+            }
             if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
             bring(sums, by, part, memory);
 #pragma unroll
@@ -211,7 +244,7 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
 extern __shared__ unsigned char dynamic[];
 
 // product runs a block. Its dynamic shared memory: the barriers, then the stages, at a multiple of 1024 bytes, then
-// a Part for each of the consumers' warps.
+// a Part and a Line for each of the consumers' warps.
 template <typename K>
 __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* mapB, const TensorMap* againA, const TensorMap* againB, float* c, const Shape& s, const Epilogue<float>& epilogue) {
     constexpr int CLUSTER = K::CLUSTER, STAGES = K::STAGES;
@@ -219,6 +252,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     u32 rank = 0;
     if (CLUSTER > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     if (threadIdx.x == 0) {
+        if (K::PLANES == 1) map_ahead(mapA), map_ahead(mapB);
         for (int i = 0; i < STAGES; i++) {
             barrier_init(full + i * 8, 1);
             barrier_init(empty + i * 8, 8 * CLUSTER); // the consumers' warps
@@ -262,7 +296,8 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         const Powers by(range);
         const int form = K::form(range, s.k);
         Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
-        float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * Part::SIZE;
+        float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * (Part::SIZE + Line<K>::SIZE);
+        float* const line = own + Part::SIZE;
         const bool any = walk.any();
         if (any) {
             if (K::TURNS && number == 1) turn_pass(1);
@@ -272,12 +307,13 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         for (Section part; walk.next(part);) {
             Tile to = tiles[part.tile];
             if (part.steps > 0) to.steps = part.steps;
+            Line<K>::fetch(epilogue, s, to, line);
             K sums;
             sums.run(stages, to.steps, form);
             if constexpr (K::SHARED) {
                 if (part.parts > 1 && !gather<2 * CLUSTER>(sums.sum, s.shares, part, rank * 2 + number, number)) continue;
             }
-            store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own);
+            store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own, line);
         }
         if (K::TURNS && number == 0 && any) turn_wait(0);
     }
@@ -315,8 +351,10 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     ENTRY(name##_tt, CLUSTER, KIND, 1, 0, __VA_ARGS__)
 TRANSPOSES(f32, 1, Six, 1)
 TRANSPOSES(f32_pair, 2, Six, 2)
+TRANSPOSES(bf16_narrow, 1, Plain, 2, 64, 1)
 TRANSPOSES(bf16_one, 1, Plain, 2, 128, 1)
 TRANSPOSES(bf16, 2, Plain, 2, 256, 2)
+ENTRY(tf32_narrow_nt, 1, Plain, 0, 0, 4, 64, 1)
 ENTRY(tf32_one_nt, 1, Plain, 0, 0, 4, 128, 1)
 ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 

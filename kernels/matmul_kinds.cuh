@@ -4,6 +4,24 @@
 #include "matmul_planes.cuh"
 #include "wgmma.cuh"
 
+// map_ahead brings a tensor's map, which the first copy would wait for.
+__device__ __forceinline__ void map_ahead(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
+#define L32                                                                          \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "        \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+// wgmma for 64 x 64 elements.
+template <int SIZE, int TA, int TB> __device__ __forceinline__ void wgmma(float (&d)[32], u64 a, u64 b, int add) {
+    if constexpr (SIZE == 2)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " L32 ", %32, %33, p, 1, 1, %35, %36;\n}"
+                     : D32(0) : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
+    else
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 " L32 ", %32, %33, p, 1, 1;\n}"
+                     : D32(0) : "l"(a), "l"(b), "r"(add));
+}
+
 // Ring is a position in the ring of stages.
 template <int STAGES> struct Ring {
     int stage = 0;
@@ -36,7 +54,7 @@ template <typename K> struct Stages {
 // stages after the first, so that from then on one multiplies while the other writes.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN), SKEW = 2;
-    static constexpr bool TURNS = false, SHARED = false;
+    static constexpr bool TURNS = false, SHARED = false, LINE = true;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;
@@ -93,7 +111,7 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 // low, which may be NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
-    static constexpr bool TURNS = true, SHARED = true;
+    static constexpr bool TURNS = true, SHARED = true, LINE = false; // there is no room for lines
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
     static constexpr int STAGE = A::BYTES + B::BYTES;

@@ -23,10 +23,12 @@ var hopperReduced = [precisionCount][]reducedForm{
 	TF32: {
 		{256, 2, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_nt")},
 		{128, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_one_nt")},
+		{64, 1, hopperThreads, reducedShared, reducedKernelTF32("matmul_hopper", "matmul_hopper_tf32_narrow_nt")},
 	},
 	BF16: {
 		{256, 2, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_")},
 		{128, 1, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_one_")},
+		{64, 1, hopperThreads, reducedShared, reducedKernels("matmul_hopper", "matmul_hopper_bf16_narrow_")},
 	},
 }
 
@@ -60,13 +62,13 @@ func (f reducedForm) tiles(batch, m, n int64) int64 {
 }
 
 // reducedShared is the dynamic shared memory of a block of matmul_hopper.cu: barriers, stages of pieces of A and B of 128 bytes along k, and what steps on sums
-// and rows that begin anywhere take.
-const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish
+// and rows that begin anywhere take, with a row of an operand of steps for each of 8 warps.
+const reducedShared = 2048 + 4*128*(hopperTile+256) + hopperFinish + 8*256*4
 
 // MatMulIn plans [MatMulWith] with operands rounded to a precision, if they are float32. On a GPU a product that a float32
 // kernel computes about as fast is not rounded, on the host every one is.
 func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, transB bool, e Epilogue) *Plan {
-	large := dt == Float32 && reducedFits(dev, by, batch, m, n, k)
+	large := dt == Float32 && reducedFits(dev, by, batch, m, n, k, false)
 	if !large && !(dt == Float32 && smallFits(dev, by, batch, m, n, k)) {
 		return MatMulWith(dev, dt, batch, m, n, k, transA, transB, e)
 	}
@@ -82,8 +84,8 @@ func MatMulIn(dev Device, by Precision, dt Dtype, batch, m, n, k int64, transA, 
 
 // reducedFits reports whether plans round the operands of a float32 product: on the host all, so that what Go bodies compute is
 // the definition; on a device with kernels for them those that are large enough, and not so large that rounded operands
-// take more than a quarter of the memory.
-func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
+// take more than a quarter of the memory. Fewer rows or columns are enough if the large operand is given rounded.
+func reducedFits(dev Device, by Precision, batch, m, n, k int64, given bool) bool {
 	const most = 1 << 30 // the kernels count rows, columns, terms, matrices, tiles and vectors of 8 elements in 32 bits
 	if by == FullPrecision || min(batch, m, n, k) == 0 || max(batch, m, n, k) > most {
 		return false
@@ -97,7 +99,11 @@ func reducedFits(dev Device, by Precision, batch, m, n, k int64) bool {
 		return true
 	}
 	pol := reducedPolicies.on(dev)
-	return pol.chosen && tensorCoresOf(dev) != noTensorCores && min(m, n) >= pol.side && k >= pol.terms &&
+	side := pol.side
+	if given && by == BF16 && pol.given > 0 {
+		side = pol.given
+	}
+	return pol.chosen && tensorCoresOf(dev) != noTensorCores && min(m, n) >= side && k >= pol.terms &&
 		float64(batch)*float64(m)*float64(n)*float64(k) >= pol.products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 4*batch*(m*k+k*n) <= dev.Memory/4)
 }
@@ -161,10 +167,10 @@ func (p *Plan) reducedProduct(dev Device, c result, operands [2]Rounded, at [2]R
 	by := operands[0].Precision
 	p.Op, p.Precision = p.Op+" in "+by.String(), by
 	pol := reducedPolicies.on(dev)
-	f := pol.form(dev, by, c)
+	f, splits := pol.form(dev, by, c, k)
 	tiles := f.tiles(c.batch, c.m, c.n)
 	kernel := f.kernels[flag(transA)][flag(transB)]
-	p.split(dev, c, tiles, pol.splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
+	p.split(dev, c, tiles, splits, k, func(to Ref, e Epilogue, splits, chunk int64) {
 		args, blocks := []any{at[0], at[1]}, tiles*splits
 		if tensorCoresOf(dev) != mmaCores {
 			args = []any{operands[0].tensorMap(at[0], !transA, hopperTile), operands[1].tensorMap(at[1], transB, f.columns/f.cluster)}

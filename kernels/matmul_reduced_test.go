@@ -143,6 +143,10 @@ func TestMatMulReducedPlan(t *testing.T) {
 		want           []string
 	}{
 		{hopper, BF16, Float32, 4096, 4096, 4096, false, false, []string{"matmul_round_bf16", "matmul_hopper_bf16_nn"}},
+		{hopper, BF16, Float32, 4096, 512, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_one_nt"}},
+		{hopper, BF16, Float32, 1000, 1000, 784, false, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_narrow_nt"}},
+		{hopper, TF32, Float32, 1000, 1000, 784, false, true, []string{"matmul_hopper_tf32_narrow_nt"}},
+		{hopper, TF32, Float32, 784, 512, 4096, false, true, []string{"matmul_hopper_tf32_one_nt", "matmul_combine_f32"}},
 		{hopper, BF16, Float32, 4096, 4095, 4096, true, true, []string{"matmul_round_bf16", "matmul_hopper_bf16_tt"}},
 		{hopper, TF32, Float32, 4096, 4096, 4096, false, true, []string{"matmul_hopper_tf32_nt"}},
 		{hopper, TF32, Float32, 4096, 4096, 4095, false, true, []string{"matmul_round_tf32", "matmul_hopper_tf32_nt"}},

@@ -161,15 +161,15 @@ func (p RoundedProduct) canHalve(dev Device) bool {
 	if p.Precision != BF16 || p.N%8 != 0 {
 		return false
 	}
-	pol := reducedPolicies.on(dev)
-	tiles := pol.form(dev, BF16, result{Float32, p.Batch, p.M, p.N, p.epilogue}).tiles(p.Batch, p.M, p.N)
-	return max(pol.splits.splits(dev, tiles, p.K), CeilDiv(p.K, mostTerms)) == 1
+	f, splits := reducedPolicies.on(dev).form(dev, BF16, result{Float32, p.Batch, p.M, p.N, p.epilogue}, p.K)
+	return max(splits.splits(dev, f.tiles(p.Batch, p.M, p.N), p.K), CeilDiv(p.K, mostTerms)) == 1
 }
 
 // Rounds returns the roundings of the two operands of a product on a device, nil for an operand that can be read as it
-// lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision.
-func (p Product) Rounds(dev Device) (operands [2]*Rounded, ok bool) {
-	if p.dot() || p.Dtype != Float32 || !reducedFits(dev, p.Precision, p.Batch, p.M, p.N, p.K) {
+// lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision. given says that the
+// larger operand is written rounded anyway.
+func (p Product) Rounds(dev Device, given bool) (operands [2]*Rounded, ok bool) {
+	if p.dot() || p.Dtype != Float32 || !reducedFits(dev, p.Precision, p.Batch, p.M, p.N, p.K, given) {
 		return operands, false
 	}
 	list, _, _ := reducedOperands(p.Precision, p.Batch, p.M, p.N, p.K, p.TransA, p.TransB)

@@ -17,7 +17,7 @@ func round(p *program.Program, t Target) error {
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
-			if operands, ok := product.Rounds(t.Device); ok {
+			if operands, ok := product.Rounds(t.Device, r.given(in, product)); ok {
 				in.Op = program.Kernel{Planner: kernels.RoundedProduct{Product: product}}
 				for i, x := range operands {
 					if x != nil {
@@ -95,6 +95,20 @@ func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]
 	if given != [2]bool{} {
 		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: given}}
 	}
+}
+
+// given reports whether a product of few rows or columns reads its large operand from a product that writes it in BF16, too.
+func (r *rounder) given(in *program.Instr, product kernels.Product) bool {
+	large := 0
+	if product.M < product.N {
+		large = 1
+	}
+	k, _ := in.In[large].Base.Def.Op.(program.Kernel)
+	from, ok := k.Planner.(kernels.RoundedProduct)
+	if ok && !from.Halves {
+		_, ok = from.Rounding(r.device)
+	}
+	return ok
 }
 
 // rounded returns a rounded value.

@@ -14,14 +14,21 @@ import (
 )
 
 // Of the eight products of a perceptron of three layers on an H200 the five large ones are rounded, each operand once, and in TF32
-// those alone that do not lie with their terms side by side.
+// those alone that do not lie with their terms side by side. In BF16 large ones of ten columns are, too.
 func TestRoundedOnce(t *testing.T) {
-	c := graphspec.MLP(4096, 784, 512, 512, 10)
-	for by, rounded := range map[kernels.Precision]map[string]int{
-		kernels.FullPrecision: {},
-		kernels.BF16:          {"x": 1, "w0": 1, "w1": 1, "": 1}, // and the derivative that reaches the second layer; two products round their results themselves
-		kernels.TF32:          {"x": 1, "w0": 1, "w1": 1, "": 3}, // and the first layer's result, and the derivatives that reach both
+	small, large := graphspec.MLP(4096, 784, 512, 512, 10), graphspec.MLP(4096, 784, 4096, 4096, 10)
+	for _, c := range []struct {
+		graphspec.Case
+		by       kernels.Precision
+		rounded  map[string]int
+		products int
+	}{
+		{small, kernels.FullPrecision, map[string]int{}, 0},
+		{small, kernels.BF16, map[string]int{"x": 1, "w0": 1, "w1": 1, "": 1}, 5}, // and the derivative that reaches the second layer; two products round their results themselves
+		{small, kernels.TF32, map[string]int{"x": 1, "w0": 1, "w1": 1, "": 3}, 5}, // and the first layer's result, and the derivatives that reach both
+		{large, kernels.BF16, map[string]int{"x": 1, "w0": 1, "w1": 1, "w2": 1, "": 2}, 7},
 	} {
+		by := c.by
 		g, _ := c.Graph(c.Values([]float32{1}))
 		l, err := lower.New(g, &lower.Wanted{Precision: by})
 		if err != nil {
@@ -44,8 +51,8 @@ func TestRoundedOnce(t *testing.T) {
 				products++
 			}
 		}
-		if want := map[bool]int{true: 5}[by != kernels.FullPrecision]; !maps.Equal(got, rounded) || products != want {
-			t.Errorf("in %v: rounded %v for %d products, want %v for %d:\n%v", by, got, products, rounded, want, l.Program)
+		if !maps.Equal(got, c.rounded) || products != c.products {
+			t.Errorf("%s in %v: rounded %v for %d products, want %v for %d:\n%v", c.Name, by, got, products, c.rounded, c.products, l.Program)
 		}
 	}
 }
