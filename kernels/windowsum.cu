@@ -34,7 +34,9 @@
 //	segments  longer windows: a chunk is what a block holds, and a window is q of them with no
 //	        rest. A block walks along a row and keeps the chunks of a window in shared
 //	        memory, so that elements are read once.
-//	chunks  windows that a block cannot hold: a chunk is the 16 blockDim elements of a block: sums
+//	cluster  windows that a block cannot hold, but a cluster of eight: of q segments each block has every eighth, and so the q-th
+//	        after one that it has had. Blocks send one another the sums of segments, a turn before they are needed.
+//	chunks  windows that a cluster cannot hold: a chunk is the 16 blockDim elements of a block: sums
 //	        and heads to memory. The window of q-1 sums is this op again, on double.
 //	join    suffix and right part of a block's chunk by two block scans, around
 //	        the middle from memory.
@@ -49,8 +51,8 @@
 // vectors of neighbouring chunks meet no bank twice.
 //
 // Conversions bound what a thread can sum one by one: a multiprocessor converts 16 elements in
-// a clock, and a copy leaves 0.42 clocks for each. stream and segments convert an element 3
-// times and a sum once, short an element 3 times (its chunk's sum, before and after windows) and a sum once.
+// a clock, and a copy leaves 0.42 clocks for each. stream, segments and cluster convert an element 3
+// times and a sum once, short an element twice (its chunk, after windows) and a sum once.
 //
 // Estimate for stream, float, by the data sheet of an H200 (132 SMs, 1.7 GHz): a
 // copy's 0.53e12 elements/s leave 0.42 clocks of an SM per element. Conversions: 2
@@ -73,6 +75,7 @@
 #include "windowsum_few.cuh"
 #include "windowsum_short.cuh"
 #include "windowsum_segments.cuh"
+#include "windowsum_cluster.cuh"
 
 // direct needs many warps: at most 85 registers a thread, as long as nothing spills.
 #if __CUDA_ARCH__ >= 800
@@ -107,6 +110,11 @@ constexpr int short_blocks = 1;
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int q, int least, int longer, int run,    \
         int runs) {                                                                                                   \
         segments(Row<T>{in, out, n_in, n_out, w, off, rows}, Segments{q, least, longer, run, runs});                  \
+    }                                                                                                                 \
+    extern "C" __global__ void CLUSTER __launch_bounds__(256, 3) windowsum_cluster_##S(                               \
+        const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int q, int least, int longer, int run,    \
+        int runs, int segments) {                                                                                     \
+        cluster_segments(Row<T>{in, out, n_in, n_out, w, off, rows}, Segments{q, least, longer, run, runs}, segments); \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(32, sizeof(T) == 4 ? 16 : 12) windowsum_stream_##S(                  \
         const T* in, T* out, i64 n_in, i64 n_out, i64 w, i64 off, i64 rows, int lead, int lag, int run, i64 tiles,    \

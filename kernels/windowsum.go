@@ -46,6 +46,7 @@ const (
 	windowPlaces = 256 // threads of segments, at most
 	windowDepth  = 4   // tiles of stream in shared memory
 	windowKept   = 64  // chunk sums of stream in shared memory, for each size
+	windowTurns  = 12  // segments of a window in a block of a cluster, at most
 )
 
 // windowChunk is the elements of a chunk of short, and the outputs of a thread, by type.
@@ -70,6 +71,10 @@ var (
 	windowSegmentsKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_segments_f32", WindowSumBody[float32]),
 		Float64: own.Kernel("windowsum", "windowsum_segments_f64", WindowSumBody[float64]),
+	}
+	windowClusterKernel = [...]*Kernel{
+		Float32: own.Kernel("windowsum", "windowsum_cluster_f32", WindowSumBody[float32]),
+		Float64: own.Kernel("windowsum", "windowsum_cluster_f64", WindowSumBody[float64]),
 	}
 	windowStreamKernel = [...]*Kernel{
 		Float32: own.Kernel("windowsum", "windowsum_stream_f32", WindowSumBody[float32]),
@@ -131,8 +136,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		}
 		tiles := CeilDiv(outputs, threads*windowThread/dt.Size())
 		direct := p.Launch(windowDirectKernel[dt], int(tiles), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows)
-		// elements as a block has outputs, and the last window's; two vectors where they begin and end
-		direct.Shared = int(threads*windowThread + windowWide*dt.Size() + 32)
+		// elements as a block has outputs, and the last window's, of two rows; two vectors where they begin and end
+		direct.Shared = int(threads*windowThread + 2*windowWide*dt.Size() + 32)
 
 	case g.w < windowWide:
 		p.windowFew(dev, dt, in, out, g)
@@ -157,7 +162,7 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 		p.Launch(windowStreamKernel[dt], int(CeilDiv(tiles, run)), windowWarp,
 			in, out, g.in, g.out, g.w, g.off, g.rows, int32(lead), int32(lag), int32(run), tiles, int32(tails)).Shared = int(shared)
 
-	case g.off <= 0 && p.windowSegments(dev, dt, in, out, g): // the few sums of chunks go by chunks again
+	case g.off <= 0 && (p.windowSegments(dev, dt, in, out, g, policy.held) || p.windowCluster(dev, dt, in, out, g) || p.windowSegments(dev, dt, in, out, g, policy.alone)): // the few sums of chunks go by chunks again
 
 	default:
 		threads := policy.chunk[dt]

@@ -35,15 +35,6 @@ template <int w, typename T> __device__ __forceinline__ typename Vec<T>::type wi
     return p.v;
 }
 
-// window sums the window of a row that begins at element first.
-template <typename T> __device__ __noinline__ T window(const Row<T>& g, i64 row, i64 first, int w) {
-    const T* x = g.in + row * g.n_in;
-    double sum = 0;
-    for (int j = 0; j < w; j++)
-        if (first + j >= 0 && first + j < g.n_in) sum += (double)x[first + j];
-    return (T)sum;
-}
-
 // tile sums all windows of a block, which lies within a row and whose first window begins at src. All elements are
 // copied to shared memory at once; registers have room for few.
 template <int w, typename T> __device__ __forceinline__ void tile(const T* src, T* dst, int count) {
@@ -65,8 +56,39 @@ template <int w, typename T> __device__ __forceinline__ void tile(const T* src, 
     }
 }
 
-// Tiles of 4 blockDim vectors of outputs, counted through all rows: a thread sums w elements for each output. Where a tile
-// meets the end of a row, one in many, its windows are read from memory.
+// ends sums the windows of a block that meets the end of a row, `count` of them from the one at place `at` of a row on. Those of
+// the next row have their elements in shared memory too, behind these; no block has outputs of three rows. Arguments are scalars: a
+// reference to a Row would have it on the stack of every thread.
+template <typename T> __device__ __forceinline__ void ends(const T* row, T* dst, i64 at, i64 n_in, i64 n_out, i64 off, int w, int count) {
+    T* const x = reinterpret_cast<T*>(shared_memory);
+    const int here = (int)min(n_out - at, (i64)count), staged = here + w - 1, all = count + (w - 1) * (here < count ? 2 : 1), step = blockDim.x;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < all; i += step) {
+        const bool next = i >= staged;
+        const i64 e = next ? off + i - staged : at + off + i;
+        const bool inside = e >= 0 && e < n_in;
+        async_copy(x + i, (next ? row + n_in : row) + (inside ? e : 0), inside);
+    }
+    commit();
+    arrived<0>();
+    __syncthreads();
+    constexpr int together = 4; // outputs of a thread at a time, for their latency
+#pragma unroll 1
+    for (int k = threadIdx.x; k < count; k += together * step) {
+        double sum[together] = {};
+#pragma unroll 1
+        for (int j = 0; j < w; j++)
+#pragma unroll
+            for (int u = 0; u < together; u++)
+                if (const int i = k + u * step; i < count) sum[u] += (double)x[i + (i < here ? 0 : w - 1) + j];
+#pragma unroll
+        for (int u = 0; u < together; u++)
+            if (k + u * step < count) dst[k + u * step] = (T)sum[u];
+    }
+}
+
+// Tiles of 4 blockDim vectors of outputs, counted through all rows: a thread sums w elements for each output. A tile
+// that meets the end of a row, one in many, is summed by ends.
 template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
     constexpr int W = Vec<T>::width;
     const int w = (int)g.w, count = blockDim.x * W * direct_vectors;
@@ -88,9 +110,5 @@ template <typename T> __device__ __forceinline__ void direct(const Row<T>& g) {
         case 15: return tile<15, T>(src, dst, count);
         }
     }
-    for (int k = threadIdx.x; k < count && start + k < g.rows * g.n_out; k += blockDim.x) {
-        i64 row, at;
-        s.locate(k, row, at);
-        g.out[start + k] = window(g, row, at + g.off, w);
-    }
+    ends(g.in + s.row * g.n_in, g.out + start, s.at, g.n_in, g.n_out, g.off, w, (int)min((i64)count, g.rows * g.n_out - start));
 }

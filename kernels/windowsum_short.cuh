@@ -12,81 +12,108 @@ struct Levels {
     double* sums;  // level after level, of all chunks of a block each
     int chunks, levels;
 
-    __device__ __forceinline__ void build(int rows, int row_chunks) const {
-        const Divisor by(row_chunks);
-        for (int level = 1; level < levels; level++) {
-            const double* const from = sums + (level - 1) * chunks;
-            const int step = 1 << 2 * (level - 1);
+    // build makes the higher levels for chunk v of a block's, `left` chunks before the end of its row, whose sum this is; a
+    // thread without a chunk has left = 0.
+    __device__ __forceinline__ void build(int v, int left, double sum) const {
+        double* from = sums + v;
+#pragma unroll 1
+        for (int level = 1, step = 1; level < levels; level++, step <<= 2) {
             __syncthreads();
-            for (int v = threadIdx.x; v < rows * row_chunks; v += blockDim.x) {
-                const int c = v - by.quotient(v) * row_chunks;
-                double sum = from[v];
-#pragma unroll
-                for (int m = 1; m < 4; m++)
-                    if (c + m * step < row_chunks) sum += from[v + m * step];
-                sums[level * chunks + v] = sum;
-            }
+            const double a = step < left ? from[step] : 0, b = 2 * step < left ? from[2 * step] : 0, c = 3 * step < left ? from[3 * step] : 0;
+            sum += a + b + c;
+            from += chunks;
+            if (left > 0) *from = sum;
         }
     }
     // window sums `count` chunks from chunk `at` on.
     __device__ __forceinline__ double window(int at, int count) const {
         double sum = 0;
-        for (int level = 0; count >> 2 * level > 0; level++)
-            for (int m = count >> 2 * level & 3; m > 0; m--, at += 1 << 2 * level) sum += sums[level * chunks + at];
+        const double* from = sums + at;
+#pragma unroll 1
+        for (int step = 1; count > 0; count >>= 2, step <<= 2) {
+            const int m = count & 3;
+            const double a = m > 0 ? from[0] : 0, b = m > 1 ? from[step] : 0, c = m > 2 ? from[2 * step] : 0;
+            sum += a + b + c;
+            from += m * step + chunks;
+        }
         return sum;
     }
 };
 
-// short_rows is for windows of at least a chunk, w = q K + rest. Chunks are counted from the first element of a row; a thread has
-// the windows that begin in one, or in one that would lie before the row. Shared: the chunks' heads, levels of their sums, so many
-// doubles in all, then elements, `staged` of them, and outputs.
+// head_of sums the first n elements, fewer than K. All threads jump to the n-th addition from the end: a condition for each costs more.
+template <int K> __device__ __forceinline__ double head_of(const double (&e)[K], int n) {
+    double sum = 0;
+    switch (n) {
+    case 14: if constexpr (K > 13) sum += e[13];
+    case 13: if constexpr (K > 12) sum += e[12];
+    case 12: if constexpr (K > 11) sum += e[11];
+    case 11: if constexpr (K > 10) sum += e[10];
+    case 10: if constexpr (K > 9) sum += e[9];
+    case 9: if constexpr (K > 8) sum += e[8];
+    case 8: sum += e[7];
+    case 7: sum += e[6];
+    case 6: sum += e[5];
+    case 5: sum += e[4];
+    case 4: sum += e[3];
+    case 3: sum += e[2];
+    case 2: sum += e[1];
+    case 1: sum += e[0];
+    }
+    return sum;
+}
+
+// places is a bit for each k below 15 with lo <= k < hi.
+__device__ __forceinline__ unsigned places(int lo, int hi) { return (1u << min(max(hi, 0), 15)) - 1 & -1u << min(max(lo, 0), 15); }
+
+// short_rows is for windows of at least a chunk, w = q K + rest. Chunks are counted from the first element of a row. A thread takes
+// a chunk, and the windows that begin in it; where none do, those that begin in one that would lie before the row, which has no
+// elements. Shared: the chunks' heads, levels of their sums, so many doubles in all, then elements, `staged` of them, and outputs.
 template <typename T>
 __device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces, int staged, int levels_kept, int doubles) {
     constexpr int K = short_items<T>;
     const Piece<T> p(g, pieces);
     const int n_in = (int)g.n_in, n_out = (int)g.n_out, off = (int)g.off, w = (int)g.w, q = w / K, rest = w % K;
     const int chunks = (n_in + K - 1) / K, all = pieces.rows * chunks;
+    // off / K, rounded down: off is 0 or below
+    const int first = -((K - 1 - off) / K), last = (off + n_out - 1) / K, across = last - first + 1, each = max(chunks, across);
     double* const heads = shared_memory;
     const Levels levels{heads + all, all, levels_kept};
     T* const shared = reinterpret_cast<T*>(shared_memory + doubles);
     const T* const elements = shared + p.fetch(g, shared) - off;
     T* const sums = shared + staged + p.lead;
 
-    const Divisor by_chunks(chunks);
-    for (int v = threadIdx.x; v < p.rows * chunks; v += blockDim.x) {
-        const int row = by_chunks.quotient(v), at = (v - row * chunks) * K, count = min(n_in - at, K);
-        const T* const x = elements + row * n_in + at;
+    const int row = Divisor(each).quotient(threadIdx.x), place = threadIdx.x - row * each, chunk = row * chunks + place;
+    const bool taken = row < p.rows && place < chunks;
+    double out[K], head;
+    {
+        const T* const x = elements + row * n_in + place * K;
+        const unsigned there = taken ? places(0, n_in - place * K) : 0;
         T e[K];
 #pragma unroll
-        for (int k = 0; k < K; k++) e[k] = k < count ? x[k] : T(0);
-        double head = 0, sum = 0, other = 0;
+        for (int k = 0; k < K; k++) e[k] = there >> k & 1 ? x[k] : T(0);
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            const double d = (double)e[k];
-            (k % 2 ? other : sum) += d;
-            add_if(k < rest, head, d);
-        }
-        heads[v] = head;
-        levels.sums[v] = sum + other;
+        for (int k = 0; k < K; k++) out[k] = (double)e[k];
+        head = head_of<K>(out, rest);
+#pragma unroll
+        for (int k = K - 2; k >= 0; k--) out[k] += out[k + 1];
     }
-    levels.build(p.rows, chunks);
+    if (taken) heads[chunk] = head, levels.sums[chunk] = out[0];
+    levels.build(chunk, taken ? chunks - place : 0, out[0]);
     __syncthreads();
 
-    // off / K, rounded down: off is 0 or below
-    const int first = -((K - 1 - off) / K), across = (off + n_out - 1) / K - first + 1;
-    const Divisor by_across(across);
-#pragma unroll 1
-    for (int v = threadIdx.x; v < p.rows * across; v += blockDim.x) {
-        const int row = by_across.quotient(v), c = first + v - row * across, begin = c * K;
-        const T* const x = elements + row * n_in + begin;
+    if (row < p.rows && place < across) {
+        int c = place;
+        if (place > last) {
+            c = place - across;
+#pragma unroll
+            for (int k = 0; k < K; k++) out[k] = 0;
+        }
+        const int begin = c * K;
+        const T* const x = elements + row * n_in + begin + w;
+        const unsigned there = places(-(begin + w), n_in - (begin + w)), wanted = places(off - begin, off - begin + n_out);
         T e[K];
-        double out[K], sum = 0;
 #pragma unroll
-        for (int k = 0; k < K; k++) e[k] = (unsigned)(begin + k) < (unsigned)n_in ? x[k] : T(0);
-#pragma unroll
-        for (int k = K - 1; k >= 0; k--) out[k] = sum += (double)e[k];
-#pragma unroll
-        for (int k = 0; k < K - 1; k++) e[k] = (unsigned)(begin + w + k) < (unsigned)n_in ? x[w + k] : T(0);
+        for (int k = 0; k < K - 1; k++) e[k] = there >> k & 1 ? x[k] : T(0);
         const int from = max(c + 1, 0), to = min(c + q, chunks);
         double right = to > from ? levels.window(row * chunks + from, to - from) : 0;
         if (rest > 0 && (unsigned)(c + q) < (unsigned)chunks) right += heads[row * chunks + c + q];
@@ -96,7 +123,7 @@ __device__ __forceinline__ void short_rows(const Row<T>& g, const Pieces& pieces
         T* const y = sums + row * n_out + begin - off;
 #pragma unroll
         for (int k = 0; k < K; k++)
-            if ((unsigned)(begin - off + k) < (unsigned)n_out) y[k] = (T)out[k];
+            if (wanted >> k & 1) y[k] = (T)out[k];
     }
     __syncthreads();
     p.store(g, sums);

@@ -211,7 +211,7 @@ func TestWindowSumAdjoint(t *testing.T) {
 // and no more work for wide windows.
 func TestWindowSumPlans(t *testing.T) {
 	const n = 1 << 28
-	kernels := map[int64]string{0: "direct", 7: "direct", 8: "stream", 512: "stream", 513: "segments", 2048: "segments", 10_000: "segments", 100_000: "chunks", 1_000_000: "chunks", n: "chunks"}
+	kernels := map[int64]string{0: "direct", 7: "direct", 8: "stream", 512: "stream", 513: "segments", 2048: "segments", 10_000: "segments", 20_000: "cluster", 50_000: "cluster", 100_000: "chunks", 1_000_000: "chunks", n: "chunks"}
 	for radius, want := range kernels {
 		p := WindowSum(windowDevice, Float32, 1, n, radius, WindowSame)
 		if got := p.Launches[0].Kernel.Entry; !strings.Contains(got, want) {

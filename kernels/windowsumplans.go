@@ -22,8 +22,9 @@ func (p *Plan) windowFew(dev Device, dt Dtype, in, out Ref, g windowRows) {
 	l.Shared = int((windowAround + elements + vector + rows*outputs) * dt.Size())
 }
 
-// windowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes, or so much
-// longer than windows that segments are faster: H200, us, 10000 x 7000 radius 3000 294 and 251, float64 10000 x 3001 radius 700 192 and 148.
+// windowShort appends a launch whose blocks take whole rows, unless these are too long, or too few for what a block takes, or twice
+// as long as windows that segments hold: H200, us, these and segments, 4096 x 2504 radius 780 31, 39, 30000 x 7000 radius 3000 632, 738, 50000 x 1536
+// radius 600 204, 309, but 20000 x 5000 radius 1000 328, 296, float64 10000 x 3001 radius 700 162, 143.
 func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
 	pol, vector := windowPolicies.on(dev), 16/dt.Size()
 	chunk := windowChunk[dt]
@@ -31,7 +32,7 @@ func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool
 	across := (g.off+g.out-1)/chunk + CeilDiv(-g.off, chunk) + 1 // off is 0 or below
 	each := max(chunks, across)
 	few := g.rows < 2 || each > pol.pieces && g.rows < int64(dev.SMs) // rows
-	if g.off > 0 || each > windowMost || g.w <= windowStream && few || g.w > windowStream && g.w <= g.out {
+	if g.off > 0 || each > windowMost || g.w <= windowStream && few || g.w > windowStream && 2*g.w <= g.out {
 		return false
 	}
 	// As many rows as leave few of a block's threads without work, and enough blocks.
@@ -58,15 +59,15 @@ func (p *Plan) windowShort(dev Device, dt Dtype, in, out Ref, g windowRows) bool
 	return true
 }
 
-// windowSegments appends a launch whose blocks walk along rows, and hold the segments of a window meanwhile, unless that takes too
-// many.
-func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+// windowSegments appends a launch whose blocks walk along rows, and hold the segments of a window meanwhile, unless these
+// are more than held.
+func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows, held int64) bool {
 	pol, vector := windowPolicies.on(dev), 16/dt.Size()
 	q := CeilDiv(g.w, windowPlaces*windowEach[dt])
 	threads := roundUp(CeilDiv(CeilDiv(g.w, q), windowEach[dt]), windowWarp)
 	shared := (q + 2) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
 	resident := int64(dev.SMs) * min(pol.resident/threads, int64(dev.SharedOptin)/(shared+2<<10))
-	if q > pol.held || resident == 0 {
+	if q > held || resident == 0 {
 		return false
 	}
 	least, longer := g.w/q, g.w%q
@@ -75,6 +76,36 @@ func (p *Plan) windowSegments(dev Device, dt Dtype, in, out Ref, g windowRows) b
 	runs := CeilDiv(segments, run)
 	p.Launch(windowSegmentsKernel[dt], int(g.rows*runs), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
 		int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
+	return true
+}
+
+// windowCluster appends a launch whose clusters of blocks hold them together, unless that takes so much that a multiprocessor has room for
+// one block alone.
+func (p *Plan) windowCluster(dev Device, dt Dtype, in, out Ref, g windowRows) bool {
+	pol, vector := windowPolicies.on(dev), 16/dt.Size()
+	var q, threads, shared, each int64 // each: blocks of a multiprocessor
+	for q = roundUp(CeilDiv(g.w, windowPlaces*windowEach[dt]), clusterBlocks); ; q += clusterBlocks {
+		if !hasClusters(dev) || q/clusterBlocks > windowTurns {
+			return false
+		}
+		threads = roundUp(CeilDiv(CeilDiv(g.w, q), windowEach[dt]), windowWarp)
+		shared = (q/clusterBlocks + 3) * roundUp(threads*windowEach[dt]+vector-1, vector) * dt.Size()
+		if each = min(pol.clustered/threads, int64(dev.SharedOptin)/(shared+3<<10)); each >= 2 {
+			break
+		}
+	}
+	// Clusters that the device has room for: groups of multiprocessors are no multiples of clusterBlocks. An H200 has room for 15, where
+	// each is 1, 30 and 45.
+	clusters := each * (int64(dev.SMs)/clusterBlocks - 1)
+	if clusters < 1 {
+		return false
+	}
+	least, longer := g.w/q, g.w%q
+	segments := g.segments(least, longer, q)
+	run := roundUp(CeilDiv(segments, min(max(clusters/g.rows, 1), CeilDiv(segments, clusterBlocks))), clusterBlocks)
+	runs := CeilDiv(segments, run)
+	p.Launch(windowClusterKernel[dt], int(g.rows*runs*clusterBlocks), int(threads), in, out, g.in, g.out, g.w, g.off, g.rows,
+		int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
 	return true
 }
 

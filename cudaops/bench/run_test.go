@@ -70,6 +70,9 @@ func TestWindowSums(t *testing.T) {
 			}
 		case 1:
 			rows, n = 1, 1+r.Int64N(most)
+			if i%8 == 1 { // few elements in long rows
+				rows, radius = 1+r.Int64N(3), radius%8
+			}
 			if i%8 == 5 { // windows of many segments
 				rows, radius = 1+r.Int64N(3), r.Int64N(most/[]int64{2, 100}[i/8%2])
 			}

@@ -43,6 +43,7 @@ var _ = register(Spec{
 		windowCase("prime extents", 3, false, 13, 1, 7919),
 		windowCase("long rows that end anywhere", 3, false, 3, 20011),
 		windowCase("same, long rows that end anywhere", 7, true, 5, 9001),
+		windowCase("same, longer rows that end anywhere", 3, true, 3, 131_079),
 		windowCase("short rows that end anywhere", 3, false, 4001, 17),
 		windowCase("same, short rows that end anywhere", 7, true, 301, 127),
 		windowCase("short rows that end anywhere, 25 elements", 12, false, 901, 61),
