@@ -9,6 +9,9 @@
 // memory, so that lanes access global memory side by side. With transC, op(A) op(B) is written transposed.
 //
 // tiny: many small matrices, a thread for each element of C.
+//
+// bundle: batches of matrices that fit in shared memory, several a block.
+#include "async.cuh"
 #include "follow.cuh"
 #include "vector.cuh"
 typedef long long i64;
@@ -178,6 +181,65 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
     c[i] = sum;
 }
 
+// bundle: each of them a block, whose operands come to shared memory whole: op(A) with its rows side by side, in groups
+// of R, and op(B) as it lies. A thread computes R rows of a column at a time.
+template <typename T>
+__device__ __forceinline__ void bundle(const T* a, const T* b, T* c, int m, int n, int k, i64 batch, int each, int transA, int transB) {
+    using V = typename Vec<T>::type;
+    constexpr int W = Vec<T>::width, R = 4, THREADS = 256;
+    const int groups = (m + R - 1) / R, pitchA = groups % 2 ? groups * R : groups * R + R, pitchB = transB ? k | 1 : n;
+    const i64 first = (i64)blockIdx.x * each;
+    const int matrices = (int)min(batch - first, (i64)each), t = threadIdx.x;
+    T* const as = reinterpret_cast<T*>(dynamic); // [matrix][l][row]
+    T* const bs = as + each * k * pitchA;         // [matrix][l][column], or [matrix][column][l]
+    // over is i / n, exact for the numbers of elements of a block, n the reciprocal.
+    const auto over = [](int i, float n) { return (int)((i + 0.5f) * n); };
+    const float perM = 1.0f / m, perN = 1.0f / n, perK = 1.0f / k, perGroup = 1.0f / groups;
+    a += first * m * k;
+    b += first * k * n;
+    c += first * m * n;
+#pragma unroll 4
+    for (int i = t; i < matrices * m * k; i += THREADS) {
+        int to;
+        if (transA) {
+            const int line = over(i, perM);
+            to = line * pitchA + i - line * m;
+        } else {
+            const int line = over(i, perK), matrix = over(line, perM);
+            to = (matrix * k + i - line * k) * pitchA + line - matrix * m;
+        }
+        async_copy(as + to, a + i, true);
+    }
+    const int skip = transB ? pitchB - k : 0;
+#pragma unroll 4
+    for (int i = t; i < matrices * k * n; i += THREADS) async_copy(bs + i + (skip ? over(i, perK) : 0), b + i, true);
+    commit();
+    arrived<0>();
+    __syncthreads();
+    const int nextB = transB ? 1 : n;
+#pragma unroll 1
+    for (int i = t; i < matrices * groups * n; i += THREADS) {
+        const int line = over(i, perN), col = i - line * n, matrix = over(line, perGroup), row = (line - matrix * groups) * R;
+        const T *x = as + matrix * k * pitchA + row, *y = bs + (transB ? (matrix * n + col) * pitchB : matrix * k * n + col);
+        T sum[R] = {};
+#pragma unroll 4
+        for (int l = 0; l < k; l++, x += pitchA, y += nextB) {
+            const T f = *y;
+#pragma unroll
+            for (int r = 0; r < R; r += W) {
+                Pack<T> v;
+                v.v = *reinterpret_cast<const V*>(x + r);
+#pragma unroll
+                for (int e = 0; e < W; e++) sum[r + e] += v.s[e] * f;
+            }
+        }
+        T* q = c + (matrix * m + row) * n + col;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            if (row + r < m) q[r * n] = sum[r];
+    }
+}
+
 #define KERNEL(name, T, suffix, threads)                                                                                                  \
     extern "C" __global__ void __launch_bounds__(threads) matmul_##name##_##suffix(                                                       \
         const T* a, const T* b, T* c, i64 m, i64 n, i64 k, i64 lda, i64 ldb, i64 strideA, i64 strideB, i64 batch, i64 chunk, int splits,   \
@@ -198,3 +260,4 @@ __device__ void tiny(const T* __restrict__ a, const T* __restrict__ b, T* c, int
     KERNEL(tiny, T, suffix, 256) { follow(); tiny(a, b, c, (int)m, (int)n, (int)k, (int)lda, (int)ldb, batch, transA, transB); }
 KERNELS(float, f32, 256)
 KERNELS(double, f64, 128)
+KERNEL(bundle, float, f32, 256) { follow(); bundle(a, b, c, (int)m, (int)n, (int)k, batch, splits, transA, transB); }

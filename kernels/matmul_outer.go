@@ -10,6 +10,9 @@ func outersOf[T Float](suffix string) outerKernels {
 	return outerKernels{kernel("outer4"), kernel("outer8"), kernel("outer16"), kernel("tall"), kernel("slim"), kernel("tiny")}
 }
 
+// matmulBundle is float32's kernel of several matrices a block.
+var matmulBundle = own.Kernel("matmul_outer", "matmul_bundle_f32", matmulBody[float32](true))
+
 var matmulOuter = [...]outerKernels{Float32: outersOf[float32]("f32"), Float64: outersOf[float64]("f64")}
 
 // Limits of matmul_outer.cu's kernels, beside those of the policy.
@@ -21,6 +24,10 @@ const (
 	outerFew    = 4
 
 	tinyElements = 1024
+
+	bundleRows   = 4        // of C, of a thread at a time
+	bundleShared = 24 << 10 // bytes of a block
+	bundleItems  = 4        // times those rows, of a thread, about
 )
 
 // fewTerms appends the launch of a product of few terms without an epilogue, and reports
@@ -28,14 +35,17 @@ const (
 func (p *Plan) fewTerms(dev Device, c result, x product) bool {
 	pol, sms := matmulPolicies.on(dev), int64(dev.SMs)
 	side, size := min(x.m, x.n), max(x.m, x.n)
+	long := x.k <= pol.outer && (x.k <= outerFew || c.count() >= pol.plenty*sms) && (!x.transB || x.k <= outerFew) && x.n >= 128
+	narrow := side <= tallColumns && size >= 128 && x.k <= pol.tall && (x.k <= slimTerms || x.batch*CeilDiv(size, tallRows) >= sms)
 	switch {
 	case dev.Major == 0 || c.epilogue.chain != 0 || x.k == 0 || c.count() < pol.wide*sms || c.count() > mostTerms:
 		return false
+	case x.k <= pol.bundle && !narrow && (!long || x.transB && x.batch >= 4*sms) && p.bundle(dev, c, x):
 	case x.batch > 1 && x.k <= tallColumns && x.m*x.n <= tinyElements && x.m*x.n*x.k <= pol.tiny*matmulSmall[c.dt].count(1, x.m, x.n):
 		p.tiny(c, x)
-	case side <= tallColumns && size >= 128 && x.k <= pol.tall && (x.k <= slimTerms || x.batch*CeilDiv(size, tallRows) >= sms):
+	case narrow:
 		p.tall(c, x)
-	case x.k <= pol.outer && (x.k <= outerFew || c.count() >= pol.plenty*sms) && (!x.transB || x.k <= outerFew) && x.n >= 128:
+	case long:
 		p.outer(dev, c, x)
 	default:
 		return false
@@ -91,4 +101,22 @@ func (p *Plan) tall(c result, x product) {
 // tiny appends the launch of a batch of small matrices.
 func (p *Plan) tiny(c result, x product) {
 	p.elements(matmulOuter[c.dt].tiny, c.count(), x.arguments(Ref{Out, 0}, x.k, 1)...)
+}
+
+// bundle appends the launch of a batch of matrices, several a block, and reports whether it is one of at least as many as there are
+// multiprocessors, whose operands fit in shared memory.
+func (p *Plan) bundle(dev Device, c result, x product) bool {
+	const threads = 256
+	groups := CeilDiv(x.m, bundleRows)
+	lineA, sizeB := (groups|1)*bundleRows, x.k*x.n // of A by terms; of B
+	if x.transB {
+		sizeB = (x.k | 1) * x.n
+	}
+	shared := (x.k*lineA + sizeB) * c.dt.Size() // of a matrix
+	each := min(bundleShared/shared, max(bundleItems*threads/(groups*x.n), 1), max(x.batch/(4*int64(dev.SMs)), 1))
+	if c.dt != Float32 || each == 0 || x.batch < max(int64(dev.SMs), 2) {
+		return false
+	}
+	p.Launch(matmulBundle, int(CeilDiv(x.batch, each)), threads, x.arguments(Ref{Out, 0}, x.k, each)...).Shared = int(each * shared)
+	return true
 }

@@ -66,6 +66,7 @@ type matmulPolicy struct {
 	wide          int64       // elements of C for each multiprocessor from which products of few terms have kernels of their own
 	tiny          int64       // multiply-adds for each small tile up to which matrices of a batch are tiny
 	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
+	bundle        int64       // terms up to which matrices of a batch in float32 share blocks, if their operands fit in shared memory
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
 	strips        float64     // blocks for each multiprocessor from which a C of few rows in float32 has a kernel of its own, if not 0
 	strip         splitPolicy // of it
@@ -85,6 +86,8 @@ var matmulPolicies = measured[matmulPolicy]{
 	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
 	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
+	// bundle: 27057 x (9 x 11 x 39), B^T, 40.0, an element a thread 98.8; 218 x (401 x 7 x 195), A^T B^T, 36.2, tiles 61.2; 381 x (194 x 10 x 355), B^T, 57.3, tiles 91.5; a long C, not B^T,
+	// 444 x (60 x 14 x 377) 34.7, by outer 30.1; B^T, 166 x (424 x 4 x 208) 32.9, by outer 27.7; 580 x (40 x 3 x 488) 17.7, 31.3. More than 14 terms: not timed.
 	// read: with splits 5 x 242975 x 3196 929, thin 1750; 8 x 30000 x 1000 51, 67.
 	{90, matmulPolicy{
 		small: 500_000,
@@ -106,6 +109,7 @@ var matmulPolicies = measured[matmulPolicy]{
 		tiny:      2800,
 		outer:     16,
 		tall:      64,
+		bundle:    14,
 		plenty:    4096,
 		strips:    0.5,
 		strip:     splitPolicy{blocks: 4, terms: 64, enough: 2},
