@@ -39,8 +39,12 @@ func planesFit(dev Device, batch, m, n, k int64) bool {
 	if pol.tiled > 0 && tiles*6 >= int64(dev.SMs) {
 		products = pol.tiled
 	}
+	terms := pol.terms
+	if pol.few > 0 && batch == 1 && tiles >= 12*int64(dev.SMs) {
+		terms = pol.few
+	}
 	return pol.chosen && !dev.FMA && dev.Major != 0 && tensorCoresOf(dev) != noTensorCores && max(batch, m, n, k) <= most && tiles <= most &&
-		min(m, n) > hopperTile/2 && k >= pol.terms && float64(batch)*float64(m)*float64(n)*float64(k) >= products*float64(dev.SMs) &&
+		min(m, n) > hopperTile/2 && k >= terms && float64(batch)*float64(m)*float64(n)*float64(k) >= products*float64(dev.SMs) &&
 		(dev.Memory == 0 || 6*batch*(m*k+k*n) <= dev.Memory/4)
 }
 

@@ -129,6 +129,8 @@ func TestMatMulPlan(t *testing.T) {
 		{hopper, 1, 768, 768, 768, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn", "matmul_combine_f32"}},
 		{hopper, 1, 512, 512, 512, []string{"matmul_joined_medium_f32"}},
 		{hopper, 1, 256, 256, 4096, []string{"matmul_medium_f32", "matmul_combine_f32"}},
+		{hopper, 1, 8682, 5745, 55, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_pair_nn"}},
+		{hopper, 1, 3000, 3000, 55, []string{"matmul_short_f32"}},
 		{hopper, 1, 1536, 1536, 1536, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
 		{hopper, 1, 512, 512, 128, []string{"matmul_small_f32"}},
 		{hopper, 1, 400, 400, 400, []string{"matmul_joined_small_f32"}},

@@ -224,6 +224,7 @@ type hopperPolicy struct {
 	products float64 // least batch * m * n * k for each multiprocessor
 	tiled    float64 // likewise of products with a tile for six multiprocessors or more, if not 0
 	terms    int64   // least k
+	few      int64   // likewise of a single product with 12 tiles or more for each multiprocessor, if not 0
 	least    int64   // terms of a split of k by mma.sync
 	pairs    int64   // least tiles for each multiprocessor from which blocks work in pairs
 	split    int64   // most blocks for each multiprocessor of the kernel that writes the planes
@@ -249,8 +250,9 @@ var hopperPolicies = measured[hopperPolicy]{
 	// Cuts, fitted by hand to 190 times of 38 shapes; whole tiles, the best copies, even shares, uneven shares: 1536 118, 106, -, 83; 1600 124, 115, -, 97; 1920 158, 185, -, 152; 2048 169, 204, -, 178; 2560 399, 415, -, 330;
 	// 784 37.1, 29.3, 28.9, 30.2; 768 35.0, 23.9, 25.1, 27.5; 1024 45.1, 35.9, 35.0, 36.7; 1152 51.2, -, -, 46.4; 784 x 10000 x 784, whose planes are larger than level 2, 327, 195, 195, 225.
 	// pairs: 4096 1281 to 1289, single blocks 1275. tiled: 600 20.3, FMA 30.1; 640 19.0, 30.4; 1024 x 512 x 512 (m x k x n) 19.7, 30.4; 1024 x 256 x 1024 18.7, 18.3;
+	// few: 8682 x 55 x 5745, B^T 169, 246; 2000 x 50 x 20000 111, 152; 5000 x 48 x 5001 92, 118; 6000 x 40 x 6000 103, 111; 7000 x 24 x 7000 112, 110
 	// below the limits, 512 x 784 x 512 18.8, 16.5; 512 17.0, 12.5; 256 x 4096 x 256, 4 tiles, 34.8, 21.8
-	{90, hopperPolicy{chosen: true, products: 3 << 20, tiled: 1_600_000, terms: 64, least: 128, pairs: 7, split: 4,
+	{90, hopperPolicy{chosen: true, products: 3 << 20, tiled: 1_600_000, terms: 64, few: 33, least: 128, pairs: 7, split: 4,
 		step: 1.07, round: 1, second: 2.8, copied: 0.33, even: 3.6, part: 1.1, uneven: 10}},
 	{100, hopperPolicy{split: 4, least: 128}},
 }
