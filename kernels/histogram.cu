@@ -8,9 +8,10 @@
 // Each bin has 32 counters, column l for lane l, and all counters of column l lie in bank l: lanes
 // never conflict, whatever the data, and only warps of one block share a counter. Loads take
 // 16 bytes, several in flight. At the end a block adds up the columns of each bin. If there are too
-// many bins for 32 columns, there are 16, 8, ..., 1. If there are too many for shared memory, they are
-// cut in ranges. Blocks of each of two ranges read all elements, at about the same time, so that they share
-// them in the level-2 cache; elements of more ranges are sorted by range first (histogram_sort.cuh).
+// many bins for 32 columns, there are 16, 8, ..., 1. If there are too many for shared memory, counters have 16 bits
+// (histogram_halves.cuh), and what each block counted goes to memory, where a second launch adds it up. Elements of still more bins are
+// sorted by ranges of bins first (histogram_sort.cuh), or blocks of each range read all of them, at about the same time, so that they
+// share them in the level-2 cache.
 // histogram_aggregate counts in global memory, for few elements in many bins, or for more bins than ranges pay for.
 //
 // The bytes' kernel counts all 256 values, whatever the bins, and finds a value's bin
@@ -18,6 +19,7 @@
 //
 // Shared memory takes an atomic of every lane in every cycle if no two lanes meet in
 // a bank (8325 G/s on an H200), so histogram_columns is bound by memory for all types.
+#include "histogram_halves.cuh"
 #include "histogram_sort.cuh"
 
 // sizes: those of ranges, fewer than bins.
@@ -94,6 +96,36 @@ __device__ void histogram_columns(const T* x, count_t* counts, long long n, Rang
     });
 }
 
+// histogram_halves counts in halves of words; a thread has two vectors under way.
+template <typename T> __device__ void histogram_halves(const T* x, count_t* counts, long long n, Range r, unsigned* parts) {
+    constexpr int W = 16 / sizeof(T);
+    const int words = (r.bins + 1) / 2;
+    clear_table(words);
+    const uint4* const vectors = reinterpret_cast<const uint4*>(x);
+    const long long all = n / W;
+    for (long long i = 2ll * blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 2ll * gridDim.x * blockDim.x) {
+        const bool two = i + blockDim.x < all;
+        Sixteen<T> now, next;
+        now.v = __ldg(vectors + i);
+        next.v = __ldg(vectors + (two ? i + blockDim.x : i));
+#pragma unroll 1
+        for (int left = two; left >= 0; left--) {
+            int bin[W];
+#pragma unroll
+            for (int k = 0; k < W; k++) bin[k] = r.bin((double)now.s[k]);
+            count_halves(bin, counts);
+            now = next;
+        }
+    }
+    if (blockIdx.x == 0 && all * W + threadIdx.x < n) {
+        const int k = r.bin((double)x[all * W + threadIdx.x]);
+        if (k >= 0) atomicAdd(&counts[k], (count_t)1);
+    }
+    __syncthreads();
+    unsigned* const own = parts + (long long)blockIdx.x * words;
+    for (int i = threadIdx.x; i < words; i += blockDim.x) own[i] = table[i];
+}
+
 // histogram_aggregate counts in global memory. Of the lanes whose elements lie in one bin, the first
 // adds their number, so that a warp makes at most one atomic for each bin among its elements.
 template <typename T> __device__ void histogram_aggregate(const T* __restrict__ x, count_t* counts, long long n, Range r) {
@@ -152,11 +184,22 @@ __device__ inline void histogram_columns(const unsigned char* x, count_t* counts
         histogram_aggregate(x, counts, n, Range{bins, lo, hi, scale});                                              \
     }
 
+#define HISTOGRAM_HALVES(NAME, T)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(1024, 2)                                                           \
+        histogram_halves_##NAME(const T* x, count_t* counts, long long n, int bins, double lo, double hi,           \
+                                double scale, unsigned* parts) {                                                    \
+        histogram_halves(x, counts, n, Range{bins, lo, hi, scale}, parts);                                          \
+    }
+
 HISTOGRAM(u8, unsigned char)
 HISTOGRAM(i32, int)
 HISTOGRAM(i64, long long)
 HISTOGRAM(f32, float)
 HISTOGRAM(f64, double)
+HISTOGRAM_HALVES(i32, int)
+HISTOGRAM_HALVES(i64, long long)
+HISTOGRAM_HALVES(f32, float)
+HISTOGRAM_HALVES(f64, double)
 HISTOGRAM_AGGREGATE(i32, int)
 HISTOGRAM_AGGREGATE(i64, long long)
 HISTOGRAM_AGGREGATE(f32, float)
@@ -174,6 +217,21 @@ HISTOGRAM_SORT(i32, int)
 HISTOGRAM_SORT(i64, long long)
 HISTOGRAM_SORT(f32, float)
 HISTOGRAM_SORT(f64, double)
+
+// histogram_join adds the halves that all blocks counted to the counts, two bins a thread.
+extern "C" __global__ void histogram_join(count_t* counts, const unsigned* __restrict__ parts, int bins, int blocks) {
+    const int words = (bins + 1) / 2, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= words) return;
+    unsigned low = 0, high = 0;
+#pragma unroll 16
+    for (int b = 0; b < blocks; b++) {
+        const unsigned both = parts[(long long)b * words + i];
+        low += both & 0xffff;
+        high += both >> 16;
+    }
+    counts[2 * i] += low;
+    if (2 * i + 1 < bins) counts[2 * i + 1] += high;
+}
 
 extern "C" __global__ void __launch_bounds__(1024, 1)
     histogram_count(count_t* counts, u16* sorted, u16* begins, count_t* sizes, int tiles, int bins, int ranges, int width) {

@@ -13,8 +13,10 @@ var (
 	// bins than shared memory holds, which bytes do not have.
 	histogramColumns   = histogramKernels("columns", HistogramBody, Float32, Float64, Uint8, Int32, Int64)
 	histogramAggregate = histogramKernels("aggregate", HistogramBody, Float32, Float64, Int32, Int64)
+	histogramHalves    = histogramKernels("halves", HistogramBody, Float32, Float64, Int32, Int64)
 	histogramSort      = histogramKernels("sort", histogramSortBodies, Float32, Float64, Int32, Int64)
 	histogramCount     = own.Kernel("histogram", "histogram_count", histogramCountBody)
+	histogramJoin      = own.Kernel("histogram", "histogram_join", func(Call) {}) // Go bodies count without parts
 )
 
 func histogramKernels(name string, body func(Dtype) func(Call), types ...Dtype) (ks [Int + 1]*Kernel) {
@@ -44,7 +46,7 @@ type Bins struct {
 func (b Bins) scale() float64 { return float64(b.N) / (b.Hi - b.Lo) }
 
 // Histogram plans counts[k] = number of x[i] in cell k, as int64, for n elements. More
-// cells than the shared memory of dev holds are counted in ranges, or in global memory.
+// cells than the shared memory of dev holds are counted in 16 bits each, in ranges, or in global memory.
 func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 	p := &Plan{Op: fmt.Sprintf("histogram_%v(%d into %d)", dt, n, bins.N), Inputs: []int64{n * dt.Size()}, Out: int64(bins.N) * 8, Flops: n}
 	many, most := manyBins.on(dev), int64(dev.SharedOptin/4)
@@ -69,8 +71,12 @@ func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 	case ranges > 1 && (n < many.elements*ranges || ranges > 2 && n >= many.least):
 		p.Launch(histogramAggregate[dt], histogramBlocks(dev, n, many.blocks, int64(many.block)), many.block, args...)
 		return p
-	case ranges > 1:
-		t.blocks = 1
+	case ranges == 2 && n >= many.least:
+		p.halvedHistogram(dev, dt, n, bins, t.block)
+		return p
+	}
+	if dt != Uint8 && 2*(4*bins.N<<shift+blockReserved) > dev.SharedOptin+blockReserved {
+		t.blocks = 1 // as many as fit
 	}
 	blocks := histogramBlocks(dev, n*ranges, t.blocks, int64(t.block)*16/dt.Size())
 	blocks = max(blocks/int(ranges), int(CeilDiv(n, 1<<31))) * int(ranges)
@@ -84,6 +90,15 @@ func Histogram(dev Device, dt Dtype, n int64, bins Bins) *Plan {
 // histogramZero appends the launch that clears the counts of bins, and the sizes of so many ranges.
 func (p *Plan) histogramZero(bins Bins, sizes Ref, ranges int64) {
 	p.Launch(histogramZero, int(CeilDiv(int64(bins.N), 256)), 256, Ref{Out, 0}, int32(bins.N), sizes, int32(ranges))
+}
+
+// halvedHistogram appends the launches that count in 16 bits for each bin, and that add up what the blocks have counted.
+func (p *Plan) halvedHistogram(dev Device, dt Dtype, n int64, bins Bins, block int) {
+	const joined = 128 // threads of a block
+	blocks, words := histogramBlocks(dev, n, 1, int64(block)*16/dt.Size()), CeilDiv(int64(bins.N), 2)
+	parts := p.Workspace(int64(blocks) * words * 4)
+	p.Launch(histogramHalves[dt], blocks, block, append(bins.Args(n), parts)...).Shared = int(words * 4)
+	p.Launch(histogramJoin, int(CeilDiv(words, joined)), joined, Ref{Out, 0}, parts, int32(bins.N), int32(blocks))
 }
 
 // The sizes that histogram_sort.cuh is compiled with.
@@ -128,12 +143,13 @@ func histogramBlocks(dev Device, n int64, each int, elements int64) int {
 	return int(max(min(int64(dev.SMs*each), CeilDiv(n, elements)), CeilDiv(n, 1<<31)))
 }
 
+const blockReserved = 1 << 10 // bytes of shared memory that the device takes for each block
+
 // columnShift is log2 of the columns that each counter gets: 32, so that every
 // lane has its own, or as many as let two blocks share a multiprocessor. H200,
 // 1024 bins: 4244 to 4272 GB/s; in 32 columns, so that one block fits, 3433.
 func columnShift(dev Device, bins int) int {
-	const reserved = 1 << 10 // of each block
-	words := ((dev.SharedOptin+reserved)/2 - reserved) / 4
+	words := ((dev.SharedOptin+blockReserved)/2 - blockReserved) / 4
 	return min(max(bits.Len(uint(words/bins))-1, 0), 5)
 }
 

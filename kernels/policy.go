@@ -103,6 +103,9 @@ var rowsPolicies = measured[rowsPolicy]{
 type rowPolicy struct {
 	short  int64 // Dot: rows up to this length take a group of lanes each
 	block  int   // threads of a block on a long row
+	narrow int   // the same where rows are many, and not too long
+	many   int64 // rows for each multiprocessor that are
+	wide   int64 // elements beyond which rows are too long
 	chunk  int64 // least elements of a chunk when a row is split
 	blocks int64 // blocks for each multiprocessor then, as many as are there at a time
 	late   int64 // least elements by which chunks make a block's share smaller, for each row, so that adding them up pays
@@ -111,8 +114,10 @@ type rowPolicy struct {
 var rowPolicies = measured[rowPolicy]{
 	// H200, us, and by two launches: float64 32768 6.2, 10.6; float32 247112 5.9, 13.0; 547242 7.0, 12.3; 10^8 95.1, 102.6; products of 600266 7.5, 12.5;
 	// of 10^8 182.8, 184.7. Blocks 2, chunk 8192: 6.7, 6.5, 6.9, -, 7.7. Late, whole and in chunks: 126 x 10404 6.5, 15.0; 60 x 20000 7.7, 10.3;
-	// float64 100 x 9000 7.0, 13.7. Short was not swept
-	{90, rowPolicy{short: 1024, block: 256, chunk: 1 << 12, blocks: 4, late: 450}},
+	// float64 100 x 9000 7.0, 13.7.
+	// Narrow 64, 128, 256: float64 8524 x 3914 64.6, 69.6, 84.8; 100000 x 2200 386, 396, 528; float32 8524 x 7914 69.5, 71.7, 83.8; 5000 x 2100 16.0, 17.6, 26.5; 20000 x 2500 55, 61, 97;
+	// 100000 x 2200 213, 268, 448; products of 20000 x 2000 83, 102, 100; wide: 4300 x 40000 170, 161, 163. Short was not swept
+	{90, rowPolicy{short: 1024, block: 256, narrow: 64, many: 32, wide: 1 << 14, chunk: 1 << 12, blocks: 4, late: 450}},
 }
 
 // tilePolicy tunes sums of slabs that fit into shared memory.
@@ -135,8 +140,7 @@ var tilePolicies = measured[tilePolicy]{
 type columnPolicy struct {
 	block  int64 // threads of a block
 	rows   int64 // least rows of a thread
-	few    int64 // rows up to which a thread has several columns that do not fill vectors
-	fewest int64 // likewise that do
+	few    int64 // rows up to which a thread has several columns
 	chunk  int64 // least rows of a thread when columns are split
 	blocks int64 // blocks for each multiprocessor when columns are split
 	turns  int64 // that the last block takes to add up chunks, at most: 8 chunks of a block's columns each
@@ -145,8 +149,9 @@ type columnPolicy struct {
 var columnPolicies = measured[columnPolicy]{
 	// H200, us, by the last block and by another launch: 23583 x 39, 13 turns, 11.0, 13.7. Chunk 8, 16: 530 x 974 7.6, 9.9; 700 x 900 9.7, 11.3; 23583 x 39 9.2, 10.9;
 	// float64 2000 x 100 6.4, 7.5; 1958 x 420 9.9, 10.0; 300 x 1000 9.7, 8.9; 20000 x 7 7.3, 6.0; 4: 64 x 4000 14.0 (4.8). Few, and without: 7 x 14000003 105, 187;
-	// 3 x 30000001 118, 372; 13 x 5000011 75, 79; 300 x 12 x 2502 13.7, 15.1; float64 3 x 10000001 76, 135. Fewest, beside other work, and without, alone: 2 x 40000000 135, 239; 3 x 40000000 160, 261. The rest was not swept
-	{90, columnPolicy{block: 256, rows: 8, few: 15, fewest: 3, chunk: 8, blocks: 3, turns: 16}},
+	// 3 x 30000001 118, 372; 13 x 5000011 75, 79; 300 x 12 x 2502 13.7, 15.1; float64 3 x 10000001 76, 135; 2 x 40000000 135, 239; 3 x 40000000 156, 261; 4 x 30000000 137, 216; 8 x 15000000 124, 149;
+	// 12 x 10000000 121, 137; 5 x 1000000 10.5, 11.8; float64 4 x 10000000 93, 102; 8 x 6000000 100, 101. The rest was not swept
+	{90, columnPolicy{block: 256, rows: 8, few: 15, chunk: 8, blocks: 3, turns: 16}},
 }
 
 // twicePolicy tunes sums over two groups of axes in one launch.
@@ -213,6 +218,7 @@ var (
 	}
 	manyBins = measured[manyBinsPolicy]{
 		// H200, us, in two ranges and in global memory, uniform and skewed: 10^8 into 64256 239, 236 and 1255, 9742; a million into 100000 20.7, 18.9 and 17.0, 92.
+		// In 16 bits, and in two ranges: 10^8 into 64256 174, 243; 17449260 into 101938 55.4, 69.2, skewed 56.1, 66.2, equal 51.6, 51.2; 2 million into 100000 25.4, 27.4.
 		// Sorted, and in global memory: 10^8 into 10^6 424, 678 and 1072, 8202; 5.4 million into 312229 53, 55 and 63, 444; 4 into a million 48, 50 and 49, 320;
 		// 3 into 600000 41, 46 and 38, 244; 2 into 200000 36, 42 and 27, 157; a million into 200000 33, 40 and 17, 89.
 		// Ranges 12, no more than needed, 8, 16: 3 million into 200000 32, 37, 33, 31, skewed 36, 43, 38, 37; 5.4 into 312229 47, 53, 51, 45, skewed 48, 55, 52, 56;
@@ -228,7 +234,7 @@ type manyBinsPolicy struct {
 	sorted          int64 // elements for each bin from which on it is faster to sort them by range, if there are more than two
 	ranges          int64 // that fewer than middling elements are sorted by, at least: the narrower, the fewer counters do blocks add to memory
 	middling        int64
-	least           int64 // elements from which on it is, in place of blocks for each range
+	least           int64 // elements from which on it is, in place of blocks for each range; from as many on counters have 16 bits in place of two ranges
 }
 
 // iteratePolicy tunes Iterate.

@@ -12,7 +12,7 @@
 //   sum_cols   inner > 1: threads of a block side by side on 16-byte vectors of
 //              columns, and in `blockDim.y` interleaved strands down the rows,
 //              combined through shared memory.
-//   sum_few    inner > 1 and no multiple of a vector, few rows: several columns a thread.
+//   sum_few    inner > 1, few rows: several columns a thread.
 //
 //   sum_twice, sum_tile_twice   two sets of axes at once.
 //
@@ -171,7 +171,7 @@ COLS(f32_f64, float, double)
 COLS(f64, double, double)
 COLS(f64_f32, double, float)
 
-// Few rows of columns that do not fill vectors. A thread has COLUMNS columns, blockDim.x apart, so that lanes side by side read
+// Few rows. A thread has COLUMNS columns, blockDim.x apart, so that lanes side by side read
 // elements side by side, and enough of them are under way. Block b: tile b % tiles of columns of outer index b / tiles.
 template <typename T>
 __device__ __forceinline__ void sum_few(const T* __restrict__ in, T* __restrict__ out, int r, long long inner, int tiles, double div) {

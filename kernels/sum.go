@@ -111,7 +111,11 @@ func (p *Plan) sumRows(dev Device, k *Kernel, src []any, dst Ref, rows, n int64,
 	if splits > 1 {
 		parts, once = p.Workspace(rows*splits*8), 1
 	}
-	l := p.Launch(k, int(rows*splits), pol.block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
+	block := pol.block
+	if rows >= int64(dev.SMs)*pol.many && n <= pol.wide {
+		block = pol.narrow
+	}
+	l := p.Launch(k, int(rows*splits), block, append(slices.Clone(src), dst, parts, n, chunk, int32(splits), once, div)...)
 	l.Cooperative = splits > 1
 }
 
@@ -122,7 +126,7 @@ func (p *Plan) sumCols(dev Device, src Ref, in Dtype, dst Ref, out Dtype, outer,
 		w, kernel = 1, sumCols
 	}
 	pol := columnPolicies.on(dev)
-	if (w == 1 || r <= pol.fewest) && in == out && p.sumFew(dev, src, in, dst, outer, r, inner, div) {
+	if in == out && p.sumFew(dev, src, in, dst, outer, r, inner, div) {
 		return
 	}
 	// Threads side by side cover the columns, evenly, as many as leave all multiprocessors a

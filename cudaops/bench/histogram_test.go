@@ -55,6 +55,32 @@ func TestHistogramManyBins(t *testing.T) {
 	compareHistogram(t, dev, kernels.Int32, x)
 }
 
+// Counters of 16 bits, two in a word: with blocks so few that many of one bin come to each, and as many bins as fit, an odd number.
+func TestHistogramHalves(t *testing.T) {
+	dev := device0(t)
+	dev.SMs = 3
+	r := rand.New(rand.NewPCG(17, 5))
+	const n = 2_200_007
+	x := make([]float64, n)
+	for i := range x {
+		switch r.IntN(3) {
+		case 0:
+			x[i] = 500.5 // and its neighbour, in the other half of a word
+		case 1:
+			x[i] = 501.5
+		default:
+			x[i] = r.Float64()*1.1*98_765 - 1000
+		}
+	}
+	x[n/2], x[n-1], x[7] = math.NaN(), math.Inf(1), 98_765
+	bins := kernels.Bins{N: 98_765, Lo: 0, Hi: 98_765}
+	compareBins(t, dev, kernels.Float32, convert(x, func(e float64) float32 { return float32(e) }), bins, 3)
+	compareBins(t, dev, kernels.Float64, x, bins, 3)
+	x[n/2], x[n-1] = 98_764, -1
+	compareBins(t, dev, kernels.Int32, convert(x, func(e float64) int32 { return int32(e) }), bins, 3)
+	compareBins(t, dev, kernels.Int64, convert(x, func(e float64) int64 { return int64(e) }), bins, 3)
+}
+
 func convert[T any](x []float64, to func(float64) T) (y []T) {
 	for _, e := range x {
 		y = append(y, to(e))
@@ -64,10 +90,15 @@ func convert[T any](x []float64, to func(float64) T) (y []T) {
 
 func compareHistogram[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T) {
 	t.Helper()
-	n, bins := int64(len(x)), kernels.Bins{N: 1500, Lo: 0, Hi: 999_000}
+	compareBins(t, dev, dt, x, kernels.Bins{N: 1500, Lo: 0, Hi: 999_000}, 1+2*int(kernels.CeilDiv(int64(len(x)), 1<<26)))
+}
+
+func compareBins[T kernels.Element](t *testing.T, dev kernels.Device, dt kernels.Dtype, x []T, bins kernels.Bins, launches int) {
+	t.Helper()
+	n := int64(len(x))
 	p := kernels.Histogram(dev, dt, n, bins)
-	if want := 1 + 2*int(kernels.CeilDiv(n, 1<<26)); len(p.Launches) != want {
-		t.Fatalf("got %d launches, want %d, one that clears, then those that sort and count: %v", len(p.Launches), want, p)
+	if len(p.Launches) != launches {
+		t.Fatalf("got %d launches, want %d, one that clears, then those that count: %v", len(p.Launches), launches, p)
 	}
 	got, want := make([]int64, bins.N), make([]int64, bins.N)
 	if err := Run(0, p, [][]byte{kernels.Bytes(x)}, kernels.Bytes(got)); err != nil {

@@ -60,6 +60,7 @@ func hardSums(t *testing.T) (list []reduction) {
 		{f32, []int{14, 2, 1024}, []int{0, 2}}, {f32, []int{126, 10404}, []int{1}}, {f32, []int{8, 3, 10, 32}, []int{0, 2}}, {f32, []int{300, 10, 3, 40}, []int{0, 2}}, {f32, []int{530, 974}, []int{0}},
 		{f32, []int{1000000, 3, 5, 7}, []int{1, 3}}, {f32, []int{3, 5, 7, 1000000}, []int{0, 2}}, {f32, []int{400000, 12, 3, 8}, []int{1, 3}}, {f64, []int{7, 3000, 8, 300}, []int{0, 2}}, {f32, []int{7, 14000003}, []int{0}},
 		{f32, []int{2, 40000000}, []int{0}}, {f32, []int{3, 40000000}, []int{0}}, {f32, []int{4, 30000000}, []int{0}}, {f64, []int{3, 10000000}, []int{0}},
+		{f32, []int{8, 15000000}, []int{0}}, {f64, []int{8524, 3914}, []int{1}}, {f32, []int{8524, 7914}, []int{1}},
 	} {
 		add(fmt.Sprintf("sum %v over %v %v", c.shape, c.axes, c.dt), func(dev kernels.Device) *kernels.Plan { return kernels.Sum(dev, c.dt, c.shape, c.axes, false) })
 	}
@@ -107,6 +108,7 @@ func hardHistograms() (list []reduction) {
 	kinds := []string{"uniform", "skewed", "equal"}
 	for _, c := range []struct{ n, bins int }{
 		{100000000, 64256}, {100000000, 200000}, {100000000, 1000000}, {5405902, 312229}, {1000000, 100000}, {300000, 1000000}, {100000000, 50000}, {1 << 28, 65536},
+		{17449260, 101938}, {19488243, 35364}, {5000000, 20000},
 	} {
 		for _, kind := range kinds {
 			list = append(list, reduction{fmt.Sprintf("histogram %d into %d %s", c.n, c.bins, kind), func(dev kernels.Device) *kernels.Plan {
