@@ -36,6 +36,7 @@ var _ = register(Spec{
 		matMulOf(transposes{a: true}, 127, 1, 3, 7),
 		matMulOf(transposes{}, 3, 301, 70, 70),
 		matMulOf(transposes{a: true}, 301, 7, 70, 70),
+		matMulOf(transposes{}, 9, 11, 16, 70, 70),
 		large(matMulCase(transposes{}, tensor.Shape{1<<15 + 1, 1<<14 + 1}, tensor.Shape{1<<14 + 1}), kernels.Float32),
 		large(matMulOf(transposes{}, 32, 3, 17, 1<<20+1), kernels.Float32),
 		timed("1024", matMulCase(transposes{}, tensor.Shape{1024, 1024}, tensor.Shape{1024, 1024})),
