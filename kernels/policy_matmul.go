@@ -8,12 +8,13 @@ import (
 // splitPolicy tunes how sums of k terms are cut into splits where there are too few blocks
 // for the device.
 type splitPolicy struct {
-	blocks int64 // wanted for each multiprocessor
-	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
-	least  int64 // splits; fewer don't pay
-	enough int64 // blocks for each multiprocessor that are not cut, if not 0
-	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
-	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
+	blocks  int64 // wanted for each multiprocessor
+	terms   int64 // least of a split: shorter ones cost more in partial sums than they win
+	least   int64 // splits; fewer don't pay
+	enough  int64 // blocks for each multiprocessor that are not cut, if not 0
+	join    int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
+	nearest bool  // the nearest number of splits to that, in place of the next lower one
+	full    int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
 // splits returns how many splits are wanted for a number of blocks, each with sums of k terms.
@@ -23,10 +24,14 @@ func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 		return 1
 	}
 	wanted := sms * s.blocks
-	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
+	if s.full > 0 && !s.nearest && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
 		wanted *= 2
 	}
-	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
+	n := wanted / blocks
+	if s.nearest {
+		n = (wanted + blocks/2) / blocks
+	}
+	if n = min(n, k/s.terms); n >= max(s.least, 2) {
 		return n
 	}
 	return 1
@@ -63,13 +68,13 @@ type matmulPolicy struct {
 	few           int64       // columns that are few
 	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
 	copies        int64       // splits from which warps add them up in turn
+	joined        int64       // elements of C up to which they do
 	wide          int64       // elements of C for each multiprocessor from which products of few terms have kernels of their own
 	tiny          int64       // multiply-adds for each small tile up to which matrices of a batch are tiny
 	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
-	strips        float64     // blocks for each multiprocessor from which a C of few rows in float32 has a kernel of its own, if not 0
-	strip         splitPolicy // of it
-	read          int64       // elements of the large operand for each multiprocessor from which splits count as blocks
+	strip         splitPolicy // of a C of few rows or columns; full: terms of a split from which there are twice as many as blocks have place for
+	narrow        int64       // terms from which a narrow C has kernels that read rows in pieces
 }
 
 // matmulSplits is how sums are cut, by form.
@@ -84,8 +89,9 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
 	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
-	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
-	// read: with splits 5 x 242975 x 3196 929, thin 1750; 8 x 30000 x 1000 51, 67.
+	// strip: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
+	// narrow: 1000000 x 40 x 12 91, tall 107, in float64 128, 178; 100000 x 64 x 5 15.5, 22.0.
+	// columns, terms: in float64 2106 x 453 64 8.8, 128 12.2; 2981 x 2113 18.9, 18.1; 30000 x 1000 64.8, 63.2; in float32 8.5, 12.5; 12.4, 15.7; 8000 x 3000 29.8, 31.5.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
@@ -97,19 +103,19 @@ var matmulPolicies = measured[matmulPolicy]{
 			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
 		rows:      splitPolicy{blocks: 16, terms: 1024, enough: 8},
-		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
+		columns:   splitPolicy{blocks: 32, terms: 64, enough: 16},
 		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
 		few:       64,
 		shortRows: [2]int64{Float32: 32, Float64: 32},
 		copies:    16,
+		joined:    1 << 14,
 		wide:      64,
 		tiny:      2800,
 		outer:     16,
 		tall:      64,
 		plenty:    4096,
-		strips:    0.5,
-		strip:     splitPolicy{blocks: 4, terms: 64, enough: 2},
-		read:      1 << 17,
+		strip:     splitPolicy{terms: 64, full: 1024, nearest: true},
+		narrow:    40,
 	}},
 }
 
