@@ -21,6 +21,7 @@ type stripLimits struct {
 	least      int64   // bytes of the large operand for each multiprocessor
 	most       int64   // terms, if not 0
 	blocks     float64 // for each multiprocessor
+	full       bool    // whether three quarters of the blocks' columns have to be columns of C
 	counted    int64   // bytes of the large operand for each multiprocessor from which splits count as blocks
 }
 
@@ -52,34 +53,35 @@ var (
 			stripOf[float32]("strip4_f32", 4, 4, 8, stripLimits{everywhere: true, blocks: 0.5, counted: 1 << 19}),
 			stripOf[float32]("strip8_f32", 8, 4, 6, stripLimits{everywhere: true, blocks: 0.5, counted: 1 << 19}),
 			// 16 x 400 x 200000 115, before 144; 13 x 30000 x 3000 138, 224; 12 x 173 x 215782 84, 95; but 12 x 331 x 38845 41, 32; 10 x 784 x 10000 28, 20
-			stripOf[float32]("strip16_f32", 16, 4, 4, stripLimits{least: 1 << 20, blocks: 0.5}),
+			stripOf[float32]("strip16_f32", 16, 4, 4, stripLimits{least: 1 << 20, blocks: 0.5, full: true}),
 		},
 		Float64: {
 			// 3 x 100 x 1000003 195, before 562; 6 x 2000 x 70000 271, 349; 5 x 20000 x 3001 123, 263; 4 x 170 x 20001 18.6, 20.0
 			stripOf[float64]("strip4_f64", 4, 2, 6, stripLimits{least: 1 << 19, blocks: 0.5}),
 			stripOf[float64]("strip8_f64", 8, 2, 5, stripLimits{least: 1 << 19, blocks: 0.5}),
-			// 12 x 300 x 100001 87, before 112; 10 x 784 x 10000 40, 33
-			stripOf[float64]("strip16_f64", 16, 2, 4, stripLimits{least: 1 << 20, blocks: 0.5}),
+			// 12 x 300 x 100001 87, before 112; 10 x 784 x 10000 40, 33; 12 x 46325 x 998 143, 196; blocks not full: 15 x 48492 x 520 111, 76
+			stripOf[float64]("strip16_f64", 16, 2, 4, stripLimits{least: 1 << 20, blocks: 0.5, full: true}),
 		},
 	}
 	matmulNarrow = [...][]stripForm{
 		Float32: {
 			// 3 x 129 x 300001 54, before 119; 8 x 80029 x 1647 183, 295; 5 x (7 x 351 x 30001) 85, 115. Two rows a thread in two stages: 63, 182, 95
-			narrowOf[float32]("narrow4_f32", 4, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 17}),
-			narrowOf[float32]("narrow8_f32", 8, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 17}),
+			narrowOf[float32]("narrow4_f32", 4, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 18}),
+			narrowOf[float32]("narrow8_f32", 8, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 18}),
 			// 12 x 90 x 1000000 158, before 307; 11 x 5001 x 5003 51, 71; 10 x 4096 x 4096 36, 40; 10 x 784 x 10000 19, 23; 12 x 331 x 38845 36, 33.
 			// A row a thread in three stages: 191, 54, 37, 22, 34
-			narrowOf[float32]("narrow12_f32", 12, 2, 2, 2, stripLimits{blocks: 1, counted: 1 << 17}),
+			narrowOf[float32]("narrow12_f32", 12, 2, 2, 2, stripLimits{blocks: 1, counted: 1 << 18}),
 			// 16 x 1000 x 50000 102, before 86; 16 x 170 x 20000 15.4, 13.9
-			narrowOf[float32]("narrow16_f32", 16, 2, 2, 2, stripLimits{most: 128, blocks: 1, counted: 1 << 17}),
+			narrowOf[float32]("narrow16_f32", 16, 2, 2, 2, stripLimits{most: 128, blocks: 1, counted: 1 << 18}),
 		},
 		Float64: {
 			// 6 x 75 x 374633 87, before 193; 7 x 120 x 500000 153, 302; 5 x 15678 x 6190 240, 352; 4 x 70 x 20001 7.3, 14.7
-			narrowOf[float64]("narrow4_f64", 4, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 17}),
-			narrowOf[float64]("narrow8_f64", 8, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 17}),
+			narrowOf[float64]("narrow4_f64", 4, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 18}),
+			narrowOf[float64]("narrow8_f64", 8, 1, 3, 3, stripLimits{blocks: 1, counted: 1 << 18}),
 			// 12 x 100 x 300000 94, before 177; 9 x 333 x 100003 106, 124; 10 x 784 x 10000 28, 35. A row a thread in three stages: 100, 92, 31
-			narrowOf[float64]("narrow12_f64", 12, 2, 2, 2, stripLimits{blocks: 1, counted: 1 << 17}),
-			narrowOf[float64]("narrow16_f64", 16, 2, 2, 2, stripLimits{blocks: 1, counted: 1 << 17}),
+			narrowOf[float64]("narrow12_f64", 12, 2, 2, 2, stripLimits{blocks: 1, counted: 1 << 18}),
+			// 16 x 100 x 300000 100, before 178; 15 x 220 x 42483 46.6, 45.2; 16 x 885 x 29205 90, 85
+			narrowOf[float64]("narrow16_f64", 16, 2, 2, 2, stripLimits{most: 128, blocks: 1, counted: 1 << 18}),
 		},
 	}
 )
@@ -90,7 +92,8 @@ func (f stripForm) fits(dev Device, dt Dtype, x product, blocks, splits int64) b
 	if bytes >= f.limits.counted*sms {
 		blocks *= splits
 	}
-	return (f.limits.everywhere || dev.Major == 9 && dev.Minor == 0) && x.n >= f.columns/2 && int64(dev.SharedOptin) >= f.shared &&
+	return (f.limits.everywhere || dev.Major == 9 && dev.Minor == 0) && x.n >= f.columns/2 &&
+		(!f.limits.full || 4*x.n >= 3*CeilDiv(x.n, f.columns)*f.columns) && int64(dev.SharedOptin) >= f.shared &&
 		bytes >= f.limits.least*sms && (f.limits.most == 0 || x.k <= f.limits.most) && float64(blocks) >= f.limits.blocks*float64(sms)
 }
 

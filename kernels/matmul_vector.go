@@ -59,6 +59,9 @@ func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across 
 		if n <= pol.few {
 			kernel, strips, splits = kernels.flat, 1, pol.flat
 		}
+		if strips*c.batch*(k/splits.terms) < pol.halved*int64(dev.SMs) {
+			splits.terms /= 2
+		}
 		p.split(dev, c, strips*c.batch, splits, k, func(y Ref, e Epilogue, splits, chunk int64) {
 			launch(kernel, strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
 		})

@@ -65,6 +65,7 @@ type matmulPolicy struct {
 	splits        matmulSplits
 	rows, columns splitPolicy // of a matrix, times a vector
 	flat          splitPolicy // of a matrix of few columns
+	halved        int64       // blocks of columns for each multiprocessor below which splits are half as long
 	few           int64       // columns that are few
 	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
 	copies        int64       // splits from which warps add them up in turn
@@ -91,7 +92,8 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
 	// strip: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
 	// narrow: 1000000 x 40 x 12 91, tall 107, in float64 128, 178; 100000 x 64 x 5 15.5, 22.0.
-	// columns, terms: in float64 2106 x 453 64 8.8, 128 12.2; 2981 x 2113 18.9, 18.1; 30000 x 1000 64.8, 63.2; in float32 8.5, 12.5; 12.4, 15.7; 8000 x 3000 29.8, 31.5.
+	// halved: us, with and without, a matrix transposed times a vector: in float64 453 x 2106 14.4, 18.3; 2113 x 2981 19.8, 22.4; in float32 15.6, 20.0; 17.6, 22.0; but 3000 x 8000 32.8, 28.6.
+	// joined: in float64 140 x 9000 x 140 25.4, by warps 28.5; 300 x 20000 x 150 64, 72; in float32 5003 x 5001 x 11 in 12 copies 51, in 20 by warps 70.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
@@ -103,8 +105,9 @@ var matmulPolicies = measured[matmulPolicy]{
 			thin:   splitPolicy{blocks: 2, terms: 64, least: 4, join: 128},
 		},
 		rows:      splitPolicy{blocks: 16, terms: 1024, enough: 8},
-		columns:   splitPolicy{blocks: 32, terms: 64, enough: 16},
+		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
 		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
+		halved:    4,
 		few:       64,
 		shortRows: [2]int64{Float32: 32, Float64: 32},
 		copies:    16,

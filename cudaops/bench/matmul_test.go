@@ -59,8 +59,8 @@ var matmulForms = []struct {
 	{1, 2, 1030, 8, 75, "matmul_strip8_|matmul_narrow8_"},
 	{1, 1, 2600, 14, 110, "matmul_strip16_|matmul_narrow16_"},
 	{1, 1, 2601, 14, 111, "matmul_strip16_|matmul_narrow16_"},
-	{1, 3, 11, 617, 150, "matmul_strip16_|matmul_narrow12_"},
-	{4, 1, 521, 12, 2102, "matmul_strip16_|matmul_narrow12_"},
+	{1, 3, 11, 1001, 150, "matmul_strip16_|matmul_narrow12_"},
+	{4, 1, 1003, 12, 2102, "matmul_strip16_|matmul_narrow12_"},
 	{1, 1, 1030, 3, 301, "matmul_strip4_|matmul_narrow4_"},
 	{16, 1, 300, 6, 7001, "matmul_strip8_|matmul_narrow8_"}, // copies
 	{1, 1, 1031, 7, 302, "matmul_strip8_|matmul_narrow8_"},
