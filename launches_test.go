@@ -158,11 +158,14 @@ func inPrecisions() (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofFewTerms are plans of outer products, which package cudaops-bench runs.
+// ofFewTerms are plans of outer products and of products of few rows, which package cudaops-bench runs.
 func ofFewTerms() (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 			plans = append(plans, kernels.MatMul(dev, dt, 1, 4096, 4097, 7, false, false))
+			for rows := int64(4); rows <= 16; rows += 4 {
+				plans = append(plans, kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
+			}
 		}
 	}
 	return plans

@@ -113,7 +113,7 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 		return
 	}
 	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
-	if p.fewTerms(dev, c, x) || p.strip(dev, c, x) {
+	if p.narrow(dev, c, x) || p.fewTerms(dev, c, x) || p.strip(dev, c, x) {
 		return
 	}
 	form, pol := matmulPolicies.on(dev).form(dev, c.dt, x)

@@ -68,7 +68,7 @@ func TestMatMul(t *testing.T) {
 	sizes := [][4]int64{ // batch, m, n, k
 		{1, 1, 1, 1}, {1, 5, 3, 4}, {1, 1, 37, 53}, {1, 53, 1, 37}, {1, 1, 1, 5003}, {1, 3, 1, 20011}, {1, 1, 130, 4099},
 		{1, 129, 65, 31}, {1, 31, 17, 1}, {1, 7, 5, 2053}, {1, 200, 100, 300}, {7, 13, 9, 11}, {1000, 2, 3, 4}, {3, 1, 40, 700}, {140, 33, 8, 4},
-		{30, 5, 300, 70}, {1, 40000, 3, 66}, {2, 8, 30000, 9}, // few rows or columns
+		{30, 5, 300, 70}, {1, 40000, 3, 66}, {2, 8, 30000, 9}, {1, 17000, 11, 67}, {2, 5, 18000, 70}, // few rows or columns
 		{1, 4, 5, 0}, {1, 4, 1, 0}, {0, 2, 2, 2}, {1, 0, 3, 3}, {1, 3, 0, 3},
 	}
 	const seed = 1
@@ -144,6 +144,11 @@ func TestMatMulPlan(t *testing.T) {
 		{hopper, 1, 7, 40000, 5000, []string{"matmul_strip8_f32", "matmul_combine_f32"}},
 		{hopper, 1, 9, 82202, 351, []string{"matmul_thin_f32"}},
 		{hopper, 1, 5, 3196, 242975, []string{"matmul_strip8_f32", "matmul_join_f32"}},
+		{hopper, 1, 16, 200000, 400, []string{"matmul_strip16_f32"}},
+		{hopper, 1, 1000000, 12, 90, []string{"matmul_narrow12_f32"}},
+		{hopper, 1, 10000, 10, 784, []string{"matmul_thin_f32"}},
+		{hopper, 1, 4096, 10, 4096, []string{"matmul_narrow12_f32", "matmul_combine_f32"}},
+		{hopper, 1, 1647, 8, 80029, []string{"matmul_narrow8_f32", "matmul_join_f32"}},
 		{hopper, 200, 128, 128, 64, []string{"matmul_short_f32"}},
 		{hopper, 100000, 8, 8, 8, []string{"matmul_bundle_f32"}},
 		{hopper, 100, 9, 10, 7, []string{"matmul_tiny_f32"}},
@@ -163,6 +168,7 @@ func TestMatMulPlan(t *testing.T) {
 		{hopper, 1, 1, 8, 1000000, []string{"matmul_flat_f32", "matmul_join_f32"}},
 		{ampere, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn"}},
 		{ampere, 1, 1024, 1024, 1024, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_mma_f32_nn", "matmul_combine_f32"}},
+		{ampere, 1, 1000000, 12, 90, []string{"matmul_thin_f32"}},
 		{turing, 1, 4096, 4096, 4096, []string{"matmul_large_f32"}},
 		{turing, 1, 4097, 4097, 4097, []string{"matmul_large_f32"}},
 		{turing, 1, 1024, 1024, 1024, []string{"matmul_medium_f32"}},

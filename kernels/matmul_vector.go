@@ -59,6 +59,9 @@ func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across 
 		if n <= pol.few {
 			kernel, strips, splits = kernels.flat, 1, pol.flat
 		}
+		if strips*c.batch*(k/splits.terms) < pol.halved*int64(dev.SMs) {
+			splits.terms /= 2
+		}
 		p.split(dev, c, strips*c.batch, splits, k, func(y Ref, e Epilogue, splits, chunk int64) {
 			launch(kernel, strips*c.batch*splits, e, x, v, y, n, k, c.batch, chunk)
 		})
@@ -82,7 +85,7 @@ func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across 
 // combine appends the launch that adds splits up in partial, [splits][count of C], and makes C of them.
 func (p *Plan) combine(dev Device, c result, partial Ref, splits int64) {
 	args := append([]any{partial, Ref{Out, 0}, c.count(), splits, c.m, c.n}, c.epilogue.arguments(c.dt)...)
-	if splits >= matmulPolicies.on(dev).copies {
+	if pol := matmulPolicies.on(dev); splits >= pol.copies && c.count() <= pol.joined {
 		const elements, threads = 32, 1024
 		p.Launch(matmulVector[c.dt].join, int(CeilDiv(c.count(), elements)), threads, args...)
 		return

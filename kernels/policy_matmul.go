@@ -8,12 +8,13 @@ import (
 // splitPolicy tunes how sums of k terms are cut into splits where there are too few blocks
 // for the device.
 type splitPolicy struct {
-	blocks int64 // wanted for each multiprocessor
-	terms  int64 // least of a split: shorter ones cost more in partial sums than they win
-	least  int64 // splits; fewer don't pay
-	enough int64 // blocks for each multiprocessor that are not cut, if not 0
-	join   int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
-	full   int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
+	blocks  int64 // wanted for each multiprocessor
+	terms   int64 // least of a split: shorter ones cost more in partial sums than they win
+	least   int64 // splits; fewer don't pay
+	enough  int64 // blocks for each multiprocessor that are not cut, if not 0
+	join    int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
+	nearest bool  // the nearest number of splits to that, in place of the next lower one
+	full    int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
 // splits returns how many splits are wanted for a number of blocks, each with sums of k terms.
@@ -23,10 +24,14 @@ func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 		return 1
 	}
 	wanted := sms * s.blocks
-	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
+	if s.full > 0 && !s.nearest && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
 		wanted *= 2
 	}
-	if n := min(wanted/blocks, k/s.terms); n >= max(s.least, 2) {
+	n := wanted / blocks
+	if s.nearest {
+		n = (wanted + blocks/2) / blocks
+	}
+	if n = min(n, k/s.terms); n >= max(s.least, 2) {
 		return n
 	}
 	return 1
@@ -60,17 +65,18 @@ type matmulPolicy struct {
 	splits        matmulSplits
 	rows, columns splitPolicy // of a matrix, times a vector
 	flat          splitPolicy // of a matrix of few columns
+	halved        int64       // blocks of columns for each multiprocessor below which splits are half as long
 	few           int64       // columns that are few
 	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
 	copies        int64       // splits from which warps add them up in turn
+	joined        int64       // elements of C up to which they do
 	wide          int64       // elements of C for each multiprocessor from which products of few terms have kernels of their own
 	tiny          int64       // multiply-adds for each small tile up to which matrices of a batch are tiny
 	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
 	bundle        int64       // terms up to which matrices of a batch in float32 share blocks, if their operands fit in shared memory
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
-	strips        float64     // blocks for each multiprocessor from which a C of few rows in float32 has a kernel of its own, if not 0
-	strip         splitPolicy // of it
-	read          int64       // elements of the large operand for each multiprocessor from which splits count as blocks
+	strip         splitPolicy // of a C of few rows or columns; full: terms of a split from which there are twice as many as blocks have place for
+	narrow        int64       // terms from which a narrow C has kernels that read rows in pieces
 }
 
 // matmulSplits is how sums are cut, by form.
@@ -85,10 +91,12 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 512 x 4096 x 10, 16 8.1, 8 9.7. join: small, 64 x 256 x 256, 8 in a cluster 3.8, 16 by two launches 5.0; 64 x 784 x 512, 7.1, 7.1; thin, 100 x 625 x 10, 3.8, 5.0.
 	// terms: small, 411 x 84 x 197, 8 of 11 5.0, 4 4.5. full: medium, 960 x 2582 x 145, 45 tiles, 5 38.8,
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
-	// strips: 5 x (4 x 351 x 82202) 143, thin 286; A^T, 3 x 5000 x 40000 217, 270; 8 x 1000 x 100001 142, 171; in float64 6 x 2000 x 70000 404, 344. Its splits were not swept.
 	// bundle: 27057 x (9 x 11 x 39), B^T, 40.0, an element a thread 98.8; 218 x (401 x 7 x 195), A^T B^T, 36.2, tiles 61.2; 381 x (194 x 10 x 355), B^T, 57.3, tiles 91.5; a long C, not B^T,
 	// 444 x (60 x 14 x 377) 34.7, by outer 30.1; B^T, 166 x (424 x 4 x 208) 32.9, by outer 27.7; 580 x (40 x 3 x 488) 17.7, 31.3. More than 14 terms: not timed.
-	// read: with splits 5 x 242975 x 3196 929, thin 1750; 8 x 30000 x 1000 51, 67.
+	// strip: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
+	// narrow: 1000000 x 40 x 12 91, tall 107, in float64 128, 178; 100000 x 64 x 5 15.5, 22.0.
+	// halved: us, with and without, a matrix transposed times a vector: in float64 453 x 2106 14.4, 18.3; 2113 x 2981 19.8, 22.4; in float32 15.6, 20.0; 17.6, 22.0; but 3000 x 8000 32.8, 28.6.
+	// joined: in float64 140 x 9000 x 140 25.4, by warps 28.5; 300 x 20000 x 150 64, 72; in float32 5003 x 5001 x 11 in 12 copies 51, in 20 by warps 70.
 	{90, matmulPolicy{
 		small: 500_000,
 		short: 64,
@@ -102,18 +110,19 @@ var matmulPolicies = measured[matmulPolicy]{
 		rows:      splitPolicy{blocks: 16, terms: 1024, enough: 8},
 		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
 		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
+		halved:    4,
 		few:       64,
 		shortRows: [2]int64{Float32: 32, Float64: 32},
 		copies:    16,
+		joined:    1 << 14,
 		wide:      64,
 		tiny:      2800,
 		outer:     16,
 		tall:      64,
 		bundle:    14,
 		plenty:    4096,
-		strips:    0.5,
-		strip:     splitPolicy{blocks: 4, terms: 64, enough: 2},
-		read:      1 << 17,
+		strip:     splitPolicy{terms: 64, full: 1024, nearest: true},
+		narrow:    40,
 	}},
 }
 

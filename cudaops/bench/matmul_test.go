@@ -56,10 +56,17 @@ var matmulForms = []struct {
 	{1, 5, 33, 21, 7, "matmul_bundle_"},
 	{1, 9, 38, 50, 8, "matmul_bundle_"},
 	{1, 7, 65, 19, 13, "matmul_bundle_"},
-	{1, 2, 3, 1030, 75, "matmul_strip4_|matmul_thin_"},
-	{1, 1, 7, 515, 130, "matmul_strip8_|matmul_thin_"},
-	{8, 1, 5, 2051, 200, "matmul_strip8_|matmul_thin_"},
-	{1, 2, 1030, 8, 75, "matmul_strip8_|matmul_thin_"},
+	{1, 2, 3, 1030, 75, "matmul_strip4_|matmul_narrow4_"},
+	{1, 1, 7, 515, 130, "matmul_strip8_|matmul_narrow8_"},
+	{2, 1, 5, 2051, 200, "matmul_strip8_|matmul_narrow8_"},
+	{1, 2, 1030, 8, 75, "matmul_strip8_|matmul_narrow8_"},
+	{1, 1, 2600, 14, 110, "matmul_strip16_|matmul_narrow16_"},
+	{1, 1, 2601, 14, 111, "matmul_strip16_|matmul_narrow16_"},
+	{1, 3, 11, 1001, 150, "matmul_strip16_|matmul_narrow12_"},
+	{4, 1, 1003, 12, 2102, "matmul_strip16_|matmul_narrow12_"},
+	{1, 1, 1030, 3, 301, "matmul_strip4_|matmul_narrow4_"},
+	{16, 1, 300, 6, 7001, "matmul_strip8_|matmul_narrow8_"}, // copies
+	{1, 1, 1031, 7, 302, "matmul_strip8_|matmul_narrow8_"},
 	{1, 2, 141, 130, 100, "matmul_double_small<"}, // rows of one operand aligned
 	{1, 1, 130, 141, 100, "matmul_double_small<"},
 }
