@@ -77,8 +77,9 @@ func broadcastBody[T Float](c Call) {
 	Parallel(CeilDiv(total, inner), max(Grain/inner, 1), func(lo, hi int64) {
 		for row := lo; row < hi; { // row counts outer * r + j
 			o := row / r
-			rest := out[row*inner : min((o+1)*r, hi)*inner] // the copies of row o of the input that are left
-			row = min((o+1)*r, hi)
+			next := min((o+1)*r, hi)
+			rest := out[row*inner : next*inner] // the copies of row o of the input that are left
+			row = next
 			for i, x := range in[o*inner : (o+1)*inner] {
 				rest[i] = x / div
 			}

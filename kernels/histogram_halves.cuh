@@ -2,7 +2,7 @@
 #pragma once
 #include "histogram.cuh"
 
-// count_halves adds one to the block's counters of W bins, -1 for none. A counter that comes to 2^15 gives them to the grid's: the thread that takes it
+// count_halves adds one to the block's counters of W bins, -1 for none. 2^15 of a counter that comes to them go to the grid's: the thread that takes it
 // there, and no other, sees that it did. What the block's threads add between the two additions is far less than 2^15, so no counter overflows.
 // Equal bins are counted at once: if all are, their atomics wait for one another.
 template <int W> __device__ __forceinline__ void count_halves(const int (&bin)[W], count_t* counts) {

@@ -121,9 +121,10 @@ func (p *Plan) fewRows(dev Device, c result, x product, forms []stripForm) bool 
 		return false
 	}
 	form := forms[i]
-	blocks, cut := CeilDiv(x.n, form.columns)*x.batch, matmulPolicies.on(dev).strip
+	pol, blocks := matmulPolicies.on(dev), CeilDiv(x.n, form.columns)*x.batch
+	cut := pol.strip
 	cut.blocks = form.resident
-	if x.k/(2*cut.splits(dev, blocks, x.k)) >= cut.full {
+	if x.k/(2*cut.splits(dev, blocks, x.k)) >= pol.deep {
 		cut.blocks *= 2
 	}
 	if !form.fits(dev, c.dt, x, blocks, cut.splits(dev, blocks, x.k)) {

@@ -24,7 +24,7 @@ func (s splitPolicy) splits(dev Device, blocks, k int64) int64 {
 		return 1
 	}
 	wanted := sms * s.blocks
-	if s.full > 0 && !s.nearest && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
+	if s.full > 0 && k >= s.full && wanted/blocks*blocks*4 < wanted*3 {
 		wanted *= 2
 	}
 	n := wanted / blocks
@@ -75,7 +75,8 @@ type matmulPolicy struct {
 	outer, tall   int64       // terms up to which a long and a narrow C have a kernel of their own
 	bundle        int64       // terms up to which matrices of a batch in float32 share blocks, if their operands fit in shared memory
 	plenty        int64       // elements of a long C for each multiprocessor from which that is so for more than very few terms
-	strip         splitPolicy // of a C of few rows or columns; full: terms of a split from which there are twice as many as blocks have place for
+	strip         splitPolicy // of a C of few rows or columns
+	deep          int64       // terms of such a split from which there are twice as many as blocks have place for
 	narrow        int64       // terms from which a narrow C has kernels that read rows in pieces
 }
 
@@ -93,7 +94,7 @@ var matmulPolicies = measured[matmulPolicy]{
 	// 2 46.0; 756 x 398 x 432, 84 tiles, 3 16.7, none 15.2. Of large, rows and columns: not measured alone.
 	// bundle: 27057 x (9 x 11 x 39), B^T, 40.0, an element a thread 98.8; 218 x (401 x 7 x 195), A^T B^T, 36.2, tiles 61.2; 381 x (194 x 10 x 355), B^T, 57.3, tiles 91.5; a long C, not B^T,
 	// 444 x (60 x 14 x 377) 34.7, by outer 30.1; B^T, 166 x (424 x 4 x 208) 32.9, by outer 27.7; 580 x (40 x 3 x 488) 17.7, 31.3. More than 14 terms: not timed.
-	// strip: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
+	// deep: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
 	// narrow: 1000000 x 40 x 12 91, tall 107, in float64 128, 178; 100000 x 64 x 5 15.5, 22.0.
 	// halved: us, with and without, a matrix transposed times a vector: in float64 453 x 2106 14.4, 18.3; 2113 x 2981 19.8, 22.4; in float32 15.6, 20.0; 17.6, 22.0; but 3000 x 8000 32.8, 28.6.
 	// joined: in float64 140 x 9000 x 140 25.4, by warps 28.5; 300 x 20000 x 150 64, 72; in float32 5003 x 5001 x 11 in 12 copies 51, in 20 by warps 70.
@@ -121,7 +122,8 @@ var matmulPolicies = measured[matmulPolicy]{
 		tall:      64,
 		bundle:    14,
 		plenty:    4096,
-		strip:     splitPolicy{terms: 64, full: 1024, nearest: true},
+		strip:     splitPolicy{terms: 64, nearest: true},
+		deep:      1024,
 		narrow:    40,
 	}},
 }

@@ -166,8 +166,8 @@ func (p RoundedProduct) canHalve(dev Device) bool {
 }
 
 // Rounds returns the roundings of the two operands of a product on a device, nil for an operand that can be read as it
-// lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision. given says that the
-// larger operand is written rounded anyway.
+// lies, and reports whether the product is then a [RoundedProduct]: else the device computes it in full precision. With given the
+// larger operand is written rounded in any case.
 func (p Product) Rounds(dev Device, given bool) (operands [2]*Rounded, ok bool) {
 	if p.dot() || p.Dtype != Float32 || !reducedFits(dev, p.Precision, p.Batch, p.M, p.N, p.K, given) {
 		return operands, false

@@ -32,7 +32,7 @@ struct Totals {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ double& of(int segment) { return sums[segment & cluster_totals - 1]; }
-    // send tells another block the sum of this one's segment of a turn; await waits for all of a turn.
+    // send stores the sum of this block's segment of a turn in another block; await waits for all of a turn.
     __device__ __forceinline__ void send(int block, int turn, int segment, double sum) {
         asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(in_block(block, &of(segment))), "l"(__double_as_longlong(sum)),
                      "r"(in_block(block, full + (turn & 1))) : "memory");
