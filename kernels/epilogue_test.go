@@ -224,24 +224,32 @@ func testEpilogue[T Float](t *testing.T, r *rand.Rand, dev Device, p Product, dt
 	if want := run(mapped, err, append([][]byte{product}, inputs[2:]...)...); !bytes.Equal(got, want) {
 		t.Errorf("%v: %v and then %v give something else", plan, p, mapped)
 	}
-	tolerance := 0.0
-	if c.smooth {
-		tolerance = 1e-5
-	}
 	for i, v := range Elements[T](product) {
 		var x []float64
 		for k, view := range views {
-			at := view.Offset
-			for a, rest := 2, i; a >= 0; a-- {
-				at += int64(rest % shape[a] * view.Strides[a])
-				rest /= shape[a]
-			}
-			x = append(x, float64(operands[k][at]))
+			x = append(x, float64(operands[k][placeIn(view, shape, i)]))
 		}
-		want, got := c.apply(dt, float64(v), x...), float64(Elements[T](got)[i])
-		same := got == want && (math.Signbit(got) == math.Signbit(want)) || got != got && want != want
-		if !same && !(c.smooth && math.Abs(got-want) <= tolerance*math.Max(math.Abs(want), 1)) {
-			t.Fatalf("%v: element %d is %g, want %g: %s of %g and %v", plan, i, got, want, c.text, v, x)
+		if got := float64(Elements[T](got)[i]); !c.gives(got, dt, float64(v), x...) {
+			t.Fatalf("%v: element %d is %g, want %g: %s of %g and %v", plan, i, got, c.apply(dt, float64(v), x...), c.text, v, x)
 		}
 	}
+}
+
+// placeIn returns where element i of that shape lies in a view's buffer.
+func placeIn(view View, shape []int, i int) int64 {
+	at := view.Offset
+	for a := len(shape) - 1; a >= 0; a-- {
+		at += int64(i % shape[a] * view.Strides[a])
+		i /= shape[a]
+	}
+	return at
+}
+
+// gives reports whether got is the epilogue of a sum v and operands x, to the bit if its functions are exact.
+func (c chained) gives(got float64, dt Dtype, v float64, x ...float64) bool {
+	want := c.apply(dt, v, x...)
+	if got != got || want != want {
+		return got != got && want != want
+	}
+	return got == want && math.Signbit(got) == math.Signbit(want) || c.smooth && math.Abs(got-want) <= 1e-5*math.Max(math.Abs(want), 1)
 }

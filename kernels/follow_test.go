@@ -74,7 +74,10 @@ func TestWaitsTooLate(t *testing.T) {
 	if (Code{Text: []byte(fmt.Sprintf(ptx, "f", "\tgriddepcontrol.wait;\n"))}).Waits("g") {
 		t.Error("a kernel that there is not waits")
 	}
+}
 
+// The same of compiled code, whose instructions are changed.
+func TestCompiledWaitsTooLate(t *testing.T) {
 	const entry = "matmul_combine_f32"
 	cubin := must.Get[[]byte](t)(own.readImage("matmul_vector", "sm_90a"))
 	changed := func(change func(code []byte, wait int)) Code {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -66,27 +67,28 @@ func assembled(t *testing.T, image Image, target string) (cubin []byte, register
 	return must.Get[[]byte](t)(os.ReadFile(path + ".cubin")), number(`Used (\d+) registers`), number(`(\d+) bytes spill stores`)
 }
 
-// NVIDIA's assembler takes every function of every type, in every layout, and
-// spills nothing.
+// assembleMap has the assembler take the kernel of a function, for the i-th of some targets in turn, and fails if it spills.
+func assembleMap(t *testing.T, i int, dev Device, shape []int, f expr.Func, views ...View) {
+	t.Helper()
+	p, err := Map(dev, f, shape, views...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := []string{"sm_70", "sm_80", "sm_90"}
+	target, image := targets[i%len(targets)], p.Launches[0].Kernel.Image
+	registers, spills := assemble(t, image, target)
+	t.Logf("%s: %d registers on %s, %v", f, registers, target, image.(mapImage).layout)
+	if spills > 0 {
+		t.Errorf("%v spills %d bytes on %s", f, spills, target)
+	}
+}
+
+// NVIDIA's assembler takes every function of every floating-point type, and spills
+// nothing.
 func TestMapAssembles(t *testing.T) {
 	ptxas(t)
-	targets := []string{"sm_70", "sm_80", "sm_90"}
-	shape, dev := []int{6, 8}, HostDevice()
-	check := func(i int, f expr.Func, views ...View) {
-		t.Helper()
-		p, err := Map(dev, f, shape, views...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		target := targets[i%len(targets)]
-		registers, spills := assemble(t, p.Launches[0].Kernel.Image, target)
-		t.Logf("%s: %d registers on %s, %v", f, registers, target, p.Launches[0].Kernel.Image.(mapImage).layout)
-		if spills > 0 {
-			t.Errorf("%v spills %d bytes on %s", f, spills, target)
-		}
-	}
-	i := 0
-	for _, op := range append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...) {
+	i, shape := 0, []int{6, 8}
+	for _, op := range slices.Concat(exprtest.Exact, exprtest.Inexact) {
 		for _, d := range []expr.Dtype{Float32, Float64} {
 			b := expr.NewBuilder(d, d, Bool)
 			args := []expr.Value{b.Operand(0), b.Operand(1)}[:min(op.Arity(), 2)]
@@ -97,14 +99,21 @@ func TestMapAssembles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(i, f, Dense(shape), Dense(shape), Dense(shape))
+			assembleMap(t, i, HostDevice(), shape, f, Dense(shape), Dense(shape), Dense(shape))
 			i++
 		}
 	}
+}
+
+// The same of operands of every type in every layout.
+func TestMapLayoutsAssemble(t *testing.T) {
 	if testing.Short() {
-		return
+		t.Skip("assembles many kernels")
 	}
+	ptxas(t)
+	host, shape := HostDevice(), []int{6, 8}
 	views := []View{Dense(shape), viewAt(1, 0, 0, 0), viewAt(100, 1, 8, 1), viewAt(8, 0, 0, 1), viewAt(6, 0, 1, 0), viewAt(48, 0, 1, 6), within(viewAt(16, 0, 8, 1), 0, 2, 4), within(viewAt(30, 0, 5, 1), 1, 1, 6)}
+	i := 0
 	for k, v := range views {
 		for j, d := range []expr.Dtype{Float32, Float64, Bool, Uint8, Int32, Int64} {
 			b := expr.NewBuilder(d, Float32)
@@ -112,7 +121,7 @@ func TestMapAssembles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(i, f, v, views[(k+j)%len(views)])
+			assembleMap(t, i, host, shape, f, v, views[(k+j)%len(views)])
 			i++
 		}
 	}
@@ -122,19 +131,19 @@ func TestMapAssembles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(k, f, views[k])
+		assembleMap(t, k, host, shape, f, views[k])
 	}
-	shape = []int{7, 9}
-	check(0, parseMap(t, "a + b", "a", "b"), viewAt(9, 0, 0, 1), viewAt(63, 0, 1, 7))
-	shape = []int{1 << 16, 1 << 16}
-	check(1, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), viewAt(1<<16, 0, 0, 1), viewAt(1<<32, 0, 1, 1<<16))
-	shape = []int{1 << 16, 1<<16 - 1}
-	check(2, parseMap(t, "a + b", "a", "b"), Dense(shape), viewAt(1<<16, 0, 0, 1))
-	check(0, parseMap(t, "a + b", "a", "b"), Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
-	dev, shape = Device{Major: 9, SMs: 132}, []int{6, 8} // of few elements
+	few := Device{Major: 9, SMs: 132} // of few elements
 	for k, v := range views {
-		check(k, parseMap(t, "tanh(a) < b", "a", "b"), v, views[(k+1)%len(views)])
+		assembleMap(t, k, few, shape, parseMap(t, "tanh(a) < b", "a", "b"), v, views[(k+1)%len(views)])
 	}
+	sum := parseMap(t, "a + b", "a", "b")
+	assembleMap(t, 0, host, []int{7, 9}, sum, viewAt(9, 0, 0, 1), viewAt(63, 0, 1, 7))
+	shape = []int{1 << 16, 1 << 16}
+	assembleMap(t, 1, host, shape, parseMap(t, "tanh(a*b) + c", "a", "b", "c"), Dense(shape), viewAt(1<<16, 0, 0, 1), viewAt(1<<32, 0, 1, 1<<16))
+	shape = []int{1 << 16, 1<<16 - 1}
+	assembleMap(t, 2, host, shape, sum, Dense(shape), viewAt(1<<16, 0, 0, 1))
+	assembleMap(t, 0, host, shape, sum, Dense(shape), within(viewAt(1<<20, 0, 1, 0), 0, 1, 4))
 }
 
 // Text is written in well under the time that the driver needs to compile it.

@@ -112,17 +112,19 @@ func TestMatMulNonFinite(t *testing.T) {
 	}
 }
 
-// The plan's choices on a device: which kernels, and every multiprocessor at work
-// where there are terms enough to share.
-func TestMatMulPlan(t *testing.T) {
+// plannedMatMul is a product and the kernels that its plan launches on a device.
+type plannedMatMul struct {
+	dev            Device
+	batch, m, n, k int64
+	want           []string
+}
+
+// plannedMatMuls are products of all sizes on an H200, and some on devices with fewer instructions.
+func plannedMatMuls() []plannedMatMul {
 	hopper := matmulDevices[1]
 	ampere, turing := hopper, hopper
 	ampere.Major, turing.Major = 8, 7
-	for _, c := range []struct {
-		dev            Device
-		batch, m, n, k int64
-		want           []string
-	}{
+	return []plannedMatMul{
 		{hopper, 1, 4096, 4096, 4096, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_pair_nn"}},
 		{hopper, 1, 2000, 2000, 2000, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
 		{hopper, 1, 1024, 1024, 1024, []string{"matmul_hopper_split", "matmul_hopper_rescale", "matmul_hopper_f32_nn"}},
@@ -179,7 +181,13 @@ func TestMatMulPlan(t *testing.T) {
 		{turing, 1, 8, 1, 1 << 20, []string{"matmul_rows_f32", "matmul_join_f32"}},
 		{turing, 1, 1, 1 << 20, 64, []string{"matmul_columns_f32"}},
 		{turing, 1, 1, 4096, 4096, []string{"matmul_columns_f32", "matmul_join_f32"}},
-	} {
+	}
+}
+
+// The plan's choices on a device: which kernels, and every multiprocessor at work
+// where there are terms enough to share.
+func TestMatMulPlan(t *testing.T) {
+	for _, c := range plannedMatMuls() {
 		p := MatMul(c.dev, Float32, c.batch, c.m, c.n, c.k, false, false)
 		var got []string
 		for _, l := range p.Launches {
