@@ -16,7 +16,7 @@ import (
 // Products wait by themselves on devices that can start them early, and on no others; kernels without the
 // instruction do not.
 func TestProductsWait(t *testing.T) {
-	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "reduce"} {
+	for _, stem := range []string{"matmul", "matmul_vector", "matmul_outer", "matmul_band", "matmul_double", "matmul_hopper", "matmul_mma", "matmul_mma_double", "matmul_mma_small", "reduce"} {
 		entries := must.Get[[]string](t)(own.Entries(stem))
 		for _, target := range manifest.Targets {
 			text := must.Get[[]byte](t)(own.readImage(stem, target))

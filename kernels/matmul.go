@@ -1,6 +1,9 @@
 package kernels
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // matmulForm is a form of the tiled kernel, as matmul.cu compiles it for one element type.
 type matmulForm struct {
@@ -101,6 +104,10 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 	if k <= 1 { // a column is a row: take the form whose rows are long
 		transA, transB = true, false
 	}
+	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
+	if p.band(dev, c, x) {
+		return
+	}
 	if c.dt == Float32 && planesFit(dev, c.batch, c.m, c.n, k) {
 		p.matmulPlanes(dev, c, k, transA, transB, [2]*Ref{})
 		return
@@ -112,7 +119,6 @@ func (p *Plan) matmul(dev Device, c result, k int64, transA, transB bool) {
 	if p.mmaDouble(dev, c, k, transA, transB) {
 		return
 	}
-	x := product{Ref{0, 0}, Ref{1, 0}, c.batch, c.m, c.n, k, transA, transB, false}
 	if p.narrow(dev, c, x) || p.fewTerms(dev, c, x) || p.strip(dev, c, x) {
 		return
 	}
@@ -190,7 +196,8 @@ const mostTerms = 1 << 30
 // second launch makes C, adding them in order.
 func (p *Plan) split(dev Device, c result, blocks int64, pol splitPolicy, k int64, launch func(to Ref, e Epilogue, splits, chunk int64)) {
 	splits := max(pol.splits(dev, blocks, k), CeilDiv(k, mostTerms))
-	chunk := max(CeilDiv(CeilDiv(k, splits), 64)*64, 64) // rows of a split stay aligned
+	unit := cmp.Or(pol.unit, 64) // rows of a split stay aligned
+	chunk := max(roundUp(CeilDiv(k, splits), unit), unit)
 	if splits = max(CeilDiv(k, chunk), 1); splits == 1 {
 		launch(Ref{Out, 0}, c.epilogue, 1, chunk)
 		return

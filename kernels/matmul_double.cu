@@ -37,11 +37,15 @@ template <int W, bool CG> __device__ __forceinline__ void copy_in(unsigned to, c
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(W * 8), "r"(bytes) : "memory");
 }
 
+// Widths are the copies that a form has: two elements at a time of both factors or one, also two of a factor that alone is aligned, or
+// always one of A, which is small.
+enum class Widths { SAME, MIXED, NARROW_A };
+
 // Double is a form: the tile, the warps that share it down and across, the pieces, and the blocks of a cluster.
-// MIXED has copies of its own for a product of which one factor alone is aligned.
-template <int BM_, int BN_, int S_, int STAGES_, bool CG_, bool MIXED_, int WM_, int WN_, int JOIN_> struct Double {
+template <int BM_, int BN_, int S_, int STAGES_, bool CG_, Widths WIDTHS_, int WM_, int WN_, int JOIN_> struct Double {
     static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, S = S_, STAGES = STAGES_, JOIN = JOIN_, THREADS = WM * WN * 32;
-    static constexpr bool CG = CG_, MIXED = MIXED_;
+    static constexpr bool CG = CG_, FEW = WIDTHS_ == Widths::NARROW_A; // FEW: rows; C may be written transposed
+    static constexpr Widths WIDTHS = WIDTHS_;
     static constexpr int MT = BM / WM / 16, NT = BN / WN / 8, LD = BN + 2; // of a tile in shared memory, so that the lanes' rows begin in other banks
     static constexpr int FRONT = STAGES * (BM + BN) * (S + 4);             // elements of the stages; behind them come the sums that blocks of a cluster send
 };
@@ -146,14 +150,15 @@ struct Share {
     unsigned z, matrix;       // z: of the copies of C
     int k, parts, part, rank; // rank: of the block in its cluster
     bool idle;                // there is no such tile
+    bool turned;              // C is written transposed
     template <typename F> __device__ __forceinline__ Target<double> target(double* c, i64 m, i64 n, const Epilogue<double>& epilogue) const {
         Target<double> t;
-        t.c = c + (i64)z * m * n + a.x0 * n + b.x0;
-        t.across = 1;
-        t.down = n;
+        t.across = F::FEW && turned ? m : 1;
+        t.down = F::FEW && turned ? 1 : n;
+        t.c = c + (i64)z * m * n + a.x0 * t.down + b.x0 * t.across;
         t.rows = idle ? 0 : (int)min(m - a.x0, (i64)F::BM);
         t.cols = (int)min(n - b.x0, (i64)F::BN);
-        t.wide = n % 2 == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
+        t.wide = t.across == 1 && n % 2 == 0 && reinterpret_cast<unsigned long long>(c) % 16 == 0;
         t.epilogue = epilogue.from(matrix, a.x0, b.x0);
         return t;
     }
@@ -248,6 +253,12 @@ __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, co
                 }
     } else { // rows begin anywhere: a warp's lanes write side by side
         const double* const t = bring<F>(sums, row, col);
+        if (F::FEW && s.turned) {
+#pragma unroll 4
+            for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
+                if (i % F::BM < target.rows && i / F::BM < target.cols) target.c[i / F::BM * target.across + i % F::BM] = t[i % F::BM * F::LD + i / F::BM];
+            return;
+        }
 #pragma unroll 4
         for (int i = threadIdx.x; i < F::BM * F::BN; i += F::THREADS)
             if (i / F::BN < target.rows && i % F::BN < target.cols) target.c[i / F::BN * target.down + i % F::BN] = t[i / F::BN * F::LD + i % F::BN];
@@ -257,11 +268,12 @@ __device__ __forceinline__ void tile(const Share& s, double* c, i64 m, i64 n, co
 // aligned_tile computes a tile by copies of two elements of the factors that are wide.
 template <typename F, bool ALONG_A, bool ALONG_B>
 __device__ __forceinline__ void aligned_tile(const Share& s, bool wideA, bool wideB, double* c, i64 m, i64 n, const Epilogue<double>& epilogue) {
-    if (wideA && wideB) return tile<F, ALONG_A, ALONG_B, 2, 2>(s, c, m, n, epilogue);
-    if constexpr (F::MIXED) {
+    if constexpr (F::WIDTHS != Widths::NARROW_A)
+        if (wideA && wideB) return tile<F, ALONG_A, ALONG_B, 2, 2>(s, c, m, n, epilogue);
+    if constexpr (F::WIDTHS == Widths::MIXED)
         if (wideA) return tile<F, ALONG_A, ALONG_B, 2, 1>(s, c, m, n, epilogue);
+    if constexpr (F::WIDTHS != Widths::SAME)
         if (wideB) return tile<F, ALONG_A, ALONG_B, 1, 2>(s, c, m, n, epilogue);
-    }
     tile<F, ALONG_A, ALONG_B, 1, 1>(s, c, m, n, epilogue);
 }
 
@@ -270,12 +282,13 @@ __device__ __forceinline__ void aligned_tile(const Share& s, bool wideA, bool wi
 // of tiles, so that the blocks at work at one time share their factors in the level-2 cache.
 template <typename F>
 __device__ __forceinline__ void product(const double* a, const double* b, double* c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, int parts,
-                                        const Epilogue<double>& epilogue) {
+                                        bool turned, const Epilogue<double>& epilogue) {
     constexpr unsigned GROUP = 8;
     const unsigned tilesM = (unsigned)((m + F::BM - 1) / F::BM), tilesN = (unsigned)((n + F::BN - 1) / F::BN), tiles = tilesM * tilesN;
     unsigned id = blockIdx.x;
     Share s;
     s.parts = parts;
+    s.turned = turned;
     s.part = s.rank = 0;
     if constexpr (F::JOIN > 0) {
         cluster_arrive();
@@ -316,17 +329,20 @@ __device__ __forceinline__ void product(const double* a, const double* b, double
 #define BLOCKS_OF_CLUSTER(n)
 #endif
 
-#define ARGUMENTS                                                                                                                                    \
-    const double *a, const double *b, double *c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk, int parts, EPILOGUE_ARGUMENTS(double)
-#define RUN(...) \
-    follow();    \
-    BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, parts, EPILOGUE(double)));)
+#define ARGUMENTS const double *a, const double *b, double *c, i64 m, i64 n, i64 k, int transA, int transB, i64 batch, i64 chunk
+#define RUN(PARTS, TURNED, ...) \
+    follow();                   \
+    BODY((product<Double<__VA_ARGS__>>(a, b, c, m, n, k, transA, transB, batch, chunk, PARTS, TURNED, EPILOGUE(double)));)
 #define DOUBLE(name, BLOCKS, WM, WN, ...) \
-    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, 0) }
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN, 0) }
+#define FEW(name, BLOCKS, WM, WN, ...) \
+    extern "C" __global__ void __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_##name(ARGUMENTS, int turned, EPILOGUE_ARGUMENTS(double)) { RUN(1, turned != 0, __VA_ARGS__, Widths::NARROW_A, WM, WN, 0) }
 #define JOINED(name, BLOCKS, JOIN, WM, WN, ...)                                                                                                        \
-    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_joined_##name(ARGUMENTS) { RUN(__VA_ARGS__, WM, WN, JOIN) }
+    extern "C" __global__ void BLOCKS_OF_CLUSTER(JOIN) __launch_bounds__(WM * WN * 32, BLOCKS) matmul_double_joined_##name(ARGUMENTS, int parts, EPILOGUE_ARGUMENTS(double)) { RUN(parts, false, __VA_ARGS__, WM, WN, JOIN) }
 // Blocks on a multiprocessor and blocks of a cluster; warps down and across, tile, step along k and stages, copies past
-// the first-level cache, and copies of their own for a factor alone that is aligned.
-DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false, false)
-DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true, true)
-JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true, false)
+// the first-level cache, and their widths.
+DOUBLE(large, 1, 2, 4, 128, 128, 16, 4, false, Widths::SAME)
+DOUBLE(small, 3, 2, 2, 64, 64, 16, 3, true, Widths::MIXED)
+JOINED(tiny, 4, 8, 2, 2, 32, 32, 16, 4, true, Widths::SAME)
+// Few rows, times a large B; the same for few columns, as a product of transposes.
+FEW(rows, 2, 1, 4, 32, 128, 16, 4, true)

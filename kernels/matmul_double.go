@@ -5,11 +5,16 @@ type doubleForm struct {
 	m, n, step, stages int64 // the tile of C of a block, its step along k, and the pieces in shared memory
 	threads            int
 	join               int64 // blocks of a cluster, whose parts of sums are added up there; 0: there are none
+	few                bool  // for a C of few rows, or of few columns, which is written transposed
 	kernel             *Kernel
 }
 
 func doubleOf(name string, m, n, stages int64, threads int, join int64) doubleForm {
-	return doubleForm{m, n, 16, stages, threads, join, own.Kernel("matmul_double", "matmul_double_"+name, doubleBody)}
+	return doubleForm{m, n, 16, stages, threads, join, false, own.Kernel("matmul_double", "matmul_double_"+name, doubleBody)}
+}
+
+func doubleFew(name string, m, n, stages int64, threads int) doubleForm {
+	return doubleForm{m, n, 16, stages, threads, 0, true, own.Kernel("matmul_double", "matmul_double_"+name, doubleFewBody)}
 }
 
 // doubleForms are the forms, as matmul_double.cu compiles them.
@@ -17,12 +22,14 @@ var doubleForms = [...]doubleForm{
 	doubleLarge: doubleOf("large", 128, 128, 4, 256, 0),
 	doubleSmall: doubleOf("small", 64, 64, 3, 128, 0),
 	doubleTiny:  doubleOf("joined_tiny", 32, 32, 4, 128, 8),
+	doubleRows:  doubleFew("rows", 32, 128, 4, 128),
 }
 
 const (
 	doubleLarge = iota
 	doubleSmall
 	doubleTiny
+	doubleRows
 )
 
 // shared returns the dynamic shared memory of a block, in bytes: stages of pieces of A and B, whose rows
@@ -37,7 +44,12 @@ func (f doubleForm) shared() int {
 }
 
 // count returns the tiles of a batch of products of m x n elements.
-func (f doubleForm) count(batch, m, n int64) int64 { return batch * CeilDiv(m, f.m) * CeilDiv(n, f.n) }
+func (f doubleForm) count(batch, m, n int64) int64 {
+	if f.few && m > n {
+		m, n = n, m
+	}
+	return batch * CeilDiv(m, f.m) * CeilDiv(n, f.n)
+}
 
 // doubleCut is how a product runs on a form: sums in so many parts, added up by a cluster, and those in so many
 // copies of C, added up by another launch.
@@ -67,6 +79,12 @@ func (p *Plan) double(dev Device, d doubleCut, c result, k int64, transA, transB
 		to, e = p.Workspace(copies*c.count()*c.dt.Size()), Epilogue{}
 	}
 	args := []any{Ref{0, 0}, Ref{1, 0}, to, c.m, c.n, k, flag(transA), flag(transB), c.batch, chunk, int32(d.parts)}
+	if f.few {
+		args[10] = flag(false)
+		if c.m > c.n {
+			args, e = []any{Ref{1, 0}, Ref{0, 0}, to, c.n, c.m, k, flag(!transB), flag(!transA), c.batch, chunk, flag(true)}, e.transposed()
+		}
+	}
 	p.Launch(f.kernel, int(d.blocks(c, k)), f.threads, append(args, e.arguments(c.dt)...)...).Shared = f.shared()
 	if copies > 1 {
 		p.combine(dev, c, to, copies)
@@ -75,3 +93,12 @@ func (p *Plan) double(dev Device, d doubleCut, c result, k int64, transA, transB
 
 // doubleBody takes the batch, the terms of a part and the parts of a copy beside the arguments of TiledMatMulBody.
 func doubleBody(c Call) { tiledBody[float64](c, c.Int(8), c.Int(9)*c.Int(10)) }
+
+// doubleFewBody takes whether C is written transposed in place of the parts.
+func doubleFewBody(c Call) {
+	if c.Int(10) == 1 {
+		turnedBody[float64](c, c.Int(8), c.Int(9))
+	} else {
+		tiledBody[float64](c, c.Int(8), c.Int(9))
+	}
+}

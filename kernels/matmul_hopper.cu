@@ -13,8 +13,7 @@
 // rows of A by all BN columns of B. Blocks are persistent: there are no more than fit on the
 // device, and each takes tiles of C a grid apart. Tiles are numbered so that those computed
 // at one time share rows of A and columns of B in the level-2 cache. The producer fetches for
-// the next tile while the consumers still write the last one, and one of them writes while
-// the other multiplies. With CLUSTER = 2 two blocks compute tiles one above the
+// the next tile while the consumers still write the last one. With CLUSTER = 2 two blocks compute tiles one above the
 // other; each fetches half of their common piece of B, for both. Sums go to C, through an
 // epilogue (epilogue.cuh), by way of shared memory, in lines of 128 bytes.
 #include "epilogue.cuh"
@@ -95,16 +94,32 @@ template <typename K> __device__ __forceinline__ void bring(const K& sums, const
     __syncwarp();
 }
 
-// store_wide writes the warp's 16 rows of a tile in lines of 128 bytes.
-template <typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory) {
+// BIAS_RECTIFIER are the steps of an epilogue that adds an operand and makes negative sums 0.
+constexpr int BIAS_RECTIFIER = 1 << 16 | 0x61;
+
+// rectified is a sum with a bias, as finish computes these steps.
+__device__ __forceinline__ float rectified(float sum, float bias) {
+    const float z = add(sum, bias);
+    return multiply(add(z, 0.0f), float(z >= 0));
+}
+
+// store_wide writes the warp's 16 rows of a tile in lines of 128 bytes, with a bias for each column, from shared memory, and a rectifier, or without.
+template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory, const float* bias) {
     const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
 #pragma unroll
     for (int part = 0; part < K::BN / 32; part++) {
         bring(sums, by, part, memory);
+        Pack<float> x;
+        if (RECTIFIED) x.v = *reinterpret_cast<const float4*>(bias + part * 32 + col);
 #pragma unroll
-        for (int r = 0; r < 16; r += 4)
-            if (row + r < target.rows && part * 32 + col < target.cols)
-                *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
+        for (int r = 0; r < 16; r += 4) {
+            if (row + r >= target.rows || part * 32 + col >= target.cols) continue;
+            Pack<float> y;
+            y.v = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
+#pragma unroll
+            for (int e = 0; RECTIFIED && e < 4; e++) y.s[e] = rectified(y.s[e], x.s[e]);
+            *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = y.v;
+        }
     }
 }
 
@@ -174,16 +189,20 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
     target.cols = s.n - to.n0;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(to.matrix, row0, to.n0);
+    const bool lined = Line<K>::of(epilogue);
+    if (lined) Line<K>::wait();
     if (epilogue.steps == 0 && target.wide && !s.half) {
-        store_wide(sums, by, target, memory);
+        store_wide<false>(sums, by, target, memory, nullptr);
+        return;
+    }
+    if (K::LINE && lined && epilogue.steps == BIAS_RECTIFIER && target.wide && !s.half) {
+        store_wide<true>(sums, by, target, memory, line);
         return;
     }
     const int row = lane / 8, col = lane % 8 * 4;
     if (epilogue.steps != 0 || s.half) {
         const Share x(target.epilogue.x, row, col), y(target.epilogue.y, row, col);
         float* q = target.c + row * s.ld + col;
-        const bool lined = Line<K>::of(epilogue);
-        if (lined) Line<K>::wait();
 #pragma unroll 1
         for (int part = 0; part < K::BN / 32; part++, q += 32) {
             const int inside = target.cols - part * 32 - col;
@@ -205,12 +224,9 @@ __device__ __forceinline__ void store(const K& sums, const Powers& by, const Sha
 #pragma unroll
                 for (int e = 0; e < 4; e++) v[4 * u + e] = f.s[e];
             }
-            if (target.epilogue.steps == (1 << 16 | 0x61)) { // a bias and a rectifier, as finish computes them
+            if (target.epilogue.steps == BIAS_RECTIFIER) {
 #pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    const float z = add(v[i], a[i]);
-                    v[i] = multiply(add(z, 0.0f), float(z >= 0));
-                }
+                for (int i = 0; i < 16; i++) v[i] = rectified(v[i], a[i]);
             } else {
                 finish(target.epilogue.steps & 0xffff, v, a, b);
             }
@@ -295,14 +311,11 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
         const int number = group - 1;
         const Powers by(range);
         const int form = K::form(range, s.k);
-        Stages<K> stages{{}, full, empty, memory, number, number * 64, number == 0};
+        Stages<K> stages{{}, full, empty, memory, number, number * 64};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * (Part::SIZE + Line<K>::SIZE);
         float* const line = own + Part::SIZE;
-        const bool any = walk.any();
-        if (any) {
-            if (K::TURNS && number == 1) turn_pass(1);
-            if (!K::TURNS && number == 1) turn_wait(1); // until the other is ahead
-        }
+        const bool turns = K::TURNS && walk.any();
+        if (turns && number == 1) turn_pass(1);
 #pragma unroll 1
         for (Section part; walk.next(part);) {
             Tile to = tiles[part.tile];
@@ -315,7 +328,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             }
             store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own, line);
         }
-        if (K::TURNS && number == 0 && any) turn_wait(0);
+        if (turns && number == 0) turn_wait(0);
     }
     if (CLUSTER > 1) cluster_sync<CLUSTER>(); // no block ends while another fills its memory or arrives at its barriers
 }

@@ -38,7 +38,6 @@ template <typename K> struct Stages {
     u32 memory;      // of stage 0
     int group;       // this warpgroup's number
     int line;        // of A, where its rows start
-    bool ahead;      // the other warpgroup waits for this one
 
     __device__ __forceinline__ void wait() { barrier_wait(full + at.stage * 8, at.parity); }
     __device__ __forceinline__ u64 a() const { return K::A::descriptor(memory + at.stage * K::STAGE, line); }
@@ -50,10 +49,9 @@ template <typename K> struct Stages {
     }
 };
 
-// Plain is a b, added up by the tensor cores. In the first tile of a block the second warpgroup begins SKEW
-// stages after the first, so that from then on one multiplies while the other writes.
+// Plain is a b, added up by the tensor cores.
 template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
-    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN), SKEW = 2;
+    static constexpr int SIZE = SIZE_, BN = BN_, BK = 128 / SIZE, PLANES = 1, CLUSTER = CLUSTER_, STAGES = 4 * 384 / (128 + BN);
     static constexpr bool TURNS = false, SHARED = false, LINE = true;
     using A = Piece<128, BK, SIZE, PLANES, TA, 1>;
     using B = Piece<BN, BK, SIZE, PLANES, TB, CLUSTER>;
@@ -79,10 +77,6 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
             }
             last = s.at.stage;
             s.at.next();
-            if (s.ahead && (i + 1 == SKEW || i + 1 == steps)) {
-                turn_pass(0);
-                s.ahead = false;
-            }
         }
         wgmma_wait<0>();
         pin(sum);

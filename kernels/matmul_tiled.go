@@ -48,7 +48,16 @@ func TiledMatMulBody[T Float](c Call) {
 
 // tiledBody is the same for a batch, in splits of chunk terms.
 func tiledBody[T Float](c Call, batch, chunk int64) {
-	m, n, k, transA, transB := c.Int(3), c.Int(4), c.Int(5), c.Int(6) == 1, c.Int(7) == 1
+	tiledProduct(c, Slice[T](c, 0), Slice[T](c, 1), c.Int(3), c.Int(4), c.Int(6) == 1, c.Int(7) == 1, batch, chunk)
+}
+
+// turnedBody is the same with C written transposed: then the second operand times the first.
+func turnedBody[T Float](c Call, batch, chunk int64) {
+	tiledProduct(c, Slice[T](c, 1), Slice[T](c, 0), c.Int(4), c.Int(3), c.Int(7) != 1, c.Int(6) != 1, batch, chunk)
+}
+
+func tiledProduct[T Float](c Call, a, b []T, m, n int64, transA, transB bool, batch, chunk int64) {
+	k := c.Int(5)
 	lda, ldb := k, n
 	if transA {
 		lda = m
@@ -56,5 +65,5 @@ func tiledBody[T Float](c Call, batch, chunk int64) {
 	if transB {
 		ldb = k
 	}
-	gemms(c.blas, transA, transB, m, n, k, Slice[T](c, 0), lda, m*k, Slice[T](c, 1), ldb, k*n, Slice[T](c, 2), batch, chunk, max(CeilDiv(k, chunk), 1))
+	gemms(c.blas, transA, transB, m, n, k, a, lda, m*k, b, ldb, k*n, Slice[T](c, 2), batch, chunk, max(CeilDiv(k, chunk), 1))
 }

@@ -56,10 +56,13 @@ func (p *Plan) matvec(dev Device, c result, x, v Ref, n, k int64, trans, across 
 			width -= w
 		}
 		kernel, strips, splits := kernels.columns, CeilDiv(n, width), pol.columns
-		if n <= pol.few {
+		switch {
+		case n <= pol.few:
 			kernel, strips, splits = kernels.flat, 1, pol.flat
+		case strips*c.batch <= pol.strips && k >= pol.terms[0] && k <= pol.terms[1]:
+			splits = pol.scarce
 		}
-		if strips*c.batch*(k/splits.terms) < pol.halved*int64(dev.SMs) {
+		if splits.unit == 0 && strips*c.batch*(k/splits.terms) < pol.halved*int64(dev.SMs) {
 			splits.terms /= 2
 		}
 		p.split(dev, c, strips*c.batch, splits, k, func(y Ref, e Epilogue, splits, chunk int64) {

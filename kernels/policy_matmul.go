@@ -14,6 +14,7 @@ type splitPolicy struct {
 	enough  int64 // blocks for each multiprocessor that are not cut, if not 0
 	join    int64 // terms of a split up to which a cluster makes fewer splits than are wanted: a second launch costs more
 	nearest bool  // the nearest number of splits to that, in place of the next lower one
+	unit    int64 // splits have multiples of so many terms, 64 if 0
 	full    int64 // terms from which blocks that leave a quarter of the device idle are cut in more splits, if not 0
 }
 
@@ -66,6 +67,9 @@ type matmulPolicy struct {
 	rows, columns splitPolicy // of a matrix, times a vector
 	flat          splitPolicy // of a matrix of few columns
 	halved        int64       // blocks of columns for each multiprocessor below which splits are half as long
+	scarce        splitPolicy // of a matrix with few strips of columns and terms of a middling number, in place of columns
+	strips        int64       // strips, in all, that are few
+	terms         [2]int64    // those numbers, from and to
 	few           int64       // columns that are few
 	shortRows     [2]int64    // terms up to which a row takes a group of lanes, by type
 	copies        int64       // splits from which warps add them up in turn
@@ -97,6 +101,8 @@ var matmulPolicies = measured[matmulPolicy]{
 	// deep: in as many splits as blocks have place for, and twice as many: 13 x 30000 x 3000 138, 147; 3 x 5000 x 40000 189, 225; 1647 x 80029 x 8 221, 183.
 	// narrow: 1000000 x 40 x 12 91, tall 107, in float64 128, 178; 100000 x 64 x 5 15.5, 22.0.
 	// halved: us, with and without, a matrix transposed times a vector: in float64 453 x 2106 14.4, 18.3; 2113 x 2981 19.8, 22.4; in float32 15.6, 20.0; 17.6, 22.0; but 3000 x 8000 32.8, 28.6.
+	// scarce: the same matrices, before and with it, in float64 453 x 2106 13.9, 10.2; 2106 x 453 12.1, 9.5; in float32 15.0, 13.0; 14.1, 9.7; 2113 x 2981 17.0, 13.4. strips: in float64 2113 x 2981 19.7, 20.6 (24 strips); in float32 3000 x 8000 28.6, 31.8 (32).
+	// terms: in float32 109 x 3162 10.3, 13.5; 49724 x 296 22.5, 25.9
 	// joined: in float64 140 x 9000 x 140 25.4, by warps 28.5; 300 x 20000 x 150 64, 72; in float32 5003 x 5001 x 11 in 12 copies 51, in 20 by warps 70.
 	{90, matmulPolicy{
 		small: 500_000,
@@ -112,6 +118,9 @@ var matmulPolicies = measured[matmulPolicy]{
 		columns:   splitPolicy{blocks: 32, terms: 128, enough: 16},
 		flat:      splitPolicy{blocks: 4, terms: 128, enough: 1},
 		halved:    4,
+		scarce:    splitPolicy{blocks: 16, terms: 32, unit: 16},
+		strips:    20,
+		terms:     [2]int64{256, 4096},
 		few:       64,
 		shortRows: [2]int64{Float32: 32, Float64: 32},
 		copies:    16,
@@ -147,86 +156,6 @@ func (p matmulPolicy) form(dev Device, dt Dtype, x product) (matmulForm, splitPo
 		return short, p.splits.short
 	}
 	return matmulMedium[dt], p.splits.medium
-}
-
-// doublePolicy tunes float64 products on the tensor cores. A product takes the form and the cut that take the least
-// time by a rough model of the measured times.
-type doublePolicy struct {
-	chosen bool  // whether plans use them
-	terms  int64 // least k
-	least  int64 // least terms of a part of a cluster
-	part   int64 // likewise of a copy
-	most   int64 // copies
-	spread int64 // least k of copies of more tiles than multiprocessors
-	forms  [len(doubleForms)]doubleCost
-	second float64 // us of another launch, which adds copies up
-	copied float64 // and for each megabyte of them
-}
-
-// doubleCost is the time that a form takes, in us.
-type doubleCost struct {
-	start float64 // of a launch
-	block float64 // of each block of a multiprocessor
-	step  float64 // of each piece of the factors of a block
-	alone float64 // of a piece, at least
-}
-
-var doublePolicies = measured[doublePolicy]{
-	{80, doublePolicy{}}, // not timed
-	// H200, fitted to 150 times of 50 shapes, taken before the kernels had their present form: 10 % off on the average; of the cuts that were timed it takes ones
-	// 1 % slower than the fastest, on the shapes that it was fitted to. It also takes cuts that were not timed. The times are in
-	// bench/NOTES.md. spread: 17744 x 3045 x 62, A^T B^T 282, without copies 343 (201 since aligned rows of one operand are copied by 16 bytes); 1000 x 4000 x 1100 209, 224; 768 x 1500 x 768 53.3, 55.6. terms: 237 x 8 x 6570 small 14.0, by FMA 8.1; 120 x 22 x 39253 24.4, 26.4
-	{90, doublePolicy{chosen: true, terms: 17, least: 16, part: 48, most: 264, spread: 1024, second: 2.8, copied: 0.18, forms: [...]doubleCost{
-		doubleLarge: {start: 4.5, block: 6.6, step: 1.16, alone: 1.0},
-		doubleSmall: {start: 2.3, block: 1.1, step: 0.306, alone: 0.44},
-		doubleTiny:  {start: 2.3, block: 0.62, step: 0.154, alone: 0.234},
-	}}},
-	{100, doublePolicy{}}, // not timed
-}
-
-// cut returns the form and the cut of a float64 product on the tensor cores, or false if it has none: C is narrow, or
-// sums are short.
-func (p doublePolicy) cut(dev Device, c result, k int64) (best doubleCut, ok bool) {
-	if !p.chosen || c.dt != Float64 || dev.Major != 9 || dev.Minor != 0 || min(c.m, c.n) <= 32 || k < p.terms {
-		return best, false
-	}
-	least := math.Inf(1)
-	try := func(d doubleCut) {
-		blocks := d.blocks(c, k)
-		if t := p.time(dev, d, c, k, blocks); t < least && CheckGrid(blocks) == nil && d.chunk(k) <= mostTerms {
-			least, best, ok = t, d, true
-		}
-	}
-	for form, f := range doubleForms {
-		for parts := int64(1); parts <= max(f.join, 1) && (parts == 1 || parts*p.least <= k); parts *= 2 {
-			try(doubleCut{form, parts, 1})
-		}
-		// Copies that fill the device once, twice and so on.
-		for full := int64(1); full <= 4; full++ {
-			copies := min(full*int64(dev.SMs)/f.count(c.batch, c.m, c.n), k/p.part, p.most)
-			if f.join == 0 && copies > 1 {
-				try(doubleCut{form, 1, copies})
-			}
-		}
-		// Tiles for one multiprocessor and a bit: copies spread them.
-		if waves := CeilDiv(f.count(c.batch, c.m, c.n), int64(dev.SMs)); f.join == 0 && waves > 1 && waves <= 3 && k >= p.spread {
-			for copies := int64(2); copies <= 4; copies++ {
-				try(doubleCut{form, 1, copies})
-			}
-		}
-	}
-	return best, ok
-}
-
-// time returns about how many us a cut of so many blocks takes.
-func (p doublePolicy) time(dev Device, d doubleCut, c result, k, blocks int64) float64 {
-	cost, pieces := p.forms[d.form], float64(d.chunk(k)/doubleForms[d.form].step)
-	each := float64(CeilDiv(blocks, int64(dev.SMs))) // of the busiest multiprocessor
-	t := cost.start + each*cost.block + pieces*max(cost.alone, each*cost.step)
-	if d.copies > 1 {
-		t += p.second + p.copied*float64(d.copies*c.count()*c.dt.Size())/1e6
-	}
-	return t
 }
 
 // hopperPolicy tunes float32 products of planes on the tensor cores.

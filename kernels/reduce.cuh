@@ -120,25 +120,3 @@ __device__ __forceinline__ void reduce_rows(const Term& all, Out* out, double* p
         if (lane == 0) out[row] = (Out)(acc / div);
     }
 }
-
-// reduce_short: a group of `lanes` neighbouring lanes adds up one row of n
-// terms; out[row] = sum / div. For rows too short to feed a block.
-template <typename T, typename Out, typename Term>
-__device__ void reduce_short(Term all, Out* out, long long rows, int n, int lanes, double div) {
-    const long long group = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
-    const int lane = threadIdx.x % lanes;
-    constexpr int FLIGHT = 4;
-    double acc = 0;
-    if (group < rows) {
-        Term t = all.at(group * n);
-        for (int i = lane; i < n; i += FLIGHT * lanes) {
-            double x[FLIGHT];
-#pragma unroll
-            for (int f = 0; f < FLIGHT; f++) x[f] = i + f * lanes < n ? t.one(i + f * lanes) : 0.0;
-#pragma unroll
-            for (int f = 0; f < FLIGHT; f++) acc += x[f];
-        }
-    }
-    acc = warp_sum(acc, lanes);
-    if (group < rows && lane == 0) out[group] = (Out)(acc / div);
-}

@@ -144,6 +144,8 @@ func (p *Plan) windowSum(dev Device, dt Dtype, in, out Ref, g windowRows) {
 
 	case p.windowShort(dev, dt, in, out, g):
 
+	case g.strayed(16/dt.Size()) && g.w >= policy.strayed && p.windowSegments(dev, dt, in, out, g, policy.held):
+
 	case g.w <= windowStream:
 		width := 128 / dt.Size()
 		lead := mod(g.off, width)
@@ -197,6 +199,12 @@ func windowArgs(c Call, i int) windowRows {
 
 func (g windowRows) length() int64    { return g.out + g.w - 1 }
 func (g windowRows) positions() int64 { return g.rows * g.length() }
+
+// strayed reports whether rows begin at other places within a vector than the first, so that a walk over all of them goes by
+// elements.
+func (g windowRows) strayed(vector int64) bool {
+	return g.rows > 1 && g.off <= 0 && (g.in%vector != 0 || g.out%vector != 0)
+}
 
 // windowRead fills dst with the elements at the flat positions from start on,
 // zeros outside the rows.

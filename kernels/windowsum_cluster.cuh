@@ -86,34 +86,16 @@ template <typename T> __device__ __forceinline__ void cluster_segments(const Row
         arrived<1>();
         __syncthreads();
 
-        double from[K], total = 0, other = 0, after = 0;
-#pragma unroll
-        for (int k = 0; k < K; k++) (k % 2 ? other : total) += (double)coming_right[k];
         const int behind = slot + 1 < slots ? slot + 1 : 0;
         T* const left = shared + behind * size;
+        double from[K], after = 0, ahead = total(coming_right);
         if (n >= held) {
-            const T* const x = left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K;
-#pragma unroll
-            for (int k = 0; k < K; k++) from[k] = (double)x[k];
-#pragma unroll
-            for (int k = K - 2; k >= 0; k--) from[k] += from[k + 1];
+            suffix_sums(left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K, from);
             after = from[0];
-        }
-        double ahead = total + other;
-#pragma unroll
-        for (int d = 1; d < 32; d <<= 1) {
-            const double a = __shfl_down_sync(0xffffffffu, after, d), b = __shfl_up_sync(0xffffffffu, ahead, d);
-            add_if(lane + d < 32, after, a);
-            add_if(lane >= d, ahead, b);
         }
         double* const right_warps = warps[1 + (n & 1)];
         double* const coming_warps = warps[2 - (n & 1)];
-        if (lane == 0) warps[0][warp] = after;
-        if (lane == 31) coming_warps[warp] = ahead;
-        after = __shfl_down_sync(0xffffffffu, after, 1);
-        ahead = __shfl_up_sync(0xffffffffu, ahead, 1);
-        if (lane == 31) after = 0;
-        if (lane == 0) ahead = 0;
+        scan_warp(after, ahead, warps[0][warp], coming_warps[warp]);
         __syncthreads();
         if (n < 0) cluster_wait();
         else totals.await(n);
@@ -129,21 +111,7 @@ template <typename T> __device__ __forceinline__ void cluster_segments(const Row
             if (lane < 8 ? lane > warp && lane < warp_count : lane < 16 && lane - 8 < warp) middle = lane < 8 ? warps[0][lane] : right_warps[lane - 8];
             for (int j = lane; j < s.q - 1; j += 32) middle += totals.of(n * C + rank - 1 - j);
             middle = all_lanes(middle) + after + before;
-            const i64 to = row * g.n_out + at - g.w;
-            const int lead = Stretch<T>::shift(to);
-            T* const y = left + lead + t * K; // all threads have taken their elements before the barrier above
-#pragma unroll
-            for (int k = 0; k < K; k += K / 3) {
-#pragma unroll
-                for (int m = k; m < k + K / 3; m++) {
-                    from[m] += middle;
-                    middle += (double)right[m];
-                }
-#pragma unroll
-                for (int m = k; m < k + K / 3; m++) y[m] = (T)from[m];
-            }
-            __syncthreads();
-            Stretch<T>::store(g.out + to, lead, left + lead, (int)min((i64)at_count, g.n_out - (at - g.w)));
+            write_segment(g, row, at - g.w, at_count, from, middle, left, right);
         }
         __syncthreads();
         before = ahead;

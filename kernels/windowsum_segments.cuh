@@ -54,6 +54,64 @@ __device__ __forceinline__ double all_lanes(double x) {
     return x;
 }
 
+// write_segment writes the outputs of a segment of `count` places from `at` on. from: the sums of the thread's elements, each with those
+// after it; middle: what lies between these and right, the thread's elements of the segment a window further. The outputs leave through
+// left, the segment's elements, which all threads have taken.
+template <typename T>
+__device__ __forceinline__ void write_segment(const Row<T>& g, i64 row, i64 at, int count, double (&from)[segment_items<T>], double middle, T* left, const T* right) {
+    constexpr int K = segment_items<T>;
+    const i64 to = row * g.n_out + at;
+    const int lead = Stretch<T>::shift(to);
+    T* const y = left + lead + threadIdx.x * K;
+#pragma unroll
+    for (int k = 0; k < K; k += K / 3) { // some at a time: no element is read beyond a store, which it might be for all that is known
+#pragma unroll
+        for (int m = k; m < k + K / 3; m++) {
+            from[m] += middle;
+            middle += (double)right[m];
+        }
+#pragma unroll
+        for (int m = k; m < k + K / 3; m++) y[m] = (T)from[m];
+    }
+    __syncthreads();
+    Stretch<T>::store(g.out + to, lead, left + lead, (int)min((i64)count, g.n_out - at));
+}
+
+// suffix_sums makes of a thread's elements, from place x on, the sums of each with those after it.
+template <typename T> __device__ __forceinline__ void suffix_sums(const T* x, double (&from)[segment_items<T>]) {
+    constexpr int K = segment_items<T>;
+#pragma unroll
+    for (int k = 0; k < K; k++) from[k] = (double)x[k];
+#pragma unroll
+    for (int k = K - 2; k >= 0; k--) from[k] += from[k + 1];
+}
+
+// total returns the sum of a thread's elements, from place x on.
+template <typename T> __device__ __forceinline__ double total(const T* x) {
+    double even = 0, odd = 0;
+#pragma unroll
+    for (int k = 0; k < segment_items<T>; k++) (k % 2 ? odd : even) += (double)x[k];
+    return even + odd;
+}
+
+// scan_warp takes each lane's sums and returns those of later lanes in after, of earlier ones in before. The warp's are left_warp and
+// right_warp then.
+__device__ __forceinline__ void scan_warp(double& after, double& before, double& left_warp, double& right_warp) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int d = 1; d < 32; d <<= 1) {
+        const double a = __shfl_down_sync(0xffffffffu, after, d), b = __shfl_up_sync(0xffffffffu, before, d);
+        add_if(lane + d < 32, after, a);
+        add_if(lane >= d, before, b);
+    }
+    if (lane == 0) left_warp = after;
+    if (lane == 31) right_warp = before;
+    after = __shfl_down_sync(0xffffffffu, after, 1);
+    before = __shfl_up_sync(0xffffffffu, before, 1);
+    if (lane == 31) after = 0;
+    if (lane == 0) before = 0;
+}
+
 // The window that begins at place i of a segment is the segment's elements from i on, the q - 1 segments after it, and the next
 // one's elements before i. Shared: q + 2 segments, the one that is on its way and those from there back, each from a vector's border on
 // and with zeros for the threads' remaining places.
@@ -81,30 +139,12 @@ template <typename T> __device__ __forceinline__ void segments(const Row<T>& g, 
         __syncthreads();
 
         const T* const right = shared + slot * size + Stretch<T>::shift(row * g.n_in + at + g.off) + t * K;
-        double from[K], total = 0, other = 0;
-#pragma unroll
-        for (int k = 0; k < K; k++) (k % 2 ? other : total) += (double)right[k];
         T* const left = shared + behind * size;
-        const T* const x = left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K;
-#pragma unroll
-        for (int k = 0; k < K; k++) from[k] = (double)x[k];  // whatever, where there are no outputs yet
-#pragma unroll
-        for (int k = K - 2; k >= 0; k--) from[k] += from[k + 1];
+        double from[K];
+        suffix_sums(left + Stretch<T>::shift(row * g.n_in + at - g.w + g.off) + t * K, from); // whatever, where there are no outputs yet
 
-        // after: left elements of later threads; before: right elements of earlier ones
-        double after = from[0], before = total + other;
-#pragma unroll
-        for (int d = 1; d < 32; d <<= 1) {
-            const double a = __shfl_down_sync(0xffffffffu, after, d), b = __shfl_up_sync(0xffffffffu, before, d);
-            add_if(lane + d < 32, after, a);
-            add_if(lane >= d, before, b);
-        }
-        if (lane == 0) warps[0][warp] = after;
-        if (lane == 31) warps[1][warp] = before;
-        after = __shfl_down_sync(0xffffffffu, after, 1);
-        before = __shfl_up_sync(0xffffffffu, before, 1);
-        if (lane == 31) after = 0;
-        if (lane == 0) before = 0;
+        double after = from[0], before = total(right);
+        scan_warp(after, before, warps[0][warp], warps[1][warp]);
         __syncthreads();
         if (t == 0) {
             double sum = 0;
@@ -117,24 +157,8 @@ template <typename T> __device__ __forceinline__ void segments(const Row<T>& g, 
             double middle = 0;
             if (lane < 8 ? lane > warp && lane < warp_count : lane < 16 && lane - 8 < warp) middle = warps[lane / 8][lane % 8];
             if (lane >= 16 && lane - 16 < s.q - 1) middle = totals[n - 1 - (lane - 16) & segments_held - 1];
-#pragma unroll
-            for (int d = 16; d > 0; d >>= 1) middle += __shfl_xor_sync(0xffffffffu, middle, d);
-            middle += after + before;
-            const i64 to = row * g.n_out + at - g.w;
-            const int lead = Stretch<T>::shift(to);
-            T* const y = left + lead + t * K;  // all threads have taken their elements before the barrier above
-#pragma unroll
-            for (int k = 0; k < K; k += K / 3) { // some at a time: no element is read beyond a store, which it might be for all that is known
-#pragma unroll
-                for (int m = k; m < k + K / 3; m++) {
-                    from[m] += middle;
-                    middle += (double)right[m];
-                }
-#pragma unroll
-                for (int m = k; m < k + K / 3; m++) y[m] = (T)from[m];
-            }
-            __syncthreads();
-            Stretch<T>::store(g.out + to, lead, left + lead, (int)min((i64)count(i), g.n_out - (at - g.w)));
+            middle = all_lanes(middle) + after + before;
+            write_segment(g, row, at - g.w, count(i), from, middle, left, right);
         }
         if (last) return;
         __syncthreads();

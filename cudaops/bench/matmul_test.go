@@ -69,6 +69,16 @@ var matmulForms = []struct {
 	{1, 1, 1031, 7, 302, "matmul_strip8_|matmul_narrow8_"},
 	{1, 2, 141, 130, 100, "matmul_double_small<"}, // rows of one operand aligned
 	{1, 1, 130, 141, 100, "matmul_double_small<"},
+	{1, 1, 97, 257, 22, "matmul_band_"}, // an even number of terms, an odd one, the most; rows and columns that fill no tile
+	{1, 3, 70, 131, 33, "matmul_band_"},
+	{2, 1, 130, 1031, 48, "matmul_band_"},
+	{1, 1, 515, 100, 17, "matmul_band_"},
+	{1, 1, 29, 301, 403, "matmul_double_rows"}, // few rows, no rows or all rows of the large operand aligned
+	{1, 3, 32, 142, 130, "matmul_double_rows"},
+	{4, 1, 31, 260, 1003, "matmul_double_rows"},
+	{1, 1, 303, 24, 250, "matmul_double_rows"},
+	{1, 2, 142, 17, 201, "matmul_double_rows"},
+	{4, 1, 258, 32, 1602, "matmul_double_rows"},
 }
 
 // Every form of the product is exact where numbers are whole, their sums small, and one
@@ -99,7 +109,7 @@ func formsOn(t *testing.T, r *rand.Rand, dev kernels.Device, as8 bool) {
 	for i, f := range matmulForms {
 		if as8 {
 			kernel, ok := tensorForm(f.kernel)
-			if !ok {
+			if !ok || isDouble(kernel) && min(f.m, f.n) <= 32 { // few rows: tiles there
 				continue
 			}
 			f.kernel = kernel
