@@ -158,11 +158,13 @@ func inPrecisions() (plans []*kernels.Plan) {
 	return plans
 }
 
-// ofFewTerms are plans of outer products and of products of few rows, which package cudaops-bench runs.
+// ofFewTerms are plans of products of few terms and of products of few rows, which package cudaops-bench runs.
 func ofFewTerms() (plans []*kernels.Plan) {
 	for _, dev := range opspec.Devices() {
 		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
-			plans = append(plans, kernels.MatMul(dev, dt, 1, 4096, 4097, 7, false, false))
+			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
+				plans = append(plans, kernels.MatMul(dev, dt, 1, s[0], s[1], s[2], false, false))
+			}
 			for rows := int64(4); rows <= 16; rows += 4 {
 				plans = append(plans, kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
 			}

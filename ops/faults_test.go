@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -74,6 +75,8 @@ func TestPointwiseErrors(t *testing.T) {
 
 // Constants are in no graph until a node uses them.
 func TestConstants(t *testing.T) {
+	runtime.LockOSThread() // the context of Gorgonia's CUDA machine belongs to a thread
+	defer runtime.UnlockOSThread()
 	for name, build := range map[string]func(x *gorgonia.Node) (*gorgonia.Node, error){
 		"second": func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			return Add(x, gorgonia.NewConstant(tensor.New(tensor.WithBacking([]float64{10, 20, 30}))))
