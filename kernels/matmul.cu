@@ -7,8 +7,9 @@
 // has tiles of 64 x 64 with one slice, for sums of few terms, or many tiles; small has tiles of 32 x 32, and
 // thin of 32 x 16, for a narrow C.
 //
-// Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu. Large products on
-// devices of compute capability 9 run on the tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
+// Matrix x vector is in matmul_vector.cu, products of few terms in matmul_outer.cu and matmul_band.cu, those of few
+// rows or columns in matmul_narrow.cu and matmul_strip.cu. Large products on devices of compute capability 9 run on the
+// tensor cores: matmul_hopper.cu, and matmul_double.cu in float64.
 //
 // Where C has too few tiles to fill the device, k is cut into splits. The blocks of a
 // cluster add up their splits (joined, from compute capability 9.0 on); else each split is summed into a

@@ -1,0 +1,241 @@
+// The tiles of C that the kernels of matmul_hopper.cu compute: their order, and how a warp writes its sums, through an epilogue.
+#pragma once
+#include "epilogue.cuh"
+#include "matmul_kinds.cuh"
+#include "matmul_planes.cuh"
+#include "matmul_shares.cuh"
+
+// ---- The order of tiles
+
+// Shape holds a product kernel's arguments beside its operands.
+struct Shape {
+    int m, n, k;
+    int batch;
+    int chunk; // terms of a split of k, a multiple of BK
+    i64 ld;    // of C, whose matrices lie m * ld apart, and the sums of splits batch * m * ld
+    const Scaling* range; // of float32 operands, or null
+    u16* half;            // where C goes in BF16 too, its rows a multiple of 8 elements, or null
+    Shares shares;
+};
+
+struct Tile {
+    int m0, n0, matrix, split, steps;
+};
+
+// Tiles numbers the tiles of C, of CLUSTER * 128 rows each, down groups of rows of tiles.
+template <int BN, int STEP, int CLUSTER> struct Tiles {
+    static constexpr int GROUP = 16 / CLUSTER;
+    Shape s;
+    int down, across, count;
+    __device__ Tiles(const Shape& s) : s(s) {
+        down = (s.m + CLUSTER * 128 - 1) / (CLUSTER * 128);
+        across = (s.n + BN - 1) / BN;
+        count = down * across * s.batch * ((s.k + s.chunk - 1) / s.chunk);
+    }
+    __device__ __forceinline__ Tile operator[](int i) const {
+        const int in = i % (down * across), rest = i / (down * across);
+        const int top = in / (GROUP * across) * GROUP, rows = min(down - top, GROUP), t = in % (GROUP * across);
+        Tile to;
+        to.m0 = (top + t % rows) * (CLUSTER * 128);
+        to.n0 = t / rows * BN;
+        to.matrix = rest % s.batch;
+        to.split = rest / s.batch;
+        to.steps = (min(s.k - to.split * s.chunk, s.chunk) + STEP - 1) / STEP;
+        return to;
+    }
+};
+
+// ---- Writing sums
+
+// Powers is the power of 2 that sums are multiplied by, in two factors, since it may be beyond a float's range.
+struct Powers {
+    float f, g;
+    __device__ __forceinline__ explicit Powers(const Scaling& range) {
+        const int exponent = -(range.exponents[0] + range.exponents[1]);
+        f = power(exponent / 2), g = power(exponent - exponent / 2);
+    }
+};
+
+// Part is the shared memory that a warp writes through: 16 rows and 32 columns at a time.
+struct Part {
+    static constexpr int LD = 32 + 8, SIZE = 16 * LD; // so that four rows of 8 sums use every bank
+};
+
+// bring brings the part-th part of a warp's 16 rows to shared memory.
+template <typename K> __device__ __forceinline__ void bring(const K& sums, const Powers& by, int part, float* memory) {
+    const int lane = threadIdx.x % 32;
+    const u32 to = shared_address(memory + lane / 4 * Part::LD + lane % 4 * 2);
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < K::BN / 32; p++) {
+        if (p != part) continue;
+#pragma unroll
+        for (int i = 0; i < 16; i += 2) // in this form the compiler branches rather than selects among sums
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * Part::LD + i / 4 * 8) * 4),
+                         "f"(sums.value(p * 16 + i) * by.f * by.g), "f"(sums.value(p * 16 + i + 1) * by.f * by.g) : "memory");
+    }
+    __syncwarp();
+}
+
+// BIAS_RECTIFIER are the steps of an epilogue that adds an operand and makes negative sums 0.
+constexpr int BIAS_RECTIFIER = 1 << 16 | 0x61;
+
+// rectified is a sum with a bias, as finish computes these steps.
+__device__ __forceinline__ float rectified(float sum, float bias) {
+    const float z = add(sum, bias);
+    return multiply(add(z, 0.0f), float(z >= 0));
+}
+
+// store_wide writes the warp's 16 rows of a tile in lines of 128 bytes, with a bias for each column, from shared memory, and a rectifier, or without.
+template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory, const float* bias) {
+    const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
+#pragma unroll
+    for (int part = 0; part < K::BN / 32; part++) {
+        bring(sums, by, part, memory);
+        Pack<float> x;
+        if (RECTIFIED) x.v = *reinterpret_cast<const float4*>(bias + part * 32 + col);
+#pragma unroll
+        for (int r = 0; r < 16; r += 4) {
+            if (row + r >= target.rows || part * 32 + col >= target.cols) continue;
+            Pack<float> y;
+            y.v = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
+#pragma unroll
+            for (int e = 0; RECTIFIED && e < 4; e++) y.s[e] = rectified(y.s[e], x.s[e]);
+            *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = y.v;
+        }
+    }
+}
+
+// Share is what a lane has of an operand of an epilogue: 16 bytes of every fourth row of a part.
+struct Share {
+    const float* p; // the first
+    i64 row, part, col;
+    bool wide;
+    __device__ __forceinline__ Share(const Operand<float>& x, int r, int c) : p(x.x + r * x.row + c * x.col), row(4 * x.row), part(32 * x.col), col(x.col) {
+        wide = col == 1 && row % 4 == 0 && reinterpret_cast<u64>(p) % 16 == 0;
+    }
+    // load reads the share of a part, with so many rows and columns inside C from the first on; the others become 0.
+    __device__ __forceinline__ void load(float (&to)[16], int i, int rows, int cols) const {
+        const float* q = p + i * part;
+#pragma unroll
+        for (int u = 0; u < 4; u++, q += row) {
+            if (4 * u >= rows) continue;
+            if (wide && cols >= 4) {
+                Pack<float> v;
+                v.v = *reinterpret_cast<const float4*>(q);
+#pragma unroll
+                for (int e = 0; e < 4; e++) to[4 * u + e] = v.s[e];
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (e < cols) to[4 * u + e] = q[e * col];
+            }
+        }
+    }
+};
+
+// Line is the part of an epilogue's first operand that belongs to a tile's columns, in shared memory, where that operand is the same in
+// all rows of C. Each warp brings its own while the products are under way.
+template <typename K> struct Line {
+    static constexpr int SIZE = K::LINE ? K::BN : 0;
+    static __device__ __forceinline__ bool of(const Epilogue<float>& e) { return K::LINE && e.steps >= 1 << 16 && e.x.row == 0; }
+    static __device__ __forceinline__ void fetch(const Epilogue<float>& e, const Shape& s, const Tile& tile, float* line) {
+        if (!of(e)) return;
+        const int lane = threadIdx.x % 32;
+        const float* const x = e.x.x + tile.matrix * e.x.matrix;
+        __syncwarp(); // all have read the last tile's
+#pragma unroll
+        for (int i = lane; i < SIZE; i += 32) {
+            const bool inside = tile.n0 + i < s.n;
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(line + i)),
+                         "l"(inside ? x + (tile.n0 + i) * e.x.col : x), "r"(inside ? 4 : 0) : "memory");
+        }
+    }
+    // wait waits for it, before the first column is read.
+    static __device__ __forceinline__ void wait() {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncwarp();
+    }
+};
+
+// store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; without
+// them rows that begin anywhere are written by single elements, side by side.
+template <typename K>
+__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory, const float* line) {
+    const int lane = threadIdx.x % 32;
+    row0 += threadIdx.x % 128 / 32 * 16;
+    Target<float> target;
+    target.c = c + ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0;
+    target.across = 1;
+    target.down = s.ld;
+    target.rows = s.m - row0;
+    target.cols = s.n - to.n0;
+    target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
+    target.epilogue = epilogue.from(to.matrix, row0, to.n0);
+    const bool lined = Line<K>::of(epilogue);
+    if (lined) Line<K>::wait();
+    if (epilogue.steps == 0 && target.wide && !s.half) {
+        store_wide<false>(sums, by, target, memory, nullptr);
+        return;
+    }
+    if (K::LINE && lined && epilogue.steps == BIAS_RECTIFIER && target.wide && !s.half) {
+        store_wide<true>(sums, by, target, memory, line);
+        return;
+    }
+    const int row = lane / 8, col = lane % 8 * 4;
+    if (epilogue.steps != 0 || s.half) {
+        const Share x(target.epilogue.x, row, col), y(target.epilogue.y, row, col);
+        float* q = target.c + row * s.ld + col;
+#pragma unroll 1
+        for (int part = 0; part < K::BN / 32; part++, q += 32) {
+            const int inside = target.cols - part * 32 - col;
+            float a[16] = {}, b[16] = {}, v[16];
+            if (lined) {
+                Pack<float> f;
+                f.v = *reinterpret_cast<const float4*>(line + part * 32 + col);
+#pragma unroll
+                for (int i = 0; i < 16; i++) a[i] = f.s[i % 4];
+            } else if (target.epilogue.steps >= 1 << 16) {
+                x.load(a, part, target.rows - row, inside); // on their way while sums are brought
+            }
+            if (target.epilogue.steps >= 2 << 16) y.load(b, part, target.rows - row, inside);
+            bring(sums, by, part, memory);
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                Pack<float> f;
+                f.v = *reinterpret_cast<const float4*>(memory + (row + 4 * u) * Part::LD + col);
+#pragma unroll
+                for (int e = 0; e < 4; e++) v[4 * u + e] = f.s[e];
+            }
+            if (target.epilogue.steps == BIAS_RECTIFIER) {
+#pragma unroll
+                for (int i = 0; i < 16; i++) v[i] = rectified(v[i], a[i]);
+            } else {
+                finish(target.epilogue.steps & 0xffff, v, a, b);
+            }
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                if (row + 4 * u >= target.rows) continue;
+                float* const to = q + 4 * u * s.ld;
+                if (target.wide) {
+                    if (inside > 0) *reinterpret_cast<float4*>(to) = make_float4(v[4 * u], v[4 * u + 1], v[4 * u + 2], v[4 * u + 3]);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        if (e < inside) to[e] = v[4 * u + e];
+                }
+                if (s.half && inside > 0)
+                    *reinterpret_cast<uint2*>(s.half + (to - c)) = make_uint2(bf16x2(v[4 * u], v[4 * u + 1]), bf16x2(v[4 * u + 2], v[4 * u + 3]));
+            }
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int part = 0; part < K::BN / 32; part++) {
+        bring(sums, by, part, memory);
+        const int col0 = part * 32;
+        if (col0 + lane >= target.cols) continue;
+#pragma unroll 4
+        for (int r = 0; r < min(16, target.rows); r++) target.c[r * s.ld + col0 + lane] = memory[r * Part::LD + lane];
+    }
+}
