@@ -80,7 +80,7 @@ func (e checkEvidence) Run(c *console) error {
 
 // readRecords reads the results of a folder, which must have some.
 func readRecords(folder string) ([]*results.File, error) {
-	files, err := results.ReadDir(folder)
+	files, err := evidence.Read(folder)
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no results in %s, want a .json file for each GPU", folder)
 	}

@@ -14,10 +14,23 @@ import (
 	"github.com/stheno-ml/stheno/internal/results"
 )
 
+// Read reads the results of all GPUs from a folder, to be compared with the tree.
+func Read(dir string) ([]*results.File, error) {
+	files, err := results.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := Tree()
+	for _, f := range files {
+		f.Tree = tree
+	}
+	return files, err
+}
+
 // Recorded reads the results of a GPU from a folder, an empty file if there are
 // none.
 func Recorded(dir, gpu string) (*results.File, error) {
-	files, err := results.ReadDir(dir)
+	files, err := Read(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const root = "../.."
 // needs its own cases and suites on a GPU again. Cases that no GPU has run yet fail
 // where STHENO_REQUIRE_EVIDENCE=1, as before a release.
 func TestEvidenceIsOfTheseKernels(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results"))
+	files, err := Read(filepath.Join(root, "bench/results"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestEvidenceIsOfTheseKernels(t *testing.T) {
 }
 
 func TestReadmeSpeedTable(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results"))
+	files, err := Read(filepath.Join(root, "bench/results"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestReadmeSpeedTable(t *testing.T) {
 }
 
 func TestGraphTables(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results/graphs"))
+	files, err := Read(filepath.Join(root, "bench/results/graphs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestGraphTables(t *testing.T) {
 }
 
 func TestStepTables(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results/steps"))
+	files, err := Read(filepath.Join(root, "bench/results/steps"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestStepTables(t *testing.T) {
 }
 
 func TestAccuracyTables(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results/accuracy"))
+	files, err := Read(filepath.Join(root, "bench/results/accuracy"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestAccuracyTables(t *testing.T) {
 
 // The page of drawn cases is that of the record. Before a release, so are the kernels: a release draws its cases anew.
 func TestDrawnTables(t *testing.T) {
-	files, err := results.ReadDir(filepath.Join(root, "bench/results/drawn"))
+	files, err := Read(filepath.Join(root, "bench/results/drawn"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ func report(f *results.File) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s: %d cases, seed %d, of which %d have a time in another library. Device copy: %.0f GB/s.\n\n",
 		f.GPU, f.Driver, f.CUDA, f.Date, len(f.Rows), f.Seed, len(points), f.Copy)
+	b.WriteString(f.Since())
 	writeTable(&b, Table(points))
 	slow := [][]string{{"below 0.8", "Stheno", "the other", "ratio", "the other is"}}
 	for _, p := range points {

@@ -39,7 +39,7 @@ func (f *File) accuracyTables() string {
 			break
 		}
 	}
-	b.WriteString(".\n\n| Operands | m x k x n | Stheno | by FMA alone | cuBLAS |\n|---|---|--:|--:|--:|\n")
+	b.WriteString(".\n\n" + f.Since() + "| Operands | m x k x n | Stheno | by FMA alone | cuBLAS |\n|---|---|--:|--:|--:|\n")
 	for _, r := range f.Rows {
 		if r.Accuracy == nil {
 			continue

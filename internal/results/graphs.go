@@ -116,6 +116,7 @@ func (f *File) graphTable(title string, cases []Key) string {
 	keys := f.keys(cases)
 	usual, others := f.runs(keys)
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32. Device copy: %.0f GB/s.\n\n", f.GPU, usual.Driver, usual.CUDA, usual.Date, usual.Copy)
+	b.WriteString(f.Since())
 	fmt.Fprintf(&b, "| %s | Size | Launches | Device | Rate | Of copy |", title)
 	for _, p := range peers {
 		fmt.Fprintf(&b, " %s |", cell(p))

@@ -20,6 +20,7 @@ func UpdatePrecision(text string, files []*File, cases []Key) (string, error) {
 func (f *File) precisionTable(cases []Key) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s.\n\n", f.GPU, f.Driver, f.CUDA, f.Date)
+	b.WriteString(f.Since())
 	b.WriteString("| Step | Size | Time in float32 | TF32 | BF16 | Gradients off in float32 | TF32 | BF16 |\n|---|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, key := range cases {
 		name, reduced := strings.CutSuffix(key.Op, ", BF16")

@@ -31,6 +31,7 @@ func (f *File) stepTable(cases []Key) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**, driver %s (CUDA %s), %s, float32 in full precision where no other is named. Forward, loss, backward and\n", f.GPU, f.Driver, f.CUDA, f.Date)
 	b.WriteString("update: the launches alone, and a call of `RunAll`. The fastest of PyTorch eager, captured, and compiled and captured, and of JAX, on the same machine.\n\n")
+	b.WriteString(f.Since())
 	b.WriteString("| Training step | Size | Time | `RunAll` | Fastest peer | Speed of peer's |\n|---|---|--:|--:|---|--:|\n")
 	for _, key := range f.keys(cases) {
 		fmt.Fprintf(&b, "| %s | %s | ", cell(key.Op), cell(key.Case))

@@ -31,6 +31,9 @@ type File struct {
 	Peers   []Peer  `json:"peers"`
 	Suites  []Suite `json:"suites"`
 	Seed    uint64  `json:"seed,omitempty"` // of the cases, where they were drawn
+
+	// Tree has the digests of this build's kernels, where the file is compared with them; see [File.Since].
+	Tree Digests `json:"-"`
 }
 
 // Run describes how a measurement was made.
@@ -184,6 +187,20 @@ func (f *File) Row(k Key) (row Row, ok bool) {
 		}
 	}
 	return Row{}, false
+}
+
+// Since names, as a paragraph, the sources of kernels that rows of the file ran and that the tree has others of; "" if there are none.
+func (f *File) Since() string {
+	changed := map[string]bool{}
+	for _, r := range f.Rows {
+		for _, source := range r.Kernels.Changed(f.Tree) {
+			changed[source] = true
+		}
+	}
+	if len(f.Tree) == 0 || len(changed) == 0 {
+		return ""
+	}
+	return "Since then these kernels have changed: `" + strings.Join(slices.Sorted(maps.Keys(changed)), "`, `") + "`.\n\n"
 }
 
 // Unmatched returns the peers without a row in the file, which reveals a misspelt case.

@@ -255,3 +255,27 @@ func TestRuns(t *testing.T) {
 		t.Errorf("two rows of each: got %v and %q", usual, others)
 	}
 }
+
+// Tables say which kernels have changed since their rows ran, where the file is compared with a tree.
+func TestSince(t *testing.T) {
+	key := Key{"Sum", "2^20", "f32"}
+	f := &File{Rows: []Row{{Key: key, Kernels: Digests{"sum": "a", "dot": "b"}}, {Key: Key{"Add", "2^20", "f32"}, Kernels: Digests{"sum": "a"}}}}
+	for name, test := range map[string]struct {
+		tree Digests
+		want string
+	}{
+		"not compared":      {nil, ""},
+		"the same kernels":  {Digests{"sum": "a", "dot": "b", "add": "c"}, ""},
+		"another of them":   {Digests{"sum": "a", "dot": "c"}, "Since then these kernels have changed: `dot`.\n\n"},
+		"all, and one gone": {Digests{"sum": "b"}, "Since then these kernels have changed: `dot`, `sum`.\n\n"},
+	} {
+		if f.Tree = test.tree; f.Since() != test.want {
+			t.Errorf("%s: got %q, want %q", name, f.Since(), test.want)
+		}
+		for table, text := range map[string]string{"steps": f.stepTable([]Key{key}), "graphs": f.graphTable("Graph", []Key{key}), "precision": f.precisionTable(nil), "accuracy": f.accuracyTables()} {
+			if got := strings.Contains(text, "Since then"); got != (test.want != "") || !strings.Contains(text, test.want) {
+				t.Errorf("%s: the table of %s says\n%s\nwant %q in it", name, table, text, test.want)
+			}
+		}
+	}
+}
