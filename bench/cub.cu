@@ -1,4 +1,4 @@
-// CUB's histograms for peers.py, which compiles this where nvcc is: of each row of
+// CUB's histograms for cub.py, which compiles this where nvcc is: of each row of
 // x, one after the other, so that no row's time has a call from Python in it. The
 // counts are of 32 bits: with 64 bits CUB is several times slower. Called with
 // temp = 0, they give the bytes of memory that they want.

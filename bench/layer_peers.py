@@ -4,7 +4,7 @@ plans: the same names and shapes, the bytes that must move.
 	STHENO_TIMES='pool|im2col|scatter' go test ./cudaops/bench -run Times -v
 	python3 bench/layer_peers.py 'pool|im2col|scatter'
 
-Eager, operands of about a gigabyte on the device, timed as bench/peers.py times.
+Eager, operands of about a gigabyte on the device, timed as bench/timing.py says.
 """
 
 import re
@@ -13,7 +13,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from peers import median_us
+from timing import median_us
 
 ELEMENTS = 1 << 28
 PATTERN = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")

@@ -1,7 +1,7 @@
 """Times other libraries on cases that `stheno bench gpu --random` drew; bench/peers.py
 -random shapes.json peers.json [pattern] runs it. shapes.json is what --list prints: an
-array of cases, each with op, case, dtype, shapes and what else the op is told. The method
-and the result are those of bench/peers.py.
+array of cases, each with op, case, dtype, shapes and what else the op is told. The
+result is that of bench/peers.py, the method that of bench/timing.py.
 """
 
 import json
@@ -10,10 +10,15 @@ import re
 import torch
 import torch.nn.functional as F
 
-import peers
-from peers import TORCH, cub_histogram, cupy, in_turns, median_us, rand
+import cub
+from timing import NAMES, TORCH, in_turns, median_us, rand
 
-TYPES = {name: dtype for dtype, name in peers.NAMES.items()}
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+TYPES = {name: dtype for dtype, name in NAMES.items()}
 
 
 def empty(dtype, shape):
@@ -153,7 +158,7 @@ def counted(c, d):
     if d != torch.uint8:
         yield TORCH + " histc", make, lambda x, o: torch.histc(x, bins, lo, hi)
     if d != torch.float64:
-        yield "CUB HistogramEven", make, lambda x, o: cub_histogram(c["dtype"], x, o, int(lo), int(hi))
+        yield "CUB HistogramEven", make, lambda x, o: cub.histogram(c["dtype"], x, o, int(lo), int(hi))
 
 
 def iterated(c, d):
@@ -194,8 +199,7 @@ OPS = {
 
 
 def main(shapes, path, pattern=""):
-    print(torch.cuda.get_device_name(), TORCH)
-    peers.cub = peers.Cub()
+    cub.start()
     with open(shapes) as file:
         cases = json.load(file)
     rows = []
@@ -207,7 +211,7 @@ def main(shapes, path, pattern=""):
             print(f"{name}: no peer for {c['op']}")
             continue
         for by, make, f in OPS[c["op"]](c, TYPES[c["dtype"]]):
-            peers.cub.memory.clear()
+            cub.scratch.clear()
             torch.cuda.empty_cache()
             try:
                 run = in_turns(make, f)

@@ -1,0 +1,66 @@
+"""How peers are timed.
+
+The method is stheno bench gpu's: random operands in device memory, results
+too; operands that together are smaller than four times the level-2 cache are
+held several times over and take turns; warm-up of 50 ms; times between CUDA
+events at least a millisecond apart, the work queued back to back; the median.
+"""
+
+import statistics
+
+import torch
+
+TORCH = "PyTorch " + torch.__version__.split("+")[0]
+NAMES = {torch.float32: "f32", torch.float64: "f64", torch.uint8: "u8"}
+
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.benchmark = True
+torch.manual_seed(torch.seed() % (1 << 31))
+
+
+def rand(dtype, *shape):
+    """Uniform in [-1, 1)."""
+    return torch.rand(*shape, dtype=dtype, device="cuda").mul_(2).sub_(1)
+
+
+def span(run, n, first):
+    """Milliseconds of n runs, of which the first is number first."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for i in range(n):
+        run(first + i)
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop)
+
+
+def median_us(run, runs=30):
+    calls, n = 0, 1
+    while True:  # warm up for 50 ms and learn how long a run takes
+        ms = span(run, n, calls)
+        calls += n
+        if ms >= 50 or n >= 4096:
+            break
+        n *= 2
+    each = max(ms / n, 1e-6)
+    n = int(min(max(1 / each, 1), 4096))
+    runs = min(runs, max(int(3000 / (each * n)), 5))
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(runs + 1)]
+    events[0].record()
+    for event in events[1:]:
+        for _ in range(n):
+            run(calls)
+            calls += 1
+        event.record()
+    torch.cuda.synchronize()
+    return 1000 * statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])) / n
+
+
+def in_turns(make, f):
+    """f on copies of the operands that make gives, in turns."""
+    first = make()
+    size = sum(t.numel() * t.element_size() for t in first)
+    copies = min(max(-(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size), 1), 64)
+    sets = [first] + [tuple(t.clone() for t in first) for _ in range(copies - 1)]
+    return lambda i: f(*sets[i % copies])
