@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 
+from log import Log, first_line
+
 ROWS, COLUMNS, WIDTHS = 16384, (128, 1000, 4096, 32768), (784, 512, 512, 10)
 DEVICE = "cuda"  # the programs run anywhere
 
@@ -194,9 +196,9 @@ def run_torch(log, todo, program, compile_, pattern, median_us, until):
                     with at_most(min(CASE_SECONDS, until - time.monotonic())):
                         call = program(case, who)
                         if call:
-                            log.add(case, by + who, median_us(lambda _: call()))
+                            log.add(key_of(case), by + who, median_us(lambda _: call()))
                 except Exception as e:
-                    log.failed(case, by + who, e)
+                    log.failed(key_of(case), by + who, e)
 
 
 def compile_ahead(compile_, pattern, todo, seconds):
@@ -317,16 +319,16 @@ def jax_settings():
 
 
 def run_jax(path, pattern):
-    by, log = jax_settings(), Log(path)
+    by, log = jax_settings(), resumed(path)
     # XLA chooses among kernels by timing them: one program after the other.
     for case in selected(pattern):
         try:
             start = time.monotonic()
             f = compile_jax(case)
             took, operands = time.monotonic() - start, jax_operands(case[2])
-            log.add(case, by, jax_us(lambda: f(*operands)), took)
+            log.add(key_of(case), by, jax_us(lambda: f(*operands)), took)
         except Exception as e:
-            log.failed(case, by, e)
+            log.failed(key_of(case), by, e)
     return log.status()
 
 
@@ -353,33 +355,14 @@ def at_most(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-class Log:
-    """The rows of a run, printed and written as they come, for a run that is cut off."""
-
-    def __init__(self, path):
-        self.path, self.missing = path, 0
-        self.rows = json.load(open(path)) if os.path.exists(path) else []
-
-    def add(self, case, by, us, compiled=None):
-        """Adds a row; compiled are the seconds that it took to compile the program, if it was done just now."""
-        name, size = case[:2]
-        self.rows.append({"op": name, "case": size, "dtype": "f32", "by": by, "median_us": round(us, 3)})
-        print(f"{name}/{size}/f32 {by}: {us:.1f} us" + (f", compiled in {compiled:.1f} s" if compiled else ""))
-        with open(self.path, "w") as out:
-            json.dump(self.rows, out, indent=1)
-            out.write("\n")
-
-    def failed(self, case, by, error):
-        self.missing += 1
-        print(f"{case[0]}/{case[1]}/f32 {by}: {type(error).__name__}: {first_line(error)}")
-
-    def status(self):
-        print(f"{len(self.rows)} rows are there, {self.missing} more are missing")
-        return 1 if self.missing else 0
+def key_of(case):
+    """The op, the case and the type of rows of a program, from its name and size."""
+    return *case[:2], "f32"
 
 
-def first_line(e):
-    return (str(e).splitlines() or [""])[0][:200]
+def resumed(path):
+    """The log of a run that goes on where another ended."""
+    return Log(path, json.load(open(path)) if os.path.exists(path) else ())
 
 
 def one_after_the_other(script, path, pattern, seconds, torch_part):

@@ -4,7 +4,7 @@ plans: the same names and shapes, the bytes that must move.
 	STHENO_TIMES='pool|im2col|scatter' go test ./cudaops/bench -run Times -v
 	python3 bench/layer_peers.py 'pool|im2col|scatter'
 
-Eager, operands of about a gigabyte on the device, timed as bench/timing.py says.
+Eager, operands of about a gigabyte on the device, timed by the method of bench/timing.py.
 """
 
 import re

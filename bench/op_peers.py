@@ -2,7 +2,6 @@
 histogram of a text is timed if one is given.
 """
 
-import json
 import pathlib
 import re
 
@@ -10,12 +9,8 @@ import torch
 import torch.nn.functional as F
 
 import cub
-from timing import NAMES, TORCH, in_turns, median_us, rand
-
-try:
-    import cupy
-except ImportError:
-    cupy = None
+from log import Log
+from timing import NAMES, TORCH, cupy, in_turns, median_us, rand
 
 N = 1 << 28
 SIDE = 1 << 14
@@ -82,19 +77,15 @@ def main(path, text=None, pattern=""):
     copy = in_turns(lambda: (rand(torch.float32, N), torch.empty(N, device="cuda")), lambda a, o: o.copy_(a))
     print(f"device copy by {TORCH} copy_: {8 * N / median_us(copy) / 1e3:.0f} GB/s")
     del copy
-    rows = []
+    log = Log(path)
     for op, case, dtype, by, make, f, *times in peers(text):
-        name = NAMES[dtype]
-        if not re.search(pattern, f"{op}/{case}/{name}"):
+        key = op, case, NAMES[dtype]
+        if not re.search(pattern, "/".join(key)):
             continue
         torch.cuda.empty_cache()
         try:
             us = median_us(in_turns(make, f)) / (times[0] if times else 1)
         except Exception as e:
-            print(f"{op}/{case}/{name} {by}: {type(e).__name__}: {str(e).splitlines()[0]}")
+            log.failed(key, by, e)
             continue
-        rows.append({"op": op, "case": case, "dtype": name, "by": by, "median_us": round(us, 3)})
-        print(f"{op}/{case}/{name} {by}: {us:.1f} us")
-        with open(path, "w") as out:  # each time, for a run that is cut off
-            json.dump(rows, out, indent=1)
-            out.write("\n")
+        log.add(key, by, us)

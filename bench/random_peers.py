@@ -11,12 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import cub
-from timing import NAMES, TORCH, in_turns, median_us, rand
-
-try:
-    import cupy
-except ImportError:
-    cupy = None
+from log import Log
+from timing import NAMES, TORCH, cupy, in_turns, median_us, rand
 
 TYPES = {name: dtype for dtype, name in NAMES.items()}
 
@@ -202,9 +198,10 @@ def main(shapes, path, pattern=""):
     cub.start()
     with open(shapes) as file:
         cases = json.load(file)
-    rows = []
+    log = Log(path)
     for number, c in enumerate(cases, 1):
-        name = f"{c['op']}/{c['case']}/{c['dtype']}"
+        key = c["op"], c["case"], c["dtype"]
+        name = "/".join(key)
         if not re.search(pattern, name):
             continue
         if c["op"] not in OPS:
@@ -219,10 +216,7 @@ def main(shapes, path, pattern=""):
                     run(i)
                 us = median_us(run, 10)
             except Exception as e:
-                print(f"{name} {by}: {type(e).__name__}: {(str(e).splitlines() or [''])[0]}")
+                log.failed(key, by, e)
                 continue
-            rows.append({"op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": by, "median_us": round(us, 3)})
-            print(f"{number}/{len(cases)} {name} {by}: {us:.1f} us", flush=True)
-            with open(path, "w") as out:  # each time, for a run that is cut off
-                json.dump(rows, out, indent=1)
-                out.write("\n")
+            print(f"{number}/{len(cases)}", end=" ")
+            log.add(key, by, us)

@@ -13,8 +13,8 @@ import re
 import sys
 import time
 
-from graph_peers import (COMPILED, DEVICE, Jax, Log, Torch, captured, convnet, entropy, jax_settings, jax_us,
-                         one_after_the_other, perceptron, run_torch, torch_operands)
+from graph_peers import (COMPILED, DEVICE, Jax, Torch, captured, convnet, entropy, jax_settings, jax_us, key_of,
+                         one_after_the_other, perceptron, resumed, run_torch, torch_operands)
 
 RATE = {"SGD": 0.01, "Adam": 0.001}
 PRECISIONS = {"TF32": "tensorfloat32", "BF16": "BF16_BF16_F32"}  # as JAX calls them
@@ -246,7 +246,7 @@ def jax_call(step, state, inputs, host):
 
 
 def run_jax(path, pattern):
-    by, log = jax_settings(), Log(path)
+    by, log = jax_settings(), resumed(path)
     import jax.numpy as jnp
     import numpy
 
@@ -266,9 +266,9 @@ def run_jax(path, pattern):
             took = time.monotonic() - start
             host = [array(*s) for s in case[3]]
             state = jax_state(case, lambda s: jnp.asarray(array(*s)))
-            log.add(case, by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)), took)
+            log.add(key_of(case), by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)), took)
         except Exception as e:
-            log.failed(case, by, e)
+            log.failed(key_of(case), by, e)
         step = state = None
     return log.status()
 

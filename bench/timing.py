@@ -10,6 +10,11 @@ import statistics
 
 import torch
 
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
 TORCH = "PyTorch " + torch.__version__.split("+")[0]
 NAMES = {torch.float32: "f32", torch.float64: "f64", torch.uint8: "u8"}
 

@@ -30,7 +30,7 @@ func Read(dir string) ([]*results.File, error) {
 // Recorded reads the results of a GPU from a folder, an empty file if there are
 // none.
 func Recorded(dir, gpu string) (*results.File, error) {
-	files, err := Read(dir)
+	files, err := results.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}

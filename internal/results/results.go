@@ -191,16 +191,18 @@ func (f *File) Row(k Key) (row Row, ok bool) {
 
 // Since names, as a paragraph, the sources of kernels that rows of the file ran and that the tree has others of; "" if there are none.
 func (f *File) Since() string {
-	changed := map[string]bool{}
-	for _, r := range f.Rows {
-		for _, source := range r.Kernels.Changed(f.Tree) {
-			changed[source] = true
-		}
-	}
-	if len(f.Tree) == 0 || len(changed) == 0 {
+	if f.Tree == nil {
 		return ""
 	}
-	return "Since then these kernels have changed: `" + strings.Join(slices.Sorted(maps.Keys(changed)), "`, `") + "`.\n\n"
+	var changed []string
+	for _, r := range f.Rows {
+		changed = append(changed, r.Kernels.Changed(f.Tree)...)
+	}
+	if len(changed) == 0 {
+		return ""
+	}
+	slices.Sort(changed)
+	return "Since then these kernels have changed: `" + strings.Join(slices.Compact(changed), "`, `") + "`.\n\n"
 }
 
 // Unmatched returns the peers without a row in the file, which reveals a misspelt case.

@@ -3,25 +3,25 @@ package notebook
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/jsonlines"
+	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
 // record is the file that -record writes and a program embeds: the GPU's figures and
 // where they are from.
 type record struct {
-	Device  string            `json:"device"`
-	Driver  string            `json:"driver"`
-	CUDA    string            `json:"cuda"`
-	Date    string            `json:"date"`    // YYYY-MM-DD
-	Kernels map[string]string `json:"kernels"` // [versions.Digests] of the build that measured
-	Figures map[string]kept   `json:"figures"`
+	Device  string          `json:"device"`
+	Driver  string          `json:"driver"`
+	CUDA    string          `json:"cuda"`
+	Date    string          `json:"date"`    // YYYY-MM-DD
+	Kernels results.Digests `json:"kernels"` // [versions.Digests] of the build that measured
+	Figures map[string]kept `json:"figures"`
 	// Data are the values of [Keep].
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 
@@ -75,15 +75,7 @@ func (r *record) String() string {
 		return "Figures of a GPU are not recorded yet; they print as -."
 	}
 	s := fmt.Sprintf("The GPU's figures below were recorded on %s, driver %s, on %s", r.Device, r.Driver, r.Date)
-	var changed []string
-	now := versions.Digests()
-	for source, digest := range r.Kernels {
-		if now[source] != digest {
-			changed = append(changed, source)
-		}
-	}
-	if len(changed) > 0 {
-		slices.Sort(changed)
+	if changed := r.Kernels.Changed(versions.Digests()); len(changed) > 0 {
 		s += "; this build has other kernels of " + strings.Join(changed, ", ")
 	}
 	return s + "."
