@@ -49,6 +49,10 @@ def matrix(kind, seed, rows, cols):
         x = (h >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
     elif kind == "spread":
         x = power((g % 121).astype(np.int32) - 60)
+    elif kind in ("rows", "columns", "far rows"):
+        line = np.broadcast_to(c if kind == "columns" else r, (rows, cols)).astype(np.uint32).reshape(-1)
+        least = -120 if kind == "far rows" else -62
+        x = power((mix(line) % np.uint32(1 - 2 * least)).astype(np.int32) + least)
     elif kind == "sizes":
         x = power((g % 221).astype(np.int32) - 120)
     elif kind in ("tiny", "huge", "small", "greatest", "least"):

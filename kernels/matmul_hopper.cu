@@ -71,8 +71,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
     } else {
         registers_up<240>();
         const int number = group - 1;
-        const Powers by(range);
-        const int form = K::form(range, s.k);
+        const int form = K::form(range, s);
         Stages<K> stages{{}, full, empty, memory, number, number * 64};
         float* const own = reinterpret_cast<float*>(dynamic + (memory - shared_address(dynamic)) + STAGES * K::STAGE) + (threadIdx.x / 32 - 4) * (Part::SIZE + Line<K>::SIZE);
         float* const line = own + Part::SIZE;
@@ -88,7 +87,7 @@ __device__ __forceinline__ void product(const TensorMap* mapA, const TensorMap* 
             if constexpr (K::SHARED) {
                 if (part.parts > 1 && !gather<2 * CLUSTER>(sums.sum, s.shares, part, rank * 2 + number, number)) continue;
             }
-            store(sums, by, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own, line);
+            store(sums, range, s, to, c, to.m0 + rank * 128 + number * 64, epilogue, own, line);
         }
         if (turns && number == 0) turn_wait(0);
     }
@@ -135,8 +134,9 @@ ENTRY(tf32_nt, 2, Plain, 0, 0, 4, 256, 2)
 
 // split writes the planes of both operands of a product, the first blocksA blocks those of A, and to ranges the
 // range of the numbers that each block has read. If all blocks are A's, there is no B. rescale writes planes again
-// where the ranges, countA and countB of them, ask for it, and records that in scaling. With apart, planes that are right but
-// for infinities and NaN stay as they are. It clears what the product counts arrivals in.
+// where the ranges, countA and countB of them, ask for it, and records that in scaling. columnsA and columnsB say whether lines of the
+// operands, rows of op(A) and columns of op(B), are columns in memory. For apart and preferred see Scales. It clears what the product counts
+// arrivals in.
 #define OPERANDS                                                                         \
     const float *a, u16 *planesA, int rowsA, int colsA, int pitchA, i64 ldA, i64 strideA, \
     const float *b, u16 *planesB, int rowsB, int colsB, int pitchB, i64 ldB, i64 strideB, int batch
@@ -147,12 +147,13 @@ extern "C" __global__ void __launch_bounds__(256, 4) matmul_hopper_split(OPERAND
     admit(); // all blocks are on the device at once
     follow();
     const bool second = blockIdx.x >= blocksA;
-    Range range = split<2>(OPERAND(second), nullptr, second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
+    Range range = split<2>(OPERAND(second), second ? blockIdx.x - blocksA : blockIdx.x, second ? gridDim.x - blocksA : blocksA);
     range.join();
     if (threadIdx.x == 0) ranges[blockIdx.x] = range.packed();
 }
-extern "C" __global__ void __launch_bounds__(256)
-    matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, Scaling* scaling, const int apart, int* arrivals, const int count) {
+extern "C" __global__ void __launch_bounds__(256, 2)
+    matmul_hopper_rescale(OPERANDS, const uint2* rangesA, const int countA, const uint2* rangesB, const int countB, const int columnsA, const int columnsB, const int preferred,
+                          Scaling* scaling, const int apart, int* arrivals, const int count) {
     admit();
     follow();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) arrivals[i] = 0;
@@ -161,19 +162,14 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = threadIdx.x; i < countB; i += blockDim.x) range[1].add(rangesB[i]);
     range[0].join();
     range[1].join();
-    int e[2];
-    const bool finite = range[0].finite && range[1].finite;
-    const bool plain = range[0].exponent(-109, e[0]) & range[1].exponent(-109, e[1]) & (finite || apart);
-    if (!plain) {
-        const bool fits[] = {range[0].exponent(-125, e[0]), range[1].exponent(-125, e[1])};
-        if (!fits[0]) range[1].beside(range[0].high(), e[1]);
-        if (!fits[1]) range[0].beside(range[1].high(), e[0]);
-    }
-    const Scaling as{{e[0], e[1]}, !plain ? Scaling::SCALED : finite ? Scaling::PLAIN : Scaling::APART};
+    const Scales scales(range, apart, preferred);
+    const Scaling as{scales.form, scales.rewritten, scales.lines, scales.open ? (int)gridDim.x : 0};
     if (blockIdx.x == 0 && threadIdx.x == 0) *scaling = as;
 #pragma unroll 1
     for (int second = 0; second < 2; second++) {
-        const Planar planar{second ? e[1] : e[0], plain ? 1.0f : 256.0f, !finite};
-        if (as.again(second)) split<1>(OPERAND(second), &planar, blockIdx.x, gridDim.x);
+        if (!as.again(second)) continue;
+        const bool lines = second == as.lines;
+        const bool high = rewrite(OPERAND(second), scales, second ? columnsB : columnsA, lines ? scaling->exponents() : nullptr, blockIdx.x, gridDim.x);
+        if (lines && threadIdx.x == 0) scaling->found()[blockIdx.x] = high;
     }
 }

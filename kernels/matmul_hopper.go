@@ -70,15 +70,21 @@ func (p *Plan) matmulPlanes(dev Device, c result, k int64, transA, transB bool, 
 		missing[0].ranges = p.Workspace(hopperRanges)
 	}
 	p.planes(dev, missing...)
-	scaling := p.Workspace(3 * 4)
+	scaling := p.Workspace(4 * (scalingHead + batch*max(m, n)))
 	args := slices.Concat(operands[0].arguments(Ref{0, 0}, again[0]), operands[1].arguments(Ref{1, 0}, again[1]), []any{int32(batch)})
 	for _, x := range planes {
 		args = append(args, x.ranges, int32(x.blocks))
 	}
+	// Lines that lie side by side in memory are read faster, and a smaller operand.
+	columns, preferred := [2]int32{flag(transA), flag(!transB)}, flag(n < m)
+	if columns[0] != columns[1] {
+		preferred = columns[0]
+	}
+	args = append(args, columns[0], columns[1], preferred)
 	x := planesProduct{operands, [2]Ref{planes[0].to, planes[1].to}, again, scaling, k, transA, transB}
 	rescale := func(apart int32, arrivals Ref, count int64) {
 		// Two blocks a multiprocessor: as many loads on their way as planes that are written again need.
-		p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs))), planesThreads, append(args, scaling, apart, arrivals, int32(count))...)
+		p.Launch(hopperRescale, int(min(planes[0].blocks+planes[1].blocks, 2*int64(dev.SMs), planesMost)), planesThreads, append(args, scaling, apart, arrivals, int32(count))...)
 	}
 	if tensorCoresOf(dev) == mmaCores {
 		rescale(0, scaling, 0)
@@ -166,15 +172,15 @@ func planesBody(transA, transB bool) func(Call) {
 	return func(c Call) {
 		out, scaling := Slice[float32](c, 4), Slice[int32](c, 5)
 		m, n, k, batch, chunk, ld := c.Int(6), c.Int(7), c.Int(8), c.Int(9), c.Int(10), c.Int(11)
-		e, scale := -int(scaling[0]+scaling[1]), 1.0
-		if scaling[2] == planesScaled {
+		lines, scale := int(scaling[2]), 1.0
+		if scaling[0] == planesScaled {
 			scale = planeScale
 		}
 		operands := hopperOperands(batch, m, n, k, transA, transB)
 		var planes [2][]uint16
 		for i := range planes {
 			from := i
-			if scaling[i] != 0 || scaling[2] == planesScaled { // written again
+			if scaling[1]>>i&1 != 0 { // written again
 				from += 2
 			}
 			planes[i] = Slice[uint16](c, from)
@@ -186,10 +192,15 @@ func planesBody(transA, transB bool) func(Call) {
 				a, b := fromTerm(a, k0, operands[0].Cols, transA), fromTerm(b, k0, operands[1].Cols, !transB)
 				to := out[(split*batch+matrix)*m*ld:][:m*ld]
 				gemm(c.blas, transA, transB, m, n, min(chunk, k-k0), a, operands[0].Cols, b, operands[1].Cols, to)
-				if e != 0 {
-					for i, v := range to {
-						to[i] = float32(math.Ldexp(float64(v), e))
+				if lines < 0 {
+					continue
+				}
+				for i, v := range to {
+					line := matrix*m + int64(i)/ld
+					if lines == 1 {
+						line = matrix*n + int64(i)%ld
 					}
+					to[i] = float32(math.Ldexp(float64(v), -int(scaling[scalingHead+line])))
 				}
 			}
 		}

@@ -85,57 +85,121 @@ func TestMatMulDouble(t *testing.T) {
 	}
 }
 
-// Operands are multiplied by powers of 2 where their planes would lose bits or their
-// products overflow; if that does not help all of their numbers, planes are scaled.
-func TestHopperScaling(t *testing.T) {
+// Nothing is written again where planes hold all numbers and no sum overflows or loses bits as denormal numbers. Else lines of the operand that
+// asks for it get powers of 2, and planes are scaled if there is no other way to hold its numbers.
+func TestHopperScales(t *testing.T) {
 	const least = math.SmallestNonzeroFloat32
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	none, a, b, both := [2]bool{}, [2]bool{true, false}, [2]bool{false, true}, [2]bool{true, true}
 	for _, c := range []struct {
-		numbers []float32
-		e       [2]int // of these numbers and of 2^60
-		scale   float32
+		numbers      [2][]float32
+		again        [2]bool
+		lines, other int
+		form, single int // without apart
+		mma          int
 	}{
-		{[]float32{0}, [2]int{0, -11}, 1},
-		{[]float32{0, inf, nan}, [2]int{0, -11}, planeScale},
-		{[]float32{1, 0x1p-100, inf}, [2]int{0, -11}, planeScale},
-		{[]float32{1, -3, 0x1p-109, 0x1.fp49}, [2]int{0, -11}, 1},
-		{[]float32{1, 0x1p50}, [2]int{-1, -11}, 1},
-		{[]float32{0x1p-40, -0x1p-30}, [2]int{0, -11}, 1},
-		{[]float32{0x1p-40, -0x1p-31}, [2]int{49 + 31, -11}, 1},
-		{[]float32{-math.MaxFloat32, 1}, [2]int{49 - 127, -11}, 1},
-		{[]float32{0x1p-110, 0x1p-100}, [2]int{49 + 100, -11}, 1},
-		{[]float32{least}, [2]int{49 + 149, -11}, 1},
-		{[]float32{least, 3 * least}, [2]int{49 + 148, -11}, 1},
-		{[]float32{least, 0x1p9}, [2]int{49 - 9, -11}, 1},
-		{[]float32{least, 0x1p10}, [2]int{49 - 10, -11}, planeScale},
-		{[]float32{least, 0x1p25}, [2]int{49 - 25, -11}, planeScale},
-		{[]float32{least, 0x1p26}, [2]int{0, -11}, planeScale},
-		{[]float32{least, math.MaxFloat32}, [2]int{0, -11}, planeScale},
+		{[2][]float32{{0}, {0, 0}}, none, -1, 0, planesPlain, 0, planesPlain},
+		{[2][]float32{{0}, {1, inf}}, none, -1, 0, planesApart, 0, planesScaled},
+		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2, nan}}, none, -1, 0, planesApart, 0, planesScaled},
+		{[2][]float32{{1, -3, 0x1p-70}, {0x1.8p-50, 2}}, none, -1, 0, planesPlain, 0, planesPlain},
+		{[2][]float32{{1, 0x1p-71}, {0x1.8p-50, 2}}, a, 0, 0, planesPlain, 98 - 1, planesPlain},
+		{[2][]float32{{0x1p49, 1}, {0x1.8p49, -1}}, none, -1, 0, planesPlain, 0, planesPlain},
+		{[2][]float32{{0x1p50, 1}, {0x1.8p49, -1}}, a, 0, 0, planesPlain, -1, planesPlain},
+		{[2][]float32{{0x1p60, 0x1p-60}, {-0x1p60, 0x1p-60}}, a, 0, 0, planesApart, 0, planesScaled}, // one line of both
+		{[2][]float32{{0x1p60, 0x1p-60}, {0x1p-120}}, b, 1, 0, planesPlain, 98 - 60 + 120, planesPlain},
+		{[2][]float32{{least, 1}, {1}}, a, 0, 0, planesPlain, 98, planesPlain},
+		{[2][]float32{{1}, {least, 0x1p58}}, b, 1, 0, planesPlain, 40, planesPlain},
+		{[2][]float32{{1}, {least, 0x1p59}}, both, 1, 0, planesScaled, 98 - 59, planesScaled},
+		{[2][]float32{{least, 1}, {1, least}}, both, 0, 40, planesPlain, 98 - 40, planesPlain},
+		{[2][]float32{{least, math.MaxFloat32}, {1, least}}, both, 0, 0, planesScaled, 0, planesScaled},
+		{[2][]float32{{-math.MaxFloat32}, {0x1p-9}}, a, 0, 0, planesPlain, 100 - 127, planesPlain},
+		{[2][]float32{{math.MaxFloat32}, {math.MaxFloat32}}, both, 0, 0, planesPlain, 98 - 127 - 127, planesPlain},
 	} {
-		r := [2]sizeRange{emptyRange, emptyRange}
-		for _, x := range c.numbers {
-			r[0].add(x)
-		}
-		r[1].add(0x1p60)
-		for i, r := range [][2]sizeRange{r, {r[1], r[0]}} {
-			e, scale := hopperScaling(r, false)
-			if want := [2]int{c.e[i], c.e[1-i]}; e != want || scale != c.scale {
-				t.Errorf("%g and 2^60, exchanged %v, are multiplied by 2^%d, planes scaled by %g, want 2^%d and %g", c.numbers, i == 1, e, scale, want, c.scale)
+		r := [2]sizeRange{rangeOf(c.numbers[0]), rangeOf(c.numbers[1])}
+		for _, apart := range []bool{true, false} {
+			s, want := hopperScales(r, apart, 0), c.form
+			if !apart {
+				want = c.mma
+			}
+			single := 0
+			if s.lines >= 0 {
+				single, _ = s.exponent(r[s.lines])
+			}
+			if s.form != want || want == c.form && (s.again != c.again || s.lines != c.lines || s.other != c.other || single != c.single) {
+				t.Errorf("%g, apart %v: got %+v, want %+v", c.numbers, apart, s, c)
 			}
 		}
 	}
 }
 
-// With infinities or NaN among them, numbers that fit are not scaled if the product keeps high products apart.
-func TestHopperApart(t *testing.T) {
-	r := [2]sizeRange{emptyRange, emptyRange}
-	r[0].add(float32(math.Inf(1)))
-	r[0].add(1)
-	r[1].add(3)
-	for _, apart := range []bool{false, true} {
-		e, scale := hopperScaling(r, apart)
-		if e != [2]int{} || (scale == 1) != apart {
-			t.Errorf("apart %v: multiplied by 2^%d, planes scaled by %g", apart, e, scale)
+func rangeOf(numbers []float32) sizeRange {
+	r := emptyRange
+	for _, x := range numbers {
+		r.add(x)
+	}
+	return r
+}
+
+// Whatever the sizes of lines, the planes hold all numbers, no product of two becomes too small for a sum, but for those that it was too small for, and
+// planes that are summed together make no sum overflow.
+func TestHopperScalesAnyLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for range 100_000 {
+		var lines [2][]sizeRange
+		var all [2]sizeRange
+		for i := range lines {
+			all[i] = emptyRange
+			low, high := r.IntN(277)-149, r.IntN(277)-149
+			for range 1 + r.IntN(4) {
+				line := emptyRange
+				middle := min(low, high) + r.IntN(max(low, high)-min(low, high)+1)
+				for range 2 {
+					e := min(max(middle+r.IntN(1+r.IntN(60)), -149), 127)
+					line.add(float32(math.Ldexp(1+r.Float64()*0.999, e)))
+				}
+				lines[i] = append(lines[i], line)
+				all[i].join(line.packed())
+			}
+			all[i].finite = r.IntN(4) > 0
+		}
+		apart := r.IntN(2) == 0
+		s := hopperScales(all, apart, r.IntN(2))
+		high := false
+		exponent := func(operand int, line sizeRange) int {
+			switch operand {
+			case s.lines:
+				e, is := s.exponent(line)
+				high = high || is
+				return e
+			case 1 - s.lines:
+				return s.other
+			}
+			return 0
+		}
+		if !apart && s.whole && s.form != planesScaled || apart && s.whole && s.form == planesPlain {
+			t.Fatalf("%v: infinities or NaN in planes of form %d", all, s.form)
+		}
+		for i := range lines {
+			for _, line := range lines[i] {
+				e := exponent(i, line)
+				if e != 0 && !s.again[i] || line.high()+e > 126 && e > 0 || line.low()+e < -149 || s.form != planesScaled && line.low()+e < exactPlanes || !s.again[i] && line.hard() {
+					t.Fatalf("%v: operand %d, times 2^%d, by %+v", lines, i, e, s)
+				}
+			}
+		}
+		for _, a := range lines[0] {
+			for _, b := range lines[1] {
+				e := exponent(0, a) + exponent(1, b)
+				if least := a.low() + b.low() + e; e < 0 && least < leastProduct || s.lines < 0 && least < leastProduct {
+					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, least, s)
+				}
+				if most := a.high() + b.high() + e; most > largest && (s.form == planesPlain || s.open && !high || e > 0) {
+					t.Fatalf("%v: a product comes to 2^%d by %+v", lines, most, s)
+				}
+				if e < -252 || e > 252 {
+					t.Fatalf("%v: sums are divided by 2^%d", lines, e)
+				}
+			}
 		}
 	}
 }
@@ -160,34 +224,72 @@ func TestHopperCut(t *testing.T) {
 	}
 }
 
-// Products of tiny and of huge numbers are as accurate as others.
+// Products of tiny and of huge numbers are as accurate as others, rows of op(A) and columns of op(B) of different sizes too, and infinite where
+// they are due.
 func TestMatMulPlanesRange(t *testing.T) {
-	const n = 40
-	r := rand.New(rand.NewPCG(3, 0))
-	for _, c := range [][2]int{{-140, 110}, {-149, 120}, {127, -10}, {63, 56}, {0, 0}, {100, -50}} {
-		a, b, out := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
-		for i := range a {
-			a[i], b[i] = float32(math.Ldexp(1+r.Float64(), c[0])), float32(math.Ldexp(1+r.Float64(), c[1]))
-		}
-		if c[0] == 0 { // numbers of all sizes
-			a[0], a[1] = math.SmallestNonzeroFloat32, 0x1p100
-		}
-		if c[0] == 100 { // and small ones beside them
-			a[0] = math.SmallestNonzeroFloat32
-		}
-		for _, dev := range tensorDevices {
-			p := &Plan{Op: "matmul", Inputs: []int64{n * n * 4, n * n * 4}, Out: n * n * 4}
-			p.matmulPlanes(dev, result{Float32, 1, n, n, Epilogue{}}, n, false, false, [2]*Ref{})
-			if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
-				t.Fatal(err)
-			}
-			for i := range out {
-				var want float64
-				for l := range n {
-					want += float64(a[i/n*n+l]) * float64(b[l*n+i%n])
+	const batch, m, n, k = 2, 41, 33, 40
+	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for i, c := range [][2][2]int{ // exponents of lines, from and to
+		{{-140, -140}, {110, 110}}, {{-149, -149}, {120, 120}}, {{-149, -149}, {-149, -149}}, {{127, 127}, {-10, -10}}, {{63, 63}, {56, 56}}, {{0, 0}, {0, 0}}, {{100, 100}, {-50, -50}},
+		{{-60, 60}, {-60, 60}}, {{-62, 62}, {-62, 62}}, {{-120, 120}, {0, 0}}, {{0, 0}, {-120, 120}}, {{-100, 100}, {-100, 100}}, {{-140, 120}, {-140, 120}}, {{60, 64}, {60, 64}},
+	} {
+		for form := range 4 {
+			transA, transB := form >= 2, form%2 == 1
+			a, b := make([]float32, batch*m*k), make([]float32, batch*k*n)
+			at := func(z, row, col, rows, cols int, trans bool) int {
+				if trans {
+					return z*rows*cols + col*rows + row
 				}
-				if got := float64(out[i]); !(math.Abs(got-want) <= n*0x1p-24*want) {
-					t.Fatalf("%s: 2^%d times 2^%d: got %g, want %g", dev.Name, c[0], c[1], got, want)
+				return z*rows*cols + row*cols + col
+			}
+			exponent := func(range_ [2]int) int { return range_[0] + r.IntN(range_[1]-range_[0]+1) }
+			for z := range batch {
+				for row := range m {
+					e := exponent(c[0])
+					for l := range k {
+						a[at(z, row, l, m, k, transA)] = float32(math.Ldexp(1+r.Float64()*0.999, e))
+					}
+				}
+				for col := range n {
+					e := exponent(c[1])
+					for l := range k {
+						b[at(z, l, col, k, n, transB)] = float32(math.Ldexp(r.Float64()*2-1, e))
+					}
+				}
+			}
+			if i%2 == 0 { // and small ones beside them
+				a[at(1, 0, 0, m, k, transA)] = math.SmallestNonzeroFloat32
+			}
+			if i%3 == 2 {
+				a[at(0, 3, 5, m, k, transA)], b[at(0, 7, 2, k, n, transB)] = float32(math.Inf(1)), float32(math.NaN())
+			}
+			for _, dev := range tensorDevices {
+				p := &Plan{Op: "matmul", Inputs: []int64{batch * m * k * 4, batch * k * n * 4}, Out: batch * m * n * 4}
+				p.matmulPlanes(dev, result{Float32, batch, m, n, Epilogue{}}, k, transA, transB, [2]*Ref{})
+				out := make([]float32, batch*m*n)
+				if err := p.Run([][]byte{Bytes(a), Bytes(b)}, Bytes(out), nil); err != nil {
+					t.Fatal(err)
+				}
+				for i, got := range out {
+					z, row, col := i/(m*n), i/n%m, i%n
+					var want, abs float64
+					for l := range k {
+						x := float64(a[at(z, row, l, m, k, transA)]) * float64(b[at(z, l, col, k, n, transB)])
+						want, abs = want+x, abs+math.Abs(x)
+					}
+					if want-want == 0 && (abs-math.Abs(want))/2 > math.MaxFloat32 {
+						continue // sums of terms overflow either way
+					}
+					g, rounded := float64(got), float64(float32(want))
+					switch {
+					case math.IsInf(rounded, 0) || want != want:
+						if g != rounded && (g == g || want == want) {
+							t.Fatalf("%s: 2^%d times 2^%d: got %g, want %g", dev.Name, c[0], c[1], got, rounded)
+						}
+					case abs > math.MaxFloat32/2: // sums of some terms may overflow
+					case !(math.Abs(g-want) <= k*(0x1p-24*abs+0x1p-150)):
+						t.Fatalf("%s: 2^%d times 2^%d: got %g, want %g, of terms of %g", dev.Name, c[0], c[1], got, want, abs)
+					}
 				}
 			}
 		}

@@ -58,7 +58,7 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
     static constexpr int STAGE = A::BYTES + B::BYTES;
     float sum[BN / 2];
 
-    static __device__ __forceinline__ int form(const Scaling& range, int) { return range.form; }
+    template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape&) { return range.form; }
     __device__ __forceinline__ void run(Stages<Plain>& s, int steps, int) {
         int last = 0;
 #pragma unroll 1
@@ -101,8 +101,8 @@ template <int TA, int TB, int SIZE_, int BN_, int CLUSTER_> struct Plain {
 //	low  = a0 b1 + a1 b0 + (a0 b2 + a1 b1 + a2 b0) / 2^8
 //	a b  = high + low / 2^8
 //
-// With infinities or NaN among the numbers, high is kept apart from low, in planes of either form: it is the result of IEEE arithmetic, and
-// low, which may be NaN there, is left out.
+// With infinities or NaN among the numbers, or where sums may overflow, high is kept apart from low, in planes of either form: it is the result
+// of IEEE arithmetic, and low, which may be NaN there, is left out.
 template <int TA, int TB, int CLUSTER_> struct Six {
     static constexpr int SIZE = 2, BN = 128, BK = 32, PLANES = 3, CLUSTER = CLUSTER_, STAGES = 4;
     static constexpr bool TURNS = true, SHARED = true, LINE = false; // there is no room for lines
@@ -114,7 +114,10 @@ template <int TA, int TB, int CLUSTER_> struct Six {
     // form is how planes are multiplied for sums of k terms. Few terms are summed as beside infinities, high products apart from low ones: where one term
     // is nearly all of a sum, most of the error comes from truncating both together. Terms of 2^-60 to 2^60, mean error, apart, together and in cuBLAS:
     // k = 320 0.57, 0.78, 0.72; k = 512 -, 0.78, 0.78. It takes 8 to 13 % longer: 4096 x 256 x 4096 117, 104 us, cuBLAS 189.
-    static __device__ __forceinline__ int form(const Scaling& range, int k) { return range.form == Scaling::PLAIN && k < 448 ? (int)Scaling::APART : range.form; }
+    template <typename Shape> static __device__ __forceinline__ int form(const Scaling& range, const Shape& s) {
+        const int form = range.settle(s.range);
+        return form == Scaling::PLAIN && s.k < 448 ? (int)Scaling::APART : form;
+    }
     // multiply starts d += plane i of a * plane j of b, or, without add, d = that product.
     static __device__ __forceinline__ void multiply(float (&d)[64], u64 a, int i, u64 b, int j, int add = 1) {
 #pragma unroll
@@ -203,7 +206,7 @@ template <int TA, int TB, int CLUSTER_> struct Six {
         for (int e = 0; e < 64; e++)
             if (fabsf(sum[e]) <= 3.4028234664e38f) sum[e] = fmaf(low[e], 1.0f / 256, sum[e]);
     }
-    // run_apart is for planes that are not scaled, with infinities or NaN among the numbers.
+    // run_apart is for planes that are not scaled, with infinities or NaN among the numbers or the sums.
     __device__ __forceinline__ void run_apart(Stages<Six>& s, int steps) {
         float low[64];
 #pragma unroll

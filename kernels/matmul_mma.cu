@@ -186,8 +186,8 @@ template <int TA, int TB> struct Six : Block<2, 3, TA, TB, 128, 4, 2> {
     }
 };
 
-// store writes a warp's 64 rows of NT * 8 columns times f * g, 16 rows at a time by way of shared memory. target is the place of the first element.
-template <typename K> __device__ __forceinline__ void store(const float (&sum)[K::MT][K::NT][4], float f, float g, const Target<float>& target, u16* half, float* memory) {
+// store writes a warp's 64 rows of NT * 8 columns, divided as by says, 16 rows at a time by way of shared memory. target is the place of the first element.
+template <typename K> __device__ __forceinline__ void store(const float (&sum)[K::MT][K::NT][4], const Exponents& by, const Target<float>& target, u16* half, float* memory) {
     const int lane = threadIdx.x % 32;
     constexpr int LANES = K::NT * 2, STEP = 32 / LANES; // of a row
     const int row0 = lane / LANES, col = lane % LANES * 4;
@@ -200,9 +200,10 @@ template <typename K> __device__ __forceinline__ void store(const float (&sum)[K
 #pragma unroll
             for (int e = 0; e < K::NT * 2; e++) // in this form the compiler selects no sums, but branches
                 asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"((u32)__cvta_generic_to_shared(memory + (lane / 4 + e % 2 * 8) * K::LD + e / 2 * 8 + lane % 4 * 2)),
-                             "f"(sum[i][e / 2][e % 2 * 2] * f * g), "f"(sum[i][e / 2][e % 2 * 2 + 1] * f * g) : "memory");
+                             "f"(sum[i][e / 2][e % 2 * 2]), "f"(sum[i][e / 2][e % 2 * 2 + 1]) : "memory");
         }
         __syncwarp();
+        if (K::PLANES == 3) by.divide<K::LD>(memory, part * 16, 0);
         if (!target.wide && target.epilogue.steps == 0 && !half) { // rows that begin anywhere: single elements, side by side
 #pragma unroll 4
             for (int r = 0; r < 16; r++)
@@ -261,8 +262,8 @@ template <typename K> __device__ __forceinline__ void product(const void* a, con
     target.cols = (int)(s.n - at.n0) - col;
     target.wide = s.ld % 4 == 0 && s.n % 4 == 0 && reinterpret_cast<u64>(c) % 16 == 0;
     target.epilogue = epilogue.from(at.matrix, at.m0 + row, at.n0 + col);
-    const int exponent = -(range.exponents[0] + range.exponents[1]); // a power of 2 to multiply sums by, in two factors
-    store<K>(sums.sum, power(exponent / 2), power(exponent - exponent / 2), target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
+    const Exponents by = K::PLANES == 3 ? Exponents(range, s.range, at.matrix, s.m, s.n, (int)at.m0 + row, (int)at.n0 + col) : Exponents();
+    store<K>(sums.sum, by, target, s.half ? s.half + place : nullptr, reinterpret_cast<float*>(dynamic) + warp * 16 * K::LD);
 }
 
 // Older devices have no such instructions: the entry points are empty there. So are those of planes where FMA is faster.

@@ -47,22 +47,13 @@ template <int BN, int STEP, int CLUSTER> struct Tiles {
 
 // ---- Writing sums
 
-// Powers is the power of 2 that sums are multiplied by, in two factors, since it may be beyond a float's range.
-struct Powers {
-    float f, g;
-    __device__ __forceinline__ explicit Powers(const Scaling& range) {
-        const int exponent = -(range.exponents[0] + range.exponents[1]);
-        f = power(exponent / 2), g = power(exponent - exponent / 2);
-    }
-};
-
 // Part is the shared memory that a warp writes through: 16 rows and 32 columns at a time.
 struct Part {
     static constexpr int LD = 32 + 8, SIZE = 16 * LD; // so that four rows of 8 sums use every bank
 };
 
-// bring brings the part-th part of a warp's 16 rows to shared memory.
-template <typename K> __device__ __forceinline__ void bring(const K& sums, const Powers& by, int part, float* memory) {
+// bring brings the part-th part of a warp's 16 rows to shared memory, divided as by says.
+template <typename K> __device__ __forceinline__ void bring(const K& sums, const Exponents& by, int part, float* memory) {
     const int lane = threadIdx.x % 32;
     const u32 to = shared_address(memory + lane / 4 * Part::LD + lane % 4 * 2);
     __syncwarp();
@@ -72,9 +63,10 @@ template <typename K> __device__ __forceinline__ void bring(const K& sums, const
 #pragma unroll
         for (int i = 0; i < 16; i += 2) // in this form the compiler branches rather than selects among sums
             asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * Part::LD + i / 4 * 8) * 4),
-                         "f"(sums.value(p * 16 + i) * by.f * by.g), "f"(sums.value(p * 16 + i + 1) * by.f * by.g) : "memory");
+                         "f"(sums.value(p * 16 + i)), "f"(sums.value(p * 16 + i + 1)) : "memory");
     }
     __syncwarp();
+    if (K::PLANES == 3) by.divide<Part::LD>(memory, 0, part * 32);
 }
 
 // BIAS_RECTIFIER are the steps of an epilogue that adds an operand and makes negative sums 0.
@@ -87,7 +79,7 @@ __device__ __forceinline__ float rectified(float sum, float bias) {
 }
 
 // store_wide writes the warp's 16 rows of a tile in lines of 128 bytes, with a bias for each column, from shared memory, and a rectifier, or without.
-template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide(const K& sums, const Powers& by, const Target<float>& target, float* memory, const float* bias) {
+template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide(const K& sums, const Exponents& by, const Target<float>& target, float* memory, const float* bias) {
     const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
 #pragma unroll
     for (int part = 0; part < K::BN / 32; part++) {
@@ -161,9 +153,10 @@ template <typename K> struct Line {
 // store writes the warpgroup's 64 rows of a tile. Steps of an epilogue, which are many instructions, are in a loop; without
 // them rows that begin anywhere are written by single elements, side by side.
 template <typename K>
-__device__ __forceinline__ void store(const K& sums, const Powers& by, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory, const float* line) {
+__device__ __forceinline__ void store(const K& sums, const Scaling& range, const Shape& s, const Tile& to, float* c, int row0, const Epilogue<float>& epilogue, float* memory, const float* line) {
     const int lane = threadIdx.x % 32;
     row0 += threadIdx.x % 128 / 32 * 16;
+    const Exponents by = K::PLANES == 3 ? Exponents(range, s.range, to.matrix, s.m, s.n, row0, to.n0) : Exponents();
     Target<float> target;
     target.c = c + ((i64)to.split * s.batch + to.matrix) * s.m * s.ld + row0 * s.ld + to.n0;
     target.across = 1;

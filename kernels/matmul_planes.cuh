@@ -14,43 +14,58 @@ __device__ __forceinline__ u32 bf16x2(float low, float high) {
 #endif
     return v;
 }
-// power is 2^e, e in [-252, 127]; below 2^-126 it is 0 or nearly so.
-__device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(max(e, -126) + 127) << 23); }
+// power is 2^e, e in [-126, 127].
+__device__ __forceinline__ float power(int e) { return __uint_as_float((u32)(e + 127) << 23); }
 
-// Scaling records how float32 operands were brought into range: each was multiplied by a power of 2, and their planes have a form.
+// Scaling records how float32 operands were brought into range. In memory what each block has found follows, and then the exponents.
 struct Scaling {
-    // SCALED planes are scaled against one another. Planes APART are as in PLAIN ones, with infinities or NaN among the numbers: the
-    // first planes alone have what IEEE arithmetic makes of those.
+    // SCALED planes are scaled against one another. Planes APART are as in PLAIN ones, but the first planes alone have what IEEE arithmetic
+    // makes of infinities and NaN, among the numbers or where sums overflow.
     enum Form { PLAIN, SCALED, APART };
-    int exponents[2];
+    static constexpr int BLOCKS = 1024; // most blocks
     int form;
+    int rewritten; // bit by operand: its planes were written again
+    int lines;     // the operand whose lines, rows of A or columns of B, were multiplied by a power of 2 each, or -1
+    int blocks;    // if not 0, planes are APART only if one of so many blocks has found a line whose sums may overflow
     // again reports whether an operand's planes were written again.
-    __device__ __forceinline__ bool again(int operand) const { return (operand ? exponents[1] : exponents[0]) != 0 || form == SCALED; }
+    __device__ __forceinline__ bool again(int operand) const { return rewritten >> operand & 1; }
+    __device__ __forceinline__ int* found() { return reinterpret_cast<int*>(this + 1); }
+    __device__ __forceinline__ const int* found() const { return reinterpret_cast<const int*>(this + 1); }
+    // exponents are those of the powers of 2 that the sums of each line have to be divided by.
+    __device__ __forceinline__ int* exponents() { return found() + BLOCKS; }
+    __device__ __forceinline__ const int* exponents() const { return found() + BLOCKS; }
+    // settle returns the form, of which all lanes of a warp then know what blocks have found. memory is where it is.
+    __device__ __forceinline__ int settle(const Scaling* memory) const {
+        if (blocks == 0) return form;
+        bool any = false;
+        for (int i = threadIdx.x % 32; i < blocks; i += 32) any |= memory->found()[i] != 0;
+        return __any_sync(0xffffffff, any) ? APART : PLAIN;
+    }
 };
 
-// bf16 is x rounded to BF16; a finite x stays finite.
-__device__ __forceinline__ float bf16(float x) {
-    const u32 bits = __float_as_uint(x), round = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000, size = bits & 0x7fffffff;
-    if (size > 0x7f800000) return __uint_as_float(bits | 0x7fff0000); // NaN
-    if (size >= 0x7f7f8000 && size < 0x7f800000) return __uint_as_float(bits & 0xffff0000);
-    return __uint_as_float(round);
-}
-
-// Planar is the form in which a matrix is written: times 2^e, x = p[0] + p[1] / scale + p[2] / scale^2. That is
-// exact for scale = 2^8 and any finite x, and for scale = 1 and |x| >= 2^-109. With whole, p[0] is 0 only if x is,
-// since the other operand has infinities to multiply it by.
-struct Planar {
-    int e;
-    float scale;
-    bool whole;
-    __device__ __forceinline__ void planes(float x, float (&p)[3]) const {
-        p[0] = bf16(x);
-        p[1] = p[2] = 0;
-        if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return;
-        if (whole && p[0] == 0 && x != 0) p[0] = copysignf(__uint_as_float(0x10000), x);
-        const float r = (x - p[0]) * scale;
-        p[1] = bf16(r);
-        p[2] = bf16((r - p[1]) * scale);
+// Exponents are those that sums have to be divided by, seen from a warp's first element of C.
+struct Exponents {
+    const int* of = nullptr; // null if there are none
+    int lines, first, last;
+    __device__ __forceinline__ Exponents() {}
+    __device__ __forceinline__ Exponents(const Scaling& range, const Scaling* memory, int matrix, int m, int n, int row0, int col0) : lines(range.lines) {
+        if (lines < 0) return;
+        const int count = lines == 0 ? m : n;
+        of = memory->exponents() + (i64)matrix * count;
+        first = lines == 0 ? row0 : col0;
+        last = count - 1;
+    }
+    // divide divides a warp's 16 x 32 sums in shared memory, which are those from a row and a column on.
+    template <int LD> __device__ __forceinline__ void divide(float* sums, int row, int col) const {
+        if (!of) return;
+        const int lane = threadIdx.x % 32, e = -of[min(first + (lines == 0 ? row + lane % 16 : col + lane), last)], more = min(max(e, -126), 127);
+        const float x = power(e - more), y = power(more); // in this order, so that a denormal result is rounded once
+#pragma unroll 4
+        for (int r = 0; r < 16; r++) {
+            const int from = lines == 0 ? r : lane;
+            sums[r * LD + lane] = sums[r * LD + lane] * __shfl_sync(0xffffffff, x, from) * __shfl_sync(0xffffffff, y, from);
+        }
+        __syncwarp();
     }
 };
 
@@ -61,7 +76,16 @@ struct Matrix {
     u16* to;
     int rows, cols, pitch, batch;
     i64 ld, stride;
+    __device__ __forceinline__ i64 plane() const { return (i64)rows * pitch; }
+    // wide reports whether rows start at multiples of 16 bytes.
+    __device__ __forceinline__ bool wide() const { return ld % 4 == 0 && stride % 4 == 0 && reinterpret_cast<u64>(x) % 16 == 0; }
 };
+
+// slots is 64 bytes of shared memory that parts of a kernel use one after the other.
+__device__ __forceinline__ uint2* slots() {
+    __shared__ uint2 memory[8];
+    return memory;
+}
 
 // Range is the largest and the least magnitude of the finite numbers other than 0, as bits, and whether
 // all numbers are finite.
@@ -85,37 +109,73 @@ struct Range {
         least = min(least, r.y);
         finite &= r.x < 0x80000000;
     }
+    __device__ __forceinline__ void join(u32 more, u32 less) { most = max(most, more), least = min(least, less); }
+    // exchange joins the magnitudes of a pair of lanes.
+    __device__ __forceinline__ void exchange(int d) { join(__shfl_xor_sync(0xffffffff, most, d), __shfl_xor_sync(0xffffffff, least, d)); }
     // join makes it the range of all threads of the block.
     __device__ void join() {
-        __shared__ uint2 warps[8];
-        for (int d = 16; d > 0; d /= 2) {
-            most = max(most, __shfl_xor_sync(0xffffffff, most, d));
-            least = min(least, __shfl_xor_sync(0xffffffff, least, d));
-        }
+        uint2* const warps = slots();
+        for (int d = 16; d > 0; d /= 2) exchange(d);
         finite = __all_sync(0xffffffff, finite);
         if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = packed();
         __syncthreads();
         for (int w = 0; w < blockDim.x / 32; w++) add(warps[w]);
         __syncthreads(); // for the next join
     }
-    // exponent finds a power of 2 that, as a factor, brings all numbers between 2^floor and 2^50, and the
-    // largest to at least 2^-30, so that sums of products don't overflow or lose bits as denormal
-    // numbers. It reports whether there is one; if not, e is 0.
-    __device__ bool exponent(int floor, int& e) const {
-        e = 0;
-        if (most == 0 || low() >= floor && high() >= -30 && high() < 50) return true;
-        if (low() + 49 - high() < floor) return false;
-        e = 49 - high();
-        return true;
-    }
-    // beside lowers the exponent of small numbers so that products with the other operand's, up to 2^hi, don't overflow.
-    __device__ void beside(int hi, int& e) const {
-        if (e > 0) e = max(min(e, 98 - hi - high()), 0);
-    }
-    // low and high are the exponents of the least and the largest magnitude, of denormal numbers too.
+    // low and high are the exponents of the least and the largest magnitude, of denormal numbers too. Of no numbers
+    // they are 128 and -150.
     __device__ int low() const { return log(least); }
     __device__ int high() const { return log(most); }
     static __device__ int log(u32 bits) { return bits >> 23 ? (int)(bits >> 23) - 127 : -118 - __clz(bits); }
+};
+
+// Scales is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is written
+// again if planes hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else the
+// lines of one operand are multiplied by a power of 2 each, so that the largest products come near 2^98. That makes numbers smaller
+// only as far as no product is lost. The other operand is multiplied by a power of 2 if planes can't hold its least numbers.
+struct Scales {
+    static constexpr int EXACT = -109;   // planes hold numbers from 2^EXACT on
+    static constexpr int LEAST = -120;   // and sums products from 2^LEAST on
+    static constexpr int LARGEST = 98;   // exponent of products whose sums don't overflow
+    static constexpr u32 HUGE_ = 0x7f7f8000; // numbers that would become infinite in BF16
+    int form = Scaling::PLAIN, rewritten = 0, lines = -1;
+    int target = 0; // exponent that the largest number of a line comes to
+    int floor = 0;  // and that no number comes below where a line is made smaller
+    int other = 0;  // of the other operand's power of 2
+    float scale = 1; // of planes
+    bool whole;
+    bool open = false; // whether it depends on lines if sums may overflow
+    bool care = false; // see write
+
+    // apart: products can keep the first planes apart. Of two operands whose lines would serve, those of preferred are multiplied.
+    __device__ Scales(const Range (&r)[2], bool apart, int preferred) {
+        whole = !r[0].finite || !r[1].finite;
+        const int special = apart ? Scaling::APART : Scaling::SCALED;
+        if (whole) form = special;
+        const bool hard[] = {hardly(r[0]), hardly(r[1])};
+        if (form != Scaling::SCALED && !hard[0] && !hard[1] && r[0].low() + r[1].low() >= LEAST && r[0].high() + r[1].high() <= LARGEST) return;
+        lines = hard[0] == hard[1] ? preferred : (int)hard[1];
+        const Range line = lines == 0 ? r[0] : r[1], o = lines == 0 ? r[1] : r[0];
+        other = max(EXACT - o.low(), 0);
+        target = min(LARGEST - o.high() - other, 100);
+        if (other > 0 && o.high() + other > 100 || line.low() + max(target - line.high(), 0) < EXACT) {
+            form = Scaling::SCALED;
+            other = 0;
+            target = min(LARGEST - o.high(), 100);
+        }
+        floor = max(EXACT, LEAST - o.low() - other);
+        if (form == Scaling::PLAIN && target - line.high() < min(floor - line.low(), 0)) form = special, open = apart;
+        rewritten = 1 << lines | (hardly(o) || other > 0 || form == Scaling::SCALED) << (1 - lines);
+        if (form == Scaling::SCALED) scale = 256;
+        care = r[0].most >= HUGE_ || r[1].most >= HUGE_ || whole && form == Scaling::SCALED;
+    }
+    static __device__ bool hardly(const Range& r) { return r.low() < EXACT || r.most >= HUGE_; }
+    // exponent is that of the power of 2 for a line, whose sums may overflow if high.
+    __device__ int exponent(u32 most, u32 least, bool& high) const {
+        const int wanted = min(target - Range::log(most), 200), e = wanted >= 0 ? wanted : min(max(wanted, floor - Range::log(least)), 0);
+        high = e > wanted;
+        return e;
+    }
 };
 
 // Octet is 8 elements of a row and their place.
@@ -123,16 +183,52 @@ struct Octet {
     u32 matrix, row;
     int col;
     float v[8];
+    // load reads the elements. Those beyond the last column are 0.
+    __device__ __forceinline__ void load(const Matrix& a) {
+        const float* x = a.x + matrix * a.stride + row * a.ld + col;
+        if (a.wide() && col + 8 <= a.cols) {
+            *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x);
+            *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + 4);
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = col + j < a.cols ? x[j] : 0;
+        }
+    }
+    // place is where its first plane is; the others are a.plane() apart.
+    __device__ __forceinline__ u16* place(const Matrix& a) const { return a.to + matrix * 3 * a.plane() + (i64)row * a.pitch + col; }
 };
+
+// write writes the planes of 8 numbers, x = p[0] + p[1] / scale + p[2] / scale^2. That is exact for scale = 2^8 and any finite x, and for
+// scale = 1 and |x| >= 2^-109. With care a finite x has no infinite plane, and p[0] is 0 only if x is, since the other
+// operand may have infinities to multiply it by. Of infinities and NaN, planes after the first are NaN.
+__device__ __forceinline__ void write(float (&v)[8], float scale, bool care, u16* to, i64 plane) {
+#pragma unroll
+    for (int q = 0; q < 3; q++) {
+        u32 w[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
+            if (q == 0 && care) {
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const u32 p = w[j] >> 16 * h & 0x7fff;
+                    const float size = fabsf(v[2 * j + h]);
+                    if (p == 0x7f80 && size <= 3.4028234664e38f) w[j] -= 1 << 16 * h;
+                    if (p == 0 && size > 0) w[j] += 1 << 16 * h;
+                }
+            }
+            v[2 * j] = (v[2 * j] - __uint_as_float(w[j] << 16)) * scale;
+            v[2 * j + 1] = (v[2 * j + 1] - __uint_as_float(w[j] & 0xffff0000)) * scale;
+        }
+        *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+}
 
 // split writes block number block's share of the planes of a matrix, each thread 8 elements at a time with AHEAD
 // such loads under way, and returns the range of the elements that it has read. A matrix has fewer than 2^31
-// vectors of 8 elements. Without as, the planes are right for numbers that are neither tiny nor huge, and take
-// half the time.
-template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, const Planar* as, u32 block, u32 blocks) {
+// vectors of 8 elements. The planes are right for numbers that are neither tiny nor huge.
+template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, u32 block, u32 blocks) {
     const u32 vectors = a.pitch / 8, count = a.batch * a.rows * vectors, stride = blocks * blockDim.x;
-    const i64 plane = (i64)a.rows * a.pitch;
-    const bool wide = a.ld % 4 == 0 && a.stride % 4 == 0 && reinterpret_cast<u64>(a.x) % 16 == 0;
     Range range;
 #pragma unroll 1
     for (u32 i = block * blockDim.x + threadIdx.x; i < count; i += AHEAD * stride) {
@@ -144,48 +240,103 @@ template <int AHEAD> __device__ __forceinline__ Range split(const Matrix& a, con
             o[u].matrix = a.batch > 1 ? line / a.rows : 0;
             o[u].row = line - o[u].matrix * a.rows;
             o[u].col = (i + u * stride - line * vectors) * 8;
-            const float* x = a.x + o[u].matrix * a.stride + o[u].row * a.ld + o[u].col;
-            if (wide && o[u].col + 8 <= a.cols) {
-                *reinterpret_cast<float4*>(o[u].v) = *reinterpret_cast<const float4*>(x);
-                *reinterpret_cast<float4*>(o[u].v + 4) = *reinterpret_cast<const float4*>(x + 4);
-            } else {
-#pragma unroll
-                for (int j = 0; j < 8; j++) o[u].v[j] = o[u].col + j < a.cols ? x[j] : 0;
-            }
+            o[u].load(a);
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             if (u > 0 && i + u * stride >= count) continue;
-            float(&v)[8] = o[u].v;
-            u16* to = a.to + o[u].matrix * 3 * plane + (i64)o[u].row * a.pitch + o[u].col;
-            if (!as) {
 #pragma unroll
-                for (int j = 0; j < 8; j++) range.add(v[j]);
-#pragma unroll
-                for (int q = 0; q < 3; q++) {
-                    u32 w[4];
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        w[j] = bf16x2(v[2 * j], v[2 * j + 1]);
-                        v[2 * j] -= __uint_as_float(w[j] << 16);
-                        v[2 * j + 1] -= __uint_as_float(w[j] & 0xffff0000);
-                    }
-                    *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
-                }
-            } else {
-                const float f = power(as->e / 2), g = power(as->e - as->e / 2);
-                float p[8][3];
-#pragma unroll
-                for (int j = 0; j < 8; j++) as->planes(v[j] * f * g, p[j]);
-#pragma unroll
-                for (int q = 0; q < 3; q++) {
-                    u32 w[4];
-#pragma unroll
-                    for (int j = 0; j < 4; j++) w[j] = __byte_perm(__float_as_uint(p[2 * j][q]), __float_as_uint(p[2 * j + 1][q]), 0x7632);
-                    *reinterpret_cast<uint4*>(to + q * plane) = make_uint4(w[0], w[1], w[2], w[3]);
-                }
-            }
+            for (int j = 0; j < 8; j++) range.add(o[u].v[j]);
+            write(o[u].v, 1, false, o[u].place(a), a.plane());
         }
     }
     return range;
+}
+
+// rewrite writes block number block's share of the planes of a matrix, as scales says. If exponents is not null, each line is multiplied by its
+// own power of 2, which needs the range of the whole line first; columns says whether lines are columns. It returns in all threads whether
+// sums of a line may overflow. A block's 256 threads have up to 8 lines at a time: 8 columns, or so many rows that the grid is busy. Where there
+// are fewer lines than that takes, several blocks find the range of the same ones, and each writes a part.
+// The code is short since all of it is brought when the kernel is launched, also where it writes nothing: see bench/NOTES.md.
+__device__ __forceinline__ bool rewrite(const Matrix& a, const Scales& scales, bool columns, int* exponents, u32 block, u32 blocks) {
+    constexpr u32 THREADS = 256, AHEAD = 2;
+    uint2* const ranges = slots();                              // of lines
+    float2* const factors = reinterpret_cast<float2*>(slots()); // and then their powers of 2
+    auto split = [](int e) { return make_float2(power(e / 2), power(e - e / 2)); };
+    columns &= exponents != nullptr;
+    const u32 vectors = a.pitch / 8, across = columns ? vectors : a.rows, along = columns ? a.rows : vectors, count = a.batch * across;
+    u32 log = columns ? 8 : 5;
+    while (log < 8 && 1 << log < along && (u64)count << log < blocks * THREADS) log++;
+    const u32 sharing = 1 << log, thread = threadIdx.x, groups = THREADS >> log, line = thread >> log, first = thread & sharing - 1; // threads that share a line
+    const u32 slot = columns ? thread : line, parts = groups == 1 ? max(blocks / count, 1) : 1, length = (along + parts - 1) / parts;
+    const bool leader = columns ? thread < 8 : first == 0; // of the line of a slot
+    bool high = false;
+    if (!exponents && thread < 8) factors[thread] = split(scales.other);
+    __syncthreads();
+#pragma unroll 1
+    for (u32 unit = block; unit / parts * groups < count; unit += blocks) {
+        const u32 at = unit / parts * groups + line, matrix = at / across, in = at - matrix * across, part = unit % parts;
+        Range range[8];
+#pragma unroll 1
+        for (int writing = exponents == nullptr; writing < 2; writing++) {
+            const u32 end = at < count ? writing ? min((part + 1) * length, along) : along : 0;
+#pragma unroll 1
+            for (u32 i = (writing ? part * length : 0) + first; i < end; i += AHEAD * sharing) {
+                Octet o[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) {
+                    const u32 step = i + u * sharing;
+                    o[u] = {matrix, columns ? step : in, (int)(columns ? in : step) * 8, {}};
+                    if (step < end) o[u].load(a);
+                }
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) {
+                    if (i + u * sharing >= end) continue;
+                    float(&v)[8] = o[u].v;
+                    if (!writing) {
+#pragma unroll
+                        for (int j = 0; j < 8; j++) range[j].add(v[j]);
+                        continue;
+                    }
+#pragma unroll
+                    for (int j = 0; j < 8; j++) {
+                        const float2 by = factors[columns ? j : line];
+                        v[j] = v[j] * by.x * by.y;
+                    }
+                    write(v, scales.scale, scales.care, o[u].place(a), a.plane());
+                }
+            }
+            if (writing) break;
+            __syncthreads(); // all have used the powers of the last lines
+            if (leader) ranges[slot] = Range().packed();
+            __syncthreads();
+            if (!columns) {
+#pragma unroll
+                for (int j = 1; j < 8; j++) range[0].join(range[j].most, range[j].least);
+            }
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                if (j > 0 && !columns) continue;
+#pragma unroll 1
+                for (int d = 16; d > 0; d /= 2) range[j].exchange(d);
+                if (thread % 32 == 0) {
+                    atomicMax(&ranges[columns ? j : line].x, range[j].most);
+                    atomicMin(&ranges[columns ? j : line].y, range[j].least);
+                }
+            }
+            __syncthreads();
+            if (leader) {
+                bool is;
+                const u32 number = columns ? in * 8 + thread : in, lines = columns ? a.cols : a.rows;
+                const int e = scales.exponent(ranges[slot].x, ranges[slot].y, is);
+                factors[slot] = split(e);
+                if (at < count && number < lines && part == 0) {
+                    exponents[matrix * lines + number] = e + scales.other;
+                    high |= is;
+                }
+            }
+            __syncthreads();
+        }
+    }
+    return __syncthreads_or(high);
 }

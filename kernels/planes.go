@@ -15,6 +15,7 @@ const (
 	planesThreads = 256
 	planesMost    = 1 << 10              // most blocks for an operand
 	hopperRanges  = 8 * (planesMost + 2) // bytes of the blocks' ranges, with room to round each of two operands up
+	scalingHead   = 4 + planesMost       // numbers that a product is given on its scaling, before exponents
 )
 
 var (
@@ -139,7 +140,7 @@ func hopperSplitBody(c Call) {
 		if block >= c.Grid[0] {
 			break
 		}
-		writePlanes(c, firstArguments[i], 0, 1, false)
+		writePlanes(c, firstArguments[i], func(int64, int64) int { return 0 }, 1, false)
 		x, _, planes, ld, stride := hopperOperand(c, firstArguments[i])
 		all := emptyRange
 		for line := range planes.Batch * planes.Rows {
@@ -152,69 +153,158 @@ func hopperSplitBody(c Call) {
 	}
 }
 
-// hopperRescaleBody writes planes again of operands that are to be multiplied by a
-// power of 2, or of both if their planes are to be scaled against one another, and what
-// it did: two exponents, and the planes' form.
+// hopperRescaleBody writes planes again of operands whose ranges ask for it, and how: the planes' form, which operands were written
+// again, the one whose lines have powers of 2 of their own, or -1, the number of blocks that the form depends on, whether each has found
+// a line whose sums may overflow, and the exponents that the sums of each line have to be divided by.
 func hopperRescaleBody(c Call) {
-	scaling, apart := Slice[int32](c, 19), c.Int(20) != 0
-	var both [2]sizeRange
-	for i := range both {
-		ranges := Slice[uint32](c, 15+2*i)
-		both[i] = emptyRange
+	scaling := Slice[int32](c, 22)
+	var ranges [2]sizeRange
+	for i := range ranges {
+		of := Slice[uint32](c, 15+2*i)
+		ranges[i] = emptyRange
 		for block := range c.Int(16 + 2*i) {
-			both[i].join(ranges[2*block], ranges[2*block+1])
+			ranges[i].join(of[2*block], of[2*block+1])
 		}
 	}
-	e, scale := hopperScaling(both, apart)
+	s := hopperScales(ranges, c.Int(23) != 0, int(c.Int(21)))
+	scaling[0], scaling[1], scaling[2], scaling[3] = int32(s.form), 0, int32(s.lines), 0
+	if s.open {
+		scaling[3] = int32(c.Grid[0])
+	}
 	for i, first := range firstArguments {
-		scaling[i] = int32(e[i])
-		if e[i] != 0 || scale != 1 {
-			writePlanes(c, first, e[i], scale, !both[0].finite || !both[1].finite)
+		if !s.again[i] {
+			continue
 		}
-	}
-	switch {
-	case scale != 1:
-		scaling[2] = planesScaled
-	case both[0].finite && both[1].finite:
-		scaling[2] = planesPlain
-	default:
-		scaling[2] = planesApart
+		scaling[1] |= 1 << i
+		exponent := func(int64, int64) int { return s.other }
+		if i == s.lines {
+			var high bool // what one block would find
+			exponent, high = lineExponents(c, first, c.Int(19+i) != 0, s, scaling[scalingHead:])
+			found := scaling[4:][:c.Grid[0]]
+			clear(found)
+			found[0] = flag(high)
+		}
+		writePlanes(c, first, exponent, s.scale(), s.whole)
 	}
 }
 
-// hopperScaling returns the exponents of the powers of 2 to multiply operands of these
-// ranges by, and the scale of each plane against the one before. With apart, infinities and NaN ask for none.
-func hopperScaling(operands [2]sizeRange, apart bool) (e [2]int, scale float32) {
-	a, okA := operands[0].exponent(-109) // three planes of BF16 hold numbers from there on
-	b, okB := operands[1].exponent(-109)
-	if okA && okB && (apart || operands[0].finite && operands[1].finite) {
-		return [2]int{a, b}, 1
+// lineExponents finds the exponents of the powers of 2 for the lines of an operand, by matrix and line, writes those that sums have to be
+// divided by, and returns the one for an element by its row in all matrices and its column, and whether sums of a line may overflow. columns
+// reports whether lines are columns.
+func lineExponents(c Call, first int, columns bool, s hopperScaling, out []int32) (exponent func(row, col int64) int, high bool) {
+	x, _, planes, ld, stride := hopperOperand(c, first)
+	line := func(row, col int64) int64 { // row counts those of all matrices
+		if columns {
+			return row/planes.Rows*planes.Cols + col
+		}
+		return row
 	}
-	const floor = -125 // from there on, a number's first plane has all of its bits
-	var ok [2]bool
-	for i, r := range operands {
-		e[i], ok[i] = r.exponent(floor)
+	lines := planes.Batch * planes.Rows
+	if columns {
+		lines = planes.Batch * planes.Cols
 	}
-	for i, r := range operands {
-		if !ok[i] && e[1-i] > 0 { // small numbers, and others whose products with huge ones must not overflow
-			e[1-i] = max(min(e[1-i], 98-log2(r.most)-log2(operands[1-i].most)), 0)
+	ranges := slices.Repeat([]sizeRange{emptyRange}, int(lines))
+	for row := range planes.Batch * planes.Rows {
+		for col := range planes.Cols {
+			ranges[line(row, col)].add(x[row/planes.Rows*stride+row%planes.Rows*ld+col])
 		}
 	}
-	return e, planeScale
+	exponents := make([]int, lines)
+	for i, r := range ranges {
+		var is bool
+		exponents[i], is = s.exponent(r)
+		out[i] = int32(exponents[i] + s.other)
+		high = high || is
+	}
+	return func(row, col int64) int { return exponents[line(row, col)] }, high
+}
+
+// hopperScaling is how operands are brought into range, in a way that takes nothing from numbers that have others beside them. Nothing is
+// written again if planes hold all numbers, no product of two is so small that sums lose bits as denormal numbers, and no sum overflows. Else
+// the lines of one operand, rows of op(A) or columns of op(B), are multiplied by a power of 2 each, so that the largest products come near
+// 2^98. That makes numbers smaller only as far as no product is lost. The other operand is multiplied by a power of 2 if planes can't hold its
+// least numbers.
+type hopperScaling struct {
+	form   int
+	again  [2]bool // by operand
+	lines  int     // the operand whose lines are multiplied, or -1
+	target int     // the exponent that the largest number of a line comes to
+	floor  int     // and that no number comes below where a line is made smaller
+	other  int     // the exponent of the other operand's power of 2
+	whole  bool    // see bf16Planes
+	open   bool    // whether it depends on lines if sums may overflow: if not, planes of form planesApart are multiplied as plain ones
+}
+
+// Exponents of numbers, products, and sums of products that are in range.
+const (
+	exactPlanes  = -109 // planes hold numbers from 2^exactPlanes on
+	leastProduct = -120
+	largest      = 98
+)
+
+// hopperScales returns the scaling of operands of these ranges. With apart, products can keep the first planes apart. Of two
+// operands whose lines would serve, those of preferred are multiplied.
+func hopperScales(r [2]sizeRange, apart bool, preferred int) hopperScaling {
+	s := hopperScaling{form: planesPlain, lines: -1, whole: !r[0].finite || !r[1].finite}
+	special := planesScaled
+	if apart {
+		special = planesApart
+	}
+	if s.whole {
+		s.form = special
+	}
+	hard := [2]bool{r[0].hard(), r[1].hard()}
+	if s.form != planesScaled && !hard[0] && !hard[1] && r[0].low()+r[1].low() >= leastProduct && r[0].high()+r[1].high() <= largest {
+		return s
+	}
+	s.lines = preferred
+	if hard[0] != hard[1] {
+		s.lines = int(flag(hard[1]))
+	}
+	line, other := r[s.lines], r[1-s.lines]
+	s.other = max(exactPlanes-other.low(), 0)
+	s.target = min(largest-other.high()-s.other, 100)
+	if s.other > 0 && other.high()+s.other > 100 || line.low()+max(s.target-line.high(), 0) < exactPlanes {
+		s.form, s.other, s.target = planesScaled, 0, min(largest-other.high(), 100)
+	}
+	s.floor = max(exactPlanes, leastProduct-other.low()-s.other)
+	if s.form == planesPlain && s.target-line.high() < min(s.floor-line.low(), 0) {
+		s.form, s.open = special, apart
+	}
+	s.again[s.lines], s.again[1-s.lines] = true, other.hard() || s.other > 0 || s.form == planesScaled
+	return s
+}
+
+// exponent is that of the power of 2 for a line of this range, whose sums may overflow if high.
+func (s hopperScaling) exponent(line sizeRange) (e int, high bool) {
+	wanted := min(s.target-line.high(), 200)
+	if e = wanted; e < 0 {
+		e = min(max(e, s.floor-line.low()), 0)
+	}
+	return e, e > wanted
+}
+
+// scale is that of each plane against the one before.
+func (s hopperScaling) scale() float32 {
+	if s.form == planesScaled {
+		return planeScale
+	}
+	return 1
 }
 
 // planeScale is the scale of planes that hold any number.
 const planeScale = 1 << 8
 
-// The forms of planes: as they are, scaled, and as they are with infinities or NaN among the numbers.
+// The forms of planes: as they are, scaled, and as they are with infinities or NaN among the numbers or the sums.
 const (
 	planesPlain = iota
 	planesScaled
 	planesApart
 )
 
-// writePlanes writes the planes of an operand times 2^e. For whole, see bf16Planes.
-func writePlanes(c Call, first, e int, scale float32, whole bool) {
+// writePlanes writes the planes of an operand, each element times the power of 2 of that exponent, by its row in all matrices and its
+// column. For whole, see bf16Planes.
+func writePlanes(c Call, first int, exponent func(row, col int64) int, scale float32, whole bool) {
 	x, to, planes, ld, stride := hopperOperand(c, first)
 	pitch := planes.pitch()
 	plane := planes.Rows * pitch
@@ -225,7 +315,7 @@ func writePlanes(c Call, first, e int, scale float32, whole bool) {
 			for col := range pitch {
 				var p [3]uint16
 				if col < planes.Cols {
-					p = bf16Planes(float32(math.Ldexp(float64(x[col]), e)), scale, whole)
+					p = bf16Planes(float32(math.Ldexp(float64(x[col]), exponent(line, col))), scale, whole)
 				}
 				for i, v := range p {
 					to[int64(i)*plane+col] = v
@@ -267,26 +357,20 @@ func (r *sizeRange) join(most, least uint32) {
 	*r = sizeRange{max(r.most, most&^(1<<31)), min(r.least, least), r.finite && most < 1<<31}
 }
 
-// exponent returns that of a power of 2 to multiply by that brings all numbers from
-// 2^floor to 2^50, the largest to 2^-30 at least, so that sums of products do not
-// overflow or lose bits as denormal numbers, and reports whether there is one; else it
-// is 0.
-func (r sizeRange) exponent(floor int) (e int, ok bool) {
-	if r.most == 0 {
-		return 0, true
-	}
-	lo, hi := log2(r.least), log2(r.most)
-	switch {
-	case lo >= floor && hi >= -30 && hi < 50:
-		return 0, true
-	case lo+49-hi < floor:
-		return 0, false
-	}
-	return 49 - hi, true
-}
+// hard reports whether planes as they are don't hold all numbers: tiny ones, and those that BF16 rounds to infinity.
+func (r sizeRange) hard() bool { return r.low() < exactPlanes || r.most >= 0x7f7f8000 }
+
+// low and high are the exponents of the least and the largest size. Of no numbers they are 128 and -150.
+func (r sizeRange) low() int  { return log2(r.least) }
+func (r sizeRange) high() int { return log2(r.most) }
 
 // log2 is the exponent of a number's size, given as bits.
-func log2(size uint32) int { return math.Ilogb(float64(math.Float32frombits(size))) }
+func log2(size uint32) int {
+	if size == 0 {
+		return -150
+	}
+	return min(math.Ilogb(float64(math.Float32frombits(size))), 128)
+}
 
 // bf16 rounds x to BF16, its upper half; a finite x stays finite.
 func bf16(x float32) uint16 {

@@ -29,38 +29,75 @@ func productDevices(t *testing.T) []kernels.Device {
 var hardNumbers = []struct {
 	name string
 	draw func(r *rand.Rand, operand int) float32
+	line func(r *rand.Rand, operand int) int // the exponent of a row of op(A) or a column of op(B), if not nil
 }{
-	{"uniform", func(r *rand.Rand, _ int) float32 { return 2*r.Float32() - 1 }},
-	{"positive", func(r *rand.Rand, _ int) float32 { return r.Float32() }},
-	{"spread", func(r *rand.Rand, _ int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(121)-60)) }},
-	{"tiny times huge", func(r *rand.Rand, operand int) float32 {
+	{name: "uniform", draw: func(r *rand.Rand, _ int) float32 { return 2*r.Float32() - 1 }},
+	{name: "positive", draw: func(r *rand.Rand, _ int) float32 { return r.Float32() }},
+	{name: "spread", draw: func(r *rand.Rand, _ int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(121)-60)) }},
+	{name: "tiny times huge", draw: func(r *rand.Rand, operand int) float32 {
 		return float32(math.Ldexp(r.NormFloat64(), []int{-130, 110}[operand]))
 	}},
-	{"denormal", func(r *rand.Rand, operand int) float32 {
+	{name: "denormal", draw: func(r *rand.Rand, operand int) float32 {
 		return float32(math.Ldexp(r.NormFloat64(), []int{-140, 10}[operand]))
 	}},
-	{"denormal beside normal", func(r *rand.Rand, operand int) float32 {
+	{name: "denormal beside normal", draw: func(r *rand.Rand, operand int) float32 {
 		return float32(math.Ldexp(r.NormFloat64(), []int{-145 + 140*r.IntN(2), 3}[operand]))
 	}},
-	{"all magnitudes", func(r *rand.Rand, operand int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(180)-130)) }},
-	{"overflow", func(r *rand.Rand, operand int) float32 {
+	{name: "all magnitudes", draw: func(r *rand.Rand, operand int) float32 { return float32(math.Ldexp(r.NormFloat64(), r.IntN(180)-130)) }},
+	{name: "overflow", draw: func(r *rand.Rand, operand int) float32 {
 		return float32(math.Ldexp(1+r.Float64(), []int{126, 10 - 40*r.IntN(2)}[operand]))
 	}},
-	{"near overflow", func(r *rand.Rand, operand int) float32 {
+	{name: "near overflow", draw: func(r *rand.Rand, operand int) float32 {
 		return float32(math.Ldexp(2*r.Float64()-1, []int{127, -12}[operand]))
 	}},
-	{"infinite", func(r *rand.Rand, operand int) float32 {
+	{name: "infinite", draw: func(r *rand.Rand, operand int) float32 {
 		if r.IntN(3000) == 0 {
 			return float32(math.Inf(r.IntN(2)*2 - 1))
 		}
 		return float32(r.NormFloat64())
 	}},
-	{"NaN", func(r *rand.Rand, operand int) float32 {
+	{name: "NaN", draw: func(r *rand.Rand, operand int) float32 {
 		if r.IntN(3000) == 0 {
 			return math.Float32frombits(0x7f800001 + r.Uint32N(0x7ffffe) | r.Uint32()<<31)
 		}
 		return float32(r.NormFloat64())
 	}},
+	{"rows and columns of 2^-60 to 2^60", uniformNumber, lines(-60, 60, -60, 60)},
+	{"rows and columns of 2^-62 to 2^62, some infinite", normalNumber, lines(-62, 62, -62, 62)},
+	{"rows of 2^-120 to 2^120", uniformNumber, lines(-120, 120, 0, 0)},
+	{"columns of 2^-120 to 2^120", uniformNumber, lines(0, 0, -120, 120)},
+	{"rows of 2^-70 to 2^20, columns of 2^-20 to 2^90", normalNumber, lines(-70, 20, -20, 90)},
+	{"rows and columns of 2^-100 to 2^100", uniformNumber, lines(-100, 100, -100, 100)},
+	{"denormal rows beside others, huge columns", uniformNumber, lines(-140, 0, 100, 110)},
+	{"rows and columns of 2^-60 to 2^60 with Inf and NaN", func(r *rand.Rand, operand int) float32 {
+		switch r.IntN(6000) {
+		case 0:
+			return float32(math.NaN())
+		case 1:
+			return float32(math.Inf(r.IntN(2)*2 - 1))
+		}
+		return uniformNumber(r, operand)
+	}, lines(-60, 60, -60, 60)},
+	{name: "few terms of 2^-60 to 2^60", draw: func(r *rand.Rand, operand int) float32 {
+		if r.IntN(8) > 0 {
+			return 0
+		}
+		return float32(math.Ldexp(r.NormFloat64(), r.IntN(121)-60))
+	}},
+}
+
+func uniformNumber(r *rand.Rand, _ int) float32 { return 2*r.Float32() - 1 }
+func normalNumber(r *rand.Rand, _ int) float32  { return float32(r.NormFloat64()) }
+
+// lines draws exponents of rows of op(A) and of columns of op(B), each from the first to the second.
+func lines(a0, a1, b0, b1 int) func(r *rand.Rand, operand int) int {
+	return func(r *rand.Rand, operand int) int {
+		from, to := a0, a1
+		if operand == 1 {
+			from, to = b0, b1
+		}
+		return from + r.IntN(to-from+1)
+	}
 }
 
 // Products of float32 are more accurate on the tensor cores than sums of float32 that round once a term, whatever the numbers, and
@@ -86,6 +123,10 @@ func TestProductAccuracy(t *testing.T) {
 					for j := range x {
 						x[j] = numbers.draw(r, i)
 					}
+					if numbers.line != nil {
+						count, columns := []int64{m, n}[i], i == 0 && transA || i == 1 && !transB
+						multiplyLines(x, batch, count, k, columns, func() int { return numbers.line(r, i) })
+					}
 				}
 				must.Do(t, Run(0, p, [][]byte{kernels.Bytes(a), kernels.Bytes(b)}, kernels.Bytes(out)))
 				most, mean := productErrors(t, out, a, b, m, n, k, transA, transB)
@@ -98,6 +139,19 @@ func TestProductAccuracy(t *testing.T) {
 					t.Errorf("the largest error is %.1f of 2^-24 of the terms' sizes, want at most %v", most, want)
 				}
 			})
+		}
+	}
+}
+
+// multiplyLines multiplies lines of k elements, so many in each matrix, by powers of 2 of those exponents.
+func multiplyLines(x []float32, batch, lines, k int64, columns bool, exponent func() int) {
+	for line := range batch * lines {
+		first, step, e := line*k, int64(1), exponent()
+		if columns {
+			first, step = line/lines*lines*k+line%lines, lines
+		}
+		for l := range k {
+			x[first+l*step] = float32(math.Ldexp(float64(x[first+l*step]), e))
 		}
 	}
 }
@@ -116,6 +170,8 @@ func productErrors(t *testing.T, out, a, b []float32, m, n, k int64, transA, tra
 			want, abs = want+x, abs+math.Abs(x)
 		}
 		switch {
+		case want-want == 0 && (abs-math.Abs(want))/2 > math.MaxFloat32:
+			// sums of some terms overflow either way
 		case abs-abs != 0 || math.Abs(want) > math.MaxFloat32*(1+0x1p-24):
 			if rounded := float32(want); got != rounded && (got == got || rounded == rounded) {
 				t.Fatalf("c[%d][%d][%d] = %v, want %v", z, row, col, got, rounded)

@@ -40,6 +40,8 @@ func Cases() (cases []Case) {
 	add("uniform in [-1, 1)", "signed", "signed", false, [3]int64{256, 64, 256}, small, flat, middle, deep)
 	add("uniform in [0, 1)", "positive", "positive", false, [3]int64{256, 64, 256}, small, flat, middle, deep, long)
 	add("times 2^-60 to 2^60 within a row, both", "spread", "spread", false, small, flat, middle, deep)
+	add("A's rows and B's columns times 2^-62 to 2^62", "rows", "columns", false, small, [3]int64{1024, 256, 1024}, deep)
+	add("A's rows times 2^-120 to 2^120", "far rows", "signed", false, small, [3]int64{1024, 256, 1024}, deep)
 	add("A of all magnitudes", "sizes", "signed", false, small, deep)
 	add("A near 2^-130, B near 2^110", "tiny", "huge", false, small, deep)
 	add("products near 2^-140", "small", "small", false, small, deep)
@@ -83,6 +85,12 @@ func element(kind string, seed, i uint32, r, c, rows int64) float32 {
 		return float32(h>>8) * 0x1p-24
 	case "spread":
 		return power(int(g%121) - 60)
+	case "rows":
+		return power(int(mix(uint32(r))%125) - 62)
+	case "columns":
+		return power(int(mix(uint32(c))%125) - 62)
+	case "far rows":
+		return power(int(mix(uint32(r))%241) - 120)
 	case "sizes":
 		return power(int(g%221) - 120)
 	case "tiny":

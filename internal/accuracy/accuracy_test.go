@@ -44,7 +44,7 @@ func TestErrors(t *testing.T) {
 func TestMatrices(t *testing.T) {
 	const n = 64
 	exponents := map[string][2]int{ // of the largest element, at least and at most
-		"signed": {-1, 0}, "positive": {-1, 0}, "spread": {45, 60}, "sizes": {85, 100}, "tiny": {-131, -129}, "huge": {109, 110}, "small": {-71, -70},
+		"signed": {-1, 0}, "positive": {-1, 0}, "spread": {45, 60}, "rows": {55, 62}, "columns": {55, 62}, "far rows": {100, 120}, "sizes": {85, 100}, "tiny": {-131, -129}, "huge": {109, 110}, "small": {-71, -70},
 		"greatest": {126, 127}, "least": {-10, -9}, "denormal": {-128, -126}, "mixed": {-1, 0}, "bits": {110, 127}, "identity": {0, 0}, "permutation": {0, 0}, "onehot": {0, 0}, "whole": {5, 5},
 	}
 	for kind, want := range exponents {
