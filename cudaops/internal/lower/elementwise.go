@@ -153,7 +153,7 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: c.Shape}, views[i])
 		}
 	}
-	return c.emit(program.Map{Func: fn}, c.Type, in...)
+	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
 }
 
 // written returns a function of values, written by f.
@@ -183,5 +183,5 @@ func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*p
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Map{Func: fn}, t, in...)
+	return c.emit(program.Map{Func: fn, Shape: t.Shape}, t, in...)
 }

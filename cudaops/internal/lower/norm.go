@@ -38,7 +38,7 @@ func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Va
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Rows{Func: fn, Axes: axes, PerRow: []bool{true}}, t, in...)
+	return c.emit(program.Rows{Func: fn, Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
 // spread returns a value that has one element for each row along the axes, repeated for every
@@ -118,7 +118,7 @@ func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Map{Func: f, Late: true}, x.Type, in...)
+	return c.emit(program.Map{Func: f, Shape: x.Shape, Late: true}, x.Type, in...)
 }
 
 // repeated emits the instructions of f again for every node that uses the result: subtracting the

@@ -121,7 +121,7 @@ func (e *updater) group(g *group) error {
 		}
 	}
 	types := slices.Repeat([]program.Type{g.whole(g.dtype)}, len(g.states))
-	for k, next := range e.emit(program.Map{Func: g.rule.Func}, in, types...) {
+	for k, next := range e.emit(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
 	}
 	return nil
@@ -218,7 +218,7 @@ func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	}
 	perRow := slices.Repeat([]bool{true}, len(f.Outputs()))
 	types := slices.Repeat([]program.Type{{Numeric: true, Dtype: kernels.Float64}}, len(perRow))
-	return e.emit(program.Rows{Func: f, Axes: axes, PerRow: perRow}, own, types...)
+	return e.emit(program.Rows{Func: f, Shape: shape, Axes: axes, PerRow: perRow}, own, types...)
 }
 
 // total emits the sum of numbers, a limited number of them at a time.

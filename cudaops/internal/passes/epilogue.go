@@ -164,7 +164,7 @@ func (e *epilogue) rewrite() {
 // derive makes the derivative of a rectifier one of its result.
 func (e *epilogue) derive(step *program.Instr) {
 	v := step.In[0]
-	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult}, []*program.Value{e.out}
+	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}
 	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
 		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
 		e.depth[def] = e.depth[e.out.Def]

@@ -110,9 +110,9 @@ func (o operand) equal(p operand) bool {
 
 // instrs returns the instruction of the group, after the views that it reads.
 func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
-	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f}}
+	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f, Shape: g.shape}}
 	if g.axes != nil {
-		in.Op = program.Rows{Func: f.f, Axes: g.axes, PerRow: f.perRow}
+		in.Op = program.Rows{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}
 	}
 	for _, m := range g.members {
 		in.Cover(m.Nodes...) // a softmax is several members

@@ -96,7 +96,7 @@ func (l *layouter) copy(v *program.Value) (*program.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	def := &program.Instr{Op: program.Map{Func: f}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	l.p.Instrs = append(l.p.Instrs, def)
 	return l.p.NewValue(def, v.Name, v.Type), nil
 }

@@ -156,7 +156,7 @@ func (w *windowing) rewrite(t *tiling) error {
 		return err
 	}
 	plus := func(v *program.Value) *program.Value {
-		def := &program.Instr{Op: program.Map{Func: add}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+		def := &program.Instr{Op: program.Map{Func: add, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 		return w.p.NewValue(def, v.Name, v.Type)
 	}
 	if within {
@@ -177,7 +177,7 @@ func (w *windowing) rewrite(t *tiling) error {
 		whole.Out = []*program.Value{out}
 	} else {
 		v := w.p.NewValue(whole, out.Name, out.Type)
-		by = &program.Instr{Op: program.Map{Func: add}, In: []*program.Value{v}, Out: []*program.Value{out}, Nodes: whole.Nodes}
+		by = &program.Instr{Op: program.Map{Func: add, Shape: v.Shape}, In: []*program.Value{v}, Out: []*program.Value{out}, Nodes: whole.Nodes}
 	}
 	out.Def = by
 	w.replace(t.sum, by, t.gone)
