@@ -36,6 +36,7 @@ type drawing struct {
 	outer   bool
 	extents []int // of axes
 	most    int   // elements of a node
+	base    []int // the shape whose axes all inputs have; nil for none
 }
 
 func (d *drawing) input(shape ...int) *G.Node {
@@ -59,8 +60,16 @@ func (d *drawing) number(x float64) any {
 
 func (d *drawing) constant(x float64) *G.Node { return G.NewConstant(d.number(x)) }
 
-// shape draws a shape of a rank.
+// shape draws a shape of a rank, or of that of the base.
 func (d *drawing) shape(rank int) []int {
+	if d.base != nil {
+		axes := rapid.Permutation(upTo(len(d.base))).Draw(d.t, "axes of the base")[:min(rank, len(d.base))]
+		shape := make([]int, len(axes))
+		for i, a := range slices.Sorted(slices.Values(axes)) {
+			shape[i] = d.base[a]
+		}
+		return shape
+	}
 	shape := rapid.SliceOfN(rapid.SampledFrom(d.extents), rank, rank).Draw(d.t, "shape")
 	for i := range shape {
 		if tensor.Shape(shape).TotalSize() > d.most {
@@ -127,6 +136,11 @@ func (d *drawing) broadcast() (a, b *G.Node, left, right []byte) {
 		if small[i] > 1 && rapid.Bool().Draw(d.t, "repeated") {
 			small[i] = 1
 			right = append(right, byte(i))
+		}
+	}
+	if n := len(right); n > 0 && n < len(small) && rapid.Bool().Draw(d.t, "without these axes") {
+		for _, i := range slices.Backward(right) {
+			small = slices.Delete(small, int(i), int(i)+1)
 		}
 	}
 	b = d.one("small", func(n *G.Node) bool { return slices.Equal([]int(n.Shape()), small) && !n.IsScalar() }, small...)
@@ -316,6 +330,18 @@ var growths = map[string]func(d *drawing) (*G.Node, error){
 		f := rapid.SampledFrom([]string{"tanh(a*b) + b", "select(a > b, a, 0.5*b)", "max(a, b) * sigmoid(a) - min(a, 1)", "abs(a) * erf(b)"}).Draw(d.t, "expression")
 		return ops.Map(f, a, d.like(a))
 	},
+	"map of few": func(d *drawing) (*G.Node, error) { // of its operands, or of none
+		f := rapid.SampledFrom([]string{"1", "0.5", "b", "floor(a)", "sign(b)", "select(a > 0.5, 2, -1)", "exp(b)", "0 * a + 1"}).Draw(d.t, "expression")
+		a := d.any()
+		return ops.Map(f, a, d.like(a))
+	},
+	"keep": func(d *drawing) (*G.Node, error) {
+		n := d.any()
+		if n.Op() != nil && !slices.Contains(d.keep, n) {
+			d.keep = append(d.keep, n)
+		}
+		return nil, nil
+	},
 	"reduce": func(d *drawing) (*G.Node, error) {
 		return ops.Reduce(d.bounded(d.tensor(1, 4)), rapid.SampledFrom([]string{"a + b*b", "max(a, abs(b))"}).Draw(d.t, "expression"), 0)
 	},
@@ -331,6 +357,10 @@ func attempt[T any](f func() (T, error)) (out T, err error) {
 	return f()
 }
 
+// rowGrowths are those that meet in one instruction where shapes are of few axes: rows, values of rows that are
+// repeated or kept, and functions of them.
+var rowGrowths = []string{"input", "unary", "of bounded", "of bounded", "binary", "spread", "spread", "comparison", "reduction", "our reduction", "softmax", "softmax", "norm", "map", "map of few", "keep", "keep"}
+
 // drawGraph draws a graph of nodes that are small, or as large as the plans of a GPU want.
 func drawGraph(t *rapid.T, large bool) *drawing {
 	d := &drawing{t: t, g: G.NewGraph(), r: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), dt: rapid.SampledFrom([]tensor.Dtype{tensor.Float64, tensor.Float32}).Draw(t, "type"),
@@ -338,9 +368,18 @@ func drawGraph(t *rapid.T, large bool) *drawing {
 	if large {
 		d.extents, d.most = []int{1, 2, 3, 40, 130}, 6000
 	}
-	d.pool = G.Nodes{d.input(3, 4)}
+	names, first := slices.Sorted(maps.Keys(growths)), []int{3, 4}
+	if rapid.Bool().Draw(t, "rows") {
+		names = rowGrowths
+		d.base = rapid.SliceOfN(rapid.SampledFrom([]int{2, 3, 4, 7, 33, 100}), 2, 3).Draw(t, "base")
+		if tensor.Shape(d.base).TotalSize() > d.most {
+			d.base = []int{2, 3}
+		}
+		first = d.base
+	}
+	d.pool = G.Nodes{d.input(first...)}
 	for range rapid.IntRange(1, 15).Draw(t, "nodes") {
-		name := rapid.SampledFrom(slices.Sorted(maps.Keys(growths))).Draw(t, "growth")
+		name := rapid.SampledFrom(names).Draw(t, "growth")
 		n, err := attempt(func() (*G.Node, error) { return growths[name](d) })
 		switch {
 		case err != nil:
