@@ -250,10 +250,8 @@ func (f *fuser) runs(g *group) bool {
 	if len(g.outputs()) > mostOutputs {
 		return false
 	}
-	if g.inputs() > mostOperands {
-		if operands, _ := g.operands(); len(operands) > mostOperands {
-			return false
-		}
+	if g.inputs() > mostOperands && len(g.operands()) > mostOperands {
+		return false
 	}
 	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
 		return true

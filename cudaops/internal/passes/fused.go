@@ -32,7 +32,7 @@ type operand struct {
 // build writes the members' functions as one.
 func (g *group) build() (*fused, error) {
 	out := &fused{}
-	operands, numbers := g.operands()
+	operands := g.operands()
 	types := make([]expr.Dtype, len(operands))
 	for i, o := range operands {
 		types[i] = o.dtype
@@ -42,7 +42,7 @@ func (g *group) build() (*fused, error) {
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
-			if c, constant := number(v); constant && !numbers {
+			if c, constant := number(v); constant {
 				args[i] = b.Constant(v.Dtype, c)
 			} else if g.inside(m.sources[i]) {
 				args[i] = of[m.sources[i]]
