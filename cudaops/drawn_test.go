@@ -440,7 +440,8 @@ func byOp(n *G.Node) error {
 	op := fmt.Sprint(n.Op())
 	reduction := strings.HasPrefix(op, "Σ") || strings.HasPrefix(op, "MaxAlong")
 	alone := strings.HasPrefix(op, "ByIndices") && args[0].Shape().TotalSize() == 1
-	if err != nil || alone || reduction && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
+	ofZero := op == "sign" && n.IsScalar() && numbersOf(args[0])[0] == 0
+	if err != nil || alone || ofZero || reduction && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
 		return nil // Gorgonia's fails, takes other elements, or subtracts another one
 	}
 	x, y := numbersOf(n.Value()), numbersOf(values.Compact(want))
