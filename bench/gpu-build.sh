@@ -77,7 +77,7 @@ if wanted tag; then
     settings=$(go run ./cmd/stheno env)
     (
         eval "$settings"
-        for name in module:. tape:cudaops/tape cudaops:cudaops ops:ops; do
+        for name in tape:cudaops/tape cudaops:cudaops ops:ops; do
             go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-${name%:*}.test" "./${name#*:}"
         done
         go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord

@@ -1,4 +1,4 @@
-package stheno_test
+package suite
 
 import (
 	"bytes"
@@ -17,19 +17,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-type machine struct {
-	name string
-	make func(*gorgonia.ExprGraph) (gorgonia.VM, error)
+// A Machine runs graphs.
+type Machine struct {
+	Name string
+	New  func(*gorgonia.ExprGraph) (gorgonia.VM, error)
 }
 
-// machines are all that can run a graph here.
-func machines() []machine {
+// Machines returns all that can run a graph here: Gorgonia's, Stheno's on the host and, if there is one, on the GPU.
+func Machines() []Machine {
 	ms := append(gorgonias[:len(gorgonias):len(gorgonias)],
-		machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
-		machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
+		Machine{"stheno", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return stheno.NewVM(g) }},
+		Machine{"stheno on the host", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return cudaops.NewVM(g, cudaops.OnHost()) }},
 	)
 	if _, err := stheno.Devices(); err == nil {
-		ms = append(ms, machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
+		ms = append(ms, Machine{"stheno on a GPU, strict", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 			return cudaops.NewVM(g, cudaops.OnDevice(0), cudaops.Strict())
 		}})
 	}
@@ -49,7 +50,7 @@ type problem struct {
 func newProblem(s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) (p problem, err error) {
 	p = problem{Case: c, dt: dt, values: vs, tolerance: s.Tolerance}
 	for _, v := range vs {
-		x, err := numbers(v)
+		x, err := Numbers(v)
 		if err != nil {
 			return p, err
 		}
@@ -61,16 +62,16 @@ func newProblem(s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Va
 
 // checkMachine runs a problem's graph on a machine twice. The inputs stay as they
 // were.
-func checkMachine(m machine, p problem) (err error) {
+func checkMachine(m Machine, p problem) (err error) {
 	_, out, err := p.Nodes(p.dt, p.values)
 	if err != nil {
 		return err
 	}
 	result, _ := values.Dtype(out.Dtype())
-	if m.name == "LispMachine" && !result.IsFloat() { // it makes a derivative for each value, and none for integers
+	if m.Name == "LispMachine" && !result.IsFloat() { // it makes a derivative for each value, and none for integers
 		return nil
 	}
-	vm, err := m.make(out.Graph())
+	vm, err := m.New(out.Graph())
 	if err != nil {
 		return err
 	}
@@ -93,14 +94,14 @@ func checkMachine(m machine, p problem) (err error) {
 		if run == 0 {
 			first = bytes.Clone(mem)
 		} else if !p.Atomic && !bytes.Equal(first, mem) {
-			return fmt.Errorf("the second run gave other bits: %w", identical(result, mem, first))
+			return fmt.Errorf("the second run gave other bits: %w", Identical(result, mem, first))
 		}
-		if err := closeTo(result, aligned(mem), p.ref, p.magnitude, p.tolerance); err != nil {
+		if err := CloseTo(result, Aligned(mem), p.ref, p.magnitude, p.tolerance); err != nil {
 			return fmt.Errorf("run %d: %w", run+1, err)
 		}
 	}
 	for i, v := range p.values {
-		after, err := numbers(v)
+		after, err := Numbers(v)
 		if err != nil {
 			return err
 		}
@@ -111,25 +112,25 @@ func checkMachine(m machine, p problem) (err error) {
 	return nil
 }
 
-// onMachines runs a case on every machine.
-func onMachines(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) {
+// onMachines runs a case on each machine.
+func onMachines(t *testing.T, machines []Machine, s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) {
 	t.Helper()
 	p, err := newProblem(s, c, dt, vs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range machines() {
+	for _, m := range machines {
 		if err := checkMachine(m, p); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
 }
 
-// TestMachines: graphs on every machine.
-func TestMachines(t *testing.T) {
+// Values compares the value of every op on each machine with its reference, in two runs.
+func Values(t *testing.T, machines ...Machine) {
 	each(t, 1<<17, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		parallelOnHost(t)
-		onMachines(t, s, c, dt, c.Values(dt, opspec.Short.Draw(random(t), c, dt)))
+		onMachines(t, machines, s, c, dt, c.Values(dt, opspec.Short.Draw(Random(t), c, dt)))
 	})
 }
 
@@ -181,11 +182,11 @@ func strided(layout string, shape tensor.Shape, dt kernels.Dtype, x []float64) (
 	return d, nil
 }
 
-// TestStrides: transposed, sliced and column-major tensors as inputs.
-func TestStrides(t *testing.T) {
+// Strides is [Values] with transposed, sliced and column-major tensors as inputs.
+func Strides(t *testing.T, machines ...Machine) {
 	each(t, 1<<11, every, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		parallelOnHost(t)
-		r := random(t)
+		r := Random(t)
 		for _, layout := range []string{"transposed", "sliced", "column-major"} {
 			xs := opspec.Short.Draw(r, c, dt)
 			vs := make([]gorgonia.Value, len(xs))
@@ -194,7 +195,7 @@ func TestStrides(t *testing.T) {
 				if vs[i], err = strided(layout, c.Shapes[i], dt, xs[i]); err != nil {
 					t.Fatal(err)
 				}
-				back, err := numbers(vs[i])
+				back, err := Numbers(vs[i])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -202,7 +203,7 @@ func TestStrides(t *testing.T) {
 					t.Fatalf("%s input %d holds other numbers than the test's: %v", layout, i, err)
 				}
 			}
-			onMachines(t, s, c, dt, vs)
+			onMachines(t, machines, s, c, dt, vs)
 		}
 	})
 }

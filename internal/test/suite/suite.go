@@ -1,4 +1,7 @@
-package stheno_test
+// Package suite tests every op of package opspec: plans against the reference, on the host and on a GPU (plans.go),
+// graphs on machines (machines.go), gradients against differences (gradients.go), bad input (input.go), launches
+// against entry points (launches.go). Its checks return errors, so that tests can show that they fail.
+package suite
 
 import (
 	"fmt"
@@ -18,12 +21,6 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The tests of this package run every op of package opspec through one suite: plans
-// against the plain reference, on the host and on a GPU (plans_test.go), graphs on
-// every machine (machines_test.go), gradients against differences
-// (gradients_test.go), and bad input (input_test.go). The suite's functions return
-// errors, so that tests can show that they do.
-
 // seed is STHENO_SEED, or new in every run; every test prints it.
 var seed = seedOf(os.Getenv("STHENO_SEED"))
 
@@ -34,18 +31,18 @@ func seedOf(s string) uint64 {
 	return rand.Uint64()
 }
 
-// random is a generator for one test: other numbers for every name, the same
+// Random returns a generator for one test: other numbers for every name, the same
 // ones when the test runs alone.
-func random(t *testing.T) *rand.Rand {
+func Random(t *testing.T) *rand.Rand {
 	t.Logf("STHENO_SEED=%d", seed)
 	h := fnv.New64a()
 	h.Write([]byte(t.Name()))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// gpu is the first CUDA device. Without one the test is skipped, or fails where
+// GPU returns the first CUDA device. Without one the test is skipped, or fails where
 // STHENO_REQUIRE_GPU=1.
-func gpu(t *testing.T) kernels.Device {
+func GPU(t *testing.T) kernels.Device {
 	t.Helper()
 	devices, err := stheno.Devices()
 	must.Have(t, "GPU", err)
@@ -75,18 +72,6 @@ func partOf(s string) (part, parts int) {
 	return part % parts, parts
 }
 
-// Every test is in one part, whatever the number of parts.
-func TestPartOf(t *testing.T) {
-	for _, c := range []struct {
-		of          string
-		part, parts int
-	}{{"", 0, 1}, {"nonsense", 0, 1}, {"1/0", 0, 1}, {"1/1", 0, 1}, {"1/3", 1, 3}, {"2/3", 2, 3}, {"3/3", 0, 3}} {
-		if part, parts := partOf(c.of); part != c.part || parts != c.parts {
-			t.Errorf("STHENO_PART=%q: %d of %d, want %d of %d", c.of, part, parts, c.part, c.parts)
-		}
-	}
-}
-
 // A selection reports whether a test is for a case.
 type selection func(s opspec.Spec, c opspec.Case) bool
 
@@ -111,7 +96,7 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			ran := 0
-			for _, c := range testCases(t, s) {
+			for _, c := range Cases(t, s) {
 				if !want(s, c) || c.Elements() > limit || testing.Short() && c.Elements() > limit/16 || maxElements > 0 && c.Elements() > maxElements {
 					continue
 				}
@@ -128,10 +113,10 @@ func each(t *testing.T, limit int, want selection, f func(t *testing.T, s opspec
 	}
 }
 
-// testCases returns the cases of an op that tests run, and some drawn at random.
-func testCases(t *testing.T, s opspec.Spec) []opspec.Case {
+// Cases returns the cases of an op that tests run, and some drawn at random.
+func Cases(t *testing.T, s opspec.Spec) []opspec.Case {
 	cases := slices.DeleteFunc(slices.Clone(s.Cases), func(c opspec.Case) bool { return !c.Tested() })
-	r := random(t)
+	r := Random(t)
 	draws := 6
 	if testing.Short() {
 		draws = 2
@@ -153,8 +138,8 @@ func bytesOf(dt kernels.Dtype, xs [][]float64) [][]byte {
 	return bs
 }
 
-// closeTo compares bytes of dt with a reference.
-func closeTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
+// CloseTo compares bytes of dt with a reference.
+func CloseTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance float64) error {
 	if dt == kernels.Float32 {
 		return compare.Close(kernels.Elements[float32](got), ref, magnitude, tolerance, 0)
 	}
@@ -164,22 +149,23 @@ func closeTo(dt kernels.Dtype, got []byte, ref, magnitude []float64, tolerance f
 // poison in every byte is a NaN of a payload that no arithmetic makes.
 const poison = 0xff
 
-func identical(dt kernels.Dtype, got, want []byte) error {
+// Identical compares bytes of dt with others, to the bit.
+func Identical(dt kernels.Dtype, got, want []byte) error {
 	if dt == kernels.Float32 {
-		return compare.Identical(kernels.Elements[float32](aligned(got)), kernels.Elements[float32](aligned(want)))
+		return compare.Identical(kernels.Elements[float32](Aligned(got)), kernels.Elements[float32](Aligned(want)))
 	}
-	return compare.Identical(opspec.Decode(dt, aligned(got)), opspec.Decode(dt, aligned(want)))
+	return compare.Identical(opspec.Decode(dt, Aligned(got)), opspec.Decode(dt, Aligned(want)))
 }
 
-// aligned copies bytes to where elements of any type may lie.
-func aligned(b []byte) []byte {
+// Aligned copies bytes to where elements of any type may lie.
+func Aligned(b []byte) []byte {
 	a := kernels.Bytes(make([]float64, (len(b)+7)/8))[:len(b)]
 	copy(a, b)
 	return a
 }
 
-// numbers returns a value as float64, row-major.
-func numbers(v gorgonia.Value) ([]float64, error) {
+// Numbers returns a value as float64, row-major.
+func Numbers(v gorgonia.Value) ([]float64, error) {
 	mem, err := values.Bytes(v)
 	if err != nil {
 		return nil, err

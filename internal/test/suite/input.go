@@ -1,4 +1,4 @@
-package stheno_test
+package suite
 
 import (
 	"fmt"
@@ -13,9 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestBadInput: every constructor names what is wrong, and never
-// panics.
-func TestBadInput(t *testing.T) {
+// BadInput tests that every constructor names what is wrong with its input, and never panics.
+func BadInput(t *testing.T) {
 	for _, s := range opspec.All() {
 		check := func(name, want string, build func(g *gorgonia.ExprGraph) (*gorgonia.Node, error)) {
 			t.Run(s.Name+"/"+name, func(t *testing.T) {
@@ -80,8 +79,8 @@ func variable(g *gorgonia.ExprGraph, dt tensor.Dtype, shape ...int) *gorgonia.No
 	return gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName("x"))
 }
 
-// TestBadValues: values that do not fit the graph are errors of the machines.
-func TestBadValues(t *testing.T) {
+// BadValues tests that values which do not fit the graph are errors of Do.
+func BadValues(t *testing.T) {
 	x32 := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
 	for name, v := range map[string]gorgonia.Value{
 		"none":          nil,

@@ -1,4 +1,4 @@
-package stheno_test
+package suite
 
 import (
 	"bytes"
@@ -12,18 +12,18 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// TestAlignment: the Go bodies compute the same bits wherever their operands lie. Slices of
+// Alignment tests that the Go bodies compute the same bits at any address of their operands. Slices of
 // tensors, and what users back tensors with, lie anywhere, and vector instructions tend
 // to treat the first elements apart until an address is a multiple of their width.
-func TestAlignment(t *testing.T) {
+func Alignment(t *testing.T) {
 	each(t, 1<<13, planned, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
 		if c.Atomic {
 			t.Skip("the order of atomics decides the last bits")
 		}
 		t.Parallel()
-		r := random(t)
+		r := Random(t)
 		plain := opspec.Normal.Draw(r, c, dt)
-		for _, dev := range append(others, kernels.HostDevice()) {
+		for _, dev := range append(Others, kernels.HostDevice()) {
 			p, result, err := c.Plan(dt, dev)
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func checkAlignment(p *kernels.Plan, dt, result kernels.Dtype, inputs [][]byte) 
 			want = out
 		}
 		if !bytes.Equal(out, want) {
-			return fmt.Errorf("%vgave other bits %d elements further: %w", p, k, identical(result, out, want))
+			return fmt.Errorf("%vgave other bits %d elements further: %w", p, k, Identical(result, out, want))
 		}
 	}
 	return nil

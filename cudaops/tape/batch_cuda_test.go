@@ -1,6 +1,6 @@
 //go:build cuda
 
-package stheno_test
+package tape_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/compare"
 	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
@@ -33,7 +34,7 @@ type batch struct {
 // eachBatch calls f on the cases of at most limit elements, the random ones
 // included, of every op that is wanted, in every type.
 func eachBatch(t *testing.T, limit int, want func(opspec.Spec) bool, f func(t *testing.T, b batch)) {
-	gpu(t)
+	suite.GPU(t)
 	if err := tape.Available(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +44,9 @@ func eachBatch(t *testing.T, limit int, want func(opspec.Spec) bool, f func(t *t
 		}
 		for _, dt := range s.Types {
 			t.Run(fmt.Sprintf("%s/%v", s.Name, dt), func(t *testing.T) {
-				r := random(t)
+				r := suite.Random(t)
 				b := batch{spec: s, dt: dt}
-				for _, c := range testCases(t, s) {
+				for _, c := range suite.Cases(t, s) {
 					if slices.Contains(c.Types, dt) && c.Elements() <= limit {
 						b.cases = append(b.cases, c)
 						b.in = append(b.in, opspec.Short.Draw(r, c, dt))
@@ -154,7 +155,7 @@ func (g *bundle) gradients(vm gorgonia.VM) ([][][]float64, error) {
 			if err != nil {
 				return nil, err
 			}
-			x, err := numbers(v)
+			x, err := suite.Numbers(v)
 			if err != nil {
 				return nil, err
 			}
@@ -263,11 +264,11 @@ func (b batch) checkValues(t *testing.T, make func(*gorgonia.ExprGraph) (gorgoni
 			}
 			result, _ := values.Dtype(out.Dtype())
 			if !c.Atomic && !bytes.Equal(runs[0][i], runs[1][i]) {
-				t.Errorf("the second run gave other bits: %v", identical(result, runs[1][i], runs[0][i]))
+				t.Errorf("the second run gave other bits: %v", suite.Identical(result, runs[1][i], runs[0][i]))
 			}
 			ref, magnitude := c.Reference(b.in[i]...)
 			for run := range runs {
-				if err := closeTo(result, aligned(runs[run][i]), ref, magnitude, b.tolerance()); err != nil {
+				if err := suite.CloseTo(result, suite.Aligned(runs[run][i]), ref, magnitude, b.tolerance()); err != nil {
 					t.Errorf("run %d: %v", run+1, err)
 				}
 			}

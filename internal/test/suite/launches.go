@@ -1,4 +1,4 @@
-package stheno_test
+package suite
 
 import (
 	"slices"
@@ -173,10 +173,10 @@ func ofFewTerms() (plans []*kernels.Plan) {
 	return plans
 }
 
-// Every launch of every case, on every kind of device, has the arguments that its
-// entry point takes, and every entry point of the images is launched by a case or
+// Launches tests that every launch of every case, on every kind of device, has the arguments that its
+// entry point takes, and that every entry point of the images is launched by a case or
 // its derivative: none escapes the tests. This needs no GPU.
-func TestLaunches(t *testing.T) {
+func Launches(t *testing.T) {
 	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(), ofFewTerms())
 	launched := map[string]bool{}
 	for _, p := range plans {

@@ -1,6 +1,6 @@
 //go:build cuda
 
-package stheno_test
+package tape_test
 
 import (
 	"fmt"
@@ -10,22 +10,13 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/test/suite"
 	"gorgonia.org/gorgonia"
 )
 
 // This file runs every op of package opspec on Gorgonia's own machines, on a device.
 // internal/tagrecord records which cases passed: results.TagTests names the
 // tests that must have passed for every op.
-
-// gorgonias: on a device the tests of this file run Gorgonia's machine. Without
-// one its machines are those of a plain build, panics with Read aside.
-var gorgonias = map[bool][]machine{
-	false: nil,
-	true: {
-		{"TapeMachine", func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) }},
-		{"LispMachine", lispForward},
-	},
-}[tape.Available() != nil]
 
 func lispForward(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
@@ -183,7 +174,7 @@ func TestGorgoniaMachinePreallocated(t *testing.T) {
 // TestGorgoniaMachineLoop makes, runs and closes machines one after the other,
 // within a time limit.
 func TestGorgoniaMachineLoop(t *testing.T) {
-	gpu(t)
+	suite.GPU(t)
 	if err := tape.Available(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +200,7 @@ func TestGorgoniaMachineLoop(t *testing.T) {
 				if err := vm.Close(); err != nil {
 					return err
 				}
-				if x, err := numbers(out.Value()); err != nil || x[2] != 6 {
+				if x, err := suite.Numbers(out.Value()); err != nil || x[2] != 6 {
 					return fmt.Errorf("got %v (%v), want 6 last", x, err)
 				}
 			}
