@@ -60,6 +60,9 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 }
 
 func (vm *VM) run(ctx context.Context) error {
+	if err := vm.graph.MoveSlices(); err != nil {
+		return err
+	}
 	if err := vm.rebuild(); err != nil {
 		return err
 	}
