@@ -21,7 +21,7 @@ import (
 // sameState ends the test unless two states are the same bit for bit.
 func sameState(t testing.TB, what string, got, want *State) {
 	t.Helper()
-	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Runs != want.Runs || got.Seed != want.Seed {
+	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Added != want.Added || got.Runs != want.Runs || got.Seed != want.Seed {
 		t.Fatalf("%s: got %+v, want %+v", what, got, want)
 	}
 	a, b := stateValues(got), stateValues(want)

@@ -33,8 +33,8 @@ import (
 // not asked for, too: roots of the graph that are not computed unless they are read
 // or kept, or the graph has several costs. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
-// if it has a value already. Gradients are those of the last run: they are not
-// added to those of earlier ones. The gradient of an input, [gorgonia.Node.Grad], and the
+// if it has a value already. Gradients are those of the last run: they are
+// added to those of earlier ones under [AddGradients] alone. The gradient of an input, [gorgonia.Node.Grad], and the
 // value of its derivative, [gorgonia.Node.Deriv], share no memory either: solvers zero
 // the first and leave the second.
 //

@@ -60,7 +60,10 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 		for _, clip := range []bool{false, true} {
 			solver, _, err := internal.ReadSolver(s)
 			must.Do(t, err)
-			list[fmt.Sprintf("%s, norm limited %v", name, clip)] = &lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip}}
+			for _, adds := range []bool{false, true} {
+				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
+					&lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip, Adds: adds}}
+			}
 		}
 	}
 	return list
