@@ -38,6 +38,7 @@ type training struct {
 	Solver  string             `json:"solver"`
 	Options map[string]float64 `json:"options"`
 	Steps   int                `json:"steps"`
+	Added   int                `json:"added,omitempty"`
 	Runs    int                `json:"runs"`
 	Seed    uint64             `json:"seed"`
 }
@@ -71,7 +72,7 @@ func Save(path string, vm *cudaops.VM, position any) error {
 }
 
 func save(path string, s *cudaops.State, position any) error {
-	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Runs, s.Seed}}
+	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Added, s.Runs, s.Seed}}
 	var list tensors
 	for _, l := range s.Learnables {
 		h.Learnables, h.Moments = append(h.Learnables, l.Name), len(l.Moments)
@@ -131,7 +132,7 @@ func (f *file) state() (*cudaops.State, error) {
 		return nil, errors.New("got a file of SaveParameters, want one of Save; LoadParameters takes it")
 	}
 	t := h.Training
-	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Runs: t.Runs, Seed: t.Seed}
+	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
 	for _, name := range h.Learnables {
 		l := cudaops.Learnable{Name: name, Value: f.value(name)}
 		for k := range h.Moments {

@@ -72,13 +72,13 @@ func check(v gorgonia.Value, t program.Type) error {
 
 // deliver hands the outputs of a run to the user: the only place where a run changes anything on
 // the host, all or nothing. Each node is bound to a new value, which shares its memory with
-// nothing.
-func (b *boundary) deliver(out []gorgonia.Value) error {
+// nothing. Gradients are added to those of the inputs for which adds reports true.
+func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node) bool) error {
 	delivered, err := b.ready(out)
 	if err != nil {
 		return err
 	}
-	gradients, err := b.gradients(delivered)
+	gradients, err := b.gradients(delivered, adds)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 }
 
 // gradients returns the gradients of the inputs, nil for an input without one.
-func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, error) {
+func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgonia.Node) bool) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
 		d := g.Derivative.Value()
@@ -143,7 +143,10 @@ func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, erro
 			d = delivered[at]
 		}
 		var err error
-		if list[i], err = gradient(d, g.Input.Value()); err != nil {
+		if list[i], err = gradient(d, g.Input.Value()); err == nil && list[i] != nil && adds(g.Input) {
+			err = add(list[i], g.Input)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
 		}
 	}
@@ -205,6 +208,37 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 	}
 	copy(memory, from)
 	return nil
+}
+
+// add adds the gradient that an input has, if any, to a value.
+func add(to gorgonia.Value, n *gorgonia.Node) error {
+	had, err := n.Grad()
+	if err != nil || safely.IsNil(had) {
+		return nil // there is none yet
+	}
+	x, err := values.Bytes(had)
+	if err != nil {
+		return err
+	}
+	sum, err := values.Bytes(to)
+	if err != nil {
+		return err
+	}
+	if had.Dtype() != to.Dtype() || len(x) != len(sum) {
+		return fmt.Errorf("got %v of shape %v to add to, want %v of shape %v", had.Dtype(), had.Shape(), to.Dtype(), to.Shape())
+	}
+	if to.Dtype() == tensor.Float32 {
+		addElements(kernels.Elements[float32](sum), kernels.Elements[float32](x))
+	} else {
+		addElements(kernels.Elements[float64](sum), kernels.Elements[float64](x))
+	}
+	return nil
+}
+
+func addElements[T float32 | float64](to, x []T) {
+	for i := range to {
+		to[i] += x[i]
+	}
 }
 
 // gradient returns the gradient of an input: a copy of the derivative, with the type and

@@ -21,6 +21,8 @@ type config struct {
 	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
 	clipNorm      []float64
 	every         []int
+	stepEvery     []int
+	add           bool
 	resident      []*gorgonia.Node
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
@@ -76,6 +78,11 @@ func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 func Outputs(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.only = append(c.only, nodes...) }
 }
+
+// AddGradients adds the gradients of each run to those that the inputs have, [gorgonia.Node.Grad], as a tape machine with
+// [gorgonia.BindDualValues] does, until the Step of a solver or the program sets them to zero. Without it each run
+// replaces them. Gradients of learnables of [Train] stay on the device: see [StepEvery].
+func AddGradients() Option { return func(c *config) { c.add = true } }
 
 // Precompiled runs the part of a graph that [gorgonia.CompileFunction] chose, instead
 // of the graph that [NewVM] is given, which may be nil. It takes the results of that

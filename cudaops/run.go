@@ -60,6 +60,9 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 }
 
 func (vm *VM) run(ctx context.Context) error {
+	if err := vm.graph.MoveSlices(); err != nil {
+		return err
+	}
 	if err := vm.rebuild(); err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 		return err
 	}
 	vm.trainer.started()
-	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
+	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched && !vm.trainer.takesGradients() {
 		return nil
 	}
 	out, err := vm.exec.Finish()
@@ -104,5 +107,5 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
-	return vm.boundary.deliver(out)
+	return vm.boundary.deliver(out, func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
 }

@@ -24,9 +24,11 @@ type State struct {
 	Averages   []RunningMean // of each [gorgonia.BatchNormOp], in the order in which their nodes were made
 	Solver     string        // "AdamSolver", "VanillaSolver", ...
 	// Options are those of the solver that are in use, by the names that Gorgonia's options
-	// have without "With", such as "LearnRate", and "ClipNorm" for the limit of [ClipNorm].
+	// have without "With", such as "LearnRate", "ClipNorm" for the limit of [ClipNorm], and "StepEvery" for the runs
+	// of a step above 1.
 	Options map[string]float64
 	Steps   int    // made by the solver
+	Added   int    // runs since the last step, whose gradients are added up: see [StepEvery]
 	Runs    int    // of the graph; random numbers follow from it and Seed
 	Seed    uint64 // see [Seed]
 }
@@ -35,7 +37,7 @@ type State struct {
 type Learnable struct {
 	Name    string // of the node
 	Value   gorgonia.Value
-	Moments []gorgonia.Value // of the type and shape of Value
+	Moments []gorgonia.Value // of the type and shape of Value; under [StepEvery] the last is the sum of gradients
 }
 
 // RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
@@ -55,7 +57,7 @@ func (vm *VM) State() (s *State, err error) {
 			return err
 		}
 		options := t.reader.Read()
-		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps, Runs: vm.next, Seed: vm.seed}
+		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
 		for _, l := range t.graph.Learned {
 			var parts []gorgonia.Value
 			for k := range l.States {
@@ -118,7 +120,7 @@ func (vm *VM) SetState(s *State) error {
 			return err
 		}
 		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)
-		t.steps, t.stale, t.kept = s.Steps, false, nil
+		t.runs, t.stale, t.kept = s.Steps*t.every+s.Added, false, nil
 		vm.next, vm.seed = s.Runs, s.Seed
 		return nil
 	})
@@ -137,7 +139,7 @@ func (t *trainer) used(s internal.Solver) map[string]float64 {
 		"L1Reg": {s.L1, s.UseL1}, "L2Reg": {s.L2, s.UseL2}, "Clip": {s.Clip, s.UseClip}, "BatchSize": {s.Batch, s.Batch > 1},
 		"Momentum": {s.Momentum, s.Momentum != 0}, "Rho": {s.Rho, s.Rho != 0}, "Eps": {s.Eps, s.Eps != 0},
 		"Beta1": {s.Beta1, s.Beta1 != 0}, "Beta2": {s.Beta2, s.Beta2 != 0}, "WeightDecay": {s.WeightDecay, s.WeightDecay != 0},
-		"ClipNorm": {t.norm, t.norm > 0},
+		"ClipNorm": {t.norm, t.norm > 0}, "StepEvery": {float64(t.every), t.every > 1},
 	} {
 		if o.is {
 			used[name] = o.x
@@ -192,6 +194,9 @@ func (t *trainer) fit(s *State) (parts []part, err error) {
 	}
 	if s.Steps < 0 || s.Runs < 0 {
 		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 or more", s.Steps, s.Runs)
+	}
+	if s.Added < 0 || s.Added >= t.every {
+		return nil, fmt.Errorf("got a state after %d runs since the last step, want 0 to %d", s.Added, t.every-1)
 	}
 	byName := map[string]Learnable{}
 	for _, l := range s.Learnables {

@@ -49,9 +49,17 @@ func ClipNorm(limit float64) Option {
 // over.
 //
 // Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
-// next one begins with the running mean and variance that it leaves in the op, and under
-// [WatchNaN] and [WatchInf].
+// next one begins with the running mean and variance that it leaves in the op, under
+// [WatchNaN] and [WatchInf], and where the solver of [Train] makes its steps on the host.
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
+
+// StepEvery makes the step of [Train] in every n-th run alone, of the sum of the gradients of n runs: n small batches
+// have the step of one large batch. The gradients are added and not averaged. Where the cost is a mean
+// over the batch, [gorgonia.WithBatchSize](n) of the solver, or a cost divided by n, makes a mean of the sum.
+//
+// [ClipNorm] limits the norm of the sum. Random numbers differ in each run, and a [gorgonia.BatchNormOp] sees each batch by
+// itself. The sum is part of the VM's [State].
+func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.stepEvery, n) } }
 
 // training holds the arguments of Train.
 type training struct {
@@ -66,16 +74,17 @@ type trainer struct {
 	reader  *internal.SolverReader
 	options internal.Solver // as they were when the graph was compiled
 	norm    float64         // 0 for any
-	steps   int             // made so far
+	every   int             // runs for a step
+	runs    int             // made so far, from the first of a step on
 	graph   *lower.Trained
 	// seen are the learnables' values on the host that the device has, or had before steps.
 	seen  []gorgonia.Value
 	stale bool // the device has made steps since then
-	// kept are the states before a run that is watched, after keptSteps; nil if they are
+	// kept are the states before a run that is watched, after keptRuns; nil if they are
 	// others by now.
-	kept      [][]byte
-	keptSteps int
-	saved     [][]byte // the states, while the graph is compiled again
+	kept     [][]byte
+	keptRuns int
+	saved    [][]byte // the states, while the graph is compiled again
 }
 
 // newTrainer returns that of the options, nil for none.
@@ -91,10 +100,19 @@ func newTrainer(c *config) (*trainer, error) {
 		return nil, errors.New("got the options Train and ForwardOnly, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
+	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
+		return nil, fmt.Errorf("StepEvery got %v, want one number above 0", c.stepEvery)
+	case len(c.stepEvery) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option StepEvery without Train: AddGradients adds up gradients for steps that the program makes")
+	case c.add && len(c.every) > 0 && c.every[0] > 1:
+		return nil, errors.New("got the options AddGradients and ReadEvery, want one of them: gradients are added in runs that hand them over")
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{training: c.train[0]}
+	t := &trainer{training: c.train[0], every: 1}
+	if len(c.stepEvery) > 0 {
+		t.every = c.stepEvery[0]
+	}
 	if t.solver == nil {
 		return nil, errors.New("Train got a nil solver")
 	}
@@ -139,25 +157,41 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0}
+	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1}
 }
 
 // where returns where the steps are made.
 func (t *trainer) where(device string) string {
-	switch {
-	case t == nil:
+	if t == nil {
 		return ""
-	case t.onHost:
-		return fmt.Sprintf("steps of %T on the host: it is not one of Gorgonia's solvers", t.solver)
 	}
-	return fmt.Sprintf("steps of %T on %s", t.solver, device)
+	of := ""
+	if t.every > 1 {
+		of = fmt.Sprintf(", each of %d runs", t.every)
+	}
+	if t.onHost {
+		return fmt.Sprintf("steps of %T%s on the host: it is not one of Gorgonia's solvers", t.solver, of)
+	}
+	return fmt.Sprintf("steps of %T%s on %s", t.solver, of, device)
+}
+
+// steps returns the number of steps made so far.
+func (t *trainer) steps() int { return t.runs / t.every }
+
+// adds reports whether the run that has started adds the gradient of a node to the one that the node has: that of a learnable, for
+// a solver on the host, unless the run is the first of a step.
+func (t *trainer) adds(n *gorgonia.Node) bool {
+	return t.takesGradients() && (t.runs-1)%t.every > 0 && slices.Contains(t.learnables, n)
 }
 
 // before gets a step ready: values that were bound to learnables go to the device, and
 // the numbers of the step become the program's last inputs. Where the run is watched the
 // states are kept, so that the step can be undone.
 func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
-	if t == nil || t.onHost {
+	if t == nil {
+		return nil
+	}
+	if t.keptRuns = t.runs; t.onHost {
 		return nil
 	}
 	if err := t.push(e, t.changed()); err != nil {
@@ -167,34 +201,43 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	if !solver.Same(now, t.options) {
 		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want those of %+v with other numbers", t.solver, now, t.options)
 	}
-	numbers := t.graph.Numbers(now, t.steps+1, t.norm)
+	step := 0 // none
+	if (t.runs+1)%t.every == 0 {
+		step = t.steps() + 1
+	}
+	numbers := t.graph.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
-	if t.keptSteps = t.steps; watched && t.kept == nil {
+	if watched && t.kept == nil {
 		t.kept, err = e.States()
 	}
 	return err
 }
 
-// undo restores the states from before a run that is watched.
+// undo restores the states from before a run that is watched, and forgets one that hands no gradients to a solver on the host.
 func (t *trainer) undo(e *exec.Executable) error {
-	if t == nil || t.kept == nil {
+	if t == nil || !t.onHost && t.kept == nil {
 		return nil
 	}
-	t.steps = t.keptSteps
+	if t.runs = t.keptRuns; t.onHost {
+		return nil
+	}
 	return e.SetStates(t.kept)
 }
 
-// started takes note of a step that is on its way.
+// started takes note of a run that is on its way.
 func (t *trainer) started() {
 	if t != nil {
-		t.steps++
+		t.runs++
 		t.stale = !t.onHost
 	}
 }
 
+// takesGradients reports whether the solver takes gradients from the host.
+func (t *trainer) takesGradients() bool { return t != nil && t.onHost }
+
 // stepOnHost makes the step of a solver that does so on the host.
 func (t *trainer) stepOnHost() error {
-	if t == nil || !t.onHost {
+	if !t.takesGradients() || t.runs%t.every != 0 {
 		return nil
 	}
 	err := safely.Call("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })

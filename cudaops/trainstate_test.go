@@ -251,8 +251,7 @@ func TestReadPartOfLearnable(t *testing.T) {
 	})
 }
 
-// A slice that UnsafeLet changes has the graph compiled again; the parameters and what
-// the solver keeps of them stay.
+// Where UnsafeLet sets slices, the parameters and what the solver keeps of them stay.
 func TestTrainWhileSlicesChange(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := must.Get[*G.Node](t)

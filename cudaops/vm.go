@@ -33,8 +33,8 @@ import (
 // not asked for, too: roots of the graph that are not computed unless they are read
 // or kept, or the graph has several costs. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
-// if it has a value already. Gradients are those of the last run: they are not
-// added to those of earlier ones. The gradient of an input, [gorgonia.Node.Grad], and the
+// if it has a value already. Gradients are those of the last run: they are
+// added to those of earlier ones under [AddGradients] alone. The gradient of an input, [gorgonia.Node.Grad], and the
 // value of its derivative, [gorgonia.Node.Deriv], share no memory either: solvers zero
 // the first and leave the second.
 //
@@ -43,6 +43,10 @@ import (
 // [Resident] are not. The
 // running mean and variance of a [gorgonia.BatchNormOp] are: a run that trains leaves
 // them in the op, where Stats finds them.
+//
+// A slice that [gorgonia.UnsafeLet] sets is that of the next run. The first one that an op gets has the graph compiled
+// again, with a copy of the slice's elements in place of a view; later ones cost a run nothing. A slice has as many
+// elements as the node's shape, all within the tensor.
 //
 // Ops that train in one way and evaluate in another, such as dropout, do as their
 // SetTraining determines when a run begins; the first run after a change compiles the graph
@@ -213,7 +217,7 @@ func (vm *VM) build(b exec.Backend) error {
 	return nil
 }
 
-// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
+// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet set the slice of an op for the first time,
 // or SetTraining whether an op trains. Nothing is lost: ops keep their own states, and those of
 // training are saved.
 func (vm *VM) rebuild() error {
@@ -253,6 +257,9 @@ func (vm *VM) mend() error {
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
 	wanted.Train = vm.trainer.lowered()
+	if vm.graph != nil {
+		wanted.Moving = vm.graph.Moving()
+	}
 	graph, err := lower.New(vm.source, wanted)
 	if err != nil {
 		return nil, err

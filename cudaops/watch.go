@@ -64,7 +64,7 @@ func (vm *VM) look(out []gorgonia.Value) error {
 		return nil
 	}
 	if bad.Run, bad.trained = vm.next+1, trained; trained {
-		bad.Run = t.steps
+		bad.Run = (t.runs-1)/t.every + 1 // the step under way
 	}
 	return bad
 }

@@ -79,6 +79,30 @@ func Example() {
 	// 310 steps: [ 3.0  -2.0] 1.0
 }
 
+// The gradients of four batches make one step.
+func Example_stepEvery() {
+	inputs, targets := plane(1024)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+
+	solver := G.NewAdamSolver(G.WithLearnRate(0.1), G.WithBatchSize(4)) // of the sum of 4 means, the mean
+	vm, err := stheno.NewVM(g, cudaops.Train(solver, parameters...), cudaops.StepEvery(4))
+	check(err)
+	defer vm.Close()
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(20))
+	check(err)
+	state, err := vm.State()
+	check(err)
+	fmt.Printf("%d runs, %d steps: %.1f %.1f\n", state.Runs, state.Steps, parameters[0].Value(), parameters[1].Value())
+	// Output:
+	// 640 runs, 160 steps: [ 3.0  -2.0] 1.0
+}
+
 // A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the
 // device while a run is under way there; without a device it does nothing.
 func Example_ownLoop() {

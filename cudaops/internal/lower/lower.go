@@ -84,6 +84,8 @@ type Wanted struct {
 	Train   *Training        // nil for no training
 	// Resident are inputs that stay on the device from run to run.
 	Resident []*gorgonia.Node
+	// Moving are ops whose slices the program reads before each run.
+	Moving []gorgonia.Op
 	// Precision is that of products, PrecisionOf that of products that have one of their own.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
@@ -110,6 +112,8 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		norms: map[norm]*moments{},
 		again: map[*program.Value]func(*call) *program.Value{},
 		kept:  map[*tensor.Dense]*program.Value{},
+
+		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
 
 		precision: w.Precision, precisionOf: w.PrecisionOf, rounded: map[*gorgonia.Node]bool{},
 	}
@@ -203,6 +207,11 @@ type lowerer struct {
 	// resident are the states of inputs that stay on the device.
 	resident map[*gorgonia.Node]*program.Value
 
+	moving []gorgonia.Op
+	begins []float64              // of their slices: first element and step
+	begin  *program.Value         // the input that holds begins, nil if there are none
+	ranges map[int]*program.Value // the numbers from 0 on, by how many
+
 	precision   kernels.Precision
 	precisionOf map[*gorgonia.Node]kernels.Precision
 	rounded     map[*gorgonia.Node]bool // those of them that are products of float32
@@ -226,7 +235,9 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
-	l.noteSlice(n.Op())
+	if err := l.noteSlice(n, children); err != nil {
+		return err
+	}
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
 	if c.Numeric {

@@ -19,6 +19,7 @@ type Training struct {
 	Learnables []*gorgonia.Node
 	Solver     internal.Solver
 	ClipNorm   bool // gradients of all learnables together keep to a greatest norm
+	Adds       bool // gradients of several runs are added up for a step
 }
 
 // Trained is a graph's training as its program has it. Learnables of one element type lie
@@ -38,7 +39,7 @@ type Trained struct {
 type Learned struct {
 	Node   *gorgonia.Node
 	Value  *program.Value   // a view of the first of States
-	States []*program.Value // of the parameters, then of each moment: it lies in each as Value does in the first
+	States []*program.Value // of the parameters, then of each moment, then of added gradients: it lies in each as Value does in the first
 }
 
 // Part returns a learnable's part of state k: its value is that of state 0, its moments
@@ -62,7 +63,7 @@ type group struct {
 // Solver returns the solver, as it was read when the graph was lowered.
 func (t *Trained) Solver() internal.Solver { return t.training.Solver }
 
-// Numbers returns the program's last inputs in a step, counted from 1.
+// Numbers returns the program's last inputs in a step, counted from 1, or 0 in a run that makes none.
 func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {
@@ -111,7 +112,7 @@ func (l *lowerer) startTraining(t Training) error {
 	}
 	for _, g := range trained.groups {
 		var err error
-		if g.rule, err = solver.NewRule(t.Solver, g.dtype, t.ClipNorm); err != nil {
+		if g.rule, err = solver.NewRule(t.Solver, g.dtype, t.ClipNorm, t.Adds); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
 		elements := make([]int64, len(g.members))
