@@ -101,7 +101,7 @@ type fake struct {
 	closes      *atomic.Int32
 	outOfMemory bool
 	broken      bool
-	downloads   int // that are made before that
+	downloads   int // that are still made then
 }
 
 var errFake = errors.New("the device is broken")
@@ -115,10 +115,12 @@ func (f *fake) Alloc(bytes int64) error {
 }
 
 func (f *fake) Download(dst []byte, from exec.Span) error {
-	if f.broken && f.downloads == 0 {
-		return errFake
+	if f.broken {
+		if f.downloads == 0 {
+			return errFake
+		}
+		f.downloads--
 	}
-	f.downloads--
 	return f.HostBackend.Download(dst, from)
 }
 

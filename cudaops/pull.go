@@ -18,11 +18,8 @@ import (
 func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	return vm.move("Pull", nodes, func(list []int) error {
 		t := vm.trainer
-		changed, err := t.changed(list)
+		changed, err := t.refresh(vm.exec, list)
 		if err != nil {
-			return err
-		}
-		if err := t.push(vm.exec, changed); err != nil {
 			return err
 		}
 		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(changed, i) }))

@@ -55,11 +55,7 @@ func (vm *VM) State() (s *State, err error) {
 		if t.spoilt != nil {
 			return t.spoilt
 		}
-		changed, err := t.changed(t.all)
-		if err != nil {
-			return err
-		}
-		if err := t.push(vm.exec, changed); err != nil {
+		if _, err := t.refresh(vm.exec, t.all); err != nil {
 			return err
 		}
 		options := t.reader.Read()
@@ -119,7 +115,7 @@ func (vm *VM) SetState(s *State) error {
 		}
 		learnables, err := t.fit(s)
 		if err == nil {
-			err = t.takes()
+			err = t.takes(t.all)
 		}
 		if err != nil {
 			return err

@@ -168,11 +168,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	if t == nil || t.onHost {
 		return nil
 	}
-	changed, err := t.changed(t.all)
-	if err != nil {
-		return err
-	}
-	if err := t.push(e, changed); err != nil {
+	if _, err := t.refresh(e, t.all); err != nil {
 		return err
 	}
 	now := t.reader.Read()
@@ -272,6 +268,14 @@ func (t *trainer) changed(among []int) (list []int, err error) {
 	return list, err
 }
 
+// refresh takes those of the learnables that changed to the device, and returns them.
+func (t *trainer) refresh(e *exec.Executable, among []int) (changed []int, err error) {
+	if changed, err = t.changed(among); err == nil {
+		err = t.push(e, changed)
+	}
+	return changed, err
+}
+
 // separate returns an error if learnables share memory on the host, where not all of them could have their values.
 func (t *trainer) separate() error {
 	sorted, at := slices.Clone(t.all), make([]values.Extent, len(t.all))
@@ -322,11 +326,7 @@ func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error
 	if err := fits(what, n, to); err != nil {
 		return nil, err
 	}
-	m, err := values.Bytes(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
-	}
-	return m, nil
+	return values.Bytes(v)
 }
 
 // fits returns an error unless the value of a node has the type and shape of a state on the device.
@@ -335,12 +335,16 @@ func fits(what string, n *gorgonia.Node, state *program.Value) error {
 	if v.Dtype() != want || !v.Shape().Eq(state.Shape) {
 		return fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, state.Shape)
 	}
+	if _, err := values.Memory(v); err != nil {
+		return fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
+	}
 	return nil
 }
 
-// takes returns an error unless all learnables, on the host, can take the values on the device.
-func (t *trainer) takes() error {
-	for i, n := range t.learnables {
+// takes returns an error unless the values of learnables on the host can be overwritten by those on the device.
+func (t *trainer) takes(list []int) error {
+	for _, i := range list {
+		n := t.learnables[i]
 		if n.Value() == nil {
 			continue
 		}
@@ -354,7 +358,7 @@ func (t *trainer) takes() error {
 // pull writes the values on the device into those of learnables, all or none. A learnable without a
 // value is bound to a new one.
 func (t *trainer) pull(e *exec.Executable, list []int) error {
-	if err := t.takes(); err != nil {
+	if err := t.takes(list); err != nil {
 		return err
 	}
 	pulled, memory := make([]gorgonia.Value, len(list)), make([][]byte, len(list))
@@ -370,14 +374,14 @@ func (t *trainer) pull(e *exec.Executable, list []int) error {
 	}
 	for k, i := range list {
 		n := t.learnables[i]
-		err := error(nil)
-		if n.Value() == nil {
-			err = internal.Bind(n, pulled[k])
+		var err error
+		if v := n.Value(); v != nil {
+			err = values.Set(v, memory[k])
 		} else {
-			err = values.Set(n.Value(), memory[k])
+			err = internal.Bind(n, pulled[k])
 		}
 		if err != nil {
-			return fmt.Errorf("learnable %s: its value is %w", internal.Name(n), err)
+			return fmt.Errorf("learnable %s: %w", internal.Name(n), err)
 		}
 		t.copies.set(i, n.Value())
 		t.copies.written(i)

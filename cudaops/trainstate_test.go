@@ -326,6 +326,9 @@ func TestTrainOnTheHost(t *testing.T) {
 		for i, n := range got.learnables {
 			equal(t, n.Name(), n.Value(), want.learnables[i].Value(), 1e-12)
 		}
+		if b.Steps() != 10 || a.Steps() != 10 {
+			t.Errorf("%d steps on the host and %d on the device, want 10", b.Steps(), a.Steps())
+		}
 		if r := b.Report(); !strings.Contains(r.Solver, "otherSolver on the host") || !strings.Contains(r.String(), r.Solver) {
 			t.Errorf("the report says %q", r.Solver)
 		}
