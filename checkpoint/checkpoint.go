@@ -14,6 +14,8 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
 )
 
 // version is the version of the files that are written.
@@ -58,10 +60,15 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // file is first written beside it, under a name that begins with a dot and ends with .tmp; one that
 // a killed program left there is removed.
 //
+// It is an error, which leaves the file as it was, if a number of the state is NaN or infinite.
+//
 // The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
 	s, err := vm.State()
+	if err == nil {
+		err = finite(s)
+	}
 	if err == nil {
 		err = save(path, s, position)
 	}
@@ -69,6 +76,31 @@ func Save(path string, vm *cudaops.VM, position any) error {
 		return fmt.Errorf("checkpoint: Save: %w", err)
 	}
 	return nil
+}
+
+// finite returns an error that names the first number of a state that is NaN or infinite.
+func finite(s *cudaops.State) (err error) {
+	check := func(name string, v gorgonia.Value) {
+		dt, _ := values.Dtype(v.Dtype())
+		m, failed := values.Bytes(v)
+		if what, at := values.NotFinite(dt, m, true, true); err == nil && failed == nil && what != "" {
+			failed = fmt.Errorf("%s: element %d is %s, want finite numbers", name, at, what)
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	for _, l := range s.Learnables {
+		check(l.Name, l.Value)
+		for k, m := range l.Moments {
+			check(momentName(k+1, l.Name), m)
+		}
+	}
+	for i, a := range s.Averages {
+		check(averageName(i, "mean"), a.Mean)
+		check(averageName(i, "variance"), a.Variance)
+	}
+	return err
 }
 
 func save(path string, s *cudaops.State, position any) error {

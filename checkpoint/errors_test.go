@@ -224,6 +224,53 @@ func TestSaveErrors(t *testing.T) {
 	}
 }
 
+// A state with a number that is not finite, or of a step with an index outside of its axis, is not saved: the
+// file that is there stays.
+func TestSaveKeepsGoodFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	m := newModel(t, tensor.Float32, 1, 5)
+	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(3))
+	m.steps(t, vm, 0, 2)
+	must.Do(t, Save(path, vm, nil))
+	good := must.Get[[]byte](t)(os.ReadFile(path))
+	unchanged := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want one with %q", err, want)
+		}
+		if now := must.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(now, good) {
+			t.Fatalf("%s: the file changed", want)
+		}
+	}
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		what := map[bool]string{true: "NaN", false: "Inf"}[x != x]
+		for name, of := range map[string]func(s *cudaops.State) G.Value{
+			"gamma1":              func(s *cudaops.State) G.Value { return s.Learnables[4].Value },
+			"moment2/gamma1":      func(s *cudaops.State) G.Value { return s.Learnables[4].Moments[1] },
+			"batchnorm1/mean":     func(s *cudaops.State) G.Value { return s.Averages[1].Mean },
+			"batchnorm0/variance": func(s *cudaops.State) G.Value { return s.Averages[0].Variance },
+		} {
+			s := must.Get[*cudaops.State](t)(vm.State())
+			of(s).(*tensor.Dense).Float32s()[2] = float32(x)
+			must.Do(t, vm.SetState(s))
+			unchanged(Save(path, vm, nil), name+": element 2 is "+what)
+			must.Do(t, Load(path, vm, nil))
+		}
+	}
+
+	g, node := G.NewGraph(), must.Get[*G.Node](t)
+	table := G.NewVector(g, tensor.Float32, G.WithName("table"), G.WithShape(4), G.WithInit(G.RangedFrom(1)))
+	at := G.NewVector(g, tensor.Int, G.WithName("at"), G.WithShape(3), G.WithValue(tensor.New(tensor.WithBacking([]int{0, 9, 1}))))
+	rows := node(G.ByIndices(table, node(G.Slice(at, G.S(0, 2))), 0))
+	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(rows)), table))
+	vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), table), cudaops.ReadEvery(10)))
+	defer vm.Close()
+	if err := vm.RunAll(); err == nil {
+		t.Error("an index of 9 of 4 is no error")
+	}
+	unchanged(Save(path, vm, nil), "got index 9 at 1, want 0 to 3")
+}
+
 // Whatever the header of a whole file says, loading it returns a state or an error.
 func FuzzState(f *testing.F) {
 	m := newModel(f, tensor.Float32, 1, 2)

@@ -55,6 +55,9 @@ func (b *boundary) fetch() ([]gorgonia.Value, error) {
 		if err := safely.Call("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
 			return nil, fmt.Errorf("input %s has %w", internal.Name(input.Node), err)
 		}
+		if err := b.graph.CheckInput(input.Node, in[i]); err != nil {
+			return nil, err
+		}
 	}
 	return in, nil
 }

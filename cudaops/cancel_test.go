@@ -83,7 +83,7 @@ func TestCancelTraining(t *testing.T) {
 			cancelled := 0
 			for after := 0; ; after++ {
 				left := after
-				before := valuesOf(p.learnables)
+				before := cloned(t, p.learnables)
 				err := vm.RunContext(countdown{context.Background(), &left})
 				must.Do(t, vm.Pull())
 				if err == nil {
@@ -107,9 +107,10 @@ func TestCancelTraining(t *testing.T) {
 	})
 }
 
-func valuesOf(nodes []*G.Node) (list []G.Value) {
+// cloned returns copies of the nodes' values.
+func cloned(t *testing.T, nodes []*G.Node) (list []G.Value) {
 	for _, n := range nodes {
-		list = append(list, n.Value())
+		list = append(list, must.Get[G.Value](t)(G.CloneValue(n.Value())))
 	}
 	return list
 }

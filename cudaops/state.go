@@ -46,14 +46,18 @@ type RunningMean struct{ Mean, Variance gorgonia.Value }
 // State returns copies of all values that the VM keeps from run to run. A value that was bound to a
 // learnable since the last run goes to the device first.
 //
-// Learnables need names, each its own.
+// Learnables need names, each its own. It is an error if a step was made with indices of
+// [gorgonia.ByIndices] outside of their axis, until SetState.
 func (vm *VM) State() (s *State, err error) {
 	err = vm.move("State", nil, func([]int) error {
 		t := vm.trainer
 		if err := t.named(); err != nil {
 			return err
 		}
-		if err := t.push(vm.exec, t.changed()); err != nil {
+		if t.spoilt != nil {
+			return t.spoilt
+		}
+		if _, err := t.refresh(vm.exec, t.all); err != nil {
 			return err
 		}
 		options := t.reader.Read()
@@ -88,8 +92,19 @@ func (vm *VM) State() (s *State, err error) {
 	return s, nil
 }
 
+// Runs returns how many runs the VM has made, as [State] counts them. A run that fails after the device has made
+// its step of [Train], or added its gradients, counts; one that fails before does not.
+func (vm *VM) Runs() int {
+	if vm == nil || vm.exec == nil {
+		return 0
+	}
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	return vm.next
+}
+
 // SetState takes over a state, all of it or, if it returns an error, nothing. The
-// nodes of the learnables are bound to new values, as by [VM.Pull], the solver gets the state's
+// learnables get its values on the host too, as by [VM.Pull], the solver gets the state's
 // learning rate, and random numbers follow from the state's seed.
 //
 // The graph must have learnables of the same names, types and shapes, and the solver the same
@@ -101,6 +116,9 @@ func (vm *VM) SetState(s *State) error {
 			return errors.New("got no state")
 		}
 		learnables, err := t.fit(s)
+		if err == nil {
+			err = t.takes(t.all)
+		}
 		if err != nil {
 			return err
 		}
@@ -116,11 +134,11 @@ func (vm *VM) SetState(s *State) error {
 		for _, p := range averages {
 			copy(p.to, p.memory)
 		}
-		if err := t.pull(vm.exec, t.all()); err != nil {
+		t.runs, t.spoilt, t.kept = s.Steps*t.every+s.Added, nil, nil
+		if err := t.pull(vm.exec, t.all); err != nil {
 			return err
 		}
 		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)
-		t.runs, t.stale, t.kept = s.Steps*t.every+s.Added, false, nil
 		vm.next, vm.seed = s.Runs, s.Seed
 		return nil
 	})
@@ -162,15 +180,6 @@ func (t *trainer) named() error {
 		seen[name] = i
 	}
 	return nil
-}
-
-// all returns the numbers of all learnables.
-func (t *trainer) all() []int {
-	list := make([]int, len(t.learnables))
-	for i := range list {
-		list[i] = i
-	}
-	return list
 }
 
 // part is an entry of a state for a part of the VM's.

@@ -170,6 +170,10 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if vm.trainer, err = newTrainer(c); err != nil {
 		return nil, err
 	}
+	vm.resident.copies = vm.copies(len(c.resident))
+	if vm.trainer != nil {
+		vm.trainer.copies = vm.copies(len(vm.trainer.learnables))
+	}
 	if vm.tracer, err = newTracer(c); err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func (vm *VM) build(b exec.Backend) error {
 	if err := vm.trainer.built(e, graph.Trained); err != nil {
 		return err
 	}
-	vm.resident.built(graph.Residents)
+	vm.resident.built(graph)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, vm.trainer.nodes())
@@ -215,6 +219,13 @@ func (vm *VM) build(b exec.Backend) error {
 	// Close still releases its memory.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
 	return nil
+}
+
+// copies returns a list of n copies on the device, which ends with the VM.
+func (vm *VM) copies(n int) *deviceCopies {
+	c := newDeviceCopies(n)
+	runtime.AddCleanup(vm, (*deviceCopies).close, c)
+	return c
 }
 
 // rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet set the slice of an op for the first time,
@@ -309,7 +320,8 @@ func (vm *VM) Close() error {
 	if vm.closed {
 		return nil
 	}
-	if vm.trainer.ahead() {
+	newer, failed := vm.trainer.newer()
+	if len(newer) > 0 {
 		release, err := vm.nodes.claim()
 		if err != nil {
 			return fmt.Errorf("cudaops: Close: %w", err)
@@ -319,10 +331,12 @@ func (vm *VM) Close() error {
 	vm.closed = true
 	vm.cleanup.Stop()
 	err := vm.mend()
-	if err == nil {
-		err = vm.trainer.finish(vm.exec)
+	if err == nil && len(newer) > 0 {
+		err = vm.trainer.pull(vm.exec, newer)
 	}
-	if err := driver.Join(err, vm.exec.Close(), vm.tracer.end()); err != nil {
+	vm.trainer.close()
+	vm.resident.copies.close()
+	if err := driver.Join(failed, err, vm.exec.Close(), vm.tracer.end()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 // the end, and goes on from that file if it is there: a program that was ended, or killed, takes
 // the steps that it would have taken when it is run again.
 //
-// A training that ends with a failed run or a loss that is NaN leaves the file as it was.
+// A training that ends with a failed run, a loss that is NaN or infinite, or such numbers among parameters
+// or moments leaves the file as it was.
 func Checkpoint(path string, n int) Option {
 	return func(c *config) {
 		c.positive("Checkpoint", n)
@@ -51,6 +52,7 @@ func (l *loop) save() error {
 		return nil
 	}
 	if err := checkpoint.Save(l.config.checkpoint.path, l.vm, l.position); err != nil {
+		l.failed = true
 		return err
 	}
 	l.saved = l.position.Step

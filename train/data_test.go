@@ -255,7 +255,8 @@ func TestFrom(t *testing.T) {
 			if err := whole.vm.Pull(); err != nil {
 				return err
 			}
-			moments = append(moments, moment{s.Position, whole.learnables[0].Value(), whole.learnables[1].Value()})
+			slope, offset := must.Get[G.Value](t)(G.CloneValue(whole.learnables[0].Value())), must.Get[G.Value](t)(G.CloneValue(whole.learnables[1].Value()))
+			moments = append(moments, moment{s.Position, slope, offset})
 			return nil
 		})
 		want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, append(opts, Weights(whole.weights), save)...))

@@ -247,6 +247,9 @@ func (e *Executable) cancelled() error {
 	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
 }
 
+// Changed reports whether the run that was last started has changed a state, also if it failed then.
+func (e *Executable) Changed() bool { return e.changed }
+
 // Pending reports whether a run was started and not finished.
 func (e *Executable) Pending() bool { return e.pending }
 

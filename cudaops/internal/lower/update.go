@@ -109,7 +109,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		v = e.emit(program.Map{Func: f}, []*program.Value{g.states[len(g.states)-1], v}, g.whole(g.dtype))[0]
+		v = e.emit(program.Map{Func: f, Shape: g.whole(g.dtype).Shape}, []*program.Value{g.states[len(g.states)-1], v}, g.whole(g.dtype))[0]
 	}
 	e.joined[g] = v
 	return v, nil
