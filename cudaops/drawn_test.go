@@ -33,7 +33,9 @@ type drawing struct {
 	keep G.Nodes    // of others
 	x    G.Nodes    // the inputs
 	// outer reports whether there is an OuterProd, whose derivative Gorgonia gets wrong.
-	outer   bool
+	outer bool
+	// partial reports whether Grad failed, and left some of its nodes in the graph.
+	partial bool
 	extents []int // of axes
 	most    int   // elements of a node
 	base    []int // the shape whose axes all inputs have; nil for none
@@ -407,6 +409,7 @@ func (d *drawing) differentiate() {
 		return G.Grad(cost, by...)
 	})
 	if err != nil {
+		d.partial = true
 		d.t.Logf("gradient: %v", err)
 	}
 }
@@ -441,10 +444,14 @@ func byOp(n *G.Node) error {
 	reduction := strings.HasPrefix(op, "Σ") || strings.HasPrefix(op, "MaxAlong")
 	alone := strings.HasPrefix(op, "ByIndices") && args[0].Shape().TotalSize() == 1
 	ofZero := op == "sign" && n.IsScalar() && numbersOf(args[0])[0] == 0
-	if err != nil || alone || ofZero || reduction && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
+	ofVector := strings.HasPrefix(op, "ByIndicesOpDiff") && args[1].Shape().Dims() < args[0].Shape().Dims()
+	if err != nil || alone || ofZero || ofVector || reduction && args[0].Shape().Dims() > 3 || strings.HasPrefix(op, "Softmax") && slices.Contains(n.Shape(), 1) {
 		return nil // Gorgonia's fails, takes other elements, or subtracts another one
 	}
 	x, y := numbersOf(n.Value()), numbersOf(values.Compact(want))
+	if strings.HasPrefix(op, "Softmax{") && !finite(y) && finite(numbersOf(args[0])) {
+		return nil // Gorgonia subtracts another number than the row's maximum
+	}
 	if len(x) != len(y) {
 		return fmt.Errorf("got %d elements, want %d", len(x), len(y))
 	}
@@ -461,6 +468,10 @@ func byOp(n *G.Node) error {
 		}
 	}
 	return nil
+}
+
+func finite(x []float64) bool {
+	return !slices.ContainsFunc(x, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 }
 
 func largest(x []float64) (most float64) {
@@ -537,7 +548,7 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 		return vm
 	}
 	vm := run()
-	if got := onTheHost(vm.Report()); len(got) > 0 {
+	if got := onTheHost(vm.Report()); len(got) > 0 && !d.partial {
 		d.t.Errorf("on the host: %v", got)
 	}
 	if err := vm.graph.Program.Verify(); err != nil {
