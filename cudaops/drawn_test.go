@@ -564,8 +564,15 @@ func (d *drawing) check(newVM func(g *G.ExprGraph, opts ...Option) (*VM, error))
 	}
 	same := func(how string) {
 		for n, m := range bits {
-			if again, err := values.Bytes(n.Value()); err != nil || !bytes.Equal(again, m) {
-				d.t.Errorf("%v has other bits %s: %v, %v", n, how, again, err)
+			again, err := values.Bytes(n.Value())
+			if err != nil || len(again) != len(m) {
+				d.t.Fatalf("%v has %d bytes, %d %s: %v", n, len(m), len(again), how, err)
+			}
+			for i := range m {
+				if again[i] != m[i] {
+					d.t.Errorf("%v of %v has other bits %s, from byte %d of %d on", n, n.Shape(), how, i, len(m))
+					break
+				}
 			}
 		}
 	}

@@ -83,3 +83,25 @@ func TestFunctionsWithoutOperands(t *testing.T) {
 		}
 	})
 }
+
+// A map that reads a part of a Concat beside the whole, each in an order of its own, writes over neither.
+func TestMapOfPartAndWhole(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g := G.NewGraph()
+		node := must.Get[*G.Node](t)
+		x := G.NewTensor(g, tensor.Float64, 3, G.WithName("x"), G.WithShape(1, 16, 16), G.WithInit(G.Uniform(-1, 1)))
+		m, n := node(G.Tanh(x)), node(G.Cos(x))
+		y := node(G.BroadcastAdd(node(G.Concat(0, m, n, n)), m, nil, []byte{0}))
+		must.Do(t, machine(t, g, on).RunAll())
+		for i, got := range floats(t, y.Value()) {
+			v := floats(t, x.Value())[i%256]
+			want := math.Tanh(v) + math.Cos(v)
+			if i < 256 {
+				want = 2 * math.Tanh(v)
+			}
+			if math.Abs(got-want) > 1e-12 {
+				t.Fatalf("element %d is %v, want %v", i, got, want)
+			}
+		}
+	})
+}

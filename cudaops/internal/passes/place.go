@@ -151,15 +151,18 @@ func lastUses(p *program.Program) map[*program.Value]int {
 }
 
 // overwrites returns the input whose memory an instruction's output may take: one that it reads
-// element by element in the order of the output, and is the last to use. It returns nil if there is
-// none.
+// element by element in the order of the output, and is the last to use. No other input may have elements in that
+// memory: neither another view of it, nor a part of a Join or the whole. It returns nil if there is none.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
 	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
 		return nil
 	}
 	for i, v := range in.In {
 		base := v.Base
-		again := func(o *program.Value) bool { return o.Base == base }
+		again := func(o *program.Value) bool {
+			a, b := o.Base.Buffer, base.Buffer
+			return o.Base == base || a != nil && b != nil && (a == b || a.Within == b || b.Within == a)
+		}
 		if uses[base] == at && !v.IsRandom() && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
 			v.Elements() == base.Elements() && v.IsContiguous() && !slices.ContainsFunc(slices.Delete(slices.Clone(in.In), i, i+1), again) {
 			return base
