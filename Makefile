@@ -1,7 +1,7 @@
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 
-.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit tag-matrix
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit
 
 test: # every test of every package, with a line for each as it ends
 	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
@@ -53,7 +53,4 @@ site: # README, docs and gallery as plain HTML, into .site
 	go run ./internal/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/tagmatrix -install 13.0-cudnn9
-
-tag-matrix: # build with the tag cuda against CUDA 11.8 to 13.5, cuDNN 8 and 9
-	go run ./internal/tagmatrix
+	go run ./internal/toolkit/install

@@ -14,8 +14,6 @@ import (
 )
 
 // This file runs every op of package opspec on Gorgonia's own machines, on a device.
-// internal/tagrecord records which cases passed: results.TagTests names the
-// tests that must have passed for every op.
 
 // gorgonias: on a device the tests of this file run Gorgonia's machine. Without
 // one its machines are those of a plain build, panics with Read aside.

@@ -10,9 +10,8 @@
 #
 #   PARTS   "tests kernels bench" if unset. Every part takes cmd/stheno; tests the test
 #           binaries of all packages that have tests, about 100 MB packed, or of those that
-#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*; tag the
-#           tests of Gorgonia's own CUDA machine, which want a C compiler and a toolkit
-#           (make tag-toolkit). The others, bench, graphs, steps, accuracy and random, take nothing more.
+#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*. The others,
+#           bench, graphs, steps, accuracy and random, take nothing more.
 #   NOTEBOOKS  of gallery, the notebooks whose folders match, such as '0[125]*': those with
 #           figures of kernels that have changed
 set -euo pipefail
@@ -25,8 +24,8 @@ trap 'rm -rf "$bin"' EXIT
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" >&2 && exit 2 ;;
+    tests | kernels | bench | graphs | steps | accuracy | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, bench, graphs, steps, accuracy, random, gallery" >&2 && exit 2 ;;
     esac
 done
 
@@ -72,17 +71,6 @@ done
 
 # The text whose letters are counted, which comes with Go's sources.
 cp "$(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt" "$bin/"
-
-if wanted tag; then
-    settings=$(go run ./cmd/stheno env)
-    (
-        eval "$settings"
-        for name in module:. tape:cudaops/tape cudaops:cudaops ops:ops; do
-            go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-${name%:*}.test" "./${name#*:}"
-        done
-        go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord
-    )
-fi
 
 mkdir -p .gpu
 # One dictionary over all binaries: they share most of their code.

@@ -20,8 +20,7 @@
 #   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
 #                docs/functions.md, the errors of functions, too; gallery runs the
 #                notebooks, whose records, NAME.json, belong into
-#                examples/NAME/recorded.json: make gallery then makes the pages; tag, Gorgonia's own
-#                machine, whose records belong into bench/results/tag; graphs times whole
+#                examples/NAME/recorded.json: make gallery then makes the pages; graphs times whole
 #                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise; accuracy
 #                measures the errors of products of float32, here and of cuBLAS
 #   ALL          1: also what bench/results has evidence of
@@ -253,50 +252,6 @@ random() {
     record "drawn cases" "$status" "$start" "$(tail -n 1 "$folder/random.log" | tr -d '\t')"
 }
 
-# tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
-tag_suite() {
-    local start log=$OUT/tag/$1.log
-    start=$(now)
-    (cd "$2" && timeout -k 5 $(($4 + 5)) "$bin/$3" -test.v -test.timeout "$4s" "${@:5}") > "$log" 2>&1 < /dev/null
-    record "tag $1" $? "$start" "$(counts "$log")" "$log"
-}
-
-# tag: Gorgonia's own machine, its known breakages and the op suite. cuBLAS and cuDNN
-# are looked for where CUDA and Python's packages have them. It ends within 280 s.
-tag() {
-    local start test libraries
-    passed "tag record" && return
-    enough 290 || return
-    libraries=$(python3 - <<'PYTHON'
-import glob, site, sys
-folders = []
-for library in ("libcudnn.so.9", "libcublas.so.13"):
-    packages = [f"{p}/nvidia/**" for p in [*site.getsitepackages(), site.getusersitepackages(), *sys.path] if p]
-    for place in [*packages, "/usr/local/cuda*/**", "/usr/lib/*-linux-gnu"]:
-        found = glob.glob(f"{place}/{library}", recursive=True)
-        if found:
-            folders.append(found[0].rsplit("/", 1)[0])
-            break
-print(":".join(folders))
-PYTHON
-    )
-    local -x LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-}
-    mkdir -p "$OUT/tag"
-    # Nothing is timed here, so all may share the GPU. But some breakages are told by
-    # the clock: the op suite, which starts one machine after the other, comes later.
-    tag_suite cudaops cudaops tag-cudaops.test 250 &
-    # Examples are left out: they use Gorgonia's machine on any thread.
-    tag_suite ops ops tag-ops.test 250 -test.run '^Test' &
-    STHENO_RECORD=$OUT/tag/programs.md tag_suite cudaops-tape cudaops/tape tag-tape.test 150 -test.parallel 5
-    for test in $("$bin/tag-module.test" -test.list '^TestGorgoniaMachine' 2> /dev/null); do
-        tag_suite "$test" . tag-module.test 100 -test.run "^$test\$" &
-    done
-    wait
-    start=$(now)
-    "$bin/tagrecord" "$OUT/tag" "$suites" > "$bin/log" 2>&1
-    record "tag record" $? "$start" "$(tail -n 1 "$bin/log" | tr -d '\t')"
-}
-
 # gallery: every notebook, its page, its figures and its record.
 gallery() {
     local notebook name start status extra
@@ -324,8 +279,8 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" && exit 2 ;;
+    tests | kernels | bench | graphs | steps | accuracy | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, bench, graphs, steps, accuracy, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in

@@ -7,8 +7,6 @@ package evidence
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/stheno-ml/stheno/internal/results"
@@ -86,31 +84,6 @@ func Check(f *results.File) (stale, unmeasured error) {
 		}
 	}
 	return again(f, old), again(f, none)
-}
-
-// CheckTag compares the runs on Gorgonia's own machine with the tree, as [Check] does.
-func CheckTag(records []results.TagRecord) (stale, unmeasured error) {
-	tree, err := Tree()
-	if err != nil {
-		return err, nil
-	}
-	const run = "bench/results/tag: %s of %s.cu ran on the %s: run PARTS=tag bench/gpu-build.sh, and PARTS=tag bench/gpu-run.sh there"
-	var old, none []error
-	for _, r := range records {
-		if r.Run == "" {
-			continue
-		}
-		for _, source := range slices.Sorted(maps.Keys(tree)) {
-			switch r.Kernels[source] {
-			case tree[source]:
-			case "":
-				none = append(none, fmt.Errorf(run, "no kernels", source, r.GPU))
-			default:
-				old = append(old, fmt.Errorf(run, "other kernels", source, r.GPU))
-			}
-		}
-	}
-	return errors.Join(old...), errors.Join(none...)
 }
 
 // again joins errors into one that names the command that fixes them, nil for none.

@@ -82,9 +82,9 @@ var packages = map[string][]string{
 		"versions/matmul_tma", "versions/matmul_wgmma", "versions/matmul_wide", "versions/ripple"},
 }
 
-// OnTag are the sources that only Gorgonia's own machine launches, so that their
-// evidence is in bench/results/tag.
-var OnTag = []string{"elembinop", "elemunaryop"}
+// OnTag has the sources that only Gorgonia's own machine launches, with the digests that they had when its tests last ran on a
+// GPU (see docs/cuda-versions.md).
+var OnTag = results.Digests{"elembinop": "d404ab68d6df", "elemunaryop": "06555f9fb3fa"}
 
 // testsOfPart is the number of tests of one op that run in one go, by tool: racecheck follows every
 // access to shared memory, and takes up to four seconds a test.
