@@ -13,7 +13,7 @@ conformance: # Gorgonia's own tests and examples and the ONNX operator tests on 
 	go run ./internal/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
-	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
+	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 -run RecordIsComplete ./examples/...
 
 toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetensors, into .toolkit (Linux)
@@ -41,8 +41,7 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 bench: # time every op on this machine's GPU
 	go run ./cmd/stheno bench gpu
 
-readme: # the tables of README.md, docs/graphs.md, docs/training.md, docs/precision.md and docs/drawn.md, from the ops and from bench/results
-	go run ./internal/readme
+readme: # the tables of README.md and docs, from the ops and from bench/results
 	go run ./cmd/stheno maintain tables
 
 gallery: # the pages of docs/gallery that show recorded figures, from the records and from bench/results; no GPU is needed
