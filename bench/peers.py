@@ -26,6 +26,8 @@ def main(arguments):
     with open(arguments[0]) as file:
         cases = json.load(file)
     seconds = float((arguments[2:] or [600])[0])
+    if not cases:
+        return "no cases"
     if "shapes" in cases[0]:
         import op_peers
 
