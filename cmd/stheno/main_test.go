@@ -91,6 +91,7 @@ func TestMisuse(t *testing.T) {
 		{"bench host --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench graphs --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench graphs --host --run nothing", `--run: got "nothing", which matches none of the`},
+		{"maintain cases reps", `<set> must be one of "ops","graphs","steps","products" but got "reps"`},
 		{"maintain cases ops --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench gpu --runs 0", `--runs: got "0", want a whole number from 1 on`},
 		{"bench host --runs 1.5", `--runs: got "1.5", want a whole number from 1 on`},
@@ -135,11 +136,12 @@ func TestMisuse(t *testing.T) {
 		{"env --cuda", "--cuda: expected"},
 		{"env now", "unexpected argument now"},
 		{"maintain", `expected one of "check", "suites"`},
-		{"maintain merge", `expected "<file>"`},
+		{"maintain merge", `expected "<file> ..."`},
 		{"maintain merge nothing.json", "no such file"},
 		{"maintain suites --gpu G --all", "--gpu and --all can't be used together"},
 		{"maintain cases ops --gpu G", "got --gpu without --missing"},
 		{"maintain record ops", "missing flags: --json=FILE"},
+		{"maintain record drawn --json x", `must be one of`},
 	} {
 		status, stdout, stderr := stheno(strings.Fields(c.args)...)
 		if status != misuse || !strings.Contains(stderr, c.want) || stdout != "" {
@@ -153,7 +155,7 @@ func TestFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.Write(t, "empty", "")
 	cases := []struct{ args, want string }{
-		{"maintain tables", "no results in"},
+		{"maintain tables", "the tables are written in the repository's root"},
 		{"maintain cases ops --text empty", "--text: "},
 		{"maintain check --recorded nowhere", "no results in"},
 	}

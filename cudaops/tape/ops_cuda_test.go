@@ -15,8 +15,6 @@ import (
 )
 
 // This file runs every op of package opspec on Gorgonia's own machines, on a device.
-// internal/tagrecord records which cases passed: results.TagTests names the
-// tests that must have passed for every op.
 
 func lispForward(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
