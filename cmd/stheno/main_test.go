@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -173,6 +174,65 @@ func TestFailure(t *testing.T) {
 		if status != failure || !strings.Contains(stderr, c.want) {
 			t.Errorf("stheno %s: status %d, stderr %q, want status %d and %q", c.args, status, stderr, failure, c.want)
 		}
+	}
+}
+
+// fullDisk is a disk with room for some bytes more.
+type fullDisk struct{ room int }
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n := min(len(p), d.room)
+	if d.room -= n; n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// fillDisk runs a command line that would succeed, on disks that are full from the first byte on and
+// before the last.
+func fillDisk(t *testing.T, args ...string) {
+	t.Helper()
+	status, out, stderr := stheno(args...)
+	if status != 0 || out == "" {
+		t.Fatalf("stheno %s: status %d, %q, %s, want output", strings.Join(args, " "), status, out, stderr)
+	}
+	for _, room := range []int{0, len(out) - 1} {
+		var said bytes.Buffer
+		if status := run(args, &fullDisk{room}, &said); status != failure || !strings.Contains(said.String(), syscall.ENOSPC.Error()) {
+			t.Errorf("stheno %s, room for %d of %d bytes: status %d, stderr %q, want status %d and %q",
+				strings.Join(args, " "), room, len(out), status, &said, failure, syscall.ENOSPC)
+		}
+	}
+}
+
+// A full disk is an error of every command that prints.
+func TestFullDisk(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	fillDisk(t, "--version")
+	for _, words := range allCommands(t) {
+		fillDisk(t, append(words, "-h")...)
+	}
+	for _, args := range []string{
+		"doctor",
+		"bench gpu --list --run ^Sum/",
+		"bench host --runs 1 --run ^MatMul/128.x.128/f32",
+		"bench graphs --list",
+		"bench steps --list",
+		"explain",
+		"explain mlp --host",
+		"explain mlp --host --pass lower",
+		"explain mlp --host --summary",
+		"trace mlp --host --runs 1 --out " + os.DevNull,
+		"maintain suites --all",
+		"maintain cases ops --run ^Add/",
+		"maintain cases graphs",
+		"maintain cases steps",
+		"maintain cases accuracy",
+	} {
+		if gorgonia.CUDA && strings.HasPrefix(args, "bench host") {
+			continue
+		}
+		fillDisk(t, strings.Fields(args)...)
 	}
 }
 
