@@ -3,6 +3,10 @@
 //
 // Files are safetensors, which Python's library of that name reads. Each learnable is a tensor
 // with the name of its node; see [Save] for the others.
+//
+// A file has a checksum in its metadata "stheno.sha256": the SHA-256 of the whole file, header included,
+// with the 64 hexadecimal digits of the checksum itself as zeros. [Load] and [LoadParameters]
+// refuse a file whose content has another one.
 package checkpoint
 
 import (
@@ -18,8 +22,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// version is the version of the files that are written.
-const version = 1
+// version is the version of the files that are written. Files of version 1 have no checksum.
+const version = 2
 
 // The names of the metadata in a file, each encoded as JSON.
 const (
@@ -56,9 +60,10 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // seed of its shuffling: any value that encoding/json encodes, or nil.
 //
 // An existing file is replaced at once: however the program ends, by a kill or by a loss of power,
-// path is the old file or the new one, complete. One process at a time saves to one path. The new
-// file is first written beside it, under a name that begins with a dot and ends with .tmp; one that
-// a killed program left there is removed.
+// path is the old file or the new one, complete. The new file has the old one's permissions; if path is a
+// symbolic link, the file that it names is replaced. Of several goroutines or processes that save to
+// one path, each succeeds, and the last one's file stays. The new file is first written beside the old
+// one, with .stheno- and random digits before the end .tmp of its name; one that a killed program left is removed.
 //
 // It is an error, which leaves the file as it was, if a number of the state is NaN or infinite.
 //
@@ -124,34 +129,37 @@ func save(path string, s *cudaops.State, position any) error {
 // nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
 // [cudaops.VM.SetState] lists the properties that must agree.
 //
+// The note is "" if the file has its checksum. A file that Stheno wrote before files had one is loaded
+// too, and the note says that its content is unchecked.
+//
 // An error names the values that do not fit, and leaves the VM and *position as they were. It wraps
 // [io/fs.ErrNotExist] if there is no file.
-func Load(path string, vm *cudaops.VM, position any) error {
-	if err := load(path, vm, position); err != nil {
-		return fmt.Errorf("checkpoint: Load: %w", err)
+func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
+	if note, err = load(path, vm, position); err != nil {
+		return "", fmt.Errorf("checkpoint: Load: %w", err)
 	}
-	return nil
+	return note, nil
 }
 
-func load(path string, vm *cudaops.VM, position any) error {
+func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 	f, err := open(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
 	setPosition, err := f.position(position)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	s, err := f.state()
 	if err == nil {
 		err = vm.SetState(s)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	setPosition()
-	return nil
+	return f.note, nil
 }
 
 // state returns the state in a file.
@@ -190,8 +198,8 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	if err := json.Unmarshal([]byte(text), &of); err != nil {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
-	if of.Version != version {
-		return nil, fmt.Errorf("got a file of version %d, want %d, which this version of Stheno writes", of.Version, version)
+	if of.Version < 1 || of.Version > version {
+		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, version)
 	}
 	h := &header{}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))

@@ -48,6 +48,9 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%d calls of the later op, want 1", late)
 		}
 		var none context.Context
+		if err := vm.RunContext((*ownContext)(nil)); err == nil || !strings.Contains(err.Error(), "nil context") {
+			t.Errorf("a nil pointer as the context gives %v", err)
+		}
 		if err := vm.RunContext(none); err == nil || !strings.Contains(err.Error(), "nil context") {
 			t.Errorf("a nil context gives %v", err)
 		}
@@ -114,3 +117,6 @@ func cloned(t *testing.T, nodes []*G.Node) (list []G.Value) {
 	}
 	return list
 }
+
+// ownContext is a type of contexts.
+type ownContext struct{ context.Context }

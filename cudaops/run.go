@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -24,7 +25,7 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
 	}
-	if ctx == nil {
+	if safely.IsNil(ctx) {
 		return fmt.Errorf("cudaops: RunContext got a nil context")
 	}
 	done, err := vm.runOnce(ctx)

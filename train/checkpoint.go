@@ -38,11 +38,11 @@ func (l *loop) load() error {
 	if c.from != (Position{}) {
 		return errors.New("got the options From and Checkpoint, want one of them")
 	}
-	err := checkpoint.Load(c.checkpoint.path, l.vm, &c.from)
+	note, err := checkpoint.Load(c.checkpoint.path, l.vm, &c.from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	l.saved = c.from.Step
+	l.saved, l.history.Note = c.from.Step, note
 	return err
 }
 

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/safetensors"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -222,4 +224,37 @@ func TestCheckpointErrors(t *testing.T) {
 	}
 	_, err = Run(t.Context(), l.vm, l.loss, data.Shuffle(1), Epochs(9), Checkpoint(path, 1))
 	wantError(t, err, "shuffled by seed 1")
+}
+
+// A training that goes on from a file of before files had checksums has a note in its history.
+func TestCheckpointWithoutChecksum(t *testing.T) {
+	l := newLine(t, false)
+	path := filepath.Join(t.TempDir(), "line.safetensors")
+	source := Seq(l.batches(3, nil))
+	run := func(epochs int) History {
+		return must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(epochs), Checkpoint(path, 10)))
+	}
+	for epochs := range 2 {
+		if h := run(epochs + 1); h.Note != "" || h.Steps != 3 {
+			t.Errorf("got the note %q after %d steps, want none after 3", h.Note, h.Steps)
+		}
+	}
+	b := must.Get[[]byte](t)(os.ReadFile(path))
+	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	for i := range f.Tensors {
+		x := &f.Tensors[i]
+		x.Data = make([]byte, must.Get[int](t)(x.Bytes()))
+		must.Do(t, f.Read(x, x.Data))
+	}
+	delete(f.Metadata, "stheno.sha256")
+	f.Metadata["stheno"] = strings.Replace(f.Metadata["stheno"], `"version":2`, `"version":1`, 1)
+	var old bytes.Buffer
+	must.Do(t, safetensors.Write(&old, f.Metadata, f.Tensors))
+	must.Do(t, os.WriteFile(path, old.Bytes(), 0o666))
+	if h := run(3); !strings.Contains(h.Note, "no checksum") || h.Begin.Step != 6 || h.Steps != 3 {
+		t.Errorf("got the note %q, from step %d on, %d steps, want one about the checksum, and 3 steps from 6 on", h.Note, h.Begin.Step, h.Steps)
+	}
+	if h := run(4); h.Note != "" {
+		t.Errorf("got the note %q about a file that was written anew, want none", h.Note)
+	}
 }

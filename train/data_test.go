@@ -105,12 +105,11 @@ func TestSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReference()
 			for epoch := range 3 {
-				order.chunks(epoch, 0, func(rows []int) bool {
+				for rows := range slices.Chunk(order.epoch(epoch), points) {
 					if weighted || len(rows) == points {
 						r.step(rate0, take(x, rows), take(y, rows))
 					}
-					return true
-				})
+				}
 			}
 			l := newLine(t, weighted)
 			opts := []Option{Epochs(3)}

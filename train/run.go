@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -23,6 +24,9 @@ import (
 // the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
 // nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
+	if safely.IsNil(ctx) {
+		return History{}, errors.New("train: Run got a nil context")
+	}
 	l, err := newLoop(vm, loss, source, opts)
 	if err != nil {
 		return History{}, fmt.Errorf("train: %w", err)
@@ -77,7 +81,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	}
 	c := &l.config
 	switch {
-	case vm == nil || loss == nil || source == nil:
+	case vm == nil || loss == nil || safely.IsNil(source):
 		return nil, errors.New("Run got a nil VM, loss or source")
 	case vm.Report().Solver == "":
 		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")

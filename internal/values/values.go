@@ -138,6 +138,9 @@ func Memory(v gorgonia.Value) ([]byte, error) {
 		if kernels.Count(v.Shape()) == 0 {
 			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
 		}
+		if v.Dtype() == (tensor.Dtype{}) {
+			return nil, errors.New("a tensor that is a zero value: want one of tensor.New")
+		}
 		if v.IsMasked() {
 			return nil, fmt.Errorf("a masked tensor of shape %v: masks are not supported", v.Shape())
 		}
