@@ -43,12 +43,8 @@ func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions, options ...cudaop
 	if os.Getenv("STHENO_REQUIRE_GPU") != "" {
 		options = append(options, cudaops.OnDevice(0))
 	}
-	for _, n := range g.AllNodes() { // as a tape machine does
-		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
-			if err := op.SetTraining(!o.EvalMode); err != nil {
-				return &machine{err: err}
-			}
-		}
+	if o.EvalMode {
+		options = append(options, cudaops.EvalMode())
 	}
 	if o.NaN {
 		options = append(options, cudaops.WatchNaN())
