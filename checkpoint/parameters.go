@@ -50,9 +50,8 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 // or of another program, and the BatchNorms of their graph their means and variances if the file
 // has them. The state of a solver in the file is left out. With an error nothing is changed.
 //
-// It comes after the VM is made, since a VM that trains begins with new running means and
-// variances. Learnables of [cudaops.Train] go to the device in the next run, as values bound by
-// gorgonia.Let do.
+// SetTraining(true) of a BatchNorm sets its mean and variance to 0 and 1, so it comes before LoadParameters. Learnables of
+// [cudaops.Train] go to the device in the next run, as values bound by gorgonia.Let do.
 func LoadParameters(path string, nodes ...*gorgonia.Node) error {
 	if err := loadParameters(path, nodes); err != nil {
 		return fmt.Errorf("checkpoint: LoadParameters: %w", err)
