@@ -62,6 +62,10 @@ func TestGorgoniaIsWrong(t *testing.T) {
 	}
 }
 
+func TestDocumentOfGorgonia(t *testing.T) {
+	must.Documented(t, "../docs/gorgonia-ops.md", "example_test.go", 2)
+}
+
 // Nodes that differ are one node to Gorgonia in the cases of docs/gorgonia-ops.md, and two where the page says so.
 func TestMergedOps(t *testing.T) {
 	node, g := must.Get[*G.Node](t), G.NewGraph()
@@ -77,6 +81,11 @@ func TestMergedOps(t *testing.T) {
 		backing := make([]float64, 1000)
 		backing[at] = v
 		return node(G.Add(vector, G.NewConstant(tensor.New(tensor.WithBacking(backing)))))
+	}
+	matrix := func(v float64, name string) *G.Node {
+		constant := tensor.New(tensor.WithShape(20, 20), tensor.WithBacking(make([]float64, 400)))
+		must.Do(t, constant.SetAt(v, 10, 10))
+		return node(G.Square(node(G.Add(input("matrix", 20, 20), G.NewConstant(constant, G.WithName(name))))))
 	}
 	named := func(v float64, name string) *G.Node {
 		return node(G.Add(vector, G.NewConstant(v, G.WithName(name))))
@@ -110,6 +119,7 @@ func TestMergedOps(t *testing.T) {
 	type pair [2]*G.Node
 	for what, p := range map[string]pair{
 		"constants of 1000 elements":   {constant(500, 1), constant(500, 2)},
+		"matrices of two names":        {matrix(1, "m1"), matrix(2, "m2")},
 		"constants of one name":        {named(3.5, "k"), named(4.5, "k")},
 		"constants of two types":       {printed(tensor.Float64, 5.5), printed(tensor.Float32, float32(5.5))},
 		"inputs of one name and shape": {input("w", 2, 3), input("w", 2, 3)},
@@ -145,6 +155,7 @@ func TestMergedOps(t *testing.T) {
 		"SoftMax of x and of x + 0":        {node(G.SoftMax(x, 0)), node(G.LogSoftMax(node(G.Add(x, G.NewConstant(0.0))), 0))},
 		"Dropout of x and of x + 0":        {node(G.Dropout(x, 0.25)), node(G.Dropout(node(G.Add(x, G.NewConstant(0.0))), 0.5))},
 		"BatchNorm":                        {norm(0.9, 1e-5), norm(0.5, 1e-5)},
+		"uniform of two shapes":            {G.UniformRandomNode(g, tensor.Float64, 0, 1, 4), G.UniformRandomNode(g, tensor.Float64, 0, 1, 4, 1)},
 	} {
 		if p[0] == p[1] {
 			t.Errorf("%s: got one node, want two", what)
