@@ -51,9 +51,8 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 // has them. The state of a solver in the file is left out. With an error nothing is changed. The note
 // is that of [Load]; a file of another program has none of Stheno's checksums.
 //
-// It comes after the VM is made, since a VM that trains begins with new running means and
-// variances. Learnables of [cudaops.Train] go to the device in the next run, as values bound by
-// gorgonia.Let do.
+// SetTraining(true) of a BatchNorm sets its mean and variance to 0 and 1, so it comes before LoadParameters. Learnables of
+// [cudaops.Train] go to the device in the next run, as values bound by gorgonia.Let do.
 func LoadParameters(path string, nodes ...*gorgonia.Node) (note string, err error) {
 	if note, err = loadParameters(path, nodes); err != nil {
 		return "", fmt.Errorf("checkpoint: LoadParameters: %w", err)

@@ -92,7 +92,7 @@ func (d *drawing) one(what string, is func(*G.Node) bool, shape ...int) *G.Node 
 
 // like draws a node of the shape of another.
 func (d *drawing) like(a *G.Node) *G.Node {
-	return d.one("of the same shape", func(n *G.Node) bool { return n.Shape().Eq(a.Shape()) }, a.Shape()...)
+	return d.one("of the same shape", func(n *G.Node) bool { return slices.Equal(n.Shape(), a.Shape()) }, a.Shape()...)
 }
 
 func (d *drawing) scalar() *G.Node {

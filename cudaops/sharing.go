@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph, and
-// variables of Read by their addresses.
+// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph,
+// variables of Read by their addresses, and states of ops.
 type footprint struct {
 	graph         *gorgonia.ExprGraph // of the nodes: VMs of two graphs share nothing
 	reads, writes map[any]*gorgonia.Node
@@ -22,14 +22,21 @@ type footprint struct {
 func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	f := &footprint{graph: g.Nodes[0].Graph(), reads: map[any]*gorgonia.Node{}, writes: map[any]*gorgonia.Node{}}
 	for _, in := range g.Inputs {
-		f.reads[in.Node] = in.Node
+		if in.State != nil {
+			f.reads[in.State] = in.Node
+		} else {
+			f.reads[in.Node] = in.Node
+		}
 	}
 	for _, r := range g.Residents {
 		f.reads[r.Node] = r.Node
 	}
 	for _, o := range g.Outputs {
-		if f.writes[o.Node] = o.Node; o.Read != nil {
+		switch f.writes[o.Node] = o.Node; {
+		case o.Read != nil:
 			f.writes[o.Read] = o.Node
+		case o.State != nil:
+			f.writes[o.State] = o.Node
 		}
 	}
 	for _, d := range g.Gradients {

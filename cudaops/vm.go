@@ -18,7 +18,6 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostmem"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -49,8 +48,9 @@ import (
 // elements as the node's shape, all within the tensor.
 //
 // Ops that train in one way and evaluate in another, such as dropout, do as their
-// SetTraining determines when a run begins; the first run after a change compiles the graph
-// again. Random numbers are others in every run: see [Seed].
+// SetTraining determines when a run begins, and train if it was never called; the first run after a change
+// compiles the graph again. Under [EvalMode] they evaluate. No VM calls SetTraining, as a tape machine
+// does when it is made. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
 // wait. The graph's nodes belong to it while it runs: a run of another VM that would read
@@ -177,9 +177,6 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if vm.tracer, err = newTracer(c); err != nil {
 		return nil, err
 	}
-	if err := setTraining(g, !c.eval); err != nil {
-		return nil, err
-	}
 	if err := vm.build(b); err != nil {
 		return nil, err
 	}
@@ -291,18 +288,6 @@ func onlyKernels(p *program.Program) error {
 		return nil
 	}
 	return fmt.Errorf("no kernel for %d of the ops, and Strict is set: %s", len(names), strings.Join(names, "; "))
-}
-
-// setTraining switches ops such as dropout to training or to evaluation.
-func setTraining(g *gorgonia.ExprGraph, training bool) error {
-	for _, n := range g.AllNodes() {
-		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
-			if err := safely.Call("its SetTraining", func() error { return op.SetTraining(training) }); err != nil {
-				return fmt.Errorf("node %s: %w", internal.Name(n), err)
-			}
-		}
-	}
-	return nil
 }
 
 // Reset does nothing: a VM can be run again at any time. It is there for
