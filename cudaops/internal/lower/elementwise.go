@@ -46,8 +46,11 @@ func binary(c *call) *program.Value {
 	if !ok || !known || len(c.in) != 2 || !c.Numeric || !c.oneShape() {
 		return nil
 	}
-	if r := c.rectified(op); r != nil {
-		return r
+	if v := c.masked(op); v != nil {
+		return v
+	}
+	if v := c.maxDiff(op); v != nil {
+		return v
 	}
 	if v := c.product(op); v != nil {
 		return v

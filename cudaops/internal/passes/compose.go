@@ -125,7 +125,7 @@ var rectifiers = sync.OnceValue(func() (list [2]rectifier) {
 			f, _ = f.Trim()
 			return f
 		}
-		list[dt] = rectifier{parsed("(x + 0) * (0 <= x)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
+		list[dt] = rectifier{parsed("select(x < 0, -0, x + 0)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
 	}
 	return list
 })
