@@ -10,19 +10,20 @@ import (
 // replaced.
 type surroundings struct {
 	p       *program.Program
-	readers map[*program.Value][]*program.Instr // of a base, through views too, each once
+	readers map[*program.Value][]*program.Instr // of a base, through views too, each once; those replaced stay in the list
+	reads   map[*program.Value]int              // how many of them are not replaced
 	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
 	depth   map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
 	now     map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
 }
 
 func newSurroundings(p *program.Program) *surroundings {
-	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}}
+	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}}
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
-			if _, alias := in.Op.(program.Alias); !alias && !slices.Contains(s.readers[v.Base], in) {
-				s.readers[v.Base] = append(s.readers[v.Base], in)
+			if _, alias := in.Op.(program.Alias); !alias {
+				s.read(v.Base, in)
 			}
 		}
 		_, mapped := in.Op.(program.Map)
@@ -57,20 +58,31 @@ func (s *surroundings) needs(in, other *program.Instr, seen map[*program.Instr]b
 	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return s.needs(v.Def, other, seen) })
 }
 
+// read records that an instruction reads a base. All reads of one instruction are recorded together.
+func (s *surroundings) read(base *program.Value, in *program.Instr) {
+	if list := s.readers[base]; len(list) == 0 || list[len(list)-1] != in {
+		s.readers[base] = append(list, in)
+		s.reads[base]++
+	}
+}
+
 // replace puts an instruction at the place of another, for that one and others.
 func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) {
 	for _, in := range gone {
+		if _, replaced := s.now[in]; replaced { // a Map that another one reads twice is taken twice
+			continue
+		}
 		s.now[in] = nil
-		for _, v := range in.In {
-			s.readers[v.Base] = slices.DeleteFunc(s.readers[v.Base], func(r *program.Instr) bool { return r == in })
+		for i, v := range in.In {
+			if same := func(o *program.Value) bool { return o.Base == v.Base }; !slices.ContainsFunc(in.In[:i], same) {
+				s.reads[v.Base]--
+			}
 			s.depth[by] = max(s.depth[by], s.depth[in])
 		}
 	}
 	s.now[place] = by
 	for _, v := range by.In {
-		if !slices.Contains(s.readers[v.Base], by) {
-			s.readers[v.Base] = append(s.readers[v.Base], by)
-		}
+		s.read(v.Base, by)
 	}
 }
 
