@@ -168,7 +168,7 @@ func (e *epilogue) derive(step *program.Instr) {
 	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult}, []*program.Value{e.out}
 	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
 		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
-		e.depth[def] = e.depth[e.out.Def]
+		e.depth[def], e.places[def] = e.depth[e.out.Def], e.places[e.out.Def]
 		step.In[0] = e.p.NewAlias(def, e.out.Name, v.Type, e.out, v.View)
 	}
 	e.read(e.out, step)

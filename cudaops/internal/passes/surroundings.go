@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -15,10 +16,21 @@ type surroundings struct {
 	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
 	depth   map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
 	now     map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
+	places  map[*program.Instr][2]int           // in two orders in which instructions come after their operands
 }
 
 func newSurroundings(p *program.Program) *surroundings {
-	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}}
+	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
+	s.order(0, slices.Values)
+	s.order(1, func(in []*program.Value) iter.Seq[*program.Value] {
+		return func(yield func(*program.Value) bool) {
+			for _, v := range slices.Backward(in) {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	})
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
@@ -40,22 +52,57 @@ func newSurroundings(p *program.Program) *surroundings {
 	return s
 }
 
+// order records the places of instructions in order k: the last instruction of the program with all that it needs, then the
+// last of the rest, and so on. operands chooses which operands of an instruction come first.
+func (s *surroundings) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
+	n := 0
+	var add func(in *program.Instr)
+	add = func(in *program.Instr) {
+		at := s.places[in]
+		if at[k] > 0 {
+			return
+		}
+		for v := range operands(in.In) {
+			add(v.Def)
+		}
+		n++
+		at[k] = n
+		s.places[in] = at
+	}
+	for _, in := range slices.Backward(s.p.Instrs) {
+		add(in)
+	}
+}
+
 // ready reports whether the result of an instruction is in memory before another can begin, in
 // whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
 func (s *surroundings) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
-		return s.needs(other, def, map[*program.Instr]bool{})
+		return s.needs(other, def)
 	}
 	return s.depth[def] < s.depth[other]
 }
 
-// needs reports whether an instruction can run only after another.
-func (s *surroundings) needs(in, other *program.Instr, seen map[*program.Instr]bool) bool {
-	if in == other || seen[in] || s.depth[in] < s.depth[other] {
-		return in == other
+// needs reports whether an instruction can run only after another, as far as a search finds that which looks at
+// mostVisited instructions, the nearest first.
+func (s *surroundings) needs(in, other *program.Instr) bool {
+	to, depth := s.places[other], s.depth[other]
+	seen, next := map[*program.Instr]bool{}, []*program.Instr{in}
+	for len(next) > 0 && len(seen) <= mostVisited {
+		from := next[0]
+		next = next[1:]
+		if from == other {
+			return true
+		}
+		if at := s.places[from]; seen[from] || at[0] < to[0] || at[1] < to[1] || s.depth[from] < depth {
+			continue
+		}
+		seen[from] = true
+		for _, v := range from.In {
+			next = append(next, v.Def)
+		}
 	}
-	seen[in] = true
-	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return s.needs(v.Def, other, seen) })
+	return false
 }
 
 // read records that an instruction reads a base. All reads of one instruction are recorded together.
@@ -80,7 +127,7 @@ func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) 
 			s.depth[by] = max(s.depth[by], s.depth[in])
 		}
 	}
-	s.now[place] = by
+	s.now[place], s.places[by] = by, s.places[place]
 	for _, v := range by.In {
 		s.read(v.Base, by)
 	}
