@@ -3,7 +3,6 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -40,10 +39,18 @@ func newBoundary(g *lower.Graph) *boundary {
 		_, copied := v.Def.Op.(program.Copy)
 		b.handed[i] = copied && !used[v]
 	}
+	bound := map[*gorgonia.Node]int{} // indices in g.Outputs
+	for i, o := range g.Outputs {
+		if o.Read == nil && o.State == nil {
+			bound[o.Node] = i
+		}
+	}
 	for _, d := range g.Gradients {
-		b.derived = append(b.derived, slices.IndexFunc(g.Outputs, func(o lower.Output) bool {
-			return o.Read == nil && o.State == nil && o.Node == d.Derivative
-		}))
+		at, ok := bound[d.Derivative]
+		if !ok {
+			at = -1
+		}
+		b.derived = append(b.derived, at)
 	}
 	return b
 }

@@ -216,7 +216,7 @@ type lowerer struct {
 	again   map[*program.Value]func(c *call) *program.Value
 	kept    map[*tensor.Dense]*program.Value // states of ops, as computed so far
 	order   []*tensor.Dense                  // in which they were found
-	learned map[*gorgonia.Node]bool          // by the program itself
+	learned map[*gorgonia.Node]int           // by the program itself: the numbers in Trained.Learned
 	err     error                            // of a function that a rule wrote incorrectly
 	// resident are the states of inputs that stay on the device.
 	resident map[*gorgonia.Node]*program.Value
@@ -369,5 +369,5 @@ func (l *lowerer) results(w *Wanted) {
 
 // isLearned reports whether all nodes are learnables.
 func (l *lowerer) isLearned(nodes gorgonia.Nodes) bool {
-	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return !l.learned[n] })
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { _, learned := l.learned[n]; return !learned })
 }

@@ -110,12 +110,15 @@ func (o operand) equal(p operand) bool {
 
 // instrs returns the instruction of the group, after the views that it reads.
 func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
-	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f, Shape: g.shape}}
+	members := make([]*program.Instr, len(g.members))
+	for i, m := range g.members {
+		members[i] = m.Instr
+	}
+	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f, Shape: g.shape}, Nodes: program.NodesOf(members...)} // a softmax is several members
 	if g.axes != nil {
 		in.Op = program.Rows{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}
 	}
-	for _, m := range g.members {
-		in.Cover(m.Nodes...) // a softmax is several members
+	for _, m := range members {
 		m.Out[0].Def = in
 	}
 	var list []*program.Instr

@@ -256,9 +256,15 @@ func pack(buffers []*program.Buffer) (arena int64) {
 	return best
 }
 
+// mostCompared is how many buffers fit compares with each other; more of them take a timeline.
+const mostCompared = 1000
+
 // fit places the buffers in the given order, each at the lowest offset that is
 // free as long as it lives.
 func fit(order []*program.Buffer) (arena int64) {
+	if len(order) > mostCompared {
+		return fitMany(order)
+	}
 	placed := make([]*program.Buffer, 0, len(order)) // by offset
 	for _, b := range order {
 		b.Offset = 0
@@ -273,6 +279,20 @@ func fit(order []*program.Buffer) (arena int64) {
 		}
 		at, _ := slices.BinarySearchFunc(placed, b, func(p, b *program.Buffer) int { return cmp.Compare(p.Offset, b.Offset) })
 		placed = slices.Insert(placed, at, b)
+		arena = max(arena, b.Offset+b.Padded())
+	}
+	return arena
+}
+
+// fitMany is fit in time that grows with the number of buffers alone, where they leave few gaps.
+func fitMany(order []*program.Buffer) (arena int64) {
+	instrs := 0
+	for _, b := range order {
+		instrs = max(instrs, b.Death+1)
+	}
+	t := newTimeline(instrs)
+	for _, b := range order {
+		t.add(b)
 		arena = max(arena, b.Offset+b.Padded())
 	}
 	return arena

@@ -13,7 +13,6 @@ package program
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
@@ -268,13 +267,18 @@ func (in *Instr) Offsets() []int64 {
 	return offsets
 }
 
-// Cover adds nodes to those that the instruction computes, each once.
-func (in *Instr) Cover(nodes ...*gorgonia.Node) {
-	for _, n := range nodes {
-		if !slices.Contains(in.Nodes, n) {
-			in.Nodes = append(in.Nodes, n)
+// NodesOf returns the nodes that instructions compute, each once.
+func NodesOf(instrs ...*Instr) (list []*gorgonia.Node) {
+	known := map[*gorgonia.Node]bool{}
+	for _, in := range instrs {
+		for _, n := range in.Nodes {
+			if !known[n] {
+				known[n] = true
+				list = append(list, n)
+			}
 		}
 	}
+	return list
 }
 
 // NewValue returns a value that instruction def is to have as an output; its
