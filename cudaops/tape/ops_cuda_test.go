@@ -20,9 +20,9 @@ func lispForward(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
 }
 
-// locked is Gorgonia's machine as it is, used as docs/cuda-tag.md prescribes: it must
+// lockedMachine is Gorgonia's machine as it is, used as docs/cuda-tag.md prescribes: it must
 // keep its thread, here that of the test's goroutine.
-func locked(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
+func lockedMachine(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	runtime.LockOSThread()
 	return gorgonia.NewTapeMachine(g), nil
 }
@@ -68,7 +68,7 @@ func TestGorgoniaMachineGradients(t *testing.T) {
 
 // TestGorgoniaMachineLocked: values on Gorgonia's tape machine as it is.
 func TestGorgoniaMachineLocked(t *testing.T) {
-	eachBatch(t, valueElements, everyOp, func(t *testing.T, b batch) { b.checkValues(t, locked) })
+	eachBatch(t, valueElements, everyOp, func(t *testing.T, b batch) { b.checkValues(t, lockedMachine) })
 }
 
 // TestGorgoniaMachineLockedGradients: SymDiff there. No op of Gorgonia's is in the
@@ -86,7 +86,7 @@ func TestGorgoniaMachineLockedGradients(t *testing.T) {
 		if _, err := gorgonia.Backpropagate(g.outputs, g.weights, g.all); err != nil {
 			t.Fatal(err)
 		}
-		vm, err := locked(g.graph)
+		vm, err := lockedMachine(g.graph)
 		if err != nil {
 			t.Fatal(err)
 		}
