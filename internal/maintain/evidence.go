@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
@@ -47,9 +47,10 @@ func RowState(f *records.File, key records.Key, tree records.Digests) State {
 	return Current
 }
 
-// Check compares a GPU's results with the tree. stale is an error that names the records of other
-// kernels than those in the tree; unmeasured one that names the cases and suites without a record.
-func Check(f *records.File) (stale, unmeasured error) {
+// Check compares the results of GPUs with the tree. stale is an error that names the suites that ran, on whatever GPU, with other
+// kernels than those in the tree alone. missing is one that names the suites that no GPU has run, and the cases that none has timed,
+// with these kernels: tables name the kernels that have changed since, and a release wants all.
+func Check(files []*records.File) (stale, missing error) {
 	tree, err := Tree()
 	if err != nil {
 		return err, nil
@@ -59,31 +60,30 @@ func Check(f *records.File) (stale, unmeasured error) {
 		return err, nil
 	}
 	var old, none []error
-	for _, r := range f.Of(records.Time) {
-		if RowState(f, r.Key, tree) == Stale {
-			old = append(old, fmt.Errorf("%v was timed with other kernels of %s.cu", r.Key, strings.Join(r.Kernels.Changed(tree), ".cu, ")))
-		}
-	}
-	for _, key := range Keys(f.Set) {
-		if RowState(f, key, tree) == Unmeasured {
-			none = append(none, fmt.Errorf("%v was not timed", key))
-		}
+	var ran []records.Record
+	for _, f := range files {
+		ran = append(ran, f.Of(records.Suite)...)
 	}
 	for _, s := range suites {
-		switch s.State(f.Of(records.Suite)) {
+		switch s.State(ran) {
 		case Stale:
 			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Name(), s.Kernels))
 		case Unmeasured:
 			none = append(none, fmt.Errorf("%s did not run with %v", s.Name(), s.Kernels))
 		}
 	}
-	return again(f, old), again(f, none)
+	for _, key := range Keys(records.Ops) {
+		if !slices.ContainsFunc(files, func(f *records.File) bool { return RowState(f, key, tree) == Current }) {
+			none = append(none, fmt.Errorf("%v was not timed with these kernels", key))
+		}
+	}
+	return again(old), again(none)
 }
 
 // again joins errors into one that names the command that fixes them, nil for none.
-func again(f *records.File, errs []error) error {
+func again(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: run bench/gpu-run.sh on that GPU, which makes the missing runs:\n%w", records.Path("bench/results", f.Set, f.GPU), errors.Join(errs...))
+	return fmt.Errorf("run bench/gpu-run.sh on a GPU, which makes the missing runs:\n%w", errors.Join(errs...))
 }
