@@ -146,13 +146,17 @@ func (f *File) Since() string {
 
 // Speed is the table of ops.
 func Speed(f *File, cases []Key) string {
+	outcome := fmt.Sprintf("\nTests and sanitizers: %s.\n", f.outcome())
+	if len(f.Of(Time)) == 0 {
+		return f.heading(f.Head()) + ".\n" + outcome
+	}
 	keys := f.keys(cases)
 	usual, others := f.runs(keys)
 	return fmt.Sprintf("%s. Device copy: %.0f GB/s. Medians by CUDA events,\n", f.heading(usual), usual.Copy) +
-		"operands on the device, random values; peers measured on the same machine.\n\n" +
+		"operands on the device, random values; peers measured on the same machine.\n\n" + f.Since() +
 		f.table(keys, codeColumn, caseColumn, typeColumn, timeColumn, rateColumn, column{"Of copy", "r", false, f.OfCopy},
 			column{"Fastest peer", "l", false, f.peer}, column{"Speed of peer's", "r", false, f.OfPeer}) +
-		others + fmt.Sprintf("\nTests and sanitizers: %s.\n", f.outcome())
+		others + outcome
 }
 
 // outcome counts the suites by result and names those that failed.
