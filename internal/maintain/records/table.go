@@ -159,11 +159,11 @@ func Speed(f *File, cases []Key) string {
 		others + outcome
 }
 
-// outcome counts the suites by result and names those that failed.
+// outcome counts the suites by result and names those that failed, with what is known of them.
 func (f *File) outcome() string {
 	suites := f.Of(Suite)
 	passed, cut := 0, 0
-	var failed []string
+	failed := map[string][]string{} // by what is known
 	for _, s := range suites {
 		switch s.Result {
 		case "PASS":
@@ -171,19 +171,17 @@ func (f *File) outcome() string {
 		case "CUT":
 			cut++
 		case "FAIL":
-			name := s.Suite()
-			if s.Known != "" {
-				name += " (" + s.Known + ")"
-			}
-			failed = append(failed, name)
+			failed[s.Known] = append(failed[s.Known], s.Suite())
 		}
 	}
 	text := fmt.Sprintf("%d of %d suites pass", passed, len(suites))
 	if cut > 0 {
 		text += fmt.Sprintf("; %d ran out of time with no failure until then", cut)
 	}
-	if len(failed) > 0 {
-		text += "; failed: " + strings.Join(failed, ", ")
+	for _, known := range slices.Sorted(maps.Keys(failed)) {
+		if text += "; failed: " + strings.Join(failed[known], ", "); known != "" {
+			text += " (" + known + ")"
+		}
 	}
 	return text
 }
