@@ -11,7 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
-	"github.com/stheno-ml/stheno/internal/compare"
+	distance "github.com/stheno-ml/stheno/internal/compare"
 	"github.com/stheno-ml/stheno/internal/opspec"
 	"github.com/stheno-ml/stheno/internal/test/suite"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -202,9 +202,9 @@ func (b batch) checkGradients(t *testing.T, runs ...[][][]float64) {
 	// Both sides are off, by the tolerance of each op that rounds: at most three
 	// make a gradient, two chains and their product in Iterate. Those of an op that
 	// only copies are sums, within 1.
-	epsilon := compare.Epsilon[float64]()
+	epsilon := distance.Epsilon[float64]()
 	if b.dt == kernels.Float32 {
-		epsilon = compare.Epsilon[float32]()
+		epsilon = distance.Epsilon[float32]()
 	}
 	tolerance := 2 * 3 * max(b.tolerance(), 1) * epsilon
 	for i, c := range b.cases {
@@ -217,7 +217,7 @@ func (b batch) checkGradients(t *testing.T, runs ...[][][]float64) {
 			}
 			for run, got := range runs {
 				for k := range want[i] {
-					if err := compare.Close(got[i][k], want[i][k], nil, 0, tolerance*largest); err != nil {
+					if err := distance.Close(got[i][k], want[i][k], nil, 0, tolerance*largest); err != nil {
 						t.Errorf("run %d, input %d: %v", run+1, k, err)
 					}
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/test/suite"
+	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 )
 
@@ -169,6 +170,14 @@ func TestGorgoniaMachinePreallocated(t *testing.T) {
 	})
 }
 
+// doubled returns the graph of a vector, 1 to 3, added to itself.
+func doubled() (*gorgonia.ExprGraph, *gorgonia.Node, error) {
+	g := gorgonia.NewGraph()
+	a := gorgonia.NewVector(g, gorgonia.Float32, gorgonia.WithName("a"), gorgonia.WithShape(3), gorgonia.WithInit(gorgonia.RangedFrom(1)))
+	sum, err := ops.Add(a, a)
+	return g, sum, err
+}
+
 // TestGorgoniaMachineLoop makes, runs and closes machines one after the other,
 // within a time limit.
 func TestGorgoniaMachineLoop(t *testing.T) {
@@ -184,7 +193,7 @@ func TestGorgoniaMachineLoop(t *testing.T) {
 	go func() {
 		done <- func() error {
 			for range turns {
-				g, out, err := graph()
+				g, out, err := doubled()
 				if err != nil {
 					return err
 				}
