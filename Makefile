@@ -1,7 +1,7 @@
 # What reads and writes safetensors in the tests of package checkpoint.
 PYTHON := safetensors==0.8.0 numpy
 
-.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit tag-matrix
+.PHONY: test hunt conformance release-check toolkit images check-images gpu-tests bench readme gallery site tag-toolkit
 
 test: # every test of every package, with a line for each as it ends
 	go run gotest.tools/gotestsum@v1.13.0 --format testname ./...
@@ -13,7 +13,7 @@ conformance: # Gorgonia's own tests and examples and the ONNX operator tests on 
 	go run ./internal/conformance
 
 release-check: # everything must have run on a GPU with the kernels that are there
-	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/evidence ./internal/results
+	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 ./internal/maintain/...
 	STHENO_REQUIRE_EVIDENCE=1 go test -count 1 -run RecordIsComplete ./examples/...
 
 toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetensors, into .toolkit (Linux)
@@ -41,8 +41,7 @@ gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu
 bench: # time every op on this machine's GPU
 	go run ./cmd/stheno bench gpu
 
-readme: # the tables of README.md, docs/graphs.md, docs/training.md, docs/precision.md and docs/drawn.md, from the ops and from bench/results
-	go run ./internal/readme
+readme: # the tables of README.md and docs, from the ops and from bench/results
 	go run ./cmd/stheno maintain tables
 
 gallery: # the pages of docs/gallery that show recorded figures, from the records and from bench/results; no GPU is needed
@@ -53,7 +52,4 @@ site: # README, docs and gallery as plain HTML, into .site
 	go run ./internal/site
 
 tag-toolkit: # CUDA 13.0 and cuDNN 9 for the tag cuda, from wheels, into .cuda
-	go run ./internal/tagmatrix -install 13.0-cudnn9
-
-tag-matrix: # build with the tag cuda against CUDA 11.8 to 13.5, cuDNN 8 and 9
-	go run ./internal/tagmatrix
+	go run ./internal/toolkit/install

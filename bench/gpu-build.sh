@@ -8,25 +8,24 @@
 #                                             of the part tests, these packages alone
 #   GOARCH=arm64 bench/gpu-build.sh           for linux/arm64 instead of linux/amd64
 #
-#   PARTS   "tests kernels bench" if unset. Every part takes cmd/stheno; tests the test
+#   PARTS   "tests kernels ops" if unset. Every part takes cmd/stheno; tests the test
 #           binaries of all packages that have tests, about 100 MB packed, or of those that
-#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*; tag the
-#           tests of Gorgonia's own CUDA machine, which want a C compiler and a toolkit
-#           (make tag-toolkit). The others, bench, graphs, steps, accuracy and random, take nothing more.
+#           are named; kernels two of them; gallery the notebooks in examples/[0-9]*. The others,
+#           ops, graphs, steps, products and random, take nothing more.
 #   NOTEBOOKS  of gallery, the notebooks whose folders match, such as '0[125]*': those with
 #           figures of kernels that have changed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOOS=linux GOARCH=${GOARCH:-amd64}
-PARTS=${PARTS:-tests kernels bench}
+PARTS=${PARTS:-tests kernels ops}
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" >&2 && exit 2 ;;
+    tests | kernels | ops | graphs | steps | products | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, ops, graphs, steps, products, random, gallery" >&2 && exit 2 ;;
     esac
 done
 
@@ -37,13 +36,12 @@ if (($#)) && ! wanted tests; then
     echo "got the packages $*, want the part tests for them, which $PARTS has not" >&2 && exit 2
 fi
 
-# packages ARGUMENT...: the packages with tests of what the parts want. Four are left out:
-# internal/results and internal/evidence test what the run is about to replace, and internal/readme and
-# cudaops/compat run Go.
+# packages ARGUMENT...: the packages with tests of what the parts want. Those of internal/maintain are left out, which
+# test what the run is about to replace, and run Go, and so does cudaops/compat.
 packages() {
     local list='{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
     if wanted tests; then
-        go list -f "$list" "${@:-./...}" | { grep -v -E '/(internal/(results|evidence|readme)|cudaops/compat)$' || true; }
+        go list -f "$list" "${@:-./...}" | { grep -v -E '/(internal/maintain(/records)?|cudaops/compat)$' || true; }
     fi
     if wanted kernels; then
         go list -f "$list" . ./cudaops/bench # the programs of stheno maintain suites
@@ -72,17 +70,6 @@ done
 
 # The text whose letters are counted, which comes with Go's sources.
 cp "$(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt" "$bin/"
-
-if wanted tag; then
-    settings=$(go run ./cmd/stheno env)
-    (
-        eval "$settings"
-        for name in module:. tape:cudaops/tape cudaops:cudaops ops:ops; do
-            go test -c -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tag-${name%:*}.test" "./${name#*:}"
-        done
-        go build -tags cuda -trimpath -ldflags='-s -w' -o "$bin/tagrecord" ./internal/tagrecord
-    )
-fi
 
 mkdir -p .gpu
 # One dictionary over all binaries: they share most of their code.

@@ -6,24 +6,18 @@
 # $OUT: a call ends within $LIMIT seconds, and status 3 asks for another one. Logs
 # and results go to $OUT (bench/out if unset); there
 #
-#   stheno maintain merge bench/out/<gpu>.json && make readme
+#   stheno maintain merge bench/out/*/<gpu>.json && make readme
 #
-# takes them over, and for the part graphs
-#
-#   stheno maintain merge --into bench/results/graphs bench/out/graphs/<gpu>.json && make readme
-#
-# and likewise for the parts steps and accuracy, with their names in place of graphs; of the part random the
-# folders are bench/results/drawn and bench/out/random.
+# takes them over.
 #
 # Goes on after a failure and ends with status 1 if there was one.
 #
-#   PARTS        which parts to run: "tests kernels bench" if unset; tests writes
-#                docs/functions.md, the errors of functions, too; gallery runs the
-#                notebooks, whose records, NAME.json, belong into
-#                examples/NAME/recorded.json: make gallery then makes the pages; tag, Gorgonia's own
-#                machine, whose records belong into bench/results/tag; graphs times whole
-#                graphs, here and in other libraries; steps, training steps, likewise; random, cases drawn at random, likewise; accuracy
-#                measures the errors of products of float32, here and of cuBLAS
+#   PARTS        which parts to run: "tests kernels ops" if unset; tests writes
+#                docs/functions.md, the errors of functions, too; ops, graphs and steps times cases of
+#                ops, whole graphs and training steps, here and in other libraries, and random cases
+#                drawn at random; products measures the errors of products of float32, here and of
+#                cuBLAS; gallery runs the notebooks, whose records, NAME.json, belong into
+#                examples/NAME/recorded.json: make gallery then makes the pages
 #   ALL          1: also what bench/results has evidence of
 #   LIMIT        seconds of a call, 540 if unset. Other libraries have three fifths of what is
 #                left of it for graphs, and all but 90 s for steps
@@ -37,7 +31,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 OUT=${OUT:-bench/out}
-PARTS=${PARTS:-tests kernels bench}
+PARTS=${PARTS:-tests kernels ops}
 LIMIT=${LIMIT:-540}
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
@@ -67,7 +61,7 @@ if [[ $(cat "$OUT/build" 2> /dev/null) != "$build" && -z ${SUITES:-} ]]; then
 fi
 echo "$build" > "$OUT/build"
 text=$bin/Isaac.Newton-Opticks.txt
-"$bin/stheno" doctor | tee "$OUT/bench.log"
+"$bin/stheno" doctor
 
 now() { date +%s.%N; }
 
@@ -184,117 +178,56 @@ kernels() {
     done >> "$OUT/kernels.log"
 }
 
-# bench: the cases that lack a time with the kernels as they are, and the file of results.
-bench() {
-    local peers=()
-    enough 290 || return
-    if [[ -n ${ALL:-} || -n $("$bin/stheno" maintain cases ops --missing --run "${BENCH_RUN:-}" --text "$text") ]]; then
-        PYTHONUNBUFFERED=1 timeout 110 python3 bench/peers.py "$OUT/peers.json" "$text" "${BENCH_RUN:-}" 2>&1 | tee -a "$OUT/bench.log"
-        [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-        [[ -s $OUT/peers.json ]] && peers=(--peers "$OUT/peers.json")
-    fi
-    timeout 170 "$bin/stheno" maintain record ops ${ALL:+--all} --run "${BENCH_RUN:-}" --text "$text" --suites "$suites" "${peers[@]}" --json "$OUT" 2>&1 | tee -a "$OUT/bench.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-}
-
-# graphs: whole graphs, in other libraries and here, all that are selected.
-graphs() {
-    local peers=() seconds
-    enough 120 || return
-    mkdir -p "$OUT/graphs"
-    seconds=$(($(left) * 3 / 5))
-    PYTHONUNBUFFERED=1 timeout $((seconds + 15)) python3 bench/peers.py -graphs "$OUT/graph-peers.json" "${BENCH_RUN:-}" $seconds 2>&1 | tee -a "$OUT/graphs.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    [[ -s $OUT/graph-peers.json ]] && peers=(--peers "$OUT/graph-peers.json")
-    timeout $(($(left) - 5)) "$bin/stheno" maintain record graphs --all --run "${BENCH_RUN:-}" ${MOST:+--most "$MOST"} "${peers[@]}" --json "$OUT/graphs" 2>&1 | tee -a "$OUT/graphs.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-}
-
-# steps: training steps, in other libraries and here, all that are selected.
-steps() {
-    local peers=() seconds
-    enough 220 || return
-    mkdir -p "$OUT/steps"
-    seconds=$(($(left) - 90)) # the steps here take 20
-    PYTHONUNBUFFERED=1 timeout $((seconds + 15)) python3 bench/peers.py -steps "$OUT/step-peers.json" "${BENCH_RUN:-}" $seconds 2>&1 | tee -a "$OUT/steps.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    [[ -s $OUT/step-peers.json ]] && peers=(--peers "$OUT/step-peers.json")
-    timeout $(($(left) - 5)) "$bin/stheno" maintain record steps --all --run "${BENCH_RUN:-}" "${peers[@]}" --json "$OUT/steps" 2>&1 | tee -a "$OUT/steps.log"
-    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-}
-
-# accuracy: errors of products, and times with special operands.
-accuracy() {
-    local folder=$OUT/accuracy
-    enough 120 || return
+# measure SET SECONDS [FLAG...]: the cases of a set, in other libraries for so many seconds and here, and the file of results. Of
+# ops those that lack a time with the kernels as they are.
+measure() {
+    local set=$1 seconds=$2 folder=$OUT/$1 all= peers=()
+    local chosen=("$set" --run "${BENCH_RUN:-}" --text "$text" ${MOST:+--most "$MOST"})
+    [[ -n ${ALL:-} || $set != ops ]] && all=--all
     mkdir -p "$folder"
-    {
-        "$bin/stheno" maintain cases accuracy > "$folder/cases.json" &&
-            timeout 60 python3 bench/accuracy_peers.py "$folder/cases.json" "$folder/peers" &&
-            timeout $(($(left) - 5)) "$bin/stheno" maintain record accuracy --run "${BENCH_RUN:-}" --peers "$folder/peers" --json "$folder"
-    } 2>&1 | tee -a "$OUT/accuracy.log"
+    "$bin/stheno" maintain cases "${chosen[@]}" $([[ -n $all ]] || echo --missing) --json > "$bin/$set.json" || { failed=1 && return; }
+    if grep -q op "$bin/$set.json"; then
+        PYTHONUNBUFFERED=1 timeout $((seconds + 15)) python3 bench/peers.py "$bin/$set.json" "$bin/$set-peers.json" "$seconds" 2>&1 | tee -a "$OUT/$set.log"
+        [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+        [[ -s $bin/$set-peers.json ]] && peers=(--peers "$bin/$set-peers.json")
+    fi
+    timeout $(($(left) - 5)) "$bin/stheno" maintain record "${chosen[@]}" $all "${peers[@]}" "${@:3}" --json "$folder" 2>&1 | tee -a "$OUT/$set.log"
     [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
-    rm -rf "$folder/peers" "$folder/cases.json"
+}
+
+ops() { enough 290 && measure ops 100 --suites "$suites"; }
+
+graphs() { enough 120 && measure graphs $(($(left) * 3 / 5)); }
+
+steps() { enough 220 && measure steps $(($(left) - 90)); } # the steps here take 20
+
+# products: errors of products, and times with special operands.
+products() {
+    local folder=$OUT/products
+    enough 120 || return
+    mkdir -p "$folder" "$bin/products"
+    {
+        "$bin/stheno" maintain cases products --run "${BENCH_RUN:-}" --json --operands "$bin/products" > "$bin/products.json" &&
+            timeout 60 python3 bench/accuracy_peers.py "$bin/products.json" "$bin/products" &&
+            timeout $(($(left) - 5)) "$bin/stheno" maintain record products --all --run "${BENCH_RUN:-}" --peers "$bin/products" --json "$folder"
+    } 2>&1 | tee -a "$OUT/products.log"
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
 }
 
 # random: drawn cases, in other libraries and here.
 random() {
-    local folder=$OUT/random
+    local folder=$OUT/drawn
     passed "drawn cases" && return
     enough 400 || return
     mkdir -p "$folder"
-    [[ -s $folder/seed ]] || echo "${SEED:-$(date +%s)}" > "$folder/seed"
-    local drawn=(bench gpu --random "${SHAPES:-500}" --seed "$(cat "$folder/seed")" --run "${BENCH_RUN:-}") start status
+    [[ -s $OUT/drawn.seed ]] || echo "${SEED:-$(date +%s)}" > "$OUT/drawn.seed"
+    local drawn=(bench gpu --random "${SHAPES:-500}" --seed "$(cat "$OUT/drawn.seed")" --run "${BENCH_RUN:-}") start status
     start=$(now)
-    "$bin/stheno" "${drawn[@]}" --list > "$folder/shapes.json" || { failed=1 && return; }
-    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py -random "$folder/shapes.json" "$folder/peers.json" > "$folder/peers.log" 2>&1
-    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$folder/peers.json" --json "$folder" --plot "$folder/ratios.svg" 2>&1 | tee "$folder/random.log"
+    "$bin/stheno" "${drawn[@]}" --list > "$bin/drawn.json" || { failed=1 && return; }
+    PYTHONUNBUFFERED=1 timeout $(($(left) / 2)) python3 bench/peers.py "$bin/drawn.json" "$bin/drawn-peers.json" $(($(left) / 2 - 20)) > "$OUT/drawn-peers.log" 2>&1
+    timeout $(($(left) - 10)) "$bin/stheno" "${drawn[@]}" --peers "$bin/drawn-peers.json" --json "$folder" --plot "$OUT/drawn.svg" 2>&1 | tee "$OUT/drawn.log"
     status=${PIPESTATUS[0]}
-    record "drawn cases" "$status" "$start" "$(tail -n 1 "$folder/random.log" | tr -d '\t')"
-}
-
-# tag_suite NAME DIR BINARY SECONDS [ARGUMENT...]: a suite built with the tag cuda.
-tag_suite() {
-    local start log=$OUT/tag/$1.log
-    start=$(now)
-    (cd "$2" && timeout -k 5 $(($4 + 5)) "$bin/$3" -test.v -test.timeout "$4s" "${@:5}") > "$log" 2>&1 < /dev/null
-    record "tag $1" $? "$start" "$(counts "$log")" "$log"
-}
-
-# tag: Gorgonia's own machine, its known breakages and the op suite. cuBLAS and cuDNN
-# are looked for where CUDA and Python's packages have them. It ends within 280 s.
-tag() {
-    local start test libraries
-    passed "tag record" && return
-    enough 290 || return
-    libraries=$(python3 - <<'PYTHON'
-import glob, site, sys
-folders = []
-for library in ("libcudnn.so.9", "libcublas.so.13"):
-    packages = [f"{p}/nvidia/**" for p in [*site.getsitepackages(), site.getusersitepackages(), *sys.path] if p]
-    for place in [*packages, "/usr/local/cuda*/**", "/usr/lib/*-linux-gnu"]:
-        found = glob.glob(f"{place}/{library}", recursive=True)
-        if found:
-            folders.append(found[0].rsplit("/", 1)[0])
-            break
-print(":".join(folders))
-PYTHON
-    )
-    local -x LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-}
-    mkdir -p "$OUT/tag"
-    # Nothing is timed here, so all may share the GPU. But some breakages are told by
-    # the clock: the op suite, which starts one machine after the other, comes later.
-    tag_suite cudaops cudaops tag-cudaops.test 250 &
-    # Examples are left out: they use Gorgonia's machine on any thread.
-    tag_suite ops ops tag-ops.test 250 -test.run '^Test' &
-    STHENO_RECORD=$OUT/tag/programs.md tag_suite cudaops-tape cudaops/tape tag-tape.test 150 -test.parallel 5
-    for test in $("$bin/tag-module.test" -test.list '^TestGorgoniaMachine' 2> /dev/null); do
-        tag_suite "$test" . tag-module.test 100 -test.run "^$test\$" &
-    done
-    wait
-    start=$(now)
-    "$bin/tagrecord" "$OUT/tag" "$suites" > "$bin/log" 2>&1
-    record "tag record" $? "$start" "$(tail -n 1 "$bin/log" | tr -d '\t')"
+    record "drawn cases" "$status" "$start" "$(tail -n 1 "$OUT/drawn.log" | tr -d '\t')"
 }
 
 # gallery: every notebook, its page, its figures and its record.
@@ -324,12 +257,12 @@ gallery() {
 
 for part in $PARTS; do
     case $part in
-    tests | kernels | tag | bench | graphs | steps | accuracy | random | gallery) ;;
-    *) echo "PARTS: no part $part, want tests, kernels, tag, bench, graphs, steps, accuracy, random, gallery" && exit 2 ;;
+    tests | kernels | ops | graphs | steps | products | random | gallery) ;;
+    *) echo "PARTS: no part $part, want tests, kernels, ops, graphs, steps, products, random, gallery" && exit 2 ;;
     esac
     echo "== $part (at $SECONDS s)"
     case $part in
-    bench) bench > "$bin/bench.out" 2>&1 ;;
+    ops) ops > "$bin/ops.out" 2>&1 ;;
     *) $part ;;
     esac
 done
@@ -340,7 +273,7 @@ cut -f 2 "$suites" | grep -q CUT && unfinished=1
 
 echo
 cut -f 1-4 "$suites" | column -t -s $'\t' 2> /dev/null || cat "$suites"
-[[ -f $bin/bench.out ]] && echo && cat "$bin/bench.out"
+[[ -f $bin/ops.out ]] && echo && cat "$bin/ops.out"
 status=$((failed ? 1 : unfinished ? 3 : 0))
 ((unfinished)) && echo "there is more to do: call it again with the same \$OUT"
 echo "$SECONDS s, status $status"

@@ -1,5 +1,5 @@
-"""Times PyTorch and JAX on the graphs of `stheno bench graphs`; bench/peers.py -graphs
-runs it.
+"""Times PyTorch and JAX on whole graphs; bench/peers.py runs it. A case has its op, case and dtype, the kinds and shapes of
+its inputs, and those by which the gradient is wanted. Here are the programs.
 
 PyTorch eager, captured as one CUDA graph, and compiled by Inductor and captured; JAX
 jitted. Method: operands on the device, the same in every run; warm-up; PyTorch by
@@ -7,7 +7,7 @@ CUDA events at least a millisecond apart, JAX by the clock over calls that are q
 back to back, as it has no events; the median. float32 products are of full precision.
 
 Programs are compiled ahead on all cores, and nothing else runs while one is timed. A
-row is written when it is there. What took too long or failed is told, and the
+record is written when it is there. What took too long or failed is told, and the
 status is 1 then.
 """
 
@@ -17,7 +17,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import re
 import signal
 import statistics
 import subprocess
@@ -25,9 +24,8 @@ import sys
 import tempfile
 import time
 
-from log import Log, first_line
+from log import Log, first_line, key_of
 
-ROWS, COLUMNS, WIDTHS = 16384, (128, 1000, 4096, 32768), (784, 512, 512, 10)
 DEVICE = "cuda"  # the programs run anywhere
 
 
@@ -52,48 +50,37 @@ def convnet(l, x, classes, *w):
     return entropy(l, l.relu(x.reshape(len(x), -1) @ w[-2]) @ w[-1], classes)
 
 
-ROWWISE = {
-    "softmax": lambda l, x: l.softmax(x),
-    "log-softmax": lambda l, x: l.log_softmax(x),
-    "layer norm": lambda l, x: l.layer_norm(x),
-}
+def weighed(f):
+    """The sum of f(l, x), weighed, as a loss."""
+    return lambda l, x, w: (f(l, x) * w).sum()
 
 
-def cases():
-    """Yields name, size, shapes of the operands as kind and extents, the program f(library, *operands), and by which operands its gradient is wanted.
+ROWWISE = {"softmax": lambda l, x: l.softmax(x), "log-softmax": lambda l, x: l.log_softmax(x), "layer norm": lambda l, x: l.layer_norm(x)}
 
-    A program with a gradient gives a loss, and runs forward and backward.
-    """
-    def vector(n):
-        return [("uniform", n)] * 3
-
-    yield "map tanh(a*b)+c", "2^28", vector(1 << 28), lambda l, a, b, c: l.tanh(a * b) + c, ()
-    for name, f in (
-        ("chain of 2", lambda l, a, b, c: a * b + c),
-        ("chain of 5", lambda l, a, b, c: l.sigmoid(a * b) * l.tanh(c) + a),
-        ("chain of 10", chain10),
-    ):
-        for k in (26, 28):
-            yield name, f"2^{k}", vector(1 << k), f, ()
-    for n in COLUMNS:
-        size = f"{ROWS}x{n}"
-        for name, f in ROWWISE.items():
-            yield name, size, [("uniform", ROWS, n)], f, ()
-            yield name + ", gradient", size, [("uniform", ROWS, n), ("positive", ROWS, n)], lambda l, x, w, f=f: (f(l, x) * w).sum(), (0,)
-        yield "cross-entropy, gradient", size, [("uniform", ROWS, n), ("classes", ROWS, n)], entropy, (0,)
-    for batch in (128, 4096):
-        shapes = [("uniform", batch, WIDTHS[0]), ("classes", batch, WIDTHS[-1])]
-        for a, b in zip(WIDTHS, WIDTHS[1:]):
-            shapes += [("weights", a, b), ("weights", b)]
-        yield "MLP " + "-".join(map(str, WIDTHS)) + ", gradient", f"batch {batch}", shapes, perceptron, tuple(range(2, len(shapes)))
-    for batch in (100, 2048):
-        shapes = [("uniform", batch, 1, 28, 28), ("classes", batch, 10)]
-        shapes += [("weights", *s) for s in ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))]
-        yield "convnet, gradient", f"batch {batch}", shapes, convnet, tuple(range(2, len(shapes)))
+# Programs f(library, *operands) by how the name of a case begins. One with a gradient gives a loss, and runs forward and backward.
+PROGRAMS = {
+    "map tanh(a*b)+c": lambda l, a, b, c: l.tanh(a * b) + c,
+    "chain of 2": lambda l, a, b, c: a * b + c,
+    "chain of 5": lambda l, a, b, c: l.sigmoid(a * b) * l.tanh(c) + a,
+    "chain of 10": chain10,
+    "cross-entropy": entropy,
+    "MLP": perceptron,
+    "convnet": convnet,
+} | ROWWISE | {name + ", gradient": weighed(f) for name, f in ROWWISE.items()}
 
 
-def selected(pattern):
-    return [c for c in cases() if re.search(pattern, f"{c[0]}/{c[1]}/f32")]
+def program_of(case, programs=PROGRAMS):
+    return programs[max((name for name in programs if case["op"].startswith(name)), key=len)]
+
+
+def shapes_of(inputs):
+    """The kind and the extents of each input."""
+    return [(i["kind"], *i["shape"]) for i in inputs]
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
 
 
 # PyTorch
@@ -168,26 +155,24 @@ NO_COMPILER, COMPILED = ("eager", "captured"), "compiled, captured"
 
 def torch_program(case, who):
     """The call that is timed."""
-    _, _, shapes, f, wanted = case
-    step = torch_step(f, torch_operands(shapes, wanted), wanted, who == COMPILED)
+    step = torch_step(program_of(case), torch_operands(shapes_of(case["inputs"]), case["wanted"]), case["wanted"], who == COMPILED)
     return step if who == "eager" else captured(step)
 
 
-def compile_torch(pattern, k):
+def compile_torch(case):
     """Compiles a program, and so fills Inductor's cache."""
-    _, _, shapes, f, wanted = selected(pattern)[k]
-    torch_step(f, torch_operands(shapes, wanted), wanted, True)()
+    torch_step(program_of(case), torch_operands(shapes_of(case["inputs"]), case["wanted"]), case["wanted"], True)()
 
 
-def run_torch(log, todo, program, compile_, pattern, median_us, until):
-    """Times program(case, who), None where there is no such program, until a point of time. compile_(pattern, k) compiles that of todo[k]."""
+def run_torch(log, todo, program, compile_, median_us, until):
+    """Times program(case, who), None where there is no such program, until a point of time. compile_(case) compiles one."""
     import torch
 
     by = "PyTorch " + torch.__version__.split("+")[0] + " "
     # What needs no compiler comes first.
     for variants in (NO_COMPILER, (COMPILED,)):
         if COMPILED in variants:
-            compile_ahead(compile_, pattern, todo, (until - time.monotonic()) / 2)
+            compile_ahead(compile_, todo, (until - time.monotonic()) / 2)
         for case in todo:
             for who in variants:
                 call = None
@@ -201,18 +186,18 @@ def run_torch(log, todo, program, compile_, pattern, median_us, until):
                     log.failed(key_of(case), by + who, e)
 
 
-def compile_ahead(compile_, pattern, todo, seconds):
+def compile_ahead(compile_, todo, seconds):
     """Compiles programs in several processes: one after the other they would take minutes. A program that is not ready in time is compiled where it is timed."""
     start = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "stheno-inductor"))
     workers = max(min(len(todo), WORKERS, (os.cpu_count() or 1) - 1), 1)
     with multiprocessing.get_context("spawn").Pool(workers, limit_memory, (GPU_SHARE / workers,)) as pool:
-        compiled = pool.imap_unordered(try_to_compile, [(compile_, pattern, k) for k in range(len(todo))])
+        compiled = pool.imap_unordered(try_to_compile, [(compile_, case) for case in todo])
         with contextlib.suppress(multiprocessing.TimeoutError):
             for _ in todo:
-                k, took, error = compiled.next(max(start + seconds - time.monotonic(), 0.1))
-                print(f"{todo[k][0]}/{todo[k][1]}: compiled ahead in {took:.1f} s{error}")
+                name, took, error = compiled.next(max(start + seconds - time.monotonic(), 0.1))
+                print(f"{name}: compiled ahead in {took:.1f} s{error}")
     # Kernels that were chosen by timing them while others ran are chosen again.
     for choice in pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"):
         choice.unlink()
@@ -227,17 +212,17 @@ def limit_memory(share):
 
 
 def try_to_compile(task):
-    """Returns the number of the program, the seconds that it took, and an error as text."""
+    """Returns the name of the program, the seconds that it took, and an error as text."""
     import torch
 
-    compile_, pattern, k = task
+    compile_, case = task
     start, error = time.monotonic(), ""
     try:
-        compile_(pattern, k)
+        compile_(case)
     except Exception as e:
         error = f": {type(e).__name__}: {first_line(e)}"
     torch.cuda.empty_cache()
-    return k, time.monotonic() - start, error
+    return "/".join(key_of(case)), time.monotonic() - start, error
 
 
 # JAX
@@ -278,7 +263,7 @@ def jax_operand(i, kind, *shape):
     key = jax.random.PRNGKey(i)
     if kind == "classes":
         return jax.nn.one_hot(jax.random.randint(key, shape[:1], 0, shape[1]), shape[1], dtype=jnp.float32)
-    low, high = {"uniform": (-1, 1), "positive": (0, 1), "weights": (-1 / 16, 1 / 16)}[kind]
+    low, high = {"": (-1, 1), "positive": (0, 1), "weights": (-1 / 16, 1 / 16)}[kind]
     return jax.random.uniform(key, shape, jnp.float32, low, high)
 
 
@@ -286,8 +271,7 @@ def compile_jax(case):
     import jax
     import jax.numpy as jnp
 
-    name, size, shapes, f, wanted = case
-    return jax_function(f, wanted).lower(*(jax.ShapeDtypeStruct(s[1:], jnp.float32) for s in shapes)).compile()
+    return jax_function(program_of(case), tuple(case["wanted"])).lower(*(jax.ShapeDtypeStruct(i["shape"], jnp.float32) for i in case["inputs"])).compile()
 
 
 def jax_us(call):
@@ -318,14 +302,14 @@ def jax_settings():
     return f"JAX {jax.__version__} jit"
 
 
-def run_jax(path, pattern):
+def run_jax(cases, path):
     by, log = jax_settings(), resumed(path)
     # XLA chooses among kernels by timing them: one program after the other.
-    for case in selected(pattern):
+    for case in read(cases):
         try:
             start = time.monotonic()
             f = compile_jax(case)
-            took, operands = time.monotonic() - start, jax_operands(case[2])
+            took, operands = time.monotonic() - start, jax_operands(shapes_of(case["inputs"]))
             log.add(key_of(case), by, jax_us(lambda: f(*operands)), took)
         except Exception as e:
             log.failed(key_of(case), by, e)
@@ -355,17 +339,12 @@ def at_most(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def key_of(case):
-    """The op, the case and the type of rows of a program, from its name and size."""
-    return *case[:2], "f32"
-
-
 def resumed(path):
     """The log of a run that goes on where another ended."""
-    return Log(path, json.load(open(path)) if os.path.exists(path) else ())
+    return Log(path, read(path) if os.path.exists(path) else ())
 
 
-def one_after_the_other(script, path, pattern, seconds, torch_part):
+def one_after_the_other(script, cases, path, seconds, torch_part):
     """PyTorch with three fifths of the time at most, and JAX with the rest in a process of its own, so that their libraries and memory do not interfere."""
     start = time.monotonic()
     if os.path.exists(path):
@@ -375,7 +354,7 @@ def one_after_the_other(script, path, pattern, seconds, torch_part):
     status = log.status()
     print(f"PyTorch took {time.monotonic() - start:.1f} s")
     try:
-        status |= subprocess.run([sys.executable, script, "jax", path, pattern], timeout=max(start + seconds - time.monotonic(), 1)).returncode
+        status |= subprocess.run([sys.executable, script, cases, path], timeout=max(start + seconds - time.monotonic(), 1)).returncode
     except subprocess.TimeoutExpired as e:
         print(f"JAX was not done in {e.timeout:.0f} s")
         status = 1
@@ -383,10 +362,9 @@ def one_after_the_other(script, path, pattern, seconds, torch_part):
     return status
 
 
-def main(path, pattern, median_us, seconds):
-    return one_after_the_other(__file__, path, pattern, seconds,
-                               lambda log, until: run_torch(log, selected(pattern), torch_program, compile_torch, pattern, median_us, until))
+def run(cases, path, median_us, seconds):
+    return one_after_the_other(__file__, cases, path, seconds, lambda log, until: run_torch(log, read(cases), torch_program, compile_torch, median_us, until))
 
 
 if __name__ == "__main__":
-    sys.exit(run_jax(*sys.argv[2:]))
+    sys.exit(run_jax(*sys.argv[1:]))

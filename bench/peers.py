@@ -1,48 +1,42 @@
 #!/usr/bin/env python3
-"""Times other libraries on the cases of `stheno bench`, on this machine's GPU.
+"""Times other libraries on cases of Stheno's, on this machine's GPU.
 
-    python3 bench/peers.py peers.json [text [pattern]]                 ops: bench/op_peers.py
-    python3 bench/peers.py -graphs peers.json [pattern [seconds]]      whole graphs: bench/graph_peers.py
-    python3 bench/peers.py -steps peers.json [pattern [seconds]]       training steps: bench/step_peers.py
-    python3 bench/peers.py -random shapes.json peers.json [pattern]    drawn cases: bench/random_peers.py
+    stheno maintain cases SET --json > cases.json     ops, graphs or steps; or stheno bench gpu --random 500 --list
+    python3 bench/peers.py cases.json peers.json [seconds]
 
-Writes an array of {op, case, dtype, by, median_us}; op, case and dtype are
-those of the row that it is set beside. Wants PyTorch with CUDA; CuPy is used
-where it is installed, CUB (bench/cub.cu) where nvcc is. A peer that cannot do a
-case is told and left out. The histogram of a text is timed if one is given. With a
-pattern, a regular expression, cases are timed whose op/case/dtype it is found in. With seconds,
-600 if there are none, whole graphs and training steps end by then, with what they have.
+Writes an array of records {kind, op, case, dtype, by, us}; op, case and dtype are those of the case. Wants PyTorch with CUDA; CuPy is
+used where it is installed, CUB (bench/cub.cu) where nvcc is, JAX for graphs and steps. A peer that cannot do a
+case is told and left out. All end within seconds, 600 if there are none, with what they have.
 
-bench/timing.py describes the method, which is that of `stheno bench`.
+bench/timing.py describes the method, which is that of `stheno bench`; bench/op_peers.py, graph_peers.py and step_peers.py have the programs.
 """
 
+import json
 import sys
 
 
 def main(arguments):
-    kind = arguments.pop(0) if arguments[:1] and arguments[0].startswith("-") else "-ops"
-    least = 2 if kind == "-random" else 1
-    if kind not in ("-ops", "-graphs", "-steps", "-random") or not least <= len(arguments) <= 3:
+    if not 2 <= len(arguments) <= 3:
         return __doc__
     import torch
 
     from timing import TORCH, median_us
 
     print(torch.cuda.get_device_name(), TORCH)
-    if kind == "-ops":
+    with open(arguments[0]) as file:
+        cases = json.load(file)
+    seconds = float((arguments[2:] or [600])[0])
+    if not cases:
+        return "no cases"
+    if "shapes" in cases[0]:
         import op_peers
 
-        return op_peers.main(*arguments)
-    if kind == "-random":
-        import random_peers
-
-        return random_peers.main(*arguments)
+        return op_peers.run(cases, arguments[1], seconds)
     import graph_peers
     import step_peers
 
-    peers = graph_peers if kind == "-graphs" else step_peers
-    path, pattern, seconds = arguments + ["", "600"][len(arguments) - 1 :]
-    return peers.main(path, pattern, median_us, float(seconds))
+    peers = step_peers if "rule" in cases[0] else graph_peers
+    return peers.run(*arguments[:2], median_us, seconds)
 
 
 if __name__ == "__main__":

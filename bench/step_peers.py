@@ -1,24 +1,22 @@
-"""Times PyTorch and JAX on the training steps of `stheno bench steps`; bench/peers.py -steps
-runs it.
+"""Times PyTorch and JAX on training steps; bench/peers.py runs it. A case is one of bench/graph_peers.py with a solver's rule and
+rate, the precision of products, and where the batch comes from.
 
 A step is forward, loss, backward and the solver's update, of parameters and a batch on the device. PyTorch eager,
 captured as one CUDA graph, and compiled by Inductor and captured, its optimizers fused;
 JAX jitted, parameters and moments donated. "Batch from the host" copies it from pinned memory before each step, "batch from pageable
 memory" from ordinary memory, which JAX has in both. Method:
-that of bench/graph_peers.py. float32 products are of full precision, but where a step's name ends with TF32 or BF16: PyTorch's are
+that of bench/graph_peers.py. float32 products are of full precision, but where a step names TF32 or BF16: PyTorch's are
 then in TF32, or under autocast in BF16, compiled and captured alone; JAX's have that precision by default.
 """
 
-import re
 import sys
 import time
 
-from graph_peers import (COMPILED, DEVICE, Jax, Torch, captured, convnet, entropy, jax_settings, jax_us, key_of,
-                         one_after_the_other, perceptron, resumed, run_torch, torch_operands)
+from graph_peers import (COMPILED, DEVICE, PROGRAMS, Jax, Torch, captured, entropy, jax_settings, jax_us, one_after_the_other,
+                         program_of, read, resumed, run_torch, shapes_of, torch_operands)
+from log import key_of
 
-RATE = {"SGD": 0.01, "Adam": 0.001}
 PRECISIONS = {"TF32": "tensorfloat32", "BF16": "BF16_BF16_F32"}  # as JAX calls them
-CONVNET = ((32, 1, 3, 3), (64, 32, 3, 3), (128, 64, 3, 3), (1152, 625), (625, 10))
 
 
 def lstm(l, x, classes, *w):
@@ -30,43 +28,13 @@ def weighed(l, x, w):
     return (x * w).sum()
 
 
-def cases():
-    """Yields name, size, solver, shapes of the batch, shapes of what is learnt, the loss, and the host's memory that the batch comes from, if any."""
-    def mlp(batch, *widths):
-        learnt = [s for a, b in zip(widths, widths[1:]) for s in (("weights", a, b), ("weights", b))]
-        return "MLP " + "-".join(map(str, widths)), f"batch {batch}", [("uniform", batch, widths[0]), ("classes", batch, widths[-1])], learnt, perceptron
-
-    for batch in (128, 4096):
-        for solver in RATE:
-            yield *named(solver, *mlp(batch, 784, 512, 512, 10)), None
-    name, *rest = named("SGD", *mlp(4096, 784, 512, 512, 10))
-    yield name + ", batch from the host", *rest, "pinned"
-    yield name + ", batch from pageable memory", *rest, "pageable"
-    wide = mlp(4096, 784, 4096, 4096, 10)
-    yield *named("SGD", *wide), None
-    for sizes in (mlp(128, 784, 512, 512, 10), mlp(4096, 784, 512, 512, 10), wide):
-        name, *rest = named("SGD", *sizes)
-        for by in PRECISIONS:
-            yield f"{name}, {by}", *rest, None
-    for batch in (100, 2048):
-        yield *named("SGD", "convnet", f"batch {batch}", [("uniform", batch, 1, 28, 28), ("classes", batch, 10)], [("weights", *s) for s in CONVNET], convnet), None
-    shapes = [("weights", *s) for s in ((64, 1024), (256, 1024), (1024,), (256, 10), (10,))]
-    yield *named("SGD", "LSTM 64-256, 50 steps", "batch 64", [("uniform", 50, 64, 64), ("classes", 64, 10)], shapes, lstm), None
-    yield *named("Adam", "update of 10^8 parameters", "alone", [("uniform", 10**8)], [("weights", 10**8)], weighed), None
+STEPS = PROGRAMS | {"LSTM": lstm, "update": weighed}
 
 
-def named(solver, name, size, batch, learnt, loss):
-    return f"{name}, {solver}", size, solver, batch, learnt, loss
-
-
-def precision(case):
-    """TF32, BF16, or None for full precision."""
-    by = case[0].rsplit(", ", 1)[-1]
-    return by if by in PRECISIONS else None
-
-
-def selected(pattern):
-    return [c for c in cases() if re.search(pattern, f"{c[0]}/{c[1]}/f32")]
+def parts_of(case):
+    """The loss, and the kinds and shapes of the batch and of what is learnt. An LSTM's first state is 0 everywhere."""
+    inputs = [i for i in case["inputs"] if i["kind"] != "zeros"]
+    return program_of(case, STEPS), shapes_of(i for i in inputs if not i["whole"]), shapes_of(i for i in inputs if i["whole"])
 
 
 # PyTorch
@@ -89,7 +57,7 @@ def torch_step(case, compiled):
     """A call of a step, and the tensors of the batch."""
     import torch
 
-    _, _, solver, batch, learnt, loss, _ = case
+    loss, batch, learnt = parts_of(case)
     library, cells = torch_library()
     operands = torch_operands(batch + learnt, range(len(batch), len(batch) + len(learnt)))
     inputs, parameters = operands[:len(batch)], operands[len(batch):]
@@ -99,8 +67,8 @@ def torch_step(case, compiled):
         program = lambda: lstm(library, *inputs, None, None, None, *parameters[-2:])
     else:
         program = lambda: loss(library, *inputs, *parameters)
-    torch.backends.cuda.matmul.allow_tf32 = precision(case) == "TF32"
-    if precision(case) == "BF16":
+    torch.backends.cuda.matmul.allow_tf32 = case.get("precision") == "TF32"
+    if case.get("precision") == "BF16":
         full = program
 
         def program():
@@ -110,9 +78,10 @@ def torch_step(case, compiled):
     if compiled:
         torch._dynamo.reset()
         program = torch.compile(program, dynamic=False)
-    options = {"lr": RATE[solver], "fused": True} | ({"capturable": True} if solver == "Adam" else {})
-    optimizer = (torch.optim.Adam if solver == "Adam" else torch.optim.SGD)(parameters, **options)
-    if loss is weighed:
+    adam = case["rule"] == "Adam"
+    options = {"lr": case["rate"], "fused": True} | ({"capturable": True} if adam else {})
+    optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(parameters, **options)
+    if case.get("update_alone"):
         parameters[0].grad = inputs[0]
         return optimizer.step, inputs
 
@@ -137,21 +106,20 @@ def fed(step, inputs, host):
 
 def torch_program(case, who):
     """The call that is timed. The update alone has nothing to compile, and steps in reduced precision are timed compiled alone."""
-    if (case[5] is weighed) if who == COMPILED else precision(case):
+    if case.get("update_alone" if who == COMPILED else "precision"):
         return None
     step, inputs = torch_step(case, who == COMPILED)
     if who != "eager":
         step = captured(step)
-    host = [x.cpu() for x in inputs] if case[6] else None
-    if case[6] == "pinned":
-        host = [x.pin_memory() for x in host]
-    return fed(step, inputs, host) if host else step
+    if not case.get("from_host"):
+        return step
+    host = [x.cpu() if case.get("pageable") else x.cpu().pin_memory() for x in inputs]
+    return fed(step, inputs, host)
 
 
-def compile_torch(pattern, k):
+def compile_torch(case):
     """Compiles a step, and so fills Inductor's cache."""
-    case = selected(pattern)[k]
-    if case[5] is not weighed:
+    if not case.get("update_alone"):
         torch_step(case, True)[0]()
 
 
@@ -185,8 +153,7 @@ def jax_step(case):
     import jax
     import jax.numpy as jnp
 
-    _, _, solver, batch, learnt, loss, _ = case
-    library, rate = jax_library(), RATE[solver]
+    library, rate, (loss, _, _) = jax_library(), case["rate"], parts_of(case)
 
     def sgd(state, gradients):
         return ([p - rate * g for p, g in zip(state[0], gradients)],)
@@ -199,10 +166,10 @@ def jax_step(case):
         a, b = 1 / (1 - 0.9**t), 1 / (1 - 0.999**t)
         return [p - rate * (m * a) / (jnp.sqrt(v * b) + 1e-8) for p, m, v in zip(parameters, first, second)], first, second, t
 
-    update = {"SGD": sgd, "Adam": adam}[solver]
+    update = {"SGD": sgd, "Adam": adam}[case["rule"]]
 
     def step(state, *inputs):
-        if loss is weighed:
+        if case.get("update_alone"):
             return update(state, list(inputs)), jnp.float32(0)
         out, gradients = jax.value_and_grad(lambda p: loss(library, *inputs, *p))(state[0])
         return update(state, gradients), out
@@ -211,13 +178,13 @@ def jax_step(case):
 
 
 def jax_state(case, make):
-    """The state, of arrays that make gives for a shape."""
+    """The state, of arrays that make gives for a kind and extents."""
     import jax.numpy as jnp
 
-    solver, learnt = case[2], case[4]
-    state = ([make(s) for s in learnt],)
-    if solver == "Adam":
-        state += ([0 * make(s) for s in learnt], [0 * make(s) for s in learnt], jnp.float32(0))
+    _, _, learnt = parts_of(case)
+    state = ([make(*s) for s in learnt],)
+    if case["rule"] == "Adam":
+        state += ([make("zeros", *s[1:]) for s in learnt], [make("zeros", *s[1:]) for s in learnt], jnp.float32(0))
     return state
 
 
@@ -225,12 +192,9 @@ def compile_jax(case):
     import jax
     import jax.numpy as jnp
 
-    array = lambda s: jax.ShapeDtypeStruct(s[1:], jnp.float32)
-    state = ([array(s) for s in case[4]],)
-    if case[2] == "Adam":
-        state += ([array(s) for s in case[4]], [array(s) for s in case[4]], jax.ShapeDtypeStruct((), jnp.float32))
-    with jax.default_matmul_precision(PRECISIONS.get(precision(case), "highest")):
-        return jax_step(case).lower(state, *(array(s) for s in case[3])).compile()
+    array = lambda _, *shape: jax.ShapeDtypeStruct(shape, jnp.float32)
+    with jax.default_matmul_precision(PRECISIONS.get(case.get("precision"), "highest")):
+        return jax_step(case).lower(jax_state(case, array), *(array(*s) for s in parts_of(case)[1])).compile()
 
 
 def jax_call(step, state, inputs, host):
@@ -245,7 +209,7 @@ def jax_call(step, state, inputs, host):
     return call
 
 
-def run_jax(path, pattern):
+def run_jax(cases, path):
     by, log = jax_settings(), resumed(path)
     import jax.numpy as jnp
     import numpy
@@ -253,20 +217,22 @@ def run_jax(path, pattern):
     random = numpy.random.default_rng(1)
 
     def array(kind, *shape):
+        if kind == "zeros":
+            return numpy.zeros(shape, "f4")
         if kind == "classes":
             return numpy.eye(shape[1], dtype="f4")[random.integers(shape[1], size=shape[0])]
         x = random.random(shape, dtype="f4") * 2 - 1
         return x / 16 if kind == "weights" else x
 
     # XLA chooses among kernels by timing them: one program after the other.
-    for case in selected(pattern):
+    for case in read(cases):
         try:
             start = time.monotonic()
             step = compile_jax(case)
             took = time.monotonic() - start
-            host = [array(*s) for s in case[3]]
-            state = jax_state(case, lambda s: jnp.asarray(array(*s)))
-            log.add(key_of(case), by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case[6] else None)), took)
+            host = [array(*s) for s in parts_of(case)[1]]
+            state = jax_state(case, lambda *s: jnp.asarray(array(*s)))
+            log.add(key_of(case), by, jax_us(jax_call(step, state, [jnp.asarray(x) for x in host], host if case.get("from_host") else None)), took)
         except Exception as e:
             log.failed(key_of(case), by, e)
         step = state = None
@@ -276,10 +242,9 @@ def run_jax(path, pattern):
 # Both
 
 
-def main(path, pattern, median_us, seconds):
-    return one_after_the_other(__file__, path, pattern, seconds,
-                               lambda log, until: run_torch(log, selected(pattern), torch_program, compile_torch, pattern, median_us, until))
+def run(cases, path, median_us, seconds):
+    return one_after_the_other(__file__, cases, path, seconds, lambda log, until: run_torch(log, read(cases), torch_program, compile_torch, median_us, until))
 
 
 if __name__ == "__main__":
-    sys.exit(run_jax(*sys.argv[2:]))
+    sys.exit(run_jax(*sys.argv[1:]))

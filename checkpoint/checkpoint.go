@@ -3,6 +3,10 @@
 //
 // Files are safetensors, which Python's library of that name reads. Each learnable is a tensor
 // with the name of its node; see [Save] for the others.
+//
+// A file has a checksum in its metadata "stheno.sha256": the SHA-256 of the whole file, header included,
+// with the 64 hexadecimal digits of the checksum itself as zeros. [Load] and [LoadParameters]
+// refuse a file whose content has another one.
 package checkpoint
 
 import (
@@ -14,10 +18,12 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/safetensors"
+	"github.com/stheno-ml/stheno/internal/values"
+	"gorgonia.org/gorgonia"
 )
 
-// version is the version of the files that are written.
-const version = 1
+// version is the version of the files that are written. Files of version 1 have no checksum.
+const version = 2
 
 // The names of the metadata in a file, each encoded as JSON.
 const (
@@ -38,6 +44,7 @@ type training struct {
 	Solver  string             `json:"solver"`
 	Options map[string]float64 `json:"options"`
 	Steps   int                `json:"steps"`
+	Added   int                `json:"added,omitempty"`
 	Runs    int                `json:"runs"`
 	Seed    uint64             `json:"seed"`
 }
@@ -53,14 +60,20 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // seed of its shuffling: any value that encoding/json encodes, or nil.
 //
 // An existing file is replaced at once: however the program ends, by a kill or by a loss of power,
-// path is the old file or the new one, complete. One process at a time saves to one path. The new
-// file is first written beside it, under a name that begins with a dot and ends with .tmp; one that
-// a killed program left there is removed.
+// path is the old file or the new one, complete. The new file has the old one's permissions; if path is a
+// symbolic link, the file that it names is replaced. Of several goroutines or processes that save to
+// one path, each succeeds, and the last one's file stays. The new file is first written beside the old
+// one, with .stheno- and random digits before the end .tmp of its name; one that a killed program left is removed.
+//
+// It is an error, which leaves the file as it was, if a number of the state is NaN or infinite.
 //
 // The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
 	s, err := vm.State()
+	if err == nil {
+		err = finite(s)
+	}
 	if err == nil {
 		err = save(path, s, position)
 	}
@@ -70,8 +83,33 @@ func Save(path string, vm *cudaops.VM, position any) error {
 	return nil
 }
 
+// finite returns an error that names the first number of a state that is NaN or infinite.
+func finite(s *cudaops.State) (err error) {
+	check := func(name string, v gorgonia.Value) {
+		dt, _ := values.Dtype(v.Dtype())
+		m, failed := values.Bytes(v)
+		if what, at := values.NotFinite(dt, m, true, true); err == nil && failed == nil && what != "" {
+			failed = fmt.Errorf("%s: element %d is %s, want finite numbers", name, at, what)
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	for _, l := range s.Learnables {
+		check(l.Name, l.Value)
+		for k, m := range l.Moments {
+			check(momentName(k+1, l.Name), m)
+		}
+	}
+	for i, a := range s.Averages {
+		check(averageName(i, "mean"), a.Mean)
+		check(averageName(i, "variance"), a.Variance)
+	}
+	return err
+}
+
 func save(path string, s *cudaops.State, position any) error {
-	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Runs, s.Seed}}
+	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Added, s.Runs, s.Seed}}
 	var list tensors
 	for _, l := range s.Learnables {
 		h.Learnables, h.Moments = append(h.Learnables, l.Name), len(l.Moments)
@@ -91,34 +129,37 @@ func save(path string, s *cudaops.State, position any) error {
 // nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
 // [cudaops.VM.SetState] lists the properties that must agree.
 //
+// The note is "" if the file has its checksum. A file that Stheno wrote before files had one is loaded
+// too, and the note says that its content is unchecked.
+//
 // An error names the values that do not fit, and leaves the VM and *position as they were. It wraps
 // [io/fs.ErrNotExist] if there is no file.
-func Load(path string, vm *cudaops.VM, position any) error {
-	if err := load(path, vm, position); err != nil {
-		return fmt.Errorf("checkpoint: Load: %w", err)
+func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
+	if note, err = load(path, vm, position); err != nil {
+		return "", fmt.Errorf("checkpoint: Load: %w", err)
 	}
-	return nil
+	return note, nil
 }
 
-func load(path string, vm *cudaops.VM, position any) error {
+func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 	f, err := open(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
 	setPosition, err := f.position(position)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	s, err := f.state()
 	if err == nil {
 		err = vm.SetState(s)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	setPosition()
-	return nil
+	return f.note, nil
 }
 
 // state returns the state in a file.
@@ -131,7 +172,7 @@ func (f *file) state() (*cudaops.State, error) {
 		return nil, errors.New("got a file of SaveParameters, want one of Save; LoadParameters takes it")
 	}
 	t := h.Training
-	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Runs: t.Runs, Seed: t.Seed}
+	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
 	for _, name := range h.Learnables {
 		l := cudaops.Learnable{Name: name, Value: f.value(name)}
 		for k := range h.Moments {
@@ -157,8 +198,8 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	if err := json.Unmarshal([]byte(text), &of); err != nil {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
-	if of.Version != version {
-		return nil, fmt.Errorf("got a file of version %d, want %d, which this version of Stheno writes", of.Version, version)
+	if of.Version < 1 || of.Version > version {
+		return nil, fmt.Errorf("got a file of version %d, want 1 to %d, which this version of Stheno reads", of.Version, version)
 	}
 	h := &header{}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))

@@ -1,11 +1,15 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stheno-ml/stheno/cudaops"
@@ -42,25 +46,26 @@ type position struct {
 func TestRoundTrip(t *testing.T) {
 	onBackends(t, func(t *testing.T, on cudaops.Option) {
 		for name, maker := range solvers {
-			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				what, path := fmt.Sprint(name, " of ", dt), filepath.Join(t.TempDir(), "run.safetensors")
+			for i, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64, tensor.Float32, tensor.Float64} {
+				every := 1 + i/2*2 // 3: the file is of the middle of a step
+				what, path := fmt.Sprint(name, " of ", dt, ", steps of ", every), filepath.Join(t.TempDir(), "run.safetensors")
 				whole := newModel(t, dt, 1, 5)
-				want := whole.machine(t, on, maker(), cudaops.Seed(9), cudaops.ClipNorm(0.7))
+				want := whole.machine(t, on, maker(), cudaops.Seed(9), cudaops.ClipNorm(0.7), cudaops.StepEvery(every))
 				whole.steps(t, want, 0, 5)
 				at := position{5, math.MaxUint64 - 1, 0.1}
 				must.Do(t, Save(path, want, at))
 				whole.steps(t, want, 5, 11)
 
 				again := newModel(t, dt, 2, 5)
-				got := again.machine(t, on, maker(), cudaops.Seed(10), cudaops.ClipNorm(0.7))
+				got := again.machine(t, on, maker(), cudaops.Seed(10), cudaops.ClipNorm(0.7), cudaops.StepEvery(every))
 				var loaded position
-				must.Do(t, Load(path, got, &loaded))
+				checked(t)(Load(path, got, &loaded))
 				if loaded != at {
 					t.Errorf("%s: got the position %+v, want %+v", what, loaded, at)
 				}
 				again.steps(t, got, 5, 11)
 				same(t, what, got, want)
-				if s, _ := state(t, got); s.Steps != 11 || s.Seed != 9 {
+				if s, _ := state(t, got); s.Steps != 11/every || s.Added != 11%every || s.Seed != 9 {
 					t.Errorf("%s: got %+v", what, s)
 				}
 			}
@@ -79,7 +84,7 @@ func TestSchedule(t *testing.T) {
 	m.steps(t, want, 4, 8)
 	again := newModel(t, tensor.Float64, 2, 5)
 	got := again.machine(t, cudaops.OnHost(), G.NewAdamSolver(G.WithLearnRate(0.1)))
-	must.Do(t, Load(path, got, nil))
+	checked(t)(Load(path, got, nil))
 	again.steps(t, got, 4, 8)
 	same(t, "after a change of the learning rate", got, want)
 }
@@ -116,52 +121,184 @@ func TestTwoTypes(t *testing.T) {
 	run(want)
 	g, all = build(5)
 	got := machine(g, all[1], all[0])
-	must.Do(t, Load(path, got, nil))
+	checked(t)(Load(path, got, nil))
 	run(got)
 	same(t, "learnables of two types", got, want)
 }
 
-// A file is replaced as a whole: one that cannot be written leaves the old one, what killed
-// programs left goes, and a link stays one.
+// A file is replaced as a whole: one that cannot be written leaves the old one and nothing beside it.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run.safetensors")
 	m := newModel(t, tensor.Float64, 1, 5)
 	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
 	must.Do(t, Save(path, vm, 1))
-	left := filepath.Join(dir, ".run.safetensors.0123456789abcdef.tmp")
-	own := filepath.Join(dir, ".run.safetensors.mine.tmp")
-	must.Write(t, left, "half a file")
-	must.Write(t, own, "somebody's file")
-	must.Do(t, os.Mkdir(filepath.Join(dir, "real"), 0o777))
-	if err := os.Symlink(filepath.Join(dir, "real", "run"), filepath.Join(dir, "link")); err != nil {
-		t.Skip(err)
-	}
-	must.Write(t, filepath.Join(dir, "real", "run"), "old")
-	must.Do(t, Save(filepath.Join(dir, "link"), vm, 2))
 	if err := Save(path, vm, make(chan int)); err == nil {
 		t.Error("a position that JSON has no text for is no error")
 	}
-	failing := fmt.Errorf("the disk is full")
-	if err := replace(path, func(io.Writer) error { return failing }); err == nil {
+	if err := replace(path, func(io.Writer) error { return errors.New("the disk is full") }); err == nil {
 		t.Error("an error of writing is none")
 	}
 	var at int
-	must.Do(t, Load(path, vm, &at))
-	if at != 1 {
+	if checked(t)(Load(path, vm, &at)); at != 1 {
 		t.Errorf("got the position %d of a file that was not written", at)
 	}
-	must.Do(t, Load(filepath.Join(dir, "real", "run"), vm, &at))
-	if info := must.Get[os.FileInfo](t)(os.Lstat(filepath.Join(dir, "link"))); at != 2 || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is %v now, and the file has the position %d", info.Mode(), at)
+	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
+		t.Errorf("got the files %v, want one", names)
 	}
-	must.Do(t, Save(path, vm, 3))
-	if _, err := os.Stat(left); err == nil {
-		t.Error("the file that a killed program left is still there")
+}
+
+// Temporary files of programs that were killed are removed, and no others, whatever their names.
+func TestReplaceRemovesItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model")
+	left := filepath.Join(dir, ".model.stheno-0123456789abcdef.tmp")
+	must.Write(t, left, "half a file")
+	others := []string{
+		".model.my-notes-2026-01.tmp", ".model.2026010112345678.tmp", ".model.0123456789abcdef.tmp", ".model.tmp", ".model..tmp",
+		".model.stheno-my-notes-2026-1.tmp", ".model.stheno-0123456789abcde.tmp", ".model.stheno-+123456789abcdef.tmp",
+		".model.stheno-0123456789abcdef.tmp.txt", "model.stheno-0123456789abcdef.tmp", ".model2.stheno-0123456789abcdef.tmp",
 	}
-	if names := must.Get[[]string](t)(filepath.Glob(filepath.Join(dir, ".*"))); len(names) != 1 || names[0] != own {
-		t.Errorf("got the files %v beside it, want %s alone", names, own)
+	for _, name := range others {
+		must.Write(t, filepath.Join(dir, name), "somebody's file")
 	}
+	folder := filepath.Join(dir, ".model.stheno-00000000000000ff.tmp")
+	must.Do(t, os.Mkdir(folder, 0o777))
+	must.Do(t, replace(path, func(io.Writer) error { return nil }))
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file that a killed program left: %v, want none", err)
+	}
+	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != len(others)+2 {
+		t.Errorf("got the files %v, want model, the folder and %q", names, others)
+	}
+}
+
+// The permissions of the old file stay, whatever the umask takes.
+func TestReplaceKeepsMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permissions")
+	}
+	path := filepath.Join(t.TempDir(), "run")
+	must.Write(t, path, "old")
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o666, 0o664, 0o444, 0o755, 0o777} {
+		must.Do(t, os.Chmod(path, mode))
+		must.Do(t, replace(path, func(io.Writer) error { return nil }))
+		if got := must.Get[os.FileInfo](t)(os.Stat(path)).Mode(); got != mode {
+			t.Errorf("got %v, want %v, as before", got, mode)
+		}
+	}
+}
+
+// A link is followed, to a file that is there or not yet, and stays a link.
+func TestReplaceFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	real := filepath.Join(dir, "far", "real")
+	must.Do(t, os.MkdirAll(real, 0o777))
+	t.Chdir(dir)
+	must.Write(t, filepath.Join(real, "old"), "old")
+	for link, to := range map[string]string{
+		"absolute": filepath.Join(real, "old"), "relative": filepath.Join("far", "real", "old"),
+		"new": filepath.Join("far", "real", "new"), "chain": "new", // a file that is not there
+		"folder": filepath.Join("far", "real"), filepath.Join("far", "real", "up"): filepath.Join("..", "beside"),
+	} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Skip(err)
+		}
+	}
+	sep := string(filepath.Separator)
+	for path, want := range map[string]string{
+		"absolute": filepath.Join(real, "old"), filepath.Join(dir, "relative"): filepath.Join(real, "old"),
+		"new": filepath.Join(real, "new"), "chain": filepath.Join(real, "new"),
+		"folder" + sep + "up": filepath.Join(dir, "far", "beside"),
+	} {
+		before := must.Get[os.FileInfo](t)(os.Lstat(path))
+		must.Do(t, replace(path, func(w io.Writer) error { _, err := io.WriteString(w, path); return err }))
+		after := must.Get[os.FileInfo](t)(os.Lstat(path))
+		got, err := os.ReadFile(want)
+		if string(got) != path || !os.SameFile(before, after) || after.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is %v now, and %s has %q, %v, want a link as before, and %q", path, after.Mode(), want, got, err, path)
+		}
+	}
+	must.Do(t, os.Symlink("two", "one"))
+	must.Do(t, os.Symlink("one", "two"))
+	if err := replace("one", func(io.Writer) error { return nil }); err == nil {
+		t.Error("links in a circle are no error")
+	}
+}
+
+// All of several goroutines that save to one path succeed, and whoever loads meanwhile finds a whole
+// file.
+func TestSaveSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run")
+	var group sync.WaitGroup
+	for k := range 4 {
+		m := newModel(t, tensor.Float32, 1, 1+40*k) // files of several sizes
+		vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
+		must.Do(t, Save(path, vm, nil))
+		group.Go(func() {
+			for range 50 {
+				if err := Save(path, vm, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for busy := true; busy; {
+		select {
+		case <-done:
+			busy = false
+		default:
+		}
+		f, err := open(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		must.Get[*cudaops.State](t)(f.state())
+		must.Do(t, f.Close())
+	}
+	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {
+		t.Errorf("got the files %v, want one", names)
+	}
+}
+
+// The size of a file is that of the one that was opened, whatever has its name a moment before.
+func TestOpenWhileReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run")
+	var files [2][]byte
+	for k := range files {
+		m := newModel(t, tensor.Float32, 1, 1+20*k)
+		must.Do(t, SaveParameters(path, m.learnables...))
+		files[k] = must.Get[[]byte](t)(os.ReadFile(path))
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for k := 0; ; k ^= 1 {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := errors.Join(os.WriteFile(path+".new", files[k], 0o666), os.Rename(path+".new", path)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	for range 3000 {
+		if f, err := open(path); err != nil {
+			t.Error(err)
+		} else {
+			must.Do(t, f.Close())
+		}
+	}
+	close(stop)
+	<-ended
 }
 
 func TestReversed(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// rewrite returns a file after an edit.
+// rewrite returns a file after an edit, with the checksum of the new content if the edit leaves one.
 func rewrite(t testing.TB, b []byte, change edit) []byte {
 	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
 	for i := range f.Tensors {
@@ -36,6 +36,9 @@ func rewrite(t testing.TB, b []byte, change edit) []byte {
 	change(f, &h)
 	if text, has := f.Metadata[headerKey]; has && text == before {
 		f.Metadata[headerKey] = string(must.Get[[]byte](t)(json.Marshal(h)))
+	}
+	if _, has := f.Metadata[checksumKey]; has {
+		must.Do(t, seal(f.Metadata, f.Tensors))
 	}
 	var w bytes.Buffer
 	must.Do(t, safetensors.Write(&w, f.Metadata, f.Tensors))
@@ -84,7 +87,7 @@ func (v *victim) write(b []byte) (path string) {
 // refuses ends the test unless Load returns an error with all of wants and changes nothing.
 func (v *victim) refuses(what, path string, to any, wants ...string) {
 	v.Helper()
-	err := Load(path, v.vm, to)
+	_, err := Load(path, v.vm, to)
 	if err == nil {
 		v.Fatalf("%s: no error", what)
 	}
@@ -124,8 +127,8 @@ func TestLoadEditedFiles(t *testing.T) {
 		return func(f *safetensors.File, _ *header) { change(f.Find("scale")) }
 	}
 	for want, change := range map[string]edit{
-		"got a file of version 2, want 1":                   func(_ *safetensors.File, h *header) { h.Version = 2 },
-		"got a file of version 0, want 1":                   says("{}"),
+		"got a file of version 3, want 1 to 2":              func(_ *safetensors.File, h *header) { h.Version = 3 },
+		"got a file of version 0, want 1 to 2":              says("{}"),
 		"cannot unmarshal":                                  says("1"),
 		`unknown field "more"`:                              says(`{"version":1,"more":2}`),
 		"want one of Save; LoadParameters takes parameters": func(f *safetensors.File, _ *header) { delete(f.Metadata, headerKey) },
@@ -156,7 +159,7 @@ func TestLoadBadFiles(t *testing.T) {
 	v := newVictim(t)
 	good := v.save(newModel(t, tensor.Float32, 1, 5), decaying())
 	for n := 0; n < len(good); n += 13 { // truncated anywhere
-		if err := Load(v.write(good[:n]), v.vm, nil); err == nil {
+		if _, err := Load(v.write(good[:n]), v.vm, nil); err == nil {
 			t.Fatalf("%d of %d bytes are taken for a file", n, len(good))
 		}
 	}
@@ -166,7 +169,7 @@ func TestLoadBadFiles(t *testing.T) {
 	v.refuses("a folder", v.dir, nil, "got a folder, want a file")
 	none := filepath.Join(v.dir, "none")
 	v.refuses("no file", none, nil, none)
-	if err := Load(none, v.vm, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(none, v.vm, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file gives the error %v", err)
 	}
 	path := v.write(good)
@@ -175,8 +178,8 @@ func TestLoadBadFiles(t *testing.T) {
 	v.refuses("another position", path, new([]int), "the position", "cannot unmarshal")
 	path = v.write(rewrite(t, good, func(f *safetensors.File, _ *header) { delete(f.Metadata, positionKey) }))
 	v.refuses("no position", path, new(position), "without a position")
-	must.Do(t, Load(path, v.vm, nil)) // all else is right
-	if err := Load(path, nil, nil); err == nil {
+	checked(t)(Load(path, v.vm, nil)) // all else is right
+	if _, err := Load(path, nil, nil); err == nil {
 		t.Error("Load into no VM is no error")
 	}
 }
@@ -222,6 +225,53 @@ func TestSaveErrors(t *testing.T) {
 	if left := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) > 0 {
 		t.Errorf("got the files %v", left)
 	}
+}
+
+// A state with a number that is not finite, or of a step with an index outside of its axis, is not saved: the
+// file that is there stays.
+func TestSaveKeepsGoodFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	m := newModel(t, tensor.Float32, 1, 5)
+	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver(), cudaops.Seed(3))
+	m.steps(t, vm, 0, 2)
+	must.Do(t, Save(path, vm, nil))
+	good := must.Get[[]byte](t)(os.ReadFile(path))
+	unchanged := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want one with %q", err, want)
+		}
+		if now := must.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(now, good) {
+			t.Fatalf("%s: the file changed", want)
+		}
+	}
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		what := map[bool]string{true: "NaN", false: "Inf"}[x != x]
+		for name, of := range map[string]func(s *cudaops.State) G.Value{
+			"gamma1":              func(s *cudaops.State) G.Value { return s.Learnables[4].Value },
+			"moment2/gamma1":      func(s *cudaops.State) G.Value { return s.Learnables[4].Moments[1] },
+			"batchnorm1/mean":     func(s *cudaops.State) G.Value { return s.Averages[1].Mean },
+			"batchnorm0/variance": func(s *cudaops.State) G.Value { return s.Averages[0].Variance },
+		} {
+			s := must.Get[*cudaops.State](t)(vm.State())
+			of(s).(*tensor.Dense).Float32s()[2] = float32(x)
+			must.Do(t, vm.SetState(s))
+			unchanged(Save(path, vm, nil), name+": element 2 is "+what)
+			must.Get[string](t)(Load(path, vm, nil))
+		}
+	}
+
+	g, node := G.NewGraph(), must.Get[*G.Node](t)
+	table := G.NewVector(g, tensor.Float32, G.WithName("table"), G.WithShape(4), G.WithInit(G.RangedFrom(1)))
+	at := G.NewVector(g, tensor.Int, G.WithName("at"), G.WithShape(3), G.WithValue(tensor.New(tensor.WithBacking([]int{0, 9, 1}))))
+	rows := node(G.ByIndices(table, node(G.Slice(at, G.S(0, 2))), 0))
+	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(rows)), table))
+	vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), table), cudaops.ReadEvery(10)))
+	defer vm.Close()
+	if err := vm.RunAll(); err == nil {
+		t.Error("an index of 9 of 4 is no error")
+	}
+	unchanged(Save(path, vm, nil), "got index 9 at 1, want 0 to 3")
 }
 
 // Whatever the header of a whole file says, loading it returns a state or an error.

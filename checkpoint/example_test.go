@@ -51,7 +51,7 @@ func train(path string, steps int) error {
 	}
 	defer vm.Close()
 	var at struct{ Step int } // the loop's own state
-	if err := checkpoint.Load(path, vm, &at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := checkpoint.Load(path, vm, &at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for at.Step < steps {
@@ -89,7 +89,7 @@ func Example() {
 
 	// The parameters alone, for a graph that is not trained.
 	_, _, _, learnables := model()
-	if err := checkpoint.LoadParameters(twice, learnables...); err != nil {
+	if _, err := checkpoint.LoadParameters(twice, learnables...); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -57,6 +57,9 @@ func write(path string, h header, position any, t tensors) error {
 		}
 		metadata[positionKey] = string(text)
 	}
+	if err := seal(metadata, t.list); err != nil {
+		return err
+	}
 	return replace(path, func(w io.Writer) error { return safetensors.Write(w, metadata, t.list) })
 }
 
@@ -65,11 +68,13 @@ type file struct {
 	*safetensors.File
 	io.Closer
 	header *header         // nil for a file of another program
+	note   string          // why the content is unchecked, "" if it has its checksum
 	read   map[string]bool // the tensors that were asked for
 	err    error           // offset of the first value
 }
 
-// open opens a file and checks that it is complete.
+// open opens a file and checks that it is complete. The size is that of the open file: another process
+// may put a new one in its place meanwhile.
 func open(path string) (*file, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -82,7 +87,10 @@ func open(path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFile(of, info.Size())
+	var f *file
+	if info, err = of.Stat(); err == nil {
+		f, err = newFile(of, info.Size())
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), of.Close())
 	}
@@ -90,9 +98,13 @@ func open(path string) (*file, error) {
 	return f, nil
 }
 
-// newFile checks that a file is complete.
+// newFile checks that a file is complete and has its checksum.
 func newFile(from io.ReaderAt, size int64) (*file, error) {
 	whole, err := safetensors.Open(from, size)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := verify(whole, from, size)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +112,11 @@ func newFile(from io.ReaderAt, size int64) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{File: whole, header: h, read: map[string]bool{}}, nil
+	f := &file{File: whole, header: h, read: map[string]bool{}}
+	if !checked {
+		f.note, err = unchecked(whole, h)
+	}
+	return f, err
 }
 
 // wantFile returns an error unless the path is a regular file.

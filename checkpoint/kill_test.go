@@ -39,7 +39,7 @@ func TestChild(t *testing.T) {
 	}
 	m, vm := newChild(t, rand.Uint64())
 	var at position
-	err := Load(path, vm, &at)
+	_, err := Load(path, vm, &at)
 	if errors.Is(err, fs.ErrNotExist) {
 		m, vm = newChild(t, 1)
 		err = Save(path, vm, at)
@@ -121,7 +121,7 @@ func TestKill(t *testing.T) {
 	m, want := newChild(t, 1)
 	m.steps(t, want, 0, childSteps)
 	_, got := newChild(t, 2)
-	must.Do(t, Load(path, got, nil))
+	checked(t)(Load(path, got, nil))
 	same(t, fmt.Sprintf("after %d kills", kills), got, want)
 	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(names) != 1 {
 		t.Errorf("got the files %v, want one", names)

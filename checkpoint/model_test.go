@@ -80,6 +80,16 @@ func (m *model) machine(t testing.TB, on cudaops.Option, s G.Solver, opts ...cud
 	return vm
 }
 
+// checked ends the test unless a file was loaded whose content has its checksum.
+func checked(t testing.TB) func(note string, err error) {
+	return func(note string, err error) {
+		t.Helper()
+		if must.Do(t, err); note != "" {
+			t.Fatalf("got the note %q, want none", note)
+		}
+	}
+}
+
 // onBackends runs a test on the host backend and, where there is one, on the GPU.
 func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 	t.Run("host", func(t *testing.T) { test(t, cudaops.OnHost()) })

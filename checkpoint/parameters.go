@@ -48,38 +48,38 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 
 // LoadParameters sets nodes to the tensors of their names in a file, of [Save], of [SaveParameters]
 // or of another program, and the BatchNorms of their graph their means and variances if the file
-// has them. The state of a solver in the file is left out. With an error nothing is changed.
+// has them. The state of a solver in the file is left out. With an error nothing is changed. The note
+// is that of [Load]; a file of another program has none of Stheno's checksums.
 //
-// It comes after the VM is made, since a VM that trains begins with new running means and
-// variances. Learnables of [cudaops.Train] go to the device in the next run, as values bound by
-// gorgonia.Let do.
-func LoadParameters(path string, nodes ...*gorgonia.Node) error {
-	if err := loadParameters(path, nodes); err != nil {
-		return fmt.Errorf("checkpoint: LoadParameters: %w", err)
+// SetTraining(true) of a BatchNorm sets its mean and variance to 0 and 1, so it comes before LoadParameters. Learnables of
+// [cudaops.Train] go to the device in the next run, as values bound by gorgonia.Let do.
+func LoadParameters(path string, nodes ...*gorgonia.Node) (note string, err error) {
+	if note, err = loadParameters(path, nodes); err != nil {
+		return "", fmt.Errorf("checkpoint: LoadParameters: %w", err)
 	}
-	return nil
+	return note, nil
 }
 
-func loadParameters(path string, nodes gorgonia.Nodes) error {
+func loadParameters(path string, nodes gorgonia.Nodes) (note string, err error) {
 	g, err := graphOf(nodes)
 	if err != nil {
-		return err
+		return "", err
 	}
 	f, err := open(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
 	steps, err := f.parameters(nodes, internal.BatchNorms(g))
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	for _, set := range steps {
 		if err := set(); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return nil
+	return f.note, nil
 }
 
 // parameters returns functions that set the nodes and the averages.

@@ -38,9 +38,11 @@ func TestNoPermission(t *testing.T) {
 		}
 		defer syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0)
 	}
+	_, load := Load(path, vm, nil)
+	_, parameters := LoadParameters(path, m.learnables...)
 	for what, err := range map[string]error{
-		"Load": Load(path, vm, nil), "Save": Save(path, vm, nil),
-		"LoadParameters": LoadParameters(path, m.learnables...), "SaveParameters": SaveParameters(path, m.learnables...),
+		"Load": load, "Save": Save(path, vm, nil),
+		"LoadParameters": parameters, "SaveParameters": SaveParameters(path, m.learnables...),
 	} {
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: got the error %v, want one of permission that names the path", what, err)

@@ -32,7 +32,7 @@ func python(t *testing.T, program string, args ...string) []byte {
 
 // readPython prints all that Python finds in a file.
 const readPython = `
-import json, sys
+import hashlib, json, sys
 from safetensors import safe_open
 with safe_open(sys.argv[1], framework="np") as f:
     tensors = {k: f.get_tensor(k) for k in f.keys()}
@@ -40,10 +40,12 @@ with safe_open(sys.argv[1], framework="np") as f:
 print(json.dumps({
     "tensors": {k: [str(v.dtype), list(v.shape), v.tobytes().hex()] for k, v in tensors.items()},
     "metadata": {k: json.loads(v) for k, v in metadata.items()},
+    "sha256": hashlib.sha256(open(sys.argv[1], "rb").read().replace(json.loads(metadata["stheno.sha256"]).encode(), b"0" * 64)).hexdigest(),
 }))
 `
 
-// Python's safetensors reads what Save writes: each value, bit for bit, and the metadata.
+// Python's safetensors reads what Save writes: each value, bit for bit, and the metadata; and Python computes
+// the checksum.
 func TestPythonReads(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		path := filepath.Join(t.TempDir(), "run.safetensors")
@@ -72,7 +74,9 @@ func TestPythonReads(t *testing.T) {
 			Metadata struct {
 				Stheno   header
 				Position position
+				Checksum string `json:"stheno.sha256"`
 			}
+			SHA256 string
 		}
 		must.Do(t, json.Unmarshal(python(t, readPython, path), &read))
 		got := map[string]string{}
@@ -82,8 +86,11 @@ func TestPythonReads(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("Python reads\n%v\nwant\n%v", got, want)
 		}
-		if h := read.Metadata.Stheno; h.Version != 1 || h.Training.Steps != 3 || h.Training.Seed != math.MaxUint64 || read.Metadata.Position.Seed != 1<<63 {
+		if h := read.Metadata.Stheno; h.Version != version || h.Training.Steps != 3 || h.Training.Seed != math.MaxUint64 || read.Metadata.Position.Seed != 1<<63 {
 			t.Errorf("Python reads the metadata %+v", read.Metadata)
+		}
+		if read.SHA256 != read.Metadata.Checksum || len(read.SHA256) != 64 {
+			t.Errorf("Python computes the checksum %q, the file has %q", read.SHA256, read.Metadata.Checksum)
 		}
 	}
 }
@@ -111,7 +118,7 @@ func TestPythonWrites(t *testing.T) {
 		G.NewScalar(g, tensor.Float64, G.WithName("scalar")),
 		G.NewVector(g, tensor.Float64, G.WithName("bias é"), G.WithShape(3)),
 	}
-	must.Do(t, LoadParameters(path, nodes...))
+	must.Get[string](t)(LoadParameters(path, nodes...))
 	seventh := func(i float64) float64 { return i / 7 }
 	wants := []any{
 		[]float32{0, 1. / 7, 2. / 7, 3. / 7, 4. / 7, 5. / 7},

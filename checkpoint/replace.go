@@ -4,22 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 )
 
 // replace makes a file of the bytes that write writes, or leaves an existing one as it is: the new file is
 // complete, and on the disk, before it gets the name.
-func replace(path string, write func(io.Writer) error) (err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+func replace(path string, write func(io.Writer) error) error {
+	path, err := followLinks(path)
+	if err != nil {
+		return err
 	}
-	if info, err := os.Stat(path); err == nil {
-		if err := wantFile(path, info); err != nil {
+	old, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		old = nil
+	case err != nil:
+		return err
+	default:
+		if err := wantFile(path, old); err != nil {
 			return err
 		}
 	}
@@ -27,42 +36,86 @@ func replace(path string, write func(io.Writer) error) (err error) {
 	if dir == "" {
 		dir = "."
 	}
-	prefix, suffix := "."+name+".", ".tmp"
-	if err := removeLeft(dir, prefix, suffix); err != nil {
-		return err
-	}
-	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x%s", prefix, rand.Uint64(), suffix))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	removeLeft(dir, name)
+	f, err := newTemporary(dir, name, old)
 	if err != nil {
 		return err
 	}
 	if err = write(f); err == nil {
 		err = f.Sync()
 	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
 	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if err := publish(f, path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return syncFolder(dir)
 }
 
-// removeLeft removes temporary files of programs that were killed before they renamed them.
-func removeLeft(dir, prefix, suffix string) error {
+// followLinks returns the path of the file that a path names, through symbolic links; the file
+// need not exist.
+func followLinks(path string) (string, error) {
+	for range 40 { // as many as Linux follows
+		to, err := os.Readlink(path)
+		if err != nil { // no link
+			return path, nil
+		}
+		if !filepath.IsAbs(to) {
+			dir, _ := filepath.Split(path)
+			to = dir + to // filepath.Join would resolve x/.. where x is a link
+		}
+		path = to
+	}
+	return "", fmt.Errorf("%s: got more than 40 symbolic links, want a file", path)
+}
+
+// temporaryName is a temporary file's name, for the file of a name and random digits.
+func temporaryName(name, digits string) string { return "." + name + ".stheno-" + digits + ".tmp" }
+
+// newTemporary makes a temporary file with the permissions of an old one, which may be nil, and claims
+// it, so that others do not remove it.
+func newTemporary(dir, name string, old fs.FileInfo) (*os.File, error) {
+	mode := fs.FileMode(0o666)
+	if old != nil {
+		mode = old.Mode().Perm()
+	}
+	for {
+		path := filepath.Join(dir, temporaryName(name, fmt.Sprintf("%016x", rand.Uint64())))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if err != nil {
+			return nil, err
+		}
+		claim(f)
+		info, err := f.Stat()
+		if err == nil && old != nil && info.Mode().Perm() != mode { // the umask took some
+			err = f.Chmod(mode)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close(), os.Remove(path))
+		}
+		if now, err := os.Stat(path); err == nil && os.SameFile(info, now) {
+			return f, nil
+		}
+		f.Close() // somebody removed it before it was claimed
+	}
+}
+
+// removeLeft removes temporary files of programs that were killed before they renamed them. A file
+// that it cannot remove does no harm.
+func removeLeft(dir, name string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return
 	}
+	before, after, _ := strings.Cut(temporaryName(name, "*"), "*")
 	for _, e := range entries {
-		if n := e.Name(); strings.HasPrefix(n, prefix) && strings.HasSuffix(n, suffix) && len(n) == len(prefix)+16+len(suffix) {
-			if err := os.Remove(filepath.Join(dir, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
+		digits, ok := strings.CutPrefix(e.Name(), before)
+		digits, ends := strings.CutSuffix(digits, after)
+		if _, err := strconv.ParseUint(digits, 16, 64); ok && ends && err == nil && len(digits) == 16 && e.Type().IsRegular() {
+			removeAbandoned(filepath.Join(dir, e.Name()))
 		}
 	}
-	return nil
 }
 
 // syncFolder writes the names in a folder to the disk, if the system and the folder's file system

@@ -3,7 +3,6 @@ package cudaops
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -40,10 +39,18 @@ func newBoundary(g *lower.Graph) *boundary {
 		_, copied := v.Def.Op.(program.Copy)
 		b.handed[i] = copied && !used[v]
 	}
+	bound := map[*gorgonia.Node]int{} // indices in g.Outputs
+	for i, o := range g.Outputs {
+		if o.Read == nil && o.State == nil {
+			bound[o.Node] = i
+		}
+	}
 	for _, d := range g.Gradients {
-		b.derived = append(b.derived, slices.IndexFunc(g.Outputs, func(o lower.Output) bool {
-			return o.Read == nil && o.State == nil && o.Node == d.Derivative
-		}))
+		at, ok := bound[d.Derivative]
+		if !ok {
+			at = -1
+		}
+		b.derived = append(b.derived, at)
 	}
 	return b
 }
@@ -54,6 +61,9 @@ func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	for i, input := range b.graph.Inputs {
 		if err := safely.Call("its value", func() error { in[i] = input.Value(); return check(in[i], b.inputs[i].Type) }); err != nil {
 			return nil, fmt.Errorf("input %s has %w", internal.Name(input.Node), err)
+		}
+		if err := b.graph.CheckInput(input.Node, in[i]); err != nil {
+			return nil, err
 		}
 	}
 	return in, nil
@@ -72,13 +82,13 @@ func check(v gorgonia.Value, t program.Type) error {
 
 // deliver hands the outputs of a run to the user: the only place where a run changes anything on
 // the host, all or nothing. Each node is bound to a new value, which shares its memory with
-// nothing.
-func (b *boundary) deliver(out []gorgonia.Value) error {
+// nothing. Gradients are added to those of the inputs for which adds reports true.
+func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node) bool) error {
 	delivered, err := b.ready(out)
 	if err != nil {
 		return err
 	}
-	gradients, err := b.gradients(delivered)
+	gradients, err := b.gradients(delivered, adds)
 	if err != nil {
 		return err
 	}
@@ -135,7 +145,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 }
 
 // gradients returns the gradients of the inputs, nil for an input without one.
-func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, error) {
+func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgonia.Node) bool) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
 		d := g.Derivative.Value()
@@ -143,7 +153,10 @@ func (b *boundary) gradients(delivered []gorgonia.Value) ([]gorgonia.Value, erro
 			d = delivered[at]
 		}
 		var err error
-		if list[i], err = gradient(d, g.Input.Value()); err != nil {
+		if list[i], err = gradient(d, g.Input.Value()); err == nil && list[i] != nil && adds(g.Input) {
+			err = add(list[i], g.Input)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
 		}
 	}
@@ -205,6 +218,37 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 	}
 	copy(memory, from)
 	return nil
+}
+
+// add adds the gradient that an input has, if any, to a value.
+func add(to gorgonia.Value, n *gorgonia.Node) error {
+	had, err := n.Grad()
+	if err != nil || safely.IsNil(had) {
+		return nil // there is none yet
+	}
+	x, err := values.Bytes(had)
+	if err != nil {
+		return err
+	}
+	sum, err := values.Bytes(to)
+	if err != nil {
+		return err
+	}
+	if had.Dtype() != to.Dtype() || len(x) != len(sum) {
+		return fmt.Errorf("got %v of shape %v to add to, want %v of shape %v", had.Dtype(), had.Shape(), to.Dtype(), to.Shape())
+	}
+	if to.Dtype() == tensor.Float32 {
+		addElements(kernels.Elements[float32](sum), kernels.Elements[float32](x))
+	} else {
+		addElements(kernels.Elements[float64](sum), kernels.Elements[float64](x))
+	}
+	return nil
+}
+
+func addElements[T float32 | float64](to, x []T) {
+	for i := range to {
+		to[i] += x[i]
+	}
 }
 
 // gradient returns the gradient of an input: a copy of the derivative, with the type and

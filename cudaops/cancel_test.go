@@ -48,6 +48,9 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%d calls of the later op, want 1", late)
 		}
 		var none context.Context
+		if err := vm.RunContext((*ownContext)(nil)); err == nil || !strings.Contains(err.Error(), "nil context") {
+			t.Errorf("a nil pointer as the context gives %v", err)
+		}
 		if err := vm.RunContext(none); err == nil || !strings.Contains(err.Error(), "nil context") {
 			t.Errorf("a nil context gives %v", err)
 		}
@@ -83,7 +86,7 @@ func TestCancelTraining(t *testing.T) {
 			cancelled := 0
 			for after := 0; ; after++ {
 				left := after
-				before := valuesOf(p.learnables)
+				before := cloned(t, p.learnables)
 				err := vm.RunContext(countdown{context.Background(), &left})
 				must.Do(t, vm.Pull())
 				if err == nil {
@@ -107,9 +110,13 @@ func TestCancelTraining(t *testing.T) {
 	})
 }
 
-func valuesOf(nodes []*G.Node) (list []G.Value) {
+// cloned returns copies of the nodes' values.
+func cloned(t *testing.T, nodes []*G.Node) (list []G.Value) {
 	for _, n := range nodes {
-		list = append(list, n.Value())
+		list = append(list, must.Get[G.Value](t)(G.CloneValue(n.Value())))
 	}
 	return list
 }
+
+// ownContext is a type of contexts.
+type ownContext struct{ context.Context }

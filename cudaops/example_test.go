@@ -78,3 +78,21 @@ func ExampleTrain() {
 	// before Pull: 0 0
 	// after Pull: 1.000 3.000
 }
+
+// Gorgonia takes two slices for one node if their ends differ by a multiple of 256.
+func ExampleNewVM_mergedSlices() {
+	g := G.NewGraph()
+	qkv := G.NewMatrix(g, G.Float64, G.WithName("qkv"), G.WithShape(2, 3*256), G.WithInit(G.RangedFrom(0)))
+
+	q := G.Must(G.Slice(qkv, nil, G.S(0, 256)))
+	k := G.Must(G.Slice(qkv, nil, G.S(256, 512)))
+	fmt.Println("one node:", q == k)
+
+	parts := G.Must(G.Reshape(qkv, []int{2, 3, 256})) // parts along an axis of their own
+	q = G.Must(G.Slice(parts, nil, G.S(0)))
+	k = G.Must(G.Slice(parts, nil, G.S(1)))
+	fmt.Println("one node:", q == k)
+	// Output:
+	// one node: true
+	// one node: false
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"math"
 	"runtime"
 	"slices"
@@ -100,6 +101,7 @@ type fake struct {
 	closes      *atomic.Int32
 	outOfMemory bool
 	broken      bool
+	downloads   int // that are still made then
 }
 
 var errFake = errors.New("the device is broken")
@@ -114,7 +116,10 @@ func (f *fake) Alloc(bytes int64) error {
 
 func (f *fake) Download(dst []byte, from exec.Span) error {
 	if f.broken {
-		return errFake
+		if f.downloads == 0 {
+			return errFake
+		}
+		f.downloads--
 	}
 	return f.HostBackend.Download(dst, from)
 }
@@ -188,4 +193,121 @@ func TestPoisonedArena(t *testing.T) {
 	}
 	must.Do(t, vm.RunAll())
 	equal(t, "gradient", must.Get[G.Value](t)(m.weights[0].Grad()), want, 0)
+}
+
+// failing is a writer that fails on demand.
+type failing struct{ err error }
+
+func (f *failing) Write(p []byte) (int, error) { return len(p), f.err }
+
+// A run that fails has made its step or has not: Steps and the state tell, and the next batches go on from
+// there to the bits of a training that made the same steps without a failure.
+func TestStepsAfterFailure(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		fail func(f *fake, w *failing, op *error)
+		made bool
+	}{
+		"the first copy":      {func(f *fake, _ *failing, _ *error) { f.broken, f.downloads = true, 0 }, false}, // for an op on the host
+		"the second copy":     {func(f *fake, _ *failing, _ *error) { f.broken, f.downloads = true, 1 }, true},
+		"the trace's writer":  {func(_ *fake, w *failing, _ *error) { w.err = broken }, true},
+		"an op on the host":   {func(_ *fake, _ *failing, op *error) { *op = broken }, false},
+		"an op and the trace": {func(_ *fake, w *failing, op *error) { w.err, *op = broken, broken }, false},
+	} {
+		for _, every := range []int{1, 4} {
+			f, w, op, never := &fake{closes: new(atomic.Int32)}, new(failing), error(nil), false
+			build := func(c config, b exec.Backend, err *error) (*perceptron, *VM) {
+				p := newPerceptron(t, tensor.Float64, 3)
+				must.Get[*G.Node](t)(G.ApplyOp(mayFail{err, &never}, must.Get[*G.Node](t)(G.Square(p.x))))
+				seed := uint64(4)
+				c.seed, c.every, c.train = &seed, []int{every}, []training{{G.NewAdamSolver(), p.learnables}}
+				return p, must.Get[*VM](t)(newVM(p.g, &c, b))
+			}
+			p, vm := build(config{trace: []io.Writer{w}}, f, &op)
+			q, want := build(config{}, &exec.HostBackend{}, new(error))
+			steps := 0
+			for run := range 12 {
+				p.feed(t)
+				q.feed(t)
+				fails := run == 5 || run == 7
+				if fails {
+					c.fail(f, w, &op)
+				}
+				if err := vm.RunAll(); (err != nil) != fails {
+					t.Fatalf("%s: run %d gives the error %v", name, run, err)
+				}
+				if f.broken, w.err, op = false, nil, nil; c.made || !fails {
+					must.Do(t, want.RunAll())
+					steps++
+				}
+				s := must.Get[*State](t)(vm.State())
+				if sameState(t, name, s, must.Get[*State](t)(want.State())); s.Steps != steps || s.Runs != steps || vm.Runs() != steps {
+					t.Fatalf("%s: after run %d the state has %d steps and %d runs, Runs %d, want %d", name, run, s.Steps, s.Runs, vm.Runs(), steps)
+				}
+			}
+			must.Do(t, vm.Close())
+			must.Do(t, want.Close())
+		}
+	}
+}
+
+// An index outside of its axis is an error of the run that has it, also where runs hand nothing over. Of an
+// input it changes nothing; where the run computes it, the step is made, and its state is not given away.
+func TestIndexOutsideOfAxis(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		var none error
+		var never bool
+		for name, c := range map[string]struct {
+			shape    tensor.Shape
+			indices  func(at *G.Node) (*G.Node, error)
+			computed bool
+			opts     func(at *G.Node) []Option
+		}{
+			"input":    {tensor.Shape{3}, func(at *G.Node) (*G.Node, error) { return at, nil }, false, nil},
+			"reshaped": {tensor.Shape{1, 3}, func(at *G.Node) (*G.Node, error) { return G.Reshape(at, tensor.Shape{3}) }, false, nil},
+			"resident": {tensor.Shape{3}, func(at *G.Node) (*G.Node, error) { return at, nil }, false, func(at *G.Node) []Option { return []Option{Resident(at)} }},
+			"sliced":   {tensor.Shape{5}, func(at *G.Node) (*G.Node, error) { return G.Slice(at, G.S(0, 3)) }, true, nil},
+			"computed": {tensor.Shape{3}, func(at *G.Node) (*G.Node, error) { return G.ApplyOp(mayFail{&none, &never}, at) }, true, nil},
+		} {
+			node, g := must.Get[*G.Node](t), G.NewGraph()
+			table := G.NewMatrix(g, tensor.Float64, G.WithName("table"), G.WithShape(4, 2), G.WithInit(G.RangedFrom(1)))
+			at := G.NewTensor(g, tensor.Int, len(c.shape), G.WithName("at"), G.WithShape(c.shape...))
+			rows := node(G.ByIndices(table, node(c.indices(at)), 0))
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Square(rows)))), table))
+			opts := []Option{on, Train(G.NewAdamSolver(), table), ReadEvery(1000)}
+			if c.opts != nil {
+				opts = append(opts, c.opts(at)...)
+			}
+			vm := must.Get[*VM](t)(NewVM(g, opts...))
+			bind := func(index int) {
+				all := make([]int, c.shape.TotalSize())
+				all[1] = index
+				must.Do(t, G.Let(at, tensor.New(tensor.WithShape(c.shape...), tensor.WithBacking(all))))
+			}
+			bind(3)
+			must.Do(t, vm.RunAll())
+			before := must.Get[*State](t)(vm.State())
+			for _, wrong := range []int{9, -1} {
+				bind(wrong)
+				if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got index %d at 1, want 0 to 3", wrong)) {
+					t.Fatalf("%s: got the error %v", name, err)
+				}
+				if c.computed {
+					if _, err := vm.State(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", rows.Name())) {
+						t.Fatalf("%s: State gives the error %v", name, err)
+					}
+					must.Do(t, vm.SetState(before))
+				}
+				sameState(t, name, must.Get[*State](t)(vm.State()), before)
+			}
+			bind(0)
+			must.Do(t, vm.RunAll())
+			must.Do(t, vm.Close())
+		}
+		g := G.NewGraph()
+		must.Get[*G.Node](t)(G.ByIndices(G.NewVector(g, tensor.Float64, G.WithShape(4)), G.NewConstant(tensor.New(tensor.WithBacking([]int{0, 4}))), 0))
+		if _, err := NewVM(g, on); err == nil || !strings.Contains(err.Error(), "got index 4 at 1") {
+			t.Errorf("a constant gives the error %v", err)
+		}
+	})
 }

@@ -1,10 +1,10 @@
 package cudaops
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/must"
 	"gonum.org/v1/gonum/stat"
 	G "gorgonia.org/gorgonia"
@@ -62,42 +62,103 @@ func TestGorgoniaIsWrong(t *testing.T) {
 	}
 }
 
-// Ops that differ are one node to Gorgonia in the cases of docs/gorgonia-ops.md.
+func TestDocumentOfGorgonia(t *testing.T) {
+	must.Documented(t, "../docs/gorgonia-ops.md", "example_test.go", 2)
+}
+
+// Nodes that differ are one node to Gorgonia in the cases of docs/gorgonia-ops.md, and two where the page says so.
 func TestMergedOps(t *testing.T) {
-	node := must.Get[*G.Node](t)
-	g := G.NewGraph()
-	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(4, 6))
-	one := G.NewMatrix(g, tensor.Float64, G.WithName("one"), G.WithShape(1, 6))
+	node, g := must.Get[*G.Node](t), G.NewGraph()
+	input := func(name string, shape ...int) *G.Node {
+		return G.NewTensor(g, tensor.Float64, len(shape), G.WithName(name), G.WithShape(shape...))
+	}
+	indices := func(name string, shape ...int) *G.Node {
+		return G.NewTensor(g, tensor.Int, len(shape), G.WithName(name), G.WithShape(shape...))
+	}
+	vector, x, one := input("vector", 1000), input("x", 4, 6), input("one", 1, 6)
+	rows, image, whole := input("rows", 600, 6), input("image", 1, 1, 8, 8), input("whole", 384, 2)
+	constant := func(at int, v float64) *G.Node { // zeros, but for an element
+		backing := make([]float64, 1000)
+		backing[at] = v
+		return node(G.Add(vector, G.NewConstant(tensor.New(tensor.WithBacking(backing)))))
+	}
+	matrix := func(v float64, name string) *G.Node {
+		constant := tensor.New(tensor.WithShape(20, 20), tensor.WithBacking(make([]float64, 400)))
+		must.Do(t, constant.SetAt(v, 10, 10))
+		return node(G.Square(node(G.Add(input("matrix", 20, 20), G.NewConstant(constant, G.WithName(name))))))
+	}
+	named := func(v float64, name string) *G.Node {
+		return node(G.Add(vector, G.NewConstant(v, G.WithName(name))))
+	}
 	norm := func(momentum, epsilon float64) *G.Node {
 		y, _, _, _, err := G.BatchNorm(x, one, one, momentum, epsilon)
 		return must.Get[*G.Node](t)(y, err)
 	}
-	for what, pair := range map[string][2]*G.Node{
-		"Dropout":   {node(G.Dropout(x, 0.25)), node(G.Dropout(x, 0.5))},
-		"BatchNorm": {norm(0.9, 1e-5), norm(0.92, 1e-3)},
-		"GroupNorm": {node(G.GroupNorm(x, one, one, 2, 6, 1e-5)), node(G.GroupNorm(x, one, one, 2, 6, 1e-3))},
-		"uniform":   {G.UniformRandomNode(g, tensor.Float64, 0, 1, 4), G.UniformRandomNode(g, tensor.Float64, 0, 1, 4)},
+	group := func(epsilon float64) *G.Node { return node(G.GroupNorm(x, one, one, 2, 6, epsilon)) }
+	im2col := func(dilation int) *G.Node {
+		return node(G.Im2Col(image, tensor.Shape{3, 3}, []int{1, 1}, []int{8, 8}, []int{dilation, dilation}))
+	}
+	ctc := func(r G.Reduction) *G.Node {
+		return node(G.CTCLoss(input("log probabilities", 4, 2, 3), indices("targets", 2, 2), indices("lengths", 2), indices("target lengths", 2), r))
+	}
+	yolo := func(size int, least float32) *G.Node {
+		in := G.NewTensor(g, tensor.Float32, 4, G.WithName("yolo"), G.WithShape(1, 18, 4, 4))
+		return node(G.YOLOv3(in, []float32{10, 13, 16, 30, 33, 23}, []int{0, 1, 2}, size, 1, least))
+	}
+	pool := func(of func(*G.Node, tensor.Shape, []int, []int) (*G.Node, error), below int) *G.Node {
+		return node(of(image, tensor.Shape{2, 2}, []int{0, below, 0, 0}, []int{2, 2}))
+	}
+	printed := func(dt tensor.Dtype, v any) *G.Node { // the constant of a sum
+		y := node(G.Add(G.NewVector(g, dt, G.WithName("of "+dt.String()), G.WithShape(4)), G.NewConstant(v)))
+		return must.Get[G.Nodes](t)(internal.Children(y))[1]
+	}
+	unconcat := must.Get[G.Nodes](t)(G.Unconcat(input("parts", 512, 2), 0, 2))
+	// The derivatives by the parts of a Concat are slices.
+	parts := G.Nodes{input("part 0", 128, 2), input("part 1", 128, 2), input("part 2", 128, 2)}
+	derivatives := must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...)))))), parts...))
+	type pair [2]*G.Node
+	for what, p := range map[string]pair{
+		"constants of 1000 elements":   {constant(500, 1), constant(500, 2)},
+		"matrices of two names":        {matrix(1, "m1"), matrix(2, "m2")},
+		"constants of one name":        {named(3.5, "k"), named(4.5, "k")},
+		"constants of two types":       {printed(tensor.Float64, 5.5), printed(tensor.Float32, float32(5.5))},
+		"inputs of one name and shape": {input("w", 2, 3), input("w", 2, 3)},
+		"inputs without a name":        {G.NewMatrix(g, tensor.Float64, G.WithShape(2, 3)), G.NewMatrix(g, tensor.Float64, G.WithShape(2, 3))},
+		"slices":                       {node(G.Slice(rows, G.S(0, 2))), node(G.Slice(rows, G.S(256, 258)))},
+		"rows":                         {node(G.Slice(rows, G.S(1))), node(G.Slice(rows, G.S(257)))},
+		"parts of Unconcat":            {unconcat[0], unconcat[1]},
+		"derivatives of Concat":        {derivatives[0], derivatives[2]},
+		"SoftMax and LogSoftMax":       {node(G.SoftMax(x, 0)), node(G.LogSoftMax(x, 0))},
+		"a SoftMax and its Log":        {node(G.SoftMax(x, 1)), node(G.Log(node(G.SoftMax(x, 1))))},
+		"Sparsemax":                    {node(G.Sparsemax(x, 0)), node(G.Sparsemax(x, 1))},
+		"Dropout":                      {node(G.Dropout(x, 0.25)), node(G.Dropout(x, 0.5))},
+		"BatchNorm":                    {norm(0.9, 1e-5), norm(0.92, 1e-3)},
+		"GroupNorm":                    {group(1e-5), group(1e-3)},
+		"uniform":                      {G.UniformRandomNode(g, tensor.Float64, 0, 1, 4), G.UniformRandomNode(g, tensor.Float64, 0, 1, 4)},
+		"parameters of random tensors": {G.GaussianRandomNode(g, tensor.Float64, 0, 1e-7, 4), G.GaussianRandomNode(g, tensor.Float64, 0, 2e-7, 4)},
+		"paddings of MaxPool2D":        {pool(G.MaxPool2D, 0), pool(G.MaxPool2D, 1)},
+		"paddings of AveragePool2D":    {pool(G.AveragePool2D, 0), pool(G.AveragePool2D, 1)},
+		"dilations of Im2Col":          {im2col(1), im2col(2)},
+		"CTCLoss":                      {ctc(G.ReductionMean), ctc(G.ReductionSum)},
+		"YOLOv3":                       {yolo(32, 0.5), yolo(64, 0.7)},
 	} {
-		if pair[0] != pair[1] {
-			t.Errorf("two ops %s of one node are two nodes", what)
+		if p[0] != p[1] {
+			t.Errorf("%s: got two nodes, want one", what)
 		}
 	}
-	if norm(0.9, 1e-5) == norm(0.5, 1e-5) {
-		t.Error("BatchNorm of momentum 0.9 and 0.5 are one node")
-	}
-
-	// The derivatives by the parts of a Concat are slices.
-	parts := make(G.Nodes, 3)
-	for i := range parts {
-		parts[i] = G.NewMatrix(g, tensor.Float64, G.WithName(fmt.Sprint("part ", i)), G.WithShape(128, 2))
-	}
-	whole := G.NewMatrix(g, tensor.Float64, G.WithName("whole"), G.WithShape(384, 2))
-	loss := node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...))))))
-	grads, err := G.Grad(loss, parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if grads[0] != grads[2] || grads[0] == grads[1] {
-		t.Error("the derivatives by the first and the third of three parts of 128 rows are two nodes, or those by the first and the second are one")
+	for what, p := range map[string]pair{
+		"constants that differ at the end": {constant(999, 1), constant(999, 2)},
+		"constants of two names":           {named(3.5, "k1"), named(4.5, "k2")},
+		"inputs of two names":              {input("w1", 2, 3), input("w2", 2, 3)},
+		"slices of other ends":             {node(G.Slice(rows, G.S(0, 2))), node(G.Slice(rows, G.S(255, 257)))},
+		"derivatives of Concat":            {derivatives[0], derivatives[1]},
+		"SoftMax of x and of x + 0":        {node(G.SoftMax(x, 0)), node(G.LogSoftMax(node(G.Add(x, G.NewConstant(0.0))), 0))},
+		"Dropout of x and of x + 0":        {node(G.Dropout(x, 0.25)), node(G.Dropout(node(G.Add(x, G.NewConstant(0.0))), 0.5))},
+		"BatchNorm":                        {norm(0.9, 1e-5), norm(0.5, 1e-5)},
+		"uniform of two shapes":            {G.UniformRandomNode(g, tensor.Float64, 0, 1, 4), G.UniformRandomNode(g, tensor.Float64, 0, 1, 4, 1)},
+	} {
+		if p[0] == p[1] {
+			t.Errorf("%s: got one node, want two", what)
+		}
 	}
 }

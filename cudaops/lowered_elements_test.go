@@ -3,7 +3,10 @@ package cudaops
 import (
 	"fmt"
 	"math"
+	"strings"
+	"testing"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -166,4 +169,48 @@ func activationCases() []lowered {
 			return combine(func(sum, m float64) float64 { return math.Log(sum + m) }, combine(func(v, m float64) float64 { return math.Exp(v - m) }, x[0], m).sum(), m)
 		},
 	}}
+}
+
+// Gorgonia's element-wise ops of tensors of two shapes are refused, whatever the elements are; a scalar fits every shape.
+func TestElementsOfTwoShapes(t *testing.T) {
+	both := func(f func(a, b *G.Node, same bool) (*G.Node, error), same bool) func(a, b *G.Node) (*G.Node, error) {
+		return func(a, b *G.Node) (*G.Node, error) { return f(a, b, same) }
+	}
+	shapes := [][]int{nil, {1}, {3}, {1, 1}, {3, 1}, {1, 3}, {1, 1, 1}}
+	refused, fit := 0, 0
+	for name, op := range map[string]func(a, b *G.Node) (*G.Node, error){
+		"Add": G.Add, "Sub": G.Sub, "HadamardProd": G.HadamardProd, "HadamardDiv": G.HadamardDiv, "Pow": G.Pow, "Lt": both(G.Lt, true), "Eq": both(G.Eq, false),
+		"MinBetween": G.MinBetween, "MaxBetween": G.MaxBetween,
+	} {
+		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64, tensor.Int} {
+			for i, s := range shapes {
+				for k, u := range shapes {
+					g := G.NewGraph()
+					a := G.NewTensor(g, dt, len(s), G.WithName("a"), G.WithShape(s...))
+					b := G.NewTensor(g, dt, len(u), G.WithName("b"), G.WithShape(u...))
+					var y *G.Node
+					if err := safely.Call(name, func() (err error) { y, err = op(a, b); return err }); err != nil {
+						continue // Gorgonia refuses it itself
+					}
+					what := fmt.Sprintf("%s of %v of shapes %v and %v", name, dt, s, u)
+					vm, err := NewVM(g, OnHost())
+					if i == k || s == nil || u == nil {
+						if fit++; err != nil {
+							t.Errorf("%s: got the error %v", what, err)
+						}
+						vm.Close()
+						continue
+					}
+					refused++
+					want := fmt.Sprintf("got operands of shapes %v and %v, want one shape, or a scalar", a.Shape(), b.Shape())
+					if vm != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "node "+y.Name()) {
+						t.Errorf("%s: got the error %v, want one with %q", what, err, want)
+					}
+				}
+			}
+		}
+	}
+	if refused == 0 || fit == 0 {
+		t.Errorf("%d pairs of shapes differ and %d fit, want some of each", refused, fit)
+	}
 }

@@ -61,7 +61,7 @@ func shapeCases() []lowered {
 			},
 		},
 	}
-	return slices.Concat(list, sliceCases(), rankCases(), broadcastCases())
+	return slices.Concat(list, sliceCases(), repeatCases(), broadcastCases())
 }
 
 // sliceCases are slices of one or more axes, and single elements.
@@ -105,30 +105,18 @@ func sliceCases() (list []lowered) {
 	})
 }
 
-// rankCases are operands of different ranks that Gorgonia takes for one shape.
-func rankCases() []lowered {
-	sum := func(shape []int, shapes ...[]int) lowered {
-		return lowered{
-			name: fmt.Sprintf("sum of ranks %v", shapes), shapes: shapes, noGradient: true, noTape: "it gives another shape",
-			build: func(x ...*G.Node) (*G.Node, error) { return G.Add(x[0], x[1]) },
-			ref: func(x ...array) array {
-				return combine(func(x, y float64) float64 { return x + y }, x[0].flat(), x[1].flat()).as(shape)
-			},
-		}
-	}
-	return []lowered{
-		sum([]int{5, 1}, []int{5, 1}, []int{5}), sum([]int{5, 1}, []int{5}, []int{5, 1}), sum([]int{1, 5}, []int{1, 5}, []int{5}),
-		{
-			name: "repeat of a longer axis", shapes: [][]int{{2, 3}, {4, 3}}, noGradient: true,
-			build: func(x ...*G.Node) (*G.Node, error) {
-				wide, _, err := G.Broadcast(x[0], x[1], G.NewBroadcastPattern([]byte{0}, nil))
-				return wide, err
-			},
-			ref: func(x ...array) array {
-				return generate([]int{8, 3}, func(i []int) float64 { return x[0].at(i[0]/4, i[1]) })
-			},
+// repeatCases are repeats whose operands Gorgonia takes for one shape.
+func repeatCases() []lowered {
+	return []lowered{{
+		name: "repeat of a longer axis", shapes: [][]int{{2, 3}, {4, 3}}, noGradient: true,
+		build: func(x ...*G.Node) (*G.Node, error) {
+			wide, _, err := G.Broadcast(x[0], x[1], G.NewBroadcastPattern([]byte{0}, nil))
+			return wide, err
 		},
-	}
+		ref: func(x ...array) array {
+			return generate([]int{8, 3}, func(i []int) float64 { return x[0].at(i[0]/4, i[1]) })
+		},
+	}}
 }
 
 // as returns the array in another shape.

@@ -21,6 +21,8 @@ type config struct {
 	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
 	clipNorm      []float64
 	every         []int
+	stepEvery     []int
+	add           bool
 	resident      []*gorgonia.Node
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
@@ -33,7 +35,7 @@ type config struct {
 
 // wants returns which values of a run the options ask for.
 func (c *config) wants() *lower.Wanted {
-	w := &lower.Wanted{Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
+	w := &lower.Wanted{Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
 	return w
 }
@@ -67,7 +69,7 @@ func Keep(nodes ...*gorgonia.Node) Option {
 func KeepAll() Option { return func(c *config) { c.all = true } }
 
 // ForwardOnly leaves out the nodes that [gorgonia.Grad] added to the graph: no derivative is
-// computed, and no input has a gradient.
+// computed, and no input has a gradient. It does not choose a mode: an evaluation wants [EvalMode], too.
 func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 
 // Outputs runs the part of the graph that these nodes, those of [Keep] and those of
@@ -76,6 +78,11 @@ func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 func Outputs(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.only = append(c.only, nodes...) }
 }
+
+// AddGradients adds the gradients of each run to those that the inputs have, [gorgonia.Node.Grad], as a tape machine with
+// [gorgonia.BindDualValues] does, until the Step of a solver or the program sets them to zero. Without it each run
+// replaces them. Gradients of learnables of [Train] stay on the device: see [StepEvery].
+func AddGradients() Option { return func(c *config) { c.add = true } }
 
 // Precompiled runs the part of a graph that [gorgonia.CompileFunction] chose, instead
 // of the graph that [NewVM] is given, which may be nil. It takes the results of that
@@ -110,5 +117,10 @@ func Timed() Option { return func(c *config) { c.timed = true } }
 // own.
 func Seed(seed uint64) Option { return func(c *config) { c.seed = &seed } }
 
-// EvalMode switches ops such as dropout from training to evaluation.
+// EvalMode makes a VM evaluate: a dropout keeps all elements, and a BatchNorm takes its running mean and variance
+// and leaves them, whatever their SetTraining determined. Nothing changes for other VMs of the graph. A tape machine with
+// [gorgonia.EvalMode] sets the graph's ops themselves.
+//
+// An op of another module with a SetTraining reads its own mode, so a graph with one is an error of [NewVM]: without
+// EvalMode, SetTraining(false) of all its ops lets every VM of the graph evaluate.
 func EvalMode() Option { return func(c *config) { c.eval = true } }

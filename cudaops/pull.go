@@ -8,17 +8,21 @@ import (
 )
 
 // Pull sets learnables to the values that they have on the device, all of them if none is
-// named: their nodes are bound to new values. One that was bound to a node since the last
+// named: it writes into the tensors and scalars that are bound to their nodes, so that all who hold
+// them see it. A learnable that has no value is bound to a new one. A value that was bound to a node since the last
 // run or Push goes to the device instead.
+//
+// Another VM that has such a tensor on its device, as an input of [Resident] or a learnable of
+// [Train], takes it there in its next run. If it has made steps of the learnable since, that run and its Pull are
+// errors: [VM.Push] takes the tensor there. No VM that holds the tensor may run during a Pull.
 func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	return vm.move("Pull", nodes, func(list []int) error {
 		t := vm.trainer
-		bound := t.changed()
-		bound = slices.DeleteFunc(bound, func(i int) bool { return !slices.Contains(list, i) })
-		if err := t.push(vm.exec, bound); err != nil {
+		changed, err := t.refresh(vm.exec, list)
+		if err != nil {
 			return err
 		}
-		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(bound, i) }))
+		return t.pull(vm.exec, slices.DeleteFunc(list, func(i int) bool { return slices.Contains(changed, i) }))
 	})
 }
 

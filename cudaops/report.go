@@ -43,6 +43,9 @@ type NodeReport struct {
 	Where   string
 	Kernels []string // entry points in the order of their launches, which may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
+	// Note says that the node is a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax itself; "" for
+	// any other node.
+	Note string
 	// Time is that of the step that computes the node, on the device only under
 	// [Timed]. Of the nodes of one step the first has it.
 	Time time.Duration
@@ -107,6 +110,9 @@ func productsBy(p *program.Program, b exec.Backend) string {
 	return ""
 }
 
+// logSoftMax is the note of a LogSoftMax. Its node does not show whether gorgonia.LogSoftMax made it.
+const logSoftMax = "a LogSoftMax: by gorgonia.LogSoftMax, or a SoftMax that gorgonia.Log has changed"
+
 // newReport returns the report of a graph that has not run.
 func newReport(device string, g *lower.Graph) Report {
 	p := g.Program
@@ -119,6 +125,9 @@ func newReport(device string, g *lower.Graph) Report {
 		r.Nodes[i] = NodeReport{Name: internal.Name(n.Node), Shape: n.Shape(), Where: where(device, n)}
 		if n.Value != nil && !needed[n.Value.Base.Def] {
 			r.Nodes[i].Where = "unneeded"
+		}
+		if _, log, derivative, ok := internal.SoftMax(n.Op()); ok && log && !derivative {
+			r.Nodes[i].Note = logSoftMax
 		}
 	}
 	of := r.byNode(g)
@@ -198,7 +207,7 @@ func (r Report) Out() (bytes int64) {
 	return bytes
 }
 
-// String prints a table, one step a line, and the totals.
+// String prints a table, one step a line, the notes of nodes, and the totals.
 func (r Report) String() string {
 	var b strings.Builder
 	if r.Why != "" {
@@ -211,6 +220,11 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "products of matrices by %s\n", r.Products)
 	}
 	printSteps(&b, r.Steps)
+	for _, n := range r.Nodes {
+		if n.Note != "" {
+			fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Note)
+		}
+	}
 	device, host := 0, 0
 	for _, s := range r.Steps {
 		if s.Where == "host" {

@@ -75,6 +75,43 @@ func TestReportOfSoftmax(t *testing.T) {
 
 // Explain shows the program after every pass, and the report of the
 // graph is there too.
+// A SoftMax that Log has changed, as BinaryXent does, is marked, as is a LogSoftMax; a SoftMax is not.
+func TestReportOfLogSoftMax(t *testing.T) {
+	node := must.Get[*G.Node](t)
+	for name, c := range map[string]struct {
+		of     func(p, y *G.Node) *G.Node
+		marked bool
+	}{
+		"SoftMax":    {func(p, y *G.Node) *G.Node { return node(G.HadamardProd(p, y)) }, false},
+		"Log":        {func(p, y *G.Node) *G.Node { return node(G.HadamardProd(node(G.Log(p)), y)) }, true},
+		"BinaryXent": {func(p, y *G.Node) *G.Node { return node(G.BinaryXent(p, y)) }, true},
+	} {
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(2, 3), G.WithInit(G.RangedFrom(0)))
+		y := G.NewMatrix(g, tensor.Float64, G.WithName("y"), G.WithShape(2, 3), G.WithInit(G.ValuesOf(0.25)))
+		p := node(G.SoftMax(x))
+		loss := node(G.Sum(c.of(p, y)))
+		must.Get[G.Nodes](t)(G.Grad(loss, x))
+		vm := machine(t, g, OnHost())
+		must.Do(t, vm.RunAll())
+		var marked []string
+		for _, n := range vm.Report().Nodes {
+			if n.Note != "" {
+				marked = append(marked, n.Name)
+			}
+		}
+		if want := []string{p.Name()}; c.marked && !slices.Equal(marked, want) || !c.marked && marked != nil {
+			t.Errorf("%s: the report marks %q, want %q: %v", name, marked, want, c.marked)
+		}
+		if strings.Contains(vm.Report().String(), "node "+p.Name()+": a LogSoftMax") != c.marked {
+			t.Errorf("%s: got the report\n%v", name, vm.Report())
+		}
+		if name == "BinaryXent" && floats(t, loss.Value())[0] >= 0 {
+			t.Errorf("BinaryXent of a SoftMax is %v, want less than 0 as docs/gorgonia-ops.md says", loss.Value())
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newMLP(t, tensor.Float64, 3, 4, 5, 2)

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
 // RunAll runs the graph once. If it returns an error, nothing on the host has changed but
-// by code of the user's: the Step of a solver of another module, the writer of a log.
+// by code of the user's, the Step of a solver of another module, or the error is that of the writer of
+// a log or a trace. [VM.Steps] tells whether the run has made its step of [Train] before it failed.
 func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
 // RunContext is RunAll that ends with an error when ctx is done: before a step of
@@ -23,7 +25,7 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
 	}
-	if ctx == nil {
+	if safely.IsNil(ctx) {
 		return fmt.Errorf("cudaops: RunContext got a nil context")
 	}
 	done, err := vm.runOnce(ctx)
@@ -50,16 +52,23 @@ func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 	}
 	defer release()
 	vm.began = time.Now()
-	if err := vm.run(ctx); err != nil {
+	made := vm.trainer.made()
+	err = vm.run(ctx)
+	if err == nil || vm.trainer.made() > made {
+		vm.next++
+	}
+	if err != nil {
 		return nil, err
 	}
 	vm.took = time.Since(vm.began)
 	vm.runs++
-	vm.next++
 	return vm.show(), nil
 }
 
 func (vm *VM) run(ctx context.Context) error {
+	if err := vm.graph.MoveSlices(); err != nil {
+		return err
+	}
 	if err := vm.rebuild(); err != nil {
 		return err
 	}
@@ -77,26 +86,33 @@ func (vm *VM) run(ctx context.Context) error {
 	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}
-	if err := vm.start(ctx, in, watched); err != nil {
+	if err = vm.start(ctx, in, watched); err == nil {
+		err = vm.trainer.stepOnHost()
+	}
+	if err != nil {
 		return driver.Join(err, vm.trainer.undo(vm.exec))
 	}
-	return vm.trainer.stepOnHost()
+	return nil
 }
 
 // start starts a run and, if its results are wanted, waits for it and hands them over.
 func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
-	if err := vm.exec.Start(ctx, in); err != nil {
+	err := vm.exec.Start(ctx, in)
+	if err == nil || vm.exec.Changed() {
+		vm.trainer.started()
+	}
+	if err != nil {
 		return err
 	}
-	vm.trainer.started()
-	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !watched {
+	if (vm.next+1)%vm.every != 0 && !vm.graph.Keeps() && !vm.graph.ComputesIndices() && !watched && !vm.trainer.takesGradients() {
 		return nil
 	}
 	out, err := vm.exec.Finish()
-	if err == nil {
-		err = vm.graph.Check(out)
-	}
 	if err != nil {
+		return err
+	}
+	if err := vm.graph.Check(out); err != nil {
+		vm.trainer.spoil(err)
 		return err
 	}
 	if watched {
@@ -104,5 +120,5 @@ func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) erro
 			return err
 		}
 	}
-	return vm.boundary.deliver(out)
+	return vm.boundary.deliver(out, func(n *gorgonia.Node) bool { return vm.config.add || vm.trainer.adds(n) })
 }

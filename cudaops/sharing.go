@@ -3,14 +3,16 @@ package cudaops
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
 	"gorgonia.org/gorgonia"
 )
 
-// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph, and
-// variables of Read by their addresses.
+// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph,
+// variables of Read by their addresses, and states of ops.
 type footprint struct {
 	graph         *gorgonia.ExprGraph // of the nodes: VMs of two graphs share nothing
 	reads, writes map[any]*gorgonia.Node
@@ -20,14 +22,21 @@ type footprint struct {
 func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	f := &footprint{graph: g.Nodes[0].Graph(), reads: map[any]*gorgonia.Node{}, writes: map[any]*gorgonia.Node{}}
 	for _, in := range g.Inputs {
-		f.reads[in.Node] = in.Node
+		if in.State != nil {
+			f.reads[in.State] = in.Node
+		} else {
+			f.reads[in.Node] = in.Node
+		}
 	}
 	for _, r := range g.Residents {
 		f.reads[r.Node] = r.Node
 	}
 	for _, o := range g.Outputs {
-		if f.writes[o.Node] = o.Node; o.Read != nil {
+		switch f.writes[o.Node] = o.Node; {
+		case o.Read != nil:
 			f.writes[o.Read] = o.Node
+		case o.State != nil:
+			f.writes[o.State] = o.Node
 		}
 	}
 	for _, d := range g.Gradients {
@@ -56,6 +65,67 @@ func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 		}
 	}
 	return nil
+}
+
+// deviceCopies lists the values on the host of which a VM has copies on its device, by number: those of
+// its learnables, or of its resident inputs.
+type deviceCopies struct {
+	of    []gorgonia.Value // nil for none
+	at    []values.Extent
+	stale []atomic.Bool // Pull of another one has written there since
+}
+
+// copies are the lists of all open VMs. VMs know nothing of each other, so it is one set for the
+// process.
+var copies struct {
+	sync.Mutex
+	open map[*deviceCopies]bool
+}
+
+// newDeviceCopies returns a list of n values, none so far.
+func newDeviceCopies(n int) *deviceCopies {
+	c := &deviceCopies{make([]gorgonia.Value, n), make([]values.Extent, n), make([]atomic.Bool, n)}
+	copies.Lock()
+	defer copies.Unlock()
+	if copies.open == nil {
+		copies.open = map[*deviceCopies]bool{}
+	}
+	copies.open[c] = true
+	return c
+}
+
+// close removes the list: there are no copies any more.
+func (c *deviceCopies) close() {
+	copies.Lock()
+	defer copies.Unlock()
+	delete(copies.open, c)
+}
+
+// set records that the device has a copy of a value, nil for none.
+func (c *deviceCopies) set(i int, v gorgonia.Value) {
+	copies.Lock()
+	defer copies.Unlock()
+	c.of[i], c.at[i] = v, values.ExtentOf(v)
+	c.stale[i].Store(false)
+}
+
+// has reports whether the device has a copy of a value, stale or not.
+func (c *deviceCopies) has(i int, v gorgonia.Value) bool { return v != nil && c.of[i] == v }
+
+// isStale reports whether Pull has written into the value's memory since it was copied.
+func (c *deviceCopies) isStale(i int) bool { return c.stale[i].Load() }
+
+// written marks the copies in all other lists whose values share memory with value i of this one.
+func (c *deviceCopies) written(i int) {
+	copies.Lock()
+	defer copies.Unlock()
+	for other := range copies.open {
+		for k, at := range other.at {
+			if other != c && at.Overlaps(c.at[i]) {
+				other.stale[k].Store(true)
+			}
+		}
+	}
 }
 
 // claims are the footprints of the VMs that run now. VMs know nothing of each other, so it

@@ -90,11 +90,9 @@ func TestSharedLearnables(t *testing.T) {
 			}
 		}
 		meanwhile = nil
-		before := p.learnables[0].Value()
+		want := must.Get[*State](t)(train.State()).Learnables[0].Value
 		must.Do(t, train.Close()) // nothing is lost
-		if p.learnables[0].Value() == before {
-			t.Error("Close did not pull the learnables")
-		}
+		equal(t, "the weights that Close pulled", p.learnables[0].Value(), want, 0)
 	})
 }
 

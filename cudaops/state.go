@@ -24,9 +24,11 @@ type State struct {
 	Averages   []RunningMean // of each [gorgonia.BatchNormOp], in the order in which their nodes were made
 	Solver     string        // "AdamSolver", "VanillaSolver", ...
 	// Options are those of the solver that are in use, by the names that Gorgonia's options
-	// have without "With", such as "LearnRate", and "ClipNorm" for the limit of [ClipNorm].
+	// have without "With", such as "LearnRate", "ClipNorm" for the limit of [ClipNorm], and "StepEvery" for the runs
+	// of a step above 1.
 	Options map[string]float64
 	Steps   int    // made by the solver
+	Added   int    // runs since the last step, whose gradients are added up: see [StepEvery]
 	Runs    int    // of the graph; random numbers follow from it and Seed
 	Seed    uint64 // see [Seed]
 }
@@ -35,7 +37,7 @@ type State struct {
 type Learnable struct {
 	Name    string // of the node
 	Value   gorgonia.Value
-	Moments []gorgonia.Value // of the type and shape of Value
+	Moments []gorgonia.Value // of the type and shape of Value; under [StepEvery] the last is the sum of gradients
 }
 
 // RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
@@ -44,18 +46,22 @@ type RunningMean struct{ Mean, Variance gorgonia.Value }
 // State returns copies of all values that the VM keeps from run to run. A value that was bound to a
 // learnable since the last run goes to the device first.
 //
-// Learnables need names, each its own.
+// Learnables need names, each its own. It is an error if a step was made with indices of
+// [gorgonia.ByIndices] outside of their axis, until SetState.
 func (vm *VM) State() (s *State, err error) {
 	err = vm.move("State", nil, func([]int) error {
 		t := vm.trainer
 		if err := t.named(); err != nil {
 			return err
 		}
-		if err := t.push(vm.exec, t.changed()); err != nil {
+		if t.spoilt != nil {
+			return t.spoilt
+		}
+		if _, err := t.refresh(vm.exec, t.all); err != nil {
 			return err
 		}
 		options := t.reader.Read()
-		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps, Runs: vm.next, Seed: vm.seed}
+		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
 		for _, l := range t.graph.Learned {
 			var parts []gorgonia.Value
 			for k := range l.States {
@@ -86,8 +92,19 @@ func (vm *VM) State() (s *State, err error) {
 	return s, nil
 }
 
+// Runs returns how many runs the VM has made, as [State] counts them. A run that fails after the device has made
+// its step of [Train], or added its gradients, counts; one that fails before does not.
+func (vm *VM) Runs() int {
+	if vm == nil || vm.exec == nil {
+		return 0
+	}
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	return vm.next
+}
+
 // SetState takes over a state, all of it or, if it returns an error, nothing. The
-// nodes of the learnables are bound to new values, as by [VM.Pull], the solver gets the state's
+// learnables get its values on the host too, as by [VM.Pull], the solver gets the state's
 // learning rate, and random numbers follow from the state's seed.
 //
 // The graph must have learnables of the same names, types and shapes, and the solver the same
@@ -99,6 +116,9 @@ func (vm *VM) SetState(s *State) error {
 			return errors.New("got no state")
 		}
 		learnables, err := t.fit(s)
+		if err == nil {
+			err = t.takes(t.all)
+		}
 		if err != nil {
 			return err
 		}
@@ -114,11 +134,11 @@ func (vm *VM) SetState(s *State) error {
 		for _, p := range averages {
 			copy(p.to, p.memory)
 		}
-		if err := t.pull(vm.exec, t.all()); err != nil {
+		t.runs, t.spoilt, t.kept = s.Steps*t.every+s.Added, nil, nil
+		if err := t.pull(vm.exec, t.all); err != nil {
 			return err
 		}
 		gorgonia.WithLearnRate(s.Options[learnRate])(t.solver)
-		t.steps, t.stale, t.kept = s.Steps, false, nil
 		vm.next, vm.seed = s.Runs, s.Seed
 		return nil
 	})
@@ -137,7 +157,7 @@ func (t *trainer) used(s internal.Solver) map[string]float64 {
 		"L1Reg": {s.L1, s.UseL1}, "L2Reg": {s.L2, s.UseL2}, "Clip": {s.Clip, s.UseClip}, "BatchSize": {s.Batch, s.Batch > 1},
 		"Momentum": {s.Momentum, s.Momentum != 0}, "Rho": {s.Rho, s.Rho != 0}, "Eps": {s.Eps, s.Eps != 0},
 		"Beta1": {s.Beta1, s.Beta1 != 0}, "Beta2": {s.Beta2, s.Beta2 != 0}, "WeightDecay": {s.WeightDecay, s.WeightDecay != 0},
-		"ClipNorm": {t.norm, t.norm > 0},
+		"ClipNorm": {t.norm, t.norm > 0}, "StepEvery": {float64(t.every), t.every > 1},
 	} {
 		if o.is {
 			used[name] = o.x
@@ -162,15 +182,6 @@ func (t *trainer) named() error {
 	return nil
 }
 
-// all returns the numbers of all learnables.
-func (t *trainer) all() []int {
-	list := make([]int, len(t.learnables))
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
-
 // part is an entry of a state for a part of the VM's.
 type part struct {
 	of     *program.Value // of a learnable
@@ -192,6 +203,9 @@ func (t *trainer) fit(s *State) (parts []part, err error) {
 	}
 	if s.Steps < 0 || s.Runs < 0 {
 		return nil, fmt.Errorf("got a state after %d steps and %d runs, want 0 or more", s.Steps, s.Runs)
+	}
+	if s.Added < 0 || s.Added >= t.every {
+		return nil, fmt.Errorf("got a state after %d runs since the last step, want 0 to %d", s.Added, t.every-1)
 	}
 	byName := map[string]Learnable{}
 	for _, l := range s.Learnables {

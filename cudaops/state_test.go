@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,7 +21,7 @@ import (
 // sameState ends the test unless two states are the same bit for bit.
 func sameState(t testing.TB, what string, got, want *State) {
 	t.Helper()
-	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Runs != want.Runs || got.Seed != want.Seed {
+	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Added != want.Added || got.Runs != want.Runs || got.Seed != want.Seed {
 		t.Fatalf("%s: got %+v, want %+v", what, got, want)
 	}
 	a, b := stateValues(got), stateValues(want)
@@ -203,13 +205,21 @@ func TestStateOfBrokenDevice(t *testing.T) {
 func TestStateOfBrokenGraph(t *testing.T) {
 	node, g := must.Get[*G.Node](t), G.NewGraph()
 	w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(6), G.WithInit(G.RangedFrom(1)))
-	part := node(G.Slice(w, G.S(0, 3)))
+	parts := G.Nodes{node(G.Slice(w, G.S(0, 3))), node(G.Slice(w, G.S(0, 2)))}
+	wrong := false
+	node(G.ApplyOp(plannedOp{plan: func(dev kernels.Device) (*kernels.Plan, error) {
+		if wrong {
+			return nil, errors.New("no plan")
+		}
+		return exec.CopyPlan(dev, 48)
+	}}, w))
 	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w)) // each step takes 1 off
-	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Strict(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
+	vm := must.Get[*VM](t)(NewVM(g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), w)))
 	must.Do(t, vm.RunAll())
-	must.Do(t, G.UnsafeLet(part, G.S(4, 6))) // of another shape: for the host
+	wrong = true
+	must.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
 	if err := vm.RunAll(); err == nil {
-		t.Fatal("an op without a kernel is no error")
+		t.Fatal("an op without a plan is no error")
 	}
 	if _, err := vm.State(); err == nil {
 		t.Error("the state of a VM that has no device memory is no error")
@@ -217,14 +227,15 @@ func TestStateOfBrokenGraph(t *testing.T) {
 	if err := vm.Pull(); err == nil {
 		t.Error("Pull from a VM that has no device memory is no error")
 	}
-	must.Do(t, G.UnsafeLet(part, G.S(1, 4)))
+	wrong = false
 	s := must.Get[*State](t)(vm.State())
 	equal(t, "w", s.Learnables[0].Value, vector(0, 1, 2, 3, 4, 5), 0)
-	must.Do(t, G.UnsafeLet(part, G.S(4, 6)))
+	wrong = true
+	must.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
 	if err := vm.RunAll(); err == nil {
-		t.Fatal("an op without a kernel is no error")
+		t.Fatal("an op without a plan is no error")
 	}
-	if err := vm.Close(); err == nil || !strings.Contains(err.Error(), "Strict") {
+	if err := vm.Close(); err == nil || !strings.Contains(err.Error(), "no plan") {
 		t.Errorf("Close of a VM that has no device memory gives the error %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package cudaops
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -22,9 +23,10 @@ import (
 // and the gradients of the learnables are not copied to the host.
 //
 // Learnables are inputs of the graph that [gorgonia.Grad] was asked for. The first run
-// takes their values to the device. From then on [gorgonia.Node.Value] is the value that
-// was last pulled, by [VM.Pull] or [VM.Close]. A value that [gorgonia.Let] binds to one
-// goes to the device in the next run; one that is changed in place, by [VM.Push].
+// takes their values to the device. From then on [gorgonia.Node.Value] has the elements that
+// were last pulled, by [VM.Pull] or [VM.Close]. A value that [gorgonia.Let] binds to one
+// goes to the device in the next run; one that is changed in place, by [VM.Push]. No two
+// learnables may share memory on the host.
 //
 // Options of the solver are read before every run, so that a schedule of the learning rate is
 // gorgonia.WithLearnRate(rate)(solver) between runs. The solver itself stays as it is; it must
@@ -45,13 +47,22 @@ func ClipNorm(limit float64) Option {
 
 // ReadEvery hands results to the host in every n-th run alone: values of nodes and
 // variables of Read. The other runs do not wait for the device; their failures are
-// errors of a later call. Indices outside of a tensor are noticed in runs that hand results
-// over.
+// errors of a later call.
 //
 // Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
-// next one begins with the running mean and variance that it leaves in the op, and under
-// [WatchNaN] and [WatchInf].
+// next one begins with the running mean and variance that it leaves in the op, in a graph that
+// computes indices of [gorgonia.ByIndices], which are checked after the run, under [WatchNaN] and
+// [WatchInf], and where the solver of [Train] makes its steps on the host. Indices that are inputs are checked
+// before the run.
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
+
+// StepEvery makes the step of [Train] in every n-th run alone, of the sum of the gradients of n runs: n small batches
+// have the step of one large batch. The gradients are added and not averaged. Where the cost is a mean
+// over the batch, [gorgonia.WithBatchSize](n) of the solver, or a cost divided by n, makes a mean of the sum.
+//
+// [ClipNorm] limits the norm of the sum. Random numbers differ in each run, and a [gorgonia.BatchNormOp] sees each batch by
+// itself. The sum is part of the VM's [State].
+func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.stepEvery, n) } }
 
 // training holds the arguments of Train.
 type training struct {
@@ -66,16 +77,20 @@ type trainer struct {
 	reader  *internal.SolverReader
 	options internal.Solver // as they were when the graph was compiled
 	norm    float64         // 0 for any
-	steps   int             // made so far
+	every   int             // runs for a step
+	runs    int             // made so far, from the first of a step on
 	graph   *lower.Trained
-	// seen are the learnables' values on the host that the device has, or had before steps.
-	seen  []gorgonia.Value
-	stale bool // the device has made steps since then
-	// kept are the states before a run that is watched, after keptSteps; nil if they are
+	all     []int         // the numbers of the learnables
+	copies  *deviceCopies // of their values on the host, before steps
+	// current has, for each learnable, after how many steps its values on the host and on the
+	// device were the same.
+	current []int
+	spoilt  error // of a step with indices outside of their axis, nil for none
+	// kept are the states before a run that is watched, after keptRuns; nil if they are
 	// others by now.
-	kept      [][]byte
-	keptSteps int
-	saved     [][]byte // the states, while the graph is compiled again
+	kept     [][]byte
+	keptRuns int
+	saved    [][]byte // the states, while the graph is compiled again
 }
 
 // newTrainer returns that of the options, nil for none.
@@ -91,10 +106,19 @@ func newTrainer(c *config) (*trainer, error) {
 		return nil, errors.New("got the options Train and ForwardOnly, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
+	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
+		return nil, fmt.Errorf("StepEvery got %v, want one number above 0", c.stepEvery)
+	case len(c.stepEvery) > 0 && len(c.train) == 0:
+		return nil, errors.New("got the option StepEvery without Train: AddGradients adds up gradients for steps that the program makes")
+	case c.add && len(c.every) > 0 && c.every[0] > 1:
+		return nil, errors.New("got the options AddGradients and ReadEvery, want one of them: gradients are added in runs that hand them over")
 	case len(c.train) == 0:
 		return nil, nil
 	}
-	t := &trainer{training: c.train[0]}
+	t := &trainer{training: c.train[0], every: 1}
+	if len(c.stepEvery) > 0 {
+		t.every = c.stepEvery[0]
+	}
 	if t.solver == nil {
 		return nil, errors.New("Train got a nil solver")
 	}
@@ -122,7 +146,10 @@ func newTrainer(c *config) (*trainer, error) {
 	if len(c.clipNorm) > 0 {
 		t.norm = c.clipNorm[0]
 	}
-	t.seen = make([]gorgonia.Value, len(t.learnables))
+	for i := range t.learnables {
+		t.all = append(t.all, i)
+	}
+	t.current = make([]int, len(t.learnables))
 	return t, nil
 }
 
@@ -139,62 +166,105 @@ func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
 	}
-	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0}
+	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1}
 }
 
 // where returns where the steps are made.
 func (t *trainer) where(device string) string {
-	switch {
-	case t == nil:
+	if t == nil {
 		return ""
-	case t.onHost:
-		return fmt.Sprintf("steps of %T on the host: it is not one of Gorgonia's solvers", t.solver)
 	}
-	return fmt.Sprintf("steps of %T on %s", t.solver, device)
+	of := ""
+	if t.every > 1 {
+		of = fmt.Sprintf(", each of %d runs", t.every)
+	}
+	if t.onHost {
+		return fmt.Sprintf("steps of %T%s on the host: it is not one of Gorgonia's solvers", t.solver, of)
+	}
+	return fmt.Sprintf("steps of %T%s on %s", t.solver, of, device)
+}
+
+// steps returns the number of steps made so far.
+func (t *trainer) steps() int { return t.runs / t.every }
+
+// step returns the number of the step that the last run is part of, counted from 1.
+func (t *trainer) step() int { return (t.runs-1)/t.every + 1 }
+
+// adds reports whether the run that has started adds the gradient of a node to the one that the node has: that of a learnable, for
+// a solver on the host, unless the run is the first of a step.
+func (t *trainer) adds(n *gorgonia.Node) bool {
+	return t.takesGradients() && (t.runs-1)%t.every > 0 && slices.Contains(t.learnables, n)
 }
 
 // before gets a step ready: values that were bound to learnables go to the device, and
 // the numbers of the step become the program's last inputs. Where the run is watched the
 // states are kept, so that the step can be undone.
 func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
-	if t == nil || t.onHost {
+	if t == nil {
 		return nil
 	}
-	if err := t.push(e, t.changed()); err != nil {
+	if t.keptRuns = t.runs; t.onHost {
+		return nil
+	}
+	if _, err := t.refresh(e, t.all); err != nil {
 		return err
 	}
 	now := t.reader.Read()
 	if !solver.Same(now, t.options) {
 		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want those of %+v with other numbers", t.solver, now, t.options)
 	}
-	numbers := t.graph.Numbers(now, t.steps+1, t.norm)
+	step := 0 // none
+	if (t.runs+1)%t.every == 0 {
+		step = t.steps() + 1
+	}
+	numbers := t.graph.Numbers(now, step, t.norm)
 	copy(in[len(in)-len(numbers):], numbers)
-	if t.keptSteps = t.steps; watched && t.kept == nil {
+	if watched && t.kept == nil {
 		t.kept, err = e.States()
 	}
 	return err
 }
 
-// undo restores the states from before a run that is watched.
+// undo restores the states from before a run that is watched, and forgets one that hands no gradients to a solver on the host.
 func (t *trainer) undo(e *exec.Executable) error {
-	if t == nil || t.kept == nil {
+	if t == nil || !t.onHost && t.kept == nil {
 		return nil
 	}
-	t.steps = t.keptSteps
+	if t.runs = t.keptRuns; t.onHost {
+		return nil
+	}
+	t.spoilt = nil
 	return e.SetStates(t.kept)
 }
 
-// started takes note of a step that is on its way.
+// started counts a run that is in flight.
 func (t *trainer) started() {
 	if t != nil {
-		t.steps++
-		t.stale = !t.onHost
+		t.runs++
 	}
 }
 
+// spoil records that the step was made with indices outside of their axis.
+func (t *trainer) spoil(err error) {
+	if t != nil && !t.onHost {
+		t.spoilt = fmt.Errorf("step %d was made with a wrong index, %w: want SetState with a state of before", t.step(), err)
+	}
+}
+
+// made returns the number of runs made so far.
+func (t *trainer) made() int {
+	if t == nil {
+		return 0
+	}
+	return t.runs
+}
+
+// takesGradients reports whether the solver takes gradients from the host.
+func (t *trainer) takesGradients() bool { return t != nil && t.onHost }
+
 // stepOnHost makes the step of a solver that does so on the host.
 func (t *trainer) stepOnHost() error {
-	if t == nil || !t.onHost {
+	if !t.takesGradients() || t.runs%t.every != 0 {
 		return nil
 	}
 	err := safely.Call("its Step", func() error { return t.solver.Step(gorgonia.NodesToValueGrads(t.learnables)) })
@@ -228,19 +298,54 @@ func (t *trainer) save(e *exec.Executable) (err error) {
 	return err
 }
 
-// changed returns the learnables whose values on the host are not those that the device
-// was given.
-func (t *trainer) changed() (list []int) {
-	for i, n := range t.learnables {
-		if n.Value() != t.seen[i] || t.seen[i] == nil {
-			list = append(list, i)
+// changed returns those of the learnables whose values go from the host to the device: values that were
+// bound since they were last there, and those that Pull of another VM has written. With an error it also
+// returns those of the latter with which the device has made steps since.
+func (t *trainer) changed(among []int) (list []int, err error) {
+	for _, i := range among {
+		bound := !t.copies.has(i, t.learnables[i].Value())
+		if !bound && !t.copies.isStale(i) {
+			continue
+		}
+		list = append(list, i)
+		if !bound && t.ahead(i) && err == nil {
+			err = fmt.Errorf("learnable %s: got steps on the device and a value that Pull of another VM has written, want Push, which takes that value", internal.Name(t.learnables[i]))
 		}
 	}
-	return list
+	return list, err
+}
+
+// refresh takes those of the learnables that changed to the device, and returns them.
+func (t *trainer) refresh(e *exec.Executable, among []int) (changed []int, err error) {
+	if changed, err = t.changed(among); err == nil {
+		err = t.push(e, changed)
+	}
+	return changed, err
+}
+
+// separate returns an error if learnables share memory on the host, where not all of them could have their values.
+func (t *trainer) separate() error {
+	sorted, at := slices.Clone(t.all), make([]values.Extent, len(t.all))
+	for i, n := range t.learnables {
+		at[i] = values.ExtentOf(n.Value())
+	}
+	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
+	for k := range sorted[1:] {
+		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {
+			return fmt.Errorf("learnables %s and %s have values in the same memory, want a tensor of its own for each", internal.Name(t.learnables[i]), internal.Name(t.learnables[j]))
+		}
+	}
+	return nil
 }
 
 // push takes values of learnables to the device, all or none.
 func (t *trainer) push(e *exec.Executable, list []int) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := t.separate(); err != nil {
+		return err
+	}
 	memory := make([][]byte, len(list))
 	for k, i := range list {
 		var err error
@@ -253,7 +358,8 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 		if err := e.SetState(t.graph.Learned[i].Value, memory[k]); err != nil {
 			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
 		}
-		t.seen[i] = t.learnables[i].Value()
+		t.copies.set(i, t.learnables[i].Value())
+		t.current[i] = t.steps()
 	}
 	return nil
 }
@@ -264,35 +370,69 @@ func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error
 	if v == nil {
 		return nil, fmt.Errorf("%s %s has no value: set it with gorgonia.Let", what, internal.Name(n))
 	}
-	if want := values.Tensor(to.Dtype); v.Dtype() != want || !v.Shape().Eq(to.Shape) {
-		return nil, fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, to.Shape)
+	if err := fits(what, n, to); err != nil {
+		return nil, err
 	}
-	m, err := values.Bytes(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
-	}
-	return m, nil
+	return values.Bytes(v)
 }
 
-// pull sets learnables to their values on the device, all or none.
+// fits returns an error unless the value of a node has the type and shape of a state on the device.
+func fits(what string, n *gorgonia.Node, state *program.Value) error {
+	v, want := n.Value(), values.Tensor(state.Dtype)
+	if v.Dtype() != want || !v.Shape().Eq(state.Shape) {
+		return fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, state.Shape)
+	}
+	if _, err := values.Memory(v); err != nil {
+		return fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
+	}
+	return nil
+}
+
+// takes returns an error unless the values of learnables on the host can be overwritten by those on the device.
+func (t *trainer) takes(list []int) error {
+	for _, i := range list {
+		n := t.learnables[i]
+		if n.Value() == nil {
+			continue
+		}
+		if err := fits("learnable", n, t.graph.Learned[i].Value); err != nil {
+			return err
+		}
+	}
+	return t.separate()
+}
+
+// pull writes the values on the device into those of learnables, all or none. A learnable without a
+// value is bound to a new one.
 func (t *trainer) pull(e *exec.Executable, list []int) error {
-	pulled := make([]gorgonia.Value, len(list))
+	if err := t.takes(list); err != nil {
+		return err
+	}
+	pulled, memory := make([]gorgonia.Value, len(list)), make([][]byte, len(list))
 	for k, i := range list {
 		from := t.graph.Learned[i].Value
-		var m []byte
 		var err error
-		if pulled[k], m, err = values.Make(from.Dtype, from.Shape); err == nil {
-			err = e.State(from, m)
+		if pulled[k], memory[k], err = values.Make(from.Dtype, from.Shape); err == nil {
+			err = e.State(from, memory[k])
 		}
 		if err != nil {
 			return fmt.Errorf("learnable %s: %w", internal.Name(t.learnables[i]), err)
 		}
 	}
 	for k, i := range list {
-		if err := internal.Bind(t.learnables[i], pulled[k]); err != nil {
-			return err
+		n := t.learnables[i]
+		var err error
+		if v := n.Value(); v != nil {
+			err = values.Set(v, memory[k])
+		} else {
+			err = internal.Bind(n, pulled[k])
 		}
-		t.seen[i] = pulled[k]
+		if err != nil {
+			return fmt.Errorf("learnable %s: %w", internal.Name(n), err)
+		}
+		t.copies.set(i, n.Value())
+		t.copies.written(i)
+		t.current[i] = t.steps()
 	}
 	return nil
 }
@@ -314,20 +454,27 @@ func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 	return list, nil
 }
 
-// ahead reports whether the device has made steps since the learnables were pulled.
-func (t *trainer) ahead() bool { return t != nil && t.stale }
+// ahead reports whether the device has made steps since the values of a learnable on the host and on the
+// device were the same.
+func (t *trainer) ahead(i int) bool { return t.copies.of[i] != nil && t.current[i] != t.steps() }
 
-// finish sets the learnables to their values on the device, if steps were made since they
-// were pulled.
-func (t *trainer) finish(e *exec.Executable) error {
-	if !t.ahead() {
-		return nil
+// close ends the copies on the device.
+func (t *trainer) close() {
+	if t != nil {
+		t.copies.close()
 	}
-	bound, all := t.changed(), []int{}
-	for i := range t.learnables {
-		if !slices.Contains(bound, i) {
-			all = append(all, i)
+}
+
+// newer returns the learnables whose values on the device are newer than those on the host.
+func (t *trainer) newer() (list []int, err error) {
+	if t == nil || t.onHost {
+		return nil, nil
+	}
+	changed, err := t.changed(t.all)
+	for _, i := range t.all {
+		if t.ahead(i) && !slices.Contains(changed, i) {
+			list = append(list, i)
 		}
 	}
-	return t.pull(e, all)
+	return list, err
 }

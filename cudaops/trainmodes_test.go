@@ -1,7 +1,9 @@
 package cudaops
 
 import (
+	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
@@ -76,5 +78,101 @@ func TestTrainModes(t *testing.T) {
 				equal(t, n.Name(), n.Value(), a.learnables[i].Value(), 1e-9)
 			}
 		}
+	})
+}
+
+// evaluated is the loss of an evaluation with the values that the nodes and the BatchNorm have.
+func (m *modesGraph) evaluated(t *testing.T) (loss float64) {
+	mean, variance := m.norm.Stats()
+	x, scale, bias := floats(t, m.x.Value()), floats(t, m.learnables[0].Value()), floats(t, m.learnables[1].Value())
+	for i, v := range x {
+		c := i % len(scale)
+		y := (v-floats(t, mean)[c])/math.Sqrt(floats(t, variance)[c]+normEpsilon)*scale[c] + bias[c]
+		loss += (y - v) * (y - v) / float64(len(x))
+	}
+	return loss
+}
+
+// A machine of the graph of another one that trains changes nothing there, by its options, by being made or
+// by an evaluation.
+func TestModeBelongsToVM(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		for name, c := range map[string]struct {
+			options   []Option
+			evaluates bool
+		}{
+			"no option":                {nil, false},
+			"ForwardOnly":              {[]Option{ForwardOnly()}, false},
+			"EvalMode":                 {[]Option{EvalMode()}, true},
+			"EvalMode and ForwardOnly": {[]Option{EvalMode(), ForwardOnly()}, true},
+		} {
+			alone, shared := newModesGraph(t, true), newModesGraph(t, true)
+			x := draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)
+			train := func(m *modesGraph) *VM {
+				must.Do(t, G.Let(m.x, x))
+				return machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), m.learnables...))
+			}
+			a, b := train(alone), train(shared)
+			var other *VM
+			for run := range 4 {
+				must.Do(t, a.RunAll())
+				must.Do(t, b.RunAll())
+				equal(t, name+": the loss", shared.loss, alone.loss, 0)
+				if run == 1 {
+					other = machine(t, shared.g, append(c.options, on)...)
+				}
+				if run > 0 && c.evaluates {
+					must.Do(t, b.Pull())
+					want := shared.evaluated(t)
+					must.Do(t, other.RunAll())
+					equal(t, name+": the loss of an evaluation", shared.loss, G.NewF64(want), 1e-12)
+				}
+				mean, variance := alone.norm.Stats()
+				gotMean, gotVariance := shared.norm.Stats()
+				equal(t, name+": running mean", gotMean, mean, 0)
+				equal(t, name+": running variance", gotVariance, variance, 0)
+			}
+		}
+	})
+}
+
+// Without EvalMode a machine does as SetTraining determined, before it was made or after, and with it it evaluates.
+func TestModeFollowsSetTraining(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		for name, options := range map[string][]Option{"no option": nil, "ForwardOnly": {ForwardOnly()}, "EvalMode": {EvalMode()}} {
+			m := newModesGraph(t, true)
+			must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)))
+			set := func(training bool) {
+				must.Do(t, m.norm.SetTraining(training))
+				must.Do(t, m.drop.SetTraining(training))
+			}
+			must.Do(t, machine(t, m.g, on).RunAll()) // running moments that differ from those of a batch
+			set(false)
+			vm := machine(t, m.g, append(options, on)...)
+			for run, training := range []bool{false, true, false} {
+				if run > 0 {
+					set(training)
+				}
+				want := m.evaluated(t)
+				must.Do(t, vm.RunAll())
+				if evaluated := math.Abs(floats(t, m.loss)[0]-want) < 1e-12; evaluated != (!training || name == "EvalMode") {
+					t.Errorf("%s: run %d after SetTraining(%v) evaluates: %v", name, run, training, evaluated)
+				}
+			}
+		}
+	})
+}
+
+// An op of another module has a mode of its own, which EvalMode cannot set for one machine alone.
+func TestModeOfUserOp(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		g, _, second, _ := applied(t, modeOp{doing(func(in ...G.Value) (G.Value, error) { return in[0], nil })})
+		for _, want := range []string{"node userOp(", "EvalMode", "SetTraining"} {
+			if vm, err := NewVM(g, on, EvalMode()); vm != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, the error %v, want one with %q", vm, err, want)
+			}
+		}
+		must.Do(t, machine(t, g, on).RunAll())
+		equal(t, "value", second.Value(), vector(1, 2), 0)
 	})
 }

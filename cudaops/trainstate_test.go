@@ -1,6 +1,9 @@
 package cudaops
 
 import (
+	"bytes"
+	"encoding/gob"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -37,7 +40,9 @@ func TestPullPush(t *testing.T) {
 		must.Do(t, vm.Pull(w))
 		equal(t, "w", w.Value(), vector(-1, 0), 0)
 		equal(t, "v that was not pulled", v.Value(), vector(5, 6), 0)
-		equal(t, "the value that w had", own, vector(1, 2), 0)
+		if equal(t, "the tensor that w had", own, vector(-1, 0), 0); w.Value() != own {
+			t.Error("Pull bound another value")
+		}
 
 		must.Do(t, G.Let(w, vector(10, 20))) // goes to the device in the next run
 		must.Do(t, vm.RunAll())
@@ -79,6 +84,198 @@ func TestPullPush(t *testing.T) {
 		}
 		must.Do(t, vm.Close())
 	})
+}
+
+// Pull writes every element of whatever is bound to a learnable, a view of any order or a scalar, and
+// nothing else: gob writes the same, and a second graph with the same tensor computes with it.
+func TestPullIntoViews(t *testing.T) {
+	part := func(s ...tensor.Slice) func(*testing.T, *tensor.Dense) *tensor.Dense {
+		return func(t *testing.T, whole *tensor.Dense) *tensor.Dense {
+			return must.Get[tensor.View](t)(whole.Slice(s...)).(*tensor.Dense)
+		}
+	}
+	transposed := func(view func(*testing.T, *tensor.Dense) *tensor.Dense) func(*testing.T, *tensor.Dense) *tensor.Dense {
+		return func(t *testing.T, whole *tensor.Dense) *tensor.Dense {
+			v := view(t, whole)
+			must.Do(t, v.T())
+			return v
+		}
+	}
+	whole := func(_ *testing.T, whole *tensor.Dense) *tensor.Dense { return whole }
+	onBackends(t, func(t *testing.T, on Option) {
+		for name, view := range map[string]func(*testing.T, *tensor.Dense) *tensor.Dense{
+			"whole": whole, "rows": part(G.S(1, 3)), "columns": part(nil, G.S(2, 5)), "a block": part(G.S(1, 4), G.S(1, 3)),
+			"a row": part(G.S(2)), "a column": part(nil, G.S(4)), "other columns": part(nil, G.S(0, 6, 2)), "an element": part(G.S(2), G.S(3)),
+			"transposed": transposed(whole), "a transposed block": transposed(part(G.S(1, 4), G.S(1, 3))),
+			"column-major": func(_ *testing.T, whole *tensor.Dense) *tensor.Dense {
+				return tensor.New(tensor.WithShape(6, 5), tensor.AsFortran(whole.Data()))
+			},
+		} {
+			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+				node, what := must.Get[*G.Node](t), fmt.Sprint(name, " of ", dt)
+				all := tensor.New(tensor.WithShape(5, 6), tensor.WithBacking(tensor.Range(dt, 0, 30)))
+				bound := view(t, all)
+				around, before, inside := elementsOf(t, all), elementsOf(t, bound), map[float64]bool{}
+				for _, x := range before {
+					inside[x] = true
+				}
+				g, second := G.NewGraph(), G.NewGraph()
+				input := func(g *G.ExprGraph) *G.Node {
+					if bound.IsScalar() {
+						return G.NewScalar(g, dt, G.WithName("w"), G.WithValue(bound))
+					}
+					return G.NewTensor(g, dt, bound.Dims(), G.WithName("w"), G.WithShape(bound.Shape()...), G.WithValue(bound))
+				}
+				w, x := input(g), input(second)
+				must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(w, w)))), w)) // each step takes 1 off
+				doubled := node(G.Add(x, x))
+				other := machine(t, second, on)
+				must.Do(t, other.RunAll())
+				vm := must.Get[*VM](t)(NewVM(g, on, Train(G.NewVanillaSolver(G.WithLearnRate(0.5)), w)))
+				must.Do(t, vm.RunAll())
+				must.Do(t, vm.Pull())
+				must.Do(t, vm.RunAll())
+				must.Do(t, vm.Close())
+				must.Do(t, other.RunAll())
+				if w.Value() != G.Value(bound) {
+					t.Fatalf("%s: Pull bound another value", what)
+				}
+				decoded := bound
+				if bound.DataSize() == len(before) { // gob decodes no tensor with memory between its elements, and no scalar
+					var file bytes.Buffer
+					must.Do(t, gob.NewEncoder(&file).Encode(bound))
+					decoded = new(tensor.Dense)
+					must.Do(t, gob.NewDecoder(&file).Decode(decoded))
+				}
+				for k, x := range elementsOf(t, bound) {
+					if file := elementsOf(t, decoded)[k]; x != before[k]-2 || file != x || floats(t, doubled.Value())[k] != 2*x {
+						t.Fatalf("%s: element %d is %v, in a file %v, in the second graph's double %v, want %v", what, k, x, file, floats(t, doubled.Value())[k], before[k]-2)
+					}
+				}
+				for i, x := range elementsOf(t, all) {
+					want := around[i]
+					if inside[want] {
+						want -= 2
+					}
+					if x != want {
+						t.Fatalf("%s: element %d of the whole tensor is %v, want %v", what, i, x, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// elementsOf returns the elements of a tensor, as package tensor finds them, in row-major order.
+func elementsOf(t *testing.T, d *tensor.Dense) (list []float64) {
+	number := func(x any) float64 {
+		if x, single := x.(float32); single {
+			return float64(x)
+		}
+		return x.(float64)
+	}
+	switch s := d.Shape(); d.Dims() {
+	case 0:
+		list = append(list, number(d.Data()))
+	case 1:
+		for i := range s[0] {
+			list = append(list, number(must.Get[any](t)(d.At(i))))
+		}
+	default:
+		for i := range s[0] {
+			for j := range s[1] {
+				list = append(list, number(must.Get[any](t)(d.At(i, j))))
+			}
+		}
+	}
+	return list
+}
+
+// A tensor into which a VM has pulled is used as it is then by every other VM that holds it: from its next
+// run on, or once it is pushed where the other one has trained it too.
+func TestPullSeenByOthers(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node := must.Get[*G.Node](t)
+		// trained returns a graph of w, with the loss Σw, and what a run reads of w.
+		trained := func(shared *tensor.Dense) (w *G.Node, read *G.Value) {
+			g := G.NewGraph()
+			w, read = G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(3), G.WithValue(shared)), new(G.Value)
+			G.Read(node(G.Add(w, w)), read)
+			must.Get[G.Nodes](t)(G.Grad(node(G.Sum(w)), w))
+			return w, read
+		}
+		sgd := func(w *G.Node) Option { return Train(G.NewVanillaSolver(G.WithLearnRate(1)), w) } // each step takes 1 off
+		for name, c := range map[string]struct {
+			option func(w *G.Node) []Option
+			runs   int // between Pulls
+			pull   bool
+			want   float64 // of the first element's double, after 2 steps of the first VM from 10 on
+		}{
+			"input":                   {func(w *G.Node) []Option { return nil }, 1, false, 16},
+			"resident":                {func(w *G.Node) []Option { return []Option{Resident(w)} }, 1, false, 16},
+			"learnable":               {func(w *G.Node) []Option { return []Option{sgd(w)} }, 1, true, 14},
+			"learnable, with steps":   {func(w *G.Node) []Option { return []Option{sgd(w)} }, 2, false, 0},
+			"resident part of a view": {func(w *G.Node) []Option { return []Option{Resident(w)} }, 1, false, 16},
+		} {
+			shared := vector(10, 20, 30)
+			w, _ := trained(shared)
+			if strings.Contains(name, "view") {
+				shared = must.Get[tensor.View](t)(shared.Slice(G.S(0, 3))).(*tensor.Dense)
+			}
+			x, read := trained(shared)
+			first := machine(t, w.Graph(), on, sgd(w))
+			second := must.Get[*VM](t)(NewVM(x.Graph(), append(c.option(x), on)...))
+			for range c.runs {
+				must.Do(t, second.RunAll())
+			}
+			if c.pull {
+				must.Do(t, second.Pull())
+			}
+			must.Do(t, first.RunAll())
+			must.Do(t, first.RunAll())
+			must.Do(t, first.Pull())
+			err := second.RunAll()
+			if c.want != 0 {
+				must.Do(t, err)
+				if got := floats(t, *read)[0]; got != c.want {
+					t.Errorf("%s: the second VM computes with %v, want %v", name, got/2, c.want/2)
+				}
+				must.Do(t, second.Close())
+				continue
+			}
+			_, of := second.State()
+			for what, err := range map[string]error{"RunAll": err, "Pull": second.Pull(), "State": of} {
+				if err == nil || !strings.Contains(err.Error(), "learnable w") || !strings.Contains(err.Error(), "want Push") {
+					t.Errorf("%s: %s returns the error %v", name, what, err)
+				}
+			}
+			must.Do(t, second.Push(x))
+			must.Do(t, second.RunAll())
+			must.Do(t, second.Close())
+			equal(t, name, w.Value(), vector(7, 17, 27), 0)
+		}
+	})
+}
+
+// Learnables that share memory cannot both be pulled: the first run is an error.
+func TestLearnablesShareMemory(t *testing.T) {
+	node, g, both := must.Get[*G.Node](t), G.NewGraph(), tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4}))
+	learnable := func(name string, from, to int) *G.Node {
+		return G.NewVector(g, tensor.Float64, G.WithName(name), G.WithShape(2), G.WithValue(must.Get[tensor.View](t)(both.Slice(G.S(from, to))).(*tensor.Dense)))
+	}
+	v, w := learnable("v", 0, 2), learnable("w", 2, 4)
+	must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.Add(v, w)))), v, w))
+	vm := machine(t, g, OnHost(), Train(G.NewVanillaSolver(G.WithLearnRate(1)), v, w))
+	must.Do(t, vm.RunAll())
+	must.Do(t, vm.Pull())
+	equal(t, "both", both, vector(0, 1, 2, 3), 0)
+	must.Do(t, G.Let(v, must.Get[tensor.View](t)(both.Slice(G.S(1, 3))).(*tensor.Dense)))
+	for what, err := range map[string]error{"RunAll": vm.RunAll(), "Pull": vm.Pull(), "Push": vm.Push(v)} {
+		if err == nil || !strings.Contains(err.Error(), "learnables v and w have values in the same memory") {
+			t.Errorf("%s gives the error %v", what, err)
+		}
+	}
+	must.Do(t, G.Let(v, vector(1, 2)))
 }
 
 // Results that arrive in every third run are those of that run.
@@ -128,6 +325,9 @@ func TestTrainOnTheHost(t *testing.T) {
 		must.Do(t, a.Pull())
 		for i, n := range got.learnables {
 			equal(t, n.Name(), n.Value(), want.learnables[i].Value(), 1e-12)
+		}
+		if b.Runs() != 10 || a.Runs() != 10 {
+			t.Errorf("%d steps on the host and %d on the device, want 10", b.Runs(), a.Runs())
 		}
 		if r := b.Report(); !strings.Contains(r.Solver, "otherSolver on the host") || !strings.Contains(r.String(), r.Solver) {
 			t.Errorf("the report says %q", r.Solver)
@@ -251,8 +451,7 @@ func TestReadPartOfLearnable(t *testing.T) {
 	})
 }
 
-// A slice that UnsafeLet changes has the graph compiled again; the parameters and what
-// the solver keeps of them stay.
+// Where UnsafeLet sets slices, the parameters and what the solver keeps of them stay.
 func TestTrainWhileSlicesChange(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := must.Get[*G.Node](t)

@@ -174,7 +174,6 @@ func TestWrongPlans(t *testing.T) {
 			"-8 of scratch memory": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
 				return &kernels.Plan{Inputs: []int64{16}, Out: 16, Scratch: -8}, nil
 			}},
-			"its SetTraining panicked: boom":              modeOp{},
 			"its Pointwise panicked: boom":                functionOp{plannedOp: good, f: func() (expr.Func, bool) { panic("boom") }, product: none},
 			"its plan is used":                            functionOp{plannedOp: good, f: func() (expr.Func, bool) { return expr.Func{}, true }, product: none},
 			"panicked: runtime error: invalid memory add": plannedOp{},

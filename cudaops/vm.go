@@ -18,7 +18,6 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostmem"
-	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -33,8 +32,8 @@ import (
 // not asked for, too: roots of the graph that are not computed unless they are read
 // or kept, or the graph has several costs. A value bound to a node is new in every run
 // and shares its memory with no other; a variable of Read is filled in place
-// if it has a value already. Gradients are those of the last run: they are not
-// added to those of earlier ones. The gradient of an input, [gorgonia.Node.Grad], and the
+// if it has a value already. Gradients are those of the last run: they are
+// added to those of earlier ones under [AddGradients] alone. The gradient of an input, [gorgonia.Node.Grad], and the
 // value of its derivative, [gorgonia.Node.Deriv], share no memory either: solvers zero
 // the first and leave the second.
 //
@@ -44,9 +43,14 @@ import (
 // running mean and variance of a [gorgonia.BatchNormOp] are: a run that trains leaves
 // them in the op, where Stats finds them.
 //
+// A slice that [gorgonia.UnsafeLet] sets is that of the next run. The first one that an op gets has the graph compiled
+// again, with a copy of the slice's elements in place of a view; later ones cost a run nothing. A slice has as many
+// elements as the node's shape, all within the tensor.
+//
 // Ops that train in one way and evaluate in another, such as dropout, do as their
-// SetTraining determines when a run begins; the first run after a change compiles the graph
-// again. Random numbers are others in every run: see [Seed].
+// SetTraining determines when a run begins, and train if it was never called; the first run after a change
+// compiles the graph again. Under [EvalMode] they evaluate. No VM calls SetTraining, as a tape machine
+// does when it is made. Random numbers are others in every run: see [Seed].
 //
 // Several VMs may run at once. One VM is for one goroutine at a time: others
 // wait. The graph's nodes belong to it while it runs: a run of another VM that would read
@@ -166,10 +170,11 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	if vm.trainer, err = newTrainer(c); err != nil {
 		return nil, err
 	}
-	if vm.tracer, err = newTracer(c); err != nil {
-		return nil, err
+	vm.resident.copies = vm.copies(len(c.resident))
+	if vm.trainer != nil {
+		vm.trainer.copies = vm.copies(len(vm.trainer.learnables))
 	}
-	if err := setTraining(g, !c.eval); err != nil {
+	if vm.tracer, err = newTracer(c); err != nil {
 		return nil, err
 	}
 	if err := vm.build(b); err != nil {
@@ -202,7 +207,7 @@ func (vm *VM) build(b exec.Backend) error {
 	if err := vm.trainer.built(e, graph.Trained); err != nil {
 		return err
 	}
-	vm.resident.built(graph.Residents)
+	vm.resident.built(graph)
 	vm.graph, vm.boundary, vm.exec, vm.broken = graph, newBoundary(graph), e, false
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, vm.trainer.nodes())
@@ -213,7 +218,14 @@ func (vm *VM) build(b exec.Backend) error {
 	return nil
 }
 
-// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet changed a slice,
+// copies returns a list of n copies on the device, which ends with the VM.
+func (vm *VM) copies(n int) *deviceCopies {
+	c := newDeviceCopies(n)
+	runtime.AddCleanup(vm, (*deviceCopies).close, c)
+	return c
+}
+
+// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet set the slice of an op for the first time,
 // or SetTraining whether an op trains. Nothing is lost: ops keep their own states, and those of
 // training are saved.
 func (vm *VM) rebuild() error {
@@ -253,6 +265,9 @@ func (vm *VM) mend() error {
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
 	wanted.Train = vm.trainer.lowered()
+	if vm.graph != nil {
+		wanted.Moving = vm.graph.Moving()
+	}
 	graph, err := lower.New(vm.source, wanted)
 	if err != nil {
 		return nil, err
@@ -275,18 +290,6 @@ func onlyKernels(p *program.Program) error {
 	return fmt.Errorf("no kernel for %d of the ops, and Strict is set: %s", len(names), strings.Join(names, "; "))
 }
 
-// setTraining switches ops such as dropout to training or to evaluation.
-func setTraining(g *gorgonia.ExprGraph, training bool) error {
-	for _, n := range g.AllNodes() {
-		if op, ok := n.Op().(gorgonia.TrainModeOp); ok {
-			if err := safely.Call("its SetTraining", func() error { return op.SetTraining(training) }); err != nil {
-				return fmt.Errorf("node %s: %w", internal.Name(n), err)
-			}
-		}
-	}
-	return nil
-}
-
 // Reset does nothing: a VM can be run again at any time. It is there for
 // programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
@@ -302,7 +305,8 @@ func (vm *VM) Close() error {
 	if vm.closed {
 		return nil
 	}
-	if vm.trainer.ahead() {
+	newer, failed := vm.trainer.newer()
+	if len(newer) > 0 {
 		release, err := vm.nodes.claim()
 		if err != nil {
 			return fmt.Errorf("cudaops: Close: %w", err)
@@ -312,10 +316,12 @@ func (vm *VM) Close() error {
 	vm.closed = true
 	vm.cleanup.Stop()
 	err := vm.mend()
-	if err == nil {
-		err = vm.trainer.finish(vm.exec)
+	if err == nil && len(newer) > 0 {
+		err = vm.trainer.pull(vm.exec, newer)
 	}
-	if err := driver.Join(err, vm.exec.Close(), vm.tracer.end()); err != nil {
+	vm.trainer.close()
+	vm.resident.copies.close()
+	if err := driver.Join(failed, err, vm.exec.Close(), vm.tracer.end()); err != nil {
 		return fmt.Errorf("cudaops: Close: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package cudaops
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
-	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
 )
 
@@ -64,7 +62,7 @@ func (vm *VM) look(out []gorgonia.Value) error {
 		return nil
 	}
 	if bad.Run, bad.trained = vm.next+1, trained; trained {
-		bad.Run = t.steps
+		bad.Run = t.step()
 	}
 	return bad
 }
@@ -100,7 +98,7 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 	w := vm.config.watch
 	if t := vm.trainer; t != nil && !t.onHost {
 		if i := slices.Index(t.learnables, n); i >= 0 {
-			what, _ := w.among(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i))
+			what, _ := values.NotFinite(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i), w.nan, w.inf)
 			return what != ""
 		}
 	}
@@ -111,13 +109,13 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 // lookAtLearnables looks at the results of the step. They are kept, as the states that the next run
 // begins with.
 func (vm *VM) lookAtLearnables() (*NotFinite, error) {
-	t := vm.trainer
+	t, w := vm.trainer, vm.config.watch
 	now, err := vm.exec.States()
 	if err != nil {
 		return nil, err
 	}
 	for i, l := range t.graph.Learned {
-		if what, at := vm.config.watch.among(l.Value.Dtype, t.parameter(vm.graph.Program, now, i)); what != "" {
+		if what, at := values.NotFinite(l.Value.Dtype, t.parameter(vm.graph.Program, now, i), w.nan, w.inf); what != "" {
 			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.solver)}, nil
 		}
 	}
@@ -144,28 +142,8 @@ func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	what, at = w.among(dt, m)
+	what, at = values.NotFinite(dt, m, w.nan, w.inf)
 	return what, at, nil
-}
-
-// among is find for the elements of a value of floats.
-func (w watch) among(dt kernels.Dtype, m []byte) (what string, at int) {
-	if dt == kernels.Float32 {
-		return first(w, kernels.Elements[float32](m))
-	}
-	return first(w, kernels.Elements[float64](m))
-}
-
-func first[T float32 | float64](w watch, elements []T) (what string, at int) {
-	for i, x := range elements {
-		switch {
-		case w.nan && x != x:
-			return "NaN", i
-		case w.inf && math.IsInf(float64(x), 0):
-			return "Inf", i
-		}
-	}
-	return "", 0
 }
 
 // madeBy names the step that computes a node.

@@ -44,6 +44,7 @@ import (
 	"sort"
 
 	"github.com/stheno-ml/stheno/cudaops/tape"
+	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -101,6 +102,13 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 	for i, s := range shapes {
 		if slices.ContainsFunc(s, func(d int) bool { return d < 1 }) {
 			return nil, fmt.Errorf("gradcheck: Random: got shape %v, want at least one element", s)
+		}
+		bytes, err := values.Size(kernels.Float64, s)
+		if err == nil {
+			err = hostmem.Check(bytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("gradcheck: Random: shape %v: %w", s, err)
 		}
 		x := make([]float64, s.TotalSize())
 		for k := range x {

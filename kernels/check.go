@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +21,11 @@ import (
 // arguments, and float32 or float64 where the entry point does: it is run on zeros, for plans of
 // less than a megabyte.
 func Check(l *Library, plans ...*Plan) error {
-	if err := cmp.Or(l.checkImages(), l.checkEntries()); err != nil {
+	err := l.checkImages()
+	if err == nil {
+		err = l.checkEntries()
+	}
+	if err != nil {
 		return l.named(err)
 	}
 	var c Checker
@@ -75,6 +78,9 @@ func (c *Checker) CheckLaunch(p *Plan, l *Launch) error {
 
 // launch compares a launch with its entry point, and returns the entry point's signature.
 func (c *Checker) launch(p *Plan, l *Launch) (s signature, err error) {
+	if c == nil || p == nil || l == nil || l.Kernel == nil {
+		return s, errors.New("got a nil checker, plan, launch or kernel")
+	}
 	image := l.Kernel.Image
 	if err := CheckImage(image); err != nil {
 		return s, err
@@ -131,7 +137,7 @@ func (l *Library) checkEntries() error {
 }
 
 func (l *Library) checkImages() error {
-	m, err := l.manifest()
+	m, err := l.load()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,7 @@ func (c compiled) short() string { return strings.TrimPrefix(c.Name(), own.name+
 
 // sources returns the sources of the manifest; none if it cannot be read, which Check reports.
 func (l *Library) sources() []manifest.Source {
-	m, err := l.manifest()
+	m, err := l.load()
 	if err != nil {
 		return nil
 	}
@@ -37,8 +38,14 @@ func (l *Library) sources() []manifest.Source {
 // Digests maps each source of the plan's launches to the digest of its compiled kernels, by the
 // names of [Library.Digests]. Generated code counts as the source that it is made from.
 func (p *Plan) Digests() (map[string]string, error) {
+	if p == nil {
+		return nil, errors.New("got a nil plan")
+	}
 	digests := map[string]string{}
 	for _, l := range p.Launches {
+		if l.Kernel == nil {
+			return nil, fmt.Errorf("%s: got a launch without a kernel", p.Op)
+		}
 		c, ok := l.Kernel.Image.(compiled)
 		if g, generated := l.Kernel.Image.(interface{ source() string }); generated {
 			c, ok = compiled{own, g.source()}, true

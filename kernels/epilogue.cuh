@@ -18,6 +18,9 @@ __device__ __forceinline__ double divide(double x, double y) { return __ddiv_rn(
 __device__ __forceinline__ bool not_below(float x) { return x >= 0 ? __float_as_int(x) >= 0 : __float_as_int(x) == 0xff800000; }
 __device__ __forceinline__ bool not_below(double x) { return x >= 0 ? __double2hiint(x) >= 0 : __double_as_longlong(x) == 0xfff0000000000000; }
 
+// rectified is -0 where x is below 0, so that not_below(rectified(x)) is x >= 0, and x elsewhere; of -0 it is 0, of NaN NaN.
+template <typename T> __device__ __forceinline__ T rectified(T x) { return x < 0 ? -T(0) : add(x, T(0)); }
+
 // finish applies the steps to sums, given the operands' elements.
 template <typename T, int N> __device__ __forceinline__ void finish(unsigned steps, T (&v)[N], const T (&x)[N], const T (&y)[N]) {
     bool first = true; // the next operand is x
@@ -37,7 +40,7 @@ template <typename T, int N> __device__ __forceinline__ void finish(unsigned ste
             STEP(3, true, add(o[i], -v[i]));
             STEP(4, true, multiply(v[i], o[i]));
             STEP(5, true, multiply(v[i], T(not_below(o[i]))));
-            STEP(6, false, multiply(add(v[i], T(0)), T(v[i] >= 0)));
+            STEP(6, false, rectified(v[i]));
             STEP(7, false, tanh(v[i]));
             STEP(8, false, sigmoid(v[i]));
             STEP(9, true, multiply(v[i], add(T(1), -multiply(o[i], o[i]))));

@@ -30,15 +30,15 @@ const (
 // their number less 1. The texts are in the language of [expr.Parse], with its arithmetic: every
 // operation rounds, none is contracted.
 //
-// A rectifier is (v + 0) * (0 <= v), as Gorgonia composes it, except that v = -0 becomes +0. So its
-// result x shows whether v was below zero, since x is -0 then, and 0 <= 1 / x is its derivative.
+// A rectifier is -0 where v is below zero, and +0 for v = -0. So its result x shows whether v was
+// below zero, and 0 <= 1 / x is its derivative.
 var steps = []struct{ text, shown string }{
 	{"v + x", ""},
 	{"v - x", ""},
 	{"x - v", ""},
 	{"v * x", ""},
 	{"v * (0 <= 1 / x)", "v * step(x)"},
-	{"(v + 0) * (0 <= v)", "relu(v)"},
+	{"select(v < 0, -0, v + 0)", "relu(v)"},
 	{"tanh(v)", ""},
 	{"sigmoid(v)", ""},
 	{"v * (1 - x * x)", ""},

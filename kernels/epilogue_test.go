@@ -22,12 +22,12 @@ func TestEpilogueSteps(t *testing.T) {
 		slots []int
 		shown string
 	}{
-		{"(0 <= c) * (0 + c)", "c", 0x6, nil, "relu(c)"},
+		{"select(c < 0, -0, 0 + c)", "c", 0x6, nil, "relu(c)"},
 		{"b + c", "c b", 0x1, []int{0}, "c + x0"},
 		{"tanh(b + c)", "c b", 0x71, []int{0}, "tanh(c + x0)"},
 		{"b + (a + c)", "c a b", 0x11, []int{0, 1}, "c + x0 + x1"},
 		{"a + (b + c)", "c a b", 0x11, []int{1, 0}, "c + x1 + x0"},
-		{"(0 <= a + (b + c)) * (a + (b + c) + 0)", "c a b", 0x611, []int{1, 0}, "relu(c + x1 + x0)"},
+		{"select(a + (b + c) < 0, -0, a + (b + c) + 0)", "c a b", 0x611, []int{1, 0}, "relu(c + x1 + x0)"},
 		{"(1 - y * y) * c", "c y", 0x9, []int{0}, "c * (1 - x0 * x0)"},
 		{"sigmoid(-t) * y * c", "c t y", 0xa, []int{1, 0}, "c * (x1 * sigmoid(-x0))"},
 		{"c * b + b", "c b", 0x14, []int{0, 0}, "c * x0 + x0"},
@@ -41,6 +41,8 @@ func TestEpilogueSteps(t *testing.T) {
 		{"c * (0 <= b)", "c b", -1, nil, ""},
 		{"c * (0 < 1 / b)", "c b", -1, nil, ""},
 		{"c * 2", "c", -1, nil, ""},
+		{"(0 <= c) * (0 + c)", "c", -1, nil, ""}, // NaN for -Inf
+		{"select(c < 0, 0, 0 + c)", "c", -1, nil, ""},
 		{"a + b", "c a b", -1, nil, ""},
 		{"tanh(tanh(tanh(tanh(tanh(c)))))", "c", -1, nil, ""}, // too many steps
 		{"c * a + b + a", "c a b", -1, nil, ""},               // too many operands
@@ -77,12 +79,12 @@ var epilogueSteps = []struct {
 		}
 		return v
 	}},
-	{"(%[1]s + 0) * (0 <= %[1]s)", 0, func(_ func(float64) float64, v, _, _ float64) float64 {
+	{"select(%[1]s < 0, -0, %[1]s + 0)", 0, func(_ func(float64) float64, v, _, _ float64) float64 {
 		switch {
 		case v == 0:
 			return 0
 		case v < 0:
-			return v * 0
+			return math.Copysign(0, -1)
 		}
 		return v
 	}},

@@ -104,9 +104,14 @@ func Bytes[T Element](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
+var errNoPlan = errors.New("kernels: got a nil plan")
+
 // Run runs the plan on the host with the Go bodies. The buffers' sizes must be
 // the plan's; scratch may be nil, then Run allocates it.
 func (p *Plan) Run(inputs [][]byte, out, scratch []byte) error {
+	if p == nil {
+		return errNoPlan
+	}
 	if int64(len(out)) != p.Out {
 		return fmt.Errorf("kernels: %s: output has %d bytes, want %d", p.Op, len(out), p.Out)
 	}
@@ -129,6 +134,9 @@ func (p *Plan) outputs(out []byte) [][]byte {
 // Run runs a plan with the Go bodies. Its outputs may lie anywhere, each at the beginning of a
 // slice.
 func (h Host) Run(p *Plan, inputs, outputs [][]byte, scratch []byte) error {
+	if p == nil {
+		return errNoPlan
+	}
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("kernels: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
 	}

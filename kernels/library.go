@@ -57,7 +57,7 @@ func NewLibrary(name string, files fs.FS) *Library {
 	if files == nil {
 		files = noFiles{}
 	}
-	l := &Library{name: name, files: files, entries: map[entry]bool{}}
+	l := &Library{name: name, files: files}
 	l.manifest = sync.OnceValues(l.readManifest)
 	return l
 }
@@ -84,8 +84,34 @@ func (l *Library) readManifest() (*manifest.Manifest, error) {
 // Manifest returns the compiler's description of the library's sources and images.
 // It is shared: do not change it.
 func (l *Library) Manifest() (*manifest.Manifest, error) {
-	m, err := l.manifest()
+	m, err := l.load()
 	return m, l.named(err)
+}
+
+// errUnmade is the error of a nil or zero library.
+var errUnmade = errors.New("got a library that NewLibrary did not make")
+
+func (l *Library) load() (*manifest.Manifest, error) {
+	if l == nil || l.manifest == nil {
+		return nil, errUnmade
+	}
+	return l.manifest()
+}
+
+// read returns a file.
+func (l *Library) read(name string) ([]byte, error) {
+	if l == nil || l.files == nil {
+		return nil, errUnmade
+	}
+	return fs.ReadFile(l.files, name)
+}
+
+// title returns the library's name for messages.
+func (l *Library) title() string {
+	if l == nil {
+		return "<nil>"
+	}
+	return l.name
 }
 
 // named puts the library's name before an error.
@@ -93,15 +119,20 @@ func (l *Library) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("kernels of %s: %w", l.name, err)
+	return fmt.Errorf("kernels of %s: %w", l.title(), err)
 }
 
 // Kernel returns the kernel of the entry point of stem.cu with a Go body of the
 // same arguments. [Check] reports an entry point that does not exist.
 func (l *Library) Kernel(stem, name string, body func(Call)) *Kernel {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entries[entry{stem, name}] = true
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.entries == nil {
+			l.entries = map[entry]bool{}
+		}
+		l.entries[entry{stem, name}] = true
+	}
 	return &Kernel{l.Image(stem), name, body}
 }
 
@@ -114,9 +145,12 @@ func (l *Library) Source(file string) ([]byte, error) {
 	if ext := path.Ext(file); ext != ".cu" && ext != ".cuh" {
 		return nil, l.named(fmt.Errorf("got source %q, want a name that ends in .cu or .cuh", file))
 	}
-	text, err := fs.ReadFile(l.files, file)
+	text, err := l.read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no source %q", file)
+	}
 	if err != nil {
-		return nil, l.named(fmt.Errorf("no source %q", file))
+		return nil, l.named(err)
 	}
 	return text, nil
 }
@@ -124,6 +158,9 @@ func (l *Library) Source(file string) ([]byte, error) {
 // Entries returns the names of the entry points of stem.cu, in order.
 func (l *Library) Entries(stem string) ([]string, error) {
 	s, err := l.source(stem)
+	if err == nil && len(s.Images) == 0 {
+		err = noImages(stem)
+	}
 	if err != nil {
 		return nil, l.named(err)
 	}
@@ -136,20 +173,24 @@ func (l *Library) Entries(stem string) ([]string, error) {
 
 // source returns the manifest's entry of a source.
 func (l *Library) source(stem string) (*manifest.Source, error) {
-	m, err := l.manifest()
+	m, err := l.load()
 	if err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(m.Sources, func(s manifest.Source) bool { return s.Stem == stem })
 	if i < 0 {
-		return nil, fmt.Errorf("no images of %q", stem)
+		return nil, noImages(stem)
 	}
 	return &m.Sources[i], nil
 }
 
+func noImages(stem string) error {
+	return fmt.Errorf("no images of %q, compile the sources first", stem)
+}
+
 // readImage returns a source's image for a target.
 func (l *Library) readImage(stem, target string) ([]byte, error) {
-	packed, err := fs.ReadFile(l.files, "images/"+manifest.ImageFile(stem, target))
+	packed, err := l.read("images/" + manifest.ImageFile(stem, target))
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +209,7 @@ type compiled struct {
 	stem    string
 }
 
-func (c compiled) Name() string { return c.library.name + "/" + c.stem }
+func (c compiled) Name() string { return c.library.title() + "/" + c.stem }
 
 func (c compiled) Code(major, minor int) (Code, error) {
 	code, err := c.code(major, minor)
@@ -182,7 +223,7 @@ func (c compiled) code(major, minor int) (Code, error) {
 	}
 	text, err := c.library.readImage(c.stem, target)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no images of %q, compile the sources first: %w", c.stem, err)
+		err = fmt.Errorf("%w: %w", noImages(c.stem), err)
 	}
 	return Code{text, target, minDriver}, err
 }

@@ -137,3 +137,31 @@ func TestImageIdentity(t *testing.T) {
 		t.Error("two sources have one image")
 	}
 }
+
+// What a library lacks is an error that names it: of one that NewLibrary did not make, and of a source
+// without images.
+func TestLibraryWithout(t *testing.T) {
+	m := manifest.Manifest{Sources: []manifest.Source{{Stem: "x"}}}
+	text, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := NewLibrary("bare", fstest.MapFS{"x.cu": {}, "images/" + manifest.File: {Data: text}})
+	for _, l := range []*Library{nil, {}} {
+		unmade := func(_ any, err error) error { return err }
+		for what, err := range map[string]error{
+			"Check": Check(l), "Check of a plan": Check(l, nil), "Entries": unmade(l.Entries("x")), "Manifest": unmade(l.Manifest()), "Source": unmade(l.Source("x.cu")),
+			"Code": unmade(l.Image("x").Code(9, 0)), "a kernel's code": unmade(l.Kernel("x", "x_f32", nil).Image.Code(9, 0)),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "that NewLibrary did not make") {
+				t.Errorf("%s of %#v: %v, want an error that NewLibrary did not make it", what, l, err)
+			}
+		}
+	}
+	if names, err := bare.Entries("x"); err == nil || !strings.Contains(err.Error(), `kernels of bare: no images of "x"`) {
+		t.Errorf("got entry points %v, %v, want an error that there are no images", names, err)
+	}
+	if err := Check(bare); err == nil {
+		t.Error("Check of a source without images is no error")
+	}
+}

@@ -72,12 +72,6 @@ template <typename K> __device__ __forceinline__ void bring(const K& sums, const
 // BIAS_RECTIFIER are the steps of an epilogue that adds an operand and makes negative sums 0.
 constexpr int BIAS_RECTIFIER = 1 << 16 | 0x61;
 
-// rectified is a sum with a bias, as finish computes these steps.
-__device__ __forceinline__ float rectified(float sum, float bias) {
-    const float z = add(sum, bias);
-    return multiply(add(z, 0.0f), float(z >= 0));
-}
-
 // store_wide writes the warp's 16 rows of a tile in lines of 128 bytes, with a bias for each column, from shared memory, and a rectifier, or without.
 template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide(const K& sums, const Exponents& by, const Target<float>& target, float* memory, const float* bias) {
     const int row = threadIdx.x % 32 / 8, col = threadIdx.x % 8 * 4;
@@ -92,7 +86,7 @@ template <bool RECTIFIED, typename K> __device__ __forceinline__ void store_wide
             Pack<float> y;
             y.v = *reinterpret_cast<const float4*>(memory + (row + r) * Part::LD + col);
 #pragma unroll
-            for (int e = 0; RECTIFIED && e < 4; e++) y.s[e] = rectified(y.s[e], x.s[e]);
+            for (int e = 0; RECTIFIED && e < 4; e++) y.s[e] = rectified(add(y.s[e], x.s[e]));
             *reinterpret_cast<float4*>(target.c + (row + r) * target.down + part * 32 + col) = y.v;
         }
     }
@@ -202,7 +196,7 @@ __device__ __forceinline__ void store(const K& sums, const Scaling& range, const
             }
             if (target.epilogue.steps == BIAS_RECTIFIER) {
 #pragma unroll
-                for (int i = 0; i < 16; i++) v[i] = rectified(v[i], a[i]);
+                for (int i = 0; i < 16; i++) v[i] = rectified(add(v[i], a[i]));
             } else {
                 finish(target.epilogue.steps & 0xffff, v, a, b);
             }

@@ -23,6 +23,9 @@ func (t TiledMatMul) Plan(dt Dtype, batch, m, n, k int64, transA, transB bool) (
 	if p.Out == 0 {
 		return p, nil
 	}
+	if t.M < 1 || t.N < 1 || t.Kernel == nil {
+		return nil, fmt.Errorf("%s: got tiles of %d x %d elements and the kernel %v, want at least 1 x 1 and a kernel", p.Op, t.M, t.N, t.Kernel)
+	}
 	if err := CheckGrid(t.blocks(batch, m, n)); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Op, err)
 	}

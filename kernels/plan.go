@@ -108,7 +108,11 @@ func (l Launch) String() string {
 	for i, a := range l.Args {
 		args[i] = fmt.Sprint(a)
 	}
-	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", l.Kernel.Entry, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
+	name := "<nil>"
+	if l.Kernel != nil {
+		name = l.Kernel.Entry
+	}
+	return fmt.Sprintf("%s<<<%v, %v, %d>>>(%s)", name, l.Grid, l.Block, l.Shared, strings.Join(args, ", "))
 }
 
 // Blocks returns the number of blocks of the grid.

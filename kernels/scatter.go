@@ -53,6 +53,9 @@ func Scatter(dev Device, dt Dtype, shape []int, axis int, count int64) (*Plan, e
 	if err == nil && !dt.IsFloat() {
 		err = errors.New("want float32 or float64")
 	}
+	if err == nil && dev.SMs < 1 {
+		err = errors.New("got the zero Device, want HostDevice or the properties of a CUDA device")
+	}
 	p := &Plan{Op: fmt.Sprintf("scatter_%v(%v, %d along %d)", dt, shape, count, axis)}
 	if err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", p.Op, err)

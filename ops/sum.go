@@ -23,6 +23,11 @@ func Sum(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce
 // Mean is Sum divided by the number of terms.
 //
 //	out[kept] = (sum over the axes' indexes of x[...]) / (product of the axes' extents)
+//
+// The quotient is computed in double precision, so a float32 result is the float64 quotient rounded
+// once. The gradient by each of n terms is g / n, for the gradient g by their mean, rounded once. A
+// loss that is itself a mean has g = 1: its gradient by x in Mean(f(x)) is the rounded 1 / n times
+// the derivative of f, as with Gorgonia's Mean.
 func Mean(x *gorgonia.Node, along ...int) (*gorgonia.Node, error) { return reduce(true, x, along) }
 
 func reduce(mean bool, x *gorgonia.Node, along []int) (*gorgonia.Node, error) {

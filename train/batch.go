@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"iter"
 
 	"gorgonia.org/gorgonia"
@@ -28,11 +29,24 @@ type Source interface {
 type SourceFunc func(epoch, from int) iter.Seq2[Batch, error]
 
 // Batches calls the function.
-func (f SourceFunc) Batches(epoch, from int) iter.Seq2[Batch, error] { return f(epoch, from) }
+func (f SourceFunc) Batches(epoch, from int) iter.Seq2[Batch, error] {
+	if f == nil {
+		return failing("got a nil SourceFunc")
+	}
+	return f(epoch, from)
+}
+
+// failing returns batches of which the first is an error.
+func failing(format string, a ...any) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) { yield(nil, fmt.Errorf(format, a...)) }
+}
 
 // Seq makes a source of an iterator over the batches of an epoch: every epoch iterates over
 // it again. To go on from the middle of an epoch, it makes the batches before and drops them.
 func Seq(batches iter.Seq2[Batch, error]) Source {
+	if batches == nil {
+		batches = failing("Seq got a nil iterator")
+	}
 	return SourceFunc(func(_, from int) iter.Seq2[Batch, error] {
 		return func(yield func(Batch, error) bool) {
 			n := 0

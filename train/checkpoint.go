@@ -11,7 +11,8 @@ import (
 // the end, and goes on from that file if it is there: a program that was ended, or killed, takes
 // the steps that it would have taken when it is run again.
 //
-// A training that ends with a failed run or a loss that is NaN leaves the file as it was.
+// A training that ends with a failed run, a loss that is NaN or infinite, or such numbers among parameters
+// or moments leaves the file as it was.
 func Checkpoint(path string, n int) Option {
 	return func(c *config) {
 		c.positive("Checkpoint", n)
@@ -37,11 +38,11 @@ func (l *loop) load() error {
 	if c.from != (Position{}) {
 		return errors.New("got the options From and Checkpoint, want one of them")
 	}
-	err := checkpoint.Load(c.checkpoint.path, l.vm, &c.from)
+	note, err := checkpoint.Load(c.checkpoint.path, l.vm, &c.from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	l.saved = c.from.Step
+	l.saved, l.history.Note = c.from.Step, note
 	return err
 }
 
@@ -51,6 +52,7 @@ func (l *loop) save() error {
 		return nil
 	}
 	if err := checkpoint.Save(l.config.checkpoint.path, l.vm, l.position); err != nil {
+		l.failed = true
 		return err
 	}
 	l.saved = l.position.Step

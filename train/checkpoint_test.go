@@ -1,9 +1,11 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/safetensors"
 	G "gorgonia.org/gorgonia"
 )
 
@@ -84,6 +87,90 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// broken is a writer that fails in its n-th call.
+type broken struct{ n int }
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.n--; b.n == 0 {
+		return 0, errors.New("the disk is full")
+	}
+	return len(p), nil
+}
+
+// A training whose runs fail after their steps counts these: history and state agree, and it goes on from there
+// without training a batch twice.
+func TestFailureAfterAStep(t *testing.T) {
+	noLeaks(t)
+	for _, every := range []int{1, 3} {
+		whole := newLine(t, false, cudaops.ReadEvery(every))
+		want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, Seq(whole.batches(4, nil)), Epochs(3)))
+		for n := 1; n <= 12; n++ {
+			l := newLine(t, false, cudaops.ReadEvery(every), cudaops.Trace(&broken{n}))
+			path := filepath.Join(t.TempDir(), "line.safetensors")
+			source := Seq(l.batches(4, nil))
+			h, err := Run(t.Context(), l.vm, l.loss, source, Epochs(3), Checkpoint(path, 100))
+			wantError(t, err, fmt.Sprintf("step %d (", n))
+			wantError(t, err, "the disk is full")
+			s := must.Get[*cudaops.State](t)(l.vm.State())
+			if h.Steps != n || h.End.Step != n || s.Steps != n || s.Runs != n {
+				t.Fatalf("step %d fails: the history has %d steps until %v, the state %d steps and %d runs", n, h.Steps, h.End, s.Steps, s.Runs)
+			}
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("step %d fails: there is a checkpoint: %v", n, err)
+			}
+			rest := must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(3), From(h.End)))
+			if losses := slices.Concat(h.Losses, rest.Losses); !slices.Equal(losses, want.Losses) || rest.End != want.End {
+				t.Errorf("step %d fails: losses %v until %v, want %v until %v", n, losses, rest.End, want.Losses, want.End)
+			}
+			for k, n := range l.learnables {
+				if n.Value().Data() != whole.learnables[k].Value().Data() {
+					t.Errorf("%s is %v, want %v", n.Name(), n.Value(), whole.learnables[k].Value())
+				}
+			}
+		}
+	}
+}
+
+// A training that diverges ends with an error, and its last good checkpoint stays: where the loss is infinite,
+// where a parameter or a moment is no number before the loss is, and where no run hands the loss over.
+func TestDivergence(t *testing.T) {
+	for name, c := range map[string]struct {
+		y, x, rate float64 // of the second step
+		every      int
+		want       string
+	}{
+		"a loss of NaN":            {math.NaN(), 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is NaN: cudaops.WatchNaN names"},
+		"an infinite loss":         {1e200, 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is +Inf: cudaops.WatchInf names"},
+		"an infinite parameter":    {1, 1, math.MaxFloat64, 1, "slope: element 0 is Inf, want finite numbers"},
+		"an infinite moment":       {1e153, 100, 0.1, 1, "moment2/slope: element 0 is Inf, want finite numbers"},
+		"a loss that nobody reads": {math.NaN(), 1, 0.1, 100, "slope: element 0 is NaN, want finite numbers"},
+	} {
+		l := newLine(t, false)
+		adam := G.NewAdamSolver(G.WithLearnRate(0.1))
+		vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(l.g, cudaops.OnHost(), cudaops.Train(adam, l.learnables...), cudaops.ReadEvery(c.every)))
+		sick := l.batch(1, points)
+		sick[l.y].Data().([]float64)[0], sick[l.x].Data().([]float64)[0] = c.y, c.x
+		var saved []byte
+		path := filepath.Join(t.TempDir(), "line.safetensors")
+		source := Seq(l.batches(1, func(yield func(Batch, error) bool) { yield(sick, nil) }))
+		_, err := Run(t.Context(), vm, l.loss, source, Checkpoint(path, 1), Prefetch(0), LearnRate(adam, func(step int) float64 {
+			if step == 1 {
+				saved = must.Get[[]byte](t)(os.ReadFile(path))
+				return c.rate
+			}
+			return 0.1
+		}))
+		wantError(t, err, c.want)
+		if strings.Count(err.Error(), "checkpoint") > 1 {
+			t.Errorf("%s: saved twice: %v", name, err)
+		}
+		if now := must.Get[[]byte](t)(os.ReadFile(path)); len(saved) == 0 || !slices.Equal(now, saved) {
+			t.Errorf("%s: the checkpoint changed", name)
+		}
+		must.Do(t, vm.Close())
+	}
+}
+
 // States that must not be saved, and files that cannot be loaded.
 func TestCheckpointErrors(t *testing.T) {
 	l := newLine(t, false)
@@ -137,4 +224,37 @@ func TestCheckpointErrors(t *testing.T) {
 	}
 	_, err = Run(t.Context(), l.vm, l.loss, data.Shuffle(1), Epochs(9), Checkpoint(path, 1))
 	wantError(t, err, "shuffled by seed 1")
+}
+
+// A training that goes on from a file of before files had checksums has a note in its history.
+func TestCheckpointWithoutChecksum(t *testing.T) {
+	l := newLine(t, false)
+	path := filepath.Join(t.TempDir(), "line.safetensors")
+	source := Seq(l.batches(3, nil))
+	run := func(epochs int) History {
+		return must.Get[History](t)(Run(t.Context(), l.vm, l.loss, source, Epochs(epochs), Checkpoint(path, 10)))
+	}
+	for epochs := range 2 {
+		if h := run(epochs + 1); h.Note != "" || h.Steps != 3 {
+			t.Errorf("got the note %q after %d steps, want none after 3", h.Note, h.Steps)
+		}
+	}
+	b := must.Get[[]byte](t)(os.ReadFile(path))
+	f := must.Get[*safetensors.File](t)(safetensors.Open(bytes.NewReader(b), int64(len(b))))
+	for i := range f.Tensors {
+		x := &f.Tensors[i]
+		x.Data = make([]byte, must.Get[int](t)(x.Bytes()))
+		must.Do(t, f.Read(x, x.Data))
+	}
+	delete(f.Metadata, "stheno.sha256")
+	f.Metadata["stheno"] = strings.Replace(f.Metadata["stheno"], `"version":2`, `"version":1`, 1)
+	var old bytes.Buffer
+	must.Do(t, safetensors.Write(&old, f.Metadata, f.Tensors))
+	must.Do(t, os.WriteFile(path, old.Bytes(), 0o666))
+	if h := run(3); !strings.Contains(h.Note, "no checksum") || h.Begin.Step != 6 || h.Steps != 3 {
+		t.Errorf("got the note %q, from step %d on, %d steps, want one about the checksum, and 3 steps from 6 on", h.Note, h.Begin.Step, h.Steps)
+	}
+	if h := run(4); h.Note != "" {
+		t.Errorf("got the note %q about a file that was written anew, want none", h.Note)
+	}
 }

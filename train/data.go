@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -68,12 +69,16 @@ func NewData(columns Columns) (*Data, error) {
 
 // newColumn returns the rows for an input and their number.
 func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
-	dt, ok := values.Dtype(n.Dtype())
+	want, _ := internal.ElementType(n)
+	dt, ok := values.Dtype(want)
 	c = column{node: n, dtype: dt, shape: n.Shape()}
 	if !ok || len(c.shape) == 0 || c.shape.TotalSize() == 0 {
 		return c, 0, fmt.Errorf("got an input of %v and shape %v, want numbers with an axis for the rows", n.Type(), c.shape)
 	}
 	t, ok := of.(tensor.Tensor)
+	if ok && safely.IsNil(t) {
+		return c, 0, fmt.Errorf("got a nil %T, want a tensor or a slice", of)
+	}
 	if !ok {
 		if t, err = vector(of); err != nil {
 			return c, 0, err
@@ -83,8 +88,8 @@ func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
 	if !ok {
 		return c, 0, fmt.Errorf("got a %T, want a tensor or a slice", of)
 	}
-	if t.Dtype() != n.Dtype() {
-		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype(), n.Dtype())
+	if t.Dtype() != want {
+		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype(), want)
 	}
 	if c.memory, err = values.Bytes(value); err != nil {
 		return c, 0, fmt.Errorf("got %w", err)
@@ -115,6 +120,9 @@ func vector(slice any) (t tensor.Tensor, err error) {
 // Shuffle returns the same data set in another order in every epoch, which follows from the seed and
 // the number of the epoch alone.
 func (d *Data) Shuffle(seed uint64) *Data {
+	if d == nil {
+		return nil
+	}
 	shuffled := *d
 	shuffled.shuffled, shuffled.seed = true, seed
 	return &shuffled
@@ -130,12 +138,10 @@ func (d *Data) inPinned(ahead int) *Data {
 
 // Batches implements [Source].
 func (d *Data) Batches(epoch, from int) iter.Seq2[Batch, error] {
-	return func(yield func(Batch, error) bool) {
-		d.chunks(epoch, from, func(order []int) bool {
-			b, err := d.take(order)
-			return yield(b, err)
-		})
+	if d == nil {
+		d = new(Data) // without batches
 	}
+	return d.chunks(epoch, from, d.take)
 }
 
 // take returns the rows of those numbers.

@@ -105,12 +105,11 @@ func TestSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReference()
 			for epoch := range 3 {
-				order.chunks(epoch, 0, func(rows []int) bool {
+				for rows := range slices.Chunk(order.epoch(epoch), points) {
 					if weighted || len(rows) == points {
 						r.step(rate0, take(x, rows), take(y, rows))
 					}
-					return true
-				})
+				}
 			}
 			l := newLine(t, weighted)
 			opts := []Option{Epochs(3)}
@@ -255,7 +254,8 @@ func TestFrom(t *testing.T) {
 			if err := whole.vm.Pull(); err != nil {
 				return err
 			}
-			moments = append(moments, moment{s.Position, whole.learnables[0].Value(), whole.learnables[1].Value()})
+			slope, offset := must.Get[G.Value](t)(G.CloneValue(whole.learnables[0].Value())), must.Get[G.Value](t)(G.CloneValue(whole.learnables[1].Value()))
+			moments = append(moments, moment{s.Position, slope, offset})
 			return nil
 		})
 		want := must.Get[History](t)(Run(t.Context(), whole.vm, whole.loss, data, append(opts, Weights(whole.weights), save)...))

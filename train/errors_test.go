@@ -37,16 +37,29 @@ func TestRunErrors(t *testing.T) {
 		return err
 	}
 	for want, err := range map[string]error{
-		"nil VM":                    func() error { _, err := Run(ctx, nil, l.loss, never); return err }(),
-		"nil VM, loss":              func() error { _, err := Run(ctx, l.vm, nil, never); return err }(),
-		"loss or source":            func() error { _, err := Run(ctx, l.vm, l.loss, nil); return err }(),
-		"makes no steps":            func() error { _, err := Run(ctx, idle, other.loss, never); return err }(),
-		"is no result":              func() error { _, err := Run(ctx, l.vm, other.loss, never); return err }(),
-		"want a scalar":             func() error { _, err := Run(ctx, l.vm, l.x, never); return err }(),
-		"nil option":                run(nil),
-		"Epochs got 0":              run(Epochs(0)),
-		"Steps got -1":              run(Steps(-1), Epochs(2)),
-		"Prefetch got -1":           run(Prefetch(-1)),
+		"nil VM":                     func() error { _, err := Run(ctx, nil, l.loss, never); return err }(),
+		"nil VM, loss":               func() error { _, err := Run(ctx, l.vm, nil, never); return err }(),
+		"loss or source":             func() error { _, err := Run(ctx, l.vm, l.loss, nil); return err }(),
+		"nil context":                func() error { _, err := Run((*stopped)(nil), l.vm, l.loss, never); return err }(),
+		"a nil VM, loss or":          func() error { _, err := Run(ctx, l.vm, l.loss, (*Data)(nil)); return err }(),
+		"VM, loss or source":         func() error { _, err := Run(ctx, l.vm, l.loss, (*Resident)(nil)); return err }(),
+		", loss or source":           func() error { _, err := Run(ctx, l.vm, l.loss, SourceFunc(nil)); return err }(),
+		"a data set that NewData or": func() error { _, err := Run(ctx, l.vm, l.loss, new(Data)); return err }(),
+		"or NewResident did not":     func() error { _, err := Run(ctx, l.vm, l.loss, new(Resident)); return err }(),
+		"Seq got a nil iterator":     func() error { _, err := Run(ctx, l.vm, l.loss, Seq(nil)); return err }(),
+		"returned nil for its": func() error {
+			_, err := Run(ctx, l.vm, l.loss, SourceFunc(func(int, int) iter.Seq2[Batch, error] { return nil }))
+			return err
+		}(),
+		"makes no steps":  func() error { _, err := Run(ctx, idle, other.loss, never); return err }(),
+		"is no result":    func() error { _, err := Run(ctx, l.vm, other.loss, never); return err }(),
+		"want a scalar":   func() error { _, err := Run(ctx, l.vm, l.x, never); return err }(),
+		"nil option":      run(nil),
+		"Epochs got 0":    run(Epochs(0)),
+		"Steps got -1":    run(Steps(-1), Epochs(2)),
+		"Prefetch got -1": run(Prefetch(-1)),
+		"Prefetch got 1099511627776, want 0 to 65536":       run(Prefetch(1 << 40)),
+		"Prefetch got 9223372036854775807, want 0 to 65536": run(Prefetch(math.MaxInt)),
 		"AfterStep got 0":           run(AfterStep(0, func(Step) error { return nil })),
 		"AfterStep got a nil":       run(AfterStep(1, nil)),
 		"AfterEpoch got a nil":      run(AfterEpoch(nil)),
@@ -59,13 +72,16 @@ func TestRunErrors(t *testing.T) {
 	} {
 		wantError(t, err, want)
 	}
-	stopped, cancel := context.WithCancel(ctx)
+	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	h, err := Run(stopped, l.vm, l.loss, Seq(l.batches(3, nil)))
+	h, err := Run(ended, l.vm, l.loss, Seq(l.batches(3, nil)))
 	wantError(t, err, "context canceled")
 	newReference().check(t, l, h)
 	must.Get[History](t)(Run(ctx, l.vm, l.loss, never, Steps(5), From(Position{Step: 5}))) // is there already
 }
+
+// stopped is a type of contexts.
+type stopped struct{ context.Context }
 
 // The error about a wrong batch names its number, its input, what it has and what is wanted.
 func TestBatchErrors(t *testing.T) {

@@ -79,6 +79,70 @@ func Example() {
 	// 310 steps: [ 3.0  -2.0] 1.0
 }
 
+// The gradients of four batches make one step.
+func Example_evaluation() {
+	inputs, targets := plane(1032)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(G.Must(G.Dropout(x, 0.05)), y)
+	loss := mean(errors, parameters)
+	held := train.Batch{
+		x: tensor.New(tensor.WithShape(32, 2), tensor.WithBacking(inputs[2000:])),
+		y: tensor.New(tensor.WithBacking(targets[1000:])),
+	}
+	solver := G.NewAdamSolver(G.WithLearnRate(0.05))
+	data, err := train.NewData(train.Columns{x: inputs[:2000], y: targets[:1000]})
+	check(err)
+
+	vm, err := stheno.NewVM(g, cudaops.Seed(1), cudaops.Train(solver, parameters...))
+	check(err)
+	defer vm.Close()
+	test, err := stheno.NewVM(g, cudaops.EvalMode(), cudaops.ForwardOnly())
+	check(err)
+	defer test.Close()
+	evaluate := func(e train.Epoch) error {
+		check(vm.Pull()) // test takes the parameters from their nodes
+		check(G.Let(x, held[x]))
+		check(G.Let(y, held[y]))
+		check(test.RunAll())
+		fmt.Printf("epoch %d: loss %.1f with dropout, %.2f without\n", e.Number, e.Loss, loss.Value())
+		return nil
+	}
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(6), train.AfterEpoch(evaluate))
+	check(err)
+	// Output:
+	// epoch 1: loss 7.8 with dropout, 2.72 without
+	// epoch 2: loss 1.7 with dropout, 0.31 without
+	// epoch 3: loss 0.6 with dropout, 0.07 without
+	// epoch 4: loss 0.4 with dropout, 0.04 without
+	// epoch 5: loss 0.6 with dropout, 0.05 without
+	// epoch 6: loss 0.9 with dropout, 0.04 without
+}
+
+func Example_stepEvery() {
+	inputs, targets := plane(1024)
+	g := G.NewGraph()
+	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))
+	y := G.NewVector(g, G.Float64, G.WithName("y"), G.WithShape(32))
+	parameters, errors := model(x, y)
+	loss := mean(errors, parameters)
+	data, err := train.NewData(train.Columns{x: inputs, y: targets})
+	check(err)
+
+	solver := G.NewAdamSolver(G.WithLearnRate(0.1), G.WithBatchSize(4)) // of the sum of 4 means, the mean
+	vm, err := stheno.NewVM(g, cudaops.Train(solver, parameters...), cudaops.StepEvery(4))
+	check(err)
+	defer vm.Close()
+	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(20))
+	check(err)
+	state, err := vm.State()
+	check(err)
+	fmt.Printf("%d runs, %d steps: %.1f %.1f\n", state.Runs, state.Steps, parameters[0].Value(), parameters[1].Value())
+	// Output:
+	// 640 runs, 160 steps: [ 3.0  -2.0] 1.0
+}
+
 // A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the
 // device while a run is under way there; without a device it does nothing.
 func Example_ownLoop() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -83,11 +84,12 @@ func From(p Position) Option {
 
 // Prefetch has n batches ready before they are needed, 1 without the option, and on a device one more,
 // which is copied there while a step runs. With 0 a batch is made when the step before it
-// has ended, and its callbacks: for sources that depend on them.
+// has ended, and its callbacks: for sources that depend on them. At most 65536 can be ready.
 func Prefetch(n int) Option {
+	const most = 1 << 16
 	return func(c *config) {
-		if n < 0 {
-			c.fault("Prefetch got %d, want 0 or more", n)
+		if n < 0 || n > most {
+			c.fault("Prefetch got %d, want 0 to %d", n, most)
 		}
 		c.prefetch = n
 	}
@@ -113,7 +115,7 @@ func Weights(n *gorgonia.Node) Option {
 // for the number of steps made so far.
 func LearnRate(s gorgonia.Solver, of func(step int) float64) Option {
 	return func(c *config) {
-		if s == nil || of == nil {
+		if safely.IsNil(s) || of == nil {
 			c.fault("LearnRate got a nil solver or function")
 		}
 		c.rates = append(c.rates, rate{s, of})
@@ -160,7 +162,7 @@ func AfterEpoch(f func(Epoch) error) Option {
 // if w is a terminal, else by a line every ten seconds and one at the end.
 func Progress(w io.Writer) Option {
 	return func(c *config) {
-		if w == nil {
+		if safely.IsNil(w) {
 			c.fault("Progress got a nil writer")
 		}
 		c.progress = w

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"math/rand/v2"
 )
@@ -24,6 +25,9 @@ func (r *rows) Order() string {
 
 // batches returns the number of batches in an epoch, the short one among them or not.
 func (r *rows) batches(short bool) int {
+	if r.batch == 0 {
+		return 0
+	}
 	n := r.count / r.batch
 	if short && r.count%r.batch > 0 {
 		n++
@@ -50,12 +54,19 @@ func (r *rows) epoch(n int) []int {
 	return order
 }
 
-// chunks calls a function for the rows of each batch from one on, until it returns false.
-func (r *rows) chunks(epoch, from int, f func(order []int) bool) {
-	order := r.epoch(epoch)
-	for at := from * r.batch; at < len(order); at += r.batch {
-		if !f(order[at:min(at+r.batch, len(order))]) {
-			return
+// chunks iterates over the batches of an epoch from one on: take makes the batch of rows.
+func (r *rows) chunks(epoch, from int, take func(order []int) (Batch, error)) iter.Seq2[Batch, error] {
+	switch {
+	case r.batch == 0:
+		return failing("got a data set that NewData or NewResident did not make")
+	case from < 0:
+		return failing("got batch %d to begin with, want 0 or more", from)
+	}
+	return func(yield func(Batch, error) bool) {
+		for at, order := min(from, r.batches(true))*r.batch, r.epoch(epoch); at < r.count; at += r.batch {
+			if !yield(take(order[at:min(at+r.batch, r.count)])) {
+				return
+			}
 		}
 	}
 }

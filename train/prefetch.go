@@ -162,7 +162,11 @@ func (p *prefetcher) give(it item) bool {
 func (p *prefetcher) epoch(n, from int, underWay bool) (err error) {
 	steps, left := 0, 0
 	at := from
-	for b, failed := range p.source.Batches(n, from) {
+	batches := p.source.Batches(n, from)
+	if batches == nil {
+		return fmt.Errorf("epoch %d: the source returned nil for its batches", n)
+	}
+	for b, failed := range batches {
 		if failed != nil {
 			p.err = fmt.Errorf("batch %d of epoch %d: %w", at, n, failed) // kept if the iterator goes on, which panics
 			return p.err

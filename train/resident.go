@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -31,7 +32,11 @@ var _ Source = (*Resident)(nil)
 // NewResident adds a data set to a graph, in batches of `batch` rows: tensors with the rows along
 // the first axis. The VM must have the option that [Resident.Option] returns.
 func NewResident(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*Resident, error) {
-	r, err := newResident(g, batch, data)
+	var r *Resident
+	err := safely.Call("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
+		r, err = newResident(g, batch, data)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("train: NewResident: %w", err)
 	}
@@ -71,10 +76,18 @@ func newResident(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Resid
 }
 
 // Option returns the option of the VM that keeps the data set on the device.
-func (r *Resident) Option() cudaops.Option { return cudaops.Resident(r.data...) }
+func (r *Resident) Option() cudaops.Option {
+	if r == nil {
+		return nil
+	}
+	return cudaops.Resident(r.data...)
+}
 
 // Shuffle returns the same data set in another order in every epoch, as [Data.Shuffle] does.
 func (r *Resident) Shuffle(seed uint64) *Resident {
+	if r == nil {
+		return nil
+	}
 	shuffled := *r
 	shuffled.shuffled, shuffled.seed = true, seed
 	return &shuffled
@@ -82,9 +95,10 @@ func (r *Resident) Shuffle(seed uint64) *Resident {
 
 // Batches implements [Source].
 func (r *Resident) Batches(epoch, from int) iter.Seq2[Batch, error] {
-	return func(yield func(Batch, error) bool) {
-		r.chunks(epoch, from, func(order []int) bool {
-			return yield(Batch{r.index: tensor.New(tensor.WithShape(len(order)), tensor.WithBacking(order))}, nil)
-		})
+	if r == nil {
+		r = new(Resident) // without batches
 	}
+	return r.chunks(epoch, from, func(order []int) (Batch, error) {
+		return Batch{r.index: tensor.New(tensor.WithShape(len(order)), tensor.WithBacking(order))}, nil
+	})
 }

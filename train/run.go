@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/safely"
 	"gorgonia.org/gorgonia"
 )
 
@@ -19,10 +20,13 @@ import (
 //
 // It ends after the epochs and steps of its options; early by the context, whose cause is in
 // the error then, also in the middle of a step, which is not made; by an error of the source,
-// the VM or a callback, by [ErrStop], or if the loss is NaN. In any case the history is that of
-// the steps made, every step is whole, and the learnables are pulled: their nodes have the
-// values after the last step.
+// the VM or a callback, by [ErrStop], or if the loss is NaN or infinite. In any case the history is that of
+// the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
+// nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
+	if safely.IsNil(ctx) {
+		return History{}, errors.New("train: Run got a nil context")
+	}
 	l, err := newLoop(vm, loss, source, opts)
 	if err != nil {
 		return History{}, fmt.Errorf("train: %w", err)
@@ -57,7 +61,7 @@ type loop struct {
 	inputs   map[*gorgonia.Node]bool // those of the VM's graph that batches had so far
 	bound    Batch                   // the last one
 	saved    int                     // the step of the last checkpoint
-	failed   bool                    // a step
+	failed   bool                    // a step, or a checkpoint of it
 	staged   bool                    // batches go to the device ahead
 }
 
@@ -77,7 +81,7 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	}
 	c := &l.config
 	switch {
-	case vm == nil || loss == nil || source == nil:
+	case vm == nil || loss == nil || safely.IsNil(source):
 		return nil, errors.New("Run got a nil VM, loss or source")
 	case vm.Report().Solver == "":
 		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")
@@ -188,22 +192,27 @@ func (l *loop) step(ctx context.Context, b Batch) error {
 	for _, r := range l.config.rates {
 		gorgonia.WithLearnRate(r.of(at.Step))(r.solver)
 	}
+	before := l.vm.Runs()
 	err := l.bind(b)
 	if err == nil {
 		err = l.vm.RunContext(ctx)
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // nothing of the step was made
+	made := l.vm.Runs() > before
+	if !made && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)
 	}
 	if l.failed = err != nil; l.failed {
 		at.Step++
-		return fmt.Errorf("%v: %w", at, err)
+		err = fmt.Errorf("%v: %w", at, err)
 	}
-	l.position.Step++
-	l.position.Batch++
-	l.history.Steps++
-	l.epoch.steps++
-	if err := l.read(); err != nil {
+	if made {
+		l.position.Step++
+		l.position.Batch++
+		l.history.Steps++
+		l.epoch.steps++
+		err = errors.Join(err, l.read())
+	}
+	if err != nil {
 		return err
 	}
 	l.progress.step(l.position, l.last)
@@ -263,10 +272,17 @@ func (l *loop) read() error {
 	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
 	l.epoch.sum += l.last
 	l.epoch.known++
-	if l.failed = math.IsNaN(l.last); l.failed {
-		return fmt.Errorf("%v: the loss is NaN: cudaops.WatchNaN names the node that made it", l.position)
+	watch := ""
+	switch {
+	case math.IsNaN(l.last):
+		watch = "WatchNaN"
+	case math.IsInf(l.last, 0):
+		watch = "WatchInf"
+	default:
+		return nil
 	}
-	return nil
+	l.failed = true
+	return fmt.Errorf("%v: the loss is %v: cudaops.%s names the node that made it", l.position, l.last, watch)
 }
 
 // endEpoch goes on to the next epoch, if this one is complete, and calls the callbacks. An epoch

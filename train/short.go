@@ -25,7 +25,8 @@ func newFitter(weights *gorgonia.Node) (*fitter, error) {
 	if weights == nil {
 		return f, nil
 	}
-	dt, ok := values.Dtype(weights.Dtype())
+	of, _ := internal.ElementType(weights)
+	dt, ok := values.Dtype(of)
 	rows := 0
 	if s := weights.Shape(); len(s) > 0 {
 		rows = s[0]

@@ -1,10 +1,10 @@
 // Package results embeds the recorded times of ops and of whole graphs, for programs that show them.
-// Package internal/results reads them.
+// Package internal/maintain/records reads them.
 package results
 
 import "embed"
 
-// Files are the records of ops, and in the folder graphs those of whole graphs: a file for each GPU.
+// Files are the records of ops and of whole graphs: in the folder of a set a file for each GPU.
 //
-//go:embed *.json graphs/*.json
+//go:embed ops/*.json graphs/*.json
 var Files embed.FS

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 // benches are the subcommands of bench.
@@ -147,7 +147,7 @@ is, below 1 it is slower; then come the worst cases, percentiles for each op, an
 bandwidth. Where the libraries are timed in another place:
 
   stheno bench gpu --random 500 --seed 7 --list > shapes.json
-  python3 bench/peers.py -random shapes.json peers.json
+  python3 bench/peers.py shapes.json peers.json
   stheno bench gpu --random 500 --seed 7 --peers peers.json --plot all.svg`
 }
 
@@ -162,12 +162,12 @@ func (b benchGPU) Run(c *console) error {
 	if b.Peers != "" {
 		return usageErrorf("got --peers without --random, want both: only drawn cases are compared here")
 	}
-	return timeOnGPU(c, b.selection, b.timing, timedCases(b.Versions), b.device(), b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
+	return timeOnGPU(c, records.Ops, b.selection, b.timing, casesOf(records.Ops, b.Versions, 0), b.device(), b.JSON, "\"stheno bench host\" times the ops on this machine's processor")
 }
 
-// timeOnGPU times the selected cases on a GPU, or prints their names; path is a file for the
+// timeOnGPU times the selected cases of a set on a GPU, or prints their names; path is a file for the
 // results, or "". The error for a missing GPU ends with the hint.
-func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint, path, hint string) error {
+func timeOnGPU(c *console, set string, s selection, t timing, cases []maintain.Case, device uint, path, hint string) error {
 	cases, err := choose(s.Run, cases, caseName)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, gpu, cases, t.runs(), t.seed())
+	m, err := onGPU(c, set, gpu, cases, t.runs(), t.seed())
 	if err != nil {
 		return err
 	}
@@ -187,8 +187,16 @@ func timeOnGPU(c *console, s selection, t timing, cases []benchCase, device uint
 	return m.run(c)
 }
 
+// casesOf returns the cases of a set, with the numbered versions of ops if wanted, and without those that move more than the limit.
+func casesOf(set string, versions bool, most megabytes) []maintain.Case {
+	return slices.DeleteFunc(maintain.Cases(set), func(c maintain.Case) bool {
+		graph, ok := c.(maintain.Graph)
+		return !versions && maintain.Versioned(c) || ok && !most.allow(graph.Bytes())
+	})
+}
+
 // caseName returns a case's name on the command line.
-func caseName(c benchCase) string { return c.Key().String() }
+func caseName(c maintain.Case) string { return c.Key().String() }
 
 // deviceOf returns the CUDA device with a number. An error ends with a hint.
 func deviceOf(number uint, hint string) (cudaops.Device, error) {
@@ -203,13 +211,4 @@ func deviceOf(number uint, hint string) (cudaops.Device, error) {
 		return cudaops.Device{}, fmt.Errorf("device %d cannot be used: %w\n%s", number, d.Err, hint)
 	}
 	return devices[number], nil
-}
-
-// describe returns a results file without measurements.
-func describe(d cudaops.Device) *results.File {
-	return &results.File{
-		GPU: d.Name, Compute: fmt.Sprintf("%d.%d", d.Major, d.Minor), SMs: d.SMs, L2: d.L2, Memory: d.Memory,
-		Run:  results.Run{Driver: d.Driver, CUDA: d.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)},
-		Rows: []results.Row{}, Peers: []results.Peer{}, Suites: []results.Suite{},
-	}
 }

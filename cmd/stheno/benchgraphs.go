@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"gorgonia.org/gorgonia"
 )
 
@@ -65,38 +65,38 @@ func (b benchGraphs) Run(c *console) error {
 	if b.Host {
 		return b.onHost(c)
 	}
-	return timeOnGPU(c, b.selection, b.timing, timedGraphs(b.Most), b.device(), b.JSON, "\"stheno bench graphs --host\" times them on this machine's processor")
+	return timeOnGPU(c, records.Graphs, b.selection, b.timing, casesOf(records.Graphs, false, b.Most), b.device(), b.JSON, "\"stheno bench graphs --host\" times them on this machine's processor")
 }
 
 // onHost times them on the host backend against gorgonia.NewTapeMachine.
 func (b benchGraphs) onHost(c *console) error {
 	return timeOnHost(c, b.selection, b.timing, hostGraphs(cmp.Or(b.Most, hostMegabytes)), caseName, "whole graphs on the host beside gorgonia.NewTapeMachine, %d cores, best of %d runs at most, seed %d",
-		func(g benchCase, random randomBlock) (ours, theirs time.Duration, err error) {
-			return g.(graphCase).timeOnHost(random.f32, b.runs())
+		func(g maintain.Case, random maintain.Block) (ours, theirs time.Duration, err error) {
+			return graphOnHost(g.(maintain.Graph), random.F32, b.runs())
 		})
 }
 
 // hostGraphs are the graphs for the host: those of a GPU that move little enough, and
 // smaller ones.
-func hostGraphs(most megabytes) []benchCase {
-	small := []benchCase{
-		graphCase{evidence.TimedGraph{Case: graphspec.Rowwise("softmax", 1024, 128)}},
-		graphCase{evidence.TimedGraph{Case: graphspec.RowwiseGradient("layer norm", 1024, 128)}},
+func hostGraphs(most megabytes) []maintain.Case {
+	small := []maintain.Case{
+		maintain.Graph{Case: graphspec.Rowwise("softmax", 1024, 128)},
+		maintain.Graph{Case: graphspec.RowwiseGradient("layer norm", 1024, 128)},
 	}
-	return slices.Concat(small, timedGraphs(most))
+	return append(small, casesOf(records.Graphs, false, most)...)
 }
 
-// timeOnHost returns the best times of running a graph on both machines, which take
+// graphOnHost returns the best times of running a graph on both machines, which take
 // turns.
-func (c graphCase) timeOnHost(random []float32, runs int) (ours, theirs time.Duration, err error) {
-	in := c.Values(random)
-	mine, _ := c.Graph(in)
+func graphOnHost(g maintain.Graph, random []float32, runs int) (ours, theirs time.Duration, err error) {
+	in := g.Values(random)
+	mine, _ := g.Graph(in)
 	vm, err := cudaops.NewVM(mine, cudaops.OnHost())
 	if err != nil {
 		return 0, 0, err
 	}
 	defer vm.Close()
-	other, _ := c.Graph(in)
+	other, _ := g.Graph(in)
 	tape := gorgonia.NewTapeMachine(other)
 	defer tape.Close()
 	return takeTurns(vm, tape, runs, hostBudget)

@@ -1,5 +1,10 @@
 package main
 
+import (
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+)
+
 // benchSteps times whole training steps.
 type benchSteps struct {
 	selection
@@ -25,5 +30,5 @@ after every tenth.`
 
 // Run times the steps.
 func (b benchSteps) Run(c *console) error {
-	return timeOnGPU(c, b.selection, b.timing, timedSteps(), b.device(), b.JSON, "training steps are timed on one")
+	return timeOnGPU(c, records.Steps, b.selection, b.timing, maintain.Cases(records.Steps), b.device(), b.JSON, "training steps are timed on one")
 }

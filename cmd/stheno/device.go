@@ -6,37 +6,44 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/bench"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 // measurement times cases, prints the results and keeps them.
 type measurement struct {
-	file  *results.File // earlier results
-	cases []benchCase
-	time  func(c benchCase) (results.Row, error)
+	file  *records.File // earlier results
+	cases []maintain.Case
+	time  func(c maintain.Case) ([]records.Record, error)
 	path  string // of the file of results, or its folder; "" for none
 }
 
-// onGPU is a measurement on a device whose bandwidth is known.
-func onGPU(c *console, device cudaops.Device, cases []benchCase, runs int, seed uint64) (*measurement, error) {
-	f := describe(device)
-	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", f.GPU, f.Driver, f.CUDA, seed)
+// onGPU is a measurement of cases of a set on a device whose bandwidth is known.
+func onGPU(c *console, set string, device cudaops.Device, cases []maintain.Case, runs int, seed uint64) (*measurement, error) {
+	run := records.Run{Driver: device.Driver, CUDA: device.CUDA, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly)}
+	fmt.Fprintf(c.out, "%s, driver %s (CUDA %s), seed %d\n", device.Name, run.Driver, run.CUDA, seed)
 	var err error
-	if f.Copy, err = bench.CopyBandwidth(device.Ordinal); err != nil {
+	if run.Copy, err = bench.CopyBandwidth(device.Ordinal); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", f.Copy)
-	block := newRandomBlock(seed, blockOfGPU)
-	return &measurement{file: f, cases: cases, time: func(c benchCase) (results.Row, error) { return c.measure(device, block, runs) }}, nil
+	if set == records.Drawn {
+		run.Seed = seed
+	}
+	fmt.Fprintf(c.out, "device copy %.0f GB/s, read and write counted\n\n", run.Copy)
+	f := &records.File{Set: set, GPU: device.Name, Compute: fmt.Sprintf("%d.%d", device.Major, device.Minor), SMs: device.SMs, L2: device.L2, Memory: device.Memory,
+		Runs: []records.Run{run}, Records: []records.Record{}}
+	b := maintain.Bench{Device: device, Block: maintain.NewBlock(seed, maintain.BlockOfGPU), Runs: runs}
+	return &measurement{file: f, cases: cases, time: func(c maintain.Case) ([]records.Record, error) { return c.Measure(b) }}, nil
 }
 
 // run measures all cases. It goes on after a failure.
 func (m *measurement) run(c *console) error {
 	if info, err := os.Stat(m.path); err == nil && info.IsDir() {
-		m.path = filepath.Join(m.path, results.Name(m.file.GPU))
+		m.path = filepath.Join(m.path, records.Name(m.file.GPU))
 	}
 	failures := m.measure(c)
 	for _, p := range m.file.Unmatched() {
@@ -58,7 +65,7 @@ func (m *measurement) save() error {
 
 // measure times and prints the cases, and saves after each of them, in case the run is cut off.
 func (m *measurement) measure(c *console) (failures []error) {
-	compared := len(m.file.Peers) > 0
+	compared := len(m.file.Of(records.Peer)) > 0
 	columns := []column{{"case", longest(m.cases, caseName)}, {"time", 9}, {"rate", 12}, {"of copy", 7}}
 	if compared {
 		columns = append(columns, column{"than the best peer", 19})
@@ -67,24 +74,25 @@ func (m *measurement) measure(c *console) (failures []error) {
 	defer t.end()
 	for _, one := range m.cases {
 		t.begin(caseName(one))
-		row, err := m.time(one)
+		measured, err := m.time(one)
 		runtime.GC() // gigabytes of operands
 		if err != nil {
 			t.fail(caseName(one), err)
 			failures = append(failures, fmt.Errorf("%v: %w", one.Key(), err))
 			continue
 		}
-		m.file.Rows = append(m.file.Rows, row)
+		m.file.Records = append(m.file.Records, measured...)
 		if err := m.save(); err != nil {
 			return append(failures, err)
 		}
-		cells := []string{caseName(one), row.Time(), row.Rate(), m.file.OfCopy(row)}
+		row := measured[0]
+		cells := []string{caseName(one), row.Micros(), row.Rate(), m.file.OfCopy(row)}
 		if compared {
 			cells = append(cells, comparison(m.file, row))
 		}
-		cells = append(cells, row.Check, fmt.Sprintf("%.2g", row.Error))
-		if row.Graph != nil {
-			cells = append(cells, row.Graph.String())
+		cells = append(cells, row.Note, fmt.Sprintf("%.2g", row.Values["error"]))
+		if row.Values["run"] > 0 {
+			cells = append(cells, fmt.Sprintf("%s, run %s", row.Launches(), records.Micros(row.Values["run"])))
 		}
 		t.add(cells...)
 	}
@@ -92,10 +100,10 @@ func (m *measurement) measure(c *console) (failures []error) {
 }
 
 // comparison prints a row's speed beside that of the fastest peer, if there is one.
-func comparison(r *results.File, row results.Row) string {
-	best, ok := r.Best(row.Key)
+func comparison(f *records.File, row records.Record) string {
+	best, ok := f.Best(row.Key)
 	if !ok || !row.Complete() {
 		return ""
 	}
-	return timesAsFast(row.Micros, best.Micros)
+	return timesAsFast(row.Us, best.Us)
 }

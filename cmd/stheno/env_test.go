@@ -187,6 +187,7 @@ func TestEnvSettings(t *testing.T) {
 	if !strings.HasPrefix(stderr, want) {
 		t.Errorf("it says %q, want %q first", stderr, want)
 	}
+	fillDisk(t, "env", "--cuda", dir)
 
 	settings := &toolkit.Settings{CFlags: []string{"-I" + cache, "-I" + dir}, LDFlags: []string{"-L" + cache}, Stub: cache}
 	const build, hides = "programs build here", "--stub hides this machine's GPU"

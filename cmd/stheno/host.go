@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/hostblas"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/opspec"
-	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -58,7 +59,7 @@ func hostCases() (cases []hostCase) {
 }
 
 func hostName(c hostCase) string {
-	return results.Key{Op: c.op, Case: c.Name, Dtype: c.dtype.String()}.String()
+	return records.Key{Op: c.op, Case: c.Name, Dtype: c.dtype.String()}.String()
 }
 
 // Run times the ops.
@@ -70,14 +71,14 @@ func (b benchHost) Run(c *console) error {
 		return err
 	}
 	return timeOnHost(c, b.selection, b.timing, hostCases(), hostName, "Stheno's ops on the host beside Gorgonia's own, %d cores, best of %d runs, seed %d",
-		func(h hostCase, random randomBlock) (ours, theirs time.Duration, err error) {
+		func(h hostCase, random maintain.Block) (ours, theirs time.Duration, err error) {
 			return h.time(random, b.runs())
 		})
 }
 
 // timeOnHost times the cases that are selected on the host, or prints their names. The title has places for
 // the numbers of cores and of runs, and for the seed.
-func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T) string, title string, measure func(one T, random randomBlock) (ours, theirs time.Duration, err error)) error {
+func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T) string, title string, measure func(one T, random maintain.Block) (ours, theirs time.Duration, err error)) error {
 	cases, err := choose(s.Run, cases, name)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func timeOnHost[T any](c *console, s selection, t timing, cases []T, name func(T
 	}
 	seed := t.seed()
 	fmt.Fprintf(c.out, title+"\nproducts: Stheno's by %s; Gorgonia's by gonum\n\n", runtime.GOMAXPROCS(0), t.runs(), seed, hostblas.Describe(nil))
-	random := newRandomBlock(seed, blockOfHost)
+	random := maintain.NewBlock(seed, maintain.BlockOfHost)
 	return beside(c, cases, name, func(one T) (ours, theirs time.Duration, err error) { return measure(one, random) })
 }
 
@@ -106,7 +107,7 @@ func beside[T any](c *console, cases []T, name func(T) string, measure func(T) (
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", name(one), err))
 			continue
 		}
-		t.add(name(one), results.Micros(micros(ours)), results.Micros(micros(theirs)), timesAsFast(micros(ours), micros(theirs)))
+		t.add(name(one), records.Micros(maintain.Micros(ours)), records.Micros(maintain.Micros(theirs)), timesAsFast(maintain.Micros(ours), maintain.Micros(theirs)))
 	}
 	return failed
 }
@@ -116,7 +117,7 @@ func timesAsFast(ours, theirs float64) string { return fmt.Sprintf("%.2f times a
 
 // time returns the best times of running the case's two graphs, which take
 // turns.
-func (h hostCase) time(block randomBlock, runs int) (ours, theirs time.Duration, err error) {
+func (h hostCase) time(block maintain.Block, runs int) (ours, theirs time.Duration, err error) {
 	var vms [2]gorgonia.VM
 	for i, b := range []opspec.Build{h.Build, h.Gorgonia} {
 		if vms[i], err = hostMachine(b, h.dtype, h.Shapes, block); err != nil {
@@ -147,13 +148,13 @@ func takeTurns(a, b gorgonia.VM, runs int, budget time.Duration) (bestA, bestB t
 }
 
 // hostMachine is a machine for a graph of one op on random inputs.
-func hostMachine(b opspec.Build, dt kernels.Dtype, shapes []tensor.Shape, block randomBlock) (gorgonia.VM, error) {
+func hostMachine(b opspec.Build, dt kernels.Dtype, shapes []tensor.Shape, block maintain.Block) (gorgonia.VM, error) {
 	c := opspec.Case{Shapes: shapes, Build: b}
 	vs := make([]gorgonia.Value, len(shapes))
 	for i, s := range shapes {
 		var mem []byte
 		vs[i], mem = values.New(dt, s)
-		copy(mem, block.fill(dt, int64(len(mem)), i))
+		copy(mem, block.Fill(dt, int64(len(mem)), i))
 	}
 	_, out, err := c.Nodes(dt, vs)
 	if err != nil {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,18 +30,31 @@ type commands struct {
 	Help    helpFlag    `short:"h" help:"Explain a command and its flags."`
 	Version versionFlag `help:"Print the version."`
 
-	Doctor   doctor   `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
-	Bench    benches  `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
-	Explain  explain  `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
-	Trace    trace    `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
-	Env      env      `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
-	Maintain maintain `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
+	Doctor   doctor      `cmd:"" help:"Report what Stheno finds on this machine, and what is missing."`
+	Bench    benches     `cmd:"" help:"Time the ops, whole graphs or training steps, on a GPU or on this machine's processor."`
+	Explain  explain     `cmd:"" help:"Show what the compiler makes of a graph, pass by pass."`
+	Trace    trace       `cmd:"" help:"Run a graph and write when each of its steps ran, for a trace viewer."`
+	Env      env         `cmd:"" help:"Print cgo's settings for a build with Gorgonia's tag cuda."`
+	Maintain maintainers `cmd:"" help:"Keep the records of Stheno's repository: the runs on GPUs, and the tables made of them."`
 }
 
 const description = `Stheno runs Gorgonia's graphs on an NVIDIA GPU, or on the processor with the same results.`
 
 // console holds the outputs of a command.
 type console struct{ out, err io.Writer }
+
+// output is standard output. It records the first error of a write, so that a command need not
+// check each one.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
 
 // run runs a command line and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -51,20 +65,26 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return failure
 	}
 	line, err := parser.Parse(twoDashes(args))
-	if err == nil {
-		err = line.Run(&console{stdout, stderr})
-	} else if !errors.Is(err, errReported) {
-		return refuse(err, stderr)
-	}
-	var misused *usageError
+	called, shown := "stheno", (*shownError)(nil)
 	switch {
-	case err == nil, errors.Is(err, errReported):
+	case errors.As(err, &shown):
+		err = shown.error
+	case err != nil:
+		return refuse(err, stderr)
+	default:
+		called = name(line)
+		out := &output{Writer: stdout}
+		if err = line.Run(&console{out, stderr}); err == nil {
+			err = out.err
+		}
+	}
+	if err == nil {
 		return 0
-	case errors.As(err, &misused):
-		fmt.Fprintf(stderr, "%s: %v\n", name(line), err)
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", called, err)
+	if misused := (*usageError)(nil); errors.As(err, &misused) {
 		return misuse
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", name(line), err)
 	return failure
 }
 
@@ -117,18 +137,18 @@ func (e *usageError) Unwrap() error { return e.error }
 
 func usageErrorf(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
 
-// errReported ends the parsing of a command line after a flag that prints something and exits.
-var errReported = errors.New("reported")
+// shownError ends the parsing of a command line after a flag that prints text. It holds the error of
+// the write, nil if the text was written.
+type shownError struct{ error }
+
+func (e *shownError) Error() string { return fmt.Sprint(e.error) }
 
 // helpFlag prints the help of the command before it.
 type helpFlag bool
 
 // BeforeReset runs as soon as the flag is seen, whatever the command line lacks.
 func (helpFlag) BeforeReset(line *kong.Context) error {
-	if err := line.PrintUsage(false); err != nil {
-		return err
-	}
-	return errReported
+	return &shownError{line.PrintUsage(false)}
 }
 
 // IgnoreDefault keeps the flag's default, false, out of the help.
@@ -142,6 +162,6 @@ func (versionFlag) BeforeReset(line *kong.Context) error {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version
 	}
-	fmt.Fprintln(line.Stdout, "stheno", version)
-	return errReported
+	_, err := fmt.Fprintln(line.Stdout, "stheno", version)
+	return &shownError{err}
 }

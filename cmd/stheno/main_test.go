@@ -8,7 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -91,6 +94,7 @@ func TestMisuse(t *testing.T) {
 		{"bench host --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench graphs --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench graphs --host --run nothing", `--run: got "nothing", which matches none of the`},
+		{"maintain cases reps", `<set> must be one of "ops","graphs","steps","products" but got "reps"`},
 		{"maintain cases ops --run nothing", `--run: got "nothing", which matches none of the`},
 		{"bench gpu --runs 0", `--runs: got "0", want a whole number from 1 on`},
 		{"bench host --runs 1.5", `--runs: got "1.5", want a whole number from 1 on`},
@@ -135,11 +139,12 @@ func TestMisuse(t *testing.T) {
 		{"env --cuda", "--cuda: expected"},
 		{"env now", "unexpected argument now"},
 		{"maintain", `expected one of "check", "suites"`},
-		{"maintain merge", `expected "<file>"`},
+		{"maintain merge", `expected "<file> ..."`},
 		{"maintain merge nothing.json", "no such file"},
 		{"maintain suites --gpu G --all", "--gpu and --all can't be used together"},
 		{"maintain cases ops --gpu G", "got --gpu without --missing"},
 		{"maintain record ops", "missing flags: --json=FILE"},
+		{"maintain record drawn --json x", `must be one of`},
 	} {
 		status, stdout, stderr := stheno(strings.Fields(c.args)...)
 		if status != misuse || !strings.Contains(stderr, c.want) || stdout != "" {
@@ -153,7 +158,7 @@ func TestFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.Write(t, "empty", "")
 	cases := []struct{ args, want string }{
-		{"maintain tables", "no results in"},
+		{"maintain tables", "the tables are written in the repository's root"},
 		{"maintain cases ops --text empty", "--text: "},
 		{"maintain check --recorded nowhere", "no results in"},
 	}
@@ -176,6 +181,64 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+// fullDisk is a disk with room for some bytes more.
+type fullDisk struct{ room int }
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n := min(len(p), d.room)
+	if d.room -= n; n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// fillDisk runs a command line that would succeed, on disks that are full from the first byte on and
+// after three quarters of the output.
+func fillDisk(t *testing.T, args ...string) {
+	t.Helper()
+	status, out, stderr := stheno(args...)
+	if status != 0 || out == "" {
+		t.Fatalf("stheno %s: status %d, %q, %s, want output", strings.Join(args, " "), status, out, stderr)
+	}
+	for _, room := range []int{0, len(out) * 3 / 4} { // times in the output differ in length
+		var said bytes.Buffer
+		if status := run(args, &fullDisk{room}, &said); status != failure || !strings.Contains(said.String(), syscall.ENOSPC.Error()) {
+			t.Errorf("stheno %s, room for %d of %d bytes: status %d, stderr %q, want status %d and %q",
+				strings.Join(args, " "), room, len(out), status, &said, failure, syscall.ENOSPC)
+		}
+	}
+}
+
+// A full disk is an error of every command that prints.
+func TestFullDisk(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	fillDisk(t, "--version")
+	for _, words := range allCommands(t) {
+		fillDisk(t, append(words, "-h")...)
+	}
+	for _, args := range []string{
+		"doctor",
+		"bench gpu --list --run ^Sum/",
+		"bench host --runs 1 --run ^MatMul/128.x.128/f32",
+		"bench graphs --list",
+		"bench steps --list",
+		"explain",
+		"explain mlp --host",
+		"explain mlp --host --pass lower",
+		"explain mlp --host --summary",
+		"trace mlp --host --runs 1 --out " + os.DevNull,
+		"maintain suites --all",
+		"maintain cases ops --run ^Add/",
+		"maintain cases graphs",
+		"maintain cases steps",
+	} {
+		if gorgonia.CUDA && strings.HasPrefix(args, "bench host") {
+			continue
+		}
+		fillDisk(t, strings.Fields(args)...)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	if got := succeed(t, "--version"); !strings.HasPrefix(got, "stheno ") {
 		t.Errorf("got %q, want the program's name and its version", got)
@@ -191,19 +254,82 @@ func TestDoctorAlwaysConcludes(t *testing.T) {
 	}
 }
 
-// Where there is no GPU and the library that STHENO_BLAS names cannot be used, no graph runs, and
-// the doctor says so. The library is looked for once, so the command runs in another process.
-func TestDoctorWithoutProducts(t *testing.T) {
-	if os.Getenv("STHENO_PROGRAM") == "doctor" {
-		os.Exit(run([]string{"doctor"}, os.Stdout, os.Stderr))
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestDoctorWithoutProducts$")
-	cmd.Env = append(os.Environ(), "STHENO_PROGRAM=doctor", "STHENO_BLAS=atlas", "CUDA_VISIBLE_DEVICES=")
+// runDoctor runs the doctor in another process, since the driver and the library for products are
+// looked for once, and checks that it fails and says what is wanted.
+func runDoctor(t *testing.T, environment []string, want ...string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDoctorProgram$")
+	cmd.Env = slices.Concat(os.Environ(), []string{"STHENO_PROGRAM=doctor"}, environment)
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"\nso         no graph runs\n", "stheno doctor: hostblas: got STHENO_BLAS=atlas, want gonum"} {
+	for _, want := range want {
 		if !strings.Contains(string(out), want) || cmd.ProcessState.ExitCode() != failure {
 			t.Errorf("got %v and %s, want status %d and %q", err, out, failure, want)
 		}
+	}
+}
+
+// TestDoctorProgram is the program that runDoctor starts.
+func TestDoctorProgram(t *testing.T) {
+	if os.Getenv("STHENO_PROGRAM") == "doctor" {
+		os.Exit(run([]string{"doctor"}, os.Stdout, os.Stderr))
+	}
+}
+
+// Where there is no GPU and the library that STHENO_BLAS names cannot be used, no graph runs, and
+// the doctor says so.
+func TestDoctorWithoutProducts(t *testing.T) {
+	runDoctor(t, []string{"STHENO_BLAS=atlas", "CUDA_VISIBLE_DEVICES="},
+		"\nso         no graph runs\n", "hostblas: got STHENO_BLAS=atlas, want gonum")
+}
+
+// brokenDriver is the source of a driver with an H100 that makes no context, or loads no module.
+const brokenDriver = `
+#include <stdlib.h>
+#include <string.h>
+int cuInit(int flags) { return 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuGetErrorName(int code, const char **text) { *text = "BROKEN"; return 0; }
+int cuGetErrorString(int code, const char **text) { *text = "broken for a test"; return 0; }
+int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+int cuDeviceGet(int *device, int i) { *device = i; return 0; }
+int cuDeviceGetName(char *name, int n, int device) { strncpy(name, "NVIDIA H100", n); return 0; }
+int cuDeviceTotalMem_v2(size_t *n, int device) { *n = 80ul << 30; return 0; }
+int cuDeviceGetAttribute(int *v, int attribute, int device) {
+	*v = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : attribute == 1 ? 1024 : 48 << 10;
+	return 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = context; return CONTEXT; }
+int cuCtxSetCurrent(void *context) { return 0; }
+int cuStreamCreate(void **stream, int flags) { *stream = stream; return 0; }
+int cuStreamDestroy_v2(void *stream) { return 0; }
+int cuStreamSynchronize(void *stream) { return 0; }
+int cuMemGetInfo_v2(size_t *unused, size_t *all) { *unused = *all = 80ul << 30; return 0; }
+int cuMemAlloc_v2(size_t *p, size_t n) { *p = 1 << 20; return 0; }
+int cuMemFree_v2(size_t p) { return 0; }
+int cuMemHostAlloc(void **p, size_t n, int flags) { *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096); return 0; }
+int cuMemFreeHost(void *p) { free(p); return 0; }
+int cuModuleLoadDataEx(void **module, const void *image, int n, int *options, void **values) { return MODULE; }
+`
+
+// A GPU that answers but makes no context, or loads no module, is a failure that the doctor reports:
+// it does not say that graphs run on the GPU.
+func TestDoctorWithBrokenDriver(t *testing.T) {
+	cc, err := exec.LookPath("gcc")
+	if err != nil || runtime.GOOS != "linux" {
+		t.Skip("no C compiler for Linux")
+	}
+	for _, c := range []struct{ define, call string }{
+		{"-DCONTEXT=2 -DMODULE=0", "cuDevicePrimaryCtxRetain"},
+		{"-DCONTEXT=0 -DMODULE=209", "cuModuleLoadDataEx"},
+	} {
+		dir := t.TempDir()
+		make := exec.Command(cc, append(strings.Fields(c.define), "-shared", "-fPIC", "-o", filepath.Join(dir, "libcuda.so.1"), "-x", "c", "-")...)
+		make.Stdin = strings.NewReader(brokenDriver)
+		if out, err := make.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		runDoctor(t, []string{"LD_LIBRARY_PATH=" + dir},
+			"\nmissing    device 0: ", "\nso         stheno.NewVM returns this error", "stheno doctor: device 0: ", c.call+": broken for a test")
 	}
 }
 

@@ -2,97 +2,88 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 
-	"github.com/stheno-ml/stheno/internal/evidence"
-	"github.com/stheno-ml/stheno/internal/ratios"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
-// maintain holds the commands that maintain the repository's records. They run in its root.
-type maintain struct {
+// maintainers holds the commands that maintain the repository's records. They run in its root.
+type maintainers struct {
 	Check  checkEvidence `cmd:"" help:"Compare the records of GPUs with the kernels of this build."`
 	Suites listSuites    `cmd:"" help:"List the test suites that must run on a GPU."`
-	Cases  struct {
-		Ops    listOps    `cmd:"" help:"List the timed cases of ops."`
-		Graphs listGraphs `cmd:"" help:"List the timed graphs."`
-		Steps  listSteps  `cmd:"" help:"List the timed training steps."`
-
-		Accuracy listAccuracy `cmd:"" help:"Describe the products whose errors are compared with another library's, as JSON."`
-	} `cmd:"" help:"List the timed cases with their recorded times."`
-	Record struct {
-		Ops    recordOps    `cmd:"" help:"Time the cases of ops that lack a record."`
-		Graphs recordGraphs `cmd:"" help:"Time the graphs that lack a record."`
-		Steps  recordSteps  `cmd:"" help:"Time the training steps that lack a record."`
-
-		Accuracy recordAccuracy `cmd:"" help:"Measure the errors of products, and their times with special operands."`
-	} `cmd:"" help:"Time on this machine's GPU the cases without a record."`
-	Ratios listRatios `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
-	Merge  merge      `cmd:"" help:"Add a file of results to the recorded ones."`
-	Tables tables     `cmd:"" help:"Write the tables of README.md, docs/graphs.md, docs/training.md, docs/precision.md and docs/drawn.md from the records, and the plot of drawn cases."`
+	Cases  listCases     `cmd:"" help:"List the cases of a set with their recorded times."`
+	Record recordCases   `cmd:"" help:"Measure on this machine's GPU the cases of a set that lack a record."`
+	Ratios listRatios    `cmd:"" help:"Show the results in a file of drawn cases, as stheno bench gpu --random does at its end."`
+	Merge  merge         `cmd:"" help:"Add files of results to the recorded ones."`
+	Tables tables        `cmd:"" help:"Write the tables of README.md and docs from the records and from the ops, and the plot of drawn cases."`
 }
 
-func (maintain) Help() string {
+func (maintainers) Help() string {
 	return `These commands read and write the repository, in whose root they run. CONTRIBUTING.md explains when they are
 wanted; bench/gpu-run.sh calls most of them.`
 }
 
-// Folders of the recorded results.
-var (
-	recordedOps    = filepath.Join("bench", "results")
-	recordedGraphs = filepath.Join(recordedOps, "graphs")
-	recordedSteps  = filepath.Join(recordedOps, "steps")
-
-	recordedAccuracy = filepath.Join(recordedOps, "accuracy")
-	recordedDrawn    = filepath.Join(recordedOps, "drawn")
-)
-
-// checkEvidence compares the records of GPUs with the kernels of this build.
-type checkEvidence struct {
+// recorded is the flag for the folder of the records.
+type recorded struct {
 	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
 }
 
+// checkEvidence compares the records of GPUs with the kernels of this build.
+type checkEvidence struct{ recorded }
+
 func (checkEvidence) Help() string {
-	return `Names each case and each suite of tests that ran with other kernels than those of this build, or not at
-all; the exit status is 1 if there is any.`
+	return `Names each case of an op and each suite of tests that no GPU has run with the kernels of this build; the exit
+status is 1 if there is any.`
 }
 
 // Run prints the missing records.
 func (e checkEvidence) Run(c *console) error {
-	files, err := readRecords(e.Recorded)
+	files, err := e.read(records.Ops)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, file := range files {
-		stale, unmeasured := evidence.Check(file)
-		errs = append(errs, stale, unmeasured)
-		if stale == nil && unmeasured == nil {
-			fmt.Fprintf(c.out, "%s: everything has run with these kernels\n", file.GPU)
-		}
+	stale, missing := maintain.Check(files)
+	if stale == nil && missing == nil {
+		fmt.Fprintln(c.out, "everything has run with these kernels")
 	}
-	return errors.Join(errs...)
+	return errors.Join(stale, missing)
 }
 
-// readRecords reads the results of a folder, which must have some.
-func readRecords(folder string) ([]*results.File, error) {
-	files, err := evidence.Read(folder)
+// read reads the records of a set, of which there must be some.
+func (r recorded) read(set string) ([]*records.File, error) {
+	files, err := maintain.Read(r.Recorded, set)
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no results in %s, want a .json file for each GPU", folder)
+		err = fmt.Errorf("no results in %s, want a .json file for each GPU", filepath.Join(r.Recorded, set))
 	}
 	return files, err
 }
 
+// of reads the record of a GPU, by default that of this machine's first.
+func (r recorded) of(set, gpu string) (*records.File, error) {
+	if gpu == "" {
+		device, err := deviceOf(0, "--gpu names the GPU of another machine")
+		if err != nil {
+			return nil, err
+		}
+		gpu = device.Name
+	}
+	return maintain.Recorded(r.Recorded, set, gpu)
+}
+
 // listSuites lists the suites that must run on a GPU.
 type listSuites struct {
-	Recorded string `default:"bench/results" placeholder:"FOLDER" type:"path" help:"Folder of the records (default: ${default})."`
-	GPU      string `name:"gpu" xor:"gpu" placeholder:"NAME" help:"Name of the GPU (default: that of this machine's first)."`
-	All      bool   `xor:"gpu" help:"List all suites, as if nothing were recorded."`
-	Passed   string `placeholder:"FILE" type:"existingfile" help:"Leave out suites that passed according to this file, which bench/gpu-run.sh wrote."`
+	recorded
+	GPU    string `name:"gpu" xor:"gpu" placeholder:"NAME" help:"Name of the GPU (default: that of this machine's first)."`
+	All    bool   `xor:"gpu" help:"List all suites, as if nothing were recorded."`
+	Passed string `placeholder:"FILE" type:"existingfile" help:"Leave out suites that passed according to this file, which bench/gpu-run.sh wrote."`
 }
 
 func (listSuites) Help() string {
@@ -102,40 +93,216 @@ suites that are recorded with the kernels of this build.`
 
 // Run prints the suites.
 func (l listSuites) Run(c *console) error {
-	file, err := &results.File{}, error(nil)
+	file, err := &records.File{}, error(nil)
 	if !l.All {
-		if file, err = recordOf(l.Recorded, l.GPU); err != nil {
+		if file, err = l.of(records.Ops, l.GPU); err != nil {
 			return err
 		}
 	}
-	var passed []results.Suite
+	var passed []records.Record
 	if l.Passed != "" {
-		if passed, err = results.ReadSuites(l.Passed); err != nil {
+		if passed, err = records.ReadSuites(l.Passed); err != nil {
 			return err
 		}
 	}
-	wanted, err := evidence.Suites()
+	wanted, err := maintain.Suites()
 	if err != nil {
 		return err
 	}
+	ran := file.Of(records.Suite)
 	for _, s := range wanted {
-		if s.State(file.Suites) != evidence.Current && !s.In(passed) {
+		if s.State(ran) != maintain.Current && !s.In(passed) {
 			fmt.Fprintf(c.out, "%s\t%s\t%s\t%s\t%d/%d\t%v\n", s.Name(), s.Tool, s.Binary, cmp.Or(s.Run, "-"), s.Part, s.Parts, s.Kernels)
 		}
 	}
 	return nil
 }
 
-// recordOf reads the record of a GPU, by default that of this machine's first.
-func recordOf(folder, gpu string) (*results.File, error) {
-	if gpu == "" {
-		device, err := deviceOf(0, "--gpu names the GPU of another machine")
+// caseSet chooses cases of a set.
+type caseSet struct {
+	recorded
+	Set      string    `arg:"" enum:"ops,graphs,steps,products" help:"One of ops, graphs, steps, and products, whose errors are measured."`
+	Chosen   pattern   `name:"run" placeholder:"REGEXP" help:"Only the cases whose name has a match of this regular expression."`
+	Text     string    `placeholder:"FILE" type:"existingfile" help:"Of ops: also the histogram of this text, repeated to 5.8 MB."`
+	Versions bool      `help:"Of ops: also the numbered versions."`
+	Most     megabytes `placeholder:"MB" help:"Of graphs: leave out those that move more than so many megabytes."`
+}
+
+// cases returns those that the flags choose.
+func (s caseSet) cases() ([]maintain.Case, error) {
+	all := casesOf(s.Set, s.Versions, s.Most)
+	if s.Text != "" && s.Set == records.Ops {
+		text, err := maintain.Text(s.Text)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--text: %w", err)
 		}
-		gpu = device.Name
+		all = append(all, text)
 	}
-	return evidence.Recorded(folder, gpu)
+	return choose(s.Chosen, all, caseName)
+}
+
+// lacking returns those of the cases that a file has no record of, or one of other kernels.
+func lacking(file *records.File, cases []maintain.Case) ([]maintain.Case, error) {
+	tree, err := maintain.Tree()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(cases, func(c maintain.Case) bool {
+		return maintain.RowState(file, c.Key(), tree) == maintain.Current
+	}), nil
+}
+
+// listCases lists cases.
+type listCases struct {
+	caseSet
+	Missing  bool   `help:"Only the cases that have no record for a GPU, or one of other kernels."`
+	GPU      string `name:"gpu" placeholder:"NAME" help:"Name of the GPU for --missing (default: that of this machine's first)."`
+	JSON     bool   `name:"json" help:"Describe the cases for other libraries, as JSON."`
+	Operands string `placeholder:"FOLDER" type:"existingdir" help:"Of products: also write their operands into files of this folder."`
+}
+
+// Run prints cases with the times that are recorded for each GPU.
+func (l listCases) Run(c *console) error {
+	cases, err := l.cases()
+	if err != nil {
+		return err
+	}
+	if l.GPU != "" && !l.Missing {
+		return usageErrorf("got --gpu without --missing, want both or neither: without, all GPUs are listed")
+	}
+	if l.Missing {
+		file, err := l.of(l.Set, l.GPU)
+		if err != nil {
+			return err
+		}
+		if cases, err = lacking(file, cases); err != nil {
+			return err
+		}
+	}
+	for _, one := range cases {
+		if p, ok := one.(maintain.Product); ok && l.Operands != "" {
+			if err := p.WriteOperands(l.Operands); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case l.JSON:
+		return describeCases(c.out, cases)
+	case l.Missing:
+		return printNames(c.out, cases, caseName)
+	}
+	files, err := l.read(l.Set)
+	if err != nil {
+		return err
+	}
+	lines := [][]string{{"case"}}
+	for _, f := range files {
+		lines[0] = append(lines[0], f.GPU)
+	}
+	for _, one := range cases {
+		cells := []string{caseName(one)}
+		for _, f := range files {
+			cells = append(cells, recordedTime(f, one.Key()))
+		}
+		lines = append(lines, cells)
+	}
+	return printTable(c, lines)
+}
+
+// describeCases prints the descriptions of cases as JSON, one a line.
+func describeCases(w io.Writer, cases []maintain.Case) error {
+	separator := "[\n"
+	for _, one := range cases {
+		if d := one.Describe(); d != nil {
+			text, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(w, "%s%s", separator, text); err != nil {
+				return err
+			}
+			separator = ",\n"
+		}
+	}
+	if separator == "[\n" {
+		_, err := fmt.Fprintln(w, "[]")
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\n]")
+	return err
+}
+
+// recordedTime prints the time of a case.
+func recordedTime(f *records.File, key records.Key) string {
+	r, _ := f.Time(key)
+	switch maintain.RowState(f, key, f.Tree) {
+	case maintain.Unmeasured:
+		return "not measured"
+	case maintain.Stale:
+		return r.Micros() + ", with other kernels"
+	}
+	return r.Micros()
+}
+
+// recordCases measures cases for the record.
+type recordCases struct {
+	caseSet
+	timing
+	onDevice
+	All    bool   `help:"Also the cases that have a record with the kernels of this build."`
+	Peers  string `placeholder:"PATH" type:"path" help:"Add the times of other libraries, which bench/peers.py wrote into this file; of products the results, which bench/accuracy_peers.py wrote into this folder."`
+	Suites string `placeholder:"FILE" type:"existingfile" help:"Of ops: add the outcomes of test suites, which bench/gpu-run.sh wrote."`
+	JSON   string `name:"json" required:"" placeholder:"FILE" type:"path" help:"File to write the results to; in a folder, one named after the GPU."`
+}
+
+// Run measures them.
+func (r recordCases) Run(c *console) error {
+	cases, err := r.cases()
+	if err != nil {
+		return err
+	}
+	device, err := deviceOf(r.device(), "records are made on one")
+	if err != nil {
+		return err
+	}
+	if !r.All {
+		file, err := r.of(r.Set, device.Name)
+		if err != nil {
+			return err
+		}
+		if cases, err = lacking(file, cases); err != nil {
+			return err
+		}
+	}
+	var others []records.Record
+	if r.Suites != "" {
+		if others, err = records.ReadSuites(r.Suites); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Set == records.Products:
+		for i, one := range cases {
+			if p, ok := one.(maintain.Product); ok {
+				p.Peers, cases[i] = r.Peers, p
+			}
+		}
+	case r.Peers != "":
+		peers, err := records.ReadPeers(r.Peers)
+		if err != nil {
+			return err
+		}
+		others = append(others, slices.DeleteFunc(peers, func(p records.Record) bool {
+			return !slices.ContainsFunc(cases, func(c maintain.Case) bool { return c.Key() == p.Key })
+		})...)
+	}
+	m, err := onGPU(c, r.Set, device, cases, r.runs(), r.seed())
+	if err != nil {
+		return err
+	}
+	m.path, m.file.Records = r.JSON, append(m.file.Records, others...)
+	return m.run(c)
 }
 
 // listRatios prints the statistics of a file of drawn cases.
@@ -146,86 +313,59 @@ type listRatios struct {
 
 // Run shows it.
 func (l listRatios) Run(c *console) error {
-	f, err := results.Read(l.File)
+	f, err := records.Read(l.File)
 	if err != nil {
 		return err
 	}
 	return conclude(c, f, l.Plot)
 }
 
-// merge adds a file to the recorded results of its GPU.
+// merge adds files to the recorded results of their sets and GPUs.
 type merge struct {
-	File string `arg:"" type:"existingfile" help:"File of results, from bench/gpu-run.sh."`
-	Into string `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default}); those of graphs are in bench/results/graphs, of training steps in bench/results/steps, of errors of products in bench/results/accuracy, of drawn cases in bench/results/drawn."`
+	Files []string `arg:"" name:"file" type:"existingfile" help:"Files of results, from bench/gpu-run.sh."`
+	Into  string   `default:"bench/results" placeholder:"FOLDER" type:"existingdir" help:"Folder of the records (default: ${default})."`
 }
 
 // Run merges.
 func (m merge) Run(c *console) error {
-	later, err := results.Read(m.File)
-	if err != nil {
-		return err
-	}
-	file, err := evidence.Recorded(m.Into, later.GPU)
-	if err != nil {
-		return err
-	}
-	if err := file.Merge(later); err != nil {
-		return err
-	}
-	path := filepath.Join(m.Into, results.Name(later.GPU))
-	if err := file.Write(path); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(c.out, "%d rows, %d peers and %d suites of the %s are now in %s\n", len(later.Rows), len(later.Peers), len(later.Suites), later.GPU, path)
-	return err
-}
-
-// tables rewrites the tables of times in README.md and docs, and the plot of drawn cases.
-type tables struct{}
-
-// Run rewrites them.
-func (tables) Run() error {
-	return errors.Join(
-		rewrite("README.md", results.UpdateReadme, recordedOps, evidence.Keys()),
-		rewrite(filepath.Join("docs", "graphs.md"), results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()),
-		rewrite("README.md", results.UpdateReadmeSteps, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "training.md"), results.UpdateSteps, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "training.md"), results.UpdateParts, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "precision.md"), results.UpdatePrecision, recordedSteps, evidence.StepKeys()),
-		rewrite(filepath.Join("docs", "precision.md"), results.UpdateAccuracy, recordedAccuracy, nil),
-		rewrite(filepath.Join("docs", "drawn.md"), ratios.UpdatePage, recordedDrawn, nil),
-		plotDrawn("docs", recordedDrawn))
-}
-
-// plotDrawn draws the plots of a folder of drawn cases into another.
-func plotDrawn(into, recorded string) error {
-	files, err := readRecords(recorded)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if err := plotRatios(filepath.Join(into, ratios.Picture(f.GPU)), f, ratios.Of(f)); err != nil {
+	for _, path := range m.Files {
+		later, err := records.Read(path)
+		if err != nil {
+			return err
+		}
+		file, err := maintain.Recorded(m.Into, later.Set, later.GPU)
+		if err != nil {
+			return err
+		}
+		if err := file.Merge(later); err != nil {
+			return err
+		}
+		to := records.Path(m.Into, later.Set, later.GPU)
+		if err := file.Write(to); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(c.out, "%d records of %s on the %s are now in %s\n", len(later.Records), later.Set, later.GPU, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rewrite updates a page from a folder of results.
-func rewrite(page string, update results.Update, recorded string, cases []results.Key) error {
-	files, err := readRecords(recorded)
+// tables rewrites the tables in README.md and docs, and the plot of drawn cases.
+type tables struct{}
+
+// Run rewrites them.
+func (tables) Run() error {
+	pages, err := maintain.Pages(".")
 	if err != nil {
-		return fmt.Errorf("%w (the tables are written in the repository's root)", err)
+		return err
 	}
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return fmt.Errorf("%w (the tables are written in the repository's root)", err)
+	for page, text := range pages {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			return err
+		}
 	}
-	text, err := update(string(old), files, cases)
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return os.WriteFile(page, []byte(text), 0o644)
+	return maintain.PlotDrawn("docs", filepath.Join("bench", "results"))
 }
 
 // printTable prints rows of cells in columns.

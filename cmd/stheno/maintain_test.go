@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/stheno-ml/stheno/internal/evidence"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/ratios"
-	"github.com/stheno-ml/stheno/internal/results"
 )
 
 // The suites that bench/gpu-run.sh is given are those without evidence: all for a
@@ -19,7 +17,7 @@ import (
 // recorded is to count.
 func TestEvidenceList(t *testing.T) {
 	dir := t.TempDir()
-	suites, err := evidence.Suites()
+	suites, err := maintain.Suites()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +39,11 @@ func TestEvidenceList(t *testing.T) {
 		t.Errorf("%d lines when %s had passed, want all but it of %d", len(rest), suites[3].Name(), len(first))
 	}
 
-	f := &results.File{GPU: "G"}
+	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
 	for _, s := range suites {
-		f.Suites = append(f.Suites, results.Suite{Name: s.Name(), Result: "PASS", Kernels: s.Kernels})
+		r := records.SuiteNamed(s.Name())
+		r.Result, r.Kernels = "PASS", s.Kernels
+		f.Records = append(f.Records, r)
 	}
 	later := filepath.Join(t.TempDir(), "g.json")
 	if err := f.Write(later); err != nil {
@@ -66,12 +66,10 @@ func TestEvidenceList(t *testing.T) {
 // kernels.
 func TestBenchList(t *testing.T) {
 	dir := t.TempDir()
-	f := &results.File{GPU: "G", Rows: []results.Row{
-		{Key: results.Key{Op: "Add", Case: "2^28", Dtype: "f32"}, Micros: 7, Kernels: results.Digests{"add": "another"}},
+	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}, Records: []records.Record{
+		{Kind: records.Time, Key: records.Key{Op: "Add", Case: "2^28", Dtype: "f32"}, Us: 7, Kernels: records.Digests{"add": "another"}},
 	}}
-	if err := f.Write(filepath.Join(dir, "g.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Write(records.Path(dir, records.Ops, "G")))
 	out := succeed(t, "maintain", "cases", "ops", "--recorded", dir, "--run", "^Add/")
 	for _, want := range []string{`Add/2\^28/f32 +7.00 us, with other kernels\n`, `Add/2\^28/f64 +not measured\n`} {
 		if !regexp.MustCompile(want).MatchString(out) {
@@ -82,59 +80,38 @@ func TestBenchList(t *testing.T) {
 	if out != "Add/2^28/f32\nAdd/2^28/f64\n" {
 		t.Errorf("missing: got %q, want both cases of Add", out)
 	}
+	out = succeed(t, "maintain", "cases", "ops", "--recorded", dir, "--run", "^Add/.*f32", "--missing", "--gpu", "G", "--json")
+	if out != "[\n"+`{"op":"Add","case":"2^28","dtype":"f32","shapes":[[268435456],[268435456]]}`+"\n]\n" {
+		t.Errorf("as JSON: got %s", out)
+	}
+	must.Write(t, filepath.Join(dir, "text"), "abc")
+	if out = succeed(t, "maintain", "cases", "ops", "--run", "text", "--text", filepath.Join(dir, "text"), "--json"); !strings.Contains(out, `"data":"text","text":"`) {
+		t.Errorf("a text: got %s", out)
+	}
+	out = succeed(t, "maintain", "cases", "products", "--run", "identity, 256", "--json", "--operands", dir)
+	if n := len(must.Get[[]byte](t)(os.ReadFile(filepath.Join(dir, "any bits times the identity, 256 x 256 x 256.a.f32")))); n != 4<<16 || !strings.Contains(out, `"c":"any bits times the identity, 256 x 256 x 256.c.f32"`) {
+		t.Errorf("a product: %d bytes, %s", n, out)
+	}
 }
 
 // A case is recorded by the kernels that it was timed with: only then is it not timed
 // again.
 func TestLacking(t *testing.T) {
-	cases := timedCases(false)
-	tree := must.Get[results.Digests](t)(evidence.Tree())
-	f := &results.File{}
+	cases := casesOf(records.Ops, false, 0)
+	tree := must.Get[records.Digests](t)(maintain.Tree())
+	f := &records.File{}
 	for i, c := range cases {
 		kernels := tree
 		if i == 2 {
-			kernels = results.Digests{"add": "another"}
+			kernels = records.Digests{"add": "another"}
 		}
 		if i != 3 {
-			f.Rows = append(f.Rows, results.Row{Key: c.Key(), Kernels: kernels})
+			f.Records = append(f.Records, records.Record{Kind: records.Time, Key: c.Key(), Kernels: kernels})
 		}
 	}
 	want := []string{caseName(cases[2]), caseName(cases[3])}
-	rest := must.Get[[]benchCase](t)(lacking(f, cases))
+	rest := must.Get[[]maintain.Case](t)(lacking(f, cases))
 	if len(rest) != 2 || caseName(rest[0]) != want[0] || caseName(rest[1]) != want[1] {
 		t.Errorf("%d cases lack a record, want %q", len(rest), want)
-	}
-}
-
-// The tables that are in the repository are those of its records.
-func TestTables(t *testing.T) {
-	t.Chdir(filepath.Join("..", ".."))
-	for page, update := range map[string]struct {
-		results.Update
-		folder string
-		cases  []results.Key
-	}{
-		"README.md": {results.UpdateReadme, recordedOps, evidence.Keys()}, filepath.Join("docs", "graphs.md"): {results.UpdateGraphs, recordedGraphs, evidence.GraphKeys()},
-		filepath.Join("docs", "drawn.md"): {ratios.UpdatePage, recordedDrawn, nil},
-	} {
-		dir := t.TempDir()
-		before := must.Get[[]byte](t)(os.ReadFile(page))
-		path := filepath.Join(dir, "page.md")
-		must.Write(t, path, string(before))
-		must.Do(t, rewrite(path, update.Update, update.folder, update.cases))
-		if after := must.Get[[]byte](t)(os.ReadFile(path)); !bytes.Equal(before, after) {
-			t.Errorf("%s changes, want a page that 'stheno maintain tables' leaves as it is", page)
-		}
-	}
-	plots := t.TempDir()
-	must.Do(t, plotDrawn(plots, recordedDrawn))
-	for _, plot := range must.Get[[]os.DirEntry](t)(os.ReadDir(plots)) {
-		drawn, kept := must.Get[[]byte](t)(os.ReadFile(filepath.Join(plots, plot.Name()))), must.Get[[]byte](t)(os.ReadFile(filepath.Join("docs", plot.Name())))
-		if !bytes.Equal(drawn, kept) {
-			t.Errorf("docs/%s is not the plot of its record, want one that 'stheno maintain tables' leaves as it is", plot.Name())
-		}
-	}
-	if err := rewrite("README.md", results.UpdateReadme, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no results in") {
-		t.Errorf("a folder without results: %v, want an error that says so", err)
 	}
 }

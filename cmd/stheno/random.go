@@ -1,23 +1,22 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/stheno-ml/stheno/cudaops"
-	"github.com/stheno-ml/stheno/internal/evidence"
 	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/opspec"
-	"github.com/stheno-ml/stheno/internal/ratios"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/kernels"
 )
 
 // drawing holds the flags of a bench of randomly drawn cases.
@@ -61,40 +60,6 @@ func (d drawing) cases(ops pattern, seed uint64, limits opspec.Limits) ([]opspec
 	return opspec.Draw(int(d.Random), seed, limits, specs)
 }
 
-// drawnCase is a drawn case as a case of a bench.
-type drawnCase struct {
-	timedCase
-	opspec.Drawn
-}
-
-func drawnCases(drawn []opspec.Drawn) (cases []benchCase) {
-	for _, d := range drawn {
-		cases = append(cases, drawnCase{timedCase{evidence.Timed{Spec: d.Spec, Case: d.Case, Dtype: d.Type}}, d})
-	}
-	return cases
-}
-
-// measure implements benchCase, with little time for each of many cases.
-func (d drawnCase) measure(device cudaops.Device, block randomBlock, runs int) (results.Row, error) {
-	const budget, checked = 300 * time.Millisecond, 256 << 20
-	return d.timedCase.measureWithin(device, block, runs, budget, checked)
-}
-
-// writeShapes prints drawn cases as JSON, one a line.
-func writeShapes(w io.Writer, drawn []opspec.Drawn) error {
-	for i, d := range drawn {
-		text, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "%s%s", []string{",\n", "[\n"}[max(0, 1-i)], text); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintln(w, "\n]")
-	return err
-}
-
 // random times drawn cases on a GPU.
 func (b benchGPU) random(c *console) error {
 	if b.Versions {
@@ -106,7 +71,7 @@ func (b benchGPU) random(c *console) error {
 		return err
 	}
 	if b.List {
-		return writeShapes(c.out, drawn)
+		return describeCases(c.out, maintain.Drawn(drawn))
 	}
 	device, err := deviceOf(b.device(), "\"stheno bench host --random\" times drawn cases on this machine's processor")
 	if err != nil {
@@ -116,21 +81,54 @@ func (b benchGPU) random(c *console) error {
 	if err != nil {
 		return err
 	}
-	m, err := onGPU(c, device, drawnCases(drawn), b.runs(), seed)
+	m, err := onGPU(c, records.Drawn, device, maintain.Drawn(drawn), b.runs(), seed)
 	if err != nil {
 		return err
 	}
-	m.path, m.file.Seed, m.file.Peers = b.JSON, seed, append(m.file.Peers, peers...)
+	m.path, m.file.Records = b.JSON, append(m.file.Records, peers...)
 	return errors.Join(m.run(c), conclude(c, m.file, b.Plot))
 }
 
+// random times drawn cases on the host.
+func (b benchHost) random(c *console) error {
+	seed := b.seed()
+	drawn, err := b.drawing.cases(b.selection.Run, seed, opspec.Limits{Least: 1e3, Most: 64e6, Flops: 2e9})
+	if err != nil {
+		return err
+	}
+	if b.List {
+		return describeCases(c.out, maintain.Drawn(drawn))
+	}
+	cores := fmt.Sprintf("%d cores", runtime.GOMAXPROCS(0))
+	f := &records.File{Set: records.Drawn, GPU: cores, Runs: []records.Run{{Copy: hostCopy(), Seed: seed}}}
+	fmt.Fprintf(c.out, "the host's %s, copy %.1f GB/s, read and write counted; seed %d\n\n", cores, f.Head().Copy, seed)
+	block := maintain.NewBlock(seed, maintain.BlockOfHost)
+	m := measurement{file: f, cases: maintain.Drawn(drawn), time: func(one maintain.Case) ([]records.Record, error) {
+		return one.(maintain.Op).MeasureOnHost(block, b.runs())
+	}}
+	return errors.Join(m.run(c), conclude(c, f, b.Plot))
+}
+
+// hostCopy is the bandwidth of a copy on all cores in GB/s, read and write counted.
+func hostCopy() float64 {
+	const size = 64 << 20
+	from, to := make([]byte, size), make([]byte, size)
+	best := time.Duration(math.MaxInt64)
+	for range 6 { // the first run allocates
+		start := time.Now()
+		kernels.Parallel(size, 1<<20, func(lo, hi int64) { copy(to[lo:hi], from[lo:hi]) })
+		best = min(best, time.Since(start))
+	}
+	return 2 * size / float64(max(best, 1))
+}
+
 // peersOf reads the times of other libraries, or runs a script that measures them.
-func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, error) {
+func peersOf(c *console, path string, drawn []opspec.Drawn) ([]records.Record, error) {
 	if path == "" {
 		return nil, nil
 	}
 	if filepath.Ext(path) != ".py" {
-		return results.ReadPeers(path)
+		return records.ReadPeers(path)
 	}
 	dir, err := os.MkdirTemp("", "stheno")
 	if err != nil {
@@ -142,30 +140,30 @@ func peersOf(c *console, path string, drawn []opspec.Drawn) ([]results.Peer, err
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(writeShapes(file, drawn), file.Close()); err != nil {
+	if err := errors.Join(describeCases(file, maintain.Drawn(drawn)), file.Close()); err != nil {
 		return nil, err
 	}
-	script := exec.Command("python3", path, "-random", shapes, times)
+	script := exec.Command("python3", path, shapes, times)
 	script.Stdout, script.Stderr = c.err, c.err
 	if err := script.Run(); err != nil {
 		return nil, fmt.Errorf("--peers: %v: %w", script, err)
 	}
-	return results.ReadPeers(times)
+	return records.ReadPeers(times)
 }
 
 // conclude prints the statistics of drawn cases, and plots the cases if a file is given.
-func conclude(c *console, f *results.File, plot string) error {
-	if starved := ratios.Starved(f); len(starved) > 0 {
+func conclude(c *console, f *records.File, plot string) error {
+	if starved := f.Starved(); len(starved) > 0 {
 		fmt.Fprintf(c.out, "\nbelow 60 %% of the copy's bandwidth, of the cases that move over 64 MB, the worst first:\n")
 		lines := [][]string{{"case", "time", "of copy"}}
 		for _, row := range starved {
-			lines = append(lines, []string{row.Key.String(), row.Time(), f.OfCopy(row)})
+			lines = append(lines, []string{row.Key.String(), row.Micros(), f.OfCopy(row)})
 		}
 		if err := printTable(c, lines); err != nil {
 			return err
 		}
 	}
-	points := ratios.Of(f)
+	points := f.Points()
 	if len(points) == 0 {
 		if plot != "" {
 			return fmt.Errorf("--plot: no case has a time beside another library's, want --peers for them")
@@ -176,24 +174,18 @@ func conclude(c *console, f *results.File, plot string) error {
 	fmt.Fprintf(c.out, "\nthe %d slowest beside other libraries:\n", min(worst, len(points)))
 	lines := [][]string{{"case", "Stheno", "the other", "Stheno is", "the other is"}}
 	for _, p := range points[:min(worst, len(points))] {
-		lines = append(lines, []string{p.Row.Key.String(), results.Micros(p.Row.Micros), results.Micros(p.Peer.Micros), timesAsFast(p.Row.Micros, p.Peer.Micros), p.Peer.By})
+		lines = append(lines, []string{p.Here.Key.String(), records.Micros(p.Here.Us), records.Micros(p.Peer.Us), timesAsFast(p.Here.Us, p.Peer.Us), p.Peer.By})
 	}
 	if err := printTable(c, lines); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "\ntimes as fast as the fastest other library:\n")
-	if err := printTable(c, ratios.Table(points)); err != nil || plot == "" {
+	if err := printTable(c, records.Ratios(points)); err != nil || plot == "" {
 		return err
 	}
-	if err := plotRatios(plot, f, points); err != nil {
+	if err := maintain.PlotRatios(plot, f); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
 	_, err := fmt.Fprintf(c.out, "\nwrote %s\n", plot)
 	return err
-}
-
-// plotRatios draws the points of a file.
-func plotRatios(path string, f *results.File, points []ratios.Point) error {
-	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Seed)
-	return ratios.Plot(path, title, "Stheno", "the fastest other library", points, f.Copy)
 }

@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/opspec"
-	"github.com/stheno-ml/stheno/internal/results"
 )
 
 // The list of drawn cases is JSON for other libraries, the same for one seed; --run
@@ -91,12 +90,12 @@ func TestRandomOnHost(t *testing.T) {
 // A file of drawn cases shows the same later: cases that are slow beside others, and those that are far
 // from the bandwidth.
 func TestRatios(t *testing.T) {
-	key := func(name string) results.Key { return results.Key{Op: "Sum", Case: name, Dtype: "f32"} }
-	f := &results.File{GPU: "G", Run: results.Run{Copy: 4000}, Seed: 7,
-		Rows: []results.Row{
-			{Key: key("good"), Micros: 25, Bytes: 1e8, Flops: 1}, {Key: key("slow"), Micros: 200, Bytes: 1e8, Flops: 1}, {Key: key("small"), Micros: 200, Bytes: 1e4, Flops: 1}},
-		Peers: []results.Peer{{Key: key("good"), By: "x", Micros: 50}, {Key: key("slow"), By: "x", Micros: 20}, {Key: key("slow"), By: "y", Micros: 30}},
+	at := func(kind records.Kind, name, by string, us, bytes float64) records.Record {
+		return records.Record{Kind: kind, Key: records.Key{Op: "Sum", Case: name, Dtype: "f32"}, By: by, Us: us, Values: map[string]float64{"bytes": bytes, "flops": 1}}
 	}
+	times := []records.Record{at(records.Time, "good", "", 25, 1e8), at(records.Time, "slow", "", 200, 1e8), at(records.Time, "small", "", 200, 1e4)}
+	f := &records.File{Set: records.Drawn, GPU: "G", Runs: []records.Run{{Copy: 4000, Seed: 7}},
+		Records: append(times, at(records.Peer, "good", "x", 50, 0), at(records.Peer, "slow", "x", 20, 0), at(records.Peer, "slow", "y", 30, 0))}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "g.json")
 	must.Do(t, f.Write(path))
@@ -120,71 +119,39 @@ Sum  2      0.45            0.10   0.10  0.10  0.10    2.00  2.00  2.00  1
 	if got := succeed(t, "maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); !strings.HasSuffix(got, "g.svg\n") {
 		t.Errorf("with --plot: got\n%s", got)
 	}
-	f.Peers = nil
+	f.Records = times
 	must.Do(t, f.Write(path))
 	if status, _, stderr := stheno("maintain", "ratios", path, "--plot", filepath.Join(dir, "g.svg")); status != failure || !strings.Contains(stderr, "--peers") {
 		t.Errorf("a plot without peers: status %d, %s, want an error that names --peers", status, stderr)
 	}
 }
 
-// The script that times other libraries knows every op, and every expression that is drawn.
-func TestPeersKnowEveryOp(t *testing.T) {
-	script := string(must.Get[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "bench", "random_peers.py"))))
-	known := map[string]bool{}
-	for _, d := range must.Get[[]opspec.Drawn](t)(opspec.Draw(1200, 1, opspec.Limits{Least: 1e3, Most: 1e9, Flops: 1e12}, opspec.All())) {
-		for _, word := range []string{d.Op, d.Expression} {
-			if known[word] = strings.Contains(script, fmt.Sprintf("%q: ", word)); word != "" && !known[word] {
-				t.Fatalf("bench/random_peers.py has no entry %q", word)
-			}
-		}
-	}
-	if len(known) < 12+6+6 {
-		t.Errorf("%d ops and expressions were drawn, want all", len(known))
-	}
-}
-
-// A wrong output of a drawn case is an error.
-func TestDrawnCaseIsChecked(t *testing.T) {
-	drawn := must.Get[[]opspec.Drawn](t)(opspec.Draw(9, 3, opspec.Limits{Least: 1e3, Most: 1e5, Flops: 1e6}, opspec.All()[:1]))
-	first := slices.IndexFunc(drawn, func(d opspec.Drawn) bool { return d.Op == "Add" && d.Dtype == "f32" })
-	d := drawnCases(drawn)[first].(drawnCase)
-	block := newRandomBlock(1, 100_003)
-	row, plain, err := d.measureOnHost(block, 1)
-	if err != nil || !(row.Micros > 0) || !(plain > 0) || row.Check != "all" {
-		t.Errorf("got %+v, %v, %v, want two times and a checked result", row, plain, err)
-	}
-	d.timedCase.Spec.Tolerance = 0 // nothing is allowed, and float32 rounds
-	if _, _, err := d.measureOnHost(block, 1); err == nil || !strings.Contains(err.Error(), "wrong result") {
-		t.Errorf("got %v where no rounding is allowed, want an error", err)
-	}
-}
-
 // fakeCase is a case that takes no GPU.
 type fakeCase struct {
-	benchCase
-	key results.Key
+	maintain.Case
+	key records.Key
 }
 
-func (f fakeCase) Key() results.Key { return f.key }
+func (f fakeCase) Key() records.Key { return f.key }
 
 // A measurement prints and saves each row as it comes, goes on after a failure, and names
 // peers of no case.
 func TestMeasurement(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.json")
-	keys := []results.Key{{Op: "A", Case: "one", Dtype: "f32"}, {Op: "B", Case: "bad", Dtype: "f32"}, {Op: "C", Case: "two", Dtype: "f64"}}
+	keys := []records.Key{{Op: "A", Case: "one", Dtype: "f32"}, {Op: "B", Case: "bad", Dtype: "f32"}, {Op: "C", Case: "two", Dtype: "f64"}}
 	saved := -1
 	var out bytes.Buffer
 	m := measurement{
-		file: &results.File{GPU: "G", Run: results.Run{Copy: 1000}, Peers: []results.Peer{{Key: keys[0], By: "x", Micros: 5}, {Key: keys[1], By: "y", Micros: 5}}},
+		file: &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{Copy: 1000}}, Records: []records.Record{{Kind: records.Peer, Key: keys[0], By: "x", Us: 5}, {Kind: records.Peer, Key: keys[1], By: "y", Us: 5}}},
 		path: path,
-		time: func(c benchCase) (results.Row, error) {
+		time: func(c maintain.Case) ([]records.Record, error) {
 			if c.Key() == keys[1] {
-				return results.Row{}, errors.New("it broke")
+				return nil, errors.New("it broke")
 			}
-			if f, err := results.Read(path); err == nil {
-				saved = len(f.Rows)
+			if f, err := records.Read(path); err == nil {
+				saved = len(f.Of(records.Time))
 			}
-			return results.Row{Key: c.Key(), Micros: 10, Bytes: 5e6, Flops: 1, Check: "all", Error: 0.25}, nil
+			return []records.Record{{Kind: records.Time, Key: c.Key(), Us: 10, Values: map[string]float64{"bytes": 5e6, "flops": 1, "error": 0.25}, Note: "all"}}, nil
 		},
 	}
 	for _, key := range keys {
@@ -204,9 +171,9 @@ $`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("got\n%swant %v", out.String(), want)
 	}
-	f := must.Get[*results.File](t)(results.Read(path))
-	if saved != 1 || len(f.Rows) != 2 {
-		t.Errorf("%d rows were saved before the last case and %d after, want 1 and 2", saved, len(f.Rows))
+	f := must.Get[*records.File](t)(records.Read(path))
+	if saved != 1 || len(f.Of(records.Time)) != 2 {
+		t.Errorf("%d rows were saved before the last case and %d after, want 1 and 2", saved, len(f.Of(records.Time)))
 	}
 }
 
@@ -220,15 +187,14 @@ func TestPeers(t *testing.T) {
 		t.Errorf("none: got %v, %v", peers, err)
 	}
 	file := filepath.Join(dir, "peers.json")
-	must.Write(t, file, `[{"op": "Add", "case": "x", "dtype": "f32", "by": "me", "median_us": 7}]`)
-	if peers, err := peersOf(c, file, drawn); err != nil || len(peers) != 1 || peers[0].Micros != 7 {
+	must.Write(t, file, `[{"kind": "peer", "op": "Add", "case": "x", "dtype": "f32", "by": "me", "us": 7}]`)
+	if peers, err := peersOf(c, file, drawn); err != nil || len(peers) != 1 || peers[0].Us != 7 {
 		t.Errorf("a file: got %v, %v", peers, err)
 	}
 	script := filepath.Join(dir, "peers.py")
 	must.Write(t, script, `import json, sys
-flag, shapes, times = sys.argv[1:]
-assert flag == "-random"
-json.dump([{"op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "median_us": 1 + len(c["shapes"])} for c in json.load(open(shapes))], open(times, "w"))
+shapes, times = sys.argv[1:]
+json.dump([{"kind": "peer", "op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "us": 1 + len(c["shapes"])} for c in json.load(open(shapes))], open(times, "w"))
 `)
 	peers, err := peersOf(c, script, drawn)
 	if errors.Is(err, os.ErrNotExist) || err != nil && strings.Contains(err.Error(), "executable file not found") {
@@ -240,17 +206,5 @@ json.dump([{"op": c["op"], "case": c["case"], "dtype": c["dtype"], "by": "me", "
 	must.Write(t, script, "import sys; sys.exit('it cannot')")
 	if _, err := peersOf(c, script, drawn); err == nil || !strings.Contains(out.String(), "it cannot") {
 		t.Errorf("a script that fails: %v and %q, want an error and its message", err, out.String())
-	}
-}
-
-// Calls too short for the clock are repeated.
-func TestBestOf(t *testing.T) {
-	calls := 0
-	if best := bestOf(3, func() { calls++ }); calls < 100 || best > time.Millisecond {
-		t.Errorf("an empty call: %d calls, %v each", calls, best)
-	}
-	calls = 0
-	if best := bestOf(30, func() { calls++; time.Sleep(20 * time.Millisecond) }); calls > 5 || best < 20*time.Millisecond {
-		t.Errorf("a call of 20 ms: %d calls, %v, want those that fit into 50 ms", calls, best)
 	}
 }

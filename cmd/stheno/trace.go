@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/maintain"
 )
 
 // trace writes a trace of a run.
@@ -35,7 +36,7 @@ func (t trace) Run(c *console) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer file.Close()
-	vm, err := machine(g, g.Values(newRandomBlock(1, blockOfHost).f32), t.Host, cudaops.Trace(file))
+	vm, err := machine(g, g.Values(maintain.NewBlock(1, maintain.BlockOfHost).F32), t.Host, cudaops.Trace(file))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // every step, and some that graphs have.
 var epilogues = []string{
 	"c + x0",
-	"((c + x0) + 0) * (0 <= c + x0)",
+	"select(c + x0 < 0, -0, c + x0 + 0)",
 	"c * (0 <= 1 / x0)",
 	"(c + x0) + x1",
 	"tanh(c + x0)",
@@ -28,7 +28,7 @@ var epilogues = []string{
 	"x0 - c",
 	"tanh(sigmoid(c))",
 	"(x0 - c) / x1",
-	"(c + 0) * (0 <= c)",
+	"select(c < 0, -0, c + 0)",
 	"c / x0",
 }
 

@@ -23,7 +23,7 @@ func TestEpilogueTimes(t *testing.T) {
 			if !w.wants(name) || x.Dtype == kernels.Float64 && s[0] == 8192 {
 				continue
 			}
-			f := must.Get[expr.Func](t)(expr.Parse("((c + x0) + 0) * (0 <= c + x0)", x.Dtype, "c", "x0"))
+			f := must.Get[expr.Func](t)(expr.Parse("select(c + x0 < 0, -0, c + x0 + 0)", x.Dtype, "c", "x0"))
 			with, ok := x.With(f, kernels.View{Elements: x.N, Strides: []int{0, 0, 1}})
 			if !ok {
 				t.Fatalf("%v is no epilogue", f)

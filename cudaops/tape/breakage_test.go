@@ -19,7 +19,6 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/cudaops/tape"
 	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -142,20 +141,16 @@ var programs = []struct {
 	{"ops.Sum, gradient", lispGPU, true, lispGradients(sumOnly, lisp())},
 }
 
-// TestPrograms runs the programs. With STHENO_RECORD=file it also writes their
-// outcomes as the table of docs/cuda-tag.md.
+// TestPrograms runs the programs. docs/cuda-tag.md has the outcomes of its last run on a GPU.
 func TestPrograms(t *testing.T) {
 	must.Have(t, "GPU", tape.Available())
-	outcomes := make([]string, len(programs))
-	t.Cleanup(func() { record(t, outcomes) })
-	for i, p := range programs {
+	for _, p := range programs {
 		t.Run(p.graph+" on "+p.machine, func(t *testing.T) {
 			t.Parallel()
 			text, err := start(t.Context(), p.graph+" on "+p.machine)
-			outcomes[i] = outcome(text, err)
 			switch {
 			case err == nil || p.known:
-				t.Logf("%s (%v)\n%s", outcomes[i], err, text)
+				t.Logf("%s (%v)\n%s", outcome(text, err), err, text)
 			default:
 				t.Errorf("%v\n%s", err, text)
 			}
@@ -251,26 +246,4 @@ func outcome(text string, err error) string {
 		line = string(r[:110]) + "..."
 	}
 	return "**" + strings.ReplaceAll(line, "|", "/") + "**"
-}
-
-// record writes the outcomes.
-func record(t *testing.T, outcomes []string) {
-	file := os.Getenv("STHENO_RECORD")
-	if file == "" {
-		return
-	}
-	devices, err := cudaops.Devices()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n| Graph | Machine | Outcome |\n|---|---|---|\n",
-		results.RunOn(devices[0].Name, devices[0].Driver, time.Now().UTC().Format(time.DateOnly)))
-	for i, p := range programs {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.graph, p.machine, outcomes[i])
-	}
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		t.Error(err)
-	}
 }

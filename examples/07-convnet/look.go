@@ -108,8 +108,14 @@ func scaled(values, among []float32) []float32 {
 func launches(s *story) error {
 	s.Heading("Where the time goes")
 	net := newNetwork(images, dropout)
-	if err := notebook.Share(net.parameters, s.nets[0].test.parameters); err != nil {
-		return err
+	for i, n := range s.nets[0].test.parameters { // copies: these steps are not the first network's
+		v, err := G.CloneValue(n.Value())
+		if err != nil {
+			return err
+		}
+		if err := G.Let(net.parameters[i], v); err != nil {
+			return err
+		}
 	}
 	if _, err := G.Grad(net.loss, net.parameters...); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/stheno-ml/stheno/internal/jsonlines"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 // record holds the measurements of a machine, by stage in steps per second; 0 for stages that did
@@ -27,16 +27,16 @@ type record struct {
 func (r record) write(dir string) error {
 	name := "host.json"
 	if r.GPU != "" {
-		name = results.Name(r.GPU)
+		name = records.Name(r.GPU)
 	}
 	return jsonlines.Write(filepath.Join(dir, name), r, 1)
 }
 
 // update rewrites the table of a page, between <!-- port:begin --> and <!-- port:end -->.
-func update(text string, records []record) (string, error) {
+func update(text string, list []record) (string, error) {
 	var b strings.Builder
 	header, rule := "| The program |", "|---|"
-	for _, r := range records {
+	for _, r := range list {
 		header += fmt.Sprintf(" %d cores |", r.Cores)
 		rule += "--:|"
 		if r.GPU != "" {
@@ -47,7 +47,7 @@ func update(text string, records []record) (string, error) {
 	fmt.Fprintf(&b, "%s\n%s\n", header, rule)
 	for i, s := range stages {
 		fmt.Fprintf(&b, "| %s |", s.name)
-		for _, r := range records {
+		for _, r := range list {
 			fmt.Fprintf(&b, " %s |", perSecond(r.Host[i]))
 			if r.GPU != "" {
 				fmt.Fprintf(&b, " %s |", perSecond(r.Device[i]))
@@ -55,10 +55,10 @@ func update(text string, records []record) (string, error) {
 		}
 		fmt.Fprintln(&b)
 	}
-	for _, r := range records {
+	for _, r := range list {
 		fmt.Fprintf(&b, "\n%d cores, %s: Stheno's products on the host by %s.\n", r.Cores, r.Date, r.BLAS)
 	}
-	return results.Splice(text, "port", b.String())
+	return records.Splice(text, "port", b.String())
 }
 
 // perSecond returns a rate in words.

@@ -23,27 +23,27 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// The page follows from the records, and the records are of this hook and these modules.
+// The page follows from the recordsFolder, and the records are of this hook and these modules.
 func TestRecords(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := withTables(string(text), filepath.Join(root, records))
+	want, err := withTables(string(text), filepath.Join(root, recordsFolder))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want != string(text) {
-		t.Errorf("%s differs from the record %s: run make conformance", page, records)
+		t.Errorf("%s differs from the record %s: run make conformance", page, recordsFolder)
 	}
 	hook, err := digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := filepath.Glob(filepath.Join(root, records, "*.json"))
+	names, err := filepath.Glob(filepath.Join(root, recordsFolder, "*.json"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("%d records in %s, %v", len(names), records, err)
+		t.Fatalf("%d records in %s, %v", len(names), recordsFolder, err)
 	}
 	for _, name := range names {
 		r, err := readRecord(name)

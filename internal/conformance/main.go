@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/stheno-ml/stheno/internal/command"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 func main() {
@@ -122,7 +122,7 @@ func (c options) record(dir string) error {
 		r.Suites = append(r.Suites, o)
 		errs = append(errs, o.faults())
 	}
-	if err := r.write(filepath.Join(records, results.Name(r.Device))); err != nil {
+	if err := r.write(filepath.Join(recordsFolder, records.Name(r.Device))); err != nil {
 		return err
 	}
 	return errors.Join(append(errs, updatePage())...)

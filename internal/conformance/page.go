@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	records = "bench/results/conformance"
-	page    = "docs/conformance.md"
+	recordsFolder = "bench/results/conformance"
+	page          = "docs/conformance.md"
 )
 
 // updatePage writes the tables of all records into the page.
@@ -21,7 +21,7 @@ func updatePage() error {
 	if err != nil {
 		return err
 	}
-	text, err := withTables(string(old), records)
+	text, err := withTables(string(old), recordsFolder)
 	if err != nil {
 		return err
 	}

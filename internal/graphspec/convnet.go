@@ -42,7 +42,7 @@ func Convnet(batch int, n net) Case {
 		Name: "convnet, gradient", Size: fmt.Sprintf("batch %d", batch), Rows: batch, Tolerance: 1e-4,
 		Inputs: []Input{
 			{Name: "x", Shape: tensor.Shape{batch, 1, n.side, n.side}},
-			{Name: "classes", Shape: tensor.Shape{batch, n.classes}, Fill: oneHot},
+			{Name: "classes", Shape: tensor.Shape{batch, n.classes}, Kind: "classes"},
 		},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
 		Build:   func(in G.Nodes) G.Nodes { return gradients(n.loss(in[0], in[1], in[2:]), in[2:]...) },
@@ -53,7 +53,7 @@ func Convnet(batch int, n net) Case {
 	}
 	weight := func(products int, shape ...int) {
 		i, elements := len(c.Inputs)-2, tensor.Shape(shape).TotalSize()
-		c.Inputs = append(c.Inputs, Input{Name: fmt.Sprintf("w%d", i), Shape: shape, Whole: true, Fill: weights})
+		c.Inputs = append(c.Inputs, Input{Name: fmt.Sprintf("w%d", i), Shape: shape, Whole: true, Kind: "weights"})
 		c.Outputs = append(c.Outputs, Output{Name: fmt.Sprintf("dw%d", i), Elements: elements, Sum: true})
 		of := 3 // the value, and the gradients by weights and input
 		if i == 0 {

@@ -15,9 +15,9 @@ func LSTM(batch, length, inputs, hidden, classes int) Case {
 		Name: fmt.Sprintf("LSTM %d-%d, %d steps, gradient", inputs, hidden, length), Size: fmt.Sprintf("batch %d", batch), Rows: batch,
 		Inputs: []Input{
 			{Name: "x", Shape: tensor.Shape{length, batch, inputs}},
-			{Name: "h", Shape: tensor.Shape{batch, hidden}, Fill: nothing},
-			{Name: "c", Shape: tensor.Shape{batch, hidden}, Fill: nothing},
-			{Name: "classes", Shape: tensor.Shape{batch, classes}, Fill: oneHot},
+			{Name: "h", Shape: tensor.Shape{batch, hidden}, Kind: "zeros"},
+			{Name: "c", Shape: tensor.Shape{batch, hidden}, Kind: "zeros"},
+			{Name: "classes", Shape: tensor.Shape{batch, classes}, Kind: "classes"},
 		},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
 		Build: func(in G.Nodes) G.Nodes {
@@ -27,14 +27,11 @@ func LSTM(batch, length, inputs, hidden, classes int) Case {
 		Flops: 2*2*int64(batch*length*inputs*4*hidden) + 3*2*int64(batch*length*hidden*4*hidden) + 3*2*int64(batch*hidden*classes),
 	}
 	for i, shape := range []tensor.Shape{{inputs, 4 * hidden}, {hidden, 4 * hidden}, {4 * hidden}, {hidden, classes}, {classes}} {
-		c.Inputs = append(c.Inputs, Input{Name: fmt.Sprintf("w%d", i), Shape: shape, Whole: true, Fill: weights})
+		c.Inputs = append(c.Inputs, Input{Name: fmt.Sprintf("w%d", i), Shape: shape, Whole: true, Kind: "weights"})
 		c.Outputs = append(c.Outputs, Output{Name: fmt.Sprintf("dw%d", i), Elements: shape.TotalSize(), Sum: true})
 	}
 	return c
 }
-
-// nothing makes zeros.
-func nothing(row []float32) { clear(row) }
 
 // lstmLoss is the loss; w are the weights of the vectors and of the state before, the bias, and
 // weights and bias of the dense layer.

@@ -18,7 +18,7 @@ func MLP(batch int, widths ...int) Case {
 		Name: "MLP " + strings.Trim(strings.ReplaceAll(fmt.Sprint(widths), " ", "-"), "[]") + ", gradient", Size: fmt.Sprintf("batch %d", batch), Rows: batch,
 		// The input's gradient, which nothing uses, is not computed.
 		Flops: -2 * int64(batch*widths[0]*widths[1]), Tolerance: 1e-4,
-		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{batch, widths[0]}}, {Name: "classes", Shape: tensor.Shape{batch, widths[layers]}, Fill: oneHot}},
+		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{batch, widths[0]}}, {Name: "classes", Shape: tensor.Shape{batch, widths[layers]}, Kind: "classes"}},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}},
 		Build:   func(in G.Nodes) G.Nodes { return gradients(mlpLoss(in[0], in[1], in[2:]), in[2:]...) },
 		Row:     func(in, out [][]float64, d *Decisions) { mlpRow(in, out, float64(batch), d) },
@@ -26,8 +26,8 @@ func MLP(batch int, widths ...int) Case {
 	for i := range layers {
 		from, to := widths[i], widths[i+1]
 		c.Inputs = append(c.Inputs,
-			Input{Name: fmt.Sprintf("w%d", i), Shape: tensor.Shape{from, to}, Whole: true, Fill: weights},
-			Input{Name: fmt.Sprintf("b%d", i), Shape: tensor.Shape{to}, Whole: true, Fill: weights})
+			Input{Name: fmt.Sprintf("w%d", i), Shape: tensor.Shape{from, to}, Whole: true, Kind: "weights"},
+			Input{Name: fmt.Sprintf("b%d", i), Shape: tensor.Shape{to}, Whole: true, Kind: "weights"})
 		c.Outputs = append(c.Outputs,
 			Output{Name: fmt.Sprintf("dw%d", i), Elements: from * to, Sum: true},
 			Output{Name: fmt.Sprintf("db%d", i), Elements: to, Sum: true})

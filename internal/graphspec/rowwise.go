@@ -52,7 +52,7 @@ func RowwiseGradient(name string, rows, columns int) Case {
 	f, c := rowFuncs[name], Rowwise(name, rows, columns)
 	c.Name += ", gradient"
 	c.Flops *= 2
-	c.Inputs = append(c.Inputs, Input{Name: "w", Shape: c.Inputs[0].Shape, Fill: positive})
+	c.Inputs = append(c.Inputs, Input{Name: "w", Shape: c.Inputs[0].Shape, Kind: "positive"})
 	c.Outputs = []Output{{Name: "loss", Elements: 1, Sum: true}, {Name: "dx", Elements: columns}}
 	c.Build = func(in G.Nodes) G.Nodes {
 		return gradients(G.Must(G.Sum(G.Must(G.HadamardProd(f.build(in[0]), in[1])))), in[0])
@@ -72,7 +72,7 @@ func CrossEntropy(rows, columns int) Case {
 	shape := tensor.Shape{rows, columns}
 	return Case{
 		Name: "cross-entropy, gradient", Size: fmt.Sprintf("%dx%d", rows, columns), Rows: rows, Flops: 10 * int64(shape.TotalSize()), Tolerance: 3e-5,
-		Inputs:  []Input{{Name: "x", Shape: shape}, {Name: "classes", Shape: shape, Fill: oneHot}},
+		Inputs:  []Input{{Name: "x", Shape: shape}, {Name: "classes", Shape: shape, Kind: "classes"}},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}, {Name: "dx", Elements: columns}},
 		Build: func(in G.Nodes) G.Nodes {
 			likelihood := G.Must(G.HadamardProd(G.Must(G.LogSoftMax(in[0])), in[1]))

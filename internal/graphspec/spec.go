@@ -32,13 +32,15 @@ type Case struct {
 
 // Input is a tensor with the rows along its first axis.
 type Input struct {
-	Name  string
-	Shape tensor.Shape
-	Whole bool // instead, every row reads all of it
-	// Fill fills a row, or all of a Whole input, with random numbers in [-1, 1); nil keeps those
-	// that are there.
-	Fill func(row []float32)
+	Name  string       `json:"name"`
+	Shape tensor.Shape `json:"shape"`
+	Whole bool         `json:"whole"` // instead, every row reads all of it
+	// Kind names the numbers: "positive", "weights", "classes" or "zeros"; "" are random numbers in [-1, 1).
+	Kind string `json:"kind"`
 }
+
+// kinds make the numbers of a row, or of all of a Whole input, of random ones in [-1, 1).
+var kinds = map[string]func(row []float32){"": func([]float32) {}, "positive": positive, "weights": weights, "classes": oneHot, "zeros": func(row []float32) { clear(row) }}
 
 // Output is a tensor with as many elements for each row.
 type Output struct {
@@ -70,6 +72,34 @@ func (c Case) length(o Output) int {
 		return o.Elements
 	}
 	return c.Rows * o.Elements
+}
+
+// Description has, as JSON, all that another library needs to time a program.
+type Description struct {
+	Name   string  `json:"op"`
+	Size   string  `json:"case"`
+	Dtype  string  `json:"dtype"`
+	Inputs []Input `json:"inputs"`
+	Wanted []int   `json:"wanted"` // the inputs by which the gradient is an output
+
+	// Of a training step:
+	Rule        string  `json:"rule,omitempty"` // "SGD" or "Adam"
+	Rate        float64 `json:"rate,omitempty"`
+	FromHost    bool    `json:"from_host,omitempty"`
+	Pageable    bool    `json:"pageable,omitempty"`
+	UpdateAlone bool    `json:"update_alone,omitempty"`
+	Precision   string  `json:"precision,omitempty"` // of products, "" for full
+}
+
+// Describe describes the program.
+func (c Case) Describe() Description {
+	d := Description{Name: c.Name, Size: c.Size, Dtype: kernels.Float32.String(), Inputs: c.Inputs, Wanted: []int{}}
+	for i, in := range c.Inputs {
+		if slices.ContainsFunc(c.Outputs, func(o Output) bool { return o.Name == "d"+in.Name }) {
+			d.Wanted = append(d.Wanted, i)
+		}
+	}
+	return d
 }
 
 // Graph builds the program's graph, with values bound to the inputs, and returns its outputs.
@@ -107,9 +137,7 @@ func (c Case) Values(random []float32) []gorgonia.Value {
 				for rest := part; len(rest) > 0; from = 0 {
 					rest = rest[copy(rest, random[from:]):]
 				}
-				if input.Fill != nil {
-					input.Fill(part)
-				}
+				kinds[input.Kind](part)
 			}
 		})
 		in[i] = v

@@ -15,6 +15,8 @@ type Step struct {
 	// other inputs are a batch. One without a Row cannot be checked by Check.
 	Case
 	Solver func() G.Solver
+	Rule   string // Solver's name
+	Rate   float64
 	// FromHost is set if a batch comes from the memory of the host in each step, pinned memory unless Pageable
 	// is set; else it is on the device.
 	FromHost, Pageable bool
@@ -64,27 +66,37 @@ func StepsOf(cases ...Case) (steps []Step) {
 
 // sgd makes a step of a program with its gradients.
 func sgd(c Case) Step {
-	return step(c, "SGD", func() G.Solver { return G.NewVanillaSolver(G.WithLearnRate(0.01)) })
+	return step(c, "SGD", 0.01, func(rate float64) G.Solver { return G.NewVanillaSolver(G.WithLearnRate(rate)) })
 }
 
 func adam(c Case) Step {
-	return step(c, "Adam", func() G.Solver { return G.NewAdamSolver(G.WithLearnRate(0.001)) })
+	return step(c, "Adam", 0.001, func(rate float64) G.Solver { return G.NewAdamSolver(G.WithLearnRate(rate)) })
 }
 
-func step(c Case, name string, solver func() G.Solver) Step {
-	c.Name = strings.TrimSuffix(c.Name, ", gradient") + ", " + name
-	return Step{Case: c, Solver: solver}
+func step(c Case, rule string, rate float64, solver func(rate float64) G.Solver) Step {
+	c.Name = strings.TrimSuffix(c.Name, ", gradient") + ", " + rule
+	return Step{Case: c, Solver: func() G.Solver { return solver(rate) }, Rule: rule, Rate: rate}
+}
+
+// Describe describes the step.
+func (s Step) Describe() Description {
+	d := s.Case.Describe()
+	d.Rule, d.Rate, d.FromHost, d.Pageable, d.UpdateAlone = s.Rule, s.Rate, s.FromHost, s.Pageable, s.UpdateAlone
+	if s.Precision != kernels.FullPrecision {
+		d.Precision = s.Precision.String()
+	}
+	return d
 }
 
 // update is the step of Adam on n parameters whose gradient is known: it reads parameter,
 // gradient and two moments, and writes all but the gradient.
 func update(n int) Step {
-	s := step(Case{
+	s := adam(Case{
 		Name: "update of 10^8 parameters", Size: "alone", Rows: 1, Flops: 12 * int64(n),
-		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{n}}, {Name: "w", Shape: tensor.Shape{n}, Whole: true, Fill: weights}},
+		Inputs:  []Input{{Name: "x", Shape: tensor.Shape{n}}, {Name: "w", Shape: tensor.Shape{n}, Whole: true, Kind: "weights"}},
 		Outputs: []Output{{Name: "loss", Elements: 1, Sum: true}, {Name: "dw", Elements: n, Sum: true}},
 		Build:   func(in G.Nodes) G.Nodes { return gradients(G.Must(G.Sum(G.Must(G.HadamardProd(in[0], in[1])))), in[1]) },
-	}, "Adam", adam(Case{}).Solver)
+	})
 	s.UpdateAlone, s.bytes = true, 28*int64(n)
 	return s
 }

@@ -162,10 +162,14 @@ func testProducts[T kernels.Float](r *rand.Rand) (tests []func(*testing.T, *host
 		want, magnitude := p.reference()
 		tests = append(tests, func(t *testing.T, l *hostblas.Library) {
 			got, ok := p.run(t, l, r.IntN(16))
-			if !ok {
+			switch {
+			case ok:
+				p.check(t, got, want, magnitude)
+			case n > 1:
 				t.Fatalf("%s: the library has no such product", p)
+			default: // a library's products with a vector stay with gonum where they break a promise, as on some processors
+				t.Logf("%s: the library has no such product", p)
 			}
-			p.check(t, got, want, magnitude)
 		})
 	}
 	for form := range 4 {
@@ -200,7 +204,11 @@ func testSameBits[T kernels.Float](r *rand.Rand) (tests []func(*testing.T, *host
 	add := func(m, n, k int64, form int) {
 		p := newProduct[T](r, m, n, k, form >= 2, form%2 == 1, false)
 		tests = append(tests, func(t *testing.T, l *hostblas.Library) {
-			want, _ := p.run(t, l, 0)
+			want, ok := p.run(t, l, 0)
+			if !ok && n == 1 {
+				t.Logf("%s: the library has no such product", p)
+				return
+			}
 			same := func(how string, places int) {
 				t.Helper()
 				if got, _ := p.run(t, l, places); !slices.Equal(got, want) {

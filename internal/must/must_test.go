@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +19,7 @@ type spy struct {
 func (s *spy) Helper()                           {}
 func (s *spy) Fatal(args ...any)                 { s.did = "failed: " + fmt.Sprint(args...) }
 func (s *spy) Fatalf(format string, args ...any) { s.did = "failed: " + fmt.Sprintf(format, args...) }
+func (s *spy) Errorf(format string, args ...any) { s.did += "failed: " + fmt.Sprintf(format, args...) }
 func (s *spy) Skipf(format string, args ...any)  { s.did = "skipped: " + fmt.Sprintf(format, args...) }
 
 func TestHave(t *testing.T) {
@@ -57,5 +59,33 @@ func TestWrite(t *testing.T) {
 	Write(t, path, "text")
 	if got, err := os.ReadFile(path); err != nil || string(got) != "text" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// loud is a type with a method that panics.
+type loud struct{}
+
+func (*loud) Shout(n int) error {
+	if n > 0 {
+		panic("loud")
+	}
+	return nil
+}
+
+// Quiet is no method of an error: it is not called on nil.
+func (l *loud) Quiet() loud { return *l }
+
+// A call that panics is an error, and so is a function that is not called.
+func TestSurvive(t *testing.T) {
+	for want, f := range map[string]func(s *spy){
+		"":                                   func(s *spy) { Survive(s, map[string]any{"F": func(int, []string, func()) {}}, -1, "", &loud{}) },
+		"(*must.loud).Shout(1) panics: loud": func(s *spy) { Survive(s, nil, 1, &loud{}) },
+		"F(1) panics: loud":                  func(s *spy) { Survive(s, map[string]any{"F": new(loud).Shout}, 1) },
+		"Survive is exported":                func(s *spy) { SurviveWhole(s, nil) },
+	} {
+		s := &spy{TB: t}
+		if f(s); !strings.Contains(s.did, want) || want == "" && s.did != "" {
+			t.Errorf("got %.200q, want %q", s.did, want)
+		}
 	}
 }

@@ -41,16 +41,17 @@ var _ = register(Spec{
 		for _, extent := range out[axis+1:] {
 			piece *= extent
 		}
-		return Wide{broadcastCase(x, out[axis], axis), Parameters{Copies: out[axis], Axis: axis},
+		return Wide{broadcastCase(x, out[axis], axis),
 			s.plainFloats(plainBroadcast[float32](piece, out[axis]), plainBroadcast[float64](piece, out[axis]))}
 	},
 })
 
 func broadcastCase(s tensor.Shape, n, axis int) Case {
 	return Case{
-		Name:   fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
-		Shapes: []tensor.Shape{s},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(in[0], n, axis) },
+		Name:       fmt.Sprintf("%v x %d at %d", []int(s), n, axis),
+		Shapes:     []tensor.Shape{s},
+		Parameters: Parameters{Copies: n, Axis: axis},
+		Build:      func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Broadcast(in[0], n, axis) },
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			full := slices.Insert(slices.Clone(s), axis, n)
 			out, magnitude = make([]float64, full.TotalSize()), make([]float64, full.TotalSize())

@@ -42,8 +42,8 @@ var _ = register(Spec{
 		}
 		data := []string{"uniform", "uniform", "equal", "skewed"}[s.IntN(4)]
 		c := histogramCase(0, s.Shape(s.Elements(1), 1, 1), bins, lo, hi)
-		c.Name, c.Fill = c.Name+", "+data, fillKind(s.Type, data)
-		return Wide{c, Parameters{Bins: bins, Lo: lo, Hi: hi, Data: data}, s.plainHistogram(bins, lo, hi)}
+		c.Name, c.Data, c.Fill = c.Name+", "+data, data, fillKind(s.Type, data)
+		return Wide{c, s.plainHistogram(bins, lo, hi)}
 	},
 })
 
@@ -64,7 +64,7 @@ func histogramCases() (cases []Case) {
 		cases = append(cases, histogramBytes(v, fmt.Sprintf("2^28 bytes version %d", v), 1<<28))
 	}
 	equal := histogramBytes(0, "2^30 equal bytes", 1<<30)
-	equal.Fill = func(operand []byte) {
+	equal.Data, equal.Fill = "equal", func(operand []byte) {
 		for i := range operand {
 			operand[i] = 'e'
 		}
@@ -83,8 +83,9 @@ func histogramBytes(v int, name string, n int) Case {
 
 func histogramCase(v int, s tensor.Shape, bins int, lo, hi float64) Case {
 	c := Case{
-		Name:   fmt.Sprintf("%v into %d of %v to %v", []int(s), bins, lo, hi),
-		Shapes: []tensor.Shape{s},
+		Name:       fmt.Sprintf("%v into %d of %v to %v", []int(s), bins, lo, hi),
+		Shapes:     []tensor.Shape{s},
+		Parameters: Parameters{Bins: bins, Lo: lo, Hi: hi, Data: "uniform"},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return versions.Version(v).Histogram(in[0], bins, lo, hi)
 		},

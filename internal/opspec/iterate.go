@@ -37,7 +37,7 @@ var _ = register(Spec{
 		// A step of random numbers in [-1, 1) makes values n/3 times as large: they are to
 		// stay within float32.
 		steps := s.LogInt(1, min(100, int(100/math.Log2(max(2, float64(n)/3)))))
-		return Wide{iterateCase(0, n, steps), Parameters{Steps: steps}, s.plainFloats(plainIterate(n, steps))}
+		return Wide{iterateCase(0, n, steps), s.plainFloats(plainIterate(n, steps))}
 	},
 })
 
@@ -79,8 +79,9 @@ func iterateCase(v int, n, steps int) Case {
 		return out
 	}
 	c := Case{
-		Name:   fmt.Sprintf("%d, %d steps", n, steps),
-		Shapes: []tensor.Shape{{n, n}, {n, n}, {n}},
+		Name:       fmt.Sprintf("%d, %d steps", n, steps),
+		Shapes:     []tensor.Shape{{n, n}, {n, n}, {n}},
+		Parameters: Parameters{Steps: steps},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return versions.Version(v).Iterate(in[0], in[1], in[2], steps)
 		},

@@ -91,7 +91,7 @@ var _ = register(Spec{
 				shapes[k+1] = tensor.ScalarShape()
 			}
 		}
-		return Wide{mapCase(i, shapes...), Parameters{Expression: e.expression}, s.plainFloats(plainMap[float32](e.f), plainMap[float64](e.f))}
+		return Wide{mapCase(i, shapes...), s.plainFloats(plainMap[float32](e.f), plainMap[float64](e.f))}
 	},
 })
 
@@ -117,10 +117,11 @@ func mapCase(example int, shapes ...tensor.Shape) Case {
 		return func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.Map(expression, in...) }
 	}
 	return Case{
-		Name:      fmt.Sprintf("%s, %v", e.expression, shapes),
-		Shapes:    shapes,
-		Build:     by(e.expression),
-		Magnitude: by(e.magnitude),
+		Name:       fmt.Sprintf("%s, %v", e.expression, shapes),
+		Shapes:     shapes,
+		Parameters: Parameters{Expression: e.expression},
+		Build:      by(e.expression),
+		Magnitude:  by(e.magnitude),
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := 1
 			for _, s := range shapes {

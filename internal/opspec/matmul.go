@@ -85,9 +85,9 @@ func wideMatMul(s *Sizes) Wide {
 		if p.a {
 			a = tensor.Shape{p.k, p.m}
 		}
-		return Wide{matMulCase(p.transposes, a, tensor.Shape{p.k}), Parameters{TransA: p.a}, s.plainFloats(p.f32, p.f64)}
+		return Wide{matMulCase(p.transposes, a, tensor.Shape{p.k}), s.plainFloats(p.f32, p.f64)}
 	}
-	return Wide{matMulOf(p.transposes, p.m, p.n, p.k, leading...), Parameters{TransA: p.a, TransB: p.b}, s.plainFloats(p.f32, p.f64)}
+	return Wide{matMulOf(p.transposes, p.m, p.n, p.k, leading...), s.plainFloats(p.f32, p.f64)}
 }
 
 // matMulForms are all transposes of all forms.
@@ -127,9 +127,10 @@ func matMulOf(o transposes, m, n, k int, leading ...int) Case {
 
 func matMulCase(o transposes, a, b tensor.Shape) Case {
 	return Case{
-		Name:   fmt.Sprintf("%v %v x %v", o, []int(a), []int(b)),
-		Shapes: []tensor.Shape{a, b},
-		Build:  func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.MatMul(in[0], in[1], o.options()...) },
+		Name:       fmt.Sprintf("%v %v x %v", o, []int(a), []int(b)),
+		Shapes:     []tensor.Shape{a, b},
+		Parameters: Parameters{TransA: o.a, TransB: o.b},
+		Build:      func(in ...*gorgonia.Node) (*gorgonia.Node, error) { return ops.MatMul(in[0], in[1], o.options()...) },
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			x, y := a, b
 			if len(x) == 1 {

@@ -61,7 +61,7 @@ var _ = register(Spec{
 	Wide: func(s *Sizes) Wide {
 		i := s.IntN(len(reduceExamples) - 1) // the last one multiplies: of many factors, beyond the range of the type
 		e := reduceExamples[i]
-		return Wide{reduceCase(i, s.Shape(s.Elements(1), 1, 2)...), Parameters{Expression: e.expression},
+		return Wide{reduceCase(i, s.Shape(s.Elements(1), 1, 2)...),
 			s.plainFloats(plainReduce[float32](e.f, e.identity, e.operator), plainReduce[float64](e.f, e.identity, e.operator))}
 	},
 })
@@ -76,10 +76,11 @@ func reduceCase(example int, shape ...int) Case {
 		return unary(func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Reduce(x, expression, e.identity) })
 	}
 	return Case{
-		Name:      fmt.Sprintf("%s, %v", e.expression, shape),
-		Shapes:    []tensor.Shape{shape},
-		Build:     by(e.expression),
-		Magnitude: by(cmp.Or(e.magnitude, e.expression)),
+		Name:       fmt.Sprintf("%s, %v", e.expression, shape),
+		Shapes:     []tensor.Shape{shape},
+		Parameters: Parameters{Expression: e.expression},
+		Build:      by(e.expression),
+		Magnitude:  by(cmp.Or(e.magnitude, e.expression)),
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			if e.operator == '+' {
 				var sum, terms total

@@ -47,6 +47,7 @@ type Build func(in ...*gorgonia.Node) (*gorgonia.Node, error)
 type Case struct {
 	Name   string
 	Shapes []tensor.Shape
+	Parameters
 	// Types are the element types that the case runs in, nil for those of the Spec.
 	Types []kernels.Dtype
 	Build Build

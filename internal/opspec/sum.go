@@ -111,7 +111,7 @@ func wideSum(s *Sizes, mean bool) Wide {
 		}
 	}
 	slices.Sort(axes)
-	return Wide{sumCase(mean, shape, axes...), Parameters{Axes: axes}, s.plainFloats(plainSum[float32](shape, axes, mean), plainSum[float64](shape, axes, mean))}
+	return Wide{sumCase(mean, shape, axes...), s.plainFloats(plainSum[float32](shape, axes, mean), plainSum[float64](shape, axes, mean))}
 }
 
 func sumCase(mean bool, s tensor.Shape, over ...int) Case {
@@ -126,9 +126,10 @@ func sumCase(mean bool, s tensor.Shape, over ...int) Case {
 		}
 	}
 	return Case{
-		Name:   fmt.Sprintf("%v over %v", []int(s), axes),
-		Shapes: []tensor.Shape{s},
-		Build:  along(f, over...),
+		Name:       fmt.Sprintf("%v over %v", []int(s), axes),
+		Shapes:     []tensor.Shape{s},
+		Parameters: Parameters{Axes: axes},
+		Build:      along(f, over...),
 		Reference: func(in ...[]float64) (out, magnitude []float64) {
 			n := without(s, axes...).TotalSize()
 			sums, magnitude := make([]total, n), make([]float64, n)

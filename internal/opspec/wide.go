@@ -13,14 +13,27 @@ import (
 
 // The cases drawn here are for benches: sizes, shapes and parameters that were not chosen by hand.
 
-// Drawn is a case that [Draw] drew. As JSON it has all that another library needs to time the same
-// case.
-type Drawn struct {
+// Description has, as JSON, all that another library needs to time a case.
+type Description struct {
 	Op     string  `json:"op"`
 	Name   string  `json:"case"`
 	Dtype  string  `json:"dtype"`
 	Shapes [][]int `json:"shapes"` // of the inputs
 	Parameters
+}
+
+// Describe describes a case of the op in one element type.
+func (s Spec) Describe(c Case, dt kernels.Dtype) Description {
+	d := Description{Op: s.Name, Name: c.Name, Dtype: dt.String(), Parameters: c.Parameters}
+	for _, shape := range c.Shapes {
+		d.Shapes = append(d.Shapes, append([]int{}, shape...))
+	}
+	return d
+}
+
+// Drawn is a case that [Draw] drew.
+type Drawn struct {
+	Description
 	Spec Spec          `json:"-"`
 	Case Case          `json:"-"`
 	Type kernels.Dtype `json:"-"`
@@ -41,7 +54,8 @@ type Parameters struct {
 	Bins       int     `json:"bins,omitempty"`
 	Lo         float64 `json:"lo,omitempty"`
 	Hi         float64 `json:"hi,omitempty"`
-	Data       string  `json:"data,omitempty"` // Histogram: "uniform", "equal" or "skewed"
+	Data       string  `json:"data,omitempty"` // Histogram: "uniform", "equal", "skewed" or "text"
+	Text       string  `json:"text,omitempty"` // Histogram: the file of a text, which is repeated
 	Steps      int     `json:"steps,omitempty"`
 	Expression string  `json:"expression,omitempty"`
 }
@@ -49,7 +63,6 @@ type Parameters struct {
 // Wide is a case that a Spec makes for drawn sizes.
 type Wide struct {
 	Case
-	Parameters
 	Plain Plain
 }
 
@@ -133,10 +146,7 @@ func (s Spec) draw(r *rand.Rand, limits Limits, seen map[string]bool) (Drawn, er
 	for range tries {
 		sizes := &Sizes{r, s.drawType(r), limits}
 		w := s.Wide(sizes)
-		d := Drawn{Op: s.Name, Name: w.Name, Dtype: sizes.Type.String(), Parameters: w.Parameters, Spec: s, Case: complete(s, w.Case), Type: sizes.Type, Plain: w.Plain}
-		for _, shape := range w.Shapes {
-			d.Shapes = append(d.Shapes, slices.Clone(append([]int{}, shape...)))
-		}
+		d := Drawn{Description: s.Describe(w.Case, sizes.Type), Spec: s, Case: complete(s, w.Case), Type: sizes.Type, Plain: w.Plain}
 		name := d.Op + "/" + d.Name + "/" + d.Dtype
 		if seen[name] || !limits.mayHold(d) {
 			continue

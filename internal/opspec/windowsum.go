@@ -88,7 +88,7 @@ var _ = register(Spec{
 		if same {
 			mode = "same"
 		}
-		return Wide{windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...), Parameters{Radius: radius, Same: same},
+		return Wide{windowCase(fmt.Sprintf("%v r=%d %s", []int(shape), radius, mode), radius, same, shape...),
 			s.plainFloats(plainWindow[float32](row, radius, same), plainWindow[float64](row, radius, same))}
 	},
 })
@@ -107,8 +107,9 @@ func badWindow(name, want string, s tensor.Shape, radius int, opts ...ops.Window
 
 func windowCase(name string, radius int, same bool, shape ...int) Case {
 	return Case{
-		Name:   name,
-		Shapes: []tensor.Shape{shape},
+		Name:       name,
+		Shapes:     []tensor.Shape{shape},
+		Parameters: Parameters{Radius: radius, Same: same},
 		Build: func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 			return ops.WindowSum(in[0], radius, windowOption(same))
 		},

@@ -8,6 +8,7 @@ package safetensors
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -154,8 +155,9 @@ type File struct {
 	Metadata map[string]string
 	Tensors  []Tensor // in the order of the file
 
-	from  io.ReaderAt
-	start int64 // of the bytes that follow the header
+	from   io.ReaderAt
+	header []byte
+	start  int64 // of the bytes that follow the header
 }
 
 // Open reads the header of a file of size bytes and checks all of it. The elements are read by
@@ -179,7 +181,7 @@ func Open(from io.ReaderAt, size int64) (*File, error) {
 	if err := readAt(from, header, 8); err != nil {
 		return nil, err
 	}
-	f := &File{from: from, start: 8 + int64(n)}
+	f := &File{from: from, header: header, start: 8 + int64(n)}
 	if err := f.parse(header); err != nil {
 		return nil, fmt.Errorf("no safetensors file: its header: %w", err)
 	}
@@ -224,6 +226,14 @@ func (f *File) Find(name string) *Tensor {
 		return nil
 	}
 	return &f.Tensors[i]
+}
+
+// Offset returns where in the file the header has a text, -1 if it has it not once.
+func (f *File) Offset(text string) int64 {
+	if bytes.Count(f.header, []byte(text)) != 1 {
+		return -1
+	}
+	return 8 + int64(bytes.Index(f.header, []byte(text)))
 }
 
 // Read reads the elements of one of the file's tensors.

@@ -64,15 +64,3 @@ Or install CUDA and cuDNN with NVIDIA's packages; CUDA_HOME and CUDNN_HOME say w
 Without the tag nothing of this is needed: stheno.NewVM runs on the GPU with the driver alone.`,
 		strings.Join(best.Install(".cuda/"+best.Name()), " "))
 }
-
-// ReleaseNamed is the release of that name, such as 13.0-cudnn9.
-func ReleaseNamed(name string) (Release, error) {
-	var names []string
-	for _, r := range Releases {
-		if r.Name() == name {
-			return r, nil
-		}
-		names = append(names, r.Name())
-	}
-	return Release{}, fmt.Errorf("no release %q, want one of %s", name, strings.Join(names, ", "))
-}

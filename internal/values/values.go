@@ -4,6 +4,7 @@ package values
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -40,6 +41,81 @@ func Tensor(dt kernels.Dtype) tensor.Dtype { return types[dt] }
 // must not be written unless the caller owns the value; of views, slices,
 // transposed and column-major tensors it is a copy.
 func Bytes(v gorgonia.Value) ([]byte, error) {
+	m, err := Memory(v)
+	if err != nil {
+		return nil, err
+	}
+	n := bytesOf(v)
+	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {
+		out := kernels.Bytes(make([]float64, kernels.CeilDiv(n, 8)))[:n] // aligned for every type
+		reorder(t, out, m, false)
+		return out, nil
+	}
+	return m[:n], nil
+}
+
+// Set copies m, elements of v's type in row-major order, into the memory of v, whatever the order of
+// its own elements.
+func Set(v gorgonia.Value, m []byte) error {
+	to, err := Memory(v)
+	if err != nil {
+		return err
+	}
+	if n := bytesOf(v); int64(len(m)) != n {
+		return fmt.Errorf("a value of %v and shape %v: got %d bytes for it, want %d", v.Dtype(), v.Shape(), len(m), n)
+	}
+	if t, dense := v.(*tensor.Dense); dense && !Contiguous(t) {
+		reorder(t, m, to, true)
+		return nil
+	}
+	copy(to, m)
+	return nil
+}
+
+// bytesOf returns the bytes of a value's elements.
+func bytesOf(v gorgonia.Value) int64 {
+	return kernels.Count(v.Shape()) * int64(v.Dtype().Size())
+}
+
+// reorder copies the elements of a tensor of any strides from its own memory into row-major order, or back.
+func reorder(t *tensor.Dense, rowMajor, own []byte, back bool) {
+	switch t.Dtype().Size() {
+	case 1:
+		reorderElements(t, rowMajor, own, back)
+	case 4:
+		reorderElements(t, kernels.Elements[int32](rowMajor), kernels.Elements[int32](own), back)
+	default:
+		reorderElements(t, kernels.Elements[int64](rowMajor), kernels.Elements[int64](own), back)
+	}
+}
+
+func reorderElements[T any](t *tensor.Dense, rowMajor, own []T, back bool) {
+	shape, strides := t.Shape(), stridesOf(t)
+	last := len(shape) - 1
+	var walk func(axis, at int)
+	walk = func(axis, at int) {
+		if axis < last {
+			for i := range shape[axis] {
+				walk(axis+1, at+i*strides[axis])
+			}
+			return
+		}
+		row := rowMajor[:shape[last]]
+		rowMajor = rowMajor[len(row):]
+		for i := range row {
+			if x := &own[at+i*strides[last]]; back {
+				*x = row[i]
+			} else {
+				row[i] = *x
+			}
+		}
+	}
+	walk(0, 0)
+}
+
+// Memory returns the memory of a value of one of the kernels' types: that of its elements in any
+// order, and what is between them.
+func Memory(v gorgonia.Value) ([]byte, error) {
 	if safely.IsNil(v) {
 		return nil, errors.New("no value")
 	}
@@ -62,28 +138,47 @@ func Bytes(v gorgonia.Value) ([]byte, error) {
 		if kernels.Count(v.Shape()) == 0 {
 			return nil, fmt.Errorf("a tensor of shape %v: want at least one element", v.Shape())
 		}
+		if v.Dtype() == (tensor.Dtype{}) {
+			return nil, errors.New("a tensor that is a zero value: want one of tensor.New")
+		}
 		if v.IsMasked() {
 			return nil, fmt.Errorf("a masked tensor of shape %v: masks are not supported", v.Shape())
 		}
 		switch v.Dtype() {
 		case tensor.Float32:
-			return elements(v, (*tensor.Dense).Float32s), nil
+			return memory(v.Float32s()), nil
 		case tensor.Float64:
-			return elements(v, (*tensor.Dense).Float64s), nil
+			return memory(v.Float64s()), nil
 		case tensor.Byte:
-			return elements(v, (*tensor.Dense).Uint8s), nil
+			return memory(v.Uint8s()), nil
 		case tensor.Int32:
-			return elements(v, (*tensor.Dense).Int32s), nil
+			return memory(v.Int32s()), nil
 		case tensor.Int64:
-			return elements(v, (*tensor.Dense).Int64s), nil
+			return memory(v.Int64s()), nil
 		case tensor.Int:
-			return elements(v, (*tensor.Dense).Ints), nil
+			return memory(v.Ints()), nil
 		case tensor.Bool:
-			return elements(v, (*tensor.Dense).Bools), nil
+			return memory(v.Bools()), nil
 		}
 		return nil, fmt.Errorf("a tensor of %v: want one of %v", v.Dtype(), types)
 	}
 	return nil, fmt.Errorf("a %T: want a *tensor.Dense or a scalar of one of %v", v, types)
+}
+
+// Extent is a piece of memory, by its addresses.
+type Extent struct{ Start, End uintptr }
+
+// Overlaps reports whether two extents have an address in common.
+func (e Extent) Overlaps(f Extent) bool { return e.Start < f.End && f.Start < e.End }
+
+// ExtentOf returns the extent of a value's memory, which is empty for a value without.
+func ExtentOf(v gorgonia.Value) Extent {
+	m, err := Memory(v)
+	if err != nil {
+		return Extent{}
+	}
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
+	return Extent{start, start + uintptr(len(m))}
 }
 
 // scalar is the memory of one of Gorgonia's scalars.
@@ -102,14 +197,6 @@ func memory[T element](s []T) []byte {
 // bools returns memory as a slice of bools.
 func bools(m []byte) []bool {
 	return unsafe.Slice((*bool)(unsafe.Pointer(unsafe.SliceData(m))), len(m))
-}
-
-// elements are those of a tensor in row-major order; backing returns its memory.
-func elements[T element](t *tensor.Dense, backing func(*tensor.Dense) []T) []byte {
-	if !Contiguous(t) {
-		return gather(backing(t), t.Shape(), t.Strides())
-	}
-	return memory(backing(t)[:kernels.Count(t.Shape())])
 }
 
 // Compact returns a value with its elements in row-major order: v itself if they are, else a copy.
@@ -161,33 +248,21 @@ func Contiguous(t *tensor.Dense) bool {
 	return true
 }
 
-// gather copies the elements of any strides into row-major order.
-func gather[T element](src []T, shape, strides []int) []byte {
-	// A view of package tensor may have dropped the strides of axes of extent 1.
-	if len(strides) != len(shape) {
-		all := make([]int, len(shape))
-		k := 0
-		for i, d := range shape {
-			if d != 1 && k < len(strides) {
-				all[i] = strides[k]
-				k++
-			}
-		}
-		strides = all
+// stridesOf returns the strides of a tensor, one for each axis. A view of package tensor may have
+// dropped those of axes of extent 1.
+func stridesOf(t *tensor.Dense) []int {
+	shape, strides := t.Shape(), t.Strides()
+	if len(strides) == len(shape) {
+		return strides
 	}
-	dst := make([]T, 0, kernels.Count(shape))
-	var walk func(axis, at int)
-	walk = func(axis, at int) {
-		if axis == len(shape) {
-			dst = append(dst, src[at])
-			return
-		}
-		for i := range shape[axis] {
-			walk(axis+1, at+i*strides[axis])
+	all, k := make([]int, len(shape)), 0
+	for i, d := range shape {
+		if d != 1 && k < len(strides) {
+			all[i] = strides[k]
+			k++
 		}
 	}
-	walk(0, 0)
-	return memory(dst)
+	return all
 }
 
 // Number returns a scalar of the given type.
@@ -226,6 +301,30 @@ func Float(v gorgonia.Value) (x float64, ok bool) {
 		return kernels.Elements[float64](m)[0], true
 	}
 	return 0, false
+}
+
+// NotFinite returns "NaN" or "Inf", those of the two that are asked for, and the number of the first
+// such element in the memory of a value of floats, "" if there is none.
+func NotFinite(dt kernels.Dtype, m []byte, nan, inf bool) (what string, at int) {
+	switch dt {
+	case kernels.Float32:
+		return firstNotFinite(kernels.Elements[float32](m), nan, inf)
+	case kernels.Float64:
+		return firstNotFinite(kernels.Elements[float64](m), nan, inf)
+	}
+	return "", 0
+}
+
+func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what string, at int) {
+	for i, x := range elements {
+		switch {
+		case nan && x != x:
+			return "NaN", i
+		case inf && math.IsInf(float64(x), 0):
+			return "Inf", i
+		}
+	}
+	return "", 0
 }
 
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at

@@ -50,7 +50,8 @@ func (f Func) Stages(perRow []bool) (Staged, error) {
 // StagesKept is [Func.Stages] for callers with memory for more than one element of a row: a value that
 // takes long and a later step needs again, such as the exponentials of a softmax, is kept.
 // The operands of all steps are those of the function, then the kept values, in the order
-// in which stages compute them, then the results of reductions.
+// in which stages compute them, then the results of reductions. Row reads no kept value: it has one
+// element for each row, a kept value one for each element.
 func (f Func) StagesKept(perRow []bool) (whole Staged, kept []Dtype, err error) {
 	return f.stages(perRow, true)
 }
@@ -109,6 +110,9 @@ func (f Func) stages(perRow []bool, keep bool) (whole Staged, kept []Dtype, err 
 		whole.Stages = append(whole.Stages, stage)
 	}
 	if whole.Elements, err = s.part(elements); err == nil {
+		for _, v := range slices.Concat(keeps...) {
+			delete(s.result, v)
+		}
 		whole.Row, err = s.part(row)
 	}
 	return whole, kept, err

@@ -27,13 +27,15 @@ type Executable struct {
 	program *program.Program
 	backend Backend
 	slots   map[*program.Value]int // of the values on the host
-	frame   []gorgonia.Value       // the values on the host, by slot; those of a run go at its end
-	setup   int                    // how many of the slots stay: the constants
-	inputs  []int                  // slots
-	outputs []int                  // slots
-	sets    []*set                 // which runs use in turn; one if runs wait for each other
-	beside  Beside                 // nil for a backend that is none
-	turns   turns
+	// lastRead has, for each base, the last instruction that reads it: one beyond the program for an output.
+	lastRead map[*program.Value]int
+	frame    []gorgonia.Value // the values on the host, by slot; those of a run go at its end
+	setup    int              // how many of the slots stay: the constants
+	inputs   []int            // slots
+	outputs  []int            // slots
+	sets     []*set           // which runs use in turn; one if runs wait for each other
+	beside   Beside           // nil for a backend that is none
+	turns    turns
 	// launches queue the instructions of the device without the copies.
 	launches []queued
 	timed    bool
@@ -73,7 +75,15 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 	e := &Executable{
 		Times:   make([]time.Duration, len(p.Instrs)),
 		Starts:  make([]time.Duration, len(p.Instrs)),
-		program: p, backend: b, slots: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
+		program: p, backend: b, slots: map[*program.Value]int{}, lastRead: map[*program.Value]int{}, timed: timed, changes: map[*program.Buffer]bool{},
+	}
+	for i, in := range p.Instrs {
+		for _, v := range in.In {
+			e.lastRead[v.Base] = i
+		}
+	}
+	for _, v := range p.Outputs {
+		e.lastRead[v.Base] = len(p.Instrs)
 	}
 	trains := false
 	for _, u := range p.Updates {
@@ -246,6 +256,9 @@ func (e *Executable) cancelled() error {
 	}
 	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
 }
+
+// Changed reports whether the run that was last started has changed a state, also if it failed then.
+func (e *Executable) Changed() bool { return e.changed }
 
 // Pending reports whether a run was started and not finished.
 func (e *Executable) Pending() bool { return e.pending }

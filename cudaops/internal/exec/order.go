@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"container/heap"
 	"slices"
 	"sort"
 
@@ -37,7 +38,7 @@ func (o *order) add(i int, in *program.Instr) []int {
 			for k := range o.within(b) {
 				s := &o.segments[k]
 				after = append(after, s.writer)
-				s.readers = append(s.readers[:len(s.readers):len(s.readers)], i)
+				s.readers = append(s.readers, i)
 			}
 		}
 	}
@@ -94,6 +95,7 @@ func (o *order) split(at int64) {
 	if k == len(o.segments) || o.segments[k].from >= at {
 		return
 	}
+	o.segments[k].readers = slices.Clip(o.segments[k].readers) // the two halves append to it separately
 	right := o.segments[k]
 	right.from = at
 	o.segments[k].to = at
@@ -139,22 +141,15 @@ func longestFirst(work []Work) []Work {
 		}
 		waits[i] = len(work[i].After)
 	}
-	var ready []int // the next one last
-	add := func(i int) {
-		at := sort.Search(len(ready), func(k int) bool {
-			return height[ready[k]] > height[i] || height[ready[k]] == height[i] && ready[k] < i
-		})
-		ready = slices.Insert(ready, at, i)
-	}
+	ready := &readyWork{height: height}
 	for i := range work {
 		if waits[i] == 0 {
-			add(i)
+			heap.Push(ready, i)
 		}
 	}
 	list, place := make([]Work, 0, len(work)), make([]int, len(work))
-	for len(ready) > 0 {
-		i := ready[len(ready)-1]
-		ready = ready[:len(ready)-1]
+	for ready.Len() > 0 {
+		i := heap.Pop(ready).(int)
 		place[i] = len(list)
 		w := Work{Queue: work[i].Queue}
 		for _, j := range work[i].After {
@@ -164,9 +159,31 @@ func longestFirst(work []Work) []Work {
 		list = append(list, w)
 		for _, r := range readers[i] {
 			if waits[r]--; waits[r] == 0 {
-				add(r)
+				heap.Push(ready, r)
 			}
 		}
 	}
 	return list
+}
+
+// readyWork is a heap of pieces of work that could come next: the highest first, of equally high ones the earliest.
+type readyWork struct {
+	list   []int
+	height []int // of all pieces
+}
+
+func (r *readyWork) Len() int      { return len(r.list) }
+func (r *readyWork) Swap(i, j int) { r.list[i], r.list[j] = r.list[j], r.list[i] }
+func (r *readyWork) Push(i any)    { r.list = append(r.list, i.(int)) }
+
+func (r *readyWork) Less(i, j int) bool {
+	a, b := r.list[i], r.list[j]
+	return r.height[a] > r.height[b] || r.height[a] == r.height[b] && a < b
+}
+
+func (r *readyWork) Pop() any {
+	last := len(r.list) - 1
+	i := r.list[last]
+	r.list = r.list[:last]
+	return i
 }

@@ -105,7 +105,6 @@ func (e *Executable) addHost(s *set, i int, op gorgonia.Op, downloaded map[*prog
 // neededElsewhere reports whether the memory of an operand of instruction i is read after
 // it, or is not the run's own.
 func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
-	same := func(o *program.Value) bool { return o.Base == v.Base }
 	if program.WritesThrough(v.Base.Def.Op) {
 		return false
 	}
@@ -115,12 +114,11 @@ func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
 	}
 	operands := 0
 	for _, o := range e.program.Instrs[i].In {
-		if same(o) {
+		if o.Base == v.Base {
 			operands++
 		}
 	}
-	return operands > 1 || slices.ContainsFunc(e.program.Outputs, same) ||
-		slices.ContainsFunc(e.program.Instrs[i+1:], func(in *program.Instr) bool { return slices.ContainsFunc(in.In, same) })
+	return operands > 1 || e.lastRead[v.Base] > i
 }
 
 // addAlias adds a part that makes a view of a value on the host.

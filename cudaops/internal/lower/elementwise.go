@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -42,11 +43,14 @@ func unary(c *call) *program.Value {
 func binary(c *call) *program.Value {
 	name, same, ok := internal.Binary(c.node.Op())
 	op, known := binaries[name]
-	if !ok || !known || len(c.in) != 2 || !c.Numeric {
+	if !ok || !known || len(c.in) != 2 || !c.Numeric || !c.oneShape() {
 		return nil
 	}
-	if r := c.rectified(op); r != nil {
-		return r
+	if v := c.masked(op); v != nil {
+		return v
+	}
+	if v := c.maxDiff(op); v != nil {
+		return v
 	}
 	if v := c.product(op); v != nil {
 		return v
@@ -69,6 +73,17 @@ func binary(c *call) *program.Value {
 		}
 		return v
 	})
+}
+
+// oneShape reports whether the operands of one of Gorgonia's element-wise ops have one shape, or one of the two is a
+// scalar; if not, that is the error of the node.
+func (c *call) oneShape() bool {
+	a, b := c.in[0].Shape, c.in[1].Shape
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
+		return true
+	}
+	c.err = fmt.Errorf("got operands of shapes %v and %v, want one shape, or a scalar", a, b)
+	return false
 }
 
 // product lowers a product with 1, as in the derivative of a sum, to a view; it returns nil for any
@@ -103,7 +118,7 @@ func convert(c *call) *program.Value {
 // between lowers MinBetween and MaxBetween.
 func between(c *call) *program.Value {
 	name, ok := internal.Between(c.node.Op())
-	if !ok || !c.floats(2) {
+	if !ok || !c.oneShape() || !c.floats(2) {
 		return nil
 	}
 	op := map[string]expr.Op{"min": expr.Min, "max": expr.Max}[name]
@@ -153,7 +168,7 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 			in[i] = c.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: c.Shape}, views[i])
 		}
 	}
-	return c.emit(program.Map{Func: fn}, c.Type, in...)
+	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
 }
 
 // written returns a function of values, written by f.
@@ -183,5 +198,5 @@ func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*p
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Map{Func: fn}, t, in...)
+	return c.emit(program.Map{Func: fn, Shape: t.Shape}, t, in...)
 }

@@ -40,7 +40,7 @@ func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 }
 
 // byIndices lowers ByIndices and its derivative, whose inputs are x, the output's gradient and the
-// indices. The kernels skip indices outside of the axis; [Graph.Check] reports them.
+// indices. The kernels skip indices outside of the axis; [Graph.CheckInput] and [Graph.Check] report them.
 func byIndices(c *call) *program.Value {
 	axis, derivative, ok := internal.ByIndices(c.node.Op())
 	if !ok || !c.numbers() || len(c.in) < 2 || axis >= len(c.in[0].Shape) {
@@ -68,30 +68,72 @@ func byIndices(c *call) *program.Value {
 	return c.emit(program.Kernel{Planner: g}, c.Type, in...)
 }
 
-// ranged are indices, an output of the program, that must lie within an axis.
+// ranged are indices that must be within an axis: the elements of an input or, with input nil, an
+// output of the program.
 type ranged struct {
 	node   *gorgonia.Node
+	input  *gorgonia.Node
 	output int
 	extent int
 }
 
-// within records that the indices must lie within an axis of that extent.
+// within records that the indices must be within an axis of that extent. Those of a constant are
+// checked at once.
 func (c *call) within(indices *program.Value, extent int) {
-	r := ranged{c.node, c.output(indices), extent}
+	r := ranged{node: c.node, extent: extent}
+	if all := indices.Base; indices.IsContiguous() && indices.Elements() == all.Elements() {
+		switch op := all.Def.Op.(type) {
+		case program.Constant:
+			c.err = r.check(op.Value)
+			return
+		case program.Input, program.State:
+			r.input = all.Def.Nodes[0]
+		}
+	}
+	if r.input == nil {
+		r.output = c.output(indices)
+	}
 	c.graph.ranges = append(c.graph.ranges, r)
 }
 
-// Check returns an error that names the first index, in the outputs of a run, outside of its axis.
+// CheckInput returns an error that names the first index outside of its axis in the value of an input.
+func (g *Graph) CheckInput(n *gorgonia.Node, v gorgonia.Value) error {
+	for _, r := range g.ranges {
+		if r.input == n {
+			if err := r.check(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ComputesIndices reports whether a run computes indices, for [Graph.Check].
+func (g *Graph) ComputesIndices() bool {
+	return slices.ContainsFunc(g.ranges, func(r ranged) bool { return r.input == nil })
+}
+
+// Check returns an error that names the first index outside of its axis in the outputs of a run.
 func (g *Graph) Check(outputs []gorgonia.Value) error {
 	for _, r := range g.ranges {
-		m, err := values.Bytes(outputs[r.output])
-		if err != nil {
-			return fmt.Errorf("node %s: its indices are %w", internal.Name(r.node), err)
-		}
-		for i, at := range kernels.Elements[int](m) {
-			if at < 0 || at >= r.extent {
-				return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), at, i, r.extent-1)
+		if r.input == nil {
+			if err := r.check(outputs[r.output]); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// check returns an error that names the first index in a value outside of the axis.
+func (r ranged) check(v gorgonia.Value) error {
+	m, err := values.Bytes(v)
+	if err != nil {
+		return fmt.Errorf("node %s: its indices are %w", internal.Name(r.node), err)
+	}
+	for i, at := range kernels.Elements[int](m) {
+		if at < 0 || at >= r.extent {
+			return fmt.Errorf("node %s: got index %d at %d, want 0 to %d", internal.Name(r.node), at, i, r.extent-1)
 		}
 	}
 	return nil

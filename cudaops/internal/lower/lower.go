@@ -35,14 +35,24 @@ type Graph struct {
 type Input struct {
 	Node  *gorgonia.Node // the input, or the op's node
 	State *tensor.Dense  // nil for an input
+	First *tensor.Dense  // the value while State is zeros, nil for State
 }
 
 // Value returns its present value.
 func (in Input) Value() gorgonia.Value {
-	if in.State != nil {
-		return in.State
+	switch {
+	case in.State == nil:
+		return in.Node.Value()
+	case in.First != nil && allZero(in.State):
+		return in.First
 	}
-	return in.Node.Value()
+	return in.State
+}
+
+// allZero reports whether all elements of a tensor are 0.
+func allZero(t *tensor.Dense) bool {
+	m, err := values.Bytes(t)
+	return err == nil && !slices.ContainsFunc(m, func(b byte) bool { return b != 0 })
 }
 
 // Node is a node of the graph with its value in the program, nil for a statement.
@@ -77,13 +87,17 @@ type Watched struct {
 // statements.
 type Wanted struct {
 	Keep    []*gorgonia.Node
-	All     bool             // of every node
-	Forward bool             // of no derivative
-	Only    []*gorgonia.Node // if any, these and those of Keep replace the graph's results
-	Watch   bool             // to check every node
-	Train   *Training        // nil for no training
+	All     bool // of every node
+	Forward bool // of no derivative
+	// Evaluate lowers ops that train or evaluate to evaluate, whatever their mode.
+	Evaluate bool
+	Only     []*gorgonia.Node // if any, these and those of Keep replace the graph's results
+	Watch    bool             // to check every node
+	Train    *Training        // nil for no training
 	// Resident are inputs that stay on the device from run to run.
 	Resident []*gorgonia.Node
+	// Moving are ops whose slices the program reads before each run.
+	Moving []gorgonia.Op
 	// Precision is that of products, PrecisionOf that of products that have one of their own.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
@@ -110,6 +124,10 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		norms: map[norm]*moments{},
 		again: map[*program.Value]func(*call) *program.Value{},
 		kept:  map[*tensor.Dense]*program.Value{},
+
+		evaluates: w.Evaluate,
+
+		moving: w.Moving, begins: make([]float64, 2*len(w.Moving)), ranges: map[int]*program.Value{},
 
 		precision: w.Precision, precisionOf: w.PrecisionOf, rounded: map[*gorgonia.Node]bool{},
 	}
@@ -198,10 +216,17 @@ type lowerer struct {
 	again   map[*program.Value]func(c *call) *program.Value
 	kept    map[*tensor.Dense]*program.Value // states of ops, as computed so far
 	order   []*tensor.Dense                  // in which they were found
-	learned map[*gorgonia.Node]bool          // by the program itself
+	learned map[*gorgonia.Node]int           // by the program itself: the numbers in Trained.Learned
 	err     error                            // of a function that a rule wrote incorrectly
 	// resident are the states of inputs that stay on the device.
 	resident map[*gorgonia.Node]*program.Value
+
+	evaluates bool // whatever the modes of ops
+
+	moving []gorgonia.Op
+	begins []float64              // of their slices: first element and step
+	begin  *program.Value         // the input that holds begins, nil if there are none
+	ranges map[int]*program.Value // the numbers from 0 on, by how many
 
 	precision   kernels.Precision
 	precisionOf map[*gorgonia.Node]kernels.Precision
@@ -226,13 +251,18 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	for _, c := range children {
 		l.used[c] = true
 	}
-	l.noteSlice(n.Op())
+	if err := l.noteSlice(n, children); err != nil {
+		return err
+	}
 	start := len(l.graph.Program.Instrs)
 	c := &call{lowerer: l, node: n, in: in, Type: typeOf(n)}
 	if c.Numeric {
 		if _, err := values.Size(c.Dtype, c.Shape); err != nil {
 			return err
 		}
+	}
+	if err := c.checkMode(); err != nil {
+		return err
 	}
 	for i, v := range in {
 		if again := l.again[v]; again != nil {
@@ -339,5 +369,5 @@ func (l *lowerer) results(w *Wanted) {
 
 // isLearned reports whether all nodes are learnables.
 func (l *lowerer) isLearned(nodes gorgonia.Nodes) bool {
-	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { return !l.learned[n] })
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n *gorgonia.Node) bool { _, learned := l.learned[n]; return !learned })
 }

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -15,10 +16,24 @@ type mode struct {
 	training bool
 }
 
-// trains records the node's mode.
-func (c *call) trains() {
+// trains reports whether the node's op trains in this program. Unless the program evaluates, it records the
+// op's mode.
+func (c *call) trains() bool {
+	if c.evaluates {
+		return false
+	}
 	training, _ := internal.Training(c.node.Op())
 	c.graph.modes = append(c.graph.modes, mode{c.node.Op(), training})
+	return training
+}
+
+// checkMode returns an error if the program evaluates and the node's op has a mode of its own.
+func (c *call) checkMode() error {
+	op, has := c.node.Op().(gorgonia.TrainModeOp)
+	if _, known := internal.Training(c.node.Op()); !c.evaluates || !has || known {
+		return nil
+	}
+	return fmt.Errorf("got the option EvalMode and a %T, which reads its own mode: call SetTraining(false) of the graph's ops instead", op)
 }
 
 // changed reports whether the mode of an op is not the one with which it was lowered.
@@ -27,10 +42,12 @@ func (m mode) changed() bool {
 	return ok && training != m.training
 }
 
-// keeps returns the state that an op keeps in a tensor of its own, at this point of a run.
-func (c *call) keeps(state *tensor.Dense) *program.Value {
+// keeps returns the state that an op keeps in a tensor of its own, at this point of a run. first is the state
+// that stands for zeros, nil for none.
+func (c *call) keeps(state, first *tensor.Dense) *program.Value {
 	if c.kept[state] == nil {
 		c.kept[state] = c.stateInput(state, c.Dtype)
+		c.graph.Inputs[len(c.graph.Inputs)-1].First = first
 		c.order = append(c.order, state)
 	}
 	return c.kept[state]

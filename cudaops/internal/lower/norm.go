@@ -38,7 +38,7 @@ func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Va
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Rows{Func: fn, Axes: axes, PerRow: []bool{true}}, t, in...)
+	return c.emit(program.Rows{Func: fn, Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
 // spread returns a value that has one element for each row along the axes, repeated for every
@@ -118,7 +118,7 @@ func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Map{Func: f, Late: true}, x.Type, in...)
+	return c.emit(program.Map{Func: f, Shape: x.Shape, Late: true}, x.Type, in...)
 }
 
 // repeated emits the instructions of f again for every node that uses the result: subtracting the
@@ -189,8 +189,7 @@ func batchNorm(c *call) *program.Value {
 	if m == nil {
 		return nil
 	}
-	c.trains()
-	if of.Training {
+	if c.trains() {
 		c.runningMoments(of, m)
 	}
 	x := c.in[0]
@@ -210,7 +209,6 @@ func batchNormDiff(c *call) *program.Value {
 	if m == nil {
 		return nil
 	}
-	c.trains()
 	dy := c.factors(c.in[1], func(v *program.Value) *program.Value { return v })
 	return c.normalizedDiff(c.in[0], dy, m)
 }
@@ -228,12 +226,12 @@ func (c *call) batchMoments(of internal.BatchNormOf) *moments {
 	}
 	axes := upTo(len(x.Shape))
 	axes = slices.Delete(axes, 1, 2)
-	if of.Training {
+	if c.trains() {
 		c.norms[key] = c.moments(x, axes, of.Epsilon)
 		return c.norms[key]
 	}
 	// At every element, if a map uses it, rather than once for each channel.
-	m := &moments{axes: axes, mean: c.spread(c.keeps(mean), x.Shape, axes), inverse: c.spread(c.keeps(variance), x.Shape, axes)}
+	m := &moments{axes: axes, mean: c.spread(c.keeps(mean, nil), x.Shape, axes), inverse: c.spread(c.keeps(variance, nil), x.Shape, axes)}
 	m.invert = func(b *expr.Builder, v expr.Value) expr.Value {
 		return b.Apply(expr.InverseSqrt, b.Apply(expr.Add, v, b.Constant(x.Dtype, of.Epsilon)))
 	}
@@ -259,11 +257,12 @@ func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.D
 	return mean, variance, true
 }
 
-// runningMoments updates the state of a BatchNorm with the moments of this run.
+// runningMoments updates the state of a BatchNorm with the moments of this run. An op whose SetTraining was never called
+// has a variance of zeros; training begins with ones.
 func (c *call) runningMoments(of internal.BatchNormOf, m *moments) {
 	mean, variance, _ := running(of.Op, c.Type)
-	along := func(state *tensor.Dense, now *program.Value, factor float64) {
-		old := c.keeps(state)
+	along := func(state, first *tensor.Dense, now *program.Value, factor float64) {
+		old := c.keeps(state, first)
 		c.kept[state] = c.mapped(old.Type, func(b *expr.Builder) expr.Value {
 			number := func(v float64) expr.Value { return b.Constant(kernels.Float64, v) }
 			stays := b.Apply(expr.Mul, number(1-of.Momentum), b.Convert(b.Operand(0), kernels.Float64))
@@ -271,8 +270,8 @@ func (c *call) runningMoments(of internal.BatchNormOf, m *moments) {
 			return b.Convert(b.Apply(expr.Add, comes, stays), c.Dtype)
 		}, old, now)
 	}
-	along(mean, m.mean64, 1)
-	along(variance, m.square, m.elements/(m.elements-1))
+	along(mean, nil, m.mean64, 1)
+	along(variance, tensor.Ones(variance.Dtype(), variance.Shape()...), m.square, m.elements/(m.elements-1))
 }
 
 // groupNorm lowers GroupNorm, which normalizes groups of channels.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 )
 
@@ -49,4 +50,34 @@ func outerFactors(g *gorgonia.Node) (x, y *gorgonia.Node) {
 		}
 	}
 	return nil, nil
+}
+
+// maxDiff lowers the derivative of a Max, which Gorgonia composes as the gradient by the maximum
+// times 1 where x equals the maximum. A NaN equals nothing, so where the maximum is NaN no element
+// would get the gradient; here each NaN among the elements gets NaN. maxDiff returns nil for any other
+// node; the derivative of a product by a factor of such a comparison has the comparison first.
+func (c *call) maxDiff(op expr.Op) *program.Value {
+	if op != expr.Mul || !c.floats(2) || !internal.IsDerivative(c.node) {
+		return nil
+	}
+	mask := c.in[1].Def
+	m, mapped := mask.Op.(program.Map)
+	if !mapped || len(mask.In) != 2 || m.Func != comparison(expr.Eq, mask.In...) {
+		return nil
+	}
+	most, x := mask.In[0], mask.In[1]
+	if name, _, _ := internal.Reduction(most.Base.Def.Nodes[0].Op()); name != "max" && most.Base != x.Base {
+		return nil
+	}
+	d := *c
+	d.in = []*program.Value{c.in[0], most, x}
+	v := d.pointwise(func(b *expr.Builder) expr.Value {
+		grad, most, x := b.Operand(0), b.Operand(1), b.Operand(2)
+		first := b.Apply(expr.Mul, grad, b.Convert(b.Apply(expr.Eq, most, x), c.Dtype))
+		return b.Apply(expr.Select, b.Apply(expr.Eq, x, x), first, x)
+	})
+	if v != nil {
+		v.Def.Nodes = append(v.Def.Nodes, mask.Nodes...)
+	}
+	return v
 }

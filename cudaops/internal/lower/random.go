@@ -42,7 +42,7 @@ func (c *call) draw(d drawer, t program.Type, normal bool) *program.Value {
 
 // stateInput adds an input that is the state of an op.
 func (c *call) stateInput(state *tensor.Dense, dt kernels.Dtype) *program.Value {
-	c.graph.Inputs = append(c.graph.Inputs, Input{c.node, state})
+	c.graph.Inputs = append(c.graph.Inputs, Input{Node: c.node, State: state})
 	return c.emit(program.Input{}, program.Type{Numeric: true, Dtype: dt, Shape: state.Shape().Clone()})
 }
 
@@ -70,8 +70,7 @@ func dropoutDiff(c *call) *program.Value {
 
 // drop emits a Dropout of a value.
 func (c *call) drop(d internal.DropoutOf, x *program.Value) *program.Value {
-	c.trains()
-	if d.Probability == 0 || !d.Training {
+	if training := c.trains(); d.Probability == 0 || !training {
 		return c.alias(x, c.Type, x.View)
 	}
 	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {

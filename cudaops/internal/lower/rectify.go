@@ -8,15 +8,21 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// rectified lowers the product that Rectify makes of x and 0 <= x, as a map of x alone, and returns
-// nil for any other node. For x below zero the result is -0, and for x = -0 it is +0: so the result
-// alone shows where x is below zero, and x need not be kept for that (see the pass epilogue).
-func (c *call) rectified(op expr.Op) *program.Value {
+// masks are the products of x and a comparison of x with 0 that Rectify and LeakyRelu make, as
+// functions of x that have the same values, except that an infinity whose factor is 0 becomes 0
+// instead of NaN.
+//
+// Rectify is -0 for x below zero, and +0 for x = -0: so the result alone shows where x is below
+// zero, and x need not be kept for that (see the pass epilogue).
+var masks = map[expr.Op]string{
+	expr.Ge: "select(x < 0, -0, x + 0)",
+	expr.Lt: "select(0 < x, 0, x)",
+}
+
+// masked lowers a product of masks as a map of x alone, and returns nil for any other node.
+func (c *call) masked(op expr.Op) *program.Value {
 	if op != expr.Mul || !c.floats(2) {
 		return nil
-	}
-	step := func(b *expr.Builder, x, zero expr.Value) expr.Value {
-		return b.Convert(b.Apply(expr.Ge, x, zero), c.Dtype)
 	}
 	for i, x := range c.in {
 		factor := c.in[1-i].Def
@@ -24,18 +30,32 @@ func (c *call) rectified(op expr.Op) *program.Value {
 		if !mapped || len(factor.In) != 2 || factor.In[0] != x || !isZero(factor.In[1]) || !slices.Equal(x.Shape, c.Shape) {
 			continue
 		}
-		f, err := written(func(b *expr.Builder) expr.Value { return step(b, b.Operand(0), b.Operand(1)) }, factor.In...)
-		if err != nil || f != m.Func {
-			continue
+		for compare, text := range masks {
+			if m.Func != comparison(compare, factor.In...) {
+				continue
+			}
+			f, err := expr.Parse(text, c.Dtype, "x")
+			if err != nil {
+				c.err = err
+			}
+			v := c.emit(program.Map{Func: f, Shape: c.Shape}, c.Type, x)
+			v.Def.Nodes = append(v.Def.Nodes, factor.Nodes...)
+			return v
 		}
-		v := c.mapped(c.Type, func(b *expr.Builder) expr.Value {
-			x, zero := b.Operand(0), b.Constant(c.Dtype, 0)
-			return b.Apply(expr.Mul, b.Apply(expr.Add, x, zero), step(b, x, zero))
-		}, x)
-		v.Def.Nodes = append(v.Def.Nodes, factor.Nodes...)
-		return v
 	}
 	return nil
+}
+
+// comparison returns the function of two values of one type that is 1 where they compare, as a
+// number of that type, and 0 elsewhere.
+func comparison(op expr.Op, in ...*program.Value) expr.Func {
+	f, err := written(func(b *expr.Builder) expr.Value {
+		return b.Convert(b.Apply(op, b.Operand(0), b.Operand(1)), in[0].Dtype)
+	}, in...)
+	if err != nil {
+		return expr.Func{} // of values of two types
+	}
+	return f
 }
 
 // isZero reports whether a value is the constant 0.

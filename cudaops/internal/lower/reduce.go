@@ -136,7 +136,7 @@ func (c *call) total(x *program.Value, first []int) *program.Value {
 		c.err = err
 	}
 	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, first)}
-	rows := c.emit(program.Rows{Func: f, Axes: first, PerRow: []bool{true}}, t, x)
+	rows := c.emit(program.Rows{Func: f, Shape: x.Shape, Axes: first, PerRow: []bool{true}}, t, x)
 	f, err = written(func(b *expr.Builder) expr.Value {
 		return b.Convert(b.Apply(expr.RowSum, b.Operand(0)), x.Dtype)
 	}, rows)
@@ -148,7 +148,7 @@ func (c *call) total(x *program.Value, first []int) *program.Value {
 		all[a] = a
 	}
 	t.Dtype, t.Shape = x.Dtype, nil
-	return c.emit(program.Rows{Func: f, Axes: all, PerRow: []bool{true}}, t, rows)
+	return c.emit(program.Rows{Func: f, Shape: rows.Shape, Axes: all, PerRow: []bool{true}}, t, rows)
 }
 
 // without returns a list without the elements of some indices.
@@ -173,7 +173,7 @@ func (c *call) rows(op expr.Op, x *program.Value, axes []int) *program.Value {
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Rows{Func: f, Axes: axes, PerRow: []bool{true}}, t, x)
+	return c.emit(program.Rows{Func: f, Shape: x.Shape, Axes: axes, PerRow: []bool{true}}, t, x)
 }
 
 // average lowers GlobalAveragePool2D: the mean of each channel of each image.

@@ -24,10 +24,11 @@ func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
 			return errors.New("Resident: got a nil node")
 		}
 		t := typeOf(n)
+		_, learned := l.learned[n]
 		switch {
 		case l.resident[n] != nil:
 			return fmt.Errorf("Resident: got node %s twice, want it once", internal.Name(n))
-		case l.learned[n]:
+		case learned:
 			return fmt.Errorf("Resident: got node %s, which is a learnable of Train and stays on the device already", internal.Name(n))
 		case n.Op() != nil:
 			return fmt.Errorf("Resident: got node %s with an op, %v, want an input of the graph", internal.Name(n), n.Op())

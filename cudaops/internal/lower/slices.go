@@ -1,28 +1,53 @@
 package lower
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// slicing is a slice that the graph was lowered with; gorgonia.UnsafeLet can change that of
-// its op.
+// The slice of an op is lowered to a view. gorgonia.UnsafeLet can set another one: the op is then a moving
+// slice, and the graph is lowered again, once. A moving slice is a gather by indices that the device computes
+// from the begin and the step of the slice, an input of the program, so that no further slice compiles
+// anything.
+
+// slicing is the slice of a node's op.
 type slicing struct {
+	node             *gorgonia.Node
 	op               interface{ IsSlice() tensor.Slice }
-	start, end, step int
+	start, end, step int       // when the graph was lowered
+	extent, count    int       // elements along the axis, and those of the node's shape
+	begin            []float64 // first element and step of a moving slice, nil for another one
 }
 
-// noteSlice takes note of the slice of an op that has one.
-func (l *lowerer) noteSlice(op gorgonia.Op) {
-	if _, _, ok := internal.Slice(op); !ok {
-		return
+// noteSlice records the slice of a node that has one.
+func (l *lowerer) noteSlice(n *gorgonia.Node, children gorgonia.Nodes) (err error) {
+	of, increment, ok := internal.Slice(n.Op())
+	if !ok {
+		return nil
 	}
-	s := slicing{op: op.(interface{ IsSlice() tensor.Slice })}
+	whole, part := children[0].Shape(), n.Shape()
+	if increment {
+		part = children[1].Shape()
+	}
+	s := slicing{node: n, op: n.Op().(interface{ IsSlice() tensor.Slice }), extent: whole[of.Axis], count: 1}
+	if len(part) == len(whole) {
+		s.count = part[of.Axis]
+	}
 	s.start, s.end, s.step = s.now()
+	if i := slices.Index(l.moving, n.Op()); i >= 0 {
+		s.begin = l.begins[2*i : 2*i+2]
+		err = s.move()
+	}
 	l.graph.slices = append(l.graph.slices, s)
+	return err
 }
 
 func (s slicing) now() (start, end, step int) {
@@ -38,8 +63,120 @@ func (s slicing) changed() bool {
 	return start != s.start || end != s.end || step != s.step
 }
 
-// Stale reports whether an op has another slice, or another mode, than it was lowered with, so
-// that the graph must be lowered again.
+// move sets the begin of a moving slice to that of the op's slice. It returns an error unless that takes as many
+// elements of the axis as the node's shape has.
+func (s slicing) move() error {
+	start, end, step := s.now()
+	if end <= start { // the whole axis
+		start, end = 0, s.extent
+	}
+	step = max(step, 1)
+	if start < 0 || end > s.extent {
+		return fmt.Errorf("node %s: got the slice %d:%d of an axis of %d elements, want one within it", internal.Name(s.node), start, end, s.extent)
+	}
+	if n := max((end-start)/step, 1); n != s.count {
+		return fmt.Errorf("node %s: got the slice %d:%d:%d of %d elements, want %d as in the node's shape", internal.Name(s.node), start, end, step, n, s.count)
+	}
+	if s.begin != nil {
+		s.begin[0], s.begin[1] = float64(start), float64(step)
+	}
+	return nil
+}
+
+// MoveSlices takes over the slices that gorgonia.UnsafeLet has set since the graph was lowered. It returns an error
+// that names a node whose slice does not fit.
+func (g *Graph) MoveSlices() error {
+	for _, s := range g.slices {
+		if s.begin == nil && !s.changed() {
+			continue
+		}
+		if err := s.move(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Moving returns the ops with moving slices: those of the lowered graph, and those whose slices were set since.
+func (g *Graph) Moving() (ops []gorgonia.Op) {
+	for _, s := range g.slices {
+		if op := s.node.Op(); (s.begin != nil || s.changed()) && !slices.Contains(ops, op) {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// Stale reports whether an op has a slice that is not the one of the program and not a moving one, or another mode than it
+// was lowered with, so that the graph must be lowered again.
 func (g *Graph) Stale() bool {
-	return slices.ContainsFunc(g.slices, slicing.changed) || slices.ContainsFunc(g.modes, mode.changed)
+	stale := func(s slicing) bool { return s.begin == nil && s.changed() }
+	return slices.ContainsFunc(g.slices, stale) || slices.ContainsFunc(g.modes, mode.changed)
+}
+
+// movingSlice lowers a moving slice and the derivative of one. The derivative gathers from its second input for each index
+// of the axis: where an index lies outside of that, a gather gives 0.
+func movingSlice(c *call) *program.Value {
+	of, increment, ok := internal.Slice(c.node.Op())
+	if !ok {
+		return nil
+	}
+	k, count := slices.Index(c.moving, c.node.Op()), c.graph.slices[len(c.graph.slices)-1].count
+	if k < 0 {
+		return nil
+	}
+	if !c.numbers() || increment && !c.floats(2) {
+		return host(c) // reads the op's slice itself
+	}
+	part := slices.Clone(c.in[0].Shape)
+	part[of.Axis] = count
+	from, shape := c.in[0], part
+	if increment {
+		if c.in[1].Elements() != kernels.Count(part) {
+			return host(c)
+		}
+		from, shape = c.reshaped(c.in[1], part), c.in[0].Shape
+	}
+	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: tensor.Shape{shape[of.Axis]}}
+	begin := func(at int) *program.Value {
+		return c.alias(c.beginInput(), t, program.View{Offset: int64(2*k + at), Strides: []int64{0}})
+	}
+	start, step, number := begin(0), begin(1), c.numbered(shape[of.Axis])
+	t.Dtype = kernels.Int64
+	indices := c.mapped(t, func(b *expr.Builder) expr.Value {
+		start, step, i := b.Operand(0), b.Operand(1), b.Operand(2)
+		if !increment {
+			return b.Convert(b.Apply(expr.Add, start, b.Apply(expr.Mul, step, i)), kernels.Int64)
+		}
+		at := b.Apply(expr.Div, b.Apply(expr.Sub, i, start), step)
+		taken := b.Apply(expr.Eq, at, b.Apply(expr.Floor, at))
+		return b.Convert(b.Apply(expr.Select, taken, at, b.Constant(kernels.Float64, -1)), kernels.Int64)
+	}, start, step, number)
+	t.Dtype, t.Shape = c.Dtype, shape
+	v := c.emit(program.Kernel{Planner: gathering{dtype: c.Dtype, shape: from.Shape, axis: of.Axis, count: indices.Elements()}}, t, from, indices)
+	if slices.Equal(shape, c.Shape) {
+		return v
+	}
+	return c.alias(v, c.Type, program.Contiguous(c.Shape))
+}
+
+// beginInput returns the input that holds the begins of all moving slices.
+func (c *call) beginInput() *program.Value {
+	if c.begin == nil {
+		c.begin = c.stateInput(tensor.New(tensor.WithBacking(c.begins)), kernels.Float64)
+	}
+	return c.begin
+}
+
+// numbered returns the numbers from 0 to n-1.
+func (c *call) numbered(n int) *program.Value {
+	if c.ranges[n] == nil {
+		t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: tensor.Shape{n}}
+		v, m := values.New(t.Dtype, t.Shape)
+		for i := range n {
+			kernels.Elements[float64](m)[i] = float64(i)
+		}
+		c.ranges[n] = c.emit(program.Constant{Value: v}, t)
+	}
+	return c.ranges[n]
 }

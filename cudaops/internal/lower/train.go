@@ -19,6 +19,7 @@ type Training struct {
 	Learnables []*gorgonia.Node
 	Solver     internal.Solver
 	ClipNorm   bool // gradients of all learnables together keep to a greatest norm
+	Adds       bool // gradients of several runs are added up for a step
 }
 
 // Trained is a graph's training as its program has it. Learnables of one element type lie
@@ -38,7 +39,9 @@ type Trained struct {
 type Learned struct {
 	Node   *gorgonia.Node
 	Value  *program.Value   // a view of the first of States
-	States []*program.Value // of the parameters, then of each moment: it lies in each as Value does in the first
+	States []*program.Value // of the parameters, then of each moment, then of added gradients: it lies in each as Value does in the first
+
+	offset int64 // in each state, elements
 }
 
 // Part returns a learnable's part of state k: its value is that of state 0, its moments
@@ -56,13 +59,12 @@ type group struct {
 	members []int // of Learned
 	states  []*program.Value
 	total   int64 // elements side by side
-	offsets []int64
 }
 
 // Solver returns the solver, as it was read when the graph was lowered.
 func (t *Trained) Solver() internal.Solver { return t.training.Solver }
 
-// Numbers returns the program's last inputs in a step, counted from 1.
+// Numbers returns the program's last inputs in a step, counted from 1, or 0 in a run that makes none.
 func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {
@@ -111,18 +113,22 @@ func (l *lowerer) startTraining(t Training) error {
 	}
 	for _, g := range trained.groups {
 		var err error
-		if g.rule, err = solver.NewRule(t.Solver, g.dtype, t.ClipNorm); err != nil {
+		if g.rule, err = solver.NewRule(t.Solver, g.dtype, t.ClipNorm, t.Adds); err != nil {
 			return fmt.Errorf("Train: %w", err)
 		}
 		elements := make([]int64, len(g.members))
 		for i, m := range g.members {
 			elements[i] = kernels.Count(trained.Learned[m].Node.Shape())
 		}
-		g.offsets, g.total = program.Layout(g.dtype, elements...)
+		var offsets []int64
+		offsets, g.total = program.Layout(g.dtype, elements...)
 		for range 1 + g.rule.Moments {
 			def := &program.Instr{Op: program.State{}, Nodes: trained.nodes(g)}
 			l.graph.Program.Setup = append(l.graph.Program.Setup, def)
 			g.states = append(g.states, l.graph.Program.NewValue(def, "learnables", g.whole(g.dtype)))
+		}
+		for i, m := range g.members {
+			trained.Learned[m].States, trained.Learned[m].offset = g.states, offsets[i]
 		}
 	}
 	return nil
@@ -131,10 +137,11 @@ func (l *lowerer) startTraining(t Training) error {
 // learn takes a learnable into the group of its type.
 func (l *lowerer) learn(n *gorgonia.Node) error {
 	t := l.graph.Trained
+	_, twice := l.learned[n]
 	switch {
 	case n == nil:
 		return errors.New("got a nil learnable")
-	case l.learned[n]:
+	case twice:
 		return fmt.Errorf("learnable %s: got it twice, want it once", internal.Name(n))
 	case n.Op() != nil:
 		return fmt.Errorf("learnable %s: got a node with an op, %v, want an input of the graph", internal.Name(n), n.Op())
@@ -146,9 +153,9 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 		return fmt.Errorf("learnable %s: got a %v of shape %v, want elements of float32 or float64", internal.Name(n), n.Type(), n.Shape())
 	}
 	if l.learned == nil {
-		l.learned = map[*gorgonia.Node]bool{}
+		l.learned = map[*gorgonia.Node]int{}
 	}
-	l.learned[n] = true
+	l.learned[n] = len(t.Learned)
 	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.dtype == of.Dtype })
 	if i < 0 {
 		i = len(t.groups)
@@ -175,21 +182,13 @@ func (g *group) whole(d kernels.Dtype) program.Type {
 
 // learnable lowers an input that is learnt: it is a part of a state.
 func learnable(c *call) *program.Value {
-	if !c.learned[c.node] {
+	i, ok := c.learned[c.node]
+	if !ok {
 		return nil
 	}
-	t := c.graph.Trained
-	for _, g := range t.groups {
-		for i, m := range g.members {
-			own := &t.Learned[m]
-			if own.Node != c.node {
-				continue
-			}
-			view := program.Contiguous(c.Shape)
-			view.Offset = g.offsets[i]
-			own.Value, own.States = c.alias(g.states[0], c.Type, view), g.states
-			return own.Value
-		}
-	}
-	return nil
+	own := &c.graph.Trained.Learned[i]
+	view := program.Contiguous(c.Shape)
+	view.Offset = own.offset
+	own.Value = c.alias(own.States[0], c.Type, view)
+	return own.Value
 }

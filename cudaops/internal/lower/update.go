@@ -29,7 +29,7 @@ func (l *lowerer) update() error {
 				internal.Name(m.Node), d.Dtype, d.Shape, m.Value.Dtype, m.Value.Shape)
 		}
 	}
-	e := &updater{lowerer: l, Trained: t, nodes: t.training.Learnables}
+	e := &updater{lowerer: l, Trained: t, nodes: t.training.Learnables, joined: map[*group]*program.Value{}}
 	e.inputs()
 	for _, g := range t.groups {
 		if err := e.group(g); err != nil {
@@ -47,6 +47,7 @@ type updater struct {
 	common []*program.Value // numbers of all groups
 	own    map[*group]*program.Value
 	sums   []*program.Value // over all learnables
+	joined map[*group]*program.Value
 }
 
 // emit adds an instruction with outputs of those types.
@@ -92,18 +93,53 @@ func (e *updater) inputs() {
 	}
 }
 
-// group emits the step of a group: its gradients one after the other, and one map.
-func (e *updater) group(g *group) error {
-	e.nodes = e.Trained.nodes(g)
+// join returns the gradients of a group one after the other, with those of earlier runs added.
+func (e *updater) join(g *group) (*program.Value, error) {
+	if e.joined[g] != nil {
+		return e.joined[g], nil
+	}
 	gradients := make([]*program.Value, len(g.members))
 	for i, m := range g.members {
 		gradients[i] = e.of[e.Learned[m].Node.Deriv()]
 	}
+	v := e.emit(program.Join{}, gradients, g.whole(g.dtype))[0]
+	if e.training.Adds {
+		b := expr.NewBuilder(g.dtype, g.dtype)
+		f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1)))
+		if err != nil {
+			return nil, err
+		}
+		v = e.emit(program.Map{Func: f, Shape: g.whole(g.dtype).Shape}, []*program.Value{g.states[len(g.states)-1], v}, g.whole(g.dtype))[0]
+	}
+	e.joined[g] = v
+	return v, nil
+}
+
+// gradient returns the gradient of a learnable, with those of earlier runs added.
+func (e *updater) gradient(l Learned) (*program.Value, error) {
+	d := e.of[l.Node.Deriv()]
+	if !e.training.Adds {
+		return d, nil
+	}
+	g := e.groups[slices.IndexFunc(e.groups, func(g *group) bool { return g.states[0] == l.States[0] })]
+	joined, err := e.join(g)
+	if err != nil {
+		return nil, err
+	}
+	return e.alias(joined, l.Value.Type, l.Value.View), nil
+}
+
+// group emits the step of a group: its gradients one after the other, and one map.
+func (e *updater) group(g *group) error {
+	e.nodes = e.Trained.nodes(g)
 	shared, err := e.shared(g.dtype)
 	if err != nil {
 		return err
 	}
-	joined := e.emit(program.Join{}, gradients, g.whole(g.dtype))[0]
+	joined, err := e.join(g)
+	if err != nil {
+		return err
+	}
 	number := 0
 	in := make([]*program.Value, len(g.rule.Operands))
 	everywhere := program.View{Strides: []int64{0}}
@@ -121,7 +157,7 @@ func (e *updater) group(g *group) error {
 		}
 	}
 	types := slices.Repeat([]program.Type{g.whole(g.dtype)}, len(g.states))
-	for k, next := range e.emit(program.Map{Func: g.rule.Func}, in, types...) {
+	for k, next := range e.emit(program.Map{Func: g.rule.Func, Shape: types[0].Shape}, in, types...) {
 		e.graph.Program.Updates = append(e.graph.Program.Updates, program.Update{State: g.states[k], Next: next})
 	}
 	return nil
@@ -169,7 +205,11 @@ func (e *updater) reduce() error {
 		}
 	}
 	for _, m := range e.Learned {
-		g, at := e.of[m.Node.Deriv()], 0
+		g, err := e.gradient(m)
+		if err != nil {
+			return err
+		}
+		at := 0
 		if e.training.ClipNorm {
 			f, err := solver.Squares(g.Dtype)
 			if err != nil {
@@ -218,7 +258,7 @@ func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	}
 	perRow := slices.Repeat([]bool{true}, len(f.Outputs()))
 	types := slices.Repeat([]program.Type{{Numeric: true, Dtype: kernels.Float64}}, len(perRow))
-	return e.emit(program.Rows{Func: f, Axes: axes, PerRow: perRow}, own, types...)
+	return e.emit(program.Rows{Func: f, Shape: shape, Axes: axes, PerRow: perRow}, own, types...)
 }
 
 // total emits the sum of numbers, a limited number of them at a time.

@@ -28,7 +28,7 @@ func (c *composer) apply(m *program.Instr) (expr.Value, bool) {
 	args := make([]expr.Value, len(m.In))
 	for i, v := range m.In {
 		var ok bool
-		if args[i], ok = c.value(v, m); !ok {
+		if args[i], ok = c.value(v); !ok {
 			return 0, false
 		}
 	}
@@ -36,7 +36,7 @@ func (c *composer) apply(m *program.Instr) (expr.Value, bool) {
 }
 
 // value writes an input of a Map.
-func (c *composer) value(v *program.Value, reader *program.Instr) (expr.Value, bool) {
+func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	base := v.Base
 	inOrder := v.IsContiguous() && v.Elements() == base.Elements() // then the view begins where the base does
 	if base == c.out {
@@ -48,7 +48,7 @@ func (c *composer) value(v *program.Value, reader *program.Instr) (expr.Value, b
 	if x, constant := number(v); constant && c.numbers {
 		return c.Constant(v.Dtype, x), true
 	}
-	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.wanted[base] && slices.Equal(c.readers[base], []*program.Instr{reader}) {
+	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.wanted[base] && c.reads[base] == 1 {
 		return c.apply(base.Def)
 	}
 	return c.operand(v)
@@ -125,7 +125,7 @@ var rectifiers = sync.OnceValue(func() (list [2]rectifier) {
 			f, _ = f.Trim()
 			return f
 		}
-		list[dt] = rectifier{parsed("(x + 0) * (0 <= x)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
+		list[dt] = rectifier{parsed("select(x < 0, -0, x + 0)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
 	}
 	return list
 })

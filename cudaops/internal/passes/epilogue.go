@@ -94,6 +94,9 @@ func (e *epilogue) extend() bool {
 // rectifier there may be its derivatives.
 func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	for _, in := range e.readers[e.out] {
+		if _, replaced := e.now[in]; replaced {
+			continue
+		}
 		switch _, mapped := in.Op.(program.Map); {
 		case mapped && e.isStep(in):
 			steps = append(steps, in)
@@ -146,16 +149,14 @@ func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
 // rewrite makes one instruction of the product and the Maps that it has taken, at the place of the
 // last Map.
 func (e *epilogue) rewrite() {
-	in := &program.Instr{Op: program.Kernel{Planner: e.product}, In: slices.Clone(e.instr.In), Out: []*program.Value{e.out}, Nodes: slices.Clone(e.instr.Nodes)}
+	in := &program.Instr{Op: program.Kernel{Planner: e.product}, In: slices.Clone(e.instr.In), Out: []*program.Value{e.out}}
 	for _, o := range e.operands {
 		in.In = append(in.In, o.base)
 	}
-	last := e.out.Def
-	for _, m := range e.taken {
-		in.Cover(m.Nodes...)
-	}
+	last, gone := e.out.Def, append([]*program.Instr{e.instr}, e.taken...)
+	in.Nodes = program.NodesOf(gone...)
 	e.out.Def = in
-	e.replace(last, in, append(e.taken, e.instr))
+	e.replace(last, in, gone)
 	for _, step := range e.steps {
 		e.derive(step)
 	}
@@ -164,11 +165,11 @@ func (e *epilogue) rewrite() {
 // derive makes the derivative of a rectifier one of its result.
 func (e *epilogue) derive(step *program.Instr) {
 	v := step.In[0]
-	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult}, []*program.Value{e.out}
+	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}
 	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
 		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
-		e.depth[def] = e.depth[e.out.Def]
+		e.depth[def], e.places[def] = e.depth[e.out.Def], e.places[e.out.Def]
 		step.In[0] = e.p.NewAlias(def, e.out.Name, v.Type, e.out, v.View)
 	}
-	e.readers[e.out] = append(e.readers[e.out], step)
+	e.read(e.out, step)
 }

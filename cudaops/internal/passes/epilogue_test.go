@@ -108,10 +108,15 @@ func testRectifier[T kernels.Float](t *testing.T, dt kernels.Dtype) {
 	byArgument, byResult := apply(r.byArgument, x, zero), apply(r.byResult, result)
 	for i, v := range x {
 		want, step := v, T(1)
-		if !(v >= 0) {
-			want, step = v*0, 0
+		switch {
+		case v != v:
+			step = 0
+		case v < 0:
+			want, step = T(math.Copysign(0, -1)), 0
+		case v == 0:
+			want = 0
 		}
-		if result[i] != want && want == want || want != want && result[i] == result[i] {
+		if same := result[i] == want && math.Signbit(float64(result[i])) == math.Signbit(float64(want)); !same && (want == want || result[i] == result[i]) {
 			t.Errorf("%v: the rectifier of %g gives %g, want %g", dt, v, result[i], want)
 		}
 		if byArgument[i] != step || byResult[i] != step {

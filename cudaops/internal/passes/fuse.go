@@ -58,7 +58,8 @@ const (
 	mostOperands   = 16
 	mostOutputs    = 8
 	mostOperations = 128
-	mostVisited    = 1000 // instructions looked at to find a way around a group
+	mostVisited    = 1000 // instructions looked at from either end to find a way around a group
+	mostSiblings   = 256  // readers of a value on either side of one, or earlier reductions of a shape, that a group is tried with
 
 	shortReduction = 1 << 20 // elements, which take no longer to read than a launch
 )
@@ -74,7 +75,13 @@ type vertex struct {
 	wanted  bool      // it computes a base that an output lies in
 	updates bool      // it computes the new value of a state, over that state
 	waiting bool
-	visited int // the last search that came here
+	visited int // the front that found it last, by number
+
+	// In a tree, each vertex is a child of the deepest of its sources.
+	depth   int // vertices on the longest way to it
+	first   int // its number: those below it have the next ones
+	size    int // vertices below and with it
+	nextSub int // the number of its next child
 
 	domain []int // that a Map or Rows goes over, without axes of extent 1
 	count  int64 // elements of the domain
@@ -87,13 +94,14 @@ type fuser struct {
 	vertices []*vertex
 	of       map[*program.Instr]*vertex
 	reach    prefixMax // by the place of a group's first member, that of its last
+	origin   prefixMax // by the mirrored place of a group's last member, that of its first
 	searches int
 	apart    map[[2]*group]bool // that cannot be one, nor later: other groups only grow
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
 	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs)),
-		reach: make(prefixMax, len(p.Instrs)+1), apart: map[[2]*group]bool{}}
+		reach: make(prefixMax, len(p.Instrs)+1), origin: make(prefixMax, len(p.Instrs)+1), apart: map[[2]*group]bool{}}
 	for i, in := range p.Instrs {
 		v := &vertex{Instr: in, at: i, kept: !program.Pointwise(in.Op)}
 		f.vertices[i], f.of[in] = v, v
@@ -121,8 +129,46 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 			v.kept, v.wanted, v.updates = true, true, true
 		}
 	}
+	f.number()
 	return f
 }
+
+// number numbers the vertices of the tree.
+func (f *fuser) number() {
+	for _, v := range f.vertices {
+		if s := v.deepest(); s != nil {
+			v.depth = s.depth + 1
+		}
+	}
+	for _, v := range slices.Backward(f.vertices) {
+		v.size++
+		if s := v.deepest(); s != nil {
+			s.size += v.size
+		}
+	}
+	roots := 0
+	for _, v := range f.vertices {
+		next := &roots
+		if s := v.deepest(); s != nil {
+			next = &s.nextSub
+		}
+		v.first, v.nextSub = *next, *next+1
+		*next += v.size
+	}
+}
+
+// deepest returns the source at the end of the longest way, nil for a vertex without sources.
+func (v *vertex) deepest() (deepest *vertex) {
+	for _, s := range v.sources {
+		if s != nil && (deepest == nil || s.depth > deepest.depth) {
+			deepest = s
+		}
+	}
+	return deepest
+}
+
+// below reports whether a vertex is below another one in the tree, or is that one: then it depends on it.
+func (v *vertex) below(of *vertex) bool { return of.first <= v.first && v.first < of.first+of.size }
 
 // waits reports whether an instruction waits for its users.
 func (v *vertex) waits() bool {
@@ -139,11 +185,9 @@ func (f *fuser) joinInputs(v *vertex) {
 			continue
 		}
 		from := s.group
-		joint := f.join(from, v.group)
-		if joint == nil {
+		if f.join(from, v.group) == nil {
 			continue
 		}
-		f.reach.raise(joint.members[0].at, joint.last())
 		for _, m := range from.members {
 			if m.waiting {
 				f.joinInputs(m)
@@ -156,13 +200,11 @@ func (f *fuser) joinInputs(v *vertex) {
 // that is now part of a product was among them.
 func (f *fuser) joinReaders(v *vertex) {
 	for i, r := range v.readers {
-		for _, q := range v.readers[:i] {
+		for _, q := range v.readers[max(i-mostSiblings, 0):i] {
 			if r.group == nil || q.group == nil || r.group == q.group {
 				continue
 			}
-			if joint := f.join(q.group, r.group); joint != nil {
-				f.reach.raise(joint.members[0].at, joint.last())
-			}
+			f.join(q.group, r.group)
 		}
 	}
 }
@@ -175,15 +217,19 @@ func (f *fuser) joinSiblings(v *vertex) {
 		if s == nil || s.group == v.group || s.Out[0].Elements() < v.count {
 			continue
 		}
-		for _, r := range s.readers {
+		for _, r := range s.near(v) {
 			if r.group == nil || r.group == v.group || !r.group.reduces() && !v.group.reduces() {
 				continue
 			}
-			if joint := f.join(r.group, v.group); joint != nil {
-				f.reach.raise(joint.members[0].at, joint.last())
-			}
+			f.join(r.group, v.group)
 		}
 	}
+}
+
+// near returns the readers of a vertex that come next before and after one of them.
+func (v *vertex) near(reader *vertex) []*vertex {
+	i, _ := slices.BinarySearchFunc(v.readers, reader.at, func(r *vertex, at int) int { return r.at - at })
+	return v.readers[max(i-mostSiblings, 0):min(i+mostSiblings, len(v.readers))]
 }
 
 // joinShort joins groups with Rows that reduce different values of one shape over the same axes: those of few elements, which
@@ -198,12 +244,12 @@ func (f *fuser) joinShort() {
 		}
 		key := fmt.Sprint(g.shape, g.axes)
 		others := found[key]
+		others = others[max(len(others)-mostSiblings, 0):]
 		for i, o := range others {
 			if o.neededBefore(v.at) {
 				continue
 			}
 			if joint := f.join(o, g); joint != nil {
-				f.reach.raise(joint.members[0].at, joint.last())
 				others = slices.Delete(others, i, i+1)
 				g = joint
 				break
@@ -224,7 +270,7 @@ func (g *group) neededBefore(at int) bool {
 // returns nil and they stay as they are.
 func (f *fuser) join(a, b *group) *group {
 	pair := [2]*group{a, b}
-	if a.operations+b.operations > mostOperations || f.apart[pair] {
+	if a.operations+b.operations > mostOperations || tooManyOutputs(a, b) || f.apart[pair] {
 		return nil
 	}
 	g := merge(a, b)
@@ -235,6 +281,8 @@ func (f *fuser) join(a, b *group) *group {
 	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
 	g.take()
 	if f.runs(g) {
+		f.reach.raise(g.first(), g.last())
+		f.origin.raise(f.mirrored(g.last()), f.mirrored(g.first()))
 		return g
 	}
 	a.take()
@@ -243,17 +291,30 @@ func (f *fuser) join(a, b *group) *group {
 	return nil
 }
 
-// runs reports whether a group can be one instruction on the device: its arguments are
+// tooManyOutputs reports whether the members of two groups have more results that others read than an
+// instruction may have outputs.
+func tooManyOutputs(a, b *group) bool {
+	outside := func(r *vertex) bool { return r.group != a && r.group != b }
+	n := 0
+	for _, members := range [][]*vertex{a.members, b.members} {
+		for _, m := range members {
+			if m.wanted || slices.ContainsFunc(m.readers, outside) {
+				n++
+			}
+			if n > mostOutputs {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// runs reports whether a group can be one instruction on the device: its operands are
 // not too many, and rows that are split among blocks have their reductions at once and
 // no outputs but those with one element for each row.
 func (f *fuser) runs(g *group) bool {
-	if len(g.outputs()) > mostOutputs {
+	if g.inputs() > mostOperands && len(g.operands()) > mostOperands {
 		return false
-	}
-	if g.inputs() > mostOperands {
-		if operands, _ := g.operands(); len(operands) > mostOperands {
-			return false
-		}
 	}
 	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
 		return true
@@ -267,51 +328,132 @@ func (f *fuser) runs(g *group) bool {
 }
 
 // around reports whether there is a way from a to b by instructions outside of both,
-// or so many ways out of a that looking at them would take too long.
+// or so many instructions lie on ways out of a and on ways into b that looking at them would take too long.
 //
 // Ways lead from an instruction to later ones, and from one member of a group to the
-// others. So none leads to b from behind all members of all groups that begin before
-// b ends.
+// others. So none leads to b from behind b and all groups that begin before b ends, those that begin before these end,
+// and so on; nor from a to what is before a and all groups that end after a begins, and so on.
 func (f *fuser) around(a, b *group) bool {
-	f.searches++
-	s := search{a: a, b: b, number: f.searches, left: mostVisited, last: max(b.last(), f.reach.until(b.last()))}
-	return s.leave(a.members, false)
-}
-
-// search is a search for a way from a to b.
-type search struct {
-	a, b         *group
-	number, left int
-	last         int // the last place on such a way
-}
-
-// leave reports whether a way leads from members of a group to b; outside demands that
-// they are not a's.
-func (s *search) leave(members []*vertex, outside bool) bool {
-	return slices.ContainsFunc(members, func(m *vertex) bool {
-		return slices.ContainsFunc(m.readers, func(r *vertex) bool { return s.visit(r, outside) })
-	})
-}
-
-func (s *search) visit(v *vertex, outside bool) bool {
-	if v.group == s.b {
-		return outside
-	}
-	if v.group == s.a || v.visited == s.number || v.at > s.last {
-		return false
-	}
-	if s.left--; s.left < 0 {
+	f.searches += 2
+	s := search{out: front{from: a, to: b, number: f.searches, other: f.searches + 1}, in: front{from: b, to: a, number: f.searches + 1, other: f.searches}}
+	s.last = until(b.last(), f.reach.until)
+	s.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
+	if leads(a, b) || s.leave(a.members, false) || s.enter(b.members, false) {
 		return true
 	}
-	v.visited = s.number
-	if v.group == nil {
-		return slices.ContainsFunc(v.readers, func(r *vertex) bool { return s.visit(r, true) })
+	for range mostVisited {
+		if len(s.out.next) == 0 || len(s.in.next) == 0 {
+			return false
+		}
+		if s.leave(s.out.take(), true) || s.enter(s.in.take(), true) {
+			return true
+		}
 	}
-	for _, m := range v.group.members {
-		m.visited = s.number
-	}
-	return s.leave(v.group.members, true)
+	return true
 }
+
+// until returns the first of n, f(n), f(f(n)) and so on that f leaves as it is or makes less.
+func until(n int, f func(int) int) int {
+	for f(n) > n {
+		n = f(n)
+	}
+	return n
+}
+
+// mirrored returns a place counted from the end of the program.
+func (f *fuser) mirrored(at int) int { return len(f.vertices) - 1 - at }
+
+// leads reports whether the last member of b is below a reader of a in the tree, so that a long way is found without a search.
+func leads(a, b *group) bool {
+	end := b.members[len(b.members)-1]
+	for _, m := range a.members {
+		for _, r := range m.readers { // in the order of the program
+			if r.at > end.at {
+				break
+			}
+			if r.group != a && r.group != b && end.below(r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// search is a search for a way from one group to another, from both ends.
+type search struct {
+	out, in     front
+	first, last int // places on such a way
+}
+
+// front is what was found from one end.
+type front struct {
+	from, to      *group
+	number, other int       // that vertices found from this end, and from the other one, were visited with
+	next          []*vertex // whose neighbours were not looked at yet
+}
+
+// leave goes on from vertices to their readers and reports whether that completes a way; outside tells that they are not a's:
+// a way leads through others.
+func (s *search) leave(vertices []*vertex, outside bool) bool {
+	for _, v := range vertices {
+		for _, r := range v.readers {
+			if r.at > s.last {
+				break
+			}
+			if s.out.find(r, outside) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// enter goes on from vertices to their sources in the same way.
+func (s *search) enter(vertices []*vertex, outside bool) bool {
+	for _, v := range vertices {
+		for _, from := range v.sources {
+			if from != nil && from.at >= s.first && s.in.find(from, outside) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// find adds a vertex, with its group, to those found and reports whether that completes a way.
+func (w *front) find(v *vertex, outside bool) bool {
+	switch {
+	case v.group == w.to:
+		return outside
+	case v.group == w.from || v.visited == w.number:
+		return false
+	case v.visited == w.other:
+		return true
+	}
+	for _, m := range v.together() {
+		m.visited = w.number
+	}
+	w.next = append(w.next, v)
+	return false
+}
+
+// take removes the vertex that was found last and returns the members of its group.
+func (w *front) take() []*vertex {
+	v := w.next[len(w.next)-1]
+	w.next = w.next[:len(w.next)-1]
+	return v.together()
+}
+
+// together returns the members of the vertex's group, or the vertex alone.
+func (v *vertex) together() []*vertex {
+	if v.group == nil {
+		return []*vertex{v}
+	}
+	return v.group.members
+}
+
+// first returns the place of the first member.
+func (g *group) first() int { return g.members[0].at }
 
 // last returns the place of the last member.
 func (g *group) last() int { return g.members[len(g.members)-1].at }

@@ -32,7 +32,7 @@ type operand struct {
 // build writes the members' functions as one.
 func (g *group) build() (*fused, error) {
 	out := &fused{}
-	operands, numbers := g.operands()
+	operands := g.operands()
 	types := make([]expr.Dtype, len(operands))
 	for i, o := range operands {
 		types[i] = o.dtype
@@ -42,7 +42,7 @@ func (g *group) build() (*fused, error) {
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
-			if c, constant := number(v); constant && !numbers {
+			if c, constant := number(v); constant {
 				args[i] = b.Constant(v.Dtype, c)
 			} else if g.inside(m.sources[i]) {
 				args[i] = of[m.sources[i]]
@@ -110,12 +110,15 @@ func (o operand) equal(p operand) bool {
 
 // instrs returns the instruction of the group, after the views that it reads.
 func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
-	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f}}
-	if g.axes != nil {
-		in.Op = program.Rows{Func: f.f, Axes: g.axes, PerRow: f.perRow}
+	members := make([]*program.Instr, len(g.members))
+	for i, m := range g.members {
+		members[i] = m.Instr
 	}
-	for _, m := range g.members {
-		in.Cover(m.Nodes...) // a softmax is several members
+	in := &program.Instr{Out: f.outputs, Op: program.Map{Func: f.f, Shape: g.shape}, Nodes: program.NodesOf(members...)} // a softmax is several members
+	if g.axes != nil {
+		in.Op = program.Rows{Func: f.f, Shape: g.shape, Axes: g.axes, PerRow: f.perRow}
+	}
+	for _, m := range members {
 		m.Out[0].Def = in
 	}
 	var list []*program.Instr

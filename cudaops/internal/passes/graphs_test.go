@@ -22,6 +22,8 @@ type builder struct {
 	read []*G.Value
 	keep G.Nodes
 	x    G.Nodes // the inputs
+
+	columns G.Nodes // vectors with an element for each row
 }
 
 const rows = 3
@@ -95,6 +97,25 @@ func (d draw) factor(name string) *G.Node {
 	return G.NewMatrix(d.g, d.dt, G.WithName(fmt.Sprint(name, len(d.pool))), G.WithShape(1, d.cols()), G.WithInit(G.Uniform(0.5, 2)))
 }
 
+// column draws a function of a vector with an element for each row: of the rows' sums, of one drawn before, or of an input.
+// Many are read on their own, too.
+func (d draw) column() *G.Node {
+	v := G.Must(G.Sum(d.a, 1))
+	if len(d.columns) > 0 && rapid.Bool().Draw(d.t, "drawn before") {
+		v = rapid.SampledFrom(d.columns).Draw(d.t, "column")
+	} else if rapid.Bool().Draw(d.t, "input") {
+		x := d.input(1)
+		v = G.Must(G.Reshape(x, tensor.Shape{rows}))
+	}
+	f := rapid.SampledFrom([]func(*G.Node) (*G.Node, error){G.Tanh, G.Sigmoid, G.Sign, func(n *G.Node) (*G.Node, error) { return ops.Map("floor(a)", n) },
+		func(n *G.Node) (*G.Node, error) { return ops.Map("0.5", n) }}).Draw(d.t, "function")
+	v = G.Must(f(v))
+	if d.columns = append(d.columns, v); rapid.Bool().Draw(d.t, "wanted") {
+		d.keep = append(d.keep, v)
+	}
+	return v
+}
+
 // turned returns the transpose of a matrix.
 func turned(n *G.Node) *G.Node { return G.Must(G.Transpose(n)) }
 
@@ -116,7 +137,13 @@ var nodes = map[string]func(d draw) *G.Node{
 		d.keep = append(d.keep, G.Must(G.Lt(d.a, d.other(), false)))
 		return G.Must(G.Rectify(d.a))
 	},
-	"host": func(d draw) *G.Node { return G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(d.a)).Op().(G.SDOp)}, d.a)) },
+	"host":         func(d draw) *G.Node { return G.Must(G.ApplyOp(foreign{G.Must(G.Tanh(d.a)).Op().(G.SDOp)}, d.a)) },
+	"column":       func(d draw) *G.Node { return G.Must(G.BroadcastAdd(d.a, d.column(), nil, []byte{1})) },
+	"times column": func(d draw) *G.Node { return G.Must(G.BroadcastHadamardProd(d.a, d.column(), nil, []byte{1})) },
+	"column's max": func(d draw) *G.Node { return G.Must(G.HadamardProd(d.a, G.Must(G.Max(d.column())))) },
+	"map of few": func(d draw) *G.Node {
+		return G.Must(ops.Map(rapid.SampledFrom([]string{"1", "b", "sign(a)", "select(b > 0, 1, -2)"}).Draw(d.t, "expression"), d.a, d.other()))
+	},
 	"mean": func(d draw) *G.Node { return d.wide(G.Must(ops.Mean(d.a, 1))) },
 	"sum":  func(d draw) *G.Node { return d.wide(G.Must(G.Sum(d.a, 1))) },
 	"max":  func(d draw) *G.Node { return d.wide(G.Must(G.Max(d.a, 1))) },

@@ -144,20 +144,12 @@ func (g *group) inputs() (n int) {
 	return n
 }
 
-// operands returns the views that members read of values computed elsewhere, each once. If there
-// are any, numbers are not among them: they become part of the function.
-func (g *group) operands() (list []operand, numbers bool) {
-	if list = g.read(false); len(list) == 0 { // an instruction needs an input that determines its shape
-		return g.read(true), true
-	}
-	return list, false
-}
-
-// read returns the views that members read of values computed elsewhere, with or without numbers.
-func (g *group) read(numbers bool) (list []operand) {
+// operands returns the views that members read of values computed elsewhere, each once. Numbers are not among
+// them: they become part of the function.
+func (g *group) operands() (list []operand) {
 	for _, m := range g.members {
 		for i, v := range m.In {
-			if _, constant := number(v); constant && !numbers || g.inside(m.sources[i]) {
+			if _, constant := number(v); constant || g.inside(m.sources[i]) {
 				continue
 			}
 			if o := g.operand(m, v); !slices.ContainsFunc(list, o.equal) {

@@ -1,8 +1,6 @@
 package passes
 
 import (
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -13,7 +11,10 @@ import (
 // and operands of Rows that have bounds. Maps read every view. It also copies values that cannot be
 // computed in their place in a Join.
 func layout(p *program.Program, _ Target) error {
-	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, joined: map[*program.Value]bool{}}
+	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, placed: map[*program.Value]bool{}}
+	for _, u := range p.Updates {
+		l.placed[u.Next] = true
+	}
 	instrs := p.Instrs
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
@@ -50,7 +51,7 @@ func readable(op program.Op, v *program.Value) bool {
 type layouter struct {
 	p      *program.Program
 	copies map[*program.Value]*program.Value
-	joined map[*program.Value]bool
+	placed map[*program.Value]bool // in a Join, or over a state
 }
 
 // join replaces inputs of a Join by copies, unless a run computes them for this place alone.
@@ -65,7 +66,7 @@ func (l *layouter) join(in *program.Instr) error {
 				return err
 			}
 		}
-		l.joined[in.In[i]] = true
+		l.placed[in.In[i]] = true
 	}
 	return nil
 }
@@ -76,8 +77,7 @@ func (l *layouter) computed(v *program.Value) bool {
 	case program.Constant, program.State, program.Join:
 		return false
 	}
-	updated := func(u program.Update) bool { return u.Next == v }
-	return !l.joined[v] && !slices.ContainsFunc(l.p.Updates, updated)
+	return !l.placed[v]
 }
 
 // dense returns a copy of v in row-major order.
@@ -96,7 +96,7 @@ func (l *layouter) copy(v *program.Value) (*program.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	def := &program.Instr{Op: program.Map{Func: f}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+	def := &program.Instr{Op: program.Map{Func: f, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 	l.p.Instrs = append(l.p.Instrs, def)
 	return l.p.NewValue(def, v.Name, v.Type), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/cudaops/internal/lower"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/must"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
@@ -50,8 +51,22 @@ func equal(t interface{ Fatal(...any) }, a, b []G.Value) bool {
 func TestPassesKeepResults(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {
 		b := drawGraph(t)
-		keepsResults(t, b.g, &lower.Wanted{Keep: b.keep, Precision: rapid.SampledFrom([]kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}).Draw(t, "precision")})
+		w := &lower.Wanted{Keep: b.keep, Precision: rapid.SampledFrom([]kernels.Precision{kernels.FullPrecision, kernels.TF32, kernels.BF16}).Draw(t, "precision")}
+		if rapid.Bool().Draw(t, "moving") {
+			w.Moving = slicesOf(b.g)
+		}
+		keepsResults(t, b.g, w)
 	})
+}
+
+// slicesOf returns a graph's ops that are slices.
+func slicesOf(g *G.ExprGraph) (ops []G.Op) {
+	for _, n := range g.AllNodes() {
+		if _, _, ok := internal.Slice(n.Op()); ok {
+			ops = append(ops, n.Op())
+		}
+	}
+	return ops
 }
 
 // failer is a test, or one of rapid's.
@@ -221,7 +236,7 @@ func TestLayoutOfRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Outputs = []*program.Value{p.NewValue(instr(program.Rows{Func: f, Axes: []int{1}, PerRow: []bool{true}}, wide), "most", shaped(2))}
+	p.Outputs = []*program.Value{p.NewValue(instr(program.Rows{Func: f, Shape: wide.Shape, Axes: []int{1}, PerRow: []bool{true}}, wide), "most", shaped(2))}
 	if err := layout(p, Target{}); err != nil {
 		t.Fatal(err)
 	}

@@ -151,15 +151,18 @@ func lastUses(p *program.Program) map[*program.Value]int {
 }
 
 // overwrites returns the input whose memory an instruction's output may take: one that it reads
-// element by element in the order of the output, and is the last to use. It returns nil if there is
-// none.
+// element by element in the order of the output, and is the last to use. No other input may have elements in that
+// memory: neither another view of it, nor a part of a Join or the whole. It returns nil if there is none.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
 	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
 		return nil
 	}
 	for i, v := range in.In {
 		base := v.Base
-		again := func(o *program.Value) bool { return o.Base == base }
+		again := func(o *program.Value) bool {
+			a, b := o.Base.Buffer, base.Buffer
+			return o.Base == base || a != nil && b != nil && (a == b || a.Within == b || b.Within == a)
+		}
 		if uses[base] == at && !v.IsRandom() && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
 			v.Elements() == base.Elements() && v.IsContiguous() && !slices.ContainsFunc(slices.Delete(slices.Clone(in.In), i, i+1), again) {
 			return base
@@ -253,9 +256,15 @@ func pack(buffers []*program.Buffer) (arena int64) {
 	return best
 }
 
+// mostCompared is how many buffers fit compares with each other; more of them take a timeline.
+const mostCompared = 1000
+
 // fit places the buffers in the given order, each at the lowest offset that is
 // free as long as it lives.
 func fit(order []*program.Buffer) (arena int64) {
+	if len(order) > mostCompared {
+		return fitMany(order)
+	}
 	placed := make([]*program.Buffer, 0, len(order)) // by offset
 	for _, b := range order {
 		b.Offset = 0
@@ -270,6 +279,20 @@ func fit(order []*program.Buffer) (arena int64) {
 		}
 		at, _ := slices.BinarySearchFunc(placed, b, func(p, b *program.Buffer) int { return cmp.Compare(p.Offset, b.Offset) })
 		placed = slices.Insert(placed, at, b)
+		arena = max(arena, b.Offset+b.Padded())
+	}
+	return arena
+}
+
+// fitMany is fit in time that grows with the number of buffers alone, where they leave few gaps.
+func fitMany(order []*program.Buffer) (arena int64) {
+	instrs := 0
+	for _, b := range order {
+		instrs = max(instrs, b.Death+1)
+	}
+	t := newTimeline(instrs)
+	for _, b := range order {
+		t.add(b)
 		arena = max(arena, b.Offset+b.Padded())
 	}
 	return arena

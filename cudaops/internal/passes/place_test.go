@@ -92,3 +92,30 @@ func TestPlaceIsTheSameEveryTime(t *testing.T) {
 		t.Errorf("two plans of one graph differ:\n%s\n%s", a, b)
 	}
 }
+
+// A timeline finds the places that comparing every two buffers finds.
+func TestTimelineIsFit(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		steps := 1 + r.IntN(100)
+		buffers := make([]*program.Buffer, 1+r.IntN(300))
+		for i := range buffers {
+			birth := r.IntN(steps)
+			size := 1 + r.IntN(1<<(1+r.IntN(16)))
+			buffers[i] = &program.Buffer{Size: int64(size), Birth: birth, Death: birth + r.IntN(1+r.IntN(steps-birth))}
+		}
+		arena := fit(buffers)
+		want := make([]int64, len(buffers))
+		for i, b := range buffers {
+			want[i], b.Offset = b.Offset, -1
+		}
+		if got := fitMany(buffers); got != arena {
+			t.Fatalf("seed %d: an arena of %d bytes, want %d", seed, got, arena)
+		}
+		for i, b := range buffers {
+			if b.Offset != want[i] {
+				t.Fatalf("seed %d: buffer %d of %d at %d, want %d", seed, i, len(buffers), b.Offset, want[i])
+			}
+		}
+	}
+}

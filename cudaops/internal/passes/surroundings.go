@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -10,19 +11,31 @@ import (
 // replaced.
 type surroundings struct {
 	p       *program.Program
-	readers map[*program.Value][]*program.Instr // of a base, through views too, each once
+	readers map[*program.Value][]*program.Instr // of a base, through views too, each once; those replaced stay in the list
+	reads   map[*program.Value]int              // how many of them are not replaced
 	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
 	depth   map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
 	now     map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
+	places  map[*program.Instr][2]int           // in two orders in which instructions come after their operands
 }
 
 func newSurroundings(p *program.Program) *surroundings {
-	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}}
+	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
+	s.order(0, slices.Values)
+	s.order(1, func(in []*program.Value) iter.Seq[*program.Value] {
+		return func(yield func(*program.Value) bool) {
+			for _, v := range slices.Backward(in) {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	})
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
-			if _, alias := in.Op.(program.Alias); !alias && !slices.Contains(s.readers[v.Base], in) {
-				s.readers[v.Base] = append(s.readers[v.Base], in)
+			if _, alias := in.Op.(program.Alias); !alias {
+				s.read(v.Base, in)
 			}
 		}
 		_, mapped := in.Op.(program.Map)
@@ -39,38 +52,84 @@ func newSurroundings(p *program.Program) *surroundings {
 	return s
 }
 
+// order records the places of instructions in order k: the last instruction of the program with all that it needs, then the
+// last of the rest, and so on. operands chooses which operands of an instruction come first.
+func (s *surroundings) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
+	n := 0
+	var add func(in *program.Instr)
+	add = func(in *program.Instr) {
+		at := s.places[in]
+		if at[k] > 0 {
+			return
+		}
+		for v := range operands(in.In) {
+			add(v.Def)
+		}
+		n++
+		at[k] = n
+		s.places[in] = at
+	}
+	for _, in := range slices.Backward(s.p.Instrs) {
+		add(in)
+	}
+}
+
 // ready reports whether the result of an instruction is in memory before another can begin, in
 // whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
 func (s *surroundings) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
-		return s.needs(other, def, map[*program.Instr]bool{})
+		return s.needs(other, def)
 	}
 	return s.depth[def] < s.depth[other]
 }
 
-// needs reports whether an instruction can run only after another.
-func (s *surroundings) needs(in, other *program.Instr, seen map[*program.Instr]bool) bool {
-	if in == other || seen[in] || s.depth[in] < s.depth[other] {
-		return in == other
+// needs reports whether an instruction can run only after another, as far as a search finds that which looks at
+// mostVisited instructions, the nearest first.
+func (s *surroundings) needs(in, other *program.Instr) bool {
+	to, depth := s.places[other], s.depth[other]
+	seen, next := map[*program.Instr]bool{}, []*program.Instr{in}
+	for len(next) > 0 && len(seen) <= mostVisited {
+		from := next[0]
+		next = next[1:]
+		if from == other {
+			return true
+		}
+		if at := s.places[from]; seen[from] || at[0] < to[0] || at[1] < to[1] || s.depth[from] < depth {
+			continue
+		}
+		seen[from] = true
+		for _, v := range from.In {
+			next = append(next, v.Def)
+		}
 	}
-	seen[in] = true
-	return slices.ContainsFunc(in.In, func(v *program.Value) bool { return s.needs(v.Def, other, seen) })
+	return false
+}
+
+// read records that an instruction reads a base. All reads of one instruction are recorded together.
+func (s *surroundings) read(base *program.Value, in *program.Instr) {
+	if list := s.readers[base]; len(list) == 0 || list[len(list)-1] != in {
+		s.readers[base] = append(list, in)
+		s.reads[base]++
+	}
 }
 
 // replace puts an instruction at the place of another, for that one and others.
 func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) {
 	for _, in := range gone {
+		if _, replaced := s.now[in]; replaced { // a Map that another one reads twice is taken twice
+			continue
+		}
 		s.now[in] = nil
-		for _, v := range in.In {
-			s.readers[v.Base] = slices.DeleteFunc(s.readers[v.Base], func(r *program.Instr) bool { return r == in })
+		for i, v := range in.In {
+			if same := func(o *program.Value) bool { return o.Base == v.Base }; !slices.ContainsFunc(in.In[:i], same) {
+				s.reads[v.Base]--
+			}
 			s.depth[by] = max(s.depth[by], s.depth[in])
 		}
 	}
-	s.now[place] = by
+	s.now[place], s.places[by] = by, s.places[place]
 	for _, v := range by.In {
-		if !slices.Contains(s.readers[v.Base], by) {
-			s.readers[v.Base] = append(s.readers[v.Base], by)
-		}
+		s.read(v.Base, by)
 	}
 }
 

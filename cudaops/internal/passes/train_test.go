@@ -51,7 +51,7 @@ func drawTraining(t *rapid.T) *training {
 		t.Fatal(err)
 	}
 	out := &training{b, nil, 0.01}
-	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm")}
+	training := &lower.Training{Learnables: learnables, Solver: s, ClipNorm: rapid.Bool().Draw(t, "clip norm"), Adds: rapid.Bool().Draw(t, "adds")}
 	var resident []*G.Node // that no step changes
 	for _, x := range all {
 		if !slices.Contains(learnables, x) && rapid.Bool().Draw(t, "resident") {
@@ -149,8 +149,8 @@ func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solve
 			t.Fatal(err)
 		}
 	}
-	for step := range 3 {
-		in := b.inputs(solver, step+1)
+	for _, step := range []int{1, 2, 0, 3} { // 0 stands for none
+		in := b.inputs(solver, step)
 		want, next, err := p.Step(in, states)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solve
 			}
 		}
 		if !equal(t, got, want) || !equal(t, b.parts(t, states), b.parts(t, next)) {
-			t.Fatalf("in step %d the backend computes something else than Eval:\n%v", step+1, p)
+			t.Fatalf("in step %d the backend computes something else than Eval:\n%v", step, p)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // inputs at the beginning of each: later, in memory that other values used, their copies would have
 // to wait.
 func transfer(p *program.Program, _ Target) error {
-	t := &transferrer{p: p, in: map[spaced]*program.Value{}}
+	t := &transferrer{p: p, in: map[spaced]*program.Value{}, before: outputsBefore(p)}
 	setup, instrs, early := p.Setup, p.Instrs, smallInputs(p)
 	p.Setup, p.Instrs = nil, make([]*program.Instr, 0, len(instrs))
 	for _, in := range setup {
@@ -22,7 +22,9 @@ func transfer(p *program.Program, _ Target) error {
 		t.keep(&p.Setup, in, space)
 	}
 	for _, in := range instrs {
-		t.outputsBefore(in)
+		for _, out := range t.before[in] {
+			t.to(out, program.OnHost)
+		}
 		switch in.Op.(type) {
 		case program.Alias:
 			// Made where it is used, like a copy.
@@ -70,6 +72,8 @@ type spaced struct {
 type transferrer struct {
 	p  *program.Program
 	in map[spaced]*program.Value // those made so far
+	// before are the outputs to be copied before an instruction overwrites the states that they lie in.
+	before map[*program.Instr][]*program.Value
 }
 
 func (t *transferrer) keep(list *[]*program.Instr, in *program.Instr, s program.Space) {
@@ -87,19 +91,17 @@ func (t *transferrer) move(in *program.Instr, s program.Space) {
 	}
 }
 
-// outputsBefore copies the outputs that lie in a state to the host, before an instruction
-// overwrites it.
-func (t *transferrer) outputsBefore(in *program.Instr) {
-	for _, u := range t.p.Updates {
-		if u.Next.Def != in {
-			continue
-		}
-		for _, out := range t.p.Outputs {
-			if out.Base == u.State {
-				t.to(out, program.OnHost)
-			}
-		}
+// outputsBefore returns the outputs that lie in a state, by the instruction that overwrites it.
+func outputsBefore(p *program.Program) map[*program.Instr][]*program.Value {
+	in := map[*program.Value][]*program.Value{} // by state
+	for _, out := range p.Outputs {
+		in[out.Base] = append(in[out.Base], out)
 	}
+	before := map[*program.Instr][]*program.Value{}
+	for _, u := range p.Updates {
+		before[u.Next.Def] = append(before[u.Next.Def], in[u.State]...)
+	}
+	return before
 }
 
 // to returns v in a space, adding the instructions that copy it there.

@@ -26,6 +26,9 @@ func windows(p *program.Program, _ Target) error {
 	}
 	taken := map[*program.Instr]bool{}
 	var found []*tiling
+	for _, in := range p.Instrs {
+		w.measure(in)
+	}
 	for _, in := range slices.Backward(p.Instrs) { // the last sum first: those before are terms of it
 		if taken[in] {
 			continue
@@ -56,10 +59,14 @@ type windowing struct {
 	*surroundings
 	addition, identity map[kernels.Dtype]expr.Func // of two operands, and of one
 	sums               map[*program.Value]bool     // sums of windows, none of which is -0
+	extents            map[*program.Instr]extent   // of sums whose terms are all windows along one axis
 }
 
+// extent is an axis and how many elements along it the windows of a sum have together.
+type extent struct{ axis, elements int }
+
 func newWindowing(p *program.Program) (*windowing, error) {
-	w := &windowing{newSurroundings(p), map[kernels.Dtype]expr.Func{}, map[kernels.Dtype]expr.Func{}, map[*program.Value]bool{}}
+	w := &windowing{newSurroundings(p), map[kernels.Dtype]expr.Func{}, map[kernels.Dtype]expr.Func{}, map[*program.Value]bool{}, map[*program.Instr]extent{}}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		var err error
 		if w.identity[dt], err = identity(dt); err != nil {
@@ -85,48 +92,67 @@ type tiling struct {
 	gone    []*program.Instr // the terms and the sums of some of them
 }
 
+// measure records the extent of an instruction that adds up windows along one axis. The terms come
+// before the sum.
+func (w *windowing) measure(in *program.Instr) {
+	if !isMap(in, w.addition) {
+		return
+	}
+	var whole extent
+	for i, v := range in.In {
+		if !w.isTerm(v) {
+			return
+		}
+		part, sum := w.extents[v.Def]
+		if !sum {
+			if isMap(v.Def, w.addition) {
+				return
+			}
+			b := v.Def.In[0].View.Bounds
+			part = extent{b.Axis, b.To - b.From}
+		}
+		if i > 0 && part.axis != whole.axis {
+			return
+		}
+		whole = extent{part.axis, whole.elements + part.elements}
+	}
+	w.extents[in] = whole
+}
+
 // tiling returns the windows that an instruction adds up; nil if it does not.
 func (w *windowing) tiling(in *program.Instr) *tiling {
-	t := &tiling{sum: in}
-	if !isMap(in, w.addition) || !w.collect(t, in) {
+	e, ok := w.extents[in]
+	if !ok || e.elements != in.Out[0].Shape[e.axis] {
 		return nil
 	}
-	axis := t.windows[0].View.Bounds.Axis
+	t := &tiling{sum: in}
+	w.collect(t, in)
 	slices.SortFunc(t.windows, func(a, b *program.Value) int { return cmp.Compare(a.View.Bounds.From, b.View.Bounds.From) })
 	end := 0
 	for _, v := range t.windows {
-		b := v.View.Bounds
-		if b.Axis != axis || b.From != end {
+		if v.View.Bounds.From != end {
 			return nil
 		}
-		end = b.To
-	}
-	if end != in.Out[0].Shape[axis] {
-		return nil
+		end = v.View.Bounds.To
 	}
 	return t
 }
 
-// collect adds the terms of a sum to a tiling. It reports whether all of them are windows
-// that nothing else reads.
-func (w *windowing) collect(t *tiling, sum *program.Instr) bool {
-	if slices.ContainsFunc(sum.In, func(v *program.Value) bool { return !w.isTerm(v) }) { // before the sums of a long one are gone through
-		return false
-	}
+// collect adds the terms of a sum to a tiling.
+func (w *windowing) collect(t *tiling, sum *program.Instr) {
 	for _, v := range sum.In {
-		if !isMap(v.Def, w.addition) {
+		if isMap(v.Def, w.addition) {
+			w.collect(t, v.Def)
+		} else {
 			t.windows = append(t.windows, v.Def.In[0])
-		} else if !w.collect(t, v.Def) {
-			return false
 		}
 		t.gone = append(t.gone, v.Def)
 	}
-	return true
 }
 
 // isTerm reports whether a value is a sum or a window, and is read once.
 func (w *windowing) isTerm(v *program.Value) bool {
-	if v.Base != v || w.wanted[v] || len(w.readers[v]) != 1 {
+	if v.Base != v || w.wanted[v] || w.reads[v] != 1 {
 		return false
 	}
 	return isMap(v.Def, w.addition) || isMap(v.Def, w.identity) && v.Def.In[0].IsBounded()
@@ -136,10 +162,7 @@ func (w *windowing) isTerm(v *program.Value) bool {
 func (w *windowing) rewrite(t *tiling) error {
 	out := t.sum.Out[0]
 	w.sums[out] = true
-	whole := &program.Instr{In: make([]*program.Value, len(t.windows)), Nodes: slices.Clone(t.sum.Nodes)}
-	for _, in := range t.gone {
-		whole.Cover(in.Nodes...)
-	}
+	whole := &program.Instr{In: make([]*program.Value, len(t.windows)), Nodes: program.NodesOf(slices.Insert(slices.Clone(t.gone), 0, t.sum)...)}
 	axis, within := t.windows[0].View.Bounds.Axis, true // whether each part's instruction can add it to 0
 	for i, v := range t.windows {
 		b := v.View.Bounds
@@ -149,14 +172,14 @@ func (w *windowing) rewrite(t *tiling) error {
 		def := &program.Instr{Op: program.Alias{}, In: v.Def.In, Nodes: v.Def.Nodes}
 		whole.In[i] = w.p.NewAlias(def, v.Name, part, v.Base, program.View{Offset: v.View.Offset, Strides: v.View.Strides})
 		_, mapped := v.Base.Def.Op.(program.Map)
-		within = within && (w.sums[v.Base] || mapped && len(w.readers[v.Base]) == 1 && !w.wanted[v.Base])
+		within = within && (w.sums[v.Base] || mapped && w.reads[v.Base] == 1 && !w.wanted[v.Base])
 	}
 	add, err := plusZero(out.Dtype)
 	if err != nil {
 		return err
 	}
 	plus := func(v *program.Value) *program.Value {
-		def := &program.Instr{Op: program.Map{Func: add}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
+		def := &program.Instr{Op: program.Map{Func: add, Shape: v.Shape}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 		return w.p.NewValue(def, v.Name, v.Type)
 	}
 	if within {
@@ -177,7 +200,7 @@ func (w *windowing) rewrite(t *tiling) error {
 		whole.Out = []*program.Value{out}
 	} else {
 		v := w.p.NewValue(whole, out.Name, out.Type)
-		by = &program.Instr{Op: program.Map{Func: add}, In: []*program.Value{v}, Out: []*program.Value{out}, Nodes: whole.Nodes}
+		by = &program.Instr{Op: program.Map{Func: add, Shape: v.Shape}, In: []*program.Value{v}, Out: []*program.Value{out}, Nodes: whole.Nodes}
 	}
 	out.Def = by
 	w.replace(t.sum, by, t.gone)

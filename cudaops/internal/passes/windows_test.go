@@ -87,6 +87,7 @@ func TestWindowsOfSlices(t *testing.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		g, keep := sliced(r, shape, axis, append(cuts, shape[axis]), rapid.Bool().Draw(t, "tanh"))
 		keepsResults(t, g, &lower.Wanted{Keep: keep})
+		keepsResults(t, g, &lower.Wanted{Keep: keep, Moving: slicesOf(g)})
 	})
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, c := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Op is the operation of an instruction: one of [Input], [Constant], [State], [Host], [Kernel],
@@ -79,18 +80,21 @@ func ProductOf(op Op) (kernels.Product, bool) {
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
-// index. The inputs are views of any strides, all of the outputs' shape. Late is set if it should
-// be fused with the users of its output rather than with the producers of its inputs.
+// index of Shape. The inputs are views of that shape, of any strides; a function of constants alone has
+// none. Each output has as many elements. Late is set if it should be fused with the users of its output
+// rather than with the producers of its inputs.
 type Map struct {
-	Func expr.Func
-	Late bool
+	Func  expr.Func
+	Shape tensor.Shape
+	Late  bool
 }
 
-// Rows computes a function with reductions along axes of its inputs, which are views of any
-// strides, all of one shape. An output has that shape or, if PerRow is set for it, one element for each
+// Rows computes a function with reductions along axes of Shape. The inputs are views of that shape, of any
+// strides, as those of a Map. An output has that shape or, if PerRow is set for it, one element for each
 // index along the other axes.
 type Rows struct {
 	Func   expr.Func
+	Shape  tensor.Shape
 	Axes   []int // rising
 	PerRow []bool
 }

@@ -13,7 +13,6 @@ package program
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/kernels"
@@ -156,13 +155,12 @@ type Instr struct {
 	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
 }
 
-// Domain returns the shape that a Map or Rows goes over: that of its inputs, or of the
-// output of a Map without any.
+// Domain returns the shape that a Map or Rows goes over.
 func (in *Instr) Domain() tensor.Shape {
-	if len(in.In) > 0 {
-		return in.In[0].Shape
+	if op, rows := in.Op.(Rows); rows {
+		return op.Shape
 	}
-	return in.Out[0].Shape
+	return in.Op.(Map).Shape
 }
 
 // PlanFor returns the launches of an instruction on a device.
@@ -176,9 +174,9 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	switch op := in.Op.(type) {
 	case Map:
-		return kernels.Map(dev, op.Func, in.Domain(), views...)
+		return kernels.Map(dev, op.Func, op.Shape, views...)
 	case Rows:
-		return kernels.Rows(dev, op.Func, in.Domain(), op.Axes, op.PerRow, views...)
+		return kernels.Rows(dev, op.Func, op.Shape, op.Axes, op.PerRow, views...)
 	case Concat:
 		out, extents := in.Out[0], make([]int, len(in.In))
 		for i, v := range in.In {
@@ -269,13 +267,18 @@ func (in *Instr) Offsets() []int64 {
 	return offsets
 }
 
-// Cover adds nodes to those that the instruction computes, each once.
-func (in *Instr) Cover(nodes ...*gorgonia.Node) {
-	for _, n := range nodes {
-		if !slices.Contains(in.Nodes, n) {
-			in.Nodes = append(in.Nodes, n)
+// NodesOf returns the nodes that instructions compute, each once.
+func NodesOf(instrs ...*Instr) (list []*gorgonia.Node) {
+	known := map[*gorgonia.Node]bool{}
+	for _, in := range instrs {
+		for _, n := range in.Nodes {
+			if !known[n] {
+				known[n] = true
+				list = append(list, n)
+			}
 		}
 	}
+	return list
 }
 
 // NewValue returns a value that instruction def is to have as an output; its

@@ -251,7 +251,28 @@ func (c *checker) memory() {
 			}
 		}
 	}
+	for _, in := range c.p.Instrs {
+		if Launches(in.Op) {
+			c.overwrites(in)
+		}
+	}
 	c.overlaps()
+}
+
+// overwrites checks that a launch writes over an input only if it reads, from that memory, only the element at the index that it
+// computes.
+func (c *checker) overwrites(in *Instr) {
+	for _, out := range in.Out {
+		for _, v := range in.In {
+			a, b := out.Buffer, v.Base.Buffer
+			if a == nil || b == nil || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
+				continue
+			}
+			if !in.ReadsInOrder(v) || a.Offset != b.Offset || v.Bytes() != out.Bytes() {
+				c.fault("%v writes over %v, of which it reads other elements", in.Op, v.Base)
+			}
+		}
+	}
 }
 
 // overlaps finds buffers that share memory while both are alive.

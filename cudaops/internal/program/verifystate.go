@@ -21,18 +21,12 @@ func (c *checker) update(i int, u Update) {
 	}
 }
 
-// inPlace checks that a State can be overwritten where its update is computed: by a Map that reads
-// from it only the elements that it writes, when it is not needed any more.
+// inPlace checks that a State can be overwritten where its update is computed: when it is not needed any more.
 func (c *checker) inPlace(u Update) {
 	at := slices.Index(c.p.Instrs, u.Next.Def)
 	if at < 0 {
 		c.fault("%v is computed before the first run", u.Next)
 		return
-	}
-	for _, v := range u.Next.Def.In {
-		if v.Base == u.State && !u.Next.Def.ReadsInOrder(v) {
-			c.fault("%v writes over %v, of which it reads other elements", u.Next.Def.Op, u.State)
-		}
 	}
 	for _, in := range c.p.Instrs[at+1:] {
 		if slices.ContainsFunc(in.In, func(v *Value) bool { return v.Base == u.State }) {

@@ -26,7 +26,8 @@ const (
 	lessBeta2
 	correction1
 	correction2
-	decay // of weights, of AdamW
+	decay     // of weights, of AdamW
+	makesStep // 1 if a step is made, 0 if gradients are added up
 	numbersEnd
 )
 
@@ -76,6 +77,8 @@ func (o Operand) value(s internal.Solver, step int, d expr.Dtype) float64 {
 		return inverse(1 - math.Pow(s.Beta2, t))
 	case decay:
 		return round(1 - s.Rate*s.WeightDecay)
+	case makesStep:
+		return min(t, 1)
 	}
 	return math.NaN()
 }

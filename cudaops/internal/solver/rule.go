@@ -16,7 +16,7 @@ type Rule struct {
 	// [Rule.Operands].
 	Func expr.Func
 	// Moments is the number of elements that the solver keeps for each element of a parameter, all
-	// 0 before the first step.
+	// 0 before the first step. That of a rule that adds gradients up includes their sum, the last.
 	Moments int
 	// Operands are those of Func: the gradient, the parameter, the moments, and numbers.
 	Operands []Operand
@@ -49,7 +49,8 @@ func (r Rule) Numbers() int {
 	return n
 }
 
-// AppendNumbers appends the numbers for a step, counted from 1, with the solver's present options.
+// AppendNumbers appends the numbers for a step, counted from 1, with the solver's present options. Step 0 stands
+// for none: gradients are added up.
 func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64 {
 	for _, o := range r.Operands {
 		if o >= firstNumber {
@@ -60,8 +61,9 @@ func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64
 }
 
 // NewRule returns the rule of a solver for elements of type d, Float32 or Float64. With scaled,
-// gradients are multiplied by [Scale] first.
-func NewRule(s internal.Solver, d expr.Dtype, scaled bool) (Rule, error) {
+// gradients are multiplied by [Scale] first. With adds, the gradient is the sum of those since the last step, and the rule
+// keeps it, and all else as it is, unless a step is made.
+func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
 	kind, ok := rules[s.Kind]
 	if !ok {
 		return Rule{}, fmt.Errorf("no rule for the solver %s", s.Kind)
@@ -71,11 +73,20 @@ func NewRule(s internal.Solver, d expr.Dtype, scaled bool) (Rule, error) {
 		types[i] = d
 	}
 	w := &writer{Builder: expr.NewBuilder(types...), solver: s, scaled: scaled}
-	f, err := w.Func(kind.write(w)...)
+	r, next := Rule{Moments: kind.moments, dtype: d}, kind.write(w)
+	if adds {
+		r.Moments++
+		zero := w.Constant(d, 0)
+		steps := w.Apply(expr.Ne, w.of(makesStep), zero)
+		for k, v := range next {
+			next[k] = w.Apply(expr.Select, steps, v, w.of(Parameter+Operand(k)))
+		}
+		next = append(next, w.Apply(expr.Select, steps, zero, w.of(Gradient)))
+	}
+	f, err := w.Func(next...)
 	if err != nil {
 		return Rule{}, err
 	}
-	r := Rule{Moments: kind.moments, dtype: d}
 	var kept []int
 	r.Func, kept = f.Trim()
 	for _, k := range kept {

@@ -7,7 +7,7 @@ import (
 
 	recorded "github.com/stheno-ml/stheno/bench/results"
 	"github.com/stheno-ml/stheno/internal/figure"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 )
 
 // Case names a case of the benchmarks, such as MatMul, 4096, f32. The zero Case is none.
@@ -29,7 +29,7 @@ func (b published) String() string {
 	if b.By != "" {
 		by = " by " + b.By
 	}
-	return fmt.Sprintf("`%s` %s %s%s %s (%s)", b.Op, b.Name, strings.Replace(b.Dtype, "f", "float", 1), by, strings.Replace(results.Micros(b.us), "us", "µs", 1), b.date)
+	return fmt.Sprintf("`%s` %s %s%s %s (%s)", b.Op, b.Name, strings.Replace(b.Dtype, "f", "float", 1), by, strings.Replace(records.Micros(b.us), "us", "µs", 1), b.date)
 }
 
 // Benchmark returns the time in us of a case of the benchmarks, under a key as [Page.Measure] does.
@@ -64,38 +64,25 @@ func (p *Page) Benchmark(key string, c Case, f func() (float64, error)) (Measure
 
 // find returns the time of a case on a device; ok is false if there is none.
 func find(device string, c Case) (b published, ok bool, err error) {
-	for _, folder := range []string{".", "graphs"} {
-		files, err := results.ReadFS(recorded.Files, folder)
+	key := records.Key{Op: c.Op, Case: c.Name, Dtype: c.Dtype}
+	for _, set := range []string{records.Ops, records.Graphs} {
+		files, err := records.ReadSet(recorded.Files, set)
 		if err != nil {
 			return b, false, err
 		}
 		for _, f := range files {
-			if f.GPU != device {
-				continue
-			}
-			if b, ok = in(f, c); ok {
-				return b, true, nil
+			for _, r := range f.Records {
+				own := c.By == "" && r.Kind == records.Time && r.Complete()
+				if f.GPU == device && r.Key == key && (own || c.By != "" && r.Kind == records.Peer && strings.HasPrefix(r.By, c.By)) {
+					b, ok = published{c, r.Us, f.RunOf(r).Date}, true
+				}
 			}
 		}
-	}
-	return b, false, nil
-}
-
-// in looks for a case in a file.
-func in(f *results.File, c Case) (b published, ok bool) {
-	key, us, run := results.Key{Op: c.Op, Case: c.Name, Dtype: c.Dtype}, 0.0, (*results.Run)(nil)
-	if row, found := f.Row(key); found && c.By == "" && row.Complete() {
-		us, run = row.Micros, row.Run
-	}
-	for _, peer := range f.Peers {
-		if c.By != "" && peer.Key == key && strings.HasPrefix(peer.By, c.By) {
-			us, run = peer.Micros, peer.Run
+		if ok {
+			break
 		}
 	}
-	if run == nil {
-		run = &f.Run
-	}
-	return published{c, us, run.Date}, us > 0
+	return b, ok, nil
 }
 
 // credit lists, at the end of a page, the times that are from bench/results.

@@ -11,8 +11,8 @@ import (
 	recorded "github.com/stheno-ml/stheno/bench/results"
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/internal/must"
-	"github.com/stheno-ml/stheno/internal/results"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -20,8 +20,9 @@ import (
 // the device, and the page says so once. It is not recorded again. On a GPU without -record, and
 // for a case that is not there, it is measured.
 func TestBenchmark(t *testing.T) {
-	file := must.Get[[]*results.File](t)(results.ReadFS(recorded.Files, "."))[0]
-	row, peer := file.Rows[0], file.Peers[0]
+	files := must.Get[[]*records.File](t)(records.ReadSet(recorded.Files, records.Ops))
+	file := files[slices.IndexFunc(files, func(f *records.File) bool { return len(f.Of(records.Time)) > 0 })]
+	row, peer := file.Of(records.Time)[0], file.Of(records.Peer)[0]
 	same := Case{Op: row.Op, Name: row.Case, Dtype: row.Dtype}
 	other := Case{Op: peer.Op, Name: peer.Case, Dtype: peer.Dtype, By: peer.By}
 	absent := Case{Op: row.Op, Name: "of nothing", Dtype: row.Dtype}
@@ -30,7 +31,7 @@ func TestBenchmark(t *testing.T) {
 		for key, c := range map[string]struct {
 			Case
 			want float64
-		}{"same": {same, round(row.Micros)}, "again": {same, round(row.Micros)}, "peer": {other, round(peer.Micros)}, "absent": {absent, 7}} {
+		}{"same": {same, round(row.Us)}, "again": {same, round(row.Us)}, "peer": {other, round(peer.Us)}, "absent": {absent, 7}} {
 			m, err := p.Benchmark(key, c.Case, func() (float64, error) { t.Errorf("%s is measured", key); return 1, nil })
 			if err != nil || m.Value != c.want || m.Unit != "us" {
 				t.Errorf("%s: got %v, %v, want %v us", key, m, err, c.want)
@@ -45,9 +46,9 @@ func TestBenchmark(t *testing.T) {
 	if err := Run(Options{Device: "cpu"}, &log, "Title", text, show); err != nil {
 		t.Fatal(err)
 	}
-	micros := func(us float64) string { return strings.Replace(results.Micros(us), "us", "µs", 1) }
+	micros := func(us float64) string { return strings.Replace(records.Micros(us), "us", "µs", 1) }
 	said := strings.Join(strings.Fields(log.String()), " ")
-	for _, want := range []string{figure.Typeset(fmt.Sprintf("`%s` %s float32 %s (", row.Op, row.Case, micros(row.Micros))), " by " + peer.By + " " + micros(peer.Micros)} {
+	for _, want := range []string{figure.Typeset(fmt.Sprintf("`%s` %s float32 %s (", row.Op, row.Case, micros(row.Us))), " by " + peer.By + " " + micros(peer.Us)} {
 		if strings.Count(said, want) != 1 {
 			t.Errorf("the text is %q, want once %q", said, want)
 		}
@@ -62,7 +63,7 @@ func TestBenchmark(t *testing.T) {
 		t.Errorf("got %v missing, %v, want x, which is a case", missing, err)
 	}
 	gpu := &cudaops.Device{Device: kernels.Device{Name: file.GPU}}
-	for file, want := range map[string]float64{"": 3, "recorded.json": round(row.Micros)} {
+	for file, want := range map[string]float64{"": 3, "recorded.json": round(row.Us)} {
 		p := &Page{gpu: gpu, terminal: io.Discard, options: Options{Record: file}, measured: newRecord(gpu), benchmarks: map[string]published{}, unmeasured: map[string]Case{}}
 		p.recorded = new(record)
 		m, err := p.Benchmark("x", same, func() (float64, error) { return 3, nil })

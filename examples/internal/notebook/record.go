@@ -9,7 +9,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/jsonlines"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -20,7 +20,7 @@ type record struct {
 	Driver  string          `json:"driver"`
 	CUDA    string          `json:"cuda"`
 	Date    string          `json:"date"`    // YYYY-MM-DD
-	Kernels results.Digests `json:"kernels"` // [versions.Digests] of the build that measured
+	Kernels records.Digests `json:"kernels"` // [versions.Digests] of the build that measured
 	Figures map[string]kept `json:"figures"`
 	// Data are the values of [Keep].
 	Data map[string]json.RawMessage `json:"data,omitempty"`

@@ -73,8 +73,12 @@ func leaf(t *rapid.T, operands []expr.Dtype, d expr.Dtype) *Term {
 		}
 		return &Term{Kind: Number, Dtype: d, Value: v}
 	}
-	x := &Term{Kind: Operand, Dtype: operands[i], Index: i}
-	if operands[i] == d {
+	return converted(&Term{Kind: Operand, Dtype: operands[i], Index: i}, d)
+}
+
+// converted returns a term as one of type d.
+func converted(x *Term, d expr.Dtype) *Term {
+	if x.Dtype == d {
 		return x
 	}
 	return &Term{Kind: Conversion, Dtype: d, Args: []*Term{x}}

@@ -18,9 +18,10 @@ type Rows struct {
 // rowsTypes are the types of the operands that DrawRows takes from.
 var rowsTypes = []expr.Dtype{expr.Float32, expr.Float32, expr.Float64, expr.Bool}
 
-// DrawRows draws a function with reductions of up to 4 operands and of up to 3 outputs
-// of up to size operations, a shape of rank 1 to 5, axes, and views of all sorts, many
-// of which are the same along a row.
+// DrawRows draws a function with reductions of up to 4 operands and of up to 4 outputs
+// of up to size operations in all, a shape of rank 1 to 5, axes, and views of all sorts, many
+// of which are the same along a row. Operations and outputs have terms in common, such as a value in a reduction
+// that is an output of the row as well.
 func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 	m := &Rows{}
 	n := 1
@@ -37,7 +38,7 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 			m.Axes = append(m.Axes, a)
 		}
 	}
-	types := make([]expr.Dtype, rapid.IntRange(1, 4).Draw(t, "operands"))
+	types := make([]expr.Dtype, rapid.IntRange(0, 4).Draw(t, "operands"))
 	uniform := rapid.Bool().Draw(t, "uniform")
 	var ofRow []int // operands that are the same along a row
 	for i := range types {
@@ -60,11 +61,14 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 		m.drawStream(t, types[i], &v, buffer)
 		m.Views, m.Buffers = append(m.Views, v), append(m.Buffers, buffer)
 	}
-	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "outputs") {
-		d := rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float32, expr.Float64}).Draw(t, "output")
+	r := rowTerms{t: t, operands: types, ofRow: ofRow, uniform: uniform}
+	few := rapid.Permutation(ops).Draw(t, "operations")[:min(3, len(ops))] // so that equal terms are likely
+	for len(r.drawn) < size && r.often("more") {
+		r.grow(few)
+	}
+	for range rapid.SampledFrom([]int{1, 1, 2, 3, 4}).Draw(t, "outputs") {
 		perRow := rapid.Bool().Draw(t, "one a row")
-		m.PerRow = append(m.PerRow, perRow)
-		m.terms = append(m.terms, drawReduced(t, types, ofRow, d, ops, size, perRow))
+		m.PerRow, m.terms = append(m.PerRow, perRow), append(m.terms, r.one(perRow))
 	}
 	f, err := Func(types, m.terms...)
 	if err != nil {
@@ -74,40 +78,76 @@ func DrawRows(t *rapid.T, ops []expr.Op, size int) *Rows {
 	return m
 }
 
-// drawReduced draws a term with reductions; perRow makes it one number for a row: other
-// operands than ofRow are in reductions only.
-func drawReduced(t *rapid.T, operands []expr.Dtype, ofRow []int, d expr.Dtype, ops []expr.Op, size int, perRow bool) *Term {
-	sort := rapid.IntRange(0, 9).Draw(t, "sort")
-	switch {
-	case size > 0 && sort < 4:
-		op := rapid.SampledFrom([]expr.Op{expr.RowSum, expr.RowSum, expr.RowMax, expr.RowMin}).Draw(t, "reduction")
-		return &Term{Kind: Operation, Dtype: d, Op: op, Args: []*Term{drawReduced(t, operands, ofRow, d, ops, size-1, false)}}
-	case size == 0 || sort == 9:
-		if !perRow {
-			return leaf(t, operands, d)
-		}
-		i := rapid.IntRange(-1, len(ofRow)-1).Draw(t, "of the row")
-		if i < 0 {
-			return &Term{Kind: Number, Dtype: d, Value: rapid.SampledFrom([]float64{0, 1, -0.5, 3}).Draw(t, "number")}
-		}
-		x := &Term{Kind: Operand, Dtype: operands[ofRow[i]], Index: ofRow[i]}
-		if x.Dtype == d {
-			return x
-		}
-		return &Term{Kind: Conversion, Dtype: d, Args: []*Term{x}}
+// rowTerms draws terms with reductions, each of terms drawn before or of leaves.
+type rowTerms struct {
+	t        *rapid.T
+	operands []expr.Dtype
+	ofRow    []int   // operands that are the same along a row
+	uniform  bool    // operations are of float32
+	drawn    []*Term // so far, in order
+}
+
+// often is true seven times of eight.
+func (r *rowTerms) often(what string) bool {
+	return rapid.IntRange(0, 7).Draw(r.t, what) > 0
+}
+
+func (r *rowTerms) dtype() expr.Dtype {
+	if r.uniform {
+		return expr.Float32
 	}
-	op := rapid.SampledFrom(ops).Draw(t, "op")
-	term, rest := &Term{Kind: Operation, Dtype: d, Op: op}, size-1
+	return rapid.SampledFrom([]expr.Dtype{expr.Float32, expr.Float32, expr.Float64}).Draw(r.t, "dtype")
+}
+
+// grow draws a reduction or another operation.
+func (r *rowTerms) grow(ops []expr.Op) {
+	d, ofRow := r.dtype(), rapid.IntRange(0, 3).Draw(r.t, "of the row") == 0
+	op := rapid.SampledFrom([]expr.Op{expr.RowSum, expr.RowSum, expr.RowMax, expr.RowMin}).Draw(r.t, "reduction")
+	if ofRow || rapid.IntRange(0, 2).Draw(r.t, "reduces") > 0 {
+		op = rapid.SampledFrom(ops).Draw(r.t, "op")
+	}
+	term := &Term{Kind: Operation, Dtype: d, Op: op}
 	for i := range op.Arity() {
-		part := rest / (op.Arity() - i)
-		rest -= part
-		arg := drawReduced(t, operands, ofRow, d, ops, part, perRow)
+		arg := converted(r.one(ofRow), d)
 		if op == expr.Select && i == 0 {
 			arg = &Term{Kind: Operation, Dtype: expr.Bool, Op: expr.Lt, Args: []*Term{arg, {Kind: Number, Dtype: d, Value: 0.5}}}
 		}
 		term.Args = append(term.Args, arg)
 	}
-	return term
+	r.drawn = append(r.drawn, term)
+}
+
+// one draws a term of those drawn, the last ones more often, or a leaf. perRow makes it the same along a row.
+func (r *rowTerms) one(perRow bool) *Term {
+	var list []*Term
+	for _, x := range slices.Backward(r.drawn) {
+		if !perRow || r.perRow(x) {
+			list = append(list, x)
+		}
+	}
+	if len(list) > 0 && r.often("drawn before") {
+		return rapid.SampledFrom(list).Draw(r.t, "term")
+	}
+	switch d := r.dtype(); {
+	case !perRow:
+		return leaf(r.t, r.operands, d)
+	case len(r.ofRow) == 0 || !r.often("operand"):
+		return &Term{Kind: Number, Dtype: d, Value: rapid.SampledFrom([]float64{0, 1, -0.5, 3}).Draw(r.t, "number")}
+	default:
+		i := rapid.SampledFrom(r.ofRow).Draw(r.t, "operand of the row")
+		return converted(&Term{Kind: Operand, Dtype: r.operands[i], Index: i}, d)
+	}
+}
+
+// perRow reports whether a term is the same along a row.
+func (r *rowTerms) perRow(x *Term) bool {
+	switch {
+	case x.Kind == Operand:
+		return slices.Contains(r.ofRow, x.Index)
+	case x.Kind == Operation && slices.Contains([]expr.Op{expr.RowSum, expr.RowMax, expr.RowMin}, x.Op):
+		return true
+	}
+	return !slices.ContainsFunc(x.Args, func(a *Term) bool { return !r.perRow(a) })
 }
 
 // Row returns the number of the row that element i is in, and whether it is the first

@@ -42,8 +42,17 @@ func compiled(t *testing.T, g *G.ExprGraph, w *lower.Wanted, replay bool) *progr
 
 // variants are the values that are wanted of a graph, by name; in are a net's inputs, weights
 // from the third on.
-func variants(t *testing.T, net bool, in G.Nodes) map[string]*lower.Wanted {
+func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lower.Wanted {
+	moving := &lower.Wanted{}
+	for _, n := range g.AllNodes() {
+		if _, _, ok := internal.Slice(n.Op()); ok {
+			moving.Moving = append(moving.Moving, n.Op())
+		}
+	}
 	list := map[string]*lower.Wanted{"results": nil, "all": {All: true}, "watched": {Watch: true}, "forward": {Forward: true}}
+	if len(moving.Moving) > 0 {
+		list["moving slices"] = moving
+	}
 	if !net {
 		return list
 	}
@@ -51,7 +60,10 @@ func variants(t *testing.T, net bool, in G.Nodes) map[string]*lower.Wanted {
 		for _, clip := range []bool{false, true} {
 			solver, _, err := internal.ReadSolver(s)
 			must.Do(t, err)
-			list[fmt.Sprintf("%s, norm limited %v", name, clip)] = &lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip}}
+			for _, adds := range []bool{false, true} {
+				list[fmt.Sprintf("%s, norm limited %v, gradients added %v", name, clip, adds)] =
+					&lower.Wanted{Train: &lower.Training{Learnables: in[2:], Solver: solver, ClipNorm: clip, Adds: adds}}
+			}
 		}
 	}
 	return list
@@ -65,7 +77,7 @@ func TestGraphs(t *testing.T) {
 	for _, c := range graphspec.All() {
 		g, in := graphOf(c)
 		net := strings.HasPrefix(c.Name, "MLP") || strings.HasPrefix(c.Name, "convnet")
-		for name, w := range variants(t, net, in) {
+		for name, w := range variants(t, net, g, in) {
 			for _, replay := range []bool{false, true} {
 				p := compiled(t, g, w, replay)
 				nodes, err := Check(p, H200)
@@ -76,7 +88,7 @@ func TestGraphs(t *testing.T) {
 					t.Errorf("%s %s, %s, to be repeated %v: %d bytes are reserved, want at most 1.05 of the %d alive at once", c.Name, c.Size, name, replay, p.Arena, p.Peak)
 				}
 				for _, in := range p.Instrs {
-					if in.Plan != nil && name == "results" {
+					if in.Plan != nil && (name == "results" || w.Moving != nil) {
 						plans = append(plans, in.Plan)
 					}
 				}

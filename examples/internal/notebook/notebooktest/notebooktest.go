@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
-	"github.com/stheno-ml/stheno/internal/evidence"
-	"github.com/stheno-ml/stheno/internal/results"
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
 	"gorgonia.org/gorgonia"
 )
 
@@ -61,9 +61,9 @@ func Recorded(t *testing.T, recorded []byte, run func(*notebook.Page) error) {
 		if string(bytes.TrimSpace(recorded)) == "{}" {
 			t.Skipf("recorded.json is empty, and %d figures print as -; %s", len(missing), again)
 		}
-		timed := slices.Concat(evidence.Keys(), evidence.GraphKeys())
+		timed := slices.Concat(maintain.Keys(records.Ops), maintain.Keys(records.Graphs))
 		missing = slices.DeleteFunc(missing, func(m notebook.Missing) bool {
-			return slices.Contains(timed, results.Key{Op: m.Case.Op, Case: m.Case.Name, Dtype: m.Case.Dtype})
+			return slices.Contains(timed, records.Key{Op: m.Case.Op, Case: m.Case.Name, Dtype: m.Case.Dtype})
 		})
 	}
 	if len(missing) > 0 {

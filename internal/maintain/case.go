@@ -1,0 +1,89 @@
+// Package maintain keeps the records of Stheno's repository: the cases that are measured on GPUs, the runs that the kernels of the
+// tree need, what is missing of both, and the pages that show the records. Package records has the records themselves.
+package maintain
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops"
+	"github.com/stheno-ml/stheno/internal/graphspec"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/opspec"
+)
+
+// A Case is measured on a GPU.
+type Case interface {
+	Key() records.Key
+	// Describe returns, as a value for JSON, what another library needs to measure the same.
+	Describe() any
+	// Measure measures the case and checks its result, which is an error if it is wrong. The first record is that of the case.
+	Measure(b Bench) ([]records.Record, error)
+}
+
+// Bench is where and how cases are measured.
+type Bench struct {
+	Device cudaops.Device
+	Block  Block // random numbers for the operands
+	Runs   int   // timed runs of a case, fewer of those that take long
+}
+
+// Cases returns the cases of a set, but for drawn ones, in the order of the tables. Of ops the numbered versions come last.
+func Cases(set string) (cases []Case) {
+	switch set {
+	case records.Ops:
+		var versions []Case
+		for _, s := range opspec.All() {
+			for _, c := range s.Cases {
+				for _, dt := range c.Timed {
+					if o := (Op{Spec: s, Case: c, Dtype: dt}); c.Version == 0 {
+						cases = append(cases, o)
+					} else {
+						versions = append(versions, o)
+					}
+				}
+			}
+		}
+		return append(cases, versions...)
+	case records.Graphs:
+		for _, c := range graphspec.All() {
+			cases = append(cases, Graph{c})
+		}
+	case records.Steps:
+		host := &hostSteps{}
+		for _, s := range graphspec.Steps() {
+			cases = append(cases, Step{s, host})
+		}
+	case records.Products:
+		return append(products(), specials()...)
+	}
+	return cases
+}
+
+// Versioned reports whether a case is of a numbered version of an op.
+func Versioned(c Case) bool {
+	o, ok := c.(Op)
+	return ok && o.Case.Version > 0
+}
+
+// Keys returns the keys of the cases of a set, without numbered versions.
+func Keys(set string) (keys []records.Key) {
+	for _, c := range slices.DeleteFunc(Cases(set), Versioned) {
+		keys = append(keys, c.Key())
+	}
+	return keys
+}
+
+// timed records the times of a case's runs, which it sorts; there may be none.
+func timed(c Case, runs []time.Duration, kernels records.Digests, values map[string]float64) records.Record {
+	r := records.Record{Kind: records.Time, Key: c.Key(), Kernels: kernels, Values: values}
+	slices.Sort(runs)
+	if n := len(runs); n > 0 {
+		r.Us, values["min"], values["max"] = Micros(runs[n/2]), Micros(runs[0]), Micros(runs[n-1])
+	}
+	values["runs"] = float64(len(runs))
+	return r
+}
+
+// Micros returns a time in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

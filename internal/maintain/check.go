@@ -1,0 +1,160 @@
+package maintain
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// affordable is the most arithmetic that a check does on the host.
+const affordable = 1 << 35
+
+// check compares the output of a plan with that of the host's body in float64 on the same inputs.
+// If the whole is more work than limit and the output's rows follow from those of the first input,
+// it recomputes 16 rows drawn at random. It returns a description of the check, and the largest error as a
+// share of the error that the op's Spec allows for both sides.
+//
+// The error that an element may have depends on the sum of the absolute values of its
+// terms, which the case's Magnitude computes.
+func (o Op) check(p *kernels.Plan, inputs [][]byte, out []byte, limit int64) (what string, worst float64, err error) {
+	if o.Spec.Exact {
+		return o.checkExact(inputs, out)
+	}
+	what, part := "all", o.Case
+	got, in := widen(o.Dtype, out), make([][]float64, len(inputs))
+	if p.Flops > limit {
+		const rows = 16
+		if part.Shapes[0].IsScalar() {
+			return "", 0, fmt.Errorf("too much work to check on the host: %d operations on a scalar", p.Flops)
+		}
+		n := part.Shapes[0][0]
+		pick := rand.Perm(n)[:min(rows, n)]
+		what = fmt.Sprintf("%d rows", len(pick))
+		part.Shapes = slices.Clone(part.Shapes)
+		part.Shapes[0] = part.Shapes[0].Clone()
+		part.Shapes[0][0] = len(pick)
+		_, full, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
+		if err != nil {
+			return "", 0, err
+		}
+		_, some, err := part.Plan(o.Dtype, kernels.HostDevice())
+		if err != nil || some.Shape.Dims() == 0 || full.Shape[0] != n || some.Shape[0] != len(pick) {
+			return "", 0, fmt.Errorf("too much work to check on the host (%d operations), and not row by row: %v", p.Flops, err)
+		}
+		inputs = append([][]byte{gather(inputs[0], n, pick)}, inputs[1:]...)
+		got = widen(o.Dtype, gather(out, n, pick))
+	}
+	for i := range inputs {
+		in[i] = widen(o.Dtype, inputs[i])
+	}
+	plan, _, err := part.Plan(kernels.Float64, kernels.HostDevice())
+	if err != nil {
+		return "", 0, err
+	}
+	want, err := runHost(plan, in)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, x := range in {
+		kernels.Parallel(int64(len(x)), 1, func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				x[i] = math.Abs(x[i])
+			}
+		})
+	}
+	part.Build = part.Magnitude
+	if plan, _, err = part.Plan(kernels.Float64, kernels.HostDevice()); err != nil {
+		return "", 0, err
+	}
+	magnitude, err := runHost(plan, in)
+	if err != nil {
+		return "", 0, err
+	}
+	allowed := o.Spec.Tolerance * 0x1p-23
+	if o.Dtype == kernels.Float64 {
+		allowed = 2 * o.Spec.Tolerance * 0x1p-52
+	}
+	return what, worstError(got, want, magnitude, allowed), nil
+}
+
+// checkExact compares an output of int64 with that of the host's body: counts are the same, or the
+// error is infinite.
+func (o Op) checkExact(inputs [][]byte, out []byte) (what string, worst float64, err error) {
+	plan, _, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
+	if err != nil {
+		return "", 0, err
+	}
+	want := make([]int64, plan.Out/8)
+	if err := plan.Run(inputs, kernels.Bytes(want), nil); err != nil {
+		return "", 0, err
+	}
+	if !slices.Equal(kernels.Elements[int64](out), want) {
+		worst = math.Inf(1)
+	}
+	return "all", worst, nil
+}
+
+// worstError is the largest |got-want| / (allowed*magnitude), infinite if
+// lengths or non-finite elements differ.
+func worstError(got, want, magnitude []float64, allowed float64) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var mu sync.Mutex
+	worst := 0.0
+	kernels.Parallel(int64(len(got)), 1, func(lo, hi int64) {
+		w := 0.0
+		for i := lo; i < hi; i++ {
+			if got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i]) {
+				continue
+			}
+			e := math.Abs(got[i]-want[i]) / (allowed * magnitude[i])
+			if math.IsNaN(e) {
+				e = math.Inf(1)
+			}
+			w = max(w, e)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		worst = max(worst, w)
+	})
+	return worst
+}
+
+func runHost(p *kernels.Plan, in [][]float64) ([]float64, error) {
+	out := make([]float64, p.Out/8)
+	inputs := make([][]byte, len(in))
+	for i, x := range in {
+		inputs[i] = kernels.Bytes(x)
+	}
+	return out, p.Run(inputs, kernels.Bytes(out), nil)
+}
+
+// gather returns some of the n equal rows of b, in the order of pick.
+func gather(b []byte, n int, pick []int) []byte {
+	row := len(b) / n
+	part := kernels.Bytes(make([]float64, (len(pick)*row+7)/8))[:0] // aligned
+	for _, i := range pick {
+		part = append(part, b[i*row:(i+1)*row]...)
+	}
+	return part
+}
+
+// widen copies elements into float64.
+func widen(dt kernels.Dtype, b []byte) []float64 {
+	if dt == kernels.Float64 {
+		return append([]float64{}, kernels.Elements[float64](b)...)
+	}
+	s := kernels.Elements[float32](b)
+	out := make([]float64, len(s))
+	kernels.Parallel(int64(len(s)), 1, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			out[i] = float64(s[i])
+		}
+	})
+	return out
+}

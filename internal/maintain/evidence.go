@@ -1,0 +1,89 @@
+package maintain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+)
+
+// This file and suites.go list the runs on a GPU that the kernels in the tree need: the timed cases of ops
+// and, for every op, its kernels' tests, plain and under each sanitizer. All of it follows from the
+// ops' specs. Cases and suites of sources that have changed must run again; those without a record have not been measured.
+
+// Read reads the records of a set from a folder such as bench/results, to be compared with the tree.
+func Read(folder, set string) ([]*records.File, error) {
+	files, err := records.ReadSet(os.DirFS(folder), set)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	tree, err := Tree()
+	for _, f := range files {
+		f.Tree = tree
+	}
+	return files, err
+}
+
+// Recorded reads the records of a set on a GPU from a folder; an empty file if there are none.
+func Recorded(folder, set, gpu string) (*records.File, error) {
+	f, err := records.Read(records.Path(folder, set, gpu))
+	if errors.Is(err, os.ErrNotExist) {
+		return &records.File{Set: set, GPU: gpu, Runs: []records.Run{{}}}, nil
+	}
+	return f, err
+}
+
+// RowState compares the kernels that a case was measured with, according to a file, with those in the tree.
+func RowState(f *records.File, key records.Key, tree records.Digests) State {
+	r, ok := f.Time(key)
+	switch {
+	case !ok:
+		return Unmeasured
+	case len(r.Kernels) == 0 || len(r.Kernels.Changed(tree)) > 0:
+		return Stale
+	}
+	return Current
+}
+
+// Check compares the results of GPUs with the tree. stale is an error that names the suites that ran, on whatever GPU, with other
+// kernels than those in the tree alone. missing is one that names the suites that no GPU has run, and the cases that none has timed,
+// with these kernels: tables name the kernels that have changed since, and a release wants all.
+func Check(files []*records.File) (stale, missing error) {
+	tree, err := Tree()
+	if err != nil {
+		return err, nil
+	}
+	suites, err := Suites()
+	if err != nil {
+		return err, nil
+	}
+	var old, none []error
+	var ran []records.Record
+	for _, f := range files {
+		ran = append(ran, f.Of(records.Suite)...)
+	}
+	for _, s := range suites {
+		switch s.State(ran) {
+		case Stale:
+			old = append(old, fmt.Errorf("%s ran with other kernels than %v, or not to its end", s.Name(), s.Kernels))
+		case Unmeasured:
+			none = append(none, fmt.Errorf("%s did not run with %v", s.Name(), s.Kernels))
+		}
+	}
+	for _, key := range Keys(records.Ops) {
+		if !slices.ContainsFunc(files, func(f *records.File) bool { return RowState(f, key, tree) == Current }) {
+			none = append(none, fmt.Errorf("%v was not timed with these kernels", key))
+		}
+	}
+	return again(old), again(none)
+}
+
+// again joins errors into one that names the command that fixes them, nil for none.
+func again(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("run bench/gpu-run.sh on a GPU, which makes the missing runs:\n%w", errors.Join(errs...))
+}

@@ -1,0 +1,209 @@
+package maintain
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/kernels/versions"
+)
+
+const root, results = "../..", "../../bench/results"
+
+// The suites ran on a GPU with the kernels in the tree: a changed kernel needs its own again. Suites and cases
+// that no GPU has run with them fail where STHENO_REQUIRE_EVIDENCE=1, as before a release.
+func TestEvidenceIsOfTheseKernels(t *testing.T) {
+	files, err := Read(results, records.Ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed := OnTag.Changed(must.Get[records.Digests](t)(Tree())); len(changed) > 0 {
+		t.Errorf("%s.cu changed since Gorgonia's machine ran on a GPU: run its tests as CONTRIBUTING.md says, and write their digests into OnTag", strings.Join(changed, ".cu, "))
+	}
+	stale, unmeasured := Check(files)
+	if stale != nil {
+		t.Error(stale)
+	}
+	switch required := must.Required("EVIDENCE"); {
+	case required && (unmeasured != nil || len(files) == 0):
+		t.Errorf("STHENO_REQUIRE_EVIDENCE=1, but of %d GPUs: %v", len(files), unmeasured)
+	case unmeasured != nil:
+		t.Logf("NOT MEASURED: %v", unmeasured)
+	}
+}
+
+// Peers are of cases that there are, and before a release drawn cases are of the kernels in the tree: a release draws its cases anew.
+func TestOtherRecords(t *testing.T) {
+	for _, set := range []string{records.Graphs, records.Steps, records.Drawn} {
+		cases := Keys(set)
+		for _, f := range must.Get[[]*records.File](t)(Read(results, set)) {
+			path := records.Path(results, set, f.GPU)
+			for _, r := range f.Records {
+				if set != records.Drawn && r.Kind == records.Peer && !slices.Contains(cases, r.Key) {
+					t.Errorf("%s: %s times %v, which is no case", path, r.By, r.Key)
+				}
+				if set == records.Drawn && must.Required("EVIDENCE") && len(r.Kernels.Changed(f.Tree)) > 0 {
+					t.Errorf("%s: %v was timed with other kernels of %s.cu: run PARTS=random bench/gpu-run.sh", path, r.Key, strings.Join(r.Kernels.Changed(f.Tree), ".cu, "))
+				}
+			}
+		}
+	}
+}
+
+// Every op has its suite under every tool, and every source of kernels is launched
+// by a suite, or on Gorgonia's own machine: none escapes the sanitizers.
+func TestSuitesCoverEverything(t *testing.T) {
+	suites, err := Suites()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, s := range suites {
+		names[s.Tool+" "+s.Target]++
+	}
+	covered := slices.Collect(maps.Keys(OnTag))
+	for _, tool := range records.Tools {
+		for _, op := range opspec.All() {
+			if names[tool+" "+op.Name] == 0 {
+				t.Errorf("%s has no suite under %s", op.Name, tool)
+			}
+		}
+		for _, s := range suites {
+			for source := range s.Kernels {
+				covered = append(covered, source)
+			}
+		}
+	}
+	for source := range versions.Digests() {
+		if !slices.Contains(covered, source) {
+			t.Errorf("no suite launches a kernel of %s.cu: give it a case of an op, or name it in packages", source)
+		}
+	}
+	if n := names["racecheck MatMul"]; n < 2 {
+		t.Errorf("MatMul runs in %d parts under racecheck, want several", n)
+	}
+}
+
+// recorded is a file in which everything has run with the kernels in the tree.
+func recorded(t *testing.T) *records.File {
+	t.Helper()
+	f := &records.File{Set: records.Ops, GPU: "G", Runs: []records.Run{{}}}
+	for _, one := range Cases(records.Ops) {
+		c := one.(Op)
+		p, _, err := c.Case.Plan(c.Dtype, opspec.Devices()[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests, err := p.Digests()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Records = append(f.Records, records.Record{Kind: records.Time, Key: c.Key(), Kernels: digests})
+	}
+	suites, err := Suites()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range suites {
+		f.Records = append(f.Records, ran(s.Name(), "PASS", s.Kernels))
+	}
+	return f
+}
+
+// ran is the record of a suite.
+func ran(name, result string, kernels records.Digests) records.Record {
+	r := records.SuiteNamed(name)
+	r.Result, r.Kernels = result, kernels
+	return r
+}
+
+// changed is digests with another one of a source.
+func changed(d records.Digests, source, digest string) records.Digests {
+	c := records.Digests{}
+	for s := range d {
+		c[s] = d[s]
+	}
+	c[source] = digest
+	if digest == "" {
+		delete(c, source)
+	}
+	return c
+}
+
+func TestEvidenceCheck(t *testing.T) {
+	tree := must.Get[records.Digests](t)(Tree())
+	var some int // a suite that is one of several parts
+	for i, s := range recorded(t).Records {
+		if strings.HasPrefix(s.Suite(), "racecheck MatMul 2/") {
+			some = i
+		}
+	}
+	for name, c := range map[string]struct {
+		change            func(f *records.File)
+		stale, unmeasured string // in the errors
+	}{
+		"all is well": {func(*records.File) {}, "", ""},
+		"a row of another kernel": {func(f *records.File) { f.Records[0].Kernels = changed(f.Records[0].Kernels, "add", "x") },
+			"", "Add/2^28/f32 was not timed with these kernels"},
+		"a row that names no kernel": {func(f *records.File) { f.Records[0].Kernels = nil }, "", "Add/2^28/f32 was not timed"},
+		"no row":                     {func(f *records.File) { f.Records = f.Records[1:] }, "", "Add/2^28/f32 was not timed"},
+		"a suite of another kernel": {func(f *records.File) { f.Records[some].Kernels = changed(f.Records[some].Kernels, "matmul", "x") },
+			"racecheck MatMul 2/", ""},
+		"a failed suite":   {func(f *records.File) { f.Records[some].Result = "FAIL" }, "racecheck MatMul 2/", ""},
+		"a known failure":  {func(f *records.File) { f.Records[some].Result, f.Records[some].Known = "FAIL", "the driver's" }, "", ""},
+		"a missing part":   {func(f *records.File) { f.Records = slices.Delete(f.Records, some, some+1) }, "racecheck MatMul 2/", ""},
+		"suites of no op":  {func(f *records.File) { f.Records = append(f.Records, ran("ops", "FAIL", nil)) }, "", ""},
+		"nothing recorded": {func(f *records.File) { f.Records = nil }, "", "memcheck Sum did not run"},
+		"a new source": {func(f *records.File) {
+			for i, r := range f.Records {
+				if r.Kind == records.Suite {
+					f.Records[i].Kernels = changed(r.Kernels, "windowsum", "")
+				}
+			}
+		}, "", "synccheck WindowSum did not run"},
+	} {
+		f := recorded(t)
+		for i, r := range f.Records { // with the kernels in the tree, and no failure
+			f.Records[i].Kernels = records.Digests{}
+			for source := range r.Kernels {
+				f.Records[i].Kernels[source] = tree[source]
+			}
+			if r.Kind == records.Suite && r.Known == "" {
+				f.Records[i].Result = "PASS"
+			}
+		}
+		c.change(f)
+		stale, unmeasured := Check([]*records.File{f})
+		for _, e := range []struct {
+			err  error
+			want string
+		}{{stale, c.stale}, {unmeasured, c.unmeasured}} {
+			if (e.err == nil) != (e.want == "") || e.err != nil && !strings.Contains(e.err.Error(), e.want) {
+				t.Errorf("%s: %v, want %q", name, e.err, e.want)
+			}
+		}
+	}
+}
+
+// A suite that passed in an earlier call need not run again, unless its kernels
+// have changed since or another part is meant.
+func TestIn(t *testing.T) {
+	s := Suite{Tool: "memcheck", Target: "Sum", Part: 1, Parts: 2, Kernels: records.Digests{"sum": "a"}}
+	for name, c := range map[string]struct {
+		ran  records.Record
+		want bool
+	}{
+		"passed":        {ran("memcheck Sum 1/2", "PASS", s.Kernels), true},
+		"failed":        {ran("memcheck Sum 1/2", "FAIL", s.Kernels), false},
+		"other kernels": {ran("memcheck Sum 1/2", "PASS", records.Digests{"sum": "b"}), false},
+		"other part":    {ran("memcheck Sum 2/2", "PASS", s.Kernels), false},
+	} {
+		if got := s.In([]records.Record{c.ran}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package maintain
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/kernels"
+	"gorgonia.org/tensor"
+)
+
+// Op is a case of an op in one element type.
+type Op struct {
+	Spec  opspec.Spec
+	Case  opspec.Case
+	Dtype kernels.Dtype
+	// Plain is set for a case that was drawn: little time is for each of many, and the results of those that move more than 256 MB
+	// are not checked on a GPU.
+	Plain opspec.Plain
+}
+
+// Drawn returns drawn cases as cases.
+func Drawn(drawn []opspec.Drawn) (cases []Case) {
+	for _, d := range drawn {
+		cases = append(cases, Op{d.Spec, d.Case, d.Type, d.Plain})
+	}
+	return cases
+}
+
+// Text returns the histogram of the bytes of a text, repeated to the length of the text that a
+// well-known listing counts.
+func Text(path string) (o Op, err error) {
+	const size = 5_800_000
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return o, err
+	}
+	if len(text) == 0 {
+		return o, fmt.Errorf("%s is empty, want a text to count the bytes of", path)
+	}
+	all := Cases(records.Ops)
+	like := slices.IndexFunc(all, func(c Case) bool { return c.Key() == records.Key{Op: "Histogram", Case: "2^30 bytes", Dtype: "u8"} })
+	if like < 0 {
+		return o, errors.New("there is no case Histogram/2^30 bytes/u8 to make another one of")
+	}
+	o = all[like].(Op)
+	o.Case.Name, o.Case.Data, o.Case.Text = "5.8 MB of text", "text", path
+	o.Case.Shapes = []tensor.Shape{{size}}
+	o.Case.Fill = func(operand []byte) {
+		for i := 0; i < len(operand); i += copy(operand[i:], text) {
+		}
+	}
+	return o, nil
+}
+
+// Key implements [Case].
+func (o Op) Key() records.Key {
+	return records.Key{Op: o.Spec.Name, Case: o.Case.Name, Dtype: o.Dtype.String()}
+}
+
+// Describe implements [Case].
+func (o Op) Describe() any { return o.Spec.Describe(o.Case, o.Dtype) }
+
+// Measure implements [Case]: it times the op's plan and compares the output of the last timed run with that of
+// the host.
+func (o Op) Measure(b Bench) ([]records.Record, error) {
+	budget, checked := 3*time.Second, int64(math.MaxInt64)
+	if o.Plain != nil {
+		budget, checked = 300*time.Millisecond, 256<<20
+	}
+	plan, _, err := o.Case.Plan(o.Dtype, b.Device.Device)
+	if err != nil {
+		return nil, err
+	}
+	digests, err := plan.Digests()
+	if err != nil {
+		return nil, err
+	}
+	inputs := o.inputs(plan, b.Block)
+	timing, err := bench.TimeWithin(b.Device.Ordinal, plan, inputs, b.Runs, budget)
+	if err != nil {
+		return nil, err
+	}
+	r := timed(o, timing.Runs, digests, map[string]float64{"bytes": float64(o.Case.Bytes(plan, o.Dtype, b.Device.Device)), "flops": float64(plan.Flops)})
+	if o.Case.Version > 0 {
+		r.Values["version"] = float64(o.Case.Version)
+	}
+	if plan.Bytes() > checked {
+		r.Note = "no"
+		return []records.Record{r}, nil
+	}
+	err = o.checkInto(&r, plan, inputs, timing.Out)
+	return []records.Record{r}, err
+}
+
+// plainPeer is the name under which drawn cases on the host are compared.
+const plainPeer = "plain loops and gonum's BLAS"
+
+// MeasureOnHost times the host's body of a drawn case and, as a peer, the plain loops.
+func (o Op) MeasureOnHost(block Block, runs int) ([]records.Record, error) {
+	plan, _, err := o.Case.Plan(o.Dtype, kernels.HostDevice())
+	if err != nil {
+		return nil, err
+	}
+	inputs, out := o.inputs(plan, block), kernels.Bytes(make([]float64, (plan.Out+7)/8))[:plan.Out]
+	plain := bestOf(runs, func() { o.Plain(inputs, out) })
+	ours := bestOf(runs, func() { err = errors.Join(err, plan.Run(inputs, out, nil)) })
+	if err != nil {
+		return nil, err
+	}
+	r := timed(o, []time.Duration{ours}, nil, map[string]float64{"bytes": float64(o.Case.Bytes(plan, o.Dtype, kernels.HostDevice())), "flops": float64(plan.Flops)})
+	err = o.checkInto(&r, plan, inputs, out)
+	return []records.Record{r, {Kind: records.Peer, Key: o.Key(), By: plainPeer, Us: Micros(plain)}}, err
+}
+
+// bestOf returns the shortest time of a call: of that many calls, or of those that fit into 50 ms,
+// at least one. A call that is too short to be timed is repeated.
+func bestOf(runs int, call func()) time.Duration {
+	const budget, shortest = 50 * time.Millisecond, 20 * time.Microsecond
+	best, began := time.Duration(math.MaxInt64), time.Now()
+	times := 1
+	for i := 0; i < runs && (i == 0 || time.Since(began) < budget); {
+		start := time.Now()
+		for range times {
+			call()
+		}
+		took := time.Since(start)
+		if took < shortest && times < 1<<20 {
+			times *= 2
+			continue
+		}
+		best = min(best, took/time.Duration(times))
+		i++
+	}
+	return max(best, 1)
+}
+
+// checkInto records how an output was checked. A wrong output is an error.
+func (o Op) checkInto(r *records.Record, plan *kernels.Plan, inputs [][]byte, out []byte) error {
+	what, worst, err := o.check(plan, inputs, out, affordable)
+	if err != nil {
+		return err
+	}
+	if r.Note, r.Values["error"] = what, worst; !(worst <= 1) {
+		return fmt.Errorf("wrong result: an element of %s is off by %.3g times the error that the op allows", what, worst)
+	}
+	return nil
+}
+
+// inputs returns the operands of a plan of the case.
+func (o Op) inputs(plan *kernels.Plan, block Block) [][]byte {
+	inputs := make([][]byte, len(plan.Inputs))
+	for i, n := range plan.Inputs {
+		if o.Case.Fill != nil {
+			inputs[i] = make([]byte, n)
+			o.Case.Fill(inputs[i])
+			continue
+		}
+		inputs[i] = block.Fill(o.Dtype, n, i)
+	}
+	return inputs
+}

@@ -1,0 +1,90 @@
+package maintain
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/stheno-ml/stheno/internal/figure"
+	"github.com/stheno-ml/stheno/internal/maintain/records"
+	"github.com/stheno-ml/stheno/internal/theme"
+)
+
+// PlotRatios draws the drawn cases of a file that have a peer.
+func PlotRatios(path string, f *records.File) error {
+	points := f.Points()
+	title := fmt.Sprintf("%d drawn cases, %s, seed %d", len(points), f.GPU, f.Head().Seed)
+	return plot(path, title, "Stheno", "the fastest other library", points, f.Head().Copy)
+}
+
+// PlotDrawn draws the plots of the recorded drawn cases into a folder.
+func PlotDrawn(into, folder string) error {
+	files, err := Read(folder, records.Drawn)
+	for _, f := range files {
+		if err == nil {
+			err = PlotRatios(filepath.Join(into, records.Picture(f.GPU)), f)
+		}
+	}
+	return err
+}
+
+// plot draws all points into a file of one of [figure.Formats]: bytes against time where
+// memory is the limit, operations against time where arithmetic is, here and elsewhere. The
+// line is the roofline: the bandwidth of a copy in GB/s, and the highest rate of operations
+// that any point reached.
+func plot(path, title, here, elsewhere string, points []records.Point, bandwidth float64) error {
+	var panels []figure.Panel
+	for _, arithmetic := range []bool{false, true} {
+		chosen := slices.DeleteFunc(slices.Clone(points), func(p records.Point) bool {
+			return p.Here.Arithmetic() != arithmetic || !finite(p.Here.Us) || !finite(p.Peer.Us) || bytes(p) == 0
+		})
+		if len(chosen) == 0 {
+			continue
+		}
+		y, label, roof, name := bytes, "bytes moved", 1e3*bandwidth, fmt.Sprintf("copy, %.3g GB/s", bandwidth)
+		if arithmetic {
+			tflops := fastest(chosen)
+			y, label, roof, name = flops, "operations", 1e6*tflops, fmt.Sprintf("the fastest, %.3g TFLOP/s", tflops)
+		}
+		panels = append(panels, figure.Chart{
+			Title: title, XLabel: "time, µs", LogX: true, YLabel: label, Log: true, Series: series(chosen, y, here, elsewhere, roof, "roofline: "+name),
+		})
+	}
+	if len(panels) == 0 {
+		return fmt.Errorf("got no point to draw, want at least one")
+	}
+	return figure.Save(path, panels...)
+}
+
+func bytes(p records.Point) float64 { return p.Here.Values["bytes"] }
+
+func flops(p records.Point) float64 { return p.Here.Values["flops"] }
+
+// series returns points over their times in microseconds, and a line of roof units a
+// microsecond.
+func series(points []records.Point, y func(records.Point) float64, here, elsewhere string, roof float64, name string) []figure.Series {
+	ours, theirs := figure.Series{Name: here, Colour: theme.Blue, Dots: true}, figure.Series{Name: elsewhere, Colour: theme.Amber, Dots: true}
+	low, high := y(points[0]), y(points[0])
+	for _, p := range points {
+		ours.X, ours.Y = append(ours.X, p.Here.Us), append(ours.Y, y(p))
+		theirs.X, theirs.Y = append(theirs.X, p.Peer.Us), append(theirs.Y, y(p))
+		low, high = min(low, y(p)), max(high, y(p))
+	}
+	line := figure.Series{Name: name, Colour: theme.Ink, X: []float64{low / roof, high / roof}, Y: []float64{low, high}}
+	return []figure.Series{line, theirs, ours}
+}
+
+// fastest is the highest rate of operations that a point reaches, here or elsewhere, in
+// TFLOP/s.
+func fastest(points []records.Point) (tflops float64) {
+	for _, p := range points {
+		if p.Here.Arithmetic() {
+			tflops = max(tflops, p.Here.TFLOPs(), p.Here.TFLOPs()*p.Here.Us/p.Peer.Us)
+		}
+	}
+	return tflops
+}
+
+// finite reports whether a number can be drawn on a logarithmic axis.
+func finite(x float64) bool { return x > 0 && !math.IsInf(x, 1) }

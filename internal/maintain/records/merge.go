@@ -1,0 +1,77 @@
+package records
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Merge adds a later run on the same GPU, of some cases and suites, to f: what was run again replaces that of f; the rest of f
+// stays. If nothing of f is left, f becomes the later run, and so it does if the later run drew its cases.
+func (f *File) Merge(later *File) error {
+	if f.GPU != later.GPU || f.Set != later.Set {
+		return fmt.Errorf("records: a run of %s on %s cannot be merged into one of %s on %s", later.Set, later.GPU, f.Set, f.GPU)
+	}
+	kept := keptSuites(slices.DeleteFunc(slices.Clone(f.Records), func(r Record) bool {
+		return slices.ContainsFunc(later.Records, r.replacedBy)
+	}), later.Of(Suite))
+	if later.Head().Seed != 0 || len(kept) == 0 {
+		*f = *later
+		return nil
+	}
+	f.Runs = slices.Clone(f.Runs)
+	for _, r := range later.Records {
+		run := later.RunOf(r)
+		if r.Run = slices.Index(f.Runs, run); r.Run < 0 {
+			r.Run = len(f.Runs)
+			f.Runs = append(f.Runs, run)
+		}
+		kept = append(kept, r)
+	}
+	f.Records = kept
+	return nil
+}
+
+// replacedBy reports whether a later record takes the place of r: a peer that of a peer on the case, a suite that of its name, and
+// what was measured here that of all that was measured here of the case.
+func (r Record) replacedBy(later Record) bool {
+	if r.Key != later.Key {
+		return false
+	}
+	if r.Kind == Suite || later.Kind == Suite {
+		return r.Kind == later.Kind && r.By == later.By
+	}
+	return (r.Kind == Peer) == (later.Kind == Peer)
+}
+
+// keptSuites returns records without the suites of which later ones ran all parts again. Of a suite of several ops, those that ran
+// again are removed.
+func keptSuites(old, later []Record) (kept []Record) {
+	type unit struct{ tool, target string }
+	again := map[unit]map[int]bool{} // the parts
+	wanted := map[unit]int{}
+	for _, s := range later {
+		part, parts := s.Part()
+		for _, target := range s.Targets() {
+			u := unit{s.By, target}
+			if again[u] == nil {
+				again[u] = map[int]bool{}
+			}
+			again[u][part], wanted[u] = true, parts
+		}
+	}
+	for _, r := range old {
+		if r.Kind == Suite && len(r.Kernels) > 0 {
+			left := slices.DeleteFunc(r.Targets(), func(target string) bool {
+				u := unit{r.By, target}
+				return wanted[u] > 0 && len(again[u]) == wanted[u]
+			})
+			if len(left) == 0 {
+				continue
+			}
+			r.Op = strings.Join(left, "|")
+		}
+		kept = append(kept, r)
+	}
+	return kept
+}

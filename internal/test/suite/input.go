@@ -1,0 +1,105 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// BadInput tests that every constructor names what is wrong with its input, and never panics.
+func BadInput(t *testing.T) {
+	for _, s := range opspec.All() {
+		check := func(name, want string, build func(g *gorgonia.ExprGraph) (*gorgonia.Node, error)) {
+			t.Run(s.Name+"/"+name, func(t *testing.T) {
+				defer func() {
+					if p := recover(); p != nil {
+						t.Errorf("panic: %v", p)
+					}
+				}()
+				switch n, err := build(gorgonia.NewGraph()); {
+				case err == nil:
+					t.Errorf("got node %v and no error", n)
+				case !strings.Contains(err.Error(), ": "+s.Name):
+					t.Errorf("the error does not name %s: %v", s.Name, err)
+				case !strings.Contains(err.Error(), want):
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			})
+		}
+		for _, b := range s.Bad {
+			check(b.Name, b.Want, func(g *gorgonia.ExprGraph) (*gorgonia.Node, error) {
+				var in gorgonia.Nodes
+				for _, shape := range b.Shapes {
+					in = append(in, variable(g, tensor.Float64, shape...))
+				}
+				return b.Build(in...)
+			})
+		}
+		c := s.Cases[0]
+		for i, shape := range c.Shapes { // what is wrong for every op
+			with := func(what, want string, bad func(g *gorgonia.ExprGraph) *gorgonia.Node) {
+				check(fmt.Sprintf("%s as input %d", what, i), want, func(g *gorgonia.ExprGraph) (*gorgonia.Node, error) {
+					in := make(gorgonia.Nodes, len(c.Shapes))
+					for k, shape := range c.Shapes {
+						in[k] = variable(g, tensor.Float32, shape...)
+					}
+					in[i] = bad(g)
+					return c.Build(in...)
+				})
+			}
+			with("nil", "got a nil node", func(*gorgonia.ExprGraph) *gorgonia.Node { return nil })
+			with("bool", "got bool", func(g *gorgonia.ExprGraph) *gorgonia.Node { return variable(g, tensor.Bool, shape...) })
+			with("an empty tensor", "want at least one element", func(g *gorgonia.ExprGraph) *gorgonia.Node { return variable(g, tensor.Float32, 3, 0) })
+			with("a node without shape", "has no shape yet", func(g *gorgonia.ExprGraph) *gorgonia.Node {
+				return gorgonia.NewTensor(g, tensor.Float32, 2, gorgonia.WithName("x"))
+			})
+			if !slices.Contains(s.Types, kernels.Int) {
+				with("int", "got int, want float32 or float64", func(g *gorgonia.ExprGraph) *gorgonia.Node { return variable(g, tensor.Int, shape...) })
+			}
+			if len(c.Shapes) == 1 {
+				continue
+			}
+			with("float64 among float32", "want one type", func(g *gorgonia.ExprGraph) *gorgonia.Node { return variable(g, tensor.Float64, shape...) })
+			with("a node of another graph", "of another graph", func(*gorgonia.ExprGraph) *gorgonia.Node {
+				return variable(gorgonia.NewGraph(), tensor.Float32, shape...)
+			})
+			with("another shape", "", func(g *gorgonia.ExprGraph) *gorgonia.Node { return variable(g, tensor.Float32, 97, 89, 83, 79) })
+		}
+	}
+}
+
+func variable(g *gorgonia.ExprGraph, dt tensor.Dtype, shape ...int) *gorgonia.Node {
+	return gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName("x"))
+}
+
+// BadValues tests that values which do not fit the graph are errors of Do.
+func BadValues(t *testing.T) {
+	x32 := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
+	for name, v := range map[string]gorgonia.Value{
+		"none":          nil,
+		"another shape": tensor.New(tensor.WithBacking([]float32{1, 2})),
+		"another type":  tensor.New(tensor.WithBacking([]float64{1, 2, 3})),
+		"scalar":        gorgonia.NewF32(1),
+		"a column":      tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float32{1, 2, 3})),
+		"no elements":   tensor.New(tensor.WithShape(0), tensor.WithBacking([]float32{})),
+	} {
+		g := gorgonia.NewGraph()
+		a := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3), gorgonia.WithName("a"))
+		b := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3), gorgonia.WithName("b"))
+		n, err := ops.Add(a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := n.Op()
+		if out, err := op.Do(x32, v); err == nil || !strings.Contains(err.Error(), "Add: input 1") {
+			t.Errorf("%s: Do gave %v and error %v, want one that names input 1", name, out, err)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package suite
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stheno-ml/stheno/internal/maintain"
+	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/internal/values"
+	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/versions"
+	"gorgonia.org/gorgonia"
+)
+
+// plansOf returns the plans of every case, timed and large ones included, and of
+// the ops that its derivatives consist of, on every kind of device.
+func plansOf(t *testing.T) (plans []*kernels.Plan) {
+	devices := append(opspec.Devices(), kernels.HostDevice())
+	for _, s := range opspec.All() {
+		for _, c := range s.Cases {
+			for _, dt := range c.Types {
+				in, out, err := c.Nodes(dt, nil)
+				if err != nil {
+					t.Fatalf("%s %s of %v: %v", s.Name, c.Name, dt, err)
+				}
+				if differentiableOp(s, c) {
+					grad := gorgonia.NewTensor(out.Graph(), values.Tensor(dt), out.Dims(), gorgonia.WithShape(out.Shape()...), gorgonia.WithName("grad"))
+					if _, err := out.Op().(gorgonia.SDOp).SymDiff(in, out, grad); err != nil {
+						t.Fatalf("%s %s of %v: %v", s.Name, c.Name, dt, err)
+					}
+				}
+				for _, n := range out.Graph().AllNodes() {
+					planner, ok := n.Op().(kernels.Planner)
+					for _, dev := range devices {
+						if !ok { // an input
+							continue
+						}
+						p, err := planner.Plan(dev)
+						if err != nil {
+							t.Fatalf("%s %s of %v, %v on %s: %v", s.Name, c.Name, dt, n, dev.Name, err)
+						}
+						plans = append(plans, p)
+					}
+				}
+			}
+		}
+	}
+	return plans
+}
+
+// shown are plans that are no ops': notebooks show them or graphs of Gorgonia's ops have
+// them, and tests of package cudaops run them on a GPU.
+func shown(t *testing.T) (plans []*kernels.Plan) {
+	for _, variant := range versions.IncrementVariants() {
+		p, err := versions.Increment(variant, 4, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+		plans = append(plans, onWindows(t, dt)...)
+		plans = append(plans, versions.Ripple(dt, 3, 2), versions.RippleRacy(dt, 3, 2), versions.DotPartials(dt, 1000))
+		for _, barrier := range []versions.Barrier{versions.BarrierNone, versions.BarrierBlock} {
+			plans = append(plans, versions.Iterate(opspec.Devices()[2], dt, 64, 2, false, versions.IterateBy{Barrier: barrier}))
+		}
+	}
+	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
+		for _, inner := range []int{5, 6, 8} {
+			p, err := kernels.Gather(opspec.Devices()[2], dt, []int{10, inner}, 0, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plans = append(plans, p); !dt.IsFloat() {
+				continue
+			}
+			for _, rows := range []int{2, 1000} { // parts of the indices; all of them
+				if p, err = kernels.Scatter(opspec.Devices()[2], dt, []int{rows, inner}, 0, 20_000); err != nil {
+					t.Fatal(err)
+				}
+				plans = append(plans, p)
+			}
+		}
+	}
+	for transposes := range 4 { // forms that TestMatMulForms reaches otherwise
+		for _, s := range [][4]int64{
+			{1, 2000, 2000, 2000}, {1, 4096, 4096, 4096}, {1, 4096, 512, 10}, {1, 128, 10, 512}, {1, 512, 10, 4096}, {1, 512, 512, 512},
+			{1, 4096, 4096, 1}, {1, 10000, 10, 10}, {1, 10000, 3, 3}, {1000, 5, 6, 7}, {1, 4000, 1, 4000}, {1, 1, 10, 10000},
+		} {
+			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+				plans = append(plans, kernels.MatMul(opspec.Devices()[2], dt, s[0], s[1], s[2], s[3], transposes >= 2, transposes%2 == 1))
+			}
+		}
+		plans = append(plans, kernels.MatMul(opspec.Devices()[1], kernels.Float32, 1, 4096, 4096, 4096, transposes >= 2, transposes%2 == 1))
+	}
+	return plans
+}
+
+// onWindows are plans on windows of every kind, which ops of Gorgonia's become.
+func onWindows(t *testing.T, dt kernels.Dtype) (plans []*kernels.Plan) {
+	plan := must.Get[*kernels.Plan](t)
+	for _, dev := range opspec.Devices() {
+		for size := 1; size <= 5; size++ {
+			a := kernels.WindowAxis{In: 9, Size: size, Stride: 2, Dilation: 1, Before: 1}
+			w := kernels.Windows{Rows: a, Columns: a}
+			plans = append(plans, plan(kernels.Im2Col(dev, dt, 2, 3, w)), plan(kernels.Col2Im(dev, dt, 2, 3, w)),
+				plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
+				plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
+		}
+		many := kernels.WindowAxis{In: 9, Size: 5, Stride: 1, Dilation: 1} // around an element
+		w := kernels.Windows{Rows: many, Columns: many}
+		plans = append(plans, plan(kernels.Col2Im(dev, dt, 2, 3, w)))
+		near := kernels.WindowAxis{In: 9, Size: 3, Stride: 1, Dilation: 1}
+		w = kernels.Windows{Rows: near, Columns: near}
+		plans = append(plans, plan(kernels.MaxPool(dev, dt, 6, w)), plan(kernels.MaxPoolDiff(dev, dt, 6, w)),
+			plan(kernels.AveragePool(dev, dt, 6, w, 4)), plan(kernels.AveragePoolDiff(dev, dt, 6, w, 4)))
+		wide := kernels.WindowAxis{In: 200, Size: 100, Stride: 1, Dilation: 1} // too many around an element for a tile
+		w = kernels.Windows{Rows: wide, Columns: wide}
+		plans = append(plans, plan(kernels.MaxPoolDiff(dev, dt, 1, w)), plan(kernels.Col2Im(dev, dt, 1, 1, w)))
+	}
+	return plans
+}
+
+// onWarpgroups are plans of the versions of MatMul for compute capability 9.0, which package cudaops-bench runs.
+func onWarpgroups(t *testing.T) (plans []*kernels.Plan) {
+	for _, dev := range []kernels.Device{opspec.Devices()[2], kernels.HostDevice()} {
+		p, err := versions.WarpgroupCeiling(dev, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+		for v := versions.TiledMatMuls + 1; v <= len(versions.Docs("MatMul")); v++ {
+			p, err := versions.WarpgroupMatMul(dev, v, 256, kernels.FullPrecision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// inPrecisions are plans of products in reduced precision, in all forms: package cudaops-bench runs smaller ones.
+func inPrecisions() (plans []*kernels.Plan) {
+	for _, dev := range append(opspec.Devices(), kernels.HostDevice()) {
+		for _, by := range []kernels.Precision{kernels.TF32, kernels.BF16} {
+			for _, s := range [][2]int64{{1024, 1024}, {4096, 512}, {4095, 4095}, {4096, 4096}} {
+				for i := range 4 {
+					plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, 1, s[0], s[1], s[0], i >= 2, i%2 == 1, kernels.Epilogue{}))
+				}
+			}
+			for _, s := range [][4]int64{{1, 128, 512, 784}, {1, 512, 512, 512}, {1, 100, 128, 625}, {30, 130, 130, 200}} { // small ones
+				plans = append(plans, kernels.MatMulIn(dev, by, kernels.Float32, s[0], s[1], s[2], s[3], false, false, kernels.Epilogue{}))
+			}
+		}
+	}
+	return plans
+}
+
+// ofFewTerms are plans of products of few terms and of products of few rows, which package cudaops-bench runs.
+func ofFewTerms() (plans []*kernels.Plan) {
+	for _, dev := range opspec.Devices() {
+		for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
+			for _, s := range [][3]int64{{4096, 4097, 7}, {4096, 4097, 24}, {24, 4096, 4097}} {
+				plans = append(plans, kernels.MatMul(dev, dt, 1, s[0], s[1], s[2], false, false))
+			}
+			for rows := int64(4); rows <= 16; rows += 4 {
+				plans = append(plans, kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, false), kernels.MatMul(dev, dt, 1, rows, 400_000, 100, false, true))
+			}
+		}
+	}
+	return plans
+}
+
+// Launches tests that every launch of every case, on every kind of device, has the arguments that its
+// entry point takes, and that every entry point of the images is launched by a case or
+// its derivative: none escapes the tests. This needs no GPU.
+func Launches(t *testing.T) {
+	plans := slices.Concat(plansOf(t), shown(t), onWarpgroups(t), inPrecisions(), ofFewTerms())
+	launched := map[string]bool{}
+	for _, p := range plans {
+		for _, l := range p.Launches {
+			launched[l.Kernel.Image.Name()+": "+l.Kernel.Entry] = true
+		}
+	}
+	for _, library := range []*kernels.Library{kernels.Builtin(), versions.Library()} {
+		if err := kernels.Check(library, plans...); err != nil {
+			t.Error(err)
+		}
+		m, err := library.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, source := range m.Sources {
+			// Kernels of Gorgonia's own machine; parts of generated ones.
+			if maintain.OnTag[source.Stem] != "" || source.Stem == "math" {
+				continue
+			}
+			entries, err := library.Entries(source.Stem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if name := library.Image(source.Stem).Name() + ": " + e; !launched[name] {
+					t.Errorf("%s is launched by no case", name)
+				}
+			}
+		}
+	}
+	t.Logf("%d plans", len(plans))
+}

@@ -1,0 +1,195 @@
+package suite
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/stheno-ml/stheno/cudaops/bench"
+	"github.com/stheno-ml/stheno/internal/opspec"
+	"github.com/stheno-ml/stheno/kernels"
+)
+
+// A Runner runs a plan and reports where it wrote outside of its outputs.
+type Runner func(p *kernels.Plan, inputs [][]byte, out []byte) error
+
+// onGPU runs a plan on CUDA device 0, operands guarded in its memory.
+func onGPU(p *kernels.Plan, inputs [][]byte, out []byte) error {
+	return bench.Run(0, p, inputs, out)
+}
+
+// OnHost runs a plan's Go bodies, with guards around the output and the
+// scratch memory, both poisoned.
+func OnHost(p *kernels.Plan, inputs [][]byte, out []byte) error {
+	return runOnHost(nil, p, inputs, out)
+}
+
+// OnHostBy is OnHost with the products by a BLAS.
+func OnHostBy(by kernels.BLAS) Runner {
+	return func(p *kernels.Plan, inputs [][]byte, out []byte) error { return runOnHost(by, p, inputs, out) }
+}
+
+func runOnHost(by kernels.BLAS, p *kernels.Plan, inputs [][]byte, out []byte) error {
+	const guard = 256
+	before := make([][]byte, len(inputs))
+	for i := range inputs {
+		before[i] = bytes.Clone(inputs[i])
+	}
+	guarded := func(size int64) (all, inner []byte) {
+		all = kernels.Bytes(make([]float64, (size+7)/8+2*guard/8))
+		for i := range all {
+			all[i] = poison
+		}
+		return all, all[guard : guard+size : guard+size]
+	}
+	allOut, result := guarded(p.Out)
+	allScratch, scratch := guarded(p.Scratch)
+	if err := (kernels.Host{BLAS: by}).Run(p, inputs, [][]byte{result}, scratch); err != nil {
+		return err
+	}
+	for i := range inputs {
+		if !bytes.Equal(inputs[i], before[i]) {
+			return fmt.Errorf("the plan wrote its input %d", i)
+		}
+	}
+	for name, b := range map[string]struct {
+		all  []byte
+		size int64
+	}{"output": {allOut, p.Out}, "scratch": {allScratch, p.Scratch}} {
+		for i, v := range b.all {
+			if (i < guard || int64(i) >= guard+b.size) && v != poison {
+				return fmt.Errorf("the plan wrote outside its %s, at byte %d of %d", name, i-guard, b.size)
+			}
+		}
+	}
+	copy(out, result)
+	return nil
+}
+
+// CheckPlan runs a plan from dt to result three times: every element written, all
+// runs of the same bits, unless the order of atomics decides them, and the values
+// right.
+func CheckPlan(run Runner, p *kernels.Plan, dt, result kernels.Dtype, xs [][]float64, ref, magnitude []float64, tolerance float64, atomic bool) error {
+	var outs [][]byte
+	for i := range 3 {
+		out := bytes.Repeat([]byte{poison}, int(p.Out))
+		if err := run(p, bytesOf(dt, xs), out); err != nil {
+			return err
+		}
+		size := int(result.Size())
+		unwritten := bytes.Repeat([]byte{poison}, size)
+		for k := 0; k < len(out); k += size {
+			if bytes.Equal(out[k:k+size], unwritten) {
+				return fmt.Errorf("element %d of %d was not written", k/size, len(out)/size)
+			}
+		}
+		if !atomic && i > 0 && !bytes.Equal(out, outs[0]) {
+			return fmt.Errorf("run %d gave other bits than the first: %w", i+1, Identical(result, out, outs[0]))
+		}
+		outs = append(outs, out)
+	}
+	if !atomic {
+		outs = outs[:1]
+	}
+	for _, out := range outs {
+		if err := CloseTo(result, Aligned(out), ref, magnitude, tolerance); err != nil {
+			return fmt.Errorf("%v\n%w", p, err)
+		}
+	}
+	return nil
+}
+
+// checkCase compares the plans of a case for devices with one reference, on random
+// numbers and, where the case is small, on all special ones.
+func checkCase(r *rand.Rand, run Runner, s opspec.Spec, c opspec.Case, dt kernels.Dtype, devices ...kernels.Device) error {
+	kinds := []opspec.Numbers{opspec.Short, opspec.Normal}
+	if c.Elements() <= 1<<13 {
+		kinds = append(kinds, opspec.Special...)
+	}
+	tolerance := s.Tolerance
+	if dt == kernels.Float64 && tolerance > 0 {
+		// Sums in double are rounded once for float32, but at every addition for
+		// float64. The errors mostly cancel, in sums of any length.
+		tolerance += 3
+	}
+	for _, k := range kinds {
+		if k.Denormal && c.Coarse && dt == kernels.Float32 {
+			continue
+		}
+		xs := k.Draw(r, c, dt)
+		ref, magnitude := c.Reference(xs...)
+		for _, dev := range devices {
+			p, result, err := c.Plan(dt, dev)
+			if err == nil {
+				err = CheckPlan(run, p, dt, result.Dtype, xs, ref, magnitude, tolerance, c.Atomic)
+			}
+			if err != nil {
+				return fmt.Errorf("%s, planned for %s: %w", k.Name, dev.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Others are devices of other widths than the host, whose plans must be right
+// too: Plans runs their Go bodies, Kernels the CUDA bodies.
+var Others = []kernels.Device{
+	{Name: "1 multiprocessor", Major: 7, SMs: 1, SharedOptin: 96 << 10, L2: 1 << 20},
+	{Name: "132 multiprocessors", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 50 << 20, Cooperative: true},
+}
+
+// Plans compares the Go bodies of every op with its reference.
+func Plans(t *testing.T) {
+	each(t, 4<<20, planned, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		t.Parallel()
+		devices := []kernels.Device{kernels.HostDevice()}
+		if c.Elements() <= 1<<16 {
+			devices = append(devices, Others...)
+		}
+		if err := checkCase(Random(t), OnHost, s, c, dt, devices...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Kernels compares the CUDA bodies of every op with its reference, and so, within
+// twice its tolerance, against the Go bodies.
+func Kernels(t *testing.T) {
+	dev := GPU(t)
+	each(t, 4<<20, planned, func(t *testing.T, s opspec.Spec, c opspec.Case, dt kernels.Dtype) {
+		if err := checkCase(Random(t), onGPU, s, c, dt, dev); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Large is [Kernels] on operands beyond 2^31 bytes, where offsets of 32 bits
+// are wrong. It takes up to 40 GB of the host's memory, so it runs where STHENO_LARGE=1.
+func Large(t *testing.T) {
+	if os.Getenv("STHENO_LARGE") != "1" {
+		t.Skip("SKIPPED, NOT TESTED: operands beyond 2^31 bytes, without STHENO_LARGE=1")
+	}
+	dev := GPU(t)
+	for _, s := range opspec.All() {
+		for _, c := range s.Cases {
+			if !c.Large {
+				continue
+			}
+			t.Run(s.Name+"/"+c.Name, func(t *testing.T) {
+				defer runtime.GC()
+				xs := opspec.Short.Draw(Random(t), c, c.Types[0])
+				ref, magnitude := c.Reference(xs...)
+				p, result, err := c.Plan(c.Types[0], dev)
+				if err == nil {
+					err = CheckPlan(onGPU, p, c.Types[0], result.Dtype, xs, ref, magnitude, s.Tolerance, c.Atomic)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
