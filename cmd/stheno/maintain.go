@@ -285,7 +285,8 @@ func (r recordCases) Run(c *console) error {
 	case r.Set == records.Products:
 		for i, one := range cases {
 			if p, ok := one.(maintain.Product); ok {
-				p.Peers, cases[i] = r.Peers, p
+				p.Peers = r.Peers
+				cases[i] = p
 			}
 		}
 	case r.Peers != "":
