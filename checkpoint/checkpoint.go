@@ -70,7 +70,7 @@ func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s
 // The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
 func Save(path string, vm *cudaops.VM, position any) error {
-	s, err := vm.State()
+	s, err := vm.Snapshot()
 	if err == nil {
 		err = finite(s)
 	}
@@ -84,7 +84,7 @@ func Save(path string, vm *cudaops.VM, position any) error {
 }
 
 // finite returns an error that names the first number of a state that is NaN or infinite.
-func finite(s *cudaops.State) (err error) {
+func finite(s *cudaops.Snapshot) (err error) {
 	check := func(name string, v gorgonia.Value) {
 		dt, _ := values.Dtype(v.Dtype())
 		m, failed := values.Bytes(v)
@@ -108,7 +108,7 @@ func finite(s *cudaops.State) (err error) {
 	return err
 }
 
-func save(path string, s *cudaops.State, position any) error {
+func save(path string, s *cudaops.Snapshot, position any) error {
 	h := header{Version: version, BatchNorms: len(s.Averages), Training: &training{s.Solver, s.Options, s.Steps, s.Added, s.Runs, s.Seed}}
 	var list tensors
 	for _, l := range s.Learnables {
@@ -127,7 +127,7 @@ func save(path string, s *cudaops.State, position any) error {
 
 // Load sets a VM to the state that [Save] wrote, and *position to the value that Save was given, or
 // nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
-// [cudaops.VM.SetState] lists the properties that must agree.
+// [cudaops.VM.Restore] lists the properties that must agree.
 //
 // The note is "" if the file has its checksum. A file that Stheno wrote before files had one is loaded
 // too, and the note says that its content is unchecked.
@@ -153,7 +153,7 @@ func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 	}
 	s, err := f.state()
 	if err == nil {
-		err = vm.SetState(s)
+		err = vm.Restore(s)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
@@ -163,7 +163,7 @@ func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 }
 
 // state returns the state in a file.
-func (f *file) state() (*cudaops.State, error) {
+func (f *file) state() (*cudaops.Snapshot, error) {
 	h := f.header
 	if h == nil {
 		return nil, errors.New("got a safetensors file without the state of a training, want one of Save; LoadParameters takes parameters alone")
@@ -172,7 +172,7 @@ func (f *file) state() (*cudaops.State, error) {
 		return nil, errors.New("got a file of SaveParameters, want one of Save; LoadParameters takes it")
 	}
 	t := h.Training
-	s := &cudaops.State{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
+	s := &cudaops.Snapshot{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
 	for _, name := range h.Learnables {
 		l := cudaops.Learnable{Name: name, Value: f.value(name)}
 		for k := range h.Moments {

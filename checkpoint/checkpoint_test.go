@@ -257,7 +257,7 @@ func TestSaveSideBySide(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		must.Get[*cudaops.State](t)(f.state())
+		must.Get[*cudaops.Snapshot](t)(f.state())
 		must.Do(t, f.Close())
 	}
 	if names := must.Get[[]os.DirEntry](t)(os.ReadDir(dir)); len(names) != 1 {

@@ -53,7 +53,7 @@ type victim struct {
 	*testing.T
 	dir    string
 	vm     *cudaops.VM
-	kept   *cudaops.State
+	kept   *cudaops.Snapshot
 	before map[string][]byte
 }
 
@@ -247,15 +247,15 @@ func TestSaveKeepsGoodFile(t *testing.T) {
 	}
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		what := map[bool]string{true: "NaN", false: "Inf"}[x != x]
-		for name, of := range map[string]func(s *cudaops.State) G.Value{
-			"gamma1":              func(s *cudaops.State) G.Value { return s.Learnables[4].Value },
-			"moment2/gamma1":      func(s *cudaops.State) G.Value { return s.Learnables[4].Moments[1] },
-			"batchnorm1/mean":     func(s *cudaops.State) G.Value { return s.Averages[1].Mean },
-			"batchnorm0/variance": func(s *cudaops.State) G.Value { return s.Averages[0].Variance },
+		for name, of := range map[string]func(s *cudaops.Snapshot) G.Value{
+			"gamma1":              func(s *cudaops.Snapshot) G.Value { return s.Learnables[4].Value },
+			"moment2/gamma1":      func(s *cudaops.Snapshot) G.Value { return s.Learnables[4].Moments[1] },
+			"batchnorm1/mean":     func(s *cudaops.Snapshot) G.Value { return s.Averages[1].Mean },
+			"batchnorm0/variance": func(s *cudaops.Snapshot) G.Value { return s.Averages[0].Variance },
 		} {
-			s := must.Get[*cudaops.State](t)(vm.State())
+			s := must.Get[*cudaops.Snapshot](t)(vm.Snapshot())
 			of(s).(*tensor.Dense).Float32s()[2] = float32(x)
-			must.Do(t, vm.SetState(s))
+			must.Do(t, vm.Restore(s))
 			unchanged(Save(path, vm, nil), name+": element 2 is "+what)
 			must.Get[string](t)(Load(path, vm, nil))
 		}
@@ -293,7 +293,7 @@ func FuzzState(f *testing.F) {
 		}
 		file := &file{File: &own, header: h, read: map[string]bool{}}
 		if s, err := file.state(); err == nil {
-			vm.SetState(s)
+			vm.Restore(s)
 		}
 		file.parameters(m.learnables, m.norms)
 		file.position(new(position))

@@ -71,7 +71,7 @@ func TestKill(t *testing.T) {
 		defer f.Close()
 		var at position
 		set := must.Get[func()](t)(f.position(&at))
-		must.Get[*cudaops.State](t)(f.state())
+		must.Get[*cudaops.Snapshot](t)(f.state())
 		set()
 		return at.Step
 	}

@@ -101,8 +101,8 @@ func onBackends(t *testing.T, test func(t *testing.T, on cudaops.Option)) {
 }
 
 // state returns the state that a VM keeps, with the bytes of its values by name.
-func state(t testing.TB, vm *cudaops.VM) (*cudaops.State, map[string][]byte) {
-	s := must.Get[*cudaops.State](t)(vm.State())
+func state(t testing.TB, vm *cudaops.VM) (*cudaops.Snapshot, map[string][]byte) {
+	s := must.Get[*cudaops.Snapshot](t)(vm.Snapshot())
 	all := map[string][]byte{}
 	add := func(name string, v G.Value) {
 		all[fmt.Sprint(name, v.Dtype(), v.Shape())] = must.Get[[]byte](t)(values.Bytes(v))

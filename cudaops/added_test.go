@@ -154,7 +154,7 @@ func TestSmallBatches(t *testing.T) {
 			for i, n := range got {
 				equal(t, n.Name(), n.Value(), want[i].Value(), 100*tolerance(n.Dtype()))
 			}
-			if s := must.Get[*State](t)(small.State()); s.Steps != 6 || s.Added != 0 || s.Runs != 6*every {
+			if s := must.Get[*Snapshot](t)(small.Snapshot()); s.Steps != 6 || s.Added != 0 || s.Runs != 6*every {
 				t.Errorf("got %d steps, %d runs added and %d runs, want 6, 0 and %d", s.Steps, s.Added, s.Runs, 6*every)
 			}
 			if r := small.Report(); !strings.Contains(r.Solver, "each of 4 runs") {
@@ -188,20 +188,20 @@ func TestAddedGradientsStay(t *testing.T) {
 			}
 			must.Do(t, a.RunAll())
 			must.Do(t, b.RunAll())
-			state := must.Get[*State](t)(b.State())
-			if sameState(t, fmt.Sprint("run ", run+1), state, must.Get[*State](t)(a.State())); state.Steps != (run+1)/3 || state.Added != (run+1)%3 {
+			state := must.Get[*Snapshot](t)(b.Snapshot())
+			if sameSnapshot(t, fmt.Sprint("run ", run+1), state, must.Get[*Snapshot](t)(a.Snapshot())); state.Steps != (run+1)/3 || state.Added != (run+1)%3 {
 				t.Errorf("run %d: got %d steps and %d runs added", run+1, state.Steps, state.Added)
 			}
 		}
-		state := must.Get[*State](t)(b.State())
+		state := must.Get[*Snapshot](t)(b.Snapshot())
 		for want, change := range map[string]func(){
 			"after 3 runs since the last step, want 0 to 2": func() { state.Added = 3 },
 			"with StepEvery 2, want 3":                      func() { state.Options["StepEvery"] = 2 },
 			"without StepEvery, want 3":                     func() { delete(state.Options, "StepEvery") },
 		} {
-			state = must.Get[*State](t)(b.State())
+			state = must.Get[*Snapshot](t)(b.Snapshot())
 			change()
-			if err := b.SetState(state); err == nil || !strings.Contains(err.Error(), want) {
+			if err := b.Restore(state); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got the error %v, want one with %q", err, want)
 			}
 		}

@@ -240,8 +240,8 @@ func TestStepsAfterFailure(t *testing.T) {
 					must.Do(t, want.RunAll())
 					steps++
 				}
-				s := must.Get[*State](t)(vm.State())
-				if sameState(t, name, s, must.Get[*State](t)(want.State())); s.Steps != steps || s.Runs != steps || vm.Runs() != steps {
+				s := must.Get[*Snapshot](t)(vm.Snapshot())
+				if sameSnapshot(t, name, s, must.Get[*Snapshot](t)(want.Snapshot())); s.Steps != steps || s.Runs != steps || vm.Runs() != steps {
 					t.Fatalf("%s: after run %d the state has %d steps and %d runs, Runs %d, want %d", name, run, s.Steps, s.Runs, vm.Runs(), steps)
 				}
 			}
@@ -286,19 +286,19 @@ func TestIndexOutsideOfAxis(t *testing.T) {
 			}
 			bind(3)
 			must.Do(t, vm.RunAll())
-			before := must.Get[*State](t)(vm.State())
+			before := must.Get[*Snapshot](t)(vm.Snapshot())
 			for _, wrong := range []int{9, -1} {
 				bind(wrong)
 				if err := vm.RunAll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got index %d at 1, want 0 to 3", wrong)) {
 					t.Fatalf("%s: got the error %v", name, err)
 				}
 				if c.computed {
-					if _, err := vm.State(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", rows.Name())) {
+					if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("step 2 was made with a wrong index, node %s", rows.Name())) {
 						t.Fatalf("%s: State gives the error %v", name, err)
 					}
-					must.Do(t, vm.SetState(before))
+					must.Do(t, vm.Restore(before))
 				}
-				sameState(t, name, must.Get[*State](t)(vm.State()), before)
+				sameSnapshot(t, name, must.Get[*Snapshot](t)(vm.Snapshot()), before)
 			}
 			bind(0)
 			must.Do(t, vm.RunAll())

@@ -15,14 +15,14 @@ import (
 // show, with random numbers too.
 func TestSameBits(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		train := func(opts ...Option) *State {
+		train := func(opts ...Option) *Snapshot {
 			m := newModesGraph(t, true)
 			vm := machine(t, m.g, append(opts, on, Seed(7), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), m.learnables...), ClipNorm(0.3))...)
 			for step := range uint64(5) {
 				must.Do(t, G.Let(m.x, draw(rand.New(rand.NewPCG(9, step)), tensor.Float64, 6, 4)))
 				must.Do(t, vm.RunAll())
 			}
-			return must.Get[*State](t)(vm.State())
+			return must.Get[*Snapshot](t)(vm.Snapshot())
 		}
 		want := train()
 		for name, opts := range map[string][]Option{
@@ -34,7 +34,7 @@ func TestSameBits(t *testing.T) {
 			"a watch":       {WatchNaN(), WatchInf()},
 			"fewer results": {ReadEvery(2)},
 		} {
-			sameState(t, name, train(opts...), want)
+			sameSnapshot(t, name, train(opts...), want)
 		}
 	})
 }

@@ -90,7 +90,7 @@ func TestSharedLearnables(t *testing.T) {
 			}
 		}
 		meanwhile = nil
-		want := must.Get[*State](t)(train.State()).Learnables[0].Value
+		want := must.Get[*Snapshot](t)(train.Snapshot()).Learnables[0].Value
 		must.Do(t, train.Close()) // nothing is lost
 		equal(t, "the weights that Close pulled", p.learnables[0].Value(), want, 0)
 	})

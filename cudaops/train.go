@@ -61,7 +61,7 @@ func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every
 // over the batch, [gorgonia.WithBatchSize](n) of the solver, or a cost divided by n, makes a mean of the sum.
 //
 // [ClipNorm] limits the norm of the sum. Random numbers differ in each run, and a [gorgonia.BatchNormOp] sees each batch by
-// itself. The sum is part of the VM's [State].
+// itself. The sum is part of the VM's [Snapshot].
 func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.stepEvery, n) } }
 
 // training holds the arguments of Train.
@@ -247,7 +247,7 @@ func (t *trainer) started() {
 // spoil records that the step was made with indices outside of their axis.
 func (t *trainer) spoil(err error) {
 	if t != nil && !t.onHost {
-		t.spoilt = fmt.Errorf("step %d was made with a wrong index, %w: want SetState with a state of before", t.step(), err)
+		t.spoilt = fmt.Errorf("step %d was made with a wrong index, %w: want Restore with a snapshot taken before it", t.step(), err)
 	}
 }
 

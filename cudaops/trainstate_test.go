@@ -243,8 +243,8 @@ func TestPullSeenByOthers(t *testing.T) {
 				must.Do(t, second.Close())
 				continue
 			}
-			_, of := second.State()
-			for what, err := range map[string]error{"RunAll": err, "Pull": second.Pull(), "State": of} {
+			_, of := second.Snapshot()
+			for what, err := range map[string]error{"RunAll": err, "Pull": second.Pull(), "Snapshot": of} {
 				if err == nil || !strings.Contains(err.Error(), "learnable w") || !strings.Contains(err.Error(), "want Push") {
 					t.Errorf("%s: %s returns the error %v", name, what, err)
 				}

@@ -50,7 +50,7 @@ func TestWatchTrain(t *testing.T) {
 			vm := machine(t, l.g, on, Seed(1), Train(s, l.w), WatchNaN(), WatchInf(), ReadEvery(5))
 			refused := func(what string, change func(), node, input *G.Node, element int, texts ...string) {
 				t.Helper()
-				before := must.Get[*State](t)(vm.State())
+				before := must.Get[*Snapshot](t)(vm.Snapshot())
 				seen := must.Get[G.Value](t)(G.CloneValue(l.loss))
 				change()
 				err := vm.RunAll()
@@ -64,16 +64,16 @@ func TestWatchTrain(t *testing.T) {
 					}
 				}
 				equal(t, "the loss that was read", l.loss, seen, 0)
-				after := must.Get[*State](t)(vm.State())
+				after := must.Get[*Snapshot](t)(vm.Snapshot())
 				before.Learnables[0].Value, before.Options = after.Learnables[0].Value, after.Options // a Let changes it
-				sameState(t, "after a step that was not made", after, before)
+				sameSnapshot(t, "after a step that was not made", after, before)
 			}
 			both := func(x ...float64) {
 				smooth.feed(t, dt, x...)
 				l.feed(t, dt, x...)
 				must.Do(t, want.RunAll())
 				must.Do(t, vm.RunAll())
-				sameState(t, "a watched run", must.Get[*State](t)(vm.State()), must.Get[*State](t)(want.State()))
+				sameSnapshot(t, "a watched run", must.Get[*Snapshot](t)(vm.Snapshot()), must.Get[*Snapshot](t)(want.Snapshot()))
 			}
 			both(2, 3, 4)
 			both(3, 3, 4)
@@ -81,11 +81,11 @@ func TestWatchTrain(t *testing.T) {
 			refused("NaN", func() { l.feed(t, dt, 2, 3, -4) }, l.log, nil, 2, "made by step")
 			refused("NaN", func() { l.feed(t, dt, 2, math.NaN(), -4) }, l.log, l.x, 1, "out of that in x")
 			refused("Inf", func() { l.feed(t, dt, 0, 3, 4) }, l.log, nil, 0)
-			w := must.Get[*State](t)(vm.State()).Learnables[0].Value
+			w := must.Get[*Snapshot](t)(vm.Snapshot()).Learnables[0].Value
 			l.feed(t, dt, 2, 3, 4)
 			refused("Inf", func() { G.WithLearnRate(math.Inf(1))(s) }, l.w, nil, 0, "made by the step of *gorgonia.AdamSolver")
 			G.WithLearnRate(0.1)(s)
-			sameState(t, "the parameters", must.Get[*State](t)(vm.State()), must.Get[*State](t)(want.State()))
+			sameSnapshot(t, "the parameters", must.Get[*Snapshot](t)(vm.Snapshot()), must.Get[*Snapshot](t)(want.Snapshot()))
 			both(4, 3, 2)
 
 			l.feed(t, dt, 2, 3, 4)
@@ -103,7 +103,7 @@ func TestWatchTrain(t *testing.T) {
 // A watch changes no bit, of a BatchNorm's averages and of random numbers neither.
 func TestWatchChangesNothing(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		var states []*State
+		var states []*Snapshot
 		for _, opts := range [][]Option{nil, {WatchNaN()}} {
 			m := newModesGraph(t, true)
 			vm := machine(t, m.g, append(opts, on, Seed(5), Train(G.NewAdamSolver(), m.learnables...))...)
@@ -112,9 +112,9 @@ func TestWatchChangesNothing(t *testing.T) {
 				must.Do(t, G.Let(m.x, draw(r, tensor.Float64, 6, 4)))
 				must.Do(t, vm.RunAll())
 			}
-			states = append(states, must.Get[*State](t)(vm.State()))
+			states = append(states, must.Get[*Snapshot](t)(vm.Snapshot()))
 		}
-		sameState(t, "watched", states[1], states[0])
+		sameSnapshot(t, "watched", states[1], states[0])
 
 		var params []G.Nodes
 		for _, opts := range [][]Option{nil, {WatchNaN(), WatchInf()}} {

@@ -111,7 +111,7 @@ func TestFailureAfterAStep(t *testing.T) {
 			h, err := Run(t.Context(), l.vm, l.loss, source, Epochs(3), Checkpoint(path, 100))
 			wantError(t, err, fmt.Sprintf("step %d (", n))
 			wantError(t, err, "the disk is full")
-			s := must.Get[*cudaops.State](t)(l.vm.State())
+			s := must.Get[*cudaops.Snapshot](t)(l.vm.Snapshot())
 			if h.Steps != n || h.End.Step != n || s.Steps != n || s.Runs != n {
 				t.Fatalf("step %d fails: the history has %d steps until %v, the state %d steps and %d runs", n, h.Steps, h.End, s.Steps, s.Runs)
 			}

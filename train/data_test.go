@@ -124,7 +124,7 @@ func TestSources(t *testing.T) {
 				t.Errorf("%d rows were left out, want %d", h.Left, left)
 			}
 
-			l, resident := newResidentLine(t, x, y, weighted)
+			l, resident := newDeviceDataLine(t, x, y, weighted)
 			if weighted {
 				opts[1] = Weights(l.weights)
 			}
@@ -154,12 +154,12 @@ func take(of []float64, rows []int) (list []float64) {
 	return list
 }
 
-// newResidentLine is newLine with its points on the device.
-func newResidentLine(t *testing.T, x, y []float64, weighted bool) (*line, *Resident) {
+// newDeviceDataLine is newLine with its points on the device.
+func newDeviceDataLine(t *testing.T, x, y []float64, weighted bool) (*line, *DeviceData) {
 	t.Helper()
 	node := must.Get[*G.Node](t)
 	g := G.NewGraph()
-	data := must.Get[*Resident](t)(NewResident(g, points, tensor.New(tensor.WithBacking(x)), tensor.New(tensor.WithBacking(y))))
+	data := must.Get[*DeviceData](t)(NewDeviceData(g, points, tensor.New(tensor.WithBacking(x)), tensor.New(tensor.WithBacking(y))))
 	l := &line{g: g}
 	slope := G.NewScalar(g, tensor.Float64, G.WithName("slope"), G.WithValue(0.25))
 	offset := G.NewScalar(g, tensor.Float64, G.WithName("offset"), G.WithValue(0.5))

@@ -8,7 +8,7 @@
 //	history, err := train.Run(ctx, vm, loss, data.Shuffle(1), train.Epochs(30), train.Progress(os.Stderr))
 //
 // The next batch is made in another goroutine while the step of the last one runs. A
-// [Source] makes batches: [Data] has a data set on the host, [Resident] has it on the device,
+// [Source] makes batches: [Data] has a data set on the host, [DeviceData] has it on the device,
 // and [Seq] takes any iterator.
 //
 // # The last batch

@@ -42,10 +42,10 @@ func TestRunErrors(t *testing.T) {
 		"loss or source":             func() error { _, err := Run(ctx, l.vm, l.loss, nil); return err }(),
 		"nil context":                func() error { _, err := Run((*stopped)(nil), l.vm, l.loss, never); return err }(),
 		"a nil VM, loss or":          func() error { _, err := Run(ctx, l.vm, l.loss, (*Data)(nil)); return err }(),
-		"VM, loss or source":         func() error { _, err := Run(ctx, l.vm, l.loss, (*Resident)(nil)); return err }(),
+		"VM, loss or source":         func() error { _, err := Run(ctx, l.vm, l.loss, (*DeviceData)(nil)); return err }(),
 		", loss or source":           func() error { _, err := Run(ctx, l.vm, l.loss, SourceFunc(nil)); return err }(),
 		"a data set that NewData or": func() error { _, err := Run(ctx, l.vm, l.loss, new(Data)); return err }(),
-		"or NewResident did not":     func() error { _, err := Run(ctx, l.vm, l.loss, new(Resident)); return err }(),
+		"or NewDeviceData did not":   func() error { _, err := Run(ctx, l.vm, l.loss, new(DeviceData)); return err }(),
 		"Seq got a nil iterator":     func() error { _, err := Run(ctx, l.vm, l.loss, Seq(nil)); return err }(),
 		"returned nil for its": func() error {
 			_, err := Run(ctx, l.vm, l.loss, SourceFunc(func(int, int) iter.Seq2[Batch, error] { return nil }))
@@ -210,16 +210,16 @@ func TestDataErrors(t *testing.T) {
 		wantError(t, err, want)
 	}
 	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
-	for want, make := range map[string]func() (*Resident, error){
-		"nil graph":       func() (*Resident, error) { return NewResident(nil, 2, three) },
-		"batches of 0":    func() (*Resident, error) { return NewResident(g, 0, three) },
-		"no tensors":      func() (*Resident, error) { return NewResident(g, 2) },
-		"tensor 1: got":   func() (*Resident, error) { return NewResident(g, 2, three, nil) },
-		"tensor 1 has 4":  func() (*Resident, error) { return NewResident(g, 2, three, four) },
-		"tensor 0: got 7": func() (*Resident, error) { return NewResident(g, 2, tensor.New(tensor.FromScalar(7))) },
+	for want, make := range map[string]func() (*DeviceData, error){
+		"nil graph":       func() (*DeviceData, error) { return NewDeviceData(nil, 2, three) },
+		"batches of 0":    func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
+		"no tensors":      func() (*DeviceData, error) { return NewDeviceData(g, 2) },
+		"tensor 1: got":   func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
+		"tensor 1 has 4":  func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
+		"tensor 0: got 7": func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()
-		wantError(t, err, "NewResident")
+		wantError(t, err, "NewDeviceData")
 		wantError(t, err, want)
 	}
 }

@@ -136,7 +136,7 @@ func Example_stepEvery() {
 	defer vm.Close()
 	_, err = train.Run(context.Background(), vm, loss, data.Shuffle(1), train.Epochs(20))
 	check(err)
-	state, err := vm.State()
+	state, err := vm.Snapshot()
 	check(err)
 	fmt.Printf("%d runs, %d steps: %.1f %.1f\n", state.Runs, state.Steps, parameters[0].Value(), parameters[1].Value())
 	// Output:
@@ -191,10 +191,10 @@ func Example_ownLoop() {
 }
 
 // A data set on the device: a step takes the numbers of its rows there.
-func ExampleNewResident() {
+func ExampleNewDeviceData() {
 	inputs, targets := plane(1000)
 	g := G.NewGraph()
-	data, err := train.NewResident(g, 32,
+	data, err := train.NewDeviceData(g, 32,
 		tensor.New(tensor.WithShape(1000, 2), tensor.WithBacking(inputs)),
 		tensor.New(tensor.WithBacking(targets)))
 	check(err)

@@ -58,7 +58,7 @@ func (r *rows) epoch(n int) []int {
 func (r *rows) chunks(epoch, from int, take func(order []int) (Batch, error)) iter.Seq2[Batch, error] {
 	switch {
 	case r.batch == 0:
-		return failing("got a data set that NewData or NewResident did not make")
+		return failing("got a data set that NewData or NewDeviceData did not make")
 	case from < 0:
 		return failing("got batch %d to begin with, want 0 or more", from)
 	}

@@ -29,10 +29,10 @@ func TestSurvives(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "line")
 	must.SurviveWhole(t, map[string]any{
-		"NewData":     NewData,
-		"NewResident": NewResident,
-		"Seq":         Seq,
-		"Cosine":      Cosine,
+		"NewData":       NewData,
+		"NewDeviceData": NewDeviceData,
+		"Seq":           Seq,
+		"Cosine":        Cosine,
 		"Run": func(ctx context.Context, vm *cudaops.VM, loss *G.Node, source Source, o Option) error {
 			_, err := Run(ctx, vm, loss, source, Steps(3), o)
 			return err
@@ -49,7 +49,7 @@ func TestSurvives(t *testing.T) {
 		"Weights":    func(n *G.Node) error { return run(Weights(n)) },
 	}, -1, 1<<40, math.MaxInt, math.MinInt, path, math.NaN(), uint64(7),
 		t.Context(), l.vm, l.g, l.loss, l.x, G.NewVanillaSolver(), io.Discard,
-		Batch{}, Columns{l.x: nil}, Columns{new(G.Node): []int{1}}, Columns{l.x: (*tensor.Dense)(nil)}, Columns{l.x: new(tensor.Dense)}, Columns{l.x: []float64{}}, &Data{}, &Resident{}, SourceFunc(nil), SourceFunc(func(int, int) iter.Seq2[Batch, error] { return nil }), short,
+		Batch{}, Columns{l.x: nil}, Columns{new(G.Node): []int{1}}, Columns{l.x: (*tensor.Dense)(nil)}, Columns{l.x: new(tensor.Dense)}, Columns{l.x: []float64{}}, &Data{}, &DeviceData{}, SourceFunc(nil), SourceFunc(func(int, int) iter.Seq2[Batch, error] { return nil }), short,
 		tensor.New(tensor.WithBacking([]float64{1, 2, 3})),
 		Epoch{}, History{}, Loss{}, Position{Epoch: math.MaxInt, Batch: math.MaxInt}, Step{}, Option(nil), Steps(1), struct{ Source }{})
 }

@@ -13,7 +13,7 @@ import (
 // of its rows there.
 func withResident(d data, epochs int, seed uint64, opts ...cudaops.Option) ([]float32, error) {
 	g := G.NewGraph()
-	batches, err := train.NewResident(g, batch, d.x, d.y)
+	batches, err := train.NewDeviceData(g, batch, d.x, d.y)
 	if err != nil {
 		return nil, err
 	}

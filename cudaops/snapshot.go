@@ -15,41 +15,41 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// State is everything that a VM with the option [Train] keeps from run to run. Another VM of the
-// same graph and options that takes it goes on with the same bits.
+// Snapshot holds everything that a VM with the option [Train] keeps from run to run. Another VM of the
+// same graph and options that restores it computes the same bits as the first VM.
 //
 // Package checkpoint writes it to a file.
-type State struct {
-	Learnables []Learnable   // in the order of Train, with names of their own
-	Averages   []RunningMean // of each [gorgonia.BatchNormOp], in the order in which their nodes were made
+type Snapshot struct {
+	Learnables []Learnable   // in the order of Train, each with a unique name
+	Averages   []RunningMean // one for each [gorgonia.BatchNormOp], in the order in which their nodes were made
 	Solver     string        // "AdamSolver", "VanillaSolver", ...
-	// Options are those of the solver that are in use, by the names that Gorgonia's options
-	// have without "With", such as "LearnRate", "ClipNorm" for the limit of [ClipNorm], and "StepEvery" for the runs
-	// of a step above 1.
+	// Options holds the solver's options in use, keyed by the name of Gorgonia's option without "With",
+	// such as "LearnRate". "ClipNorm" is the limit of [ClipNorm], "StepEvery" the runs of a step if there are
+	// more than one.
 	Options map[string]float64
 	Steps   int    // made by the solver
-	Added   int    // runs since the last step, whose gradients are added up: see [StepEvery]
-	Runs    int    // of the graph; random numbers follow from it and Seed
+	Added   int    // runs since the last step, whose gradients are summed: see [StepEvery]
+	Runs    int    // of the graph; it and Seed determine the random numbers
 	Seed    uint64 // see [Seed]
 }
 
-// Learnable is a learnable with the solver's state of it.
+// Learnable is a learnable with its solver state.
 type Learnable struct {
 	Name    string // of the node
 	Value   gorgonia.Value
-	Moments []gorgonia.Value // of the type and shape of Value; under [StepEvery] the last is the sum of gradients
+	Moments []gorgonia.Value // of the type and shape of Value; under [StepEvery] the last one is the sum of gradients
 }
 
 // RunningMean is the state of a [gorgonia.BatchNormOp] for each channel.
 type RunningMean struct{ Mean, Variance gorgonia.Value }
 
-// State returns copies of all values that the VM keeps from run to run. A value that was bound to a
-// learnable since the last run goes to the device first.
+// Snapshot returns copies of all values that the VM keeps from run to run. It first copies values that were
+// bound to learnables since the last run to the device.
 //
-// Learnables need names, each its own. It is an error if a step was made with indices of
-// [gorgonia.ByIndices] outside of their axis, until SetState.
-func (vm *VM) State() (s *State, err error) {
-	err = vm.move("State", nil, func([]int) error {
+// Every learnable needs a unique name. After a step with indices of [gorgonia.ByIndices] outside of their
+// axis, Snapshot returns an error until the next Restore.
+func (vm *VM) Snapshot() (s *Snapshot, err error) {
+	err = vm.move("Snapshot", nil, func([]int) error {
 		t := vm.trainer
 		if err := t.named(); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (vm *VM) State() (s *State, err error) {
 			return err
 		}
 		options := t.reader.Read()
-		s = &State{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
+		s = &Snapshot{Solver: string(options.Kind), Options: t.used(options), Steps: t.steps(), Added: t.runs % t.every, Runs: vm.next, Seed: vm.seed}
 		for _, l := range t.graph.Learned {
 			var parts []gorgonia.Value
 			for k := range l.States {
@@ -92,8 +92,8 @@ func (vm *VM) State() (s *State, err error) {
 	return s, nil
 }
 
-// Runs returns how many runs the VM has made, as [State] counts them. A run that fails after the device has made
-// its step of [Train], or added its gradients, counts; one that fails before does not.
+// Runs returns the number of runs of the VM, as [Snapshot] counts them. A run that fails counts if the device has
+// made its step of [Train] or added its gradients.
 func (vm *VM) Runs() int {
 	if vm == nil || vm.exec == nil {
 		return 0
@@ -103,17 +103,16 @@ func (vm *VM) Runs() int {
 	return vm.next
 }
 
-// SetState takes over a state, all of it or, if it returns an error, nothing. The
-// learnables get its values on the host too, as by [VM.Pull], the solver gets the state's
-// learning rate, and random numbers follow from the state's seed.
+// Restore sets the VM to a snapshot; if it returns an error, nothing has changed. The learnables' nodes
+// get the snapshot's values too, as by [VM.Pull]. The solver gets its learning rate, the VM its seed.
 //
-// The graph must have learnables of the same names, types and shapes, and the solver the same
-// options, but for the learning rate.
-func (vm *VM) SetState(s *State) error {
-	return vm.move("SetState", nil, func([]int) error {
+// The graph must have learnables of the same names, types and shapes. The solver must have the same
+// options, except for the learning rate.
+func (vm *VM) Restore(s *Snapshot) error {
+	return vm.move("Restore", nil, func([]int) error {
 		t := vm.trainer
 		if s == nil {
-			return errors.New("got no state")
+			return errors.New("got a nil Snapshot")
 		}
 		learnables, err := t.fit(s)
 		if err == nil {
@@ -166,31 +165,31 @@ func (t *trainer) used(s internal.Solver) map[string]float64 {
 	return used
 }
 
-// named returns an error unless every learnable has a name of its own.
+// named returns an error unless every learnable has a unique name.
 func (t *trainer) named() error {
 	seen := map[string]int{}
 	for i, n := range t.learnables {
 		name := internal.InputName(n)
 		if name == "" {
-			return fmt.Errorf("learnable %d of Train, of shape %v, has no name, want one: use gorgonia.WithName", i, n.Shape())
+			return fmt.Errorf("learnable %d of Train, of shape %v, has no name: give it one with gorgonia.WithName", i, n.Shape())
 		}
 		if before, twice := seen[name]; twice {
-			return fmt.Errorf("learnables %d and %d of Train are both called %q, want names of their own", before, i, name)
+			return fmt.Errorf("learnables %d and %d of Train are both called %q, want unique names", before, i, name)
 		}
 		seen[name] = i
 	}
 	return nil
 }
 
-// part is an entry of a state for a part of the VM's.
+// part is an entry of a snapshot and where Restore writes it.
 type part struct {
-	of     *program.Value // of a learnable
-	to     []byte         // of an average
+	of     *program.Value // a state of a learnable, or nil
+	to     []byte         // the memory of a running mean or variance, or nil
 	memory []byte
 }
 
-// fit returns the state's entries for the learnables, or an error if something does not fit.
-func (t *trainer) fit(s *State) (parts []part, err error) {
+// fit returns the snapshot's entries for the learnables, or an error that names the first mismatch.
+func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	if err := t.named(); err != nil {
 		return nil, err
 	}
@@ -234,7 +233,7 @@ func (t *trainer) fit(s *State) (parts []part, err error) {
 	}
 	for _, l := range s.Learnables {
 		if _, left := byName[l.Name]; left {
-			return nil, fmt.Errorf("got a state of the learnable %s, want none but those of Train", l.Name)
+			return nil, fmt.Errorf("got the state of learnable %s, which Train does not train", l.Name)
 		}
 	}
 	return parts, nil
@@ -295,8 +294,8 @@ func fitting(v gorgonia.Value, dt kernels.Dtype, shape tensor.Shape) ([]byte, er
 	return values.Bytes(v)
 }
 
-// fitAverages returns the state's entries for the running means and variances.
-func fitAverages(s *State, ops []*gorgonia.BatchNormOp) (parts []part, err error) {
+// fitAverages returns the snapshot's entries for the running means and variances.
+func fitAverages(s *Snapshot, ops []*gorgonia.BatchNormOp) (parts []part, err error) {
 	if len(s.Averages) != len(ops) {
 		return nil, fmt.Errorf("got a state of %d BatchNorms, want %d", len(s.Averages), len(ops))
 	}
@@ -310,7 +309,7 @@ func fitAverages(s *State, ops []*gorgonia.BatchNormOp) (parts []part, err error
 			dt, _ := values.Dtype(p.own.Dtype())
 			to, ok := values.Own(p.own, dt, p.own.Shape())
 			if !ok {
-				return nil, fmt.Errorf("BatchNorm %d: its %s is a %T, want a contiguous tensor", i, p.what, p.own)
+				return nil, fmt.Errorf("BatchNorm %d, %s: got a %T, want a contiguous tensor", i, p.what, p.own)
 			}
 			m, err := fitting(p.got, dt, p.own.Shape())
 			if err != nil {

@@ -11,14 +11,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Resident is a data set on the device, a [Source] of batches: a step takes the numbers of
+// DeviceData is a data set on the device, a [Source] of batches: a step takes the numbers of
 // its rows there, and the graph chooses the rows.
 //
-//	data, err := train.NewResident(g, 32, images, labels)
+//	data, err := train.NewDeviceData(g, 32, images, labels)
 //	x, y := data.Nodes[0], data.Nodes[1]
 //	...
 //	vm, err := stheno.NewVM(g, cudaops.Train(solver, learnables...), data.Option())
-type Resident struct {
+type DeviceData struct {
 	// Nodes are the rows of a batch, in the order of the tensors: the graph's inputs.
 	Nodes gorgonia.Nodes
 
@@ -27,23 +27,23 @@ type Resident struct {
 	data  gorgonia.Nodes
 }
 
-var _ Source = (*Resident)(nil)
+var _ Source = (*DeviceData)(nil)
 
-// NewResident adds a data set to a graph, in batches of `batch` rows: tensors with the rows along
-// the first axis. The VM must have the option that [Resident.Option] returns.
-func NewResident(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*Resident, error) {
-	var r *Resident
+// NewDeviceData adds a data set to a graph, in batches of `batch` rows: tensors with the rows along
+// the first axis. The VM must have the option that [DeviceData.Option] returns.
+func NewDeviceData(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*DeviceData, error) {
+	var r *DeviceData
 	err := safely.Call("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
-		r, err = newResident(g, batch, data)
+		r, err = newDeviceData(g, batch, data)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("train: NewResident: %w", err)
+		return nil, fmt.Errorf("train: NewDeviceData: %w", err)
 	}
 	return r, nil
 }
 
-func newResident(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Resident, error) {
+func newDeviceData(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*DeviceData, error) {
 	switch {
 	case g == nil:
 		return nil, errors.New("got a nil graph")
@@ -52,7 +52,7 @@ func newResident(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Resid
 	case len(data) == 0:
 		return nil, errors.New("got no tensors")
 	}
-	r := &Resident{rows: rows{batch: batch}}
+	r := &DeviceData{rows: rows{batch: batch}}
 	for i, t := range data {
 		if t == nil || t.Dims() == 0 {
 			return nil, fmt.Errorf("tensor %d: got %v, want one with an axis for the rows", i, t)
@@ -76,7 +76,7 @@ func newResident(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Resid
 }
 
 // Option returns the option of the VM that keeps the data set on the device.
-func (r *Resident) Option() cudaops.Option {
+func (r *DeviceData) Option() cudaops.Option {
 	if r == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (r *Resident) Option() cudaops.Option {
 }
 
 // Shuffle returns the same data set in another order in every epoch, as [Data.Shuffle] does.
-func (r *Resident) Shuffle(seed uint64) *Resident {
+func (r *DeviceData) Shuffle(seed uint64) *DeviceData {
 	if r == nil {
 		return nil
 	}
@@ -94,9 +94,9 @@ func (r *Resident) Shuffle(seed uint64) *Resident {
 }
 
 // Batches implements [Source].
-func (r *Resident) Batches(epoch, from int) iter.Seq2[Batch, error] {
+func (r *DeviceData) Batches(epoch, from int) iter.Seq2[Batch, error] {
 	if r == nil {
-		r = new(Resident) // without batches
+		r = new(DeviceData) // without batches
 	}
 	return r.chunks(epoch, from, func(order []int) (Batch, error) {
 		return Batch{r.index: tensor.New(tensor.WithShape(len(order)), tensor.WithBacking(order))}, nil

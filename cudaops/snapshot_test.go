@@ -18,8 +18,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// sameState ends the test unless two states are the same bit for bit.
-func sameState(t testing.TB, what string, got, want *State) {
+// sameSnapshot ends the test unless two states are the same bit for bit.
+func sameSnapshot(t testing.TB, what string, got, want *Snapshot) {
 	t.Helper()
 	if got.Solver != want.Solver || !maps.Equal(got.Options, want.Options) || got.Steps != want.Steps || got.Added != want.Added || got.Runs != want.Runs || got.Seed != want.Seed {
 		t.Fatalf("%s: got %+v, want %+v", what, got, want)
@@ -36,7 +36,7 @@ func sameState(t testing.TB, what string, got, want *State) {
 	}
 }
 
-func stateValues(s *State) (all []G.Value) {
+func stateValues(s *Snapshot) (all []G.Value) {
 	for _, l := range s.Learnables {
 		all = append(append(all, l.Value), l.Moments...)
 	}
@@ -65,90 +65,90 @@ func TestState(t *testing.T) {
 		}
 		whole, vm, s := build(7)
 		run(whole, vm, s, 0, 5)
-		middle := must.Get[*State](t)(vm.State())
-		kept := must.Get[*State](t)(vm.State())
+		middle := must.Get[*Snapshot](t)(vm.Snapshot())
+		kept := must.Get[*Snapshot](t)(vm.Snapshot())
 		run(whole, vm, s, 5, 11)
-		want := must.Get[*State](t)(vm.State())
-		sameState(t, "a state that was got before more runs", middle, kept)
+		want := must.Get[*Snapshot](t)(vm.Snapshot())
+		sameSnapshot(t, "a state that was got before more runs", middle, kept)
 		if names := fmt.Sprint(want.Learnables[0].Name, want.Learnables[1].Name); names != "scalebias" || want.Steps != 11 || want.Runs != 11 || want.Seed != 7 {
 			t.Errorf("got %s, %+v", names, want)
 		}
 
 		again, other, s := build(8)
 		run(again, other, s, 0, 2) // what it was does not matter
-		must.Do(t, other.SetState(middle))
-		equal(t, "the scale that SetState bound", again.learnables[0].Value(), middle.Learnables[0].Value, 0)
-		sameState(t, "a state that was set", must.Get[*State](t)(other.State()), middle)
+		must.Do(t, other.Restore(middle))
+		equal(t, "the scale that Restore bound", again.learnables[0].Value(), middle.Learnables[0].Value, 0)
+		sameSnapshot(t, "a state that was set", must.Get[*Snapshot](t)(other.Snapshot()), middle)
 		run(again, other, s, 5, 11)
-		sameState(t, "after 11 runs", must.Get[*State](t)(other.State()), want)
+		sameSnapshot(t, "after 11 runs", must.Get[*Snapshot](t)(other.Snapshot()), want)
 		equal(t, "the loss of run 9", again.loss, whole.loss, 0)
 		if r := other.Report(); r.Runs != 8 {
 			t.Errorf("the report says %d runs, want those of this VM, 8", r.Runs)
 		}
 
 		// A fresh one, whose learnables need no values of their own; a value bound after
-		// SetState counts.
+		// Restore counts.
 		third, vm, s := build(8)
-		must.Do(t, vm.SetState(middle))
+		must.Do(t, vm.Restore(middle))
 		must.Do(t, G.Let(third.learnables[1], draw(whole.rand(), tensor.Float64, 1, 4)))
 		bound := third.learnables[1].Value()
-		changed := must.Get[*State](t)(vm.State())
+		changed := must.Get[*Snapshot](t)(vm.Snapshot())
 		equal(t, "the bias that was bound", changed.Learnables[1].Value, bound, 0)
-		must.Do(t, vm.SetState(middle))
+		must.Do(t, vm.Restore(middle))
 		run(third, vm, s, 5, 11)
-		sameState(t, "of the third", must.Get[*State](t)(vm.State()), want)
+		sameSnapshot(t, "of the third", must.Get[*Snapshot](t)(vm.Snapshot()), want)
 	})
 }
 
 func (m *modesGraph) rand() *rand.Rand { return rand.New(rand.NewPCG(3, 3)) }
 
 // A state that does not fit is an error that names what was got and wanted, and changes nothing.
-func TestSetStateErrors(t *testing.T) {
+func TestRestoreErrors(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newModesGraph(t, false)
 		vm := machine(t, m.g, on, Seed(1), Train(G.NewAdamSolver(G.WithClip(5)), m.learnables...))
 		must.Do(t, G.Let(m.x, draw(m.rand(), tensor.Float64, 6, 4)))
 		must.Do(t, vm.RunAll())
-		before := must.Get[*State](t)(vm.State())
-		option := func(name string, x float64) func(s *State) {
-			return func(s *State) { s.Options[name] = x }
+		before := must.Get[*Snapshot](t)(vm.Snapshot())
+		option := func(name string, x float64) func(s *Snapshot) {
+			return func(s *Snapshot) { s.Options[name] = x }
 		}
-		for want, change := range map[string]func(s *State){
-			`the solver "Momentum", want AdamSolver`:                             func(s *State) { s.Solver = "Momentum" },
+		for want, change := range map[string]func(s *Snapshot){
+			`the solver "Momentum", want AdamSolver`:                             func(s *Snapshot) { s.Solver = "Momentum" },
 			"with Beta1 0.5, want 0.9":                                           option("Beta1", 0.5),
 			"with L1Reg 0, want one without":                                     option("L1Reg", 0),
-			"without Clip, want 5":                                               func(s *State) { delete(s.Options, "Clip") },
-			"without a learning rate":                                            func(s *State) { delete(s.Options, "LearnRate") },
+			"without Clip, want 5":                                               func(s *Snapshot) { delete(s.Options, "Clip") },
+			"without a learning rate":                                            func(s *Snapshot) { delete(s.Options, "LearnRate") },
 			"ClipNorm 1, want one without":                                       option("ClipNorm", 1),
-			"after -1 steps":                                                     func(s *State) { s.Steps = -1 },
-			"the learnables scale, want bias too":                                func(s *State) { s.Learnables = s.Learnables[:1] },
-			"of the learnable more, want none but":                               func(s *State) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },
-			"two learnables scale":                                               func(s *State) { s.Learnables[1].Name = "scale" },
-			"bias: got a state with 1 moments, want the 2":                       func(s *State) { s.Learnables[1].Moments = s.Learnables[1].Moments[1:] },
-			"bias, moment 2: got no value, want float64 of shape (1, 4)":         func(s *State) { s.Learnables[1].Moments[1] = nil },
-			"bias: got float64 of shape (4, 1), want float64 of shape (1, 4)":    func(s *State) { s.Learnables[1].Value = draw(m.rand(), tensor.Float64, 4, 1) },
-			"bias: got float32 of shape (1, 4), want float64":                    func(s *State) { s.Learnables[1].Value = draw(m.rand(), tensor.Float32, 1, 4) },
-			"of 0 BatchNorms, want 1":                                            func(s *State) { s.Averages = nil },
-			"BatchNorm 0, mean: got no value":                                    func(s *State) { s.Averages[0].Mean = nil },
-			"BatchNorm 0, variance: got float64 of shape (3), want float64 of s": func(s *State) { s.Averages[0].Variance = draw(m.rand(), tensor.Float64, 3) },
+			"after -1 steps":                                                     func(s *Snapshot) { s.Steps = -1 },
+			"the learnables scale, want bias too":                                func(s *Snapshot) { s.Learnables = s.Learnables[:1] },
+			"of learnable more, which Train does not train":                      func(s *Snapshot) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },
+			"two learnables scale":                                               func(s *Snapshot) { s.Learnables[1].Name = "scale" },
+			"bias: got a state with 1 moments, want the 2":                       func(s *Snapshot) { s.Learnables[1].Moments = s.Learnables[1].Moments[1:] },
+			"bias, moment 2: got no value, want float64 of shape (1, 4)":         func(s *Snapshot) { s.Learnables[1].Moments[1] = nil },
+			"bias: got float64 of shape (4, 1), want float64 of shape (1, 4)":    func(s *Snapshot) { s.Learnables[1].Value = draw(m.rand(), tensor.Float64, 4, 1) },
+			"bias: got float32 of shape (1, 4), want float64":                    func(s *Snapshot) { s.Learnables[1].Value = draw(m.rand(), tensor.Float32, 1, 4) },
+			"of 0 BatchNorms, want 1":                                            func(s *Snapshot) { s.Averages = nil },
+			"BatchNorm 0, mean: got no value":                                    func(s *Snapshot) { s.Averages[0].Mean = nil },
+			"BatchNorm 0, variance: got float64 of shape (3), want float64 of s": func(s *Snapshot) { s.Averages[0].Variance = draw(m.rand(), tensor.Float64, 3) },
 		} {
-			bad := must.Get[*State](t)(vm.State())
+			bad := must.Get[*Snapshot](t)(vm.Snapshot())
 			for _, v := range stateValues(bad) {
 				clear(must.Get[[]byte](t)(values.Bytes(v)))
 			}
 			change(bad)
-			if err := vm.SetState(bad); err == nil || !strings.Contains(err.Error(), want) {
+			if err := vm.Restore(bad); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got the error %v, want one with %q", err, want)
 			}
-			sameState(t, want, must.Get[*State](t)(vm.State()), before)
+			sameSnapshot(t, want, must.Get[*Snapshot](t)(vm.Snapshot()), before)
 		}
-		if err := vm.SetState(nil); err == nil {
-			t.Error("SetState of nil is no error")
+		if err := vm.Restore(nil); err == nil {
+			t.Error("Restore of nil is no error")
 		}
 	})
 }
 
-// Learnables without names of their own, and VMs that have no state, are errors.
+// Learnables without unique names, and VMs without learnables, are errors.
 func TestStateErrors(t *testing.T) {
 	node := must.Get[*G.Node](t)
 	build := func(first, second []G.NodeConsOpt, opts func(learnables ...*G.Node) []Option) *VM {
@@ -168,8 +168,8 @@ func TestStateErrors(t *testing.T) {
 		"one of Gorgonia's solvers": build(named("a"), named("b"),
 			func(l ...*G.Node) []Option { return []Option{Train(otherSolver{G.NewVanillaSolver()}, l...)} }),
 	} {
-		_, err := vm.State()
-		for what, err := range map[string]error{"State": err, "SetState": vm.SetState(&State{})} {
+		_, err := vm.Snapshot()
+		for what, err := range map[string]error{"Snapshot": err, "Restore": vm.Restore(&Snapshot{})} {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), what) {
 				t.Errorf("%s: got the error %v, want one with %q", what, err, want)
 			}
@@ -177,10 +177,10 @@ func TestStateErrors(t *testing.T) {
 	}
 	vm := build(named("a"), named("b"), train)
 	must.Do(t, vm.Close())
-	if _, err := vm.State(); err == nil || !strings.Contains(err.Error(), "after Close") {
+	if _, err := vm.Snapshot(); err == nil || !strings.Contains(err.Error(), "after Close") {
 		t.Errorf("after Close the error is %v", err)
 	}
-	if _, err := (*VM)(nil).State(); err == nil {
+	if _, err := (*VM)(nil).Snapshot(); err == nil {
 		t.Error("State of no VM is no error")
 	}
 }
@@ -193,7 +193,7 @@ func TestStateOfBrokenDevice(t *testing.T) {
 	vm := must.Get[*VM](t)(newVM(p.g, &config{train: []training{{G.NewAdamSolver(), p.learnables}}}, f))
 	must.Do(t, vm.RunAll())
 	f.broken = true
-	if s, err := vm.State(); !errors.Is(err, errFake) || s != nil {
+	if s, err := vm.Snapshot(); !errors.Is(err, errFake) || s != nil {
 		t.Errorf("got %v and the error %v", s, err)
 	}
 	f.broken = false
@@ -221,14 +221,14 @@ func TestStateOfBrokenGraph(t *testing.T) {
 	if err := vm.RunAll(); err == nil {
 		t.Fatal("an op without a plan is no error")
 	}
-	if _, err := vm.State(); err == nil {
+	if _, err := vm.Snapshot(); err == nil {
 		t.Error("the state of a VM that has no device memory is no error")
 	}
 	if err := vm.Pull(); err == nil {
 		t.Error("Pull from a VM that has no device memory is no error")
 	}
 	wrong = false
-	s := must.Get[*State](t)(vm.State())
+	s := must.Get[*Snapshot](t)(vm.Snapshot())
 	equal(t, "w", s.Learnables[0].Value, vector(0, 1, 2, 3, 4, 5), 0)
 	wrong = true
 	must.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
