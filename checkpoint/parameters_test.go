@@ -41,7 +41,7 @@ func TestParameters(t *testing.T) {
 			var want []byte
 			for i, path := range []string{whole, plain} {
 				other := newModel(t, dt, 2, 5)
-				vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, on, cudaops.EvalMode(), cudaops.ForwardOnly()))
+				vm := must.Get[*cudaops.VM](t)(cudaops.NewVM(other.g, on, cudaops.Inference()))
 				before := evaluated(t, other, vm)
 				checked(t)(LoadParameters(path, other.learnables...))
 				got := evaluated(t, other, vm)

@@ -176,7 +176,7 @@ func TestAddedGradientsStay(t *testing.T) {
 			return machine(t, g, append(opts, on, Seed(1), Train(G.NewMomentum(G.WithLearnRate(0.1)), w), StepEvery(3))...), x, part
 		}
 		a, ax, apart := build()
-		b, bx, bpart := build(WatchNaN())
+		b, bx, bpart := build(Watch(NaN))
 		for run := range 8 {
 			must.Do(t, G.Let(bx, vector(math.NaN(), 1, math.NaN(), 1, math.NaN(), 1)))
 			if err := b.RunAll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("training step %d:", run/3+1)) {

@@ -27,15 +27,15 @@ type config struct {
 	all, forward  bool             // KeepAll, ForwardOnly
 	only          []*gorgonia.Node // Outputs
 	compiled      []any            // by gorgonia.Compile or CompileFunction
-	watch         watch
-	precisions    []precision // each Products and PrecisionOf
+	watch         []FloatClass     // each Watch
+	precisions    []precision      // each Precision
 	logger        *log.Logger
 	trace         []io.Writer
 }
 
 // wants returns which values of a run the options ask for.
 func (c *config) wants() *lower.Wanted {
-	w := &lower.Wanted{Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: c.watch != watch{}, Resident: c.resident}
+	w := &lower.Wanted{Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
 	return w
 }
@@ -68,8 +68,12 @@ func Keep(nodes ...*gorgonia.Node) Option {
 // than a run for its results alone.
 func KeepAll() Option { return func(c *config) { c.all = true } }
 
+// Inference is [EvalMode] with [ForwardOnly]: the VM computes the graph's results as a trained model does, and no derivative.
+func Inference() Option { return func(c *config) { c.eval, c.forward = true, true } }
+
 // ForwardOnly leaves out the nodes that [gorgonia.Grad] added to the graph: no derivative is
-// computed, and no input has a gradient. It does not choose a mode: an evaluation wants [EvalMode], too.
+// computed, and no input has a gradient. It does not choose a mode, so a BatchNorm that trains still updates
+// its running mean and variance: see [Inference].
 func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 
 // Outputs runs the part of the graph that these nodes, those of [Keep] and those of
@@ -92,17 +96,15 @@ func Precompiled(program, locations any) Option {
 	return func(c *config) { c.compiled = append(c.compiled, program) }
 }
 
-// WatchNaN ends a run if an op returns a NaN or, under [Train], a step makes one in a learnable:
-// the error is a *[NotFinite]. The VM, with its learnables and the solver's moments, is then in the
-// state after the run before. To that end the values of all nodes and the state of the training are
-// copied to the host in every run.
+// Watch ends a run with the error *[NotFinite] if an op returns a number of these classes, such as NaN | Inf, or if a step
+// of [Train] makes one in a learnable. The VM, its learnables and the solver's moments then have the values from before
+// the run. Every run copies the values of all nodes and the training state to the host.
 //
-// It changes no bit of the results, so a training that went wrong without it can be run again
-// from its last checkpoint with it.
-func WatchNaN() Option { return func(c *config) { c.watch.nan = true } }
-
-// WatchInf is [WatchNaN] for infinities.
-func WatchInf() Option { return func(c *config) { c.watch.inf = true } }
+// Watch changes no bit of the results: a training that diverged without it can be repeated with it from the last
+// checkpoint.
+func Watch(classes FloatClass) Option {
+	return func(c *config) { c.watch = append(c.watch, classes) }
+}
 
 // Log writes a line to a logger for each step of each run, as [VM.Report] has them, and one for the
 // bytes copied and the time.

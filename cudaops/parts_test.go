@@ -75,10 +75,12 @@ func TestKeepAll(t *testing.T) {
 func TestParts(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)
-		must.Do(t, machine(t, c.g, on, ForwardOnly()).RunAll())
-		wantFloats(t, "the cost", c.cost.Value(), 5+14+27)
-		if c.grads[0].Value() != nil || c.grads[1].Value() != nil {
-			t.Error("ForwardOnly computes a derivative")
+		for what, option := range map[string]Option{"ForwardOnly": ForwardOnly(), "Inference": Inference()} {
+			must.Do(t, machine(t, c.g, on, option).RunAll())
+			wantFloats(t, "the cost", c.cost.Value(), 5+14+27)
+			if c.grads[0].Value() != nil || c.grads[1].Value() != nil {
+				t.Errorf("%s computes a derivative", what)
+			}
 		}
 
 		c = newTriple(t)
@@ -104,6 +106,8 @@ func TestBadParts(t *testing.T) {
 	for what, option := range map[string]Option{
 		"Outputs":     Outputs(other.sum),
 		"Precompiled": Precompiled(17, nil),
+		"Watch: got class 0, want NaN, Inf or NaN | Inf": Watch(0),
+		"Watch: got class 4, want NaN, Inf or NaN | Inf": Watch(Inf << 1),
 	} {
 		if vm, err := NewVM(c.g, OnHost(), option); err == nil || vm != nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s of something else: got error %v", what, err)
@@ -115,7 +119,7 @@ func TestBadParts(t *testing.T) {
 func TestWatches(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)
-		vm := machine(t, c.g, on, WatchNaN(), WatchInf())
+		vm := machine(t, c.g, on, Watch(NaN|Inf))
 		must.Do(t, vm.RunAll())
 		for what, bad := range map[string]float64{"NaN": math.NaN(), "Inf": math.Inf(-1)} {
 			must.Do(t, vm.Let(c.b, vector(4, bad, 6)))
@@ -126,7 +130,7 @@ func TestWatches(t *testing.T) {
 			}
 			wantFloats(t, "the cost", c.cost.Value(), 5+14+27)
 		}
-		vm = machine(t, c.g, on, WatchNaN())
+		vm = machine(t, c.g, on, Watch(NaN))
 		must.Do(t, vm.Let(c.b, vector(4, math.Inf(1), 6)))
 		must.Do(t, vm.RunAll()) // no NaN
 	})

@@ -8,45 +8,37 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Precision is the number of bits to which products of float32 matrices round their operands.
-type Precision = kernels.Precision
-
-// The precisions of [Products].
+// The precisions of the option [Precision].
 const (
 	FullPrecision = kernels.FullPrecision // all 24 bits of float32, the default
 	TF32          = kernels.TF32          // 11 bits
 	BF16          = kernels.BF16          // 8 bits
 )
 
-// Products rounds the operands of products of float32 matrices to a precision. Tensor cores multiply such operands several
-// times as fast as float32. Sums are float32, and so is everything that is kept: values, parameters, gradients, and what
-// the solver keeps of them.
+// Precision rounds the operands of matmuls in float32 to p: of these nodes or, without nodes, of all others. Tensor cores
+// multiply rounded operands several times as fast. Accumulators, values, gradients, parameters and the solver's moments stay
+// float32.
 //
-// Products are those of matrices and vectors, convolutions too. These use all bits: products of two vectors, those of float64,
-// and on GPUs those that are small for the tensor cores, and all of a GPU that has no kernels for a precision (those below
-// compute capability 8.0, and 11.0). On the host all operands are rounded. The report names the precision of each product.
-func Products(p Precision) Option {
-	return func(c *config) { c.precisions = append(c.precisions, precision{Precision: p, all: true}) }
+// It applies to products of matrices and vectors, and to convolutions. Products of two vectors and products in float64 use
+// all bits. So do all products on GPUs without kernels for p (compute capability below 8.0, and 11.0), and products that are too
+// small for tensor cores. The host rounds all operands. The report names the precision of each product.
+//
+// Nodes must be products of float32 matrices. A derivative is a node of its own, with a precision of its own.
+func Precision(p kernels.Precision, nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.precisions = append(c.precisions, precision{p, nodes}) }
 }
 
-// PrecisionOf is [Products] for these nodes alone, whatever Products says: each a product of float32 matrices.
-// Derivatives are nodes of their own.
-func PrecisionOf(p Precision, nodes ...*gorgonia.Node) Option {
-	return func(c *config) { c.precisions = append(c.precisions, precision{Precision: p, nodes: nodes}) }
-}
-
-// precision holds the arguments of Products, if all is set, or of PrecisionOf.
+// precision holds the arguments of the option Precision.
 type precision struct {
-	Precision
-	all   bool
+	kernels.Precision
 	nodes []*gorgonia.Node
 }
 
-// ofProducts returns the precision of products, and that of those that have one of their own.
-func (c *config) ofProducts() (all Precision, of map[*gorgonia.Node]Precision) {
-	of = map[*gorgonia.Node]Precision{}
+// ofProducts returns the precision of all products, and the precisions of nodes that override it.
+func (c *config) ofProducts() (all kernels.Precision, of map[*gorgonia.Node]kernels.Precision) {
+	of = map[*gorgonia.Node]kernels.Precision{}
 	for _, p := range c.precisions {
-		if p.all {
+		if len(p.nodes) == 0 {
 			all = p.Precision
 		}
 		for _, n := range p.nodes {
@@ -56,21 +48,14 @@ func (c *config) ofProducts() (all Precision, of map[*gorgonia.Node]Precision) {
 	return all, of
 }
 
-// checkPrecisions checks the arguments of the options.
+// checkPrecisions checks the arguments of each Precision.
 func (c *config) checkPrecisions() error {
 	for _, p := range c.precisions {
-		option := "PrecisionOf"
-		if p.all {
-			option = "Products"
-		}
 		if err := p.Check(); err != nil {
-			return fmt.Errorf("%s: %w", option, err)
-		}
-		if !p.all && len(p.nodes) == 0 {
-			return fmt.Errorf("%s got no nodes, want products", option)
+			return fmt.Errorf("Precision: %w", err)
 		}
 		if i := slices.Index(p.nodes, nil); i >= 0 {
-			return fmt.Errorf("%s: node %d is nil, want a product", option, i)
+			return fmt.Errorf("Precision: node %d is nil, want a product", i)
 		}
 	}
 	return nil

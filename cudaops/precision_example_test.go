@@ -11,7 +11,7 @@ import (
 )
 
 // Two layers are trained with products in BF16, but for the scores.
-func ExampleProducts() {
+func ExamplePrecision() {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, G.Float32, G.WithName("x"), G.WithShape(64, 30), G.WithInit(G.Uniform(-1, 1)))
 	w0 := G.NewMatrix(g, G.Float32, G.WithName("w0"), G.WithShape(30, 20), G.WithInit(G.Uniform(-1, 1)))
@@ -25,8 +25,8 @@ func ExampleProducts() {
 	}
 
 	vm, err := cudaops.NewVM(g, cudaops.OnHost(), // OnDevice(0) for the GPU
-		cudaops.Products(cudaops.BF16),                     // all products of float32
-		cudaops.PrecisionOf(cudaops.FullPrecision, scores), // but this one
+		cudaops.Precision(cudaops.BF16),                  // all products of float32
+		cudaops.Precision(cudaops.FullPrecision, scores), // but this one
 		cudaops.Train(G.NewVanillaSolver(G.WithLearnRate(0.1)), w0, w1))
 	if err != nil {
 		fmt.Println(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/must"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -16,7 +17,7 @@ import (
 )
 
 // significant are the bits of a number's significand, by precision.
-var significant = map[Precision]int{FullPrecision: 24, TF32: 11, BF16: 8}
+var significant = map[kernels.Precision]int{FullPrecision: 24, TF32: 11, BF16: 8}
 
 // products is max(0, x w + b), by an op of Stheno or of Gorgonia, and x^T y of its result.
 type products struct {
@@ -44,7 +45,7 @@ func newProducts(t *testing.T, r *rand.Rand, own bool, m, n, k int) *products {
 
 // checkProduct compares some elements of max(0, a op b + add), a stored transposed if trans is set, with sums of exact
 // products of rounded operands.
-func checkProduct(t *testing.T, what string, by Precision, got, a, b, add G.Value, trans bool) {
+func checkProduct(t *testing.T, what string, by kernels.Precision, got, a, b, add G.Value, trans bool) {
 	t.Helper()
 	c, x, y := floats(t, got), floats(t, a), floats(t, b)
 	n := got.Shape()[1]
@@ -83,7 +84,7 @@ func TestProducts(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
-		for _, by := range []Precision{FullPrecision, TF32, BF16} {
+		for _, by := range []kernels.Precision{FullPrecision, TF32, BF16} {
 			for _, own := range []bool{false, true} {
 				m, n, k := 30+r.IntN(9), 20+r.IntN(9), 40+r.IntN(9)
 				if strings.HasSuffix(t.Name(), "gpu") {
@@ -91,9 +92,9 @@ func TestProducts(t *testing.T) {
 				}
 				for _, exempt := range []bool{false, true} {
 					p := newProducts(t, r, own, m, n, k)
-					opts, last := []Option{on, Products(by), Keep(p.y, p.last)}, by
+					opts, last := []Option{on, Precision(by), Keep(p.y, p.last)}, by
 					if exempt {
-						opts, last = slices.Insert(opts, r.IntN(3), PrecisionOf(FullPrecision, p.last)), FullPrecision
+						opts, last = slices.Insert(opts, r.IntN(3), Precision(FullPrecision, p.last)), FullPrecision
 					}
 					must.Do(t, machine(t, p.g, opts...).RunAll())
 					checkProduct(t, "x w + b", by, p.y.Value(), p.x.Value(), p.w.Value(), p.b.Value(), false)
@@ -107,7 +108,7 @@ func TestProducts(t *testing.T) {
 // The report names the precision of each product. An operand of two products is rounded once.
 func TestProductsReport(t *testing.T) {
 	for _, c := range []struct {
-		last Precision
+		last kernels.Precision
 		want string
 	}{
 		{BF16, "product[BF16] relu(c + x0) of rounded: BF16, product[TransA BF16] of rounded: BF16, rounded 3 times"},
@@ -115,7 +116,7 @@ func TestProductsReport(t *testing.T) {
 		{FullPrecision, "product[BF16] relu(c + x0) of rounded: BF16, MatMul[TransA]: float32, rounded 2 times"},
 	} {
 		p := newProducts(t, rand.New(rand.NewPCG(1, 0)), false, 5, 6, 7)
-		vm := machine(t, p.g, OnHost(), Products(BF16), PrecisionOf(c.last, p.last))
+		vm := machine(t, p.g, OnHost(), Precision(BF16), Precision(c.last, p.last))
 		must.Do(t, vm.RunAll())
 		var got []string
 		rounded := 0
@@ -142,14 +143,13 @@ func TestProductsErrors(t *testing.T) {
 		opt  Option
 		want string
 	}{
-		{p.g, Products(Precision(7)), "Products: got precision 7, want FullPrecision, TF32 or BF16"},
-		{p.g, PrecisionOf(Precision(3), p.first), "PrecisionOf: got precision 3, want"},
-		{p.g, PrecisionOf(BF16), "PrecisionOf got no nodes, want products"},
-		{p.g, PrecisionOf(BF16, p.first, nil), "PrecisionOf: node 1 is nil, want a product"},
-		{p.g, PrecisionOf(BF16, p.x), "op <nil>, of float32, want a product of float32 matrices"},
-		{p.g, PrecisionOf(BF16, p.last, p.y), "want a product of float32 matrices"},
-		{p.g, PrecisionOf(BF16, other.first), "is no value of this graph, want a product"},
-		{g, PrecisionOf(TF32, double), "of float64, want a product of float32 matrices"},
+		{p.g, Precision(kernels.Precision(7)), "Precision: got precision 7, want FullPrecision, TF32 or BF16"},
+		{p.g, Precision(kernels.Precision(3), p.first), "Precision: got precision 3, want"},
+		{p.g, Precision(BF16, p.first, nil), "Precision: node 1 is nil, want a product"},
+		{p.g, Precision(BF16, p.x), "op <nil>, of float32, want a product of float32 matrices"},
+		{p.g, Precision(BF16, p.last, p.y), "want a product of float32 matrices"},
+		{p.g, Precision(BF16, other.first), "which is not in the graph, want a product"},
+		{g, Precision(TF32, double), "of float64, want a product of float32 matrices"},
 	} {
 		if vm, err := NewVM(c.g, OnHost(), c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, %v, want an error with %q", vm, err, c.want)
@@ -160,7 +160,7 @@ func TestProductsErrors(t *testing.T) {
 // Training in reduced precision keeps parameters in float32: steps that are too small for BF16 add up.
 func TestTrainInPrecision(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
-		for _, by := range []Precision{TF32, BF16} {
+		for _, by := range []kernels.Precision{TF32, BF16} {
 			g, node, r := G.NewGraph(), must.Get[*G.Node](t), rand.New(rand.NewPCG(rand.Uint64(), 0))
 			m, n, k := 20, 30, 40
 			if strings.HasSuffix(t.Name(), "gpu") {
@@ -172,7 +172,7 @@ func TestTrainInPrecision(t *testing.T) {
 			must.Get[G.Nodes](t)(G.Grad(loss, w))
 			const steps = 20
 			rate := 1e-3 * float64(m*n) / 600
-			vm := machine(t, g, on, Products(by), Train(G.NewVanillaSolver(G.WithLearnRate(rate)), w))
+			vm := machine(t, g, on, Precision(by), Train(G.NewVanillaSolver(G.WithLearnRate(rate)), w))
 			for range steps {
 				must.Do(t, vm.RunAll())
 			}

@@ -82,7 +82,7 @@ func (vm *VM) run(ctx context.Context) error {
 	if err := vm.resident.before(vm.exec); err != nil {
 		return err
 	}
-	watched := vm.config.watch != watch{}
+	watched := len(vm.config.watch) > 0
 	if err := vm.trainer.before(vm.exec, in, watched); err != nil {
 		return err
 	}

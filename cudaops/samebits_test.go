@@ -31,7 +31,7 @@ func TestSameBits(t *testing.T) {
 			"times":         {Timed()},
 			"a trace":       {Trace(io.Discard)},
 			"a log":         {Log(log.New(io.Discard, "", 0))},
-			"a watch":       {WatchNaN(), WatchInf()},
+			"a watch":       {Watch(NaN | Inf)},
 			"fewer results": {ReadEvery(2)},
 		} {
 			sameSnapshot(t, name, train(opts...), want)

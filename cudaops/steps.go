@@ -20,8 +20,8 @@ type Step struct {
 	Where   string   // Report.Device or "host"
 	Kernels []string // entry points in the order of their launches
 	Reason  string   // why it runs on the host
-	// Precision is that to which operands of products are rounded, by this step or for it.
-	Precision Precision
+	// Precision is the precision to which this step's matmul operands are rounded, by the step or before it.
+	Precision kernels.Precision
 	// Bytes is the least traffic of the launches, each input read once and each output
 	// written once, and Flops the floating-point operations.
 	Bytes, Flops int64

@@ -51,8 +51,8 @@ func ClipNorm(limit float64) Option {
 //
 // Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
 // next one begins with the running mean and variance that it leaves in the op, in a graph that
-// computes indices of [gorgonia.ByIndices], which are checked after the run, under [WatchNaN] and
-// [WatchInf], and where the solver of [Train] makes its steps on the host. Indices that are inputs are checked
+// computes indices of [gorgonia.ByIndices], which are checked after the run, under [Watch],
+// and where the solver of [Train] makes its steps on the host. Indices that are inputs are checked
 // before the run.
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
 
@@ -103,7 +103,7 @@ func newTrainer(c *config) (*trainer, error) {
 	case len(c.clipNorm) > 1 || len(c.clipNorm) == 1 && !(c.clipNorm[0] > 0 && !math.IsInf(c.clipNorm[0], 0)):
 		return nil, fmt.Errorf("ClipNorm got %v, want one number above 0", c.clipNorm)
 	case len(c.train) > 0 && c.forward:
-		return nil, errors.New("got the options Train and ForwardOnly, want one of them")
+		return nil, errors.New("got the options Train and ForwardOnly or Inference, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:

@@ -101,10 +101,10 @@ func TestModeBelongsToVM(t *testing.T) {
 			options   []Option
 			evaluates bool
 		}{
-			"no option":                {nil, false},
-			"ForwardOnly":              {[]Option{ForwardOnly()}, false},
-			"EvalMode":                 {[]Option{EvalMode()}, true},
-			"EvalMode and ForwardOnly": {[]Option{EvalMode(), ForwardOnly()}, true},
+			"no option":   {nil, false},
+			"ForwardOnly": {[]Option{ForwardOnly()}, false},
+			"EvalMode":    {[]Option{EvalMode()}, true},
+			"Inference":   {[]Option{Inference()}, true},
 		} {
 			alone, shared := newModesGraph(t, true), newModesGraph(t, true)
 			x := draw(rand.New(rand.NewPCG(rand.Uint64(), 5)), tensor.Float64, 6, 4)

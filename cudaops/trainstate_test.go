@@ -400,6 +400,7 @@ func TestTrainErrors(t *testing.T) {
 		"nil *gorgonia.AdamSolver": {Train((*G.AdamSolver)(nil), w)},
 		"ClipNorm wants one of":    {Train(otherSolver{s}, w), ClipNorm(1)},
 		"Train and ForwardOnly":    {Train(s, w), ForwardOnly()},
+		"or Inference, want one":   {Train(s, w), Inference()},
 		"and Strict is set":        {Train(otherSolver{s}, w), Strict()},
 		"w0 is not in the graph":   {Train(s, newPerceptron(t, tensor.Float64, 1).learnables[0])},
 	} {

@@ -12,10 +12,34 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// watch holds which numbers the ops of a graph must not return.
-type watch struct{ nan, inf bool }
+// FloatClass is a set of classes of floating-point numbers, for [Watch].
+type FloatClass uint8
 
-// NotFinite is the error of a run that [WatchNaN] or [WatchInf] has ended.
+// The classes.
+const (
+	NaN FloatClass = 1 << iota
+	Inf            // of either sign
+)
+
+// checkWatches checks the arguments of each Watch.
+func (c *config) checkWatches() error {
+	for _, w := range c.watch {
+		if w == 0 || w > NaN|Inf {
+			return fmt.Errorf("Watch: got class %d, want NaN, Inf or NaN | Inf", w)
+		}
+	}
+	return nil
+}
+
+// watched returns the classes of all Watch options.
+func (c *config) watched() (all FloatClass) {
+	for _, w := range c.watch {
+		all |= w
+	}
+	return all
+}
+
+// NotFinite is the error of a run that [Watch] has ended.
 type NotFinite struct {
 	What    string         // "NaN" or "Inf"
 	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
@@ -69,7 +93,7 @@ func (vm *VM) look(out []gorgonia.Value) error {
 
 // lookAtNodes looks at the values of the ops' nodes.
 func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
-	w := vm.config.watch
+	w := vm.config.watched()
 	for _, n := range vm.graph.Watched {
 		what, at, err := w.find(out[n.Index])
 		if err != nil {
@@ -95,10 +119,10 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 
 // begins reports whether an input or a learnable has such a number when the run begins.
 func (vm *VM) begins(n *gorgonia.Node) bool {
-	w := vm.config.watch
+	w := vm.config.watched()
 	if t := vm.trainer; t != nil && !t.onHost {
 		if i := slices.Index(t.learnables, n); i >= 0 {
-			what, _ := values.NotFinite(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i), w.nan, w.inf)
+			what, _ := values.NotFinite(t.graph.Learned[i].Value.Dtype, t.parameter(vm.graph.Program, t.kept, i), w&NaN != 0, w&Inf != 0)
 			return what != ""
 		}
 	}
@@ -109,13 +133,13 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 // lookAtLearnables looks at the results of the step. They are kept, as the states that the next run
 // begins with.
 func (vm *VM) lookAtLearnables() (*NotFinite, error) {
-	t, w := vm.trainer, vm.config.watch
+	t, w := vm.trainer, vm.config.watched()
 	now, err := vm.exec.States()
 	if err != nil {
 		return nil, err
 	}
 	for i, l := range t.graph.Learned {
-		if what, at := values.NotFinite(l.Value.Dtype, t.parameter(vm.graph.Program, now, i), w.nan, w.inf); what != "" {
+		if what, at := values.NotFinite(l.Value.Dtype, t.parameter(vm.graph.Program, now, i), w&NaN != 0, w&Inf != 0); what != "" {
 			return &NotFinite{What: what, Node: l.Node, Element: at, By: fmt.Sprintf("the step of %T", t.solver)}, nil
 		}
 	}
@@ -133,7 +157,7 @@ func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
 
 // find returns "NaN" or "Inf" if a value has one that is watched for, "" otherwise, and the first
 // such element, counted in row-major order.
-func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
+func (w FloatClass) find(v gorgonia.Value) (what string, at int, err error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {
 		return "", 0, nil
@@ -142,7 +166,7 @@ func (w watch) find(v gorgonia.Value) (what string, at int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	what, at = values.NotFinite(dt, m, w.nan, w.inf)
+	what, at = values.NotFinite(dt, m, w&NaN != 0, w&Inf != 0)
 	return what, at, nil
 }
 

@@ -47,7 +47,7 @@ func TestWatchTrain(t *testing.T) {
 			smooth, l := newLogs(t, dt), newLogs(t, dt)
 			s := G.NewAdamSolver(G.WithLearnRate(0.1))
 			want := machine(t, smooth.g, on, Seed(1), Train(G.NewAdamSolver(G.WithLearnRate(0.1)), smooth.w))
-			vm := machine(t, l.g, on, Seed(1), Train(s, l.w), WatchNaN(), WatchInf(), ReadEvery(5))
+			vm := machine(t, l.g, on, Seed(1), Train(s, l.w), Watch(NaN|Inf), ReadEvery(5))
 			refused := func(what string, change func(), node, input *G.Node, element int, texts ...string) {
 				t.Helper()
 				before := must.Get[*Snapshot](t)(vm.Snapshot())
@@ -104,7 +104,7 @@ func TestWatchTrain(t *testing.T) {
 func TestWatchChangesNothing(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		var states []*Snapshot
-		for _, opts := range [][]Option{nil, {WatchNaN()}} {
+		for _, opts := range [][]Option{nil, {Watch(NaN)}} {
 			m := newModesGraph(t, true)
 			vm := machine(t, m.g, append(opts, on, Seed(5), Train(G.NewAdamSolver(), m.learnables...))...)
 			r := rand.New(rand.NewPCG(1, 2))
@@ -117,7 +117,7 @@ func TestWatchChangesNothing(t *testing.T) {
 		sameSnapshot(t, "watched", states[1], states[0])
 
 		var params []G.Nodes
-		for _, opts := range [][]Option{nil, {WatchNaN(), WatchInf()}} {
+		for _, opts := range [][]Option{nil, {Watch(NaN | Inf)}} {
 			p := newPerceptron(t, tensor.Float32, 4)
 			vm := machine(t, p.g, append(opts, on, Train(G.NewMomentum(), p.learnables...), ClipNorm(0.5))...)
 			for range 6 {
@@ -136,7 +136,7 @@ func TestWatchChangesNothing(t *testing.T) {
 // Steps on the host are not made either.
 func TestWatchTrainOnTheHost(t *testing.T) {
 	l := newLogs(t, tensor.Float64)
-	vm := machine(t, l.g, OnHost(), Train(otherSolver{G.NewVanillaSolver()}, l.w), WatchNaN())
+	vm := machine(t, l.g, OnHost(), Train(otherSolver{G.NewVanillaSolver()}, l.w), Watch(NaN))
 	l.feed(t, tensor.Float64, 1, 2, 3)
 	must.Do(t, vm.RunAll())
 	before := must.Get[G.Value](t)(G.CloneValue(l.w.Value()))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/gradcheck"
+	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -50,9 +51,9 @@ func ExampleLargest() {
 		fmt.Println(err)
 		return
 	}
-	for _, by := range []cudaops.Precision{cudaops.FullPrecision, cudaops.TF32, cudaops.BF16} {
+	for _, by := range []kernels.Precision{cudaops.FullPrecision, cudaops.TF32, cudaops.BF16} {
 		machine := func(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
-			return cudaops.NewVM(g, cudaops.OnHost(), cudaops.Products(by))
+			return cudaops.NewVM(g, cudaops.OnHost(), cudaops.Precision(by))
 		}
 		var largest float64
 		err := gradcheck.Check(layers, inputs, gradcheck.Machine(machine), gradcheck.Modes(gradcheck.SymDiff), gradcheck.Tolerance(0.1, 0.1), gradcheck.Seed(1), gradcheck.Largest(&largest))

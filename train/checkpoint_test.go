@@ -139,8 +139,8 @@ func TestDivergence(t *testing.T) {
 		every      int
 		want       string
 	}{
-		"a loss of NaN":            {math.NaN(), 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is NaN: cudaops.WatchNaN names"},
-		"an infinite loss":         {1e200, 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is +Inf: cudaops.WatchInf names"},
+		"a loss of NaN":            {math.NaN(), 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is NaN: cudaops.Watch(cudaops.NaN) names"},
+		"an infinite loss":         {1e200, 1, 0.1, 1, "step 2 (epoch 0, batch 2): the loss is +Inf: cudaops.Watch(cudaops.Inf) names"},
 		"an infinite parameter":    {1, 1, math.MaxFloat64, 1, "slope: element 0 is Inf, want finite numbers"},
 		"an infinite moment":       {1e153, 100, 0.1, 1, "moment2/slope: element 0 is Inf, want finite numbers"},
 		"a loss that nobody reads": {math.NaN(), 1, 0.1, 100, "slope: element 0 is NaN, want finite numbers"},

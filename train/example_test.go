@@ -98,7 +98,7 @@ func Example_evaluation() {
 	vm, err := stheno.NewVM(g, cudaops.Seed(1), cudaops.Train(solver, parameters...))
 	check(err)
 	defer vm.Close()
-	test, err := stheno.NewVM(g, cudaops.EvalMode(), cudaops.ForwardOnly())
+	test, err := stheno.NewVM(g, cudaops.Inference())
 	check(err)
 	defer test.Close()
 	evaluate := func(e train.Epoch) error {
@@ -405,7 +405,7 @@ func Example_notANumber() {
 	data, err := train.NewData(train.Columns{x: []float64{1, 2, 3, 4, 5, 6, -7, 8}})
 	check(err)
 
-	vm, err := stheno.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), w), cudaops.WatchNaN())
+	vm, err := stheno.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), w), cudaops.Watch(cudaops.NaN))
 	check(err)
 	defer vm.Close()
 	_, err = train.Run(context.Background(), vm, loss, data)

@@ -272,17 +272,17 @@ func (l *loop) read() error {
 	l.history.Losses = append(l.history.Losses, Loss{l.position.Step, l.last})
 	l.epoch.sum += l.last
 	l.epoch.known++
-	watch := ""
+	class := ""
 	switch {
 	case math.IsNaN(l.last):
-		watch = "WatchNaN"
+		class = "NaN"
 	case math.IsInf(l.last, 0):
-		watch = "WatchInf"
+		class = "Inf"
 	default:
 		return nil
 	}
 	l.failed = true
-	return fmt.Errorf("%v: the loss is %v: cudaops.%s names the node that made it", l.position, l.last, watch)
+	return fmt.Errorf("%v: the loss is %v: cudaops.Watch(cudaops.%s) names the node that made it", l.position, l.last, class)
 }
 
 // endEpoch goes on to the next epoch, if this one is complete, and calls the callbacks. An epoch

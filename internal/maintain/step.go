@@ -94,7 +94,7 @@ func (s Step) check(values map[string]float64, in []gorgonia.Value, where cudaop
 	if float64(steps)*float64(s.Flops) > mostChecked {
 		steps, checked = 1, "1 step"
 	}
-	ours, learned, err := s.trained(in, steps, where, cudaops.Products(s.Precision))
+	ours, learned, err := s.trained(in, steps, where, cudaops.Precision(s.Precision))
 	if err != nil {
 		return "", err
 	}
@@ -197,7 +197,7 @@ func (s Step) timeSteps(in []gorgonia.Value, runs int, where cudaops.Option) (ti
 	p := s.Program(in)
 	var loss gorgonia.Value
 	gorgonia.Read(p.Loss, &loss)
-	options := []cudaops.Option{where, cudaops.Train(s.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery), cudaops.Products(s.Precision)}
+	options := []cudaops.Option{where, cudaops.Train(s.Solver(), p.Learnables...), cudaops.ReadEvery(readEvery), cudaops.Precision(s.Precision)}
 	if !s.FromHost {
 		options = append(options, cudaops.Resident(p.Batch...))
 	}

@@ -98,7 +98,7 @@ type Wanted struct {
 	Resident []*gorgonia.Node
 	// Moving are ops whose slices the program reads before each run.
 	Moving []gorgonia.Op
-	// Precision is that of products, PrecisionOf that of products that have one of their own.
+	// Precision applies to all products except those listed in PrecisionOf.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
 }

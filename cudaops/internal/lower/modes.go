@@ -33,7 +33,7 @@ func (c *call) checkMode() error {
 	if _, known := internal.Training(c.node.Op()); !c.evaluates || !has || known {
 		return nil
 	}
-	return fmt.Errorf("got the option EvalMode and a %T, which reads its own mode: call SetTraining(false) of the graph's ops instead", op)
+	return fmt.Errorf("got the option EvalMode or Inference and a %T, which reads its own mode: call SetTraining(false) of the graph's ops instead", op)
 }
 
 // changed reports whether the mode of an op is not the one with which it was lowered.

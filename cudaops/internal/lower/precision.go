@@ -32,10 +32,10 @@ func (l *lowerer) checkPrecisions() error {
 	for n := range l.precisionOf {
 		switch {
 		case l.of[n] == nil:
-			return fmt.Errorf("PrecisionOf: got %v, which is no value of this graph, want a product", n)
+			return fmt.Errorf("Precision: got node %v, which is not in the graph, want a product of float32 matrices", n)
 		case !l.rounded[n]:
 			of, _ := internal.ElementType(n)
-			return fmt.Errorf("PrecisionOf: got node %s, op %v, of %v, want a product of float32 matrices", internal.Name(n), n.Op(), of)
+			return fmt.Errorf("Precision: got node %s, op %v, of %v, want a product of float32 matrices", internal.Name(n), n.Op(), of)
 		}
 	}
 	return nil

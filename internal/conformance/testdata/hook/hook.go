@@ -47,10 +47,10 @@ func newMachine(g *gorgonia.ExprGraph, o gorgonia.TapeOptions, options ...cudaop
 		options = append(options, cudaops.EvalMode())
 	}
 	if o.NaN {
-		options = append(options, cudaops.WatchNaN())
+		options = append(options, cudaops.Watch(cudaops.NaN))
 	}
 	if o.Inf {
-		options = append(options, cudaops.WatchInf())
+		options = append(options, cudaops.Watch(cudaops.Inf))
 	}
 	if o.Logger != nil {
 		options = append(options, cudaops.Log(o.Logger))
