@@ -56,7 +56,7 @@ func newMemory(g *lower.Graph) Memory {
 	m := Memory{Peak: p.Peak, Reserved: p.Arena}
 	alive := make([]int64, len(p.Instrs)+1)
 	for _, b := range p.Buffers {
-		if b.Within == nil { // others are a part of one
+		if b.Parent == nil { // others are a part of one
 			alive[b.Birth] += b.Padded()
 			alive[b.Death+1] -= b.Padded()
 		}
@@ -73,7 +73,7 @@ func newMemory(g *lower.Graph) Memory {
 	}
 	held := m.held(g, at)
 	for _, b := range p.Buffers {
-		if b.Within == nil && b.Birth <= at && at <= b.Death {
+		if b.Parent == nil && b.Birth <= at && at <= b.Death {
 			part := held[b]
 			if part == nil {
 				part = &m.Workspace
@@ -94,8 +94,8 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 				if b == nil {
 					continue
 				}
-				for b.Within != nil {
-					b = b.Within
+				for b.Parent != nil {
+					b = b.Parent
 				}
 				if held[b] != &m.Parameters && held[b] != &m.Solver { // a step writes over those
 					held[b] = part(v)
@@ -106,8 +106,8 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 	take(g.Program.Setup)
 	take(g.Program.Instrs[:min(at+1, len(g.Program.Instrs))])
 	for b, part := range held {
-		if b.Twin != nil {
-			held[b.Twin] = part
+		if b.Alternate != nil {
+			held[b.Alternate] = part
 		}
 	}
 	return held

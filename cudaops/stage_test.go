@@ -28,7 +28,7 @@ type late struct {
 	copied []int // marks among them
 }
 
-var _ exec.Beside = (*late)(nil)
+var _ exec.AsyncCopier = (*late)(nil)
 
 func (l *late) queue(f func() error) error {
 	l.mu.Lock()
@@ -83,23 +83,26 @@ func (l *late) Sync() error {
 	return l.until(n)
 }
 
-func (l *late) Marks(n int) error { l.marks, l.copied = make([]int, n), make([]int, n); return nil }
+func (l *late) MakeEvents(n int) error {
+	l.marks, l.copied = make([]int, n), make([]int, n)
+	return nil
+}
 
-func (l *late) Mark(i int) error {
+func (l *late) RecordWork(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.marks[i] = len(l.work)
 	return nil
 }
 
-func (l *late) Await(i int) error {
+func (l *late) SyncWork(i int) error {
 	l.mu.Lock()
 	n := l.marks[i]
 	l.mu.Unlock()
 	return l.until(n)
 }
 
-func (l *late) CopyBeside(to exec.Span, src []byte) error {
+func (l *late) CopyAsync(to exec.Span, src []byte) error {
 	if l.eager {
 		copy(l.Memory(to), src) // beside what other goroutines do
 		return nil
@@ -129,29 +132,29 @@ func (l *late) SyncCopies() error {
 	return l.copyNow(len(l.copies))
 }
 
-func (l *late) MarkCopies(i int) error {
+func (l *late) RecordCopies(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.copied[i] = len(l.copies)
 	return nil
 }
 
-func (l *late) FollowCopies(i int) error {
+func (l *late) WorkWaitsCopies(i int) error {
 	l.mu.Lock()
 	n := l.copied[i]
 	l.mu.Unlock()
 	return l.queue(func() error { return l.copyNow(n) })
 }
 
-func (l *late) AwaitCopies(i int) error {
+func (l *late) SyncCopyEvent(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.copyNow(l.copied[i])
 }
 
-func (l *late) FollowWork(i int) error {
+func (l *late) CopiesWaitWork(i int) error {
 	if l.eager {
-		return l.Await(i)
+		return l.SyncWork(i)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

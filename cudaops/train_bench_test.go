@@ -63,7 +63,7 @@ func BenchmarkCopies(b *testing.B) {
 	defer backend.Close()
 	const row, most = 784 * 4, 4096 * 784 * 4
 	must.Do(b, backend.Alloc(most))
-	must.Do(b, backend.Marks(1))
+	must.Do(b, backend.MakeEvents(1))
 	memory := map[string][]byte{"pinned": must.Get[[]byte](b)(backend.Stage(most)), "Go's, pinned": must.Get[[]byte](b)(exec.Pinned(most))}
 	plain, order := make([]byte, 5*most), rand.New(rand.NewPCG(1, 2)).Perm(5*4096)
 	for i := range plain {
@@ -108,7 +108,7 @@ func BenchmarkCopies(b *testing.B) {
 						start := time.Now()
 						way(m[:n])
 						there := time.Now()
-						must.Do(b, backend.CopyBeside(exec.Span{Size: int64(n)}, m[:n]))
+						must.Do(b, backend.CopyAsync(exec.Span{Size: int64(n)}, m[:n]))
 						must.Do(b, backend.SyncCopies())
 						written, copied = written+there.Sub(start), copied+time.Since(there)
 					}

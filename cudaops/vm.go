@@ -185,8 +185,8 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 
 // build compiles the graph as it is and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
-	if _, ok := b.(exec.Beside); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
-		vm.target.Ahead = exec.CopyLimit
+	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
+		vm.target.DoubleBufferMin = exec.CopyLimit
 	}
 	graph, err := vm.compile(nil)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Waits reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
+// WaitsForDependencies reports whether the kernel of an entry point waits by itself for the kernels that it follows, before
 // it uses memory of the device or ends, as follow.cuh has it. A device may start such a kernel
 // before those are done.
-func (c Code) Waits(entry string) bool {
+func (c Code) WaitsForDependencies(entry string) bool {
 	if bytes.HasPrefix(c.Text, []byte("\x7fELF")) {
 		return waitsSASS(c.Text, entry)
 	}

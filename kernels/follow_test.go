@@ -28,7 +28,7 @@ func TestProductsWait(t *testing.T) {
 				if strings.HasPrefix(entry, "matmul_mma_f32") && target != "sm_90a" && want {
 					continue // likewise
 				}
-				if got := (Code{Text: text, Target: target}).Waits(entry); got != want {
+				if got := (Code{Text: text, Target: target}).WaitsForDependencies(entry); got != want {
 					t.Errorf("%s of %s for %s: Waits is %v, want %v", entry, stem, target, got, want)
 				}
 			}
@@ -44,7 +44,7 @@ func TestGeneratedWait(t *testing.T) {
 		p := must.Get[*Plan](t)(Map(dev, f, shape, Dense(shape)))
 		for _, major := range []int{7, 8, 9, 10, 12} {
 			code := must.Get[Code](t)(p.Launches[0].Kernel.Image.Code(major, 0))
-			if got, want := code.Waits(mapEntry), major >= 9; got != want {
+			if got, want := code.WaitsForDependencies(mapEntry), major >= 9; got != want {
 				t.Errorf("%s for %d.0, of %s: Waits is %v, want %v", name, major, code.Target, got, want)
 			}
 		}
@@ -67,11 +67,11 @@ func TestWaitsTooLate(t *testing.T) {
 		"\tred.global.add.u32 [d1], a1;\n\tgriddepcontrol.wait;\n": false,
 	} {
 		text := fmt.Sprintf(ptx, "other", "\tgriddepcontrol.wait;\n") + fmt.Sprintf(ptx, "f", body) + fmt.Sprintf(ptx, "last", "\tgriddepcontrol.wait;\n")
-		if got := (Code{Text: []byte(text)}).Waits("f"); got != want {
+		if got := (Code{Text: []byte(text)}).WaitsForDependencies("f"); got != want {
 			t.Errorf("Waits is %v, want %v, of\n%s", got, want, body)
 		}
 	}
-	if (Code{Text: []byte(fmt.Sprintf(ptx, "f", "\tgriddepcontrol.wait;\n"))}).Waits("g") {
+	if (Code{Text: []byte(fmt.Sprintf(ptx, "f", "\tgriddepcontrol.wait;\n"))}).WaitsForDependencies("g") {
 		t.Error("a kernel that there is not waits")
 	}
 }
@@ -109,11 +109,11 @@ func TestCompiledWaitsTooLate(t *testing.T) {
 		"jumped to":      {changed(func(code []byte, at int) { put(code, at-16, 0x0000000000000947) }), true},
 		"no more than a": {Code{Text: cubin[:100]}, false},
 	} {
-		if got := c.code.Waits(entry); got != c.want {
+		if got := c.code.WaitsForDependencies(entry); got != c.want {
 			t.Errorf("%s: Waits is %v, want %v", name, got, c.want)
 		}
 	}
-	if (Code{Text: cubin}).Waits("matmul_none") || strings.Contains(entry, "none") {
+	if (Code{Text: cubin}).WaitsForDependencies("matmul_none") || strings.Contains(entry, "none") {
 		t.Error("a kernel that there is not waits")
 	}
 }

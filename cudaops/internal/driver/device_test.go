@@ -291,7 +291,7 @@ func TestGraphEarly(t *testing.T) {
 		defer func() { must.Do(t, m.Unload()) }()
 		follows, err = m.Function("scale")
 		must.Do(t, err)
-		follows.Waits = true
+		follows.WaitsForDependencies = true
 	}
 	const n = 1 << 20
 	p, err := c.Alloc(4 * n)

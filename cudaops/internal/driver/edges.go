@@ -18,8 +18,8 @@ type edgeData struct {
 // first have admitted it or ended. The second waits for the end of the first by an instruction.
 var programmatic = edgeData{port: 1, kind: 1} // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 
-// startEarly makes the edges of a graph from kernels to kernels that wait by themselves programmatic.
-func (c *Context) startEarly(graph uintptr, kernels map[GraphNode]bool) error {
+// makeProgrammatic makes the edges of a graph from kernels to kernels that wait by themselves programmatic.
+func (c *Context) makeProgrammatic(graph uintptr, kernels map[GraphNode]bool) error {
 	var n uintptr
 	if err := c.call(cuGraphGetEdges, graph, 0, 0, 0, uintptr(unsafe.Pointer(&n))); err != nil || n == 0 {
 		return err

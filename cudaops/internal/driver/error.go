@@ -47,7 +47,7 @@ func Join(errs ...error) error {
 	}
 	said := map[int]bool{}
 	var list []error
-	for _, err := range apart(errs) {
+	for _, err := range flatten(errs) {
 		codes := codesOf(err, nil)
 		if len(codes) > 0 && !slices.ContainsFunc(codes, func(code int) bool { return !said[code] }) {
 			continue
@@ -60,12 +60,12 @@ func Join(errs ...error) error {
 	return errors.Join(list...)
 }
 
-// apart returns errors with those that errors.Join has made taken apart.
-func apart(errs []error) (list []error) {
+// flatten returns errors with those that errors.Join has made taken apart.
+func flatten(errs []error) (list []error) {
 	for _, err := range errs {
 		joined, ok := err.(interface{ Unwrap() []error })
 		if ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
-			list = append(list, apart(joined.Unwrap())...)
+			list = append(list, flatten(joined.Unwrap())...)
 		} else if err != nil {
 			list = append(list, err)
 		}

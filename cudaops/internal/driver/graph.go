@@ -15,7 +15,7 @@ type Graph struct {
 // Capture makes a graph of the launches and device copies that record queues on its stream, without
 // running them. Waiting for that stream is an error.
 //
-// With early, the device may start kernels that wait by themselves ([Function.Waits]) before the kernels that
+// With early, the device may start kernels that wait by themselves ([Function.WaitsForDependencies]) before the kernels that
 // they follow are done, if it and the driver can: else record is called once more, for a graph in which
 // all wait.
 func (c *Context) Capture(early bool, record func(s *Stream) error) (_ *Graph, err error) {
@@ -26,7 +26,7 @@ func (c *Context) Capture(early bool, record func(s *Stream) error) (_ *Graph, e
 	defer func() { err = errors.Join(err, closeHandle(c, &recorded, cuGraphDestroy)) }()
 	g := &Graph{ctx: c}
 	if early && c.Device.Major >= 9 {
-		if c.startEarly(recorded, kernels) == nil && c.instantiate(g, recorded) == nil {
+		if c.makeProgrammatic(recorded, kernels) == nil && c.instantiate(g, recorded) == nil {
 			return g, nil
 		}
 		if err := closeHandle(c, &recorded, cuGraphDestroy); err != nil {
@@ -74,9 +74,9 @@ func (c *Context) record(record func(s *Stream) error) (graph uintptr, kernels m
 // A GraphNode is a piece of work in a graph that is being captured.
 type GraphNode uintptr
 
-// Tail returns the nodes that the next work queued on a capturing stream will wait for: the work that
+// Dependencies returns the nodes that the next work queued on a capturing stream will wait for: the work that
 // was queued last.
-func (s *Stream) Tail() ([]GraphNode, error) {
+func (s *Stream) Dependencies() ([]GraphNode, error) {
 	var status uint32
 	var id uint64
 	var graph uintptr
@@ -90,9 +90,9 @@ func (s *Stream) Tail() ([]GraphNode, error) {
 	return slices.Clone(unsafe.Slice(nodes, n)), nil
 }
 
-// Follow makes the next work that is queued on a capturing stream wait for those nodes
+// SetDependencies makes the next work that is queued on a capturing stream wait for those nodes
 // alone.
-func (s *Stream) Follow(nodes []GraphNode) error {
+func (s *Stream) SetDependencies(nodes []GraphNode) error {
 	const set = 1
 	return s.ctx.call(cuStreamFollow, s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), set)
 }

@@ -90,9 +90,9 @@ func (m *Module) Unload() error { return closeHandle(m.ctx, &m.handle, cuModuleU
 // Function is a kernel of a module.
 type Function struct {
 	Name string
-	// Waits reports whether the kernel's threads wait, by an instruction, for the kernels that it
+	// WaitsForDependencies reports whether the kernel's threads wait, by an instruction, for the kernels that it
 	// follows, before they read or write memory of the device or end: see [Context.Capture].
-	Waits bool
+	WaitsForDependencies bool
 
 	ctx    *Context
 	handle uintptr

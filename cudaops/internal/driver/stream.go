@@ -133,9 +133,9 @@ func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, param
 	if s.captured == nil {
 		return nil
 	}
-	nodes, err := s.Tail()
+	nodes, err := s.Dependencies()
 	for _, n := range nodes {
-		s.captured[n] = f.Waits && !cooperative
+		s.captured[n] = f.WaitsForDependencies && !cooperative
 	}
 	return err
 }

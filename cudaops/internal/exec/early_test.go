@@ -61,7 +61,7 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	g, err := OpenGPU(0)
 	must.Have(t, "GPU", err)
 	t.Cleanup(func() { must.Do(t, g.Close()) })
-	g.late = late
+	g.fullEdges = late
 	must.Do(t, g.Alloc(arenaBytes))
 	r := rand.New(rand.NewPCG(seed, 1))
 	numbers := make([]float32, arenaBytes/4)

@@ -33,9 +33,9 @@ type Executable struct {
 	setup    int              // how many of the slots stay: the constants
 	inputs   []int            // slots
 	outputs  []int            // slots
-	sets     []*set           // which runs use in turn; one if runs wait for each other
-	beside   Beside           // nil for a backend that is none
-	turns    turns
+	sets     []*bufferSet     // which runs use in turn; one if runs wait for each other
+	copier   AsyncCopier      // nil for a backend that is none
+	pool     setPool
 	// launches queue the instructions of the device without the copies.
 	launches []queued
 	timed    bool
@@ -90,8 +90,8 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 		e.changes[u.State.Buffer] = true
 		trains = trains || u.Next != u.State
 	}
-	if b, ok := b.(Beside); ok && trains && !timed {
-		e.beside = b
+	if b, ok := b.(AsyncCopier); ok && trains && !timed {
+		e.copier = b
 	}
 	if len(p.Updates) > 0 { // states begin at 0, and the gaps between joined values are read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
@@ -217,17 +217,17 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 		}
 	}
 	e.pending, e.downloads = false, e.downloads[:0] // nobody wants the results of a run before
-	s, err := e.take(inputs)
+	s, err := e.acquire(inputs)
 	if err != nil {
 		return err
 	}
-	defer func() { err = driver.Join(err, e.give(s, err == nil)) }()
+	defer func() { err = driver.Join(err, e.release(s, err == nil)) }()
 	clear(e.frame[e.setup:])
 	for i, slot := range e.inputs {
 		e.frame[slot] = values.Compact(inputs[i])
 	}
-	for i := range s.parts {
-		p := &s.parts[i]
+	for i := range s.steps {
+		p := &s.steps[i]
 		if p.wait {
 			if err := e.wait(); err != nil {
 				return err
@@ -327,7 +327,7 @@ func (e *Executable) wait() error {
 	}
 	if err == nil {
 		for _, t := range e.downloads {
-			t.take(e)
+			t.deliver(e)
 		}
 	}
 	e.downloads = e.downloads[:0]
@@ -336,9 +336,9 @@ func (e *Executable) wait() error {
 
 // Close closes the backend. Further calls do nothing.
 func (e *Executable) Close() error {
-	e.turns.open.Lock() // no Stage is under way
-	defer e.turns.open.Unlock()
-	e.turns.closed = true
+	e.pool.open.Lock() // no Stage is under way
+	defer e.pool.open.Unlock()
+	e.pool.closed = true
 	return e.backend.Close()
 }
 

@@ -18,14 +18,14 @@ type GPUBackend struct {
 	*device
 	stream *driver.Stream // during Capture, that which records
 	arena  driver.Ptr
-	beside beside
+	async  copyStream
 	// hostMemory guards staged, since copies beside the work may ask for it.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
 	events     []*driver.Event
 	graphs     []*driver.Graph
 	record     bool // Capture is under way
-	late       bool // captured kernels wait for the end of those before them before they are started
+	fullEdges  bool // captured kernels wait for the end of those before them before they are started
 	bound      []*loader.Bound
 	once       sync.Once
 	closed     error
@@ -125,7 +125,7 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 
 // Capture implements Backend: the work becomes a CUDA graph.
 func (g *GPUBackend) Capture(work []Work) (func() error, error) {
-	graph, err := g.ctx.Capture(!g.late, func(s *driver.Stream) error {
+	graph, err := g.ctx.Capture(!g.fullEdges, func(s *driver.Stream) error {
 		own := g.stream
 		g.stream, g.record = s, true
 		defer func() { g.stream, g.record = own, false }()
@@ -141,8 +141,8 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 // Recording is a stream that captures the work queued on it. Follow makes the next work wait
 // for nodes of the graph, Tail returns the nodes that it will wait for.
 type Recording interface {
-	Follow([]driver.GraphNode) error
-	Tail() ([]driver.GraphNode, error)
+	SetDependencies([]driver.GraphNode) error
+	Dependencies() ([]driver.GraphNode, error)
 }
 
 // Record queues work on a stream that captures it, each piece after those that it waits for.
@@ -154,12 +154,12 @@ func Record(s Recording, work []Work) error {
 			follow = append(follow, tails[j]...)
 		}
 		slices.Sort(follow)
-		err := s.Follow(slices.Compact(follow))
+		err := s.SetDependencies(slices.Compact(follow))
 		if err == nil {
 			err = w.Queue()
 		}
 		if err == nil {
-			tails[i], err = s.Tail()
+			tails[i], err = s.Dependencies()
 		}
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (g *GPUBackend) Elapsed(i, j int) (time.Duration, error) {
 // Close implements Backend.
 func (g *GPUBackend) Close() error {
 	g.once.Do(func() {
-		errs := append([]error{g.stream.Sync()}, g.closeBeside()...)
+		errs := append([]error{g.stream.Sync()}, g.closeCopies()...)
 		for _, e := range g.events {
 			errs = append(errs, e.Close())
 		}

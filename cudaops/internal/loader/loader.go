@@ -323,7 +323,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 		if err != nil {
 			return nil, err
 		}
-		df.Waits = m.code.Waits(k.Entry)
+		df.WaitsForDependencies = m.code.WaitsForDependencies(k.Entry)
 		f = &function{df, l.ctx.Device.SharedPerBlock}
 		// Static shared memory counts against the limit for which no attribute is needed.
 		if a, err := df.Attributes(); err == nil {

@@ -118,7 +118,7 @@ func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	if err != nil {
 		c.err = err
 	}
-	return c.emit(program.Map{Func: f, Shape: x.Shape, Late: true}, x.Type, in...)
+	return c.emit(program.Map{Func: f, Shape: x.Shape, FuseWithConsumers: true}, x.Type, in...)
 }
 
 // repeated emits the instructions of f again for every node that uses the result: subtracting the

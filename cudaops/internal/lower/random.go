@@ -52,7 +52,7 @@ func dropout(c *call) *program.Value {
 	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
 		return nil
 	}
-	return c.drop(d, c.in[0])
+	return c.dropout(d, c.in[0])
 }
 
 // dropoutDiff lowers the derivative of Dropout, whose inputs are the Dropout's input and output and
@@ -65,11 +65,11 @@ func dropoutDiff(c *call) *program.Value {
 	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
 		return nil
 	}
-	return c.drop(d, c.in[2])
+	return c.dropout(d, c.in[2])
 }
 
-// drop emits a Dropout of a value.
-func (c *call) drop(d internal.DropoutOf, x *program.Value) *program.Value {
+// dropout emits a Dropout of a value.
+func (c *call) dropout(d internal.DropoutOf, x *program.Value) *program.Value {
 	if training := c.trains(); d.Probability == 0 || !training {
 		return c.alias(x, c.Type, x.View)
 	}

@@ -65,7 +65,7 @@ type group struct {
 func (t *Trained) Solver() internal.Solver { return t.training.Solver }
 
 // Numbers returns the program's last inputs in a step, counted from 1, or 0 in a run that makes none.
-func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []gorgonia.Value {
+func (t *Trained) Numbers(s internal.Solver, step int, maxNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {
 		if len(numbers) == 0 {
@@ -82,7 +82,7 @@ func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []g
 		list = append(list, v)
 	}
 	if t.numbers {
-		add(kernels.Float64, t.common(s, step, greatestNorm))
+		add(kernels.Float64, t.common(s, step, maxNorm))
 	}
 	for _, g := range t.groups {
 		add(g.dtype, g.rule.AppendNumbers(nil, s, step))
@@ -91,10 +91,10 @@ func (t *Trained) Numbers(s internal.Solver, step int, greatestNorm float64) []g
 }
 
 // common returns the numbers that all groups share.
-func (t *Trained) common(s internal.Solver, step int, greatestNorm float64) []float64 {
+func (t *Trained) common(s internal.Solver, step int, maxNorm float64) []float64 {
 	var list []float64
 	if t.training.ClipNorm {
-		list = append(list, greatestNorm)
+		list = append(list, maxNorm)
 	}
 	if s.Kind == internal.BarzilaiBorwein {
 		list = append(list, solver.StepNumbers(s, step)...)

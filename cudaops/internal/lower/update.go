@@ -102,7 +102,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 	for i, m := range g.members {
 		gradients[i] = e.of[e.Learned[m].Node.Deriv()]
 	}
-	v := e.emit(program.Join{}, gradients, g.whole(g.dtype))[0]
+	v := e.emit(program.ConcatInPlace{}, gradients, g.whole(g.dtype))[0]
 	if e.training.Adds {
 		b := expr.NewBuilder(g.dtype, g.dtype)
 		f, err := b.Func(b.Apply(expr.Add, b.Operand(0), b.Operand(1)))

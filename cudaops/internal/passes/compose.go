@@ -16,13 +16,13 @@ type composer struct {
 	inline, numbers bool
 	element         []expr.Value // operands of the epilogue's function
 	operands        []strided
-	taken           []*program.Instr
+	absorbed        []*program.Instr
 }
 
 // apply writes the function of a Map.
 func (c *composer) apply(m *program.Instr) (expr.Value, bool) {
 	const most = 8 // Maps of a step
-	if c.taken = append(c.taken, m); len(c.taken) > most {
+	if c.absorbed = append(c.absorbed, m); len(c.absorbed) > most {
 		return 0, false
 	}
 	args := make([]expr.Value, len(m.In))
@@ -48,7 +48,7 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	if x, constant := number(v); constant && c.numbers {
 		return c.Constant(v.Dtype, x), true
 	}
-	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.wanted[base] && c.reads[base] == 1 {
+	if _, mapped := base.Def.Op.(program.Map); mapped && c.inline && inOrder && len(base.Def.Out) == 1 && !c.liveOut[base] && c.readCount[base] == 1 {
 		return c.apply(base.Def)
 	}
 	return c.operand(v)
@@ -65,7 +65,7 @@ func (c *composer) operand(v *program.Value) (expr.Value, bool) {
 	if i < 0 {
 		i, c.operands = len(c.operands), append(c.operands, o)
 	}
-	if i >= mostOperands {
+	if i >= maxOperands {
 		return 0, false
 	}
 	return c.Operand(i + 1), true
@@ -110,30 +110,30 @@ func split(shape []int, strides []int64, axes ...int64) ([]int, bool) {
 	return list, len(rest) == 0
 }
 
-// rectifier is the function of Rectify, as it is lowered, and its derivatives.
-type rectifier struct {
+// relu is the function of Rectify, as it is lowered, and its derivatives.
+type relu struct {
 	f          expr.Func
 	byArgument expr.Func // of the argument and 0
 	byResult   expr.Func // which is -0 where the argument is less than zero
 }
 
-// rectifiers are by element type.
-var rectifiers = sync.OnceValue(func() (list [2]rectifier) {
+// relus are by element type.
+var relus = sync.OnceValue(func() (list [2]relu) {
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		parsed := func(text string) expr.Func {
 			f, _ := expr.Parse(text, dt, "x", "zero") // TestRectifier has them all
 			f, _ = f.Trim()
 			return f
 		}
-		list[dt] = rectifier{parsed("select(x < 0, -0, x + 0)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
+		list[dt] = relu{parsed("select(x < 0, -0, x + 0)"), parsed("zero <= x"), parsed("0 <= 1 / x")}
 	}
 	return list
 })
 
-// isStep reports whether a Map is the derivative of a rectifier by its argument, the
+// isReLUGradient reports whether a Map is the derivative of a rectifier by its argument, the
 // value of the epilogue.
-func (e *epilogue) isStep(in *program.Instr) bool {
-	if in.Op.(program.Map).Func != rectifiers()[e.product.Dtype].byArgument || in.In[0].Base != e.out || in.In[0].IsBounded() {
+func (e *epilogue) isReLUGradient(in *program.Instr) bool {
+	if in.Op.(program.Map).Func != relus()[e.product.Dtype].byArgument || in.In[0].Base != e.out || in.In[0].IsBounded() {
 		return false
 	}
 	zero, constant := number(in.In[1])

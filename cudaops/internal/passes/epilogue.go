@@ -20,20 +20,20 @@ import (
 // The derivative of a rectifier needs the sign of its operand. The operand is not kept for that:
 // the result shows it, too.
 func epilogues(p *program.Program, _ Target) error {
-	s := newSurroundings(p)
+	s := newRewriter(p)
 	for _, in := range p.Instrs {
 		product, ok := program.ProductOf(in.Op)
 		if !ok || in.Out[0].Elements() == 0 {
 			continue
 		}
-		e := &epilogue{surroundings: s, product: product, instr: in, out: in.Out[0]}
+		e := &epilogue{rewriter: s, product: product, instr: in, out: in.Out[0]}
 		var err error
 		if e.f, err = identity(product.Dtype); err != nil {
 			return in.InNode(err)
 		}
 		for e.extend() {
 		}
-		if len(e.taken) > 0 {
+		if len(e.absorbed) > 0 {
 			e.rewrite()
 		}
 	}
@@ -49,14 +49,14 @@ func hasEpilogue(op program.Op) bool {
 
 // epilogue is a product with the Maps that it has taken.
 type epilogue struct {
-	*surroundings
-	product  kernels.Product
-	instr    *program.Instr   // the product
-	out      *program.Value   // of the product or of the last Map taken
-	f        expr.Func        // of the product's element and the operands
-	operands []strided        // of f, behind the element
-	taken    []*program.Instr // Maps
-	steps    []*program.Instr // derivatives of a rectifier that read its argument
+	*rewriter
+	product   kernels.Product
+	instr     *program.Instr   // the product
+	out       *program.Value   // of the product or of the last Map taken
+	f         expr.Func        // of the product's element and the operands
+	operands  []strided        // of f, behind the element
+	absorbed  []*program.Instr // Maps
+	gradients []*program.Instr // derivatives of a rectifier that read its argument
 }
 
 // strided is an operand of a product: a base, and how it is read.
@@ -72,7 +72,7 @@ func (o strided) equal(p strided) bool {
 // extend takes the Map that alone reads the result so far, with Maps that it
 // alone reads, and reports whether it did.
 func (e *epilogue) extend() bool {
-	if e.wanted[e.out] || len(e.steps) > 0 { // these read the result so far
+	if e.liveOut[e.out] || len(e.gradients) > 0 { // these read the result so far
 		return false
 	}
 	m, steps := e.next()
@@ -81,8 +81,8 @@ func (e *epilogue) extend() bool {
 	}
 	for _, inline := range []bool{true, false} {
 		for _, numbers := range []bool{true, false} {
-			if e.take(m, inline, numbers) {
-				e.steps = append(e.steps, steps...)
+			if e.absorb(m, inline, numbers) {
+				e.gradients = append(e.gradients, steps...)
 				return true
 			}
 		}
@@ -94,11 +94,11 @@ func (e *epilogue) extend() bool {
 // rectifier there may be its derivatives.
 func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	for _, in := range e.readers[e.out] {
-		if _, replaced := e.now[in]; replaced {
+		if _, replaced := e.replacement[in]; replaced {
 			continue
 		}
 		switch _, mapped := in.Op.(program.Map); {
-		case mapped && e.isStep(in):
+		case mapped && e.isReLUGradient(in):
 			steps = append(steps, in)
 		case mapped && m == nil:
 			m = in
@@ -106,18 +106,18 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 			return nil, nil
 		}
 	}
-	if m == nil || len(steps) > 0 && m.Op.(program.Map).Func != rectifiers()[e.product.Dtype].f {
+	if m == nil || len(steps) > 0 && m.Op.(program.Map).Func != relus()[e.product.Dtype].f {
 		return nil, nil
 	}
 	return m, steps
 }
 
-// take takes a Map; inline reports that it takes Maps with it that this one alone reads,
+// absorb takes a Map; inline reports that it takes Maps with it that this one alone reads,
 // numbers that constants become part of the function.
-func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
+func (e *epilogue) absorb(m *program.Instr, inline, numbers bool) bool {
 	dt := e.product.Dtype
 	w := &composer{epilogue: e, inline: inline, numbers: numbers, operands: slices.Clone(e.operands),
-		Builder: expr.NewBuilder(slices.Repeat([]kernels.Dtype{dt}, mostOperands+1)...)}
+		Builder: expr.NewBuilder(slices.Repeat([]kernels.Dtype{dt}, maxOperands+1)...)}
 	for i := range len(e.operands) + 1 {
 		w.element = append(w.element, w.Operand(i))
 	}
@@ -142,7 +142,7 @@ func (e *epilogue) take(m *program.Instr, inline, numbers bool) bool {
 	if !ok || slices.ContainsFunc(operands, func(o strided) bool { return !e.ready(o.base.Def, e.instr) }) {
 		return false
 	}
-	e.product, e.f, e.operands, e.out, e.taken = product, f, operands, m.Out[0], append(e.taken, w.taken...)
+	e.product, e.f, e.operands, e.out, e.absorbed = product, f, operands, m.Out[0], append(e.absorbed, w.absorbed...)
 	return true
 }
 
@@ -153,11 +153,11 @@ func (e *epilogue) rewrite() {
 	for _, o := range e.operands {
 		in.In = append(in.In, o.base)
 	}
-	last, gone := e.out.Def, append([]*program.Instr{e.instr}, e.taken...)
+	last, gone := e.out.Def, append([]*program.Instr{e.instr}, e.absorbed...)
 	in.Nodes = program.NodesOf(gone...)
 	e.out.Def = in
 	e.replace(last, in, gone)
-	for _, step := range e.steps {
+	for _, step := range e.gradients {
 		e.derive(step)
 	}
 }
@@ -165,11 +165,11 @@ func (e *epilogue) rewrite() {
 // derive makes the derivative of a rectifier one of its result.
 func (e *epilogue) derive(step *program.Instr) {
 	v := step.In[0]
-	step.Op, step.In = program.Map{Func: rectifiers()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}
+	step.Op, step.In = program.Map{Func: relus()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}
 	if !slices.Equal(v.Shape, e.out.Shape) || !v.IsContiguous() {
 		def := &program.Instr{Op: program.Alias{}, In: []*program.Value{e.out}, Nodes: step.Nodes}
-		e.depth[def], e.places[def] = e.depth[e.out.Def], e.places[e.out.Def]
+		e.depth[def], e.positions[def] = e.depth[e.out.Def], e.positions[e.out.Def]
 		step.In[0] = e.p.NewAlias(def, e.out.Name, v.Type, e.out, v.View)
 	}
-	e.read(e.out, step)
+	e.addReader(e.out, step)
 }

@@ -103,7 +103,7 @@ func testRectifier[T kernels.Float](t *testing.T, dt kernels.Dtype) {
 		}
 		return out
 	}
-	r := rectifiers()[dt]
+	r := relus()[dt]
 	result := apply(r.f, x)
 	byArgument, byResult := apply(r.byArgument, x, zero), apply(r.byResult, result)
 	for i, v := range x {

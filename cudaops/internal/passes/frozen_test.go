@@ -164,7 +164,7 @@ func frozenGroups() map[string]func(f *frozen) {
 				solver, _, err := internal.ReadSolver(s.Solver())
 				must.Do(f.T, err)
 				w := &lower.Wanted{Train: &lower.Training{Learnables: p.Learnables, Solver: solver}, Precision: s.Precision}
-				f.program(f.lowered(p.Graph, w).Program, Target{Device: dev, Ahead: 1 << 20})
+				f.program(f.lowered(p.Graph, w).Program, Target{Device: dev, DoubleBufferMin: 1 << 20})
 			}
 		}
 	}

@@ -55,11 +55,11 @@ func fuse(p *program.Program, t Target) error {
 
 // Limits of one fused instruction: arguments of a launch and registers are few.
 const (
-	mostOperands   = 16
-	mostOutputs    = 8
-	mostOperations = 128
-	mostVisited    = 1000 // instructions looked at from either end to find a way around a group
-	mostSiblings   = 256  // readers of a value on either side of one, or earlier reductions of a shape, that a group is tried with
+	maxOperands   = 16
+	maxOutputs    = 8
+	maxOperations = 128
+	maxVisited    = 1000 // instructions looked at from either end to find a way around a group
+	maxSiblings   = 256  // readers of a value on either side of one, or earlier reductions of a shape, that a group is tried with
 
 	shortReduction = 1 << 20 // elements, which take no longer to read than a launch
 )
@@ -67,15 +67,15 @@ const (
 // vertex is an instruction of the program with its properties for fusion.
 type vertex struct {
 	*program.Instr
-	at      int       // place in Instrs
-	group   *group    // nil for an instruction that stays as it is
-	sources []*vertex // that compute the bases of In; nil for those of Setup
-	readers []*vertex // instructions that read its results, through views too
-	kept    bool      // its results are in memory however groups are made
-	wanted  bool      // it computes a base that an output lies in
-	updates bool      // it computes the new value of a state, over that state
-	waiting bool
-	visited int // the front that found it last, by number
+	at           int       // place in Instrs
+	group        *group    // nil for an instruction that stays as it is
+	sources      []*vertex // that compute the bases of In; nil for those of Setup
+	readers      []*vertex // instructions that read its results, through views too
+	materialized bool      // its results are in memory however groups are made
+	liveOut      bool      // it computes a base that an output lies in
+	updates      bool      // it computes the new value of a state, over that state
+	waiting      bool
+	visited      int // the front that found it last, by number
 
 	// In a tree, each vertex is a child of the deepest of its sources.
 	depth   int // vertices on the longest way to it
@@ -89,44 +89,44 @@ type vertex struct {
 }
 
 type fuser struct {
-	p        *program.Program
-	device   kernels.Device
-	vertices []*vertex
-	of       map[*program.Instr]*vertex
-	reach    prefixMax // by the place of a group's first member, that of its last
-	origin   prefixMax // by the mirrored place of a group's last member, that of its first
-	searches int
-	apart    map[[2]*group]bool // that cannot be one, nor later: other groups only grow
+	p         *program.Program
+	device    kernels.Device
+	vertices  []*vertex
+	vertexOf  map[*program.Instr]*vertex
+	reach     prefixMax // by the place of a group's first member, that of its last
+	origin    prefixMax // by the mirrored place of a group's last member, that of its first
+	searches  int
+	unfusable map[[2]*group]bool // that cannot be one, nor later: other groups only grow
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
-	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), of: make(map[*program.Instr]*vertex, len(p.Instrs)),
-		reach: make(prefixMax, len(p.Instrs)+1), origin: make(prefixMax, len(p.Instrs)+1), apart: map[[2]*group]bool{}}
+	f := &fuser{p: p, device: dev, vertices: make([]*vertex, len(p.Instrs)), vertexOf: make(map[*program.Instr]*vertex, len(p.Instrs)),
+		reach: make(prefixMax, len(p.Instrs)+1), origin: make(prefixMax, len(p.Instrs)+1), unfusable: map[[2]*group]bool{}}
 	for i, in := range p.Instrs {
-		v := &vertex{Instr: in, at: i, kept: !program.Pointwise(in.Op)}
-		f.vertices[i], f.of[in] = v, v
-		if !v.kept {
+		v := &vertex{Instr: in, at: i, materialized: !program.Pointwise(in.Op)}
+		f.vertices[i], f.vertexOf[in] = v, v
+		if !v.materialized {
 			v.group = newGroup(v)
 		}
 		if _, alias := in.Op.(program.Alias); alias {
 			continue
 		}
 		for _, from := range in.In {
-			source := f.of[from.Base.Def]
+			source := f.vertexOf[from.Base.Def]
 			if v.sources = append(v.sources, source); source != nil {
 				source.readers = append(source.readers, v)
-				source.kept = source.kept || v.group == nil
+				source.materialized = source.materialized || v.group == nil
 			}
 		}
 	}
 	for _, out := range p.Outputs {
-		if v := f.of[out.Base.Def]; v != nil {
-			v.kept, v.wanted = true, true
+		if v := f.vertexOf[out.Base.Def]; v != nil {
+			v.materialized, v.liveOut = true, true
 		}
 	}
 	for _, u := range p.Updates {
-		if v := f.of[u.Next.Def]; v != nil {
-			v.kept, v.wanted, v.updates = true, true, true
+		if v := f.vertexOf[u.Next.Def]; v != nil {
+			v.materialized, v.liveOut, v.updates = true, true, true
 		}
 	}
 	f.number()
@@ -172,9 +172,9 @@ func (v *vertex) below(of *vertex) bool { return of.first <= v.first && v.first 
 
 // waits reports whether an instruction waits for its users.
 func (v *vertex) waits() bool {
-	needed := func(s *vertex) bool { return s != nil && !s.kept && !s.waiting }
+	needed := func(s *vertex) bool { return s != nil && !s.materialized && !s.waiting }
 	op, mapped := v.Op.(program.Map)
-	return !v.kept && (mapped && op.Late || !slices.ContainsFunc(v.sources, needed))
+	return !v.materialized && (mapped && op.FuseWithConsumers || !slices.ContainsFunc(v.sources, needed))
 }
 
 // joinInputs joins the group of an instruction with those of its inputs, and then
@@ -200,7 +200,7 @@ func (f *fuser) joinInputs(v *vertex) {
 // that is now part of a product was among them.
 func (f *fuser) joinReaders(v *vertex) {
 	for i, r := range v.readers {
-		for _, q := range v.readers[max(i-mostSiblings, 0):i] {
+		for _, q := range v.readers[max(i-maxSiblings, 0):i] {
 			if r.group == nil || q.group == nil || r.group == q.group {
 				continue
 			}
@@ -229,7 +229,7 @@ func (f *fuser) joinSiblings(v *vertex) {
 // near returns the readers of a vertex that come next before and after one of them.
 func (v *vertex) near(reader *vertex) []*vertex {
 	i, _ := slices.BinarySearchFunc(v.readers, reader.at, func(r *vertex, at int) int { return r.at - at })
-	return v.readers[max(i-mostSiblings, 0):min(i+mostSiblings, len(v.readers))]
+	return v.readers[max(i-maxSiblings, 0):min(i+maxSiblings, len(v.readers))]
 }
 
 // joinShort joins groups with Rows that reduce different values of one shape over the same axes: those of few elements, which
@@ -244,7 +244,7 @@ func (f *fuser) joinShort() {
 		}
 		key := fmt.Sprint(g.shape, g.axes)
 		others := found[key]
-		others = others[max(len(others)-mostSiblings, 0):]
+		others = others[max(len(others)-maxSiblings, 0):]
 		for i, o := range others {
 			if o.neededBefore(v.at) {
 				continue
@@ -270,24 +270,24 @@ func (g *group) neededBefore(at int) bool {
 // returns nil and they stay as they are.
 func (f *fuser) join(a, b *group) *group {
 	pair := [2]*group{a, b}
-	if a.operations+b.operations > mostOperations || tooManyOutputs(a, b) || f.apart[pair] {
+	if a.operations+b.operations > maxOperations || tooManyOutputs(a, b) || f.unfusable[pair] {
 		return nil
 	}
 	g := merge(a, b)
-	if g == nil || !g.consistent(a, b) || f.around(a, b) || f.around(b, a) {
-		f.apart[pair] = true
+	if g == nil || !g.consistent(a, b) || f.pathBetween(a, b) || f.pathBetween(b, a) {
+		f.unfusable[pair] = true
 		return nil
 	}
 	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
-	g.take()
+	g.adopt()
 	if f.runs(g) {
 		f.reach.raise(g.first(), g.last())
 		f.origin.raise(f.mirrored(g.last()), f.mirrored(g.first()))
 		return g
 	}
-	a.take()
-	b.take()
-	f.apart[pair] = true
+	a.adopt()
+	b.adopt()
+	f.unfusable[pair] = true
 	return nil
 }
 
@@ -298,10 +298,10 @@ func tooManyOutputs(a, b *group) bool {
 	n := 0
 	for _, members := range [][]*vertex{a.members, b.members} {
 		for _, m := range members {
-			if m.wanted || slices.ContainsFunc(m.readers, outside) {
+			if m.liveOut || slices.ContainsFunc(m.readers, outside) {
 				n++
 			}
-			if n > mostOutputs {
+			if n > maxOutputs {
 				return true
 			}
 		}
@@ -313,7 +313,7 @@ func tooManyOutputs(a, b *group) bool {
 // not too many, and rows that are split among blocks have their reductions at once and
 // no outputs but those with one element for each row.
 func (f *fuser) runs(g *group) bool {
-	if g.inputs() > mostOperands && len(g.operands()) > mostOperands {
+	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
 	}
 	if g.axes == nil || kernels.RowsWhole(f.device, g.shape, g.axes) {
@@ -327,13 +327,13 @@ func (f *fuser) runs(g *group) bool {
 	return err == nil && len(s.Stages) <= 1
 }
 
-// around reports whether there is a way from a to b by instructions outside of both,
+// pathBetween reports whether there is a way from a to b by instructions outside of both,
 // or so many instructions lie on ways out of a and on ways into b that looking at them would take too long.
 //
 // Ways lead from an instruction to later ones, and from one member of a group to the
 // others. So none leads to b from behind b and all groups that begin before b ends, those that begin before these end,
 // and so on; nor from a to what is before a and all groups that end after a begins, and so on.
-func (f *fuser) around(a, b *group) bool {
+func (f *fuser) pathBetween(a, b *group) bool {
 	f.searches += 2
 	s := search{out: front{from: a, to: b, number: f.searches, other: f.searches + 1}, in: front{from: b, to: a, number: f.searches + 1, other: f.searches}}
 	s.last = until(b.last(), f.reach.until)
@@ -341,11 +341,11 @@ func (f *fuser) around(a, b *group) bool {
 	if leads(a, b) || s.leave(a.members, false) || s.enter(b.members, false) {
 		return true
 	}
-	for range mostVisited {
+	for range maxVisited {
 		if len(s.out.next) == 0 || len(s.in.next) == 0 {
 			return false
 		}
-		if s.leave(s.out.take(), true) || s.enter(s.in.take(), true) {
+		if s.leave(s.out.pop(), true) || s.enter(s.in.pop(), true) {
 			return true
 		}
 	}
@@ -430,22 +430,22 @@ func (w *front) find(v *vertex, outside bool) bool {
 	case v.visited == w.other:
 		return true
 	}
-	for _, m := range v.together() {
+	for _, m := range v.groupMembers() {
 		m.visited = w.number
 	}
 	w.next = append(w.next, v)
 	return false
 }
 
-// take removes the vertex that was found last and returns the members of its group.
-func (w *front) take() []*vertex {
+// pop removes the vertex that was found last and returns the members of its group.
+func (w *front) pop() []*vertex {
 	v := w.next[len(w.next)-1]
 	w.next = w.next[:len(w.next)-1]
-	return v.together()
+	return v.groupMembers()
 }
 
-// together returns the members of the vertex's group, or the vertex alone.
-func (v *vertex) together() []*vertex {
+// groupMembers returns the members of the vertex's group, or the vertex alone.
+func (v *vertex) groupMembers() []*vertex {
 	if v.group == nil {
 		return []*vertex{v}
 	}

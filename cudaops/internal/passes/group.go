@@ -58,8 +58,8 @@ func repeated(v *program.Value) bool {
 	return true
 }
 
-// goesOver reports whether a member can work on that many elements of a shape.
-func (v *vertex) goesOver(shape []int, count int64) bool {
+// iteratesOver reports whether a member can work on that many elements of a shape.
+func (v *vertex) iteratesOver(shape []int, count int64) bool {
 	return v.count == count && (v.flat || slices.Equal(v.domain, shape) || !v.isRows() && !slices.ContainsFunc(v.In, (*program.Value).IsBounded) && splits(v.domain, shape))
 }
 
@@ -79,7 +79,7 @@ func (g *group) fits() bool {
 	rows := g.rowShape()
 	count := kernels.Count(rows)
 	for _, m := range g.members {
-		if !m.goesOver(g.shape, g.count) && (g.axes == nil || m.isRows() || !m.goesOver(rows, count)) {
+		if !m.iteratesOver(g.shape, g.count) && (g.axes == nil || m.isRows() || !m.iteratesOver(rows, count)) {
 			return false
 		}
 	}
@@ -122,8 +122,8 @@ func (g *group) consistent(a, b *group) bool {
 	return true
 }
 
-// take makes the group that of its members.
-func (g *group) take() {
+// adopt makes the group that of its members.
+func (g *group) adopt() {
 	for _, m := range g.members {
 		m.group = g
 	}
@@ -163,7 +163,7 @@ func (g *group) operands() (list []operand) {
 // outputs returns the members whose results others read.
 func (g *group) outputs() (list []*vertex) {
 	for _, m := range g.members {
-		if m.wanted || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) }) {
+		if m.liveOut || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) }) {
 			list = append(list, m)
 		}
 	}

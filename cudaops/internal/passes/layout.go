@@ -27,7 +27,7 @@ func layout(p *program.Program, _ Target) error {
 				in.In[i] = dense
 			}
 		}
-		if isJoin(in) {
+		if isConcatInPlace(in) {
 			if err := l.join(in); err != nil {
 				return in.InNode(err)
 			}
@@ -74,7 +74,7 @@ func (l *layouter) join(in *program.Instr) error {
 // computed reports whether a run computes a value, other than in the place of another one.
 func (l *layouter) computed(v *program.Value) bool {
 	switch v.Def.Op.(type) {
-	case program.Constant, program.State, program.Join:
+	case program.Constant, program.State, program.ConcatInPlace:
 		return false
 	}
 	return !l.placed[v]

@@ -13,9 +13,9 @@ type Target struct {
 	// Replay leaves values that are copied to the device in place until the end of the run, so that
 	// the launches can be repeated without the copies.
 	Replay bool
-	// Ahead, if it is not 0, reserves two places on the device for inputs of more bytes, up to a limit: the value
+	// DoubleBufferMin, if it is not 0, reserves two places on the device for inputs of more bytes, up to a limit: the value
 	// of the next run is copied to one of them while a run works on the other.
-	Ahead int64
+	DoubleBufferMin int64
 }
 
 // Pass is one rewriting step.
@@ -32,7 +32,7 @@ var All = []Pass{
 	{"epilogue", epilogues},
 	{"fuse", fuse},
 	{"layout", layout},
-	{"round", round},
+	{"round", castOperands},
 	{"plan", plan},
 	{"transfer", transfer},
 	{"place", place},

@@ -39,7 +39,7 @@ func place(p *program.Program, t Target) error {
 					to.join.Buffer = whole
 				}
 				v.Buffer = buffer(v.Bytes(), at, at)
-				v.Buffer.Within, v.Buffer.Offset = whole, to.offset
+				v.Buffer.Parent, v.Buffer.Offset = whole, to.offset
 			}
 		}
 		if v := overwrites(in, at, uses); v != nil && in.Out[0].Buffer == nil && !(t.Replay && isCopy(v.Def)) {
@@ -48,20 +48,20 @@ func place(p *program.Program, t Target) error {
 		for _, v := range in.In {
 			if b := v.Base.Buffer; b != nil {
 				b.Death = max(b.Death, at)
-				if b.Within != nil {
-					b.Within.Death = max(b.Within.Death, at)
+				if b.Parent != nil {
+					b.Parent.Death = max(b.Parent.Death, at)
 				}
 			}
 		}
 		for _, v := range in.Out {
 			if v.Space == program.OnDevice && v.Base == v && v.Buffer == nil {
 				v.Buffer = buffer(v.Bytes(), at, at)
-				ahead := t.Ahead > 0 && v.Bytes() > t.Ahead && v.Bytes() <= aheadMost && copiesInput(in)
+				ahead := t.DoubleBufferMin > 0 && v.Bytes() > t.DoubleBufferMin && v.Bytes() <= doubleBufferMax && copiesInput(in)
 				if ahead || isCopy(in) && t.Replay {
 					v.Buffer.Birth, v.Buffer.Death = 0, last
 				}
 				if ahead {
-					v.Buffer.Twin = buffer(v.Bytes(), 0, last)
+					v.Buffer.Alternate = buffer(v.Bytes(), 0, last)
 				}
 			}
 		}
@@ -69,12 +69,12 @@ func place(p *program.Program, t Target) error {
 			in.Scratch = buffer(in.Plan.Scratch, at, at)
 		}
 	}
-	own := slices.DeleteFunc(slices.Clone(p.Buffers), func(b *program.Buffer) bool { return b.Within != nil })
+	own := slices.DeleteFunc(slices.Clone(p.Buffers), func(b *program.Buffer) bool { return b.Parent != nil })
 	p.Peak = livePeak(own)
 	p.Arena = pack(own)
 	for _, b := range p.Buffers {
-		if b.Within != nil {
-			b.Offset += b.Within.Offset
+		if b.Parent != nil {
+			b.Offset += b.Parent.Offset
 		}
 	}
 	p.Stage = program.Placed
@@ -91,7 +91,7 @@ type part struct {
 func joined(p *program.Program) map[*program.Value]part {
 	places := map[*program.Value]part{}
 	for _, in := range p.Instrs {
-		if isJoin(in) {
+		if isConcatInPlace(in) {
 			for i, at := range in.Offsets() {
 				places[in.In[i]] = part{in.Out[0], at * in.Out[0].Dtype.Size()}
 			}
@@ -100,8 +100,8 @@ func joined(p *program.Program) map[*program.Value]part {
 	return places
 }
 
-func isJoin(in *program.Instr) bool {
-	_, join := in.Op.(program.Join)
+func isConcatInPlace(in *program.Instr) bool {
+	_, join := in.Op.(program.ConcatInPlace)
 	return join
 }
 
@@ -110,8 +110,8 @@ func isCopy(in *program.Instr) bool {
 	return copied
 }
 
-// aheadMost is the largest input, in bytes, that has two places: where batches are larger, memory is scarce.
-const aheadMost = 512 << 20
+// doubleBufferMax is the largest input, in bytes, that has two places: where batches are larger, memory is scarce.
+const doubleBufferMax = 512 << 20
 
 // copiesInput reports whether an instruction copies a value of the user's as it is.
 func copiesInput(in *program.Instr) bool {
@@ -132,7 +132,7 @@ func lastUses(p *program.Program) map[*program.Value]int {
 		}
 	}
 	for _, in := range p.Instrs {
-		if isJoin(in) {
+		if isConcatInPlace(in) {
 			end := last[in.Out[0]]
 			for _, v := range in.In {
 				end = max(end, last[v])
@@ -161,7 +161,7 @@ func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program
 		base := v.Base
 		again := func(o *program.Value) bool {
 			a, b := o.Base.Buffer, base.Buffer
-			return o.Base == base || a != nil && b != nil && (a == b || a.Within == b || b.Within == a)
+			return o.Base == base || a != nil && b != nil && (a == b || a.Parent == b || b.Parent == a)
 		}
 		if uses[base] == at && !v.IsRandom() && base.Bytes() == in.Out[0].Bytes() && base.Dtype.Size() == in.Out[0].Dtype.Size() &&
 			v.Elements() == base.Elements() && v.IsContiguous() && !slices.ContainsFunc(slices.Delete(slices.Clone(in.In), i, i+1), again) {
@@ -256,13 +256,13 @@ func pack(buffers []*program.Buffer) (arena int64) {
 	return best
 }
 
-// mostCompared is how many buffers fit compares with each other; more of them take a timeline.
-const mostCompared = 1000
+// maxCompared is how many buffers fit compares with each other; more of them take a timeline.
+const maxCompared = 1000
 
 // fit places the buffers in the given order, each at the lowest offset that is
 // free as long as it lives.
 func fit(order []*program.Buffer) (arena int64) {
-	if len(order) > mostCompared {
+	if len(order) > maxCompared {
 		return fitMany(order)
 	}
 	placed := make([]*program.Buffer, 0, len(order)) // by offset

@@ -23,7 +23,7 @@ func (f *fuser) rewrite() error {
 		}
 	}
 	for _, out := range f.p.Outputs {
-		if err := w.emit(f.of[out.Def]); err != nil {
+		if err := w.emit(f.vertexOf[out.Def]); err != nil {
 			return out.Def.InNode(err)
 		}
 	}
@@ -49,7 +49,7 @@ func (w *writer) emit(v *vertex) error {
 	}
 	w.done[v.at] = true
 	for _, from := range v.In {
-		if err := w.emit(w.of[from.Def]); err != nil {
+		if err := w.emit(w.vertexOf[from.Def]); err != nil {
 			return err
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// round takes the rounding of operands out of products in reduced precision: a value that several products read is
+// castOperands takes the rounding of operands out of products in reduced precision: a value that several products read is
 // rounded once, by the product that computes it if there is one that can. Likewise it takes operands of products of planes
 // apart once, if several read them.
-func round(p *program.Program, t Target) error {
-	r := &rounder{p: p, device: t.Device, made: map[prepared]*program.Value{}, readers: map[prepared]int{}}
+func castOperands(p *program.Program, t Target) error {
+	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
 		r.read(in)
 	}
@@ -17,7 +17,7 @@ func round(p *program.Program, t Target) error {
 	p.Instrs = make([]*program.Instr, 0, len(instrs))
 	for _, in := range instrs {
 		if product, ok := program.ProductOf(in.Op); ok {
-			if operands, ok := product.Rounds(t.Device, r.given(in, product)); ok {
+			if operands, ok := product.Rounds(t.Device, r.precast(in, product)); ok {
 				in.Op = program.Kernel{Planner: kernels.RoundedProduct{Product: product}}
 				for i, x := range operands {
 					if x != nil {
@@ -25,7 +25,7 @@ func round(p *program.Program, t Target) error {
 					}
 				}
 			} else if operands, ok := product.Planes(t.Device); ok {
-				r.apart(in, product, operands)
+				r.shareSplits(in, product, operands)
 			}
 		}
 		p.Instrs = append(p.Instrs, in)
@@ -33,10 +33,10 @@ func round(p *program.Program, t Target) error {
 	return nil
 }
 
-type rounder struct {
+type caster struct {
 	p       *program.Program
 	device  kernels.Device
-	made    map[prepared]*program.Value
+	cast    map[prepared]*program.Value
 	readers map[prepared]int // products of planes
 }
 
@@ -53,41 +53,41 @@ type prepared struct {
 	as     preparer
 }
 
-func of(v *program.Value, as preparer) prepared { return prepared{v.Base, v.View.Offset, as} }
+func preparedAs(v *program.Value, as preparer) prepared { return prepared{v.Base, v.View.Offset, as} }
 
 // prepare returns a value as a product reads it.
-func (r *rounder) prepare(v *program.Value, as preparer) *program.Value {
-	key := of(v, as)
-	if r.made[key] == nil {
+func (r *caster) prepare(v *program.Value, as preparer) *program.Value {
+	key := preparedAs(v, as)
+	if r.cast[key] == nil {
 		dt, shape := as.Result()
 		t := program.Type{Numeric: true, Dtype: dt, Shape: shape}
-		if r.made[key] = r.byProduct(v, t, as); r.made[key] == nil {
+		if r.cast[key] = r.byProduct(v, t, as); r.cast[key] == nil {
 			def := &program.Instr{Op: program.Kernel{Planner: as}, In: []*program.Value{v}, Nodes: v.Def.Nodes}
 			r.p.Instrs = append(r.p.Instrs, def)
-			r.made[key] = r.p.NewValue(def, v.Name, t)
+			r.cast[key] = r.p.NewValue(def, v.Name, t)
 		}
 	}
-	return r.made[key]
+	return r.cast[key]
 }
 
 // read counts the products of planes that read an operand.
-func (r *rounder) read(in *program.Instr) {
+func (r *caster) read(in *program.Instr) {
 	product, ok := program.ProductOf(in.Op)
 	if !ok {
 		return
 	}
 	if operands, ok := product.Planes(r.device); ok {
 		for i, x := range operands {
-			r.readers[of(in.In[i], x)]++
+			r.readers[preparedAs(in.In[i], x)]++
 		}
 	}
 }
 
-// apart makes a product read the planes of the operands that other products read, too.
-func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
+// shareSplits makes a product read the planes of the operands that other products read, too.
+func (r *caster) shareSplits(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
 	var given [2]bool
 	for i, x := range operands {
-		if v := in.In[i]; r.readers[of(v, x)] > 1 {
+		if v := in.In[i]; r.readers[preparedAs(v, x)] > 1 {
 			given[i] = true
 			in.In = append(in.In, r.prepare(v, x))
 		}
@@ -97,8 +97,8 @@ func (r *rounder) apart(in *program.Instr, product kernels.Product, operands [2]
 	}
 }
 
-// given reports whether a product of few rows or columns reads its large operand from a product that writes it in BF16, too.
-func (r *rounder) given(in *program.Instr, product kernels.Product) bool {
+// precast reports whether a product of few rows or columns reads its large operand from a product that writes it in BF16, too.
+func (r *caster) precast(in *program.Instr, product kernels.Product) bool {
 	large := 0
 	if product.M < product.N {
 		large = 1
@@ -112,7 +112,7 @@ func (r *rounder) given(in *program.Instr, product kernels.Product) bool {
 }
 
 // rounded returns a rounded value.
-func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
+func (r *caster) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 	if as.Precision == kernels.BF16 { // matrices one after the other are as one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
@@ -121,7 +121,7 @@ func (r *rounder) rounded(v *program.Value, as kernels.Rounded) *program.Value {
 
 // byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
 // that as its second output; else nil.
-func (r *rounder) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
+func (r *caster) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
 	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
 		return nil
 	}

@@ -114,7 +114,7 @@ func TestPassesKeepSteps(t *testing.T) {
 		}
 		var want, next []G.Value
 		ahead := rapid.Int64Range(0, 100).Draw(t, "ahead") // inputs of more bytes have two places
-		err := Run(p, Target{Device: kernels.HostDevice(), Ahead: ahead}, func(pass string, p *program.Program) error {
+		err := Run(p, Target{Device: kernels.HostDevice(), DoubleBufferMin: ahead}, func(pass string, p *program.Program) error {
 			if err := p.Verify(); err != nil {
 				t.Fatalf("after %s: %v\n%v", pass, err, p)
 			}

@@ -28,7 +28,7 @@ func transfer(p *program.Program, _ Target) error {
 		switch in.Op.(type) {
 		case program.Alias:
 			// Made where it is used, like a copy.
-		case program.Kernel, program.Map, program.Rows, program.Concat, program.Join:
+		case program.Kernel, program.Map, program.Rows, program.Concat, program.ConcatInPlace:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
 		default:
@@ -55,7 +55,7 @@ func smallInputs(p *program.Program) map[*program.Instr]bool {
 	for _, in := range p.Instrs {
 		for _, v := range in.In {
 			_, input := v.Base.Def.Op.(program.Input)
-			if input && (program.Launches(in.Op) || isJoin(in)) && v.Base.Bytes() <= small {
+			if input && (program.Launches(in.Op) || isConcatInPlace(in)) && v.Base.Bytes() <= small {
 				list[v.Base.Def] = true
 			}
 		}

@@ -46,8 +46,8 @@ func windows(p *program.Program, _ Target) error {
 		}
 	}
 	for _, in := range p.Instrs {
-		if c, concat := in.Op.(program.Concat); concat && w.now[in] == nil && joins(c.Axis, in.Out[0], in.In) {
-			in.Op = program.Join{}
+		if c, concat := in.Op.(program.Concat); concat && w.replacement[in] == nil && joins(c.Axis, in.Out[0], in.In) {
+			in.Op = program.ConcatInPlace{}
 		}
 	}
 	w.finish()
@@ -56,7 +56,7 @@ func windows(p *program.Program, _ Target) error {
 
 // windowing is a program whose sums of windows are rewritten.
 type windowing struct {
-	*surroundings
+	*rewriter
 	addition, identity map[kernels.Dtype]expr.Func // of two operands, and of one
 	sums               map[*program.Value]bool     // sums of windows, none of which is -0
 	extents            map[*program.Instr]extent   // of sums whose terms are all windows along one axis
@@ -66,7 +66,7 @@ type windowing struct {
 type extent struct{ axis, elements int }
 
 func newWindowing(p *program.Program) (*windowing, error) {
-	w := &windowing{newSurroundings(p), map[kernels.Dtype]expr.Func{}, map[kernels.Dtype]expr.Func{}, map[*program.Value]bool{}, map[*program.Instr]extent{}}
+	w := &windowing{newRewriter(p), map[kernels.Dtype]expr.Func{}, map[kernels.Dtype]expr.Func{}, map[*program.Value]bool{}, map[*program.Instr]extent{}}
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		var err error
 		if w.identity[dt], err = identity(dt); err != nil {
@@ -80,10 +80,10 @@ func newWindowing(p *program.Program) (*windowing, error) {
 	return w, nil
 }
 
-// mostTerms is how many windows stay a sum where they cannot be computed in their place. Chains of twenty such sums with their
+// maxTerms is how many windows stay a sum where they cannot be computed in their place. Chains of twenty such sums with their
 // products took, as sums and as Concats, 328 and 343 us for two windows, 359 and 361 for three, 430 and 424 for four, 674 and 635 for
 // eight; an LSTM's step with fifty of four 1098 and 1090 (H200, launches as one graph, bench/NOTES.md).
-const mostTerms = 3
+const maxTerms = 3
 
 // tiling is a sum of values among zeros, which together fill an axis of the sum.
 type tiling struct {
@@ -152,7 +152,7 @@ func (w *windowing) collect(t *tiling, sum *program.Instr) {
 
 // isTerm reports whether a value is a sum or a window, and is read once.
 func (w *windowing) isTerm(v *program.Value) bool {
-	if v.Base != v || w.wanted[v] || w.reads[v] != 1 {
+	if v.Base != v || w.liveOut[v] || w.readCount[v] != 1 {
 		return false
 	}
 	return isMap(v.Def, w.addition) || isMap(v.Def, w.identity) && v.Def.In[0].IsBounded()
@@ -172,7 +172,7 @@ func (w *windowing) rewrite(t *tiling) error {
 		def := &program.Instr{Op: program.Alias{}, In: v.Def.In, Nodes: v.Def.Nodes}
 		whole.In[i] = w.p.NewAlias(def, v.Name, part, v.Base, program.View{Offset: v.View.Offset, Strides: v.View.Strides})
 		_, mapped := v.Base.Def.Op.(program.Map)
-		within = within && (w.sums[v.Base] || mapped && w.reads[v.Base] == 1 && !w.wanted[v.Base])
+		within = within && (w.sums[v.Base] || mapped && w.readCount[v.Base] == 1 && !w.liveOut[v.Base])
 	}
 	add, err := plusZero(out.Dtype)
 	if err != nil {
@@ -191,8 +191,8 @@ func (w *windowing) rewrite(t *tiling) error {
 	}
 	whole.Op = program.Concat{Axis: axis}
 	if joins(axis, out, whole.In) {
-		whole.Op = program.Join{}
-	} else if len(t.windows) <= mostTerms {
+		whole.Op = program.ConcatInPlace{}
+	} else if len(t.windows) <= maxTerms {
 		return nil
 	}
 	by := whole

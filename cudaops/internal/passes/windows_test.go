@@ -103,8 +103,8 @@ func TestWindowsOfSlices(t *testing.T) {
 		"a gap":                     {tensor.Shape{4, 8, 8}, 0, []int{1, 2, 4}, 0, 0},
 	} {
 		g, keep := sliced(r, c.shape, c.axis, c.cuts, true)
-		if p := compiledFor(t, g, keep); ofKind[program.Join](p) != c.join || ofKind[program.Concat](p) != c.concats {
-			t.Errorf("%s: got %d joins and %d concats, want %d and %d:\n%v", name, ofKind[program.Join](p), ofKind[program.Concat](p), c.join, c.concats, p)
+		if p := compiledFor(t, g, keep); ofKind[program.ConcatInPlace](p) != c.join || ofKind[program.Concat](p) != c.concats {
+			t.Errorf("%s: got %d joins and %d concats, want %d and %d:\n%v", name, ofKind[program.ConcatInPlace](p), ofKind[program.Concat](p), c.join, c.concats, p)
 		}
 	}
 }
@@ -139,8 +139,8 @@ func TestConcatInPlace(t *testing.T) {
 		g := G.NewGraph()
 		y := c.build(x(g, "a"), x(g, "b"))
 		keepsResults(t, g, &lower.Wanted{Keep: G.Nodes{y}})
-		if p := compiledFor(t, g, G.Nodes{y}); ofKind[program.Join](p) < c.joins || c.joins == 0 && ofKind[program.Join](p) > 0 {
-			t.Errorf("%s: got %d joins, want %d:\n%v", name, ofKind[program.Join](p), c.joins, p)
+		if p := compiledFor(t, g, G.Nodes{y}); ofKind[program.ConcatInPlace](p) < c.joins || c.joins == 0 && ofKind[program.ConcatInPlace](p) > 0 {
+			t.Errorf("%s: got %d joins, want %d:\n%v", name, ofKind[program.ConcatInPlace](p), c.joins, p)
 		}
 	}
 }

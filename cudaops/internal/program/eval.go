@@ -88,7 +88,7 @@ func (e *interpreter) instr(in *Instr) error {
 		if out = e.states[in.Out[0]]; out == nil {
 			out, _ = values.New(in.Out[0].Dtype, in.Out[0].Shape)
 		}
-	case Join:
+	case ConcatInPlace:
 		return e.join(in, args)
 	case Host:
 		for i, v := range args { // some ops write into their inputs

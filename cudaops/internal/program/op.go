@@ -12,7 +12,7 @@ import (
 )
 
 // Op is the operation of an instruction: one of [Input], [Constant], [State], [Host], [Kernel],
-// [Map], [Rows], [Concat], [Alias], [Join] and [Copy].
+// [Map], [Rows], [Concat], [Alias], [ConcatInPlace] and [Copy].
 type Op interface{ String() string }
 
 // Input is a value that the user sets before a run.
@@ -84,9 +84,9 @@ func ProductOf(op Op) (kernels.Product, bool) {
 // none. Each output has as many elements. Late is set if it should be fused with the users of its output
 // rather than with the producers of its inputs.
 type Map struct {
-	Func  expr.Func
-	Shape tensor.Shape
-	Late  bool
+	Func              expr.Func
+	Shape             tensor.Shape
+	FuseWithConsumers bool
 }
 
 // Rows computes a function with reductions along axes of Shape. The inputs are views of that shape, of any
@@ -106,25 +106,25 @@ type Concat struct{ Axis int }
 // without moving elements. An alias of the state of random numbers is these numbers.
 type Alias struct{}
 
-// Join is one buffer with the elements of all inputs, one after the other as [Layout] describes. Its
+// ConcatInPlace is one buffer with the elements of all inputs, one after the other as [Layout] describes. Its
 // inputs are computed in their places: no element moves. The bytes between them are arbitrary.
-type Join struct{}
+type ConcatInPlace struct{}
 
 // Copy moves a value between host and device, from the space of its input to the
 // space of its output.
 type Copy struct{}
 
-func (Input) String() string    { return "input" }
-func (Constant) String() string { return "constant" }
-func (State) String() string    { return "state" }
-func (h Host) String() string   { return fmt.Sprintf("host %v", h.Op) }
-func (k Kernel) String() string { return fmt.Sprintf("kernel %v", k.Planner) }
-func (m Map) String() string    { return fmt.Sprintf("map %v", m.Func) }
-func (r Rows) String() string   { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
-func (c Concat) String() string { return fmt.Sprintf("concat along %d", c.Axis) }
-func (Alias) String() string    { return "alias" }
-func (Join) String() string     { return "join" }
-func (Copy) String() string     { return "copy" }
+func (Input) String() string         { return "input" }
+func (Constant) String() string      { return "constant" }
+func (State) String() string         { return "state" }
+func (h Host) String() string        { return fmt.Sprintf("host %v", h.Op) }
+func (k Kernel) String() string      { return fmt.Sprintf("kernel %v", k.Planner) }
+func (m Map) String() string         { return fmt.Sprintf("map %v", m.Func) }
+func (r Rows) String() string        { return fmt.Sprintf("rows %v over %v", r.Func, r.Axes) }
+func (c Concat) String() string      { return fmt.Sprintf("concat along %d", c.Axis) }
+func (Alias) String() string         { return "alias" }
+func (ConcatInPlace) String() string { return "join" }
+func (Copy) String() string          { return "copy" }
 
 // Launches reports whether an op runs as launches on the device: whether it is a
 // Kernel, a Map, Rows or a Concat.

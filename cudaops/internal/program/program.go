@@ -221,17 +221,17 @@ func (v *Value) kernelView() kernels.View {
 type Buffer struct {
 	Offset, Size int64 // bytes
 	Birth, Death int
-	Within       *Buffer // that of a Join, in which this one has its place; nil for none
-	// Twin is where the value lies in every other run, so that it can be copied there while the run before is
+	Parent       *Buffer // that of a Join, in which this one has its place; nil for none
+	// Alternate is where the value lies in every other run, so that it can be copied there while the run before is
 	// under way; nil for none. It is one of the program's buffers, too, and has none of its own.
-	Twin *Buffer
+	Alternate *Buffer
 }
 
-// SwapTwins exchanges the places of buffers that have two.
-func (p *Program) SwapTwins() {
+// SwapAlternates exchanges the places of buffers that have two.
+func (p *Program) SwapAlternates() {
 	for _, b := range p.Buffers {
-		if b.Twin != nil {
-			b.Offset, b.Twin.Offset = b.Twin.Offset, b.Offset
+		if b.Alternate != nil {
+			b.Offset, b.Alternate.Offset = b.Alternate.Offset, b.Offset
 		}
 	}
 }

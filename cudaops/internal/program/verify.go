@@ -79,7 +79,7 @@ func (c *checker) instr(in *Instr) {
 // matter.
 func wants(op Op) Space {
 	switch op.(type) {
-	case Kernel, Map, Rows, Concat, State, Join:
+	case Kernel, Map, Rows, Concat, State, ConcatInPlace:
 		return OnDevice
 	case Host, Input, Constant:
 		return OnHost
@@ -150,7 +150,7 @@ func (c *checker) shape(in *Instr) {
 	switch op := in.Op.(type) {
 	case Concat:
 		c.concat(op, in)
-	case Join:
+	case ConcatInPlace:
 		c.join(in)
 	case Alias:
 		from, to := in.In[0], in.Out[0]
@@ -283,7 +283,7 @@ func (c *checker) overlaps() {
 			if b.Offset >= a.Offset+a.Size {
 				break
 			}
-			if b.Size > 0 && a.Overlaps(b) && a.Within != b && b.Within != a {
+			if b.Size > 0 && a.Overlaps(b) && a.Parent != b && b.Parent != a {
 				c.fault("buffers share memory: %+v and %+v", *a, *b)
 			}
 		}

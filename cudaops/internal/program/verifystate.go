@@ -62,7 +62,7 @@ func (c *checker) join(in *Instr) {
 	}
 	for i, v := range in.In {
 		b := v.Base.Buffer
-		if want := out.Buffer.Offset + offsets[i]*out.Dtype.Size(); b == nil || v.Base != v || b.Within != out.Buffer || b.Offset != want {
+		if want := out.Buffer.Offset + offsets[i]*out.Dtype.Size(); b == nil || v.Base != v || b.Parent != out.Buffer || b.Offset != want {
 			c.fault("%s is not joined at %d", v.describe(), want)
 		}
 	}

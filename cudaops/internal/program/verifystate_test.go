@@ -31,7 +31,7 @@ func trained(t *testing.T) *Program {
 	return l.Program
 }
 
-func isJoin(in *Instr) bool { _, ok := in.Op.(Join); return ok }
+func isJoin(in *Instr) bool { _, ok := in.Op.(ConcatInPlace); return ok }
 
 // stateFaults are faults of a pass with states and joined values.
 var stateFaults = map[string]struct {
@@ -66,7 +66,7 @@ var stateFaults = map[string]struct {
 	}},
 	"joined to nothing": {"is not joined at", func(t *testing.T, p *Program) {
 		_, in := find(t, p, isJoin)
-		in.In[0].Buffer.Within = nil
+		in.In[0].Buffer.Parent = nil
 	}},
 	"join of another size": {"a join of", func(t *testing.T, p *Program) {
 		_, in := find(t, p, isJoin)

@@ -44,10 +44,10 @@ func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
 // meanwhile: the second place of an input that has two or, in runs that use that, the first.
 func strays(p *program.Program, graphs [][]Node, second bool) (faults []error) {
 	for _, b := range p.Buffers {
-		if b.Twin == nil {
+		if b.Alternate == nil {
 			continue
 		}
-		other := exec.Span{Offset: b.Twin.Offset, Size: b.Twin.Size}
+		other := exec.Span{Offset: b.Alternate.Offset, Size: b.Alternate.Size}
 		if second {
 			other.Offset = b.Offset
 		}

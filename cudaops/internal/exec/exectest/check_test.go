@@ -34,7 +34,7 @@ func compiled(t *testing.T, g *G.ExprGraph, w *lower.Wanted, replay bool) *progr
 	lowered := must.Get[*lower.Graph](t)(lower.New(g, w))
 	target := passes.Target{Device: H200, Replay: replay}
 	if w != nil && w.Train != nil && !replay {
-		target.Ahead = exec.CopyLimit
+		target.DoubleBufferMin = exec.CopyLimit
 	}
 	must.Do(t, passes.Run(lowered.Program, target, nil))
 	return lowered.Program

@@ -85,7 +85,7 @@ func (m *memory) read(in *program.Instr) {
 			m.fault("%v: %v has no place", in.Op, base)
 			continue
 		}
-		if _, join := base.Def.Op.(program.Join); !join {
+		if _, join := base.Def.Op.(program.ConcatInPlace); !join {
 			m.holds(base, in.Op, base)
 			continue
 		}
@@ -105,7 +105,7 @@ func (m *memory) write(in *program.Instr) {
 	}
 	set(in.Scratch, in)
 	switch in.Op.(type) {
-	case program.Alias, program.Join: // nothing moves
+	case program.Alias, program.ConcatInPlace: // nothing moves
 		return
 	}
 	for _, v := range in.Out {
@@ -120,7 +120,7 @@ func (m *memory) write(in *program.Instr) {
 // the same size, and nothing else.
 func (m *memory) distinct(in *program.Instr) {
 	switch in.Op.(type) {
-	case program.Alias, program.Join:
+	case program.Alias, program.ConcatInPlace:
 		return
 	}
 	written := []*program.Buffer{in.Scratch}

@@ -28,7 +28,7 @@ type Recorder struct {
 	recording *recording // nil if nothing is captured
 }
 
-var _ exec.Beside = (*Recorder)(nil)
+var _ exec.AsyncCopier = (*Recorder)(nil)
 
 // recording is a stream that captures: work queued next waits for tail, and is then the tail
 // itself.
@@ -37,14 +37,14 @@ type recording struct {
 	tail  []driver.GraphNode
 }
 
-// FollowCopies implements [exec.Recording].
-func (r *recording) Follow(nodes []driver.GraphNode) error {
+// SetDependencies implements [exec.Recording].
+func (r *recording) SetDependencies(nodes []driver.GraphNode) error {
 	r.tail = slices.Clone(nodes)
 	return nil
 }
 
-// Tail implements [exec.Recording].
-func (r *recording) Tail() ([]driver.GraphNode, error) { return slices.Clone(r.tail), nil }
+// Dependencies implements [exec.Recording].
+func (r *recording) Dependencies() ([]driver.GraphNode, error) { return slices.Clone(r.tail), nil }
 
 // queue adds a node.
 func (b *Recorder) queue(n Node) error {
@@ -163,32 +163,32 @@ func (b *Recorder) Elapsed(int, int) (time.Duration, error) { return 0, nil }
 // Close implements [exec.Backend].
 func (b *Recorder) Close() error { return nil }
 
-// Marks implements [exec.Beside].
-func (b *Recorder) Marks(int) error { return nil }
+// MakeEvents implements [exec.AsyncCopier].
+func (b *Recorder) MakeEvents(int) error { return nil }
 
-// Mark implements [exec.Beside].
-func (b *Recorder) Mark(int) error { return nil }
+// RecordWork implements [exec.AsyncCopier].
+func (b *Recorder) RecordWork(int) error { return nil }
 
-// Await implements [exec.Beside].
-func (b *Recorder) Await(int) error { return nil }
+// SyncWork implements [exec.AsyncCopier].
+func (b *Recorder) SyncWork(int) error { return nil }
 
-// CopyBeside implements [exec.Beside].
-func (b *Recorder) CopyBeside(exec.Span, []byte) error { return nil }
+// CopyAsync implements [exec.AsyncCopier].
+func (b *Recorder) CopyAsync(exec.Span, []byte) error { return nil }
 
-// SyncCopies implements [exec.Beside].
+// SyncCopies implements [exec.AsyncCopier].
 func (b *Recorder) SyncCopies() error { return nil }
 
-// MarkCopies implements [exec.Beside].
-func (b *Recorder) MarkCopies(int) error { return nil }
+// RecordCopies implements [exec.AsyncCopier].
+func (b *Recorder) RecordCopies(int) error { return nil }
 
-// FollowCopies implements [exec.Beside].
-func (b *Recorder) FollowCopies(int) error { return nil }
+// WorkWaitsCopies implements [exec.AsyncCopier].
+func (b *Recorder) WorkWaitsCopies(int) error { return nil }
 
-// AwaitCopies implements [exec.Beside].
-func (b *Recorder) AwaitCopies(int) error { return nil }
+// SyncCopyEvent implements [exec.AsyncCopier].
+func (b *Recorder) SyncCopyEvent(int) error { return nil }
 
-// FollowWork implements [exec.Beside].
-func (b *Recorder) FollowWork(int) error { return nil }
+// CopiesWaitWork implements [exec.AsyncCopier].
+func (b *Recorder) CopiesWaitWork(int) error { return nil }
 
-// Pinned implements [exec.Beside].
+// Pinned implements [exec.AsyncCopier].
 func (b *Recorder) Pinned([]byte) bool { return false }

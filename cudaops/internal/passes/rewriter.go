@@ -7,20 +7,20 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// surroundings records which instructions read which values of a program, while instructions are
+// rewriter records which instructions read which values of a program, while instructions are
 // replaced.
-type surroundings struct {
-	p       *program.Program
-	readers map[*program.Value][]*program.Instr // of a base, through views too, each once; those replaced stay in the list
-	reads   map[*program.Value]int              // how many of them are not replaced
-	wanted  map[*program.Value]bool             // bases that outputs, or states after a run, lie in
-	depth   map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
-	now     map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
-	places  map[*program.Instr][2]int           // in two orders in which instructions come after their operands
+type rewriter struct {
+	p           *program.Program
+	readers     map[*program.Value][]*program.Instr // of a base, through views too, each once; those replaced stay in the list
+	readCount   map[*program.Value]int              // how many of them are not replaced
+	liveOut     map[*program.Value]bool             // bases that outputs, or states after a run, lie in
+	depth       map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
+	replacement map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
+	positions   map[*program.Instr][2]int           // in two orders in which instructions come after their operands
 }
 
-func newSurroundings(p *program.Program) *surroundings {
-	s := &surroundings{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
+func newRewriter(p *program.Program) *rewriter {
+	s := &rewriter{p, map[*program.Value][]*program.Instr{}, map[*program.Value]int{}, map[*program.Value]bool{}, map[*program.Instr]int{}, map[*program.Instr]*program.Instr{}, map[*program.Instr][2]int{}}
 	s.order(0, slices.Values)
 	s.order(1, func(in []*program.Value) iter.Seq[*program.Value] {
 		return func(yield func(*program.Value) bool) {
@@ -35,7 +35,7 @@ func newSurroundings(p *program.Program) *surroundings {
 		for _, v := range in.In {
 			s.depth[in] = max(s.depth[in], s.depth[v.Def])
 			if _, alias := in.Op.(program.Alias); !alias {
-				s.read(v.Base, in)
+				s.addReader(v.Base, in)
 			}
 		}
 		_, mapped := in.Op.(program.Map)
@@ -44,21 +44,21 @@ func newSurroundings(p *program.Program) *surroundings {
 		}
 	}
 	for _, v := range p.Outputs {
-		s.wanted[v.Base] = true
+		s.liveOut[v.Base] = true
 	}
 	for _, u := range p.Updates {
-		s.wanted[u.Next.Base] = true
+		s.liveOut[u.Next.Base] = true
 	}
 	return s
 }
 
 // order records the places of instructions in order k: the last instruction of the program with all that it needs, then the
 // last of the rest, and so on. operands chooses which operands of an instruction come first.
-func (s *surroundings) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
+func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
 	n := 0
 	var add func(in *program.Instr)
 	add = func(in *program.Instr) {
-		at := s.places[in]
+		at := s.positions[in]
 		if at[k] > 0 {
 			return
 		}
@@ -67,7 +67,7 @@ func (s *surroundings) order(k int, operands func([]*program.Value) iter.Seq[*pr
 		}
 		n++
 		at[k] = n
-		s.places[in] = at
+		s.positions[in] = at
 	}
 	for _, in := range slices.Backward(s.p.Instrs) {
 		add(in)
@@ -76,7 +76,7 @@ func (s *surroundings) order(k int, operands func([]*program.Value) iter.Seq[*pr
 
 // ready reports whether the result of an instruction is in memory before another can begin, in
 // whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
-func (s *surroundings) ready(def, other *program.Instr) bool {
+func (s *rewriter) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
 		return s.needs(other, def)
 	}
@@ -84,17 +84,17 @@ func (s *surroundings) ready(def, other *program.Instr) bool {
 }
 
 // needs reports whether an instruction can run only after another, as far as a search finds that which looks at
-// mostVisited instructions, the nearest first.
-func (s *surroundings) needs(in, other *program.Instr) bool {
-	to, depth := s.places[other], s.depth[other]
+// maxVisited instructions, the nearest first.
+func (s *rewriter) needs(in, other *program.Instr) bool {
+	to, depth := s.positions[other], s.depth[other]
 	seen, next := map[*program.Instr]bool{}, []*program.Instr{in}
-	for len(next) > 0 && len(seen) <= mostVisited {
+	for len(next) > 0 && len(seen) <= maxVisited {
 		from := next[0]
 		next = next[1:]
 		if from == other {
 			return true
 		}
-		if at := s.places[from]; seen[from] || at[0] < to[0] || at[1] < to[1] || s.depth[from] < depth {
+		if at := s.positions[from]; seen[from] || at[0] < to[0] || at[1] < to[1] || s.depth[from] < depth {
 			continue
 		}
 		seen[from] = true
@@ -105,38 +105,38 @@ func (s *surroundings) needs(in, other *program.Instr) bool {
 	return false
 }
 
-// read records that an instruction reads a base. All reads of one instruction are recorded together.
-func (s *surroundings) read(base *program.Value, in *program.Instr) {
+// addReader records that an instruction reads a base. All reads of one instruction are recorded together.
+func (s *rewriter) addReader(base *program.Value, in *program.Instr) {
 	if list := s.readers[base]; len(list) == 0 || list[len(list)-1] != in {
 		s.readers[base] = append(list, in)
-		s.reads[base]++
+		s.readCount[base]++
 	}
 }
 
 // replace puts an instruction at the place of another, for that one and others.
-func (s *surroundings) replace(place, by *program.Instr, gone []*program.Instr) {
+func (s *rewriter) replace(place, by *program.Instr, gone []*program.Instr) {
 	for _, in := range gone {
-		if _, replaced := s.now[in]; replaced { // a Map that another one reads twice is taken twice
+		if _, replaced := s.replacement[in]; replaced { // a Map that another one reads twice is taken twice
 			continue
 		}
-		s.now[in] = nil
+		s.replacement[in] = nil
 		for i, v := range in.In {
 			if same := func(o *program.Value) bool { return o.Base == v.Base }; !slices.ContainsFunc(in.In[:i], same) {
-				s.reads[v.Base]--
+				s.readCount[v.Base]--
 			}
 			s.depth[by] = max(s.depth[by], s.depth[in])
 		}
 	}
-	s.now[place], s.places[by] = by, s.places[place]
+	s.replacement[place], s.positions[by] = by, s.positions[place]
 	for _, v := range by.In {
-		s.read(v.Base, by)
+		s.addReader(v.Base, by)
 	}
 }
 
 // finish writes the instructions into the program, each after its operands, and views where they
 // are needed.
-func (s *surroundings) finish() {
-	if len(s.now) == 0 {
+func (s *rewriter) finish() {
+	if len(s.replacement) == 0 {
 		return
 	}
 	done := map[*program.Instr]bool{}
@@ -162,7 +162,7 @@ func (s *surroundings) finish() {
 		}
 	}
 	for _, in := range s.p.Instrs {
-		if by, replaced := s.now[in]; replaced {
+		if by, replaced := s.replacement[in]; replaced {
 			in = by
 		}
 		if in == nil {

@@ -12,7 +12,7 @@ import (
 
 // A part is a piece of the program that runs as a whole: one instruction on the
 // host, or a run of instructions of the device.
-type part struct {
+type step struct {
 	wait bool // it reads a value that was downloaded
 	run  func() error
 }
@@ -23,7 +23,7 @@ type part struct {
 const stageLimit = 64 << 20
 
 // bind makes parts of the program's instructions for a set.
-func (e *Executable) bind(s *set) error {
+func (e *Executable) bind(s *bufferSet) error {
 	var device []int // instructions of the device in a row
 	flush := func() error {
 		err := e.addDevice(s, device)
@@ -31,7 +31,7 @@ func (e *Executable) bind(s *set) error {
 		return err
 	}
 	downloaded := map[*program.Value]bool{} // since a part last waited
-	s.parts = append(s.parts, part{run: func() error { return e.copyBeside(s) }})
+	s.steps = append(s.steps, step{run: func() error { return e.startCopies(s) }})
 	for i, in := range e.program.Instrs {
 		switch op := in.Op.(type) {
 		case program.Input:
@@ -43,7 +43,7 @@ func (e *Executable) bind(s *set) error {
 				return err
 			}
 			e.addHost(s, i, op.Op, downloaded)
-		case program.Join:
+		case program.ConcatInPlace:
 			continue // the joined values are there
 		case program.Alias:
 			if in.Out[0].Space == program.OnDevice {
@@ -56,7 +56,7 @@ func (e *Executable) bind(s *set) error {
 		default:
 			if _, copies := in.Op.(program.Copy); copies && in.Out[0].Space == program.OnHost {
 				downloaded[in.Out[0]] = true
-			} else if e.isBeside(in) {
+			} else if e.copiesAsync(in) {
 				s.copies = append(s.copies, &transfer{instr: in, upload: true, slot: e.slot(in.In[0]), to: span(in.Out[0].Base.Buffer)})
 				continue
 			}
@@ -80,7 +80,7 @@ func (e *Executable) staged(in *program.Instr) bool {
 
 // addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
 // so inputs that are needed elsewhere are copied for them.
-func (e *Executable) addHost(s *set, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
+func (e *Executable) addHost(s *bufferSet, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
 	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))
 	for k, v := range in.In {
@@ -122,7 +122,7 @@ func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
 }
 
 // addAlias adds a part that makes a view of a value on the host.
-func (e *Executable) addAlias(s *set, i int, downloaded map[*program.Value]bool) {
+func (e *Executable) addAlias(s *bufferSet, i int, downloaded map[*program.Value]bool) {
 	v := e.program.Instrs[i].Out[0]
 	base := e.slot(v.Base)
 	e.onHost(s, i, []*program.Value{v.Base}, downloaded, func() (gorgonia.Value, error) {
@@ -132,10 +132,10 @@ func (e *Executable) addAlias(s *set, i int, downloaded map[*program.Value]bool)
 
 // onHost adds a part that makes the value of an instruction on the host out of
 // others there.
-func (e *Executable) onHost(s *set, i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
+func (e *Executable) onHost(s *bufferSet, i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
 	in := e.program.Instrs[i]
 	to := e.slot(in.Out[0])
-	p := part{run: func() error {
+	p := step{run: func() error {
 		if err := e.cancelled(); err != nil {
 			return in.InNode(err)
 		}
@@ -147,13 +147,13 @@ func (e *Executable) onHost(s *set, i int, from []*program.Value, downloaded map
 	if p.wait = slices.ContainsFunc(from, func(v *program.Value) bool { return downloaded[v] }); p.wait {
 		clear(downloaded)
 	}
-	s.parts = append(s.parts, p)
+	s.steps = append(s.steps, p)
 }
 
 // addDevice adds a part of instructions of the device. More than one are captured, and
 // go to the device as one launch, in which those that do not wait for each other may
 // run side by side.
-func (e *Executable) addDevice(s *set, instrs []int) error {
+func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 	if len(instrs) == 0 {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (e *Executable) addDevice(s *set, instrs []int) error {
 	}
 	changes := slices.ContainsFunc(instrs, func(i int) bool { return e.changesState(e.program.Instrs[i]) })
 	s.uploads = append(s.uploads, uploads...)
-	s.parts = append(s.parts, part{run: func() error {
+	s.steps = append(s.steps, step{run: func() error {
 		if err := e.cancelled(); err != nil {
 			return first.InNode(err)
 		}
@@ -243,7 +243,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 		if err != nil || !e.timed {
 			return run, nil, err
 		}
-		return e.between(i, run), nil, nil
+		return e.withEvents(i, run), nil, nil
 	case program.Copy:
 		t = &transfer{instr: in, upload: in.Out[0].Space == program.OnDevice}
 		if capture {
@@ -257,11 +257,11 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 			e.borrows = e.borrows || !t.staged
 			t.slot = e.slot(in.In[0])
 			to := span(in.Out[0].Base.Buffer)
-			return e.between(i, func() error { return e.backend.Upload(to, t.memory) }), t, nil
+			return e.withEvents(i, func() error { return e.backend.Upload(to, t.memory) }), t, nil
 		}
 		t.slot = e.slot(in.Out[0])
 		from, v := operands(in)[0], in.Out[0]
-		return e.between(i, func() (err error) {
+		return e.withEvents(i, func() (err error) {
 			if !t.staged {
 				if t.value, t.memory, err = values.Make(v.Dtype, v.Shape); err != nil {
 					return err
@@ -273,9 +273,9 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 	return nil, nil, errNoSuchOp
 }
 
-// between returns a function that queues instruction i of the device between two events, if
+// withEvents returns a function that queues instruction i of the device between two events, if
 // instructions are timed.
-func (e *Executable) between(i int, queue func() error) func() error {
+func (e *Executable) withEvents(i int, queue func() error) func() error {
 	if !e.timed {
 		return queue
 	}
@@ -334,8 +334,8 @@ func (t *transfer) prepare() (err error) {
 	return t.instr.InNode(err)
 }
 
-// take makes a download that is done a value of this run.
-func (t *transfer) take(e *Executable) {
+// deliver makes a download that is done a value of this run.
+func (t *transfer) deliver(e *Executable) {
 	if t.staged {
 		copyParallel(t.into, t.memory)
 	} else {
@@ -347,7 +347,7 @@ func (t *transfer) take(e *Executable) {
 
 // copyParallel copies by several goroutines where that is worth it.
 func copyParallel(dst, src []byte) {
-	if len(src) < leastPiece {
+	if len(src) < minPiece {
 		copy(dst, src)
 		return
 	}
@@ -357,7 +357,7 @@ func copyParallel(dst, src []byte) {
 // pieces calls f for pieces of n bytes, side by side, of 1 MB at least: smaller ones made runs with a batch of 13 MB
 // slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/NOTES.md).
 func pieces(n int, f func(lo, hi int64)) {
-	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/leastPiece, 1))), f)
+	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/minPiece, 1))), f)
 }
 
-const leastPiece = 1 << 20
+const minPiece = 1 << 20

@@ -1,0 +1,74 @@
+package exec
+
+import (
+	"slices"
+
+	"github.com/stheno-ml/stheno/cudaops/internal/driver"
+)
+
+// copyStream holds a GPU's resources for copies beside its work.
+type copyStream struct {
+	stream     *driver.Stream
+	copyEvents []*driver.Event // marks among them
+	workEvents []*driver.Event
+}
+
+var _ AsyncCopier = (*GPUBackend)(nil)
+
+// MakeEvents implements AsyncCopier.
+func (g *GPUBackend) MakeEvents(n int) (err error) {
+	if g.async.stream, err = g.ctx.NewStream(); err != nil {
+		return err
+	}
+	for range n {
+		for _, list := range []*[]*driver.Event{&g.async.workEvents, &g.async.copyEvents} {
+			m, err := g.ctx.NewMark()
+			if err != nil {
+				return err
+			}
+			*list = append(*list, m)
+		}
+	}
+	return nil
+}
+
+// RecordWork implements AsyncCopier.
+func (g *GPUBackend) RecordWork(i int) error { return g.stream.Record(g.async.workEvents[i]) }
+
+// SyncWork implements AsyncCopier.
+func (g *GPUBackend) SyncWork(i int) error { return g.async.workEvents[i].Sync() }
+
+// CopyAsync implements AsyncCopier.
+func (g *GPUBackend) CopyAsync(to Span, src []byte) error {
+	return g.async.stream.UploadPinned(g.Address(to.Offset), src)
+}
+
+// SyncCopies implements AsyncCopier.
+func (g *GPUBackend) SyncCopies() error { return g.async.stream.Sync() }
+
+// RecordCopies implements AsyncCopier.
+func (g *GPUBackend) RecordCopies(i int) error { return g.async.stream.Record(g.async.copyEvents[i]) }
+
+// WorkWaitsCopies implements AsyncCopier.
+func (g *GPUBackend) WorkWaitsCopies(i int) error { return g.stream.Wait(g.async.copyEvents[i]) }
+
+// SyncCopyEvent implements AsyncCopier.
+func (g *GPUBackend) SyncCopyEvent(i int) error { return g.async.copyEvents[i].Sync() }
+
+// CopiesWaitWork implements AsyncCopier.
+func (g *GPUBackend) CopiesWaitWork(i int) error { return g.async.stream.Wait(g.async.workEvents[i]) }
+
+// Pinned implements AsyncCopier.
+func (g *GPUBackend) Pinned(m []byte) bool { return g.ctx.Pinned(m) }
+
+// closeCopies releases all of it.
+func (g *GPUBackend) closeCopies() (errs []error) {
+	b := &g.async
+	if b.stream != nil {
+		errs = append(errs, b.stream.Sync(), b.stream.Close())
+	}
+	for _, m := range slices.Concat(b.workEvents, b.copyEvents) {
+		errs = append(errs, m.Close())
+	}
+	return errs
+}
