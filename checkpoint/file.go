@@ -83,18 +83,18 @@ func open(path string) (*file, error) {
 	if err := wantFile(path, info); err != nil {
 		return nil, err
 	}
-	of, err := os.Open(path)
+	opened, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	var f *file
-	if info, err = of.Stat(); err == nil {
-		f, err = newFile(of, info.Size())
+	if info, err = opened.Stat(); err == nil {
+		f, err = newFile(opened, info.Size())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), of.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), opened.Close())
 	}
-	f.Closer = of
+	f.Closer = opened
 	return f, nil
 }
 

@@ -123,8 +123,8 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
 	taken := make([]bool, len(out))
 	for i, o := range b.graph.Outputs {
-		v, of := out[o.Index], b.graph.Program.Outputs[o.Index]
-		if o.Read != nil && readInPlace(*o.Read, v, of) {
+		v, output := out[o.Index], b.graph.Program.Outputs[o.Index]
+		if o.Read != nil && readInPlace(*o.Read, v, output) {
 			delivered[i] = v
 			continue
 		}
@@ -132,7 +132,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 			taken[o.Index], delivered[i] = true, v
 			continue
 		}
-		shape := of.Shape
+		shape := output.Shape
 		if o.Vector {
 			shape = tensor.Shape{1}
 		}
@@ -265,12 +265,12 @@ func gradient(d, value gorgonia.Value) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of, dense := value.(*tensor.Dense); dense {
+	if source, dense := value.(*tensor.Dense); dense {
 		if value.Shape().IsScalar() {
 			own = tensor.New(tensor.FromScalar(own.Data()))
 		}
 		if t, ok := own.(*tensor.Dense); ok {
-			tensor.WithEngine(of.Engine())(t)
+			tensor.WithEngine(source.Engine())(t)
 		}
 	}
 	return own, nil

@@ -35,17 +35,17 @@ type precision struct {
 }
 
 // ofProducts returns the precision of all products, and the precisions of nodes that override it.
-func (c *config) ofProducts() (all kernels.Precision, of map[*gorgonia.Node]kernels.Precision) {
-	of = map[*gorgonia.Node]kernels.Precision{}
+func (c *config) ofProducts() (all kernels.Precision, byNode map[*gorgonia.Node]kernels.Precision) {
+	byNode = map[*gorgonia.Node]kernels.Precision{}
 	for _, p := range c.precisions {
 		if len(p.nodes) == 0 {
 			all = p.Precision
 		}
 		for _, n := range p.nodes {
-			of[n] = p.Precision
+			byNode[n] = p.Precision
 		}
 	}
-	return all, of
+	return all, byNode
 }
 
 // checkPrecisions checks the arguments of each Precision.

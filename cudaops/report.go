@@ -130,14 +130,14 @@ func newReport(device string, g *lower.Graph) Report {
 			r.Nodes[i].Note = logSoftMax
 		}
 	}
-	of := r.byNode(g)
+	nodeReports := r.byNode(g)
 	for _, in := range p.Instrs {
 		if in.Plan == nil {
 			continue
 		}
 		for _, n := range in.Nodes {
 			for _, l := range in.Plan.Launches {
-				of[n].Kernels = append(of[n].Kernels, l.Kernel.Entry)
+				nodeReports[n].Kernels = append(nodeReports[n].Kernels, l.Kernel.Entry)
 			}
 		}
 	}
@@ -146,11 +146,11 @@ func newReport(device string, g *lower.Graph) Report {
 
 // byNode returns the lines of the report by their nodes.
 func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
-	of := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
+	byNode := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
 	for i, n := range g.Nodes {
-		of[n.Node] = &r.Nodes[i]
+		byNode[n.Node] = &r.Nodes[i]
 	}
-	return of
+	return byNode
 }
 
 // where returns where the value of a node comes from.
@@ -175,9 +175,9 @@ func where(device string, n lower.Node) string {
 func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Duration, runs int, took time.Duration) {
 	timed(r.Steps, g.Program, times, dev)
 	r.Runs, r.Time = runs, took
-	of := r.byNode(g)
+	nodeReports := r.byNode(g)
 	for i, in := range g.Program.Instrs {
-		n := of[in.Nodes[0]]
+		n := nodeReports[in.Nodes[0]]
 		switch in.Op.(type) {
 		case program.Copy:
 			if out := in.Out[0]; out.Space == program.OnDevice {

@@ -70,9 +70,9 @@ func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 // deviceCopies lists the values on the host of which a VM has copies on its device, by number: those of
 // its learnables, or of its resident inputs.
 type deviceCopies struct {
-	of    []gorgonia.Value // nil for none
-	at    []values.Extent
-	stale []atomic.Bool // Pull of another one has written there since
+	values []gorgonia.Value // nil for none
+	at     []values.Extent
+	stale  []atomic.Bool // Pull of another one has written there since
 }
 
 // copies are the lists of all open VMs. VMs know nothing of each other, so it is one set for the
@@ -105,12 +105,12 @@ func (c *deviceCopies) close() {
 func (c *deviceCopies) set(i int, v gorgonia.Value) {
 	copies.Lock()
 	defer copies.Unlock()
-	c.of[i], c.at[i] = v, values.ExtentOf(v)
+	c.values[i], c.at[i] = v, values.ExtentOf(v)
 	c.stale[i].Store(false)
 }
 
 // has reports whether the device has a copy of a value, stale or not.
-func (c *deviceCopies) has(i int, v gorgonia.Value) bool { return v != nil && c.of[i] == v }
+func (c *deviceCopies) has(i int, v gorgonia.Value) bool { return v != nil && c.values[i] == v }
 
 // isStale reports whether Pull has written into the value's memory since it was copied.
 func (c *deviceCopies) isStale(i int) bool { return c.stale[i].Load() }

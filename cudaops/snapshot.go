@@ -75,14 +75,14 @@ func (vm *VM) Snapshot() (s *Snapshot, err error) {
 		}
 		for i, op := range internal.BatchNorms(vm.source) {
 			mean, variance := op.Stats()
-			of := RunningMean{}
-			if of.Mean, err = fresh(mean, false, mean.Shape()); err == nil {
-				of.Variance, err = fresh(variance, false, variance.Shape())
+			stats := RunningMean{}
+			if stats.Mean, err = fresh(mean, false, mean.Shape()); err == nil {
+				stats.Variance, err = fresh(variance, false, variance.Shape())
 			}
 			if err != nil {
 				return fmt.Errorf("BatchNorm %d: %w", i, err)
 			}
-			s.Averages = append(s.Averages, of)
+			s.Averages = append(s.Averages, stats)
 		}
 		return nil
 	})

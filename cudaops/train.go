@@ -174,14 +174,14 @@ func (t *trainer) where(device string) string {
 	if t == nil {
 		return ""
 	}
-	of := ""
+	perStep := ""
 	if t.every > 1 {
-		of = fmt.Sprintf(", each of %d runs", t.every)
+		perStep = fmt.Sprintf(", each of %d runs", t.every)
 	}
 	if t.onHost {
-		return fmt.Sprintf("steps of %T%s on the host: it is not one of Gorgonia's solvers", t.solver, of)
+		return fmt.Sprintf("steps of %T%s on the host: it is not one of Gorgonia's solvers", t.solver, perStep)
 	}
-	return fmt.Sprintf("steps of %T%s on %s", t.solver, of, device)
+	return fmt.Sprintf("steps of %T%s on %s", t.solver, perStep, device)
 }
 
 // steps returns the number of steps made so far.
@@ -456,7 +456,7 @@ func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 
 // ahead reports whether the device has made steps since the values of a learnable on the host and on the
 // device were the same.
-func (t *trainer) ahead(i int) bool { return t.copies.of[i] != nil && t.current[i] != t.steps() }
+func (t *trainer) ahead(i int) bool { return t.copies.values[i] != nil && t.current[i] != t.steps() }
 
 // close ends the copies on the device.
 func (t *trainer) close() {

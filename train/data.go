@@ -46,11 +46,11 @@ type column struct {
 // memory of tensors and slices.
 func NewData(columns Columns) (*Data, error) {
 	d := &Data{free: make(chan Batch, 4)}
-	for n, of := range columns {
+	for n, column := range columns {
 		if n == nil {
 			return nil, errors.New("train: NewData got a nil node")
 		}
-		c, count, err := newColumn(n, of)
+		c, count, err := newColumn(n, column)
 		if err != nil {
 			return nil, fmt.Errorf("train: NewData: input %s: %w", internal.Name(n), err)
 		}
@@ -68,25 +68,25 @@ func NewData(columns Columns) (*Data, error) {
 }
 
 // newColumn returns the rows for an input and their number.
-func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
+func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 	want, _ := internal.ElementType(n)
 	dt, ok := values.Dtype(want)
 	c = column{node: n, dtype: dt, shape: n.Shape()}
 	if !ok || len(c.shape) == 0 || c.shape.TotalSize() == 0 {
 		return c, 0, fmt.Errorf("got an input of %v and shape %v, want numbers with an axis for the rows", n.Type(), c.shape)
 	}
-	t, ok := of.(tensor.Tensor)
+	t, ok := data.(tensor.Tensor)
 	if ok && safely.IsNil(t) {
-		return c, 0, fmt.Errorf("got a nil %T, want a tensor or a slice", of)
+		return c, 0, fmt.Errorf("got a nil %T, want a tensor or a slice", data)
 	}
 	if !ok {
-		if t, err = vector(of); err != nil {
+		if t, err = vector(data); err != nil {
 			return c, 0, err
 		}
 	}
 	value, ok := t.(gorgonia.Value)
 	if !ok {
-		return c, 0, fmt.Errorf("got a %T, want a tensor or a slice", of)
+		return c, 0, fmt.Errorf("got a %T, want a tensor or a slice", data)
 	}
 	if t.Dtype() != want {
 		return c, 0, fmt.Errorf("got elements of %v, want %v", t.Dtype(), want)
@@ -96,7 +96,7 @@ func newColumn(n *gorgonia.Node, of any) (c column, count int, err error) {
 	}
 	elements := c.shape.TotalSize() / c.shape[0]
 	has := t.Shape()
-	if _, given := of.(tensor.Tensor); given && (len(has) != len(c.shape) || !slices.Equal(has[1:], c.shape[1:])) || !given && has.TotalSize()%elements != 0 {
+	if _, isTensor := data.(tensor.Tensor); isTensor && (len(has) != len(c.shape) || !slices.Equal(has[1:], c.shape[1:])) || !isTensor && has.TotalSize()%elements != 0 {
 		return c, 0, fmt.Errorf("got rows of shape %v, want %v", has, c.shape)
 	}
 	c.row = elements * int(dt.Size())

@@ -32,8 +32,8 @@ type config struct {
 
 // rate is a schedule of a solver's learning rate.
 type rate struct {
-	solver gorgonia.Solver
-	of     func(step int) float64
+	solver   gorgonia.Solver
+	schedule func(step int) float64
 }
 
 // stepper is a callback after every n-th step.
@@ -113,12 +113,12 @@ func Weights(n *gorgonia.Node) Option {
 
 // LearnRate sets the learning rate of a solver before each step to the result of the function
 // for the number of steps made so far.
-func LearnRate(s gorgonia.Solver, of func(step int) float64) Option {
+func LearnRate(s gorgonia.Solver, schedule func(step int) float64) Option {
 	return func(c *config) {
-		if safely.IsNil(s) || of == nil {
+		if safely.IsNil(s) || schedule == nil {
 			c.fault("LearnRate got a nil solver or function")
 		}
-		c.rates = append(c.rates, rate{s, of})
+		c.rates = append(c.rates, rate{s, schedule})
 	}
 }
 

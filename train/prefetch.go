@@ -120,7 +120,7 @@ func (p *prefetcher) produce(from Position) {
 		}
 		close(p.items)
 	}()
-	if !p.take() {
+	if !p.awaitToken() {
 		p.err = errUnwanted
 	}
 	for first := true; p.err == nil && (p.epochs == 0 || from.Epoch < p.epochs); first = false {
@@ -133,8 +133,8 @@ func (p *prefetcher) produce(from Position) {
 	returned = true
 }
 
-// take waits for a token. It reports whether there is one; without one no item is wanted.
-func (p *prefetcher) take() bool {
+// awaitToken waits for a token. It reports whether there is one; without one no item is wanted.
+func (p *prefetcher) awaitToken() bool {
 	select {
 	case <-p.done:
 		return false
@@ -148,11 +148,11 @@ func (p *prefetcher) take() bool {
 	}
 }
 
-// give hands over an item and waits for the token of the next one.
-func (p *prefetcher) give(it item) bool {
+// deliver hands over an item and waits for the token of the next one.
+func (p *prefetcher) deliver(it item) bool {
 	select {
 	case p.items <- it:
-		return p.take()
+		return p.awaitToken()
 	case <-p.done:
 		return false
 	}
@@ -183,7 +183,7 @@ func (p *prefetcher) epoch(n, from int, underWay bool) (err error) {
 			left = rows
 			continue
 		}
-		wanted := p.give(item{batch: fitted})
+		wanted := p.deliver(item{batch: fitted})
 		if steps++; p.steps > 0 {
 			if p.steps--; p.steps == 0 && wanted {
 				return errComplete
@@ -199,7 +199,7 @@ func (p *prefetcher) epoch(n, from int, underWay bool) (err error) {
 		}
 		return fmt.Errorf("epoch %d has no batches", n)
 	}
-	if !p.give(item{left: left}) {
+	if !p.deliver(item{left: left}) {
 		return errUnwanted
 	}
 	return nil

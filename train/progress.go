@@ -68,11 +68,11 @@ func (p *progress) show(at Position, loss float64, last bool) {
 		p.onLine = true
 		return
 	}
-	of := ""
+	total := ""
 	if p.total > 0 {
-		of = fmt.Sprintf(" of %d", p.total)
+		total = fmt.Sprintf(" of %d", p.total)
 	}
-	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, of, text)
+	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, total, text)
 }
 
 // text returns loss, steps in a second and the time that is left, or at the end the time that it took.

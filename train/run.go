@@ -190,7 +190,7 @@ func (l *loop) ended(p *prefetcher) error {
 func (l *loop) step(ctx context.Context, b Batch) error {
 	at := l.position
 	for _, r := range l.config.rates {
-		gorgonia.WithLearnRate(r.of(at.Step))(r.solver)
+		gorgonia.WithLearnRate(r.schedule(at.Step))(r.solver)
 	}
 	before := l.vm.Runs()
 	err := l.bind(b)

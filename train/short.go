@@ -25,8 +25,8 @@ func newFitter(weights *gorgonia.Node) (*fitter, error) {
 	if weights == nil {
 		return f, nil
 	}
-	of, _ := internal.ElementType(weights)
-	dt, ok := values.Dtype(of)
+	dtype, _ := internal.ElementType(weights)
+	dt, ok := values.Dtype(dtype)
 	rows := 0
 	if s := weights.Shape(); len(s) > 0 {
 		rows = s[0]
@@ -34,18 +34,18 @@ func newFitter(weights *gorgonia.Node) (*fitter, error) {
 	if !ok || !dt.IsFloat() || rows < 1 || weights.Shape().TotalSize() != rows {
 		return nil, fmt.Errorf("Weights got node %s, a %v of shape %v, want a float for each row of a batch", internal.Name(weights), weights.Type(), weights.Shape())
 	}
-	f.full = f.of(rows)
+	f.full = f.weightsFor(rows)
 	return f, nil
 }
 
-// of returns the weights of a batch whose first rows are there.
-func (f *fitter) of(there int) gorgonia.Value {
+// weightsFor returns the weights of a batch whose first rows are there.
+func (f *fitter) weightsFor(rows int) gorgonia.Value {
 	dt, _ := values.Dtype(f.weights.Dtype())
 	v, m := values.New(dt, f.weights.Shape())
 	if dt == kernels.Float32 {
-		fill(kernels.Elements[float32](m)[:there])
+		fill(kernels.Elements[float32](m)[:rows])
 	} else {
-		fill(kernels.Elements[float64](m)[:there])
+		fill(kernels.Elements[float64](m)[:rows])
 	}
 	return v
 }
@@ -75,14 +75,14 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		if n == nil || v == nil {
 			return nil, 0, errors.New("a batch has a nil node or value")
 		}
-		has, of := v.Shape(), n.Shape()
-		if len(of) == 0 || len(has) != len(of) || has[0] >= of[0] || !slices.Equal(has[1:], of[1:]) {
+		has, full := v.Shape(), n.Shape()
+		if len(full) == 0 || len(has) != len(full) || has[0] >= full[0] || !slices.Equal(has[1:], full[1:]) {
 			continue // it fits, or Let returns the error
 		}
-		if short > 0 && (has[0] != short || of[0] != want) {
-			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", internal.Name(n), has[0], of[0], short)
+		if short > 0 && (has[0] != short || full[0] != want) {
+			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", internal.Name(n), has[0], full[0], short)
 		}
-		short, want = has[0], of[0]
+		short, want = has[0], full[0]
 	}
 	switch {
 	case short > 0 && f.weights == nil:
@@ -102,7 +102,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 		fitted[n] = v
 	}
 	if fitted[f.weights] = f.full; short > 0 {
-		fitted[f.weights] = f.of(short)
+		fitted[f.weights] = f.weightsFor(short)
 	}
 	return fitted, short, nil
 }

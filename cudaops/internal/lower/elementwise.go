@@ -56,20 +56,20 @@ func binary(c *call) *program.Value {
 		return v
 	}
 	equality := op == expr.Eq || op == expr.Ne
-	of := c.in[0].Dtype
+	dtype := c.in[0].Dtype
 	for _, v := range c.in {
-		if !v.Numeric || v.Dtype != of || !of.IsFloat() && !(of == kernels.Bool && equality) {
+		if !v.Numeric || v.Dtype != dtype || !dtype.IsFloat() && !(dtype == kernels.Bool && equality) {
 			return nil
 		}
 	}
 	return c.pointwise(func(b *expr.Builder) expr.Value {
 		x, y := b.Operand(0), b.Operand(1)
-		if of == kernels.Bool {
+		if dtype == kernels.Bool {
 			x, y = b.Convert(x, kernels.Float32), b.Convert(y, kernels.Float32)
 		}
 		v := b.Apply(op, x, y)
-		if same && of != kernels.Bool {
-			v = b.Convert(v, of)
+		if same && dtype != kernels.Bool {
+			v = b.Convert(v, dtype)
 		}
 		return v
 	})

@@ -114,16 +114,16 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	}
 	slices.Reverse(sorted) // Sort puts nodes before their operands
 	l := &lowerer{
-		graph: &Graph{Program: new(program.Program)},
-		of:    make(map[*gorgonia.Node]*program.Value, len(sorted)),
-		used:  make(map[*gorgonia.Node]bool, len(sorted)),
-		index: map[*program.Value]int{},
-		bound: map[*gorgonia.Node]bool{},
-		users: map[*gorgonia.Node]int{},
-		drawn: map[any]int{},
-		norms: map[norm]*moments{},
-		again: map[*program.Value]func(*call) *program.Value{},
-		kept:  map[*tensor.Dense]*program.Value{},
+		graph:   &Graph{Program: new(program.Program)},
+		valueOf: make(map[*gorgonia.Node]*program.Value, len(sorted)),
+		used:    make(map[*gorgonia.Node]bool, len(sorted)),
+		index:   map[*program.Value]int{},
+		bound:   map[*gorgonia.Node]bool{},
+		users:   map[*gorgonia.Node]int{},
+		drawn:   map[any]int{},
+		norms:   map[norm]*moments{},
+		again:   map[*program.Value]func(*call) *program.Value{},
+		kept:    map[*tensor.Dense]*program.Value{},
 
 		evaluates: w.Evaluate,
 
@@ -183,7 +183,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 // wanted makes outputs of nodes that options name.
 func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
-		if l.of[n] == nil {
+		if l.valueOf[n] == nil {
 			return fmt.Errorf("%s: %v is no value of this graph", option, n)
 		}
 		l.bind(n)
@@ -202,15 +202,15 @@ func (l *lowerer) watch() {
 
 // lowerer is the state of lowering one graph.
 type lowerer struct {
-	graph *Graph
-	of    map[*gorgonia.Node]*program.Value
-	used  map[*gorgonia.Node]bool // by a node other than a statement
-	index map[*program.Value]int  // of Program.Outputs
-	bound map[*gorgonia.Node]bool // outputs bound to their nodes
-	state *program.Value          // of random numbers, nil if there are none
-	users map[*gorgonia.Node]int  // how many nodes use a node's value
-	drawn map[any]int             // streams by drawer
-	norms map[norm]*moments
+	graph   *Graph
+	valueOf map[*gorgonia.Node]*program.Value
+	used    map[*gorgonia.Node]bool // by a node other than a statement
+	index   map[*program.Value]int  // of Program.Outputs
+	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
+	state   *program.Value          // of random numbers, nil if there are none
+	users   map[*gorgonia.Node]int  // how many nodes use a node's value
+	drawn   map[any]int             // streams by drawer
+	norms   map[norm]*moments
 	// again emits a value once more for a node that uses it, if computing it for each is cheaper
 	// than keeping it in memory.
 	again   map[*program.Value]func(c *call) *program.Value
@@ -240,7 +240,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	}
 	in := make([]*program.Value, len(children))
 	for i, c := range children {
-		if in[i] = l.of[c]; in[i] == nil {
+		if in[i] = l.valueOf[c]; in[i] == nil {
 			return fmt.Errorf("input %d, %s, is outside the graph", i, internal.Name(c))
 		}
 	}
@@ -270,7 +270,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		}
 	}
 	for _, rule := range rules {
-		if l.of[n] = rule(c); l.of[n] != nil {
+		if l.valueOf[n] = rule(c); l.valueOf[n] != nil {
 			break
 		}
 	}
@@ -278,17 +278,17 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 		return l.err
 	}
 	c.setPrecision(start)
-	if l.of[n], err = c.fold(l.of[n], start); err != nil {
+	if l.valueOf[n], err = c.fold(l.valueOf[n], start); err != nil {
 		return err
 	}
-	l.graph.Nodes = append(l.graph.Nodes, Node{n, l.of[n]})
+	l.graph.Nodes = append(l.graph.Nodes, Node{n, l.valueOf[n]})
 	return nil
 }
 
 // typeOf returns the type of a node's value. Numeric reports that kernels can use it.
 func typeOf(n *gorgonia.Node) program.Type {
-	of, _ := internal.ElementType(n)
-	dt, numeric := values.Dtype(of)
+	dtype, _ := internal.ElementType(n)
+	dt, numeric := values.Dtype(dtype)
 	shape := n.Shape()
 	return program.Type{Numeric: numeric && (n.IsScalar() || len(shape) > 0), Dtype: dt, Shape: shape}
 }
@@ -301,7 +301,7 @@ func (l *lowerer) statement(n *gorgonia.Node, children gorgonia.Nodes) error {
 	}
 	if target != nil && len(children) == 1 {
 		c := children[0]
-		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[c]), Node: c, Read: target, Vector: internal.GivesVector(c)})
+		l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.valueOf[c]), Node: c, Read: target, Vector: internal.GivesVector(c)})
 		if !isLeaf(c) {
 			l.bind(c)
 		}
@@ -327,7 +327,7 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 		return
 	}
 	l.bound[n] = true
-	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.of[n]), Node: n, Vector: internal.GivesVector(n)})
+	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.valueOf[n]), Node: n, Vector: internal.GivesVector(n)})
 }
 
 // isLeaf reports whether a node is an input or a constant, which has a value already.
@@ -359,7 +359,7 @@ func (l *lowerer) results(w *Wanted) {
 			continue
 		}
 		d := n.Deriv()
-		if l.of[d] == nil {
+		if l.valueOf[d] == nil {
 			continue
 		}
 		l.bind(d)

@@ -181,16 +181,16 @@ func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program
 // batchNorm lowers BatchNorm, which normalizes each channel: in training by its own moments, which
 // also update the running ones, else by the running moments.
 func batchNorm(c *call) *program.Value {
-	of, ok := internal.BatchNorm(c.node.Op())
-	if !ok || of.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+	norm, ok := internal.BatchNorm(c.node.Op())
+	if !ok || norm.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
 		return nil
 	}
-	m := c.batchMoments(of)
+	m := c.batchMoments(norm)
 	if m == nil {
 		return nil
 	}
 	if c.trains() {
-		c.runningMoments(of, m)
+		c.runningMoments(norm, m)
 	}
 	x := c.in[0]
 	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
@@ -201,11 +201,11 @@ func batchNorm(c *call) *program.Value {
 //
 // When evaluating, Gorgonia takes the moments of the last training run, or none.
 func batchNormDiff(c *call) *program.Value {
-	of, ok := internal.BatchNorm(c.node.Op())
-	if !ok || !of.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
+	norm, ok := internal.BatchNorm(c.node.Op())
+	if !ok || !norm.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
 		return nil
 	}
-	m := c.batchMoments(of)
+	m := c.batchMoments(norm)
 	if m == nil {
 		return nil
 	}

@@ -31,11 +31,11 @@ func (c *call) setPrecision(start int) {
 func (l *lowerer) checkPrecisions() error {
 	for n := range l.precisionOf {
 		switch {
-		case l.of[n] == nil:
+		case l.valueOf[n] == nil:
 			return fmt.Errorf("Precision: got node %v, which is not in the graph, want a product of float32 matrices", n)
 		case !l.rounded[n]:
-			of, _ := internal.ElementType(n)
-			return fmt.Errorf("Precision: got node %s, op %v, of %v, want a product of float32 matrices", internal.Name(n), n.Op(), of)
+			dtype, _ := internal.ElementType(n)
+			return fmt.Errorf("Precision: got node %s, op %v, of %v, want a product of float32 matrices", internal.Name(n), n.Op(), dtype)
 		}
 	}
 	return nil

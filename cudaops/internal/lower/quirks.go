@@ -33,7 +33,7 @@ func outerProdDiff(c *call) *program.Value {
 		p.freeA, p.sumA = p.sumA, p.freeA
 		other = x
 	}
-	d.in = []*program.Value{c.of[g], c.of[other]}
+	d.in = []*program.Value{c.valueOf[g], c.valueOf[other]}
 	return d.contract(p)
 }
 

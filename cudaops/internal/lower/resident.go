@@ -57,7 +57,7 @@ func resident(c *call) *program.Value {
 // checkResidents returns an error that names a node which is not in the graph.
 func (l *lowerer) checkResidents(nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
-		if l.of[n] == nil {
+		if l.valueOf[n] == nil {
 			return fmt.Errorf("Resident: node %s is not in the graph", internal.Name(n))
 		}
 	}

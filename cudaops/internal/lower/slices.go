@@ -29,7 +29,7 @@ type slicing struct {
 
 // noteSlice records the slice of a node that has one.
 func (l *lowerer) noteSlice(n *gorgonia.Node, children gorgonia.Nodes) (err error) {
-	of, increment, ok := internal.Slice(n.Op())
+	slice, increment, ok := internal.Slice(n.Op())
 	if !ok {
 		return nil
 	}
@@ -37,9 +37,9 @@ func (l *lowerer) noteSlice(n *gorgonia.Node, children gorgonia.Nodes) (err erro
 	if increment {
 		part = children[1].Shape()
 	}
-	s := slicing{node: n, op: n.Op().(interface{ IsSlice() tensor.Slice }), extent: whole[of.Axis], count: 1}
+	s := slicing{node: n, op: n.Op().(interface{ IsSlice() tensor.Slice }), extent: whole[slice.Axis], count: 1}
 	if len(part) == len(whole) {
-		s.count = part[of.Axis]
+		s.count = part[slice.Axis]
 	}
 	s.start, s.end, s.step = s.now()
 	if i := slices.Index(l.moving, n.Op()); i >= 0 {
@@ -117,7 +117,7 @@ func (g *Graph) Stale() bool {
 // movingSlice lowers a moving slice and the derivative of one. The derivative gathers from its second input for each index
 // of the axis: where an index lies outside of that, a gather gives 0.
 func movingSlice(c *call) *program.Value {
-	of, increment, ok := internal.Slice(c.node.Op())
+	slice, increment, ok := internal.Slice(c.node.Op())
 	if !ok {
 		return nil
 	}
@@ -129,7 +129,7 @@ func movingSlice(c *call) *program.Value {
 		return host(c) // reads the op's slice itself
 	}
 	part := slices.Clone(c.in[0].Shape)
-	part[of.Axis] = count
+	part[slice.Axis] = count
 	from, shape := c.in[0], part
 	if increment {
 		if c.in[1].Elements() != kernels.Count(part) {
@@ -137,11 +137,11 @@ func movingSlice(c *call) *program.Value {
 		}
 		from, shape = c.reshaped(c.in[1], part), c.in[0].Shape
 	}
-	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: tensor.Shape{shape[of.Axis]}}
+	t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: tensor.Shape{shape[slice.Axis]}}
 	begin := func(at int) *program.Value {
 		return c.alias(c.beginInput(), t, program.View{Offset: int64(2*k + at), Strides: []int64{0}})
 	}
-	start, step, number := begin(0), begin(1), c.numbered(shape[of.Axis])
+	start, step, number := begin(0), begin(1), c.numbered(shape[slice.Axis])
 	t.Dtype = kernels.Int64
 	indices := c.mapped(t, func(b *expr.Builder) expr.Value {
 		start, step, i := b.Operand(0), b.Operand(1), b.Operand(2)
@@ -153,7 +153,7 @@ func movingSlice(c *call) *program.Value {
 		return b.Convert(b.Apply(expr.Select, taken, at, b.Constant(kernels.Float64, -1)), kernels.Int64)
 	}, start, step, number)
 	t.Dtype, t.Shape = c.Dtype, shape
-	v := c.emit(program.Kernel{Planner: gathering{dtype: c.Dtype, shape: from.Shape, axis: of.Axis, count: indices.Elements()}}, t, from, indices)
+	v := c.emit(program.Kernel{Planner: gathering{dtype: c.Dtype, shape: from.Shape, axis: slice.Axis, count: indices.Elements()}}, t, from, indices)
 	if slices.Equal(shape, c.Shape) {
 		return v
 	}

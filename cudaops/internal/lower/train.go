@@ -148,18 +148,18 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 	case n.Deriv() == nil:
 		return fmt.Errorf("learnable %s: got a node without gradient, want one that gorgonia.Grad was asked for", internal.Name(n))
 	}
-	of := typeOf(n)
-	if !of.Numeric || !of.Dtype.IsFloat() || of.Elements() == 0 {
+	want := typeOf(n)
+	if !want.Numeric || !want.Dtype.IsFloat() || want.Elements() == 0 {
 		return fmt.Errorf("learnable %s: got a %v of shape %v, want elements of float32 or float64", internal.Name(n), n.Type(), n.Shape())
 	}
 	if l.learned == nil {
 		l.learned = map[*gorgonia.Node]int{}
 	}
 	l.learned[n] = len(t.Learned)
-	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.dtype == of.Dtype })
+	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.dtype == want.Dtype })
 	if i < 0 {
 		i = len(t.groups)
-		t.groups = append(t.groups, &group{dtype: of.Dtype})
+		t.groups = append(t.groups, &group{dtype: want.Dtype})
 	}
 	t.groups[i].members = append(t.groups[i].members, len(t.Learned))
 	t.Learned = append(t.Learned, Learned{Node: n})

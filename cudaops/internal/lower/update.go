@@ -20,7 +20,7 @@ func (l *lowerer) update() error {
 		if m.Value == nil {
 			return fmt.Errorf("Train: learnable %s is not in the graph", internal.Name(m.Node))
 		}
-		d := l.of[m.Node.Deriv()]
+		d := l.valueOf[m.Node.Deriv()]
 		if d == nil {
 			return fmt.Errorf("Train: learnable %s: its gradient is not in the graph", internal.Name(m.Node))
 		}
@@ -100,7 +100,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 	}
 	gradients := make([]*program.Value, len(g.members))
 	for i, m := range g.members {
-		gradients[i] = e.of[e.Learned[m].Node.Deriv()]
+		gradients[i] = e.valueOf[e.Learned[m].Node.Deriv()]
 	}
 	v := e.emit(program.ConcatInPlace{}, gradients, g.whole(g.dtype))[0]
 	if e.training.Adds {
@@ -117,7 +117,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 
 // gradient returns the gradient of a learnable, with those of earlier runs added.
 func (e *updater) gradient(l Learned) (*program.Value, error) {
-	d := e.of[l.Node.Deriv()]
+	d := e.valueOf[l.Node.Deriv()]
 	if !e.training.Adds {
 		return d, nil
 	}
@@ -165,10 +165,10 @@ func (e *updater) group(g *group) error {
 
 // shared emits the numbers in d that gradients of all learnables decide together.
 func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, error) {
-	numbers, of := e.common, map[solver.Operand]*program.Value{}
+	numbers, shared := e.common, map[solver.Operand]*program.Value{}
 	emit := func(o solver.Operand, f expr.Func, err error, in ...*program.Value) error {
 		if err == nil {
-			of[o] = e.emit(program.Map{Func: f}, in, program.Type{Numeric: true, Dtype: d})[0]
+			shared[o] = e.emit(program.Map{Func: f}, in, program.Type{Numeric: true, Dtype: d})[0]
 		}
 		return err
 	}
@@ -187,9 +187,9 @@ func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, er
 	}
 	if s := e.training.Solver; s.Kind == internal.BarzilaiBorwein {
 		f, err := solver.StepSize(s, d)
-		return of, emit(solver.Step, f, err, slices.Concat(numbers, sums)...)
+		return shared, emit(solver.Step, f, err, slices.Concat(numbers, sums)...)
 	}
-	return of, nil
+	return shared, nil
 }
 
 // reduce emits the sums over all learnables: of the gradients' squares, for their norm,

@@ -38,24 +38,24 @@ func (g *group) build() (*fused, error) {
 		types[i] = o.dtype
 	}
 	b := expr.NewBuilder(types...)
-	of := map[*vertex]expr.Value{}
+	result := map[*vertex]expr.Value{}
 	for _, m := range g.members {
 		args := make([]expr.Value, len(m.In))
 		for i, v := range m.In {
 			if c, constant := number(v); constant {
 				args[i] = b.Constant(v.Dtype, c)
 			} else if g.inside(m.sources[i]) {
-				args[i] = of[m.sources[i]]
+				args[i] = result[m.sources[i]]
 			} else {
 				args[i] = b.Operand(slices.IndexFunc(operands, g.operand(m, v).equal))
 			}
 		}
-		of[m] = b.Inline(function(m.Instr), args...)[0]
+		result[m] = b.Inline(function(m.Instr), args...)[0]
 	}
 	var results []expr.Value
 	for _, m := range g.outputs() {
 		out.outputs, out.perRow = append(out.outputs, m.Out[0]), append(out.perRow, g.axes != nil && g.perRow(m))
-		results = append(results, of[m])
+		results = append(results, result[m])
 	}
 	if len(results) == 0 { // no result of the group is needed
 		return out, nil

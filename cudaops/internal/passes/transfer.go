@@ -106,8 +106,8 @@ func outputsBefore(p *program.Program) map[*program.Instr][]*program.Value {
 
 // to returns v in a space, adding the instructions that copy it there.
 func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
-	if there := t.in[spaced{v, s}]; there != nil {
-		return there
+	if existing := t.in[spaced{v, s}]; existing != nil {
+		return existing
 	}
 	def := &program.Instr{Nodes: v.Def.Nodes}
 	var out *program.Value

@@ -60,7 +60,7 @@ func graphs() (list []graph) {
 	}
 	list = append(list, rowwise(1<<14, 4096)...)
 	for _, c := range []graphspec.Case{graphspec.MLP(128, 784, 512, 512, 10), graphspec.MLP(4096, 784, 512, 512, 10)} {
-		list = append(list, of(c))
+		list = append(list, graphOf(c))
 		for name, solver := range solvers {
 			list = append(list, step(c, name, solver))
 		}
@@ -80,9 +80,9 @@ func graphs() (list []graph) {
 func sizes() (list []graph) {
 	for _, batch := range []int{1, 9, 23, 60, 100, 183, 200, 400, 615, 1000, 1086, 2926} { // each for another mean or sum of gradients
 		for _, classes := range []int{3, 6, 8, 10, 12, 19, 20, 40, 100, 150} { // for another softmax
-			list = append(list, of(graphspec.MLP(batch, 784, 512, 512, classes)))
+			list = append(list, graphOf(graphspec.MLP(batch, 784, 512, 512, classes)))
 		}
-		list = append(list, of(graphspec.MLP(batch, 784, 401, 401, 10)))
+		list = append(list, graphOf(graphspec.MLP(batch, 784, 401, 401, 10)))
 	}
 	for name, solver := range solvers {
 		list = append(list, step(graphspec.MLP(10, 10, 10, 10), name, solver))
@@ -98,7 +98,7 @@ func sizes() (list []graph) {
 
 // step returns the training step of a case.
 func step(c graphspec.Case, name string, solver G.Solver) graph {
-	g := of(c)
+	g := graphOf(c)
 	g.name, g.solver = g.name+", "+name, solver
 	for i, in := range c.Inputs {
 		if in.Whole {
@@ -136,9 +136,9 @@ func compare(f func(a, b *G.Node, same bool) (*G.Node, error)) func(a, b *G.Node
 func rowwise(rows, columns int) (list []graph) {
 	shape := tensor.Shape{rows, columns}
 	for _, name := range []string{"softmax", "log-softmax", "layer norm"} {
-		list = append(list, of(graphspec.Rowwise(name, rows, columns)), of(graphspec.RowwiseGradient(name, rows, columns)))
+		list = append(list, graphOf(graphspec.Rowwise(name, rows, columns)), graphOf(graphspec.RowwiseGradient(name, rows, columns)))
 	}
-	list = append(list, of(graphspec.CrossEntropy(rows, columns)))
+	list = append(list, graphOf(graphspec.CrossEntropy(rows, columns)))
 	for _, along := range [][]int{{0}, {1}, {0, 1}} {
 		list = append(list, one(fmt.Sprintf("sum over %v", along), func(in ...*G.Node) (*G.Node, error) { return G.Sum(in[0], along...) }, shape))
 	}
@@ -159,8 +159,8 @@ func regression(batch, outputs int) graph {
 	}}
 }
 
-// of returns the graph of a case.
-func of(c graphspec.Case) graph {
+// graphOf returns the graph of a case.
+func graphOf(c graphspec.Case) graph {
 	g := graph{name: c.Name + " " + c.Size, build: c.Build}
 	for _, in := range c.Inputs {
 		g.shapes = append(g.shapes, in.Shape)

@@ -77,11 +77,11 @@ func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
 	if adds {
 		r.Moments++
 		zero := w.Constant(d, 0)
-		steps := w.Apply(expr.Ne, w.of(makesStep), zero)
+		steps := w.Apply(expr.Ne, w.operand(makesStep), zero)
 		for k, v := range next {
-			next[k] = w.Apply(expr.Select, steps, v, w.of(Parameter+Operand(k)))
+			next[k] = w.Apply(expr.Select, steps, v, w.operand(Parameter+Operand(k)))
 		}
-		next = append(next, w.Apply(expr.Select, steps, zero, w.of(Gradient)))
+		next = append(next, w.Apply(expr.Select, steps, zero, w.operand(Gradient)))
 	}
 	f, err := w.Func(next...)
 	if err != nil {
@@ -102,19 +102,19 @@ type writer struct {
 	scaled bool
 }
 
-func (w *writer) of(o Operand) expr.Value               { return w.Operand(int(o)) }
+func (w *writer) operand(o Operand) expr.Value          { return w.Operand(int(o)) }
 func (w *writer) add(x, y expr.Value) expr.Value        { return w.Apply(expr.Add, x, y) }
 func (w *writer) sub(x, y expr.Value) expr.Value        { return w.Apply(expr.Sub, x, y) }
 func (w *writer) mul(x, y expr.Value) expr.Value        { return w.Apply(expr.Mul, x, y) }
 func (w *writer) div(x, y expr.Value) expr.Value        { return w.Apply(expr.Div, x, y) }
-func (w *writer) by(x expr.Value, o Operand) expr.Value { return w.mul(x, w.of(o)) }
+func (w *writer) by(x expr.Value, o Operand) expr.Value { return w.mul(x, w.operand(o)) }
 
 // gradient returns the gradient, scaled if wanted.
 func (w *writer) gradient() expr.Value {
 	if w.scaled {
-		return w.by(w.of(Gradient), Scale)
+		return w.by(w.operand(Gradient), Scale)
 	}
-	return w.of(Gradient)
+	return w.operand(Gradient)
 }
 
 // prepared returns the gradient as most solvers use it: with the derivatives of the regularizations
@@ -141,7 +141,7 @@ func (w *writer) clipped(x expr.Value) expr.Value {
 	if !w.solver.UseClip {
 		return x
 	}
-	return w.Apply(expr.Min, w.Apply(expr.Max, x, w.of(negClip)), w.of(clip))
+	return w.Apply(expr.Min, w.Apply(expr.Max, x, w.operand(negClip)), w.operand(clip))
 }
 
 // Same reports whether the rules of two solvers are the same function, so that only numbers differ.
@@ -151,12 +151,12 @@ func Same(a, b internal.Solver) bool {
 
 // shape has the options of a solver that change the function.
 func shape(s internal.Solver) internal.Solver {
-	of := internal.Solver{Kind: s.Kind, UseL1: s.UseL1, UseL2: s.UseL2, UseClip: s.UseClip}
+	kept := internal.Solver{Kind: s.Kind, UseL1: s.UseL1, UseL2: s.UseL2, UseClip: s.UseClip}
 	if s.Batch > 1 {
-		of.Batch = 1
+		kept.Batch = 1
 	}
 	if s.Clip > 0 {
-		of.Clip = 1
+		kept.Clip = 1
 	}
-	return of
+	return kept
 }

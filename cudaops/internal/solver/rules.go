@@ -21,37 +21,37 @@ var rules = map[internal.SolverKind]struct {
 }
 
 func vanilla(w *writer) []expr.Value {
-	p := w.of(Parameter)
+	p := w.operand(Parameter)
 	return []expr.Value{w.add(p, w.by(w.prepared(p), negRate))}
 }
 
 // momentum regularizes the velocity, not the parameter, as Gorgonia's does.
 func momentum(w *writer) []expr.Value {
-	v := w.of(Moment1)
+	v := w.operand(Moment1)
 	g := w.by(w.prepared(v), negRate)
 	v = w.add(w.by(v, friction), g)
-	return []expr.Value{w.add(w.of(Parameter), v), v}
+	return []expr.Value{w.add(w.operand(Parameter), v), v}
 }
 
 // rmsProp averages the squares of the gradients before clipping, and subtracts the derivative of
 // the regularization without the learning rate.
 func rmsProp(w *writer) []expr.Value {
 	g := w.gradient()
-	squares := w.add(w.by(w.of(Moment1), rho), w.by(w.mul(g, g), lessRho))
+	squares := w.add(w.by(w.operand(Moment1), rho), w.by(w.mul(g, g), lessRho))
 	return []expr.Value{w.scaledBy(squares, g), squares}
 }
 
 func adaGrad(w *writer) []expr.Value {
 	g := w.gradient()
-	squares := w.add(w.of(Moment1), w.mul(g, g))
+	squares := w.add(w.operand(Moment1), w.mul(g, g))
 	return []expr.Value{w.scaledBy(squares, g), squares}
 }
 
 // scaledBy returns the parameter after a step by the gradient divided by the root of its averaged
 // squares.
 func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
-	p := w.of(Parameter)
-	step := w.Apply(expr.InverseSqrt, w.add(squares, w.of(eps)))
+	p := w.operand(Parameter)
+	step := w.Apply(expr.InverseSqrt, w.add(squares, w.operand(eps)))
 	step = w.mul(step, w.by(w.clipped(g), negRate))
 	if w.solver.UseL2 {
 		step = w.sub(step, w.by(p, l2))
@@ -62,11 +62,11 @@ func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
 // adam is AdamW too, as published (Loshchilov and Hutter, 2017): weights decay separately from the
 // step. The AdamW of Gorgonia v0.9.18 leaves the parameters unchanged.
 func adam(w *writer) []expr.Value {
-	p := w.of(Parameter)
+	p := w.operand(Parameter)
 	g := w.prepared(p)
-	m := w.add(w.by(g, lessBeta1), w.by(w.of(Moment1), beta1))
-	v := w.add(w.by(w.mul(g, g), lessBeta2), w.by(w.of(Moment2), beta2))
-	root := w.add(w.Apply(expr.Sqrt, w.by(v, correction2)), w.of(eps))
+	m := w.add(w.by(g, lessBeta1), w.by(w.operand(Moment1), beta1))
+	v := w.add(w.by(w.mul(g, g), lessBeta2), w.by(w.operand(Moment2), beta2))
+	root := w.add(w.Apply(expr.Sqrt, w.by(v, correction2)), w.operand(eps))
 	step := w.div(w.by(w.by(m, correction1), negRate), root)
 	if w.solver.Kind == internal.AdamW {
 		p = w.by(p, decay)
@@ -77,6 +77,6 @@ func adam(w *writer) []expr.Value {
 // barzilaiBorwein keeps the parameter and the gradient of the step before; the step size
 // is computed from the differences: see [Sums] and [StepSize].
 func barzilaiBorwein(w *writer) []expr.Value {
-	p, g := w.of(Parameter), w.gradient()
+	p, g := w.operand(Parameter), w.gradient()
 	return []expr.Value{w.sub(p, w.by(g, Step)), p, g}
 }
