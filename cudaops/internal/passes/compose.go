@@ -9,20 +9,20 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// composer writes the Maps on the value of an epilogue as one function.
+// composer composes the functions of Maps with the function of an epilogue.
 type composer struct {
 	*epilogue
 	*expr.Builder
 	inline, numbers bool
-	element         []expr.Value // operands of the epilogue's function
+	element         []expr.Value // operands of the epilogue's function so far
 	operands        []strided
 	absorbed        []*program.Instr
 }
 
-// apply writes the function of a Map.
+// apply adds the function of a Map.
 func (c *composer) apply(m *program.Instr) (expr.Value, bool) {
-	const most = 8 // Maps of a step
-	if c.absorbed = append(c.absorbed, m); len(c.absorbed) > most {
+	const maxMaps = 8 // absorbed in one step
+	if c.absorbed = append(c.absorbed, m); len(c.absorbed) > maxMaps {
 		return 0, false
 	}
 	args := make([]expr.Value, len(m.In))
@@ -35,7 +35,7 @@ func (c *composer) apply(m *program.Instr) (expr.Value, bool) {
 	return c.Inline(m.Op.(program.Map).Func, args...)[0], true
 }
 
-// value writes an input of a Map.
+// value adds an input of a Map.
 func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	base := v.Base
 	inOrder := v.IsContiguous() && v.Elements() == base.Elements() // then the view begins where the base does
@@ -54,7 +54,7 @@ func (c *composer) value(v *program.Value) (expr.Value, bool) {
 	return c.operand(v)
 }
 
-// operand writes an operand of the product.
+// operand adds an operand of the epilogue.
 func (c *composer) operand(v *program.Value) (expr.Value, bool) {
 	strides, ok := split(v.Shape, v.View.Strides, c.product.Batch, c.product.M, c.product.N)
 	if !ok || v.IsBounded() || v.Dtype != c.product.Dtype {
@@ -71,8 +71,8 @@ func (c *composer) operand(v *program.Value) (expr.Value, bool) {
 	return c.Operand(i + 1), true
 }
 
-// split returns the strides along other axes of elements that are counted through in
-// row-major order, or false if one stride is not enough for an axis.
+// split returns the strides of a view along other axes, which cover the same elements in row-major order. It returns false
+// if an axis has no single stride.
 func split(shape []int, strides []int64, axes ...int64) ([]int, bool) {
 	type axis struct{ extent, stride int64 }
 	var rest []axis
@@ -110,14 +110,14 @@ func split(shape []int, strides []int64, axes ...int64) ([]int, bool) {
 	return list, len(rest) == 0
 }
 
-// relu is the function of Rectify, as it is lowered, and its derivatives.
+// relu holds the function that Rectify is lowered to and its derivative.
 type relu struct {
 	f          expr.Func
-	byArgument expr.Func // of the argument and 0
-	byResult   expr.Func // which is -0 where the argument is less than zero
+	byArgument expr.Func // the derivative as a function of the argument and 0
+	byResult   expr.Func // the derivative as a function of the result, which is -0 for a negative argument
 }
 
-// relus are by element type.
+// relus holds the ReLU of each element type.
 var relus = sync.OnceValue(func() (list [2]relu) {
 	for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64} {
 		parsed := func(text string) expr.Func {
@@ -130,8 +130,8 @@ var relus = sync.OnceValue(func() (list [2]relu) {
 	return list
 })
 
-// isReLUGradient reports whether a Map is the derivative of a rectifier by its argument, the
-// value of the epilogue.
+// isReLUGradient reports whether a Map is the derivative of a ReLU as a function of the ReLU's argument, the value of the
+// epilogue.
 func (e *epilogue) isReLUGradient(in *program.Instr) bool {
 	if in.Op.(program.Map).Func != relus()[e.product.Dtype].byArgument || in.In[0].Base != e.out || in.In[0].IsBounded() {
 		return false

@@ -8,17 +8,16 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// epilogues makes Maps a part of the products that they follow: a product whose value
-// one Map alone reads, element by element, applies the Map's function to each sum before it
-// writes it. So a layer's bias and activation, the derivative of an activation and the sum of two
-// gradients take no launch, and the value between is never in memory.
+// epilogues fuses Maps into the epilogues of matmuls. If a single Map reads a matmul's result, element by element,
+// the matmul applies the Map's function to each accumulator before it stores it. Bias and activation, the derivative
+// of an activation and the sum of two gradients then need no launch, and the intermediate value is never stored.
 //
-// A product takes Maps as long as its kernels support the resulting epilogue, see
-// [kernels.Product.With]. It takes no Map whose operands it would have to wait for, or that would have
-// to be written for it, so there are never more launches than before.
+// A matmul absorbs Maps as long as its kernels support the resulting epilogue: see [kernels.Product.With]. It absorbs no
+// Map with operands that it would have to wait for or that would have to be stored for it. So the number of launches
+// never grows.
 //
-// The derivative of a rectifier needs the sign of its operand. The operand is not kept for that:
-// the result shows it, too.
+// The derivative of a ReLU depends on the sign of the ReLU's argument. It is computed from the ReLU's result, so that the
+// argument need not be stored.
 func epilogues(p *program.Program, _ Target) error {
 	s := newRewriter(p)
 	for _, in := range p.Instrs {
@@ -41,25 +40,25 @@ func epilogues(p *program.Program, _ Target) error {
 	return nil
 }
 
-// hasEpilogue reports whether an op is a product that has taken Maps.
+// hasEpilogue reports whether an op is a matmul with an epilogue.
 func hasEpilogue(op program.Op) bool {
 	p, ok := program.ProductOf(op)
 	return ok && p.HasEpilogue()
 }
 
-// epilogue is a product with the Maps that it has taken.
+// epilogue is a matmul with the Maps that it has absorbed.
 type epilogue struct {
 	*rewriter
 	product   kernels.Product
-	instr     *program.Instr   // the product
-	out       *program.Value   // of the product or of the last Map taken
-	f         expr.Func        // of the product's element and the operands
-	operands  []strided        // of f, behind the element
+	instr     *program.Instr   // the matmul
+	out       *program.Value   // the result of the last absorbed Map, or of the matmul
+	f         expr.Func        // a function of the matmul's element and the operands
+	operands  []strided        // of f, after the element
 	absorbed  []*program.Instr // Maps
-	gradients []*program.Instr // derivatives of a rectifier that read its argument
+	gradients []*program.Instr // derivatives of a ReLU that read its argument
 }
 
-// strided is an operand of a product: a base, and how it is read.
+// strided is an operand of an epilogue.
 type strided struct {
 	base *program.Value
 	view kernels.View // by matrix, row and column
@@ -69,10 +68,10 @@ func (o strided) equal(p strided) bool {
 	return o.base == p.base && o.view.Offset == p.view.Offset && slices.Equal(o.view.Strides, p.view.Strides)
 }
 
-// extend takes the Map that alone reads the result so far, with Maps that it
-// alone reads, and reports whether it did.
+// extend absorbs the only Map that reads the result so far, and reports whether it did. It also absorbs Maps that compute
+// operands of that Map and have no other reader.
 func (e *epilogue) extend() bool {
-	if e.liveOut[e.out] || len(e.gradients) > 0 { // these read the result so far
+	if e.liveOut[e.out] || len(e.gradients) > 0 { // the result so far has other readers
 		return false
 	}
 	m, steps := e.next()
@@ -90,8 +89,7 @@ func (e *epilogue) extend() bool {
 	return false
 }
 
-// next returns the Map that alone reads the value, nil if there is none. Beside a
-// rectifier there may be its derivatives.
+// next returns the only Map that reads the result so far, or nil. If it is a ReLU, its derivatives may read the result too.
 func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	for _, in := range e.readers[e.out] {
 		if _, replaced := e.replacement[in]; replaced {
@@ -112,8 +110,8 @@ func (e *epilogue) next() (m *program.Instr, steps []*program.Instr) {
 	return m, steps
 }
 
-// absorb takes a Map; inline reports that it takes Maps with it that this one alone reads,
-// numbers that constants become part of the function.
+// absorb adds a Map to the epilogue and reports whether it could. With inline it also absorbs Maps that only this one reads;
+// with numbers, constants become part of the function instead of operands.
 func (e *epilogue) absorb(m *program.Instr, inline, numbers bool) bool {
 	dt := e.product.Dtype
 	w := &composer{epilogue: e, inline: inline, numbers: numbers, operands: slices.Clone(e.operands),
@@ -146,8 +144,7 @@ func (e *epilogue) absorb(m *program.Instr, inline, numbers bool) bool {
 	return true
 }
 
-// rewrite makes one instruction of the product and the Maps that it has taken, at the place of the
-// last Map.
+// rewrite replaces the matmul and the absorbed Maps by one instruction, at the position of the last Map.
 func (e *epilogue) rewrite() {
 	in := &program.Instr{Op: program.Kernel{Planner: e.product}, In: slices.Clone(e.instr.In), Out: []*program.Value{e.out}}
 	for _, o := range e.operands {
@@ -162,7 +159,7 @@ func (e *epilogue) rewrite() {
 	}
 }
 
-// derive makes the derivative of a rectifier one of its result.
+// derive rewrites the derivative of a ReLU as a function of the ReLU's result.
 func (e *epilogue) derive(step *program.Instr) {
 	v := step.In[0]
 	step.Op, step.In = program.Map{Func: relus()[e.product.Dtype].byResult, Shape: v.Shape}, []*program.Value{e.out}

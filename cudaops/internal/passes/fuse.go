@@ -8,19 +8,17 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// fuse joins Maps and Rows that work on the same elements into one instruction, which
-// computes, stores the values that others need and keeps the rest in registers: a chain of
-// element-wise ops becomes one launch, and so does a softmax or a layer norm with
-// its neighbours.
+// fuse merges Maps and Rows with the same iteration space into one instruction. It stores the values that other
+// instructions read and keeps the others in registers. A chain of element-wise ops becomes one launch, as does a
+// softmax or a layer norm with the ops around it.
 //
-// An instruction joins the groups that its inputs come from, one after the other,
-// where the joint group still is one iteration space and nothing outside would have
-// to run both before and after it. No value is computed twice and no sum reordered,
-// so fusing changes no bit.
+// fuse merges the group of an instruction with the groups that compute its inputs, one at a time. The merged group must
+// have one iteration space, and no instruction outside of it may depend on it and be one of its dependencies. No value is
+// computed twice and no sum is reordered, so fusing changes no bit.
 //
-// An instruction joins the group of its user rather than that of its inputs if these are
-// in memory in any case, or are results of instructions that wait in the same way: so the
-// derivative of tanh takes tanh from the forward pass, not 1 - tanh².
+// An instruction waits to be merged with its consumers instead of its producers if all of its inputs are materialized
+// anyway or computed by waiting instructions. So the gradient of tanh reads tanh from the forward pass instead of
+// 1 - tanh².
 func fuse(p *program.Program, t Target) error {
 	f := newFuser(p, t.Device)
 	for _, v := range f.vertices {
@@ -31,12 +29,12 @@ func fuse(p *program.Program, t Target) error {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // those that no group took in
+	for _, v := range f.vertices { // those that were not merged with a consumer
 		if v.waiting {
 			f.joinInputs(v)
 		}
 	}
-	for _, v := range f.vertices { // an instruction that did not fit one of those may fit all
+	for _, v := range f.vertices { // an instruction that fit none of its producers alone may fit their merged group
 		if v.group != nil {
 			f.joinInputs(v)
 		}
@@ -53,39 +51,39 @@ func fuse(p *program.Program, t Target) error {
 	return f.rewrite()
 }
 
-// Limits of one fused instruction: arguments of a launch and registers are few.
+// Limits of a fused instruction, set by the arguments of a launch and by registers, and limits of searches.
 const (
 	maxOperands   = 16
 	maxOutputs    = 8
 	maxOperations = 128
-	maxVisited    = 1000 // instructions looked at from either end to find a way around a group
-	maxSiblings   = 256  // readers of a value on either side of one, or earlier reductions of a shape, that a group is tried with
+	maxVisited    = 1000 // instructions visited from each end in a search for a path between groups
+	maxSiblings   = 256  // readers before and after an instruction, or earlier reductions of a shape, to try to merge with
 
-	shortReduction = 1 << 20 // elements, which take no longer to read than a launch
+	shortReduction = 1 << 20 // elements that are read in at most the time of a launch
 )
 
 // vertex is an instruction of the program with its properties for fusion.
 type vertex struct {
 	*program.Instr
-	at           int       // place in Instrs
-	group        *group    // nil for an instruction that stays as it is
-	sources      []*vertex // that compute the bases of In; nil for those of Setup
-	readers      []*vertex // instructions that read its results, through views too
-	materialized bool      // its results are in memory however groups are made
-	liveOut      bool      // it computes a base that an output lies in
+	at           int       // index in Instrs
+	group        *group    // nil for an instruction that cannot be fused
+	sources      []*vertex // the instructions that compute the bases of In; nil for instructions of Setup
+	readers      []*vertex // the instructions that read its results, also through views
+	materialized bool      // its results are stored in memory for any grouping
+	liveOut      bool      // an output, or the new value of a state, is a view of its result
 	updates      bool      // it computes the new value of a state, over that state
-	waiting      bool
-	visited      int // the front that found it last, by number
+	waiting      bool      // it waits to be merged with its consumers
+	visited      int       // number of the front that found it last
 
 	// In a tree, each vertex is a child of the deepest of its sources.
-	depth   int // vertices on the longest way to it
-	first   int // its number: those below it have the next ones
-	size    int // vertices below and with it
-	nextSub int // the number of its next child
+	depth   int // vertices on the longest path to it
+	first   int // its preorder number
+	size    int // vertices in its subtree
+	nextSub int // preorder number of its next child
 
-	domain []int // that a Map or Rows goes over, without axes of extent 1
+	domain []int // iteration space of a Map or Rows, without axes of extent 1
 	count  int64 // elements of the domain
-	flat   bool  // they may be counted through in any other shape
+	flat   bool  // the domain may be reshaped
 }
 
 type fuser struct {
@@ -93,10 +91,10 @@ type fuser struct {
 	device    kernels.Device
 	vertices  []*vertex
 	vertexOf  map[*program.Instr]*vertex
-	reach     prefixMax // by the place of a group's first member, that of its last
-	origin    prefixMax // by the mirrored place of a group's last member, that of its first
+	reach     prefixMax // by index of a group's first member, the index of its last
+	origin    prefixMax // by mirrored index of a group's last member, the mirrored index of its first
 	searches  int
-	unfusable map[[2]*group]bool // that cannot be one, nor later: other groups only grow
+	unfusable map[[2]*group]bool // pairs that cannot be merged; this stays true, because groups only grow
 }
 
 func newFuser(p *program.Program, dev kernels.Device) *fuser {
@@ -133,7 +131,7 @@ func newFuser(p *program.Program, dev kernels.Device) *fuser {
 	return f
 }
 
-// number numbers the vertices of the tree.
+// number computes the depths, sizes and preorder numbers of the tree.
 func (f *fuser) number() {
 	for _, v := range f.vertices {
 		if s := v.deepest(); s != nil {
@@ -157,7 +155,7 @@ func (f *fuser) number() {
 	}
 }
 
-// deepest returns the source at the end of the longest way, nil for a vertex without sources.
+// deepest returns the source of the greatest depth, or nil for a vertex without sources.
 func (v *vertex) deepest() (deepest *vertex) {
 	for _, s := range v.sources {
 		if s != nil && (deepest == nil || s.depth > deepest.depth) {
@@ -167,18 +165,18 @@ func (v *vertex) deepest() (deepest *vertex) {
 	return deepest
 }
 
-// below reports whether a vertex is below another one in the tree, or is that one: then it depends on it.
+// below reports whether a vertex is in the subtree of another one. If so, it is that vertex or depends on it.
 func (v *vertex) below(of *vertex) bool { return of.first <= v.first && v.first < of.first+of.size }
 
-// waits reports whether an instruction waits for its users.
+// waits reports whether an instruction waits to be merged with its consumers.
 func (v *vertex) waits() bool {
 	needed := func(s *vertex) bool { return s != nil && !s.materialized && !s.waiting }
 	op, mapped := v.Op.(program.Map)
 	return !v.materialized && (mapped && op.FuseWithConsumers || !slices.ContainsFunc(v.sources, needed))
 }
 
-// joinInputs joins the group of an instruction with those of its inputs, and then
-// those of the inputs of instructions that waited for it.
+// joinInputs merges the group of an instruction with the groups of its inputs, then with the groups of the inputs of
+// instructions that waited for it.
 func (f *fuser) joinInputs(v *vertex) {
 	for _, s := range v.sources {
 		if s == nil || s.group == nil || s.group == v.group {
@@ -196,8 +194,8 @@ func (f *fuser) joinInputs(v *vertex) {
 	}
 }
 
-// joinReaders joins the groups that read the same value: those that were one while a Map
-// that is now part of a product was among them.
+// joinReaders merges the groups that read the result of a matmul with an epilogue. They would have been merged through
+// the Map that is now the epilogue.
 func (f *fuser) joinReaders(v *vertex) {
 	for i, r := range v.readers {
 		for _, q := range v.readers[max(i-maxSiblings, 0):i] {
@@ -209,9 +207,8 @@ func (f *fuser) joinReaders(v *vertex) {
 	}
 }
 
-// joinSiblings joins the group with Rows that an instruction is in with others that read
-// the same values, where one of the two has no more than an element for each row: one pass
-// over memory for both, such as the derivatives by scale and bias.
+// joinSiblings merges the group of an instruction with groups that read the same value, if one of the two only returns
+// one element per row. One pass over memory then serves both, such as the gradients w.r.t. scale and bias.
 func (f *fuser) joinSiblings(v *vertex) {
 	for _, s := range v.sources {
 		if s == nil || s.group == v.group || s.Out[0].Elements() < v.count {
@@ -226,15 +223,14 @@ func (f *fuser) joinSiblings(v *vertex) {
 	}
 }
 
-// near returns the readers of a vertex that come next before and after one of them.
+// near returns the readers of a vertex next to one of them in program order, at most maxSiblings in each direction.
 func (v *vertex) near(reader *vertex) []*vertex {
 	i, _ := slices.BinarySearchFunc(v.readers, reader.at, func(r *vertex, at int) int { return r.at - at })
 	return v.readers[max(i-maxSiblings, 0):min(i+maxSiblings, len(v.readers))]
 }
 
-// joinShort joins groups with Rows that reduce different values of one shape over the same axes: those of few elements, which
-// cost a launch each, where nothing needs the results of the first before the second ends. So the gradients of several
-// biases are one launch.
+// joinShort merges groups that reduce different values of one shape along the same axes, if the values have few elements and
+// nothing reads the results of the first group before the second. So the gradients of several biases are one launch.
 func (f *fuser) joinShort() {
 	found := map[string][]*group{}
 	for _, v := range f.vertices {
@@ -259,15 +255,14 @@ func (f *fuser) joinShort() {
 	}
 }
 
-// neededBefore reports whether an instruction before a place reads a result of the group.
+// neededBefore reports whether an instruction before index at reads a result of the group.
 func (g *group) neededBefore(at int) bool {
 	return slices.ContainsFunc(g.members, func(m *vertex) bool {
 		return slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) && r.at < at })
 	})
 }
 
-// join makes one group of the members of both and returns it. If they cannot be one, it
-// returns nil and they stay as they are.
+// join merges two groups and returns the result. If they cannot be merged, it returns nil and changes nothing.
 func (f *fuser) join(a, b *group) *group {
 	pair := [2]*group{a, b}
 	if a.operations+b.operations > maxOperations || tooManyOutputs(a, b) || f.unfusable[pair] {
@@ -291,8 +286,7 @@ func (f *fuser) join(a, b *group) *group {
 	return nil
 }
 
-// tooManyOutputs reports whether the members of two groups have more results that others read than an
-// instruction may have outputs.
+// tooManyOutputs reports whether a merge of two groups would have more than maxOutputs outputs.
 func tooManyOutputs(a, b *group) bool {
 	outside := func(r *vertex) bool { return r.group != a && r.group != b }
 	n := 0
@@ -309,9 +303,8 @@ func tooManyOutputs(a, b *group) bool {
 	return false
 }
 
-// runs reports whether a group can be one instruction on the device: its operands are
-// not too many, and rows that are split among blocks have their reductions at once and
-// no outputs but those with one element for each row.
+// runs reports whether a group can be one instruction on the device. It must have at most maxOperands operands. If its rows
+// are split across blocks, it must have a single reduction stage and only per-row outputs.
 func (f *fuser) runs(g *group) bool {
 	if g.inputs() > maxOperands && len(g.operands()) > maxOperands {
 		return false
@@ -327,12 +320,12 @@ func (f *fuser) runs(g *group) bool {
 	return err == nil && len(s.Stages) <= 1
 }
 
-// pathBetween reports whether there is a way from a to b by instructions outside of both,
-// or so many instructions lie on ways out of a and on ways into b that looking at them would take too long.
+// pathBetween reports whether a dependency path leads from a to b through instructions outside of both. It also
+// returns true if the search from both ends would visit more than maxVisited instructions.
 //
-// Ways lead from an instruction to later ones, and from one member of a group to the
-// others. So none leads to b from behind b and all groups that begin before b ends, those that begin before these end,
-// and so on; nor from a to what is before a and all groups that end after a begins, and so on.
+// A path leads from an instruction to a later one, or from a member of a group to another member. So it cannot visit
+// instructions after s.last: the last instruction of b, of the groups that begin before b ends, of the groups that begin
+// before these end, and so on. In the other direction it cannot visit instructions before s.first.
 func (f *fuser) pathBetween(a, b *group) bool {
 	f.searches += 2
 	s := search{out: front{from: a, to: b, number: f.searches, other: f.searches + 1}, in: front{from: b, to: a, number: f.searches + 1, other: f.searches}}
@@ -352,7 +345,7 @@ func (f *fuser) pathBetween(a, b *group) bool {
 	return true
 }
 
-// until returns the first of n, f(n), f(f(n)) and so on that f leaves as it is or makes less.
+// until iterates n = f(n) while f increases n, and returns the result.
 func until(n int, f func(int) int) int {
 	for f(n) > n {
 		n = f(n)
@@ -360,10 +353,10 @@ func until(n int, f func(int) int) int {
 	return n
 }
 
-// mirrored returns a place counted from the end of the program.
+// mirrored returns an index counted from the end of the program.
 func (f *fuser) mirrored(at int) int { return len(f.vertices) - 1 - at }
 
-// leads reports whether the last member of b is below a reader of a in the tree, so that a long way is found without a search.
+// leads reports whether the last member of b is below a reader of a in the tree. It finds long paths without a search.
 func leads(a, b *group) bool {
 	end := b.members[len(b.members)-1]
 	for _, m := range a.members {
@@ -379,21 +372,21 @@ func leads(a, b *group) bool {
 	return false
 }
 
-// search is a search for a way from one group to another, from both ends.
+// search is a bidirectional search for a path from one group to another.
 type search struct {
 	out, in     front
-	first, last int // places on such a way
+	first, last int // range of instructions that can be on such a path
 }
 
-// front is what was found from one end.
+// front holds the vertices found from one end.
 type front struct {
 	from, to      *group
-	number, other int       // that vertices found from this end, and from the other one, were visited with
-	next          []*vertex // whose neighbours were not looked at yet
+	number, other int       // marks in vertex.visited of this front and of the opposite one
+	next          []*vertex // vertices whose neighbours have not been visited
 }
 
-// leave goes on from vertices to their readers and reports whether that completes a way; outside tells that they are not a's:
-// a way leads through others.
+// leave advances from vertices to their readers and reports whether that completes a path. outside is set if the vertices
+// are not members of a: a path has at least one vertex outside of a and b.
 func (s *search) leave(vertices []*vertex, outside bool) bool {
 	for _, v := range vertices {
 		for _, r := range v.readers {
@@ -408,7 +401,8 @@ func (s *search) leave(vertices []*vertex, outside bool) bool {
 	return false
 }
 
-// enter goes on from vertices to their sources in the same way.
+// enter advances from vertices to their sources and reports whether that completes a path. outside is set if the vertices
+// are not members of b.
 func (s *search) enter(vertices []*vertex, outside bool) bool {
 	for _, v := range vertices {
 		for _, from := range v.sources {
@@ -420,7 +414,7 @@ func (s *search) enter(vertices []*vertex, outside bool) bool {
 	return false
 }
 
-// find adds a vertex, with its group, to those found and reports whether that completes a way.
+// find adds a vertex and its group to the front and reports whether that completes a path.
 func (w *front) find(v *vertex, outside bool) bool {
 	switch {
 	case v.group == w.to:
@@ -437,14 +431,14 @@ func (w *front) find(v *vertex, outside bool) bool {
 	return false
 }
 
-// pop removes the vertex that was found last and returns the members of its group.
+// pop removes the last vertex of next and returns the members of its group.
 func (w *front) pop() []*vertex {
 	v := w.next[len(w.next)-1]
 	w.next = w.next[:len(w.next)-1]
 	return v.groupMembers()
 }
 
-// groupMembers returns the members of the vertex's group, or the vertex alone.
+// groupMembers returns the members of the vertex's group, or the vertex if it has no group.
 func (v *vertex) groupMembers() []*vertex {
 	if v.group == nil {
 		return []*vertex{v}
@@ -452,27 +446,26 @@ func (v *vertex) groupMembers() []*vertex {
 	return v.group.members
 }
 
-// first returns the place of the first member.
+// first returns the index of the first member.
 func (g *group) first() int { return g.members[0].at }
 
-// last returns the place of the last member.
+// last returns the index of the last member.
 func (g *group) last() int { return g.members[len(g.members)-1].at }
 
-// prefixMax holds a number for each place, 0 at first, and returns the greatest of those
-// up to a place (Fenwick, 1994).
+// prefixMax is an array of numbers, initially 0, with fast prefix maxima (Fenwick, 1994).
 type prefixMax []int
 
-// raise makes the number of a place at least n.
+// raise sets the number at an index to n if it is smaller.
 func (m prefixMax) raise(at, n int) {
 	for i := at + 1; i < len(m); i += i & -i {
 		m[i] = max(m[i], n)
 	}
 }
 
-// until returns the greatest number of the places up to one.
-func (m prefixMax) until(at int) (most int) {
+// until returns the maximum of the numbers at indices 0 to at.
+func (m prefixMax) until(at int) (largest int) {
 	for i := at + 1; i > 0; i -= i & -i {
-		most = max(most, m[i])
+		largest = max(largest, m[i])
 	}
-	return most
+	return largest
 }

@@ -11,15 +11,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fused is a group as one function.
+// fused is the function of a group.
 type fused struct {
 	f        expr.Func
 	operands []operand
 	outputs  []*program.Value
-	perRow   []bool // of the outputs
+	perRow   []bool // by output
 }
 
-// operand is a view that the function reads: of the group's shape.
+// operand is a view of the group's shape that the function reads.
 type operand struct {
 	base    *program.Value
 	dtype   kernels.Dtype
@@ -29,7 +29,7 @@ type operand struct {
 	stream  kernels.Stream
 }
 
-// build writes the members' functions as one.
+// build composes the members' functions.
 func (g *group) build() (*fused, error) {
 	out := &fused{}
 	operands := g.operands()
@@ -94,7 +94,7 @@ func (g *group) operand(m *vertex, v *program.Value) operand {
 	return operand{v.Base, v.Dtype, v.View.Offset, g.strides(m, v), bounds(v), v.View.Stream}
 }
 
-// bounds returns those of a view along the axis of its shape without axes of extent 1.
+// bounds returns a view's bounds, with the axis counted without axes of extent 1.
 func bounds(v *program.Value) kernels.Bounds {
 	b := v.View.Bounds
 	if v.IsBounded() {
@@ -108,7 +108,7 @@ func (o operand) equal(p operand) bool {
 	return p.base == o.base && p.dtype == o.dtype && p.offset == o.offset && p.bounds == o.bounds && p.stream == o.stream && slices.Equal(p.strides, o.strides)
 }
 
-// instrs returns the instruction of the group, after the views that it reads.
+// instrs returns the instruction of the group, preceded by the aliases that it reads.
 func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 	members := make([]*program.Instr, len(g.members))
 	for i, m := range g.members {
@@ -131,8 +131,7 @@ func (f *fused) instrs(p *program.Program, g *group) []*program.Instr {
 	return append(list, in)
 }
 
-// view returns the operand as a value of a shape, with the instruction that makes it if there is
-// none yet.
+// view returns the operand as a value of a shape, and the new alias that defines it, or nil if the value exists already.
 func (o operand) view(p *program.Program, shape []int, nodes []*gorgonia.Node) (*program.Value, *program.Instr) {
 	if slices.Equal(shape, o.base.Shape) && o.offset == 0 && o.bounds.To == 0 && o.stream.Number == 0 && slices.Equal(o.strides, o.base.View.Strides) {
 		return o.base, nil

@@ -7,9 +7,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// group is a set of Maps and Rows that become one instruction. It goes over the
-// elements of a shape; with Rows in it, the elements that differ along axes alone
-// are a row, and members work on elements or on rows, an element for each.
+// group is a set of Maps and Rows that become one instruction. Its iteration space is a shape. With Rows in it, the
+// elements along axes are a row, and each member computes one value per element or one per row.
 type group struct {
 	members    []*vertex // in the order of the program
 	shape      []int     // without axes of extent 1
@@ -18,9 +17,8 @@ type group struct {
 	operations int       // of all members
 }
 
-// newGroup returns the group of one Map or Rows. It returns nil for one that stays as it is:
-// without elements, with rows of one element, which look like elements, or fused already,
-// with several outputs.
+// newGroup returns the group of one Map or Rows. It returns nil for instructions that cannot be fused: those without
+// elements, with rows of one element (indistinguishable from elements), or with several outputs.
 func newGroup(v *vertex) *group {
 	op, rows := v.Op.(program.Rows)
 	g := &group{members: []*vertex{v}, count: kernels.Count(v.Domain()), operations: max(function(v.Instr).Operations(), 1)}
@@ -39,8 +37,8 @@ func newGroup(v *vertex) *group {
 	return g
 }
 
-// flat reports whether the elements of views may be traversed in any shape: they are contiguous, or
-// numbers.
+// flat reports whether the elements of views may be traversed in any shape: each view is contiguous or repeats one
+// element.
 func flat(in []*program.Value) bool {
 	return !slices.ContainsFunc(in, func(v *program.Value) bool { return !v.IsContiguous() && !repeated(v) })
 }
@@ -58,12 +56,12 @@ func repeated(v *program.Value) bool {
 	return true
 }
 
-// iteratesOver reports whether a member can work on that many elements of a shape.
+// iteratesOver reports whether a member can iterate over a shape of count elements.
 func (v *vertex) iteratesOver(shape []int, count int64) bool {
 	return v.count == count && (v.flat || slices.Equal(v.domain, shape) || !v.isRows() && !slices.ContainsFunc(v.In, (*program.Value).IsBounded) && splits(v.domain, shape))
 }
 
-// splits reports whether a shape is another one with axes split into several.
+// splits reports whether into is shape with some axes split into several.
 func splits(shape, into []int) bool {
 	n, a := 1, 0
 	for _, d := range into {
@@ -74,7 +72,7 @@ func splits(shape, into []int) bool {
 	return n == 1 && a == len(shape)
 }
 
-// fits reports whether all members can work on the elements or the rows of the group.
+// fits reports whether all members can iterate over the elements or the rows of the group.
 func (g *group) fits() bool {
 	rows := g.rowShape()
 	count := kernels.Count(rows)
@@ -91,8 +89,7 @@ func (v *vertex) isRows() bool {
 	return rows
 }
 
-// merge returns the group of the members of a and b, nil if they do not go over the
-// same elements and rows.
+// merge returns the group of the members of a and b, or nil if their iteration spaces are incompatible.
 func merge(a, b *group) *group {
 	g := &group{members: slices.Concat(a.members, b.members), shape: a.shape, axes: a.axes, count: a.count, operations: a.operations + b.operations}
 	switch {
@@ -109,8 +106,8 @@ func merge(a, b *group) *group {
 	return g
 }
 
-// consistent reports whether members of one part find results of the other at the indices at which
-// they would read them from memory.
+// consistent reports whether members of a and b use each other's results at the same elements or rows, so that they can be
+// passed in registers.
 func (g *group) consistent(a, b *group) bool {
 	for _, m := range g.members {
 		for i, s := range m.sources {
@@ -122,17 +119,17 @@ func (g *group) consistent(a, b *group) bool {
 	return true
 }
 
-// adopt makes the group that of its members.
+// adopt sets the group of all members.
 func (g *group) adopt() {
 	for _, m := range g.members {
 		m.group = g
 	}
 }
 
-// inside reports whether an instruction, nil for one of Setup, is a member.
+// inside reports whether an instruction is a member; v is nil for an instruction of Setup.
 func (g *group) inside(v *vertex) bool { return v != nil && v.group == g }
 
-// inputs counts the inputs of members that come from elsewhere, equal ones too.
+// inputs counts the inputs of members that are computed outside of the group, with repetitions.
 func (g *group) inputs() (n int) {
 	for _, m := range g.members {
 		for _, s := range m.sources {
@@ -144,8 +141,8 @@ func (g *group) inputs() (n int) {
 	return n
 }
 
-// operands returns the views that members read of values computed elsewhere, each once. Numbers are not among
-// them: they become part of the function.
+// operands returns the distinct views that members read of values computed outside of the group, except constants, which
+// become part of the function.
 func (g *group) operands() (list []operand) {
 	for _, m := range g.members {
 		for i, v := range m.In {
@@ -160,7 +157,7 @@ func (g *group) operands() (list []operand) {
 	return list
 }
 
-// outputs returns the members whose results others read.
+// outputs returns the members whose results are read outside of the group.
 func (g *group) outputs() (list []*vertex) {
 	for _, m := range g.members {
 		if m.liveOut || slices.ContainsFunc(m.readers, func(r *vertex) bool { return !g.inside(r) }) {
@@ -170,14 +167,13 @@ func (g *group) outputs() (list []*vertex) {
 	return list
 }
 
-// reduces reports whether the group has Rows, and everything that others read of it has one element
-// for each row.
+// reduces reports whether the group has Rows and only per-row outputs.
 func (g *group) reduces() bool {
 	return g.axes != nil && !slices.ContainsFunc(g.outputs(), func(m *vertex) bool { return !g.perRow(m) })
 }
 
-// notInRows reports whether a member reads a view with bounds, has integers, or writes over a state
-// that it reads, none of which Rows can do.
+// notInRows reports whether a member cannot be part of a Rows: it reads a view with bounds, has integers, or overwrites a
+// state.
 func notInRows(m *vertex) bool {
 	if m.updates {
 		return true
@@ -197,10 +193,10 @@ func (g *group) rowShape() []int {
 	return shape
 }
 
-// onRows reports whether a member works on rows, an element for each.
+// onRows reports whether a member computes one value per row.
 func (g *group) onRows(m *vertex) bool { return m.count != g.count }
 
-// perRow reports whether the result of a member has an element for each row.
+// perRow reports whether the result of a member has one element per row.
 func (g *group) perRow(m *vertex) bool {
 	if op, rows := m.Op.(program.Rows); rows {
 		return op.PerRow[0]
@@ -208,8 +204,8 @@ func (g *group) perRow(m *vertex) bool {
 	return g.onRows(m)
 }
 
-// finds reports whether an input of member m is, at each element, the value that its source, a
-// member too, has at that element or at its row.
+// finds reports whether an input of member m equals, at each element, the result of member source at that element or its
+// row.
 func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	perRow := g.perRow(source)
 	if v.View.Offset != 0 || v.IsBounded() || g.onRows(m) && !perRow {
@@ -230,7 +226,7 @@ func (g *group) finds(m, source *vertex, v *program.Value) bool {
 	return true
 }
 
-// refine returns the strides of a view of a shape with axes split into several.
+// refine returns the strides of a view after axes of its shape are split as in into.
 func refine(shape []int, strides []int64, into []int) []int64 {
 	list, a := make([]int64, len(into)), len(shape)-1
 	for i, n := len(into)-1, 1; i >= 0; i-- {
@@ -242,8 +238,8 @@ func refine(shape []int, strides []int64, into []int) []int64 {
 	return list
 }
 
-// strides returns the strides of an input of a member along the axes of the group: 0 along those of
-// a row, for a member that works on rows.
+// strides returns the strides of an input of a member along the axes of the group. For a member with one value per row,
+// the strides along the axes of a row are 0.
 func (g *group) strides(m *vertex, v *program.Value) []int64 {
 	onRows := g.onRows(m)
 	var own []int64

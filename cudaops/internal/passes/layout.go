@@ -6,10 +6,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// layout copies values that launches cannot read in place: operands of kernels with their own
-// layout that are not in row-major order, or that start at an address that vector loads cannot use,
-// and operands of Rows that have bounds. Maps read every view. It also copies values that cannot be
-// computed in their place in a Join.
+// layout copies values that launches cannot read in place: operands of kernels that are not in row-major order or not
+// aligned for vector loads, and operands of Rows with bounds. Maps read every view. layout also copies inputs of a
+// ConcatInPlace that cannot be computed at their offset in it.
 func layout(p *program.Program, _ Target) error {
 	l := &layouter{p: p, copies: map[*program.Value]*program.Value{}, placed: map[*program.Value]bool{}}
 	for _, u := range p.Updates {
@@ -51,15 +50,15 @@ func readable(op program.Op, v *program.Value) bool {
 type layouter struct {
 	p      *program.Program
 	copies map[*program.Value]*program.Value
-	placed map[*program.Value]bool // in a Join, or over a state
+	placed map[*program.Value]bool // computed within a ConcatInPlace, or over a state
 }
 
-// join replaces inputs of a Join by copies, unless a run computes them for this place alone.
+// join copies those inputs of a ConcatInPlace that cannot be computed at their offset in it.
 func (l *layouter) join(in *program.Instr) error {
 	for i, v := range in.In {
 		base := v.Base
 		if v.IsContiguous() && v.Elements() == base.Elements() && l.computed(base) {
-			in.In[i] = base // another shape makes no difference
+			in.In[i] = base // the shape may differ
 		} else {
 			var err error
 			if in.In[i], err = l.copy(v); err != nil {
@@ -71,7 +70,7 @@ func (l *layouter) join(in *program.Instr) error {
 	return nil
 }
 
-// computed reports whether a run computes a value, other than in the place of another one.
+// computed reports whether a run computes a value into a buffer that no other value determines.
 func (l *layouter) computed(v *program.Value) bool {
 	switch v.Def.Op.(type) {
 	case program.Constant, program.State, program.ConcatInPlace:

@@ -10,21 +10,21 @@ import (
 // Target describes the device that a program is compiled for.
 type Target struct {
 	Device kernels.Device
-	// Replay leaves values that are copied to the device in place until the end of the run, so that
-	// the launches can be repeated without the copies.
+	// Replay keeps the device buffers of copied values until the end of the run, so that the launches can be repeated
+	// without the copies.
 	Replay bool
-	// DoubleBufferMin, if it is not 0, reserves two places on the device for inputs of more bytes, up to a limit: the value
-	// of the next run is copied to one of them while a run works on the other.
+	// DoubleBufferMin, if not 0, double-buffers inputs of more bytes, up to doubleBufferMax: the next run's value is
+	// copied to one buffer while a run reads the other.
 	DoubleBufferMin int64
 }
 
-// Pass is one rewriting step.
+// Pass is one rewriting step of the compiler.
 type Pass struct {
 	Name string
 	Run  func(*program.Program, Target) error
 }
 
-// All are the passes in the order in which they run. They decide what is computed, then how, where, and at
+// All lists the passes in the order in which they run. They decide what is computed, then how, where, and at
 // which address.
 var All = []Pass{
 	{"prune", prune},
@@ -38,8 +38,8 @@ var All = []Pass{
 	{"place", place},
 }
 
-// Run applies all passes to a program. watch, which may be nil, sees it before the first pass,
-// called "lower", and after each.
+// Run applies all passes to a program. It calls watch, unless nil, before the first pass with the name "lower", and after
+// each pass with the pass's name.
 func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
 	if watch == nil {
 		watch = func(string, *program.Program) error { return nil }

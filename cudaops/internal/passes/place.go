@@ -8,10 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// place assigns a buffer to every value on the device, alive from its definition to its last use, and
-// every buffer its place in the arena. A map of values that are not used afterwards writes its
-// result over one of them; states are overwritten, and the inputs of a Join are computed in their
-// place.
+// place assigns a buffer to every value on the device, alive from its definition through its last use, and an offset in the
+// arena to every buffer. A Map overwrites one of its inputs if no later instruction uses it. Updates overwrite
+// their states, and inputs of a ConcatInPlace are computed within its buffer.
 func place(p *program.Program, t Target) error {
 	last := max(len(p.Instrs)-1, 0)
 	buffer := func(size int64, birth, death int) *program.Buffer {
@@ -32,7 +31,7 @@ func place(p *program.Program, t Target) error {
 	uses, places := lastUses(p), joined(p)
 	for at, in := range p.Instrs {
 		for _, v := range in.Out {
-			if to, ok := places[v]; ok { // part of a Join, whose memory begins to live with the first of them
+			if to, ok := places[v]; ok { // the buffer of a ConcatInPlace is alive from its first input on
 				whole := to.join.Buffer
 				if whole == nil {
 					whole = buffer(to.join.Bytes(), at, at)
@@ -56,11 +55,11 @@ func place(p *program.Program, t Target) error {
 		for _, v := range in.Out {
 			if v.Space == program.OnDevice && v.Base == v && v.Buffer == nil {
 				v.Buffer = buffer(v.Bytes(), at, at)
-				ahead := t.DoubleBufferMin > 0 && v.Bytes() > t.DoubleBufferMin && v.Bytes() <= doubleBufferMax && copiesInput(in)
-				if ahead || isCopy(in) && t.Replay {
+				double := t.DoubleBufferMin > 0 && v.Bytes() > t.DoubleBufferMin && v.Bytes() <= doubleBufferMax && copiesInput(in)
+				if double || isCopy(in) && t.Replay {
 					v.Buffer.Birth, v.Buffer.Death = 0, last
 				}
-				if ahead {
+				if double {
 					v.Buffer.Alternate = buffer(v.Bytes(), 0, last)
 				}
 			}
@@ -81,13 +80,13 @@ func place(p *program.Program, t Target) error {
 	return nil
 }
 
-// part is the place of a value in a Join: bytes from its start.
+// part is a value's byte offset in a ConcatInPlace.
 type part struct {
 	join   *program.Value
 	offset int64
 }
 
-// joined returns the places of joined values.
+// joined returns the offsets of the inputs of every ConcatInPlace.
 func joined(p *program.Program) map[*program.Value]part {
 	places := map[*program.Value]part{}
 	for _, in := range p.Instrs {
@@ -110,10 +109,11 @@ func isCopy(in *program.Instr) bool {
 	return copied
 }
 
-// doubleBufferMax is the largest input, in bytes, that has two places: where batches are larger, memory is scarce.
+// doubleBufferMax is the size in bytes of the largest input that is double-buffered: for larger ones device memory is more
+// likely to run out.
 const doubleBufferMax = 512 << 20
 
-// copiesInput reports whether an instruction copies a value of the user's as it is.
+// copiesInput reports whether an instruction copies an input of the program.
 func copiesInput(in *program.Instr) bool {
 	if !isCopy(in) {
 		return false
@@ -122,8 +122,8 @@ func copiesInput(in *program.Instr) bool {
 	return input
 }
 
-// lastUses returns the last instruction that uses each base; those made before the
-// first run are used by the next run too. Joined values are used as long as the whole, and the whole as long as its parts.
+// lastUses returns the index of the last instruction that uses each base. Values of Setup are used by the next run too. The
+// inputs of a ConcatInPlace and its output all have the latest of their uses.
 func lastUses(p *program.Program) map[*program.Value]int {
 	last := map[*program.Value]int{}
 	for at, in := range p.Instrs {
@@ -150,9 +150,9 @@ func lastUses(p *program.Program) map[*program.Value]int {
 	return last
 }
 
-// overwrites returns the input whose memory an instruction's output may take: one that it reads
-// element by element in the order of the output, and is the last to use. No other input may have elements in that
-// memory: neither another view of it, nor a part of a Join or the whole. It returns nil if there is none.
+// overwrites returns the input that a Map's output may overwrite, or nil. The Map must read the input element by element in
+// the order of the output and be its last user. No other input may share that memory, as another view of the base or as
+// an input or the output of a ConcatInPlace.
 func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program.Value {
 	if _, mapped := in.Op.(program.Map); !mapped || len(in.Out) != 1 {
 		return nil
@@ -171,8 +171,7 @@ func overwrites(in *program.Instr, at int, uses map[*program.Value]int) *program
 	return nil
 }
 
-// livePeak returns the largest sum of padded sizes alive at once: no arena can be
-// smaller.
+// livePeak returns the maximum sum of padded sizes alive at once, a lower bound of the arena's size.
 func livePeak(buffers []*program.Buffer) int64 {
 	changes := map[int]int64{}
 	for _, b := range buffers {
@@ -192,7 +191,7 @@ func livePeak(buffers []*program.Buffer) int64 {
 	return peak
 }
 
-// orders are those in which pack places buffers first.
+// orders are the orders of buffers that pack tries first.
 var orders = []func(a, b *program.Buffer) int{
 	func(a, b *program.Buffer) int { return cmp.Compare(b.Padded(), a.Padded()) },
 	func(a, b *program.Buffer) int { return cmp.Compare(area(b), area(a)) },
@@ -256,11 +255,11 @@ func pack(buffers []*program.Buffer) (arena int64) {
 	return best
 }
 
-// maxCompared is how many buffers fit compares with each other; more of them take a timeline.
+// maxCompared is the maximum number of buffers that fit compares pairwise; for more it uses a timeline.
 const maxCompared = 1000
 
-// fit places the buffers in the given order, each at the lowest offset that is
-// free as long as it lives.
+// fit places the buffers in the given order, each at the lowest offset that is free during its life, and returns the bytes
+// of the arena.
 func fit(order []*program.Buffer) (arena int64) {
 	if len(order) > maxCompared {
 		return fitMany(order)
@@ -284,7 +283,7 @@ func fit(order []*program.Buffer) (arena int64) {
 	return arena
 }
 
-// fitMany is fit in time that grows with the number of buffers alone, where they leave few gaps.
+// fitMany is fit in time proportional to the number of buffers if they leave few gaps.
 func fitMany(order []*program.Buffer) (arena int64) {
 	instrs := 0
 	for _, b := range order {

@@ -6,8 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// prune drops the instructions whose values no output and no state needs. Inputs stay: the user
-// sets them all.
+// prune removes the instructions whose values no output and no state depends on. Inputs stay, because the user sets all
+// of them.
 func prune(p *program.Program, _ Target) error {
 	needed := map[*program.Instr]bool{}
 	var need func(v *program.Value)

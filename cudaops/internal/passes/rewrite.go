@@ -4,11 +4,11 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// rewrite puts the fused instructions into the program, each at the place of its last member, or
-// earlier if others need it there, and views where they are needed.
+// rewrite rebuilds the program with the fused instructions. Each is placed where its last member was, or earlier if others
+// need it there; views are placed before their first use.
 func (f *fuser) rewrite() error {
 	w := &writer{fuser: f, done: make([]bool, len(f.vertices)), instrs: make([]*program.Instr, 0, len(f.vertices))}
-	for i, v := range f.vertices { // inputs, whose order is that of the user's values
+	for i, v := range f.vertices { // inputs keep their order, which is the order of the user's values
 		if _, input := v.Op.(program.Input); input {
 			w.done[i], w.instrs = true, append(w.instrs, v.Instr)
 		}
@@ -31,15 +31,14 @@ func (f *fuser) rewrite() error {
 	return nil
 }
 
-// writer writes the instructions of the fused program.
+// writer emits the instructions of the fused program.
 type writer struct {
 	*fuser
 	done   []bool
 	instrs []*program.Instr
 }
 
-// emit writes an instruction, or its group, after its operands. The instructions of Setup are
-// there already.
+// emit appends an instruction, or its group, after its operands. v is nil for an instruction of Setup.
 func (w *writer) emit(v *vertex) error {
 	if v == nil || w.done[v.at] {
 		return nil
@@ -57,7 +56,7 @@ func (w *writer) emit(v *vertex) error {
 	return nil
 }
 
-// emitGroup writes the instruction of a group.
+// emitGroup appends the instruction of a group after its operands.
 func (w *writer) emitGroup(g *group) error {
 	for _, m := range g.members {
 		w.done[m.at] = true

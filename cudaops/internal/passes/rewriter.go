@@ -7,16 +7,15 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// rewriter records which instructions read which values of a program, while instructions are
-// replaced.
+// rewriter is a def-use index of a program that stays valid while instructions are replaced.
 type rewriter struct {
 	p           *program.Program
-	readers     map[*program.Value][]*program.Instr // of a base, through views too, each once; those replaced stay in the list
-	readCount   map[*program.Value]int              // how many of them are not replaced
-	liveOut     map[*program.Value]bool             // bases that outputs, or states after a run, lie in
-	depth       map[*program.Instr]int              // launches, other than Maps, that must run one after the other until it has run
-	replacement map[*program.Instr]*program.Instr   // the replacement of an instruction; nil for none
-	positions   map[*program.Instr][2]int           // in two orders in which instructions come after their operands
+	readers     map[*program.Value][]*program.Instr // instructions that read a base, also through views; includes replaced ones
+	readCount   map[*program.Value]int              // readers that are not replaced
+	liveOut     map[*program.Value]bool             // bases of outputs and of states after a run
+	depth       map[*program.Instr]int              // length of the longest dependency chain to it, in launches other than Maps
+	replacement map[*program.Instr]*program.Instr   // by replaced instruction; nil if it is removed
+	positions   map[*program.Instr][2]int           // in two topological orders
 }
 
 func newRewriter(p *program.Program) *rewriter {
@@ -52,8 +51,8 @@ func newRewriter(p *program.Program) *rewriter {
 	return s
 }
 
-// order records the places of instructions in order k: the last instruction of the program with all that it needs, then the
-// last of the rest, and so on. operands chooses which operands of an instruction come first.
+// order computes topological order k: the last instruction of the program after its dependencies, then the last of the
+// remaining ones, and so on. operands is the order in which an instruction's dependencies are visited.
 func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*program.Value]) {
 	n := 0
 	var add func(in *program.Instr)
@@ -74,8 +73,8 @@ func (s *rewriter) order(k int, operands func([]*program.Value) iter.Seq[*progra
 	}
 }
 
-// ready reports whether the result of an instruction is in memory before another can begin, in
-// whatever way Maps are fused, so that the other one can read it without a wait or an extra write.
+// ready reports whether the result of def is in memory before other can start, whichever Maps are fused. Then other can
+// read the result without an additional wait or store.
 func (s *rewriter) ready(def, other *program.Instr) bool {
 	if program.Pointwise(def.Op) {
 		return s.needs(other, def)
@@ -83,8 +82,8 @@ func (s *rewriter) ready(def, other *program.Instr) bool {
 	return s.depth[def] < s.depth[other]
 }
 
-// needs reports whether an instruction can run only after another, as far as a search finds that which looks at
-// maxVisited instructions, the nearest first.
+// needs reports whether instruction in depends on other. Its breadth-first search visits at most maxVisited instructions, so
+// it may miss distant dependencies.
 func (s *rewriter) needs(in, other *program.Instr) bool {
 	to, depth := s.positions[other], s.depth[other]
 	seen, next := map[*program.Instr]bool{}, []*program.Instr{in}
@@ -105,7 +104,7 @@ func (s *rewriter) needs(in, other *program.Instr) bool {
 	return false
 }
 
-// addReader records that an instruction reads a base. All reads of one instruction are recorded together.
+// addReader records that an instruction reads a base. Calls for one instruction must be consecutive.
 func (s *rewriter) addReader(base *program.Value, in *program.Instr) {
 	if list := s.readers[base]; len(list) == 0 || list[len(list)-1] != in {
 		s.readers[base] = append(list, in)
@@ -113,10 +112,10 @@ func (s *rewriter) addReader(base *program.Value, in *program.Instr) {
 	}
 }
 
-// replace puts an instruction at the place of another, for that one and others.
+// replace substitutes instruction by for place and removes the instructions gone.
 func (s *rewriter) replace(place, by *program.Instr, gone []*program.Instr) {
 	for _, in := range gone {
-		if _, replaced := s.replacement[in]; replaced { // a Map that another one reads twice is taken twice
+		if _, replaced := s.replacement[in]; replaced { // gone has a Map twice if another Map reads it twice
 			continue
 		}
 		s.replacement[in] = nil
@@ -133,8 +132,7 @@ func (s *rewriter) replace(place, by *program.Instr, gone []*program.Instr) {
 	}
 }
 
-// finish writes the instructions into the program, each after its operands, and views where they
-// are needed.
+// finish rebuilds the program's instructions in topological order, with each view before its first use.
 func (s *rewriter) finish() {
 	if len(s.replacement) == 0 {
 		return
@@ -156,7 +154,7 @@ func (s *rewriter) finish() {
 		}
 		instrs = append(instrs, in)
 	}
-	for _, in := range s.p.Instrs { // inputs, whose order is that of the user's values
+	for _, in := range s.p.Instrs { // inputs keep their order, which is the order of the user's values
 		if _, input := in.Op.(program.Input); input {
 			emit(in)
 		}

@@ -5,9 +5,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// castOperands takes the rounding of operands out of products in reduced precision: a value that several products read is
-// rounded once, by the product that computes it if there is one that can. Likewise it takes operands of products of planes
-// apart once, if several read them.
+// castOperands makes the conversion of matmul operands explicit, so that it happens once per value. An operand of
+// reduced-precision matmuls is rounded once, in the epilogue of the matmul that computes it where possible. A float32
+// operand that several matmuls read as BF16 splits is split once.
 func castOperands(p *program.Program, t Target) error {
 	r := &caster{p: p, device: t.Device, cast: map[prepared]*program.Value{}, readers: map[prepared]int{}}
 	for _, in := range p.Instrs {
@@ -37,16 +37,16 @@ type caster struct {
 	p       *program.Program
 	device  kernels.Device
 	cast    map[prepared]*program.Value
-	readers map[prepared]int // products of planes
+	readers map[prepared]int // number of matmuls that split the operand
 }
 
-// preparer plans what a product reads in place of an operand: [kernels.Rounded] or [kernels.Planes].
+// preparer plans the conversion of an operand: [kernels.Rounded] or [kernels.Planes].
 type preparer interface {
 	kernels.Planner
 	Result() (kernels.Dtype, []int)
 }
 
-// prepared is matrices in a base, from an offset on, and how a product reads them.
+// prepared identifies a converted operand: matrices stored in a base from an offset on, and their conversion.
 type prepared struct {
 	base   *program.Value
 	offset int64
@@ -55,7 +55,7 @@ type prepared struct {
 
 func preparedAs(v *program.Value, as preparer) prepared { return prepared{v.Base, v.View.Offset, as} }
 
-// prepare returns a value as a product reads it.
+// prepare returns the converted value, which it adds to the program if it is new.
 func (r *caster) prepare(v *program.Value, as preparer) *program.Value {
 	key := preparedAs(v, as)
 	if r.cast[key] == nil {
@@ -70,7 +70,7 @@ func (r *caster) prepare(v *program.Value, as preparer) *program.Value {
 	return r.cast[key]
 }
 
-// read counts the products of planes that read an operand.
+// read counts how many matmuls split each operand.
 func (r *caster) read(in *program.Instr) {
 	product, ok := program.ProductOf(in.Op)
 	if !ok {
@@ -83,21 +83,21 @@ func (r *caster) read(in *program.Instr) {
 	}
 }
 
-// shareSplits makes a product read the planes of the operands that other products read, too.
+// shareSplits makes a matmul read the shared splits of those operands that several matmuls split.
 func (r *caster) shareSplits(in *program.Instr, product kernels.Product, operands [2]kernels.Planes) {
-	var given [2]bool
+	var presplit [2]bool
 	for i, x := range operands {
 		if v := in.In[i]; r.readers[preparedAs(v, x)] > 1 {
-			given[i] = true
+			presplit[i] = true
 			in.In = append(in.In, r.prepare(v, x))
 		}
 	}
-	if given != [2]bool{} {
-		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: given}}
+	if presplit != [2]bool{} {
+		in.Op = program.Kernel{Planner: kernels.PlanesProduct{Product: product, Given: presplit}}
 	}
 }
 
-// precast reports whether a product of few rows or columns reads its large operand from a product that writes it in BF16, too.
+// precast reports whether the matmul that computes the larger operand also stores it in BF16.
 func (r *caster) precast(in *program.Instr, product kernels.Product) bool {
 	large := 0
 	if product.M < product.N {
@@ -111,16 +111,16 @@ func (r *caster) precast(in *program.Instr, product kernels.Product) bool {
 	return ok
 }
 
-// rounded returns a rounded value.
+// rounded returns a value rounded to the precision of as.
 func (r *caster) rounded(v *program.Value, as kernels.Rounded) *program.Value {
-	if as.Precision == kernels.BF16 { // matrices one after the other are as one
+	if as.Precision == kernels.BF16 { // contiguous matrices are rounded as one
 		as.Rows, as.Batch = as.Rows*as.Batch, 1
 	}
 	return r.prepare(v, as)
 }
 
-// byProduct returns a value in BF16, with all of its elements in the same order, if the product that computes the value writes
-// that as its second output; else nil.
+// byProduct returns the second, BF16 output of the matmul that computes v, if that output has v's elements in the same
+// order. Otherwise it returns nil.
 func (r *caster) byProduct(v *program.Value, t program.Type, as preparer) *program.Value {
 	if rounded, ok := as.(kernels.Rounded); !ok || rounded.Precision != kernels.BF16 || t.Bytes() != v.Base.Bytes()/2 {
 		return nil

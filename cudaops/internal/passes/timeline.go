@@ -7,14 +7,13 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// timeline records which bytes of the arena are taken at which instructions, for many buffers. It is
+// timeline records which bytes of the arena are occupied at which instructions, for many buffers. It is
 // a segment tree over the instructions: node 1 covers all of them, and node i is the parent of
-// nodes 2i and 2i+1. The bytes of buffers that share a node are one set, so that thousands of
-// buffers side by side are a single span.
+// nodes 2i and 2i+1. Each node stores merged spans, so that thousands of adjacent buffers are a single span.
 type timeline struct {
 	leaves int
-	whole  []spans // by node: taken at all of its instructions
-	part   []spans // by node: taken at some of its instructions
+	whole  []spans // by node: occupied at all of its instructions
+	part   []spans // by node: occupied at some of its instructions
 }
 
 func newTimeline(instrs int) *timeline {
@@ -47,7 +46,7 @@ func (t *timeline) nodes(b *program.Buffer) (inside, around []int) {
 	return inside, around
 }
 
-// add places a buffer at the lowest offset that is free as long as it lives.
+// add places a buffer at the lowest offset that is free during its life.
 func (t *timeline) add(b *program.Buffer) {
 	inside, around := t.nodes(b)
 	b.Offset = 0
@@ -70,13 +69,13 @@ func (t *timeline) add(b *program.Buffer) {
 	}
 }
 
-// span is bytes of the arena, end excluded.
+// span is a half-open range of bytes of the arena.
 type span struct{ from, end int64 }
 
-// spans are disjoint, rising, and do not touch.
+// spans are sorted, disjoint and not adjacent.
 type spans []span
 
-// free returns the lowest offset, from one on, at which size bytes are in no span.
+// free returns the lowest offset, at least from, at which size bytes overlap no span.
 func (s spans) free(from, size int64) int64 {
 	for _, taken := range s[sort.Search(len(s), func(i int) bool { return s[i].end > from }):] {
 		if taken.from >= from+size {
@@ -87,7 +86,7 @@ func (s spans) free(from, size int64) int64 {
 	return from
 }
 
-// add adds bytes, of which some may be in a span already.
+// add adds a range, which may overlap existing spans.
 func (s *spans) add(more span) {
 	list := *s
 	lo := sort.Search(len(list), func(i int) bool { return list[i].end >= more.from })

@@ -4,12 +4,11 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// transfer decides where every value lives and inserts the copies: kernels read and write values on
-// the device, everything else on the host. A value is copied at most once each way: to the device
-// right before its first use there, so that it takes device memory no longer than needed, and to
-// the host right before its first use there. Constants are copied before the first run, and small
-// inputs at the beginning of each: later, in memory that other values used, their copies would have
-// to wait.
+// transfer assigns a space to every value and inserts the copies. Kernels read and write values on
+// the device, all other instructions on the host. A value is copied at most once in each direction, right before its first
+// use in the other space, which keeps its device buffer alive no longer than needed. Constants are copied
+// before the first run. Small inputs are copied at the beginning of each run: a later copy would have to wait for values
+// that used the same memory.
 func transfer(p *program.Program, _ Target) error {
 	t := &transferrer{p: p, in: map[spaced]*program.Value{}, before: outputsBefore(p)}
 	setup, instrs, early := p.Setup, p.Instrs, smallInputs(p)
@@ -27,7 +26,7 @@ func transfer(p *program.Program, _ Target) error {
 		}
 		switch in.Op.(type) {
 		case program.Alias:
-			// Made where it is used, like a copy.
+			// Emitted before its first use, like a copy.
 		case program.Kernel, program.Map, program.Rows, program.Concat, program.ConcatInPlace:
 			t.move(in, program.OnDevice)
 			t.keep(&p.Instrs, in, program.OnDevice)
@@ -46,10 +45,10 @@ func transfer(p *program.Program, _ Target) error {
 	return nil
 }
 
-// small is the size in bytes up to which an input's memory does not matter.
+// small is the size in bytes up to which an input may occupy device memory for the whole run.
 const small = 4096
 
-// smallInputs returns those that are used on the device.
+// smallInputs returns the small inputs that are used on the device.
 func smallInputs(p *program.Program) map[*program.Instr]bool {
 	list := map[*program.Instr]bool{}
 	for _, in := range p.Instrs {
@@ -71,8 +70,8 @@ type spaced struct {
 
 type transferrer struct {
 	p  *program.Program
-	in map[spaced]*program.Value // those made so far
-	// before are the outputs to be copied before an instruction overwrites the states that they lie in.
+	in map[spaced]*program.Value // the values emitted so far
+	// before lists the outputs to copy before an instruction overwrites the state that contains them.
 	before map[*program.Instr][]*program.Value
 }
 
@@ -84,14 +83,14 @@ func (t *transferrer) keep(list *[]*program.Instr, in *program.Instr, s program.
 	}
 }
 
-// move replaces the inputs of an instruction by those in the space that it wants.
+// move replaces the inputs of an instruction by their copies in a space.
 func (t *transferrer) move(in *program.Instr, s program.Space) {
 	for i, v := range in.In {
 		in.In[i] = t.to(v, s)
 	}
 }
 
-// outputsBefore returns the outputs that lie in a state, by the instruction that overwrites it.
+// outputsBefore returns the outputs that are views of a state, keyed by the instruction that overwrites it.
 func outputsBefore(p *program.Program) map[*program.Instr][]*program.Value {
 	in := map[*program.Value][]*program.Value{} // by state
 	for _, out := range p.Outputs {
@@ -113,7 +112,7 @@ func (t *transferrer) to(v *program.Value, s program.Space) *program.Value {
 	var out *program.Value
 	_, alias := v.Def.Op.(program.Alias)
 	if _, state := v.Base.Def.Op.(program.State); alias && state && s == program.OnHost && v.IsContiguous() {
-		def.Op, def.In = program.Copy{}, []*program.Value{t.to(v, program.OnDevice)} // of the part alone
+		def.Op, def.In = program.Copy{}, []*program.Value{t.to(v, program.OnDevice)} // copies only the part
 		out = t.p.NewValue(def, v.Name, v.Type)
 	} else if alias {
 		base := t.to(v.Base, s)

@@ -9,16 +9,16 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// windows replaces a sum of windows that tile an axis by the row of their parts. The derivative of a
-// slice is its operand among zeros, and Gorgonia adds up those of all slices of a value: with n
-// slices, n terms for each element, all zeros but one. As parts of one value, each is moved once, or
-// not at all if it can be computed in its place.
+// windows replaces a sum of zero-padded windows that tile an axis by their concatenation. The gradient of a slice is its
+// operand padded with zeros, and Gorgonia adds the gradients of all slices of a value: with n slices, each element is a sum
+// of n terms of which n-1 are zeros. In a concatenation each window is moved once, or not at all if it can be
+// computed in place.
 //
-// If there are few parts and they cannot be computed in their places, the sum stays: it reads each part once, too.
+// A sum of at most maxTerms windows that cannot be computed in place stays: it reads each window once, too.
 //
-// x + 0 is x except for -0, which becomes 0. So the parts, or all of them together, are added to 0.
+// x + 0 is x except for -0, which becomes 0. Therefore 0 is added to the windows or to their concatenation.
 //
-// The parts of a Concat along the first axis are computed in their places, too.
+// windows also turns a Concat whose inputs can be computed in place into a ConcatInPlace.
 func windows(p *program.Program, _ Target) error {
 	w, err := newWindowing(p)
 	if err != nil {
@@ -29,7 +29,7 @@ func windows(p *program.Program, _ Target) error {
 	for _, in := range p.Instrs {
 		w.measure(in)
 	}
-	for _, in := range slices.Backward(p.Instrs) { // the last sum first: those before are terms of it
+	for _, in := range slices.Backward(p.Instrs) { // the last sum first: earlier ones are its terms
 		if taken[in] {
 			continue
 		}
@@ -54,15 +54,15 @@ func windows(p *program.Program, _ Target) error {
 	return nil
 }
 
-// windowing is a program whose sums of windows are rewritten.
+// windowing is a rewriter of sums of windows.
 type windowing struct {
 	*rewriter
-	addition, identity map[kernels.Dtype]expr.Func // of two operands, and of one
-	sums               map[*program.Value]bool     // sums of windows, none of which is -0
-	extents            map[*program.Instr]extent   // of sums whose terms are all windows along one axis
+	addition, identity map[kernels.Dtype]expr.Func // x + y and x
+	sums               map[*program.Value]bool     // rewritten sums, which have no element -0
+	extents            map[*program.Instr]extent   // by sum of windows along one axis
 }
 
-// extent is an axis and how many elements along it the windows of a sum have together.
+// extent is an axis and the number of elements along it that the windows of a sum have in total.
 type extent struct{ axis, elements int }
 
 func newWindowing(p *program.Program) (*windowing, error) {
@@ -80,20 +80,25 @@ func newWindowing(p *program.Program) (*windowing, error) {
 	return w, nil
 }
 
-// maxTerms is how many windows stay a sum where they cannot be computed in their place. Chains of twenty such sums with their
-// products took, as sums and as Concats, 328 and 343 us for two windows, 359 and 361 for three, 430 and 424 for four, 674 and 635 for
-// eight; an LSTM's step with fifty of four 1098 and 1090 (H200, launches as one graph, bench/NOTES.md).
+// maxTerms is the maximum number of windows that stay a sum if they cannot be computed in place. Time of chains of twenty sums
+// with their products, launched as one graph (H200, bench/NOTES.md), in us:
+//
+//	windows                          sums  Concats
+//	2                                 328      343
+//	3                                 359      361
+//	4                                 430      424
+//	8                                 674      635
+//	4, an LSTM's step with 50 sums   1098     1090
 const maxTerms = 3
 
-// tiling is a sum of values among zeros, which together fill an axis of the sum.
+// tiling is a sum of zero-padded windows that tile an axis of the sum.
 type tiling struct {
 	sum     *program.Instr
 	windows []*program.Value // views with bounds, in the order of the axis
-	gone    []*program.Instr // the terms and the sums of some of them
+	gone    []*program.Instr // the terms and partial sums
 }
 
-// measure records the extent of an instruction that adds up windows along one axis. The terms come
-// before the sum.
+// measure records the extent of an instruction that adds windows along one axis. Its terms must have been measured.
 func (w *windowing) measure(in *program.Instr) {
 	if !isMap(in, w.addition) {
 		return
@@ -119,7 +124,7 @@ func (w *windowing) measure(in *program.Instr) {
 	w.extents[in] = whole
 }
 
-// tiling returns the windows that an instruction adds up; nil if it does not.
+// tiling returns the windows that an instruction adds, or nil if they do not tile an axis.
 func (w *windowing) tiling(in *program.Instr) *tiling {
 	e, ok := w.extents[in]
 	if !ok || e.elements != in.Out[0].Shape[e.axis] {
@@ -150,7 +155,7 @@ func (w *windowing) collect(t *tiling, sum *program.Instr) {
 	}
 }
 
-// isTerm reports whether a value is a sum or a window, and is read once.
+// isTerm reports whether a value is a sum or a window with a single reader.
 func (w *windowing) isTerm(v *program.Value) bool {
 	if v.Base != v || w.liveOut[v] || w.readCount[v] != 1 {
 		return false
@@ -158,12 +163,12 @@ func (w *windowing) isTerm(v *program.Value) bool {
 	return isMap(v.Def, w.addition) || isMap(v.Def, w.identity) && v.Def.In[0].IsBounded()
 }
 
-// rewrite makes one value of the windows of a tiling, one after the other.
+// rewrite replaces the sum of a tiling by the concatenation of its windows.
 func (w *windowing) rewrite(t *tiling) error {
 	out := t.sum.Out[0]
 	w.sums[out] = true
 	whole := &program.Instr{In: make([]*program.Value, len(t.windows)), Nodes: program.NodesOf(slices.Insert(slices.Clone(t.gone), 0, t.sum)...)}
-	axis, within := t.windows[0].View.Bounds.Axis, true // whether each part's instruction can add it to 0
+	axis, within := t.windows[0].View.Bounds.Axis, true // within: 0 can be added by the instruction that computes each window
 	for i, v := range t.windows {
 		b := v.View.Bounds
 		part := v.Type
@@ -207,8 +212,8 @@ func (w *windowing) rewrite(t *tiling) error {
 	return nil
 }
 
-// joins reports whether parts can be computed in their places in a whole, one after the other along an axis: a
-// launch computes each, and its place is aligned as a buffer is.
+// joins reports whether the parts of a concatenation can be computed in place: the whole is the parts in row-major
+// order, launches compute them, and their offsets are aligned as buffers are.
 func joins(axis int, whole *program.Value, parts []*program.Value) bool {
 	if kernels.Count(whole.Shape[:axis]) != 1 || whole.Elements() == 0 {
 		return false
@@ -228,7 +233,7 @@ func isMap(in *program.Instr, function map[kernels.Dtype]expr.Func) bool {
 	return ok && f == m.Func
 }
 
-// plusZero returns the sum of an operand and 0.
+// plusZero returns the function x + 0.
 func plusZero(dt kernels.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(dt)
 	return b.Func(b.Apply(expr.Add, b.Operand(0), b.Constant(dt, 0)))

@@ -11,20 +11,18 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Eval runs the program by the plainest means, at any stage, and returns the values of Outputs: ops
-// by their Do, plans by the kernels' Go bodies. It defines the results of a program.
-// inputs are the values of [Program.Inputs], in order.
+// Eval interprets the program at any stage and returns the values of Outputs: it calls the Do of ops and the Go bodies of
+// kernels. It defines the results of a program. inputs are the values of [Program.Inputs], in order.
 //
-// A program that is placed runs in an arena of its own, poisoned first, each value at its place, so
-// that buffers that wrongly share memory, and memory that is read before it is written, show in the
-// results.
+// A placed program runs in a new arena filled with NaN, each value at its offset. Buffers that wrongly share memory, and
+// reads of memory before it is written, therefore change the results.
 func (p *Program) Eval(inputs []gorgonia.Value) ([]gorgonia.Value, error) {
 	outputs, _, err := p.Step(inputs, nil)
 	return outputs, err
 }
 
-// Step is Eval of a program with states: it also takes the values of the states, in the
-// order of Updates, nil for zeros, and returns them as they are after the run.
+// Step is Eval of a program with states. states are their values before the run, in the order of Updates, nil for zeros;
+// next are their values after it.
 func (p *Program) Step(inputs, states []gorgonia.Value) (outputs, next []gorgonia.Value, err error) {
 	e := interpreter{program: p, inputs: inputs, held: map[*Value]gorgonia.Value{}, states: map[*Value]gorgonia.Value{}}
 	for i, v := range states {
@@ -60,9 +58,9 @@ func (p *Program) Step(inputs, states []gorgonia.Value) (outputs, next []gorgoni
 // interpreter is the state of one Eval.
 type interpreter struct {
 	program *Program
-	inputs  []gorgonia.Value // those not taken yet
-	held    map[*Value]gorgonia.Value
-	states  map[*Value]gorgonia.Value // those given
+	inputs  []gorgonia.Value          // of the Input instructions still to run
+	held    map[*Value]gorgonia.Value // values outside of the arena
+	states  map[*Value]gorgonia.Value // before the run
 	arena   []byte
 }
 
@@ -113,8 +111,7 @@ func (e *interpreter) instr(in *Instr) error {
 	return e.store(in.Out[0], out)
 }
 
-// launch runs the plan of an instruction, or if there is none yet that of the host, on operands at
-// their places.
+// launch runs the plan of an instruction, or a plan for the host before stage Planned.
 func (e *interpreter) launch(in *Instr) error {
 	plan := in.Plan
 	if plan == nil {
@@ -153,8 +150,7 @@ func (e *interpreter) launch(in *Instr) error {
 	return kernels.Host{}.Run(plan, operands, outputs, scratch)
 }
 
-// buffer returns the memory of the base of a value that is placed, and nil for any
-// other.
+// buffer returns the memory of a value's base in the arena, or nil if it has none.
 func (e *interpreter) buffer(v *Value) []byte {
 	b := v.Base.Buffer
 	if b == nil || e.arena == nil {
@@ -163,7 +159,7 @@ func (e *interpreter) buffer(v *Value) []byte {
 	return e.arena[b.Offset : b.Offset+b.Size]
 }
 
-// load returns a value; one that is placed comes out of the arena.
+// load returns a value, from the arena if it has a buffer there.
 func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
 	if b := e.buffer(v); b != nil {
 		out, memory := values.New(v.Dtype, v.Shape)
@@ -176,7 +172,7 @@ func (e *interpreter) load(v *Value) (gorgonia.Value, error) {
 	return nil, fmt.Errorf("%v has no value", v)
 }
 
-// store keeps a value; one that is placed goes into the arena.
+// store sets a value, in the arena if it has a buffer there.
 func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	b := e.buffer(v)
 	if b == nil {
@@ -191,7 +187,7 @@ func (e *interpreter) store(v *Value, value gorgonia.Value) error {
 	return nil
 }
 
-// alias makes a view of its base, unless the base is placed: then there is nothing to do.
+// alias sets a value to a view of its base. A base in the arena needs nothing: load applies the view.
 func (e *interpreter) alias(v *Value) error {
 	if e.buffer(v) != nil || v.IsRandom() {
 		return nil
@@ -204,7 +200,7 @@ func (e *interpreter) alias(v *Value) error {
 	return err
 }
 
-// join concatenates values, unless they are placed that way.
+// join concatenates values, unless they are in the arena, where they are computed at their offsets.
 func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 	v := in.Out[0]
 	if e.buffer(v) != nil {
@@ -222,9 +218,8 @@ func (e *interpreter) join(in *Instr, parts []gorgonia.Value) error {
 	return nil
 }
 
-// Do calls an op on the host and returns its value, of the wanted type, with the elements in
-// row-major order. Ops of Gorgonia panic at operands that they do not support; the panic becomes an error here.
-// It is also an error if an op returns no value, or one of another type.
+// Do calls an op on the host and returns its value with the elements in row-major order. It returns an error if the op
+// panics, as Gorgonia's do on unsupported operands, or returns no value or a value of another type than want.
 func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -240,8 +235,8 @@ func Do(op gorgonia.Op, want Type, in ...gorgonia.Value) (out gorgonia.Value, er
 	return values.Compact(out), nil
 }
 
-// Check returns an error that describes v unless it is a value of the type. Its shape may be
-// another one with as many elements, as that of some of Gorgonia's ops is.
+// Check returns an error that describes v unless it is a value of the type. Its shape may differ if the number of elements
+// is the same: some of Gorgonia's ops return such values.
 func (t Type) Check(v gorgonia.Value) error {
 	if safely.IsNil(v) {
 		return errors.New("no value")

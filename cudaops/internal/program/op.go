@@ -21,20 +21,19 @@ type Input struct{}
 // Constant is a value that is part of the graph.
 type Constant struct{ Value gorgonia.Value }
 
-// State is a value that stays on the device from run to run: 0 at first, and after each run the
-// value that [Program.Updates] names.
+// State is a value that stays on the device between runs: 0 before the first run, then the value that [Program.Updates]
+// names.
 type State struct{}
 
 // Host calls the Do of an op on the host.
 type Host struct {
 	Op gorgonia.Op
-	// Reason is why the op runs there, "" for one that has no inputs to copy, such as a random
-	// tensor.
+	// Reason is why the op runs on the host. It is "" for an op without inputs, which costs no copy.
 	Reason string
 }
 
-// WritesThrough reports whether the value of an op is memory to be written by an op that takes it:
-// that of gorgonia.Iop, which holds a second output.
+// WritesThrough reports whether the value of an op is memory that its consumer writes, as that of gorgonia.Iop, which
+// holds a second output.
 func WritesThrough(op Op) bool {
 	h, host := op.(Host)
 	if !host {
@@ -44,10 +43,10 @@ func WritesThrough(op Op) bool {
 	return through
 }
 
-// Kernel runs an op that has kernels of its own.
+// Kernel runs an op with a launch plan of its own.
 type Kernel struct{ Planner kernels.Planner }
 
-// plan returns the launches of an op, which may be of another module.
+// plan returns the launches of an op, which may come from another module.
 func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	err = safely.Call("its Plan", func() (err error) { p, err = k.Planner.Plan(dev); return err })
 	if err == nil && p == nil {
@@ -59,7 +58,7 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 	return p, nil
 }
 
-// ProductOf returns the product that an op is.
+// ProductOf returns the matmul that an op computes, and false for other ops.
 func ProductOf(op Op) (kernels.Product, bool) {
 	k, kernel := op.(Kernel)
 	if !kernel {
@@ -80,18 +79,18 @@ func ProductOf(op Op) (kernels.Product, bool) {
 }
 
 // Map computes each element of its outputs by a function of the elements of its inputs at the same
-// index of Shape. The inputs are views of that shape, of any strides; a function of constants alone has
-// none. Each output has as many elements. Late is set if it should be fused with the users of its output
-// rather than with the producers of its inputs.
+// index of Shape. The inputs are views of that shape, with any strides; a function of constants has no inputs.
+// Each output has as many elements as Shape. FuseWithConsumers is set if the Map should be fused with the consumers
+// of its output instead of the producers of its inputs.
 type Map struct {
 	Func              expr.Func
 	Shape             tensor.Shape
 	FuseWithConsumers bool
 }
 
-// Rows computes a function with reductions along axes of Shape. The inputs are views of that shape, of any
-// strides, as those of a Map. An output has that shape or, if PerRow is set for it, one element for each
-// index along the other axes.
+// Rows computes a function with reductions along axes of Shape. The inputs are views of that shape, with any
+// strides, as for a Map. An output has that shape or, if its PerRow is set, one element for each index along the
+// other axes.
 type Rows struct {
 	Func   expr.Func
 	Shape  tensor.Shape
@@ -99,15 +98,15 @@ type Rows struct {
 	PerRow []bool
 }
 
-// Concat joins its inputs, views of any strides, along an axis.
+// Concat concatenates its inputs, views with any strides, along an axis.
 type Concat struct{ Axis int }
 
-// Alias is a value in another shape or order, or a part of it, as the View of its output describes,
-// without moving elements. An alias of the state of random numbers is these numbers.
+// Alias reshapes, permutes or slices a value as the View of its output describes, without moving elements. An alias of
+// the state of a random number generator is the numbers that it generates.
 type Alias struct{}
 
-// ConcatInPlace is one buffer with the elements of all inputs, one after the other as [Layout] describes. Its
-// inputs are computed in their places: no element moves. The bytes between them are arbitrary.
+// ConcatInPlace is one buffer with the elements of all inputs at the offsets of [Layout]. Each input is computed at its
+// offset, so no element moves. The bytes between inputs are arbitrary. It prints as "join".
 type ConcatInPlace struct{}
 
 // Copy moves a value between host and device, from the space of its input to the
@@ -126,21 +125,19 @@ func (Alias) String() string         { return "alias" }
 func (ConcatInPlace) String() string { return "join" }
 func (Copy) String() string          { return "copy" }
 
-// Launches reports whether an op runs as launches on the device: whether it is a
-// Kernel, a Map, Rows or a Concat.
+// Launches reports whether an op launches kernels: whether it is a Kernel, a Map, Rows or a Concat.
 func Launches(op Op) bool {
 	_, kernel := op.(Kernel)
 	return kernel || ReadsViews(op)
 }
 
-// ReadsViews reports whether the launches of an op read its inputs as they lie in their bases,
-// whatever the strides.
+// ReadsViews reports whether the launches of an op can read views of any strides.
 func ReadsViews(op Op) bool {
 	_, concat := op.(Concat)
 	return concat || Pointwise(op)
 }
 
-// Pointwise reports whether an op is a function of elements: whether it is a Map or Rows.
+// Pointwise reports whether an op is a Map or Rows.
 func Pointwise(op Op) bool {
 	switch op.(type) {
 	case Map, Rows:
@@ -149,7 +146,7 @@ func Pointwise(op Op) bool {
 	return false
 }
 
-// isRoundedProduct reports whether an op is a product of rounded operands, which may have its result rounded as a second output.
+// isRoundedProduct reports whether an op is a product of rounded operands. Its result in BF16 may be a second output.
 func isRoundedProduct(op Op) bool {
 	k, _ := op.(Kernel)
 	_, product := k.Planner.(kernels.RoundedProduct)

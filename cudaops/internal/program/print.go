@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the program, an instruction a line: the values that it defines, their types
-// and places, the operation, and its operands.
+// Print writes the program, an instruction a line: the values that it defines with their types, spaces and addresses, the
+// operation, and its operands.
 //
 //	%4 f32 (128, 10) device @4096  kernel MatMul %2 %3  matmul_small_f32
 func (p *Program) Print(w io.Writer) {
@@ -67,7 +67,7 @@ func (in *Instr) String() string {
 	return fmt.Sprintf("%s\t%s\t%s", strings.Join(out, ", "), what, strings.Join(notes, "; "))
 }
 
-// describe returns a value's number, type and place.
+// describe returns a value's number, type, space and address.
 func (v *Value) describe() string {
 	s := v.String()
 	if v.Numeric {
@@ -104,7 +104,7 @@ func names(values []*Value) string {
 	return strings.Join(list, " ")
 }
 
-// oneLine returns the start of a text, which may be a matrix, on one line.
+// oneLine returns the start of a text on one line.
 func oneLine(text string) string {
 	const longest = 40
 	r := []rune(strings.Join(strings.Fields(text), " "))

@@ -3,11 +3,10 @@
 //
 //	graph --lower--> Program --passes--> Program, planned and placed --> backend
 //
-// A [Program] is a list of instructions over values, each value defined once. At first it describes the
-// computation; passes add how and where it runs: launch plans, transfers between host and device, places in
-// device memory. [Program.Print] shows it at any stage, [Program.Verify] checks it, and
-// [Program.Eval] runs it by the plainest means, so that a pass can be tested without a device: Eval
-// after it equals Eval before it.
+// A [Program] is a list of instructions in single-assignment form. Lowering makes it describe the computation; passes add
+// launch plans, transfers between host and device, and addresses in device memory. [Program.Print] shows it at any
+// stage and [Program.Verify] checks it. [Program.Eval] interprets it, so that a pass can be tested without a device: Eval
+// must compute the same bits before and after the pass.
 package program
 
 import (
@@ -20,34 +19,34 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Program is a graph made ready to run, or on its way there. It is plain data:
+// Program is a graph lowered to instructions, at some stage of compilation. It is plain data:
 // the backend holds the values that a run changes.
 type Program struct {
 	Stage   Stage
-	Setup   []*Instr  // runs once, before the first run: constants and states
-	Instrs  []*Instr  // runs in this order, every time
-	Outputs []*Value  // the values wanted on the host after a run
-	Updates []Update  // of every State
-	Buffers []*Buffer // device memory, from Placed on
-	Arena   int64     // bytes of device memory that the buffers take
-	Peak    int64     // bytes of the buffers alive at once, at most: the least arena for this order
+	Setup   []*Instr  // executed once, before the first run: constants and states
+	Instrs  []*Instr  // executed in this order in every run
+	Outputs []*Value  // the values copied to the host in a run
+	Updates []Update  // one for each State
+	Buffers []*Buffer // device memory; set by the pass that reaches stage Placed
+	Arena   int64     // bytes of device memory that contain all buffers
+	Peak    int64     // maximum bytes of buffers alive at once: a lower bound of Arena for this order
 
-	values int // how many values were made
+	values int // number of values made so far
 }
 
-// Update is the value that a State has after a run: its own, if no run changes it. From Placed on,
-// the two share a place.
+// Update gives the value of a State after a run; Next is State itself if no run changes it. In a placed program both
+// share one buffer.
 type Update struct{ State, Next *Value }
 
 // Stage records which passes have run.
 type Stage uint8
 
-// The stages, each with the properties that hold from there on.
+// The stages in order; each keeps the properties of the earlier ones.
 const (
-	Lowered     Stage = iota // instructions in an order in which they can run
+	Lowered     Stage = iota // every instruction follows those that compute its inputs
 	Planned                  // every Kernel and Map has its launch plan
-	Transferred              // every value lives on the host or on the device, and copies are instructions
-	Placed                   // every value on the device has its place in the arena
+	Transferred              // every value is on the host or on the device, and copies are instructions
+	Placed                   // every value on the device has a buffer in the arena
 )
 
 // String returns the stage's name.
@@ -55,10 +54,10 @@ func (s Stage) String() string {
 	return [...]string{"lowered", "planned", "transferred", "placed"}[s]
 }
 
-// Space is the memory that a value lives in.
+// Space is the memory that holds a value.
 type Space uint8
 
-// The spaces. Values live nowhere in particular before [Transferred].
+// The spaces. Before stage [Transferred] every value is Anywhere.
 const (
 	Anywhere Space = iota
 	OnHost
@@ -68,8 +67,8 @@ const (
 // String returns the space's name.
 func (s Space) String() string { return [...]string{"anywhere", "host", "device"}[s] }
 
-// Type is the element type and the shape of a value. Values of other types than the
-// kernels' and of unknown shape live on the host alone: Numeric is false.
+// Type is the element type and the shape of a value. Numeric is false for values of unknown shape or of a type
+// without kernels; these stay on the host.
 type Type struct {
 	Numeric bool
 	Dtype   kernels.Dtype
@@ -88,15 +87,14 @@ func (t Type) Elements() int64 {
 // Bytes returns the size of the elements in bytes.
 func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 
-// View describes where the elements of a value lie in the memory of its base: the element of index i at
-// Offset + sum of i[k] Strides[k], all in elements. If there are Bounds, elements outside of them
-// are zeros, and indices along that axis count from Bounds.From.
+// View maps the indices of a value to elements of its base: index i is stored at Offset + sum of i[k] Strides[k], in
+// elements. With Bounds, elements outside of them are zeros, and indices along that axis count from Bounds.From.
 type View struct {
 	Offset  int64
 	Strides []int64
-	Bounds  kernels.Bounds // To = 0 for none
-	// Stream makes the elements random numbers of the value's element type: the base is the state
-	// from which they follow, as in a [kernels.View].
+	Bounds  kernels.Bounds // To is 0 if there are no bounds
+	// Stream, if its Number is not 0, makes the elements random numbers generated from the base, the generator's state, as
+	// in a [kernels.View].
 	Stream kernels.Stream
 }
 
@@ -114,25 +112,23 @@ func Contiguous(shape tensor.Shape) View {
 // Value is one result of an instruction.
 type Value struct {
 	ID   int    // its number in the program, for prints
-	Name string // of the node that it is the value of
+	Name string // of the graph's node with this value
 	Type
 	Def   *Instr
 	Space Space
-	// Base is the value whose memory this one shares, as View describes; the value
-	// itself if the memory is its own. A base is its own base.
+	// Base is the value whose memory this one shares, as View describes. It is the value itself if it owns its memory.
 	Base   *Value
 	View   View
-	Buffer *Buffer // of a base on the device, from Placed on
+	Buffer *Buffer // set in a placed program for bases on the device
 }
 
-// IsBounded reports whether the view has zeros outside of its memory.
+// IsBounded reports whether the view has elements outside of its memory, which are zeros.
 func (v *Value) IsBounded() bool { return v.View.Bounds.To != 0 }
 
-// IsRandom reports whether the elements are random numbers, which lie in no memory.
+// IsRandom reports whether the elements are random numbers, which are generated instead of stored.
 func (v *Value) IsRandom() bool { return v.View.Stream.Number != 0 }
 
-// IsContiguous reports whether the elements lie in row-major order, one after the
-// other.
+// IsContiguous reports whether the elements are stored contiguously in row-major order.
 func (v *Value) IsContiguous() bool {
 	if v.IsBounded() {
 		return false
@@ -151,11 +147,11 @@ type Instr struct {
 	Op      Op
 	In, Out []*Value
 	Nodes   []*gorgonia.Node // the nodes that it computes or, for a Copy, whose value it copies
-	Plan    *kernels.Plan    // the launches, if there are any, from Planned on
-	Scratch *Buffer          // memory of its own while it runs, from Placed on; nil for none
+	Plan    *kernels.Plan    // the launches, set at stage Planned; nil for instructions without launches
+	Scratch *Buffer          // scratch memory of the launches, set at stage Placed; may be nil
 }
 
-// Domain returns the shape that a Map or Rows goes over.
+// Domain returns the iteration space of a Map or Rows.
 func (in *Instr) Domain() tensor.Shape {
 	if op, rows := in.Op.(Rows); rows {
 		return op.Shape
@@ -187,8 +183,8 @@ func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
 	return nil, fmt.Errorf("%v has no launches", in.Op)
 }
 
-// InNode returns err with the name of the graph's node that the instruction computes. It returns
-// nil for nil, and an error that names a node already unchanged.
+// InNode returns err with the name of the graph's node that the instruction computes. It returns a nil error, or one that
+// already names a node, unchanged.
 func (in *Instr) InNode(err error) error {
 	if _, named := err.(*nodeError); named || err == nil || len(in.Nodes) == 0 {
 		return err
@@ -206,8 +202,7 @@ func (e *nodeError) Error() string { return fmt.Sprintf("node %s: %v", e.node, e
 
 func (e *nodeError) Unwrap() error { return e.err }
 
-// kernelView returns the value as an operand of a Map or Rows: a view of the whole buffer of
-// its base.
+// kernelView returns the value as an operand of a Map or Rows: a view of its base's buffer.
 func (v *Value) kernelView() kernels.View {
 	strides := make([]int, len(v.View.Strides))
 	for i, s := range v.View.Strides {
@@ -216,18 +211,17 @@ func (v *Value) kernelView() kernels.View {
 	return kernels.View{Elements: v.Base.Elements(), Offset: v.View.Offset, Strides: strides, Bounds: v.View.Bounds, Stream: v.View.Stream}
 }
 
-// Buffer is a piece of the arena that is alive from instruction Birth to
-// instruction Death of [Program.Instrs], both included.
+// Buffer is a range of the arena, alive from instruction Birth through instruction Death of [Program.Instrs].
 type Buffer struct {
 	Offset, Size int64 // bytes
 	Birth, Death int
-	Parent       *Buffer // that of a Join, in which this one has its place; nil for none
-	// Alternate is where the value lies in every other run, so that it can be copied there while the run before is
-	// under way; nil for none. It is one of the program's buffers, too, and has none of its own.
+	Parent       *Buffer // the ConcatInPlace's buffer that contains this one, or nil
+	// Alternate is the second half of a double buffer, or nil. Runs alternate between the two, so that the next input can
+	// be copied while a run computes. It is listed in Program.Buffers; its own Alternate is nil.
 	Alternate *Buffer
 }
 
-// SwapAlternates exchanges the places of buffers that have two.
+// SwapAlternates exchanges the offsets of the two halves of every double buffer.
 func (p *Program) SwapAlternates() {
 	for _, b := range p.Buffers {
 		if b.Alternate != nil {
@@ -236,18 +230,18 @@ func (p *Program) SwapAlternates() {
 	}
 }
 
-// Alignment of every buffer in the arena, in bytes: the kernels' vector loads rely on it, and
-// CUDA's own allocator keeps it.
+// Alignment is the alignment of every buffer in the arena, in bytes. Vector loads of the kernels need it; CUDA's allocator
+// guarantees it.
 const Alignment = 256
 
-// Padded returns the bytes of the arena that the buffer takes.
+// Padded returns the buffer's size rounded up to Alignment.
 func (b *Buffer) Padded() int64 { return (b.Size + Alignment - 1) &^ (Alignment - 1) }
 
 // Overlaps reports whether a and b are alive at the same time.
 func (b *Buffer) Overlaps(a *Buffer) bool { return b.Birth <= a.Death && a.Birth <= b.Death }
 
-// Layout returns where values with those numbers of elements begin in a Join, in elements, each at
-// a multiple of Alignment, and the number of elements of the Join.
+// Layout returns the offset of each part of a ConcatInPlace, given the parts' numbers of elements, and the number of
+// elements of the whole. Offsets are in elements and aligned to Alignment.
 func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
 	unit := Alignment / d.Size()
 	for _, n := range elements {
@@ -257,7 +251,7 @@ func Layout(d kernels.Dtype, elements ...int64) (offsets []int64, total int64) {
 	return offsets, total
 }
 
-// Offsets returns where the inputs of a Join begin, in elements.
+// Offsets returns the offsets of the inputs of a ConcatInPlace, in elements.
 func (in *Instr) Offsets() []int64 {
 	elements := make([]int64, len(in.In))
 	for i, v := range in.In {
@@ -267,7 +261,7 @@ func (in *Instr) Offsets() []int64 {
 	return offsets
 }
 
-// NodesOf returns the nodes that instructions compute, each once.
+// NodesOf returns the nodes that instructions compute, without repetition.
 func NodesOf(instrs ...*Instr) (list []*gorgonia.Node) {
 	known := map[*gorgonia.Node]bool{}
 	for _, in := range instrs {
@@ -281,8 +275,7 @@ func NodesOf(instrs ...*Instr) (list []*gorgonia.Node) {
 	return list
 }
 
-// NewValue returns a value that instruction def is to have as an output; its
-// memory is its own.
+// NewValue adds an output to instruction def and returns it; it owns its memory.
 func (p *Program) NewValue(def *Instr, name string, t Type) *Value {
 	v := &Value{ID: p.values, Name: name, Type: t, Def: def, View: Contiguous(t.Shape)}
 	v.Base = v
@@ -291,15 +284,14 @@ func (p *Program) NewValue(def *Instr, name string, t Type) *Value {
 	return v
 }
 
-// NewAlias returns a value that instruction def is to have as an output; it
-// shares the memory of base.
+// NewAlias adds an output to instruction def and returns it; it shares the memory of base.
 func (p *Program) NewAlias(def *Instr, name string, t Type, base *Value, view View) *Value {
 	v := p.NewValue(def, name, t)
 	v.Base, v.View, v.Space = base.Base, view, base.Space
 	return v
 }
 
-// All iterates over the instructions of Setup and those of Instrs.
+// All iterates over the instructions of Setup, then of Instrs.
 func (p *Program) All() iter.Seq[*Instr] {
 	return func(yield func(*Instr) bool) {
 		for _, list := range [][]*Instr{p.Setup, p.Instrs} {
@@ -312,7 +304,7 @@ func (p *Program) All() iter.Seq[*Instr] {
 	}
 }
 
-// Plans returns the plans of a run, in order.
+// Plans returns the launch plans of a run, in order.
 func (p *Program) Plans() (list []*kernels.Plan) {
 	for _, in := range p.Instrs {
 		if in.Plan != nil {

@@ -132,11 +132,11 @@ var faults = map[string]struct {
 		plan := in.Plan
 		plan.Inputs = plan.Inputs[:1]
 	}},
-	"view outside its base": {"lies outside its base", func(t *testing.T, p *Program) {
+	"view outside its base": {"is not within its base", func(t *testing.T, p *Program) {
 		_, in := find(t, p, isAlias)
 		in.Out[0].View.Offset = 1
 	}},
-	"view backwards": {"lies outside its base", func(t *testing.T, p *Program) {
+	"view backwards": {"is not within its base", func(t *testing.T, p *Program) {
 		_, in := find(t, p, isAlias)
 		in.Out[0].View.Strides[0] *= -1
 	}},

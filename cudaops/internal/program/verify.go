@@ -75,8 +75,7 @@ func (c *checker) instr(in *Instr) {
 	c.shape(in)
 }
 
-// wants returns the space in which an op reads and writes its values, [Anywhere] if it does not
-// matter.
+// wants returns the space in which an op reads and writes its values, or [Anywhere] if every space is allowed.
 func wants(op Op) Space {
 	switch op.(type) {
 	case Kernel, Map, Rows, Concat, State, ConcatInPlace:
@@ -87,7 +86,7 @@ func wants(op Op) Space {
 	return Anywhere
 }
 
-// view checks that a value lies within its base.
+// view checks that the elements of a value are within its base.
 func (c *checker) view(v *Value) {
 	switch b := v.Base; {
 	case b == nil || b.Base != b:
@@ -117,7 +116,7 @@ func (c *checker) view(v *Value) {
 			}
 		}
 		if first < 0 || last >= b.Elements() || v.Dtype != b.Dtype {
-			c.fault("%v, %v elements %d to %d, lies outside its base %v, %d of %v", v, v.Dtype, first, last, b, b.Elements(), b.Dtype)
+			c.fault("%v, %v elements %d to %d, is not within its base %v, %d of %v", v, v.Dtype, first, last, b, b.Elements(), b.Dtype)
 		}
 	}
 }
@@ -165,7 +164,7 @@ func (c *checker) shape(in *Instr) {
 	}
 }
 
-// concat checks that the inputs of a Concat make its output.
+// concat checks the shapes of a Concat.
 func (c *checker) concat(op Concat, in *Instr) {
 	out, along := in.Out[0], 0
 	for _, v := range in.In {
@@ -210,9 +209,8 @@ func (c *checker) plan(in *Instr, plan *kernels.Plan) {
 	}
 }
 
-// memory checks the buffers: each value on the device has one that is alive from
-// its definition to its last use, and no two that are alive at the same time
-// share memory.
+// memory checks the buffers: the buffer of each value on the device is alive from the value's definition through its last
+// use, and no two buffers alive at the same time overlap.
 func (c *checker) memory() {
 	known := map[*Buffer]bool{}
 	for _, b := range c.p.Buffers {
@@ -230,7 +228,7 @@ func (c *checker) memory() {
 	}
 	for _, in := range c.p.Setup {
 		for _, v := range in.Out {
-			if v.Space == OnDevice { // written before the first run, read in every later one
+			if v.Space == OnDevice { // written before the first run, read in every run
 				alive(v.Base.Buffer, 0, v)
 				alive(v.Base.Buffer, len(c.p.Instrs)-1, v)
 			}
@@ -259,8 +257,8 @@ func (c *checker) memory() {
 	c.overlaps()
 }
 
-// overwrites checks that a launch writes over an input only if it reads, from that memory, only the element at the index that it
-// computes.
+// overwrites checks that a launch overwrites an input only if it reads, for each element that it computes, only the input's
+// element at the same index.
 func (c *checker) overwrites(in *Instr) {
 	for _, out := range in.Out {
 		for _, v := range in.In {

@@ -5,7 +5,7 @@ import "slices"
 // update checks the value that becomes a State.
 func (c *checker) update(i int, u Update) {
 	if _, state := u.State.Def.Op.(State); !state || !slices.Contains(c.p.Setup, u.State.Def) {
-		c.fault("update %d is of %v, which is no state", i, u.State)
+		c.fault("update %d: got %v, want a state of Setup", i, u.State)
 		return
 	}
 	switch {
@@ -21,7 +21,7 @@ func (c *checker) update(i int, u Update) {
 	}
 }
 
-// inPlace checks that a State can be overwritten where its update is computed: when it is not needed any more.
+// inPlace checks that no instruction reads a State after its update has been computed over it.
 func (c *checker) inPlace(u Update) {
 	at := slices.Index(c.p.Instrs, u.Next.Def)
 	if at < 0 {
@@ -35,14 +35,14 @@ func (c *checker) inPlace(u Update) {
 	}
 }
 
-// ReadsInOrder reports whether an instruction reads, from the base of an input, only the element at
-// the index that it computes.
+// ReadsInOrder reports whether an instruction reads, for each element that it computes, only the element of an input's base
+// at the same index.
 func (in *Instr) ReadsInOrder(v *Value) bool {
 	_, mapped := in.Op.(Map)
 	return mapped && v.View.Offset == 0 && v.Elements() == v.Base.Elements() && v.IsContiguous()
 }
 
-// join checks the sizes of joined values, and from Placed on their places.
+// join checks the sizes of the inputs of a ConcatInPlace and, in a placed program, their offsets.
 func (c *checker) join(in *Instr) {
 	out := in.Out[0]
 	var elements []int64
