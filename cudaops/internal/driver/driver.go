@@ -68,24 +68,25 @@ var (
 	cuLaunchKernel      = cu("cuLaunchKernel")
 	cuLaunchCooperative = cu("cuLaunchCooperativeKernel")
 
-	cuStreamBeginCapture = cu("cuStreamBeginCapture_v2")
-	cuStreamEndCapture   = cu("cuStreamEndCapture")
-	cuStreamCaptureInfo  = cu("cuStreamGetCaptureInfo_v2")
-	cuStreamFollow       = cu("cuStreamUpdateCaptureDependencies")
-	cuGraphInstantiate   = cu("cuGraphInstantiateWithFlags")
-	cuGraphDestroy       = cu("cuGraphDestroy")
-	cuGraphLaunch        = cu("cuGraphLaunch")
-	cuGraphExecDestroy   = cu("cuGraphExecDestroy")
-	cuGraphGetEdges      = cu("cuGraphGetEdges_v2")           // from CUDA 12.3 on, as
-	cuGraphAddEdges      = cu("cuGraphAddDependencies_v2")    // these
-	cuGraphRemoveEdges   = cu("cuGraphRemoveDependencies_v2") // two
+	cuStreamBeginCapture    = cu("cuStreamBeginCapture_v2")
+	cuStreamEndCapture      = cu("cuStreamEndCapture")
+	cuStreamCaptureInfo     = cu("cuStreamGetCaptureInfo_v2")
+	cuStreamSetDependencies = cu("cuStreamUpdateCaptureDependencies")
+	cuGraphInstantiate      = cu("cuGraphInstantiateWithFlags")
+	cuGraphDestroy          = cu("cuGraphDestroy")
+	cuGraphLaunch           = cu("cuGraphLaunch")
+	cuGraphExecDestroy      = cu("cuGraphExecDestroy")
+	// The driver has these since CUDA 12.3.
+	cuGraphGetEdges    = cu("cuGraphGetEdges_v2")
+	cuGraphAddEdges    = cu("cuGraphAddDependencies_v2")
+	cuGraphRemoveEdges = cu("cuGraphRemoveDependencies_v2")
 
 	cuModuleLoadDataEx  = cu("cuModuleLoadDataEx")
 	cuModuleGetFunction = cu("cuModuleGetFunction")
 	cuModuleUnload      = cu("cuModuleUnload")
 	cuFuncSetAttribute  = cu("cuFuncSetAttribute")
 	cuFuncGetAttribute  = cu("cuFuncGetAttribute")
-	cuFuncGetParamInfo  = cu("cuFuncGetParamInfo") // from CUDA 12.4 on
+	cuFuncGetParamInfo  = cu("cuFuncGetParamInfo") // since CUDA 12.4
 	cuOccupancy         = cu("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 
 	cuTensorMapEncodeTiled = cu("cuTensorMapEncodeTiled")

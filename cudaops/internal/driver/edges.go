@@ -8,17 +8,17 @@ type edges struct {
 	data     []edgeData
 }
 
-// edgeData is CUgraphEdgeData: which part of its first node an edge waits for. The zero value stands for all of it.
+// edgeData is CUgraphEdgeData: which event of its first node an edge waits for. The zero value is the node's completion.
 type edgeData struct {
 	port, _, kind uint8
 	_             [5]uint8
 }
 
-// programmatic is an edge between kernels along which the second one comes to the device once all blocks of the
-// first have admitted it or ended. The second waits for the end of the first by an instruction.
+// programmatic is an edge between kernels whose second may launch once every block of the first has called
+// griddepcontrol.launch_dependents or exited. The second waits for completion of the first by griddepcontrol.wait.
 var programmatic = edgeData{port: 1, kind: 1} // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 
-// makeProgrammatic makes the edges of a graph from kernels to kernels that wait by themselves programmatic.
+// makeProgrammatic makes edges between two kernels programmatic if the second waits for its dependencies.
 func (c *Context) makeProgrammatic(graph uintptr, kernels map[GraphNode]bool) error {
 	var n uintptr
 	if err := c.call(cuGraphGetEdges, graph, 0, 0, 0, uintptr(unsafe.Pointer(&n))); err != nil || n == 0 {
@@ -28,22 +28,22 @@ func (c *Context) makeProgrammatic(graph uintptr, kernels map[GraphNode]bool) er
 	if err := all.call(c, cuGraphGetEdges, graph, uintptr(unsafe.Pointer(&n))); err != nil {
 		return err
 	}
-	var early edges
+	var changed edges
 	for i, to := range all.to {
 		if _, kernel := kernels[all.from[i]]; kernel && kernels[to] {
-			early.from, early.to, early.data = append(early.from, all.from[i]), append(early.to, to), append(early.data, all.data[i])
+			changed.from, changed.to, changed.data = append(changed.from, all.from[i]), append(changed.to, to), append(changed.data, all.data[i])
 		}
 	}
-	if len(early.to) == 0 {
+	if len(changed.to) == 0 {
 		return nil
 	}
-	if err := early.call(c, cuGraphRemoveEdges, graph, uintptr(len(early.to))); err != nil {
+	if err := changed.call(c, cuGraphRemoveEdges, graph, uintptr(len(changed.to))); err != nil {
 		return err
 	}
-	for i := range early.data {
-		early.data[i] = programmatic
+	for i := range changed.data {
+		changed.data[i] = programmatic
 	}
-	return early.call(c, cuGraphAddEdges, graph, uintptr(len(early.to)))
+	return changed.call(c, cuGraphAddEdges, graph, uintptr(len(changed.to)))
 }
 
 // call calls one of the functions of edges.

@@ -39,8 +39,8 @@ func IsOutOfMemory(err error) bool {
 	return errors.As(err, &e) && e.Code == outOfMemory
 }
 
-// Join is errors.Join without repetitions: after a kernel has failed, a context answers every call,
-// such as those that free its memory, with the same error.
+// Join is errors.Join without repetitions: after a kernel has failed, every call on the context, such as those that free
+// memory, returns the same error.
 func Join(errs ...error) error {
 	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return nil
@@ -60,7 +60,7 @@ func Join(errs ...error) error {
 	return errors.Join(list...)
 }
 
-// flatten returns errors with those that errors.Join has made taken apart.
+// flatten replaces each error made by errors.Join by the errors that it joins.
 func flatten(errs []error) (list []error) {
 	for _, err := range errs {
 		joined, ok := err.(interface{ Unwrap() []error })

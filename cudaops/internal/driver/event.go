@@ -5,13 +5,13 @@ import (
 	"unsafe"
 )
 
-// Event is a moment in the work of a stream.
+// Event is a point in the work of a stream.
 type Event struct {
 	ctx    *Context
 	handle uintptr
 }
 
-// NewEvent makes an event to measure time with.
+// NewEvent makes an event that measures time.
 func (c *Context) NewEvent() (*Event, error) {
 	e := &Event{ctx: c}
 	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
@@ -20,8 +20,8 @@ func (c *Context) NewEvent() (*Event, error) {
 	return e, nil
 }
 
-// NewMark makes an event that is waited for, and takes no time down.
-func (c *Context) NewMark() (*Event, error) {
+// NewSyncEvent makes an event for synchronization, without timing.
+func (c *Context) NewSyncEvent() (*Event, error) {
 	const disableTiming = 2
 	e := &Event{ctx: c}
 	if err := c.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), disableTiming); err != nil {
@@ -30,16 +30,16 @@ func (c *Context) NewMark() (*Event, error) {
 	return e, nil
 }
 
-// Sync waits for the moment that was recorded last. Its error may be that of any earlier work.
+// Sync waits for the point at which e was last recorded. Its error may come from any earlier work.
 func (e *Event) Sync() error { return e.ctx.call(cuEventSynchronize, e.handle) }
 
-// Wait makes work that is queued on s from now on wait for the moment at which e was last recorded.
+// Wait makes work queued on s after this call wait for the point at which e was last recorded.
 func (s *Stream) Wait(e *Event) error { return s.ctx.call(cuStreamWaitEvent, s.handle, e.handle, 0) }
 
 // Close releases the event. Further calls do nothing.
 func (e *Event) Close() error { return closeHandle(e.ctx, &e.handle, cuEventDestroy) }
 
-// Record makes e the moment when all work queued on s so far is done.
+// Record sets e to the point at which all work queued on s so far completes.
 func (s *Stream) Record(e *Event) error { return s.ctx.call(cuEventRecord, e.handle, s.handle) }
 
 // Elapsed waits for stop and returns the device's time from start to stop, to about half a

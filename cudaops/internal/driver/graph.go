@@ -6,26 +6,26 @@ import (
 	"unsafe"
 )
 
-// Graph is work that was recorded once and is queued as a whole.
+// Graph is a captured CUDA graph that is launched as a whole.
 type Graph struct {
 	ctx    *Context
 	handle uintptr
 }
 
-// Capture makes a graph of the launches and device copies that record queues on its stream, without
-// running them. Waiting for that stream is an error.
+// Capture makes a graph of the launches and device copies that record queues on its stream, without executing
+// them. Waiting for that stream is an error.
 //
-// With early, the device may start kernels that wait by themselves ([Function.WaitsForDependencies]) before the kernels that
-// they follow are done, if it and the driver can: else record is called once more, for a graph in which
-// all wait.
-func (c *Context) Capture(early bool, record func(s *Stream) error) (_ *Graph, err error) {
+// With programmatic, edges between two kernels become programmatic if the second waits for its dependencies
+// ([Function.WaitsForDependencies]): the second may launch before the first has completed. If the device or the driver does
+// not support that, Capture calls record again and keeps full edges.
+func (c *Context) Capture(programmatic bool, record func(s *Stream) error) (_ *Graph, err error) {
 	recorded, kernels, err := c.record(record)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeHandle(c, &recorded, cuGraphDestroy)) }()
 	g := &Graph{ctx: c}
-	if early && c.Device.Major >= 9 {
+	if programmatic && c.Device.Major >= 9 {
 		if c.makeProgrammatic(recorded, kernels) == nil && c.instantiate(g, recorded) == nil {
 			return g, nil
 		}
@@ -42,16 +42,15 @@ func (c *Context) Capture(early bool, record func(s *Stream) error) (_ *Graph, e
 	return g, nil
 }
 
-// instantiate makes a graph that can be launched of one that was recorded.
+// instantiate makes g launchable from a recorded graph.
 func (c *Context) instantiate(g *Graph, recorded uintptr) error {
 	return c.call(cuGraphInstantiate, uintptr(unsafe.Pointer(&g.handle)), recorded, 0)
 }
 
-// record makes a graph that cannot be launched yet, and says of the kernels in it whether each waits by itself
-// for those before it.
+// record captures a graph, and returns for each of its kernels whether the kernel waits for its dependencies.
 func (c *Context) record(record func(s *Stream) error) (graph uintptr, kernels map[GraphNode]bool, err error) {
-	// A stream of its own without order to others, so that calls elsewhere in the process cannot
-	// disturb the recording. Relaxed, so that it may end on another OS thread than it began on.
+	// A new non-blocking stream, so that calls elsewhere in the process cannot invalidate the capture. Relaxed mode, so that
+	// the capture may end on another OS thread.
 	const nonBlocking, relaxed = 1, 2
 	s := &Stream{ctx: c, captured: map[GraphNode]bool{}}
 	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
@@ -71,11 +70,11 @@ func (c *Context) record(record func(s *Stream) error) (graph uintptr, kernels m
 	return graph, s.captured, nil
 }
 
-// A GraphNode is a piece of work in a graph that is being captured.
+// GraphNode is a node of a graph that is being captured.
 type GraphNode uintptr
 
-// Dependencies returns the nodes that the next work queued on a capturing stream will wait for: the work that
-// was queued last.
+// Dependencies returns the nodes that the next work queued on a capturing stream will wait for. After a launch or a copy
+// that is its node.
 func (s *Stream) Dependencies() ([]GraphNode, error) {
 	var status uint32
 	var id uint64
@@ -90,16 +89,14 @@ func (s *Stream) Dependencies() ([]GraphNode, error) {
 	return slices.Clone(unsafe.Slice(nodes, n)), nil
 }
 
-// SetDependencies makes the next work that is queued on a capturing stream wait for those nodes
-// alone.
+// SetDependencies makes the next work queued on a capturing stream wait for nodes and nothing else.
 func (s *Stream) SetDependencies(nodes []GraphNode) error {
 	const set = 1
-	return s.ctx.call(cuStreamFollow, s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), set)
+	return s.ctx.call(cuStreamSetDependencies, s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(nodes))), uintptr(len(nodes)), set)
 }
 
-// LaunchGraph queues the work of g; it waits for earlier work of g as well.
+// LaunchGraph queues the work of g, which also waits for earlier launches of g.
 func (s *Stream) LaunchGraph(g *Graph) error { return s.ctx.call(cuGraphLaunch, g.handle, s.handle) }
 
-// Close releases the graph, once the device has finished with it. Further calls
-// do nothing.
+// Close releases the graph after the device has finished with it. Further calls do nothing.
 func (g *Graph) Close() error { return closeHandle(g.ctx, &g.handle, cuGraphExecDestroy) }

@@ -13,7 +13,7 @@ var (
 )
 
 func open(string) (uintptr, error) {
-	return 0, errors.New("there is none for " + runtime.GOOS + "/" + runtime.GOARCH)
+	return 0, errors.New("no driver is supported on " + runtime.GOOS + "/" + runtime.GOARCH)
 }
 
 func symbol(uintptr, string) (uintptr, error) { return open("") }

@@ -45,7 +45,7 @@ func (c *Context) Load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// releases are the first drivers for the CUDA versions that images ask for.
+// releases maps the CUDA versions that images need to the first driver release that supports them.
 var releases = map[int]string{12000: "525", 12080: "570", 12090: "575"}
 
 // LoadImage loads an image that needs a driver for CUDA minDriver (12000 is CUDA 12.0) or newer.
@@ -90,8 +90,8 @@ func (m *Module) Unload() error { return closeHandle(m.ctx, &m.handle, cuModuleU
 // Function is a kernel of a module.
 type Function struct {
 	Name string
-	// WaitsForDependencies reports whether the kernel's threads wait, by an instruction, for the kernels that it
-	// follows, before they read or write memory of the device or end: see [Context.Capture].
+	// WaitsForDependencies is set if every thread of the kernel executes griddepcontrol.wait before it accesses global memory
+	// or returns: see [Context.Capture].
 	WaitsForDependencies bool
 
 	ctx    *Context
@@ -109,8 +109,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// SetMaxShared lets launches of f ask for up to that many bytes of dynamic
-// shared memory, at most the device's SharedOptin less f's static bytes.
+// SetMaxShared allows launches of f with up to that many bytes of dynamic shared memory. The limit is the device's
+// SharedOptin minus f's static bytes.
 func (f *Function) SetMaxShared(bytes int) error {
 	const maxDynamicShared = 8 // CUfunction_attribute
 	if err := f.ctx.call(cuFuncSetAttribute, f.handle, maxDynamicShared, uintptr(bytes)); err != nil {
@@ -163,8 +163,8 @@ func (f *Function) ParamSizes() (sizes []int, ok bool) {
 	return nil, false
 }
 
-// MaxActiveBlocks is how many blocks of that many threads and bytes of dynamic
-// shared memory fit on one multiprocessor at a time.
+// MaxActiveBlocks returns the maximum number of resident blocks per SM, for blocks of that many threads and bytes of dynamic
+// shared memory.
 func (f *Function) MaxActiveBlocks(block, shared int) (int, error) {
 	var n int32
 	err := f.ctx.call(cuOccupancy, uintptr(unsafe.Pointer(&n)), f.handle, uintptr(block), uintptr(shared))

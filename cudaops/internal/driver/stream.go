@@ -8,21 +8,19 @@ import (
 	"unsafe"
 )
 
-// Stream is a queue of work for the device, done in order.
+// Stream is a queue of work that the device executes in order.
 type Stream struct {
 	ctx    *Context
 	handle uintptr
 
 	mu   sync.Mutex
-	held [][]byte // host memory of copies that may still be under way
+	held [][]byte // host memory of copies that may still be in flight
 
-	// captured are the kernels that the stream has captured, and whether each waits by itself for
-	// those before it. It is nil for a stream that captures nothing.
+	// captured maps each captured kernel to whether it waits for its dependencies. It is nil unless the stream captures.
 	captured map[GraphNode]bool
 }
 
-// NewStream makes a stream. It keeps order with [Context.Upload], Download and
-// Memset8: CUDA calls it a blocking stream.
+// NewStream makes a blocking stream: it is ordered with [Context.Upload], Download and Memset8.
 func (c *Context) NewStream() (*Stream, error) {
 	s := &Stream{ctx: c}
 	if err := c.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), 0); err != nil {
@@ -31,16 +29,14 @@ func (c *Context) NewStream() (*Stream, error) {
 	return s, nil
 }
 
-// DefaultStream is CUDA's own stream of the context, which keeps order with all
-// blocking streams. It needs no Close.
+// DefaultStream returns the context's default stream, which is ordered with all blocking streams. It needs no Close.
 func (c *Context) DefaultStream() *Stream { return &Stream{ctx: c} }
 
-// Close releases the stream; the work that was queued is still done. Further calls do
-// nothing. Sync first if uploads or downloads are under way.
+// Close releases the stream; queued work still completes. Further calls do nothing. Sync must be called first if uploads or
+// downloads are in flight.
 func (s *Stream) Close() error { return closeHandle(s.ctx, &s.handle, cuStreamDestroy) }
 
-// Sync waits until all that was queued is done. Its error may be that of any
-// earlier launch.
+// Sync waits for all queued work. Its error may come from any earlier launch.
 func (s *Stream) Sync() error {
 	s.mu.Lock()
 	held := s.held
@@ -57,8 +53,7 @@ func (s *Stream) hold(b []byte) {
 	s.mu.Unlock()
 }
 
-// Upload queues a copy of src to the device. src must not be changed before
-// Sync.
+// Upload queues a copy of src to the device. src must not change before Sync.
 func (s *Stream) Upload(dst Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -67,7 +62,7 @@ func (s *Stream) Upload(dst Ptr, src []byte) error {
 	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
 }
 
-// UploadPinned is Upload of pinned memory, which is there until the copy is done.
+// UploadPinned is Upload from pinned memory. The caller keeps src alive until the copy has completed.
 func (s *Stream) UploadPinned(dst Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -75,7 +70,7 @@ func (s *Stream) UploadPinned(dst Ptr, src []byte) error {
 	return s.ctx.call(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
 }
 
-// Download queues a copy of device memory to dst, which is filled after Sync.
+// Download queues a copy of device memory to dst, which is complete after Sync.
 func (s *Stream) Download(dst []byte, src Ptr) error {
 	if len(dst) == 0 {
 		return nil
@@ -92,23 +87,21 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 	return s.ctx.call(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), s.handle)
 }
 
-// Launch queues kernel f on a grid of blocks of threads, with that many bytes
-// of dynamic shared memory. Each of params points to one argument, of exactly
-// the type that the kernel takes; the arguments are copied before Launch
-// returns. A kernel's own failure is the error of a later call.
+// Launch queues kernel f with shared bytes of dynamic shared memory per block. Each of params points to an argument of
+// exactly the kernel's parameter type; the arguments are copied before Launch returns. A failure of the kernel is
+// returned by a later call.
 func (s *Stream) Launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
 	return s.launch(f, grid, block, shared, params, false)
 }
 
-// LaunchCooperative is Launch of a grid whose blocks wait for one another: they
-// start together or not at all, also while other kernels run. All must fit on the
-// device at once ([Function.MaxActiveBlocks] on each multiprocessor).
+// LaunchCooperative is Launch of a grid whose blocks wait for one another. All blocks must be resident at once
+// ([Function.MaxActiveBlocks] per SM).
 func (s *Stream) LaunchCooperative(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer) error {
 	return s.launch(f, grid, block, shared, params, true)
 }
 
 func (s *Stream) launch(f *Function, grid, block [3]uint32, shared uint32, params []unsafe.Pointer, cooperative bool) error {
-	// C reads Go pointers through a Go pointer here: their targets must stay.
+	// C reads Go pointers through a Go pointer, so their targets must be pinned.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	for _, p := range params {

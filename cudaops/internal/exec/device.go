@@ -11,8 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// A device is an open CUDA device with the kernels loaded so far. It stays open as
-// long as the process: starting a context takes 0.3 s.
+// device is an open CUDA device with the kernels loaded so far. It is never closed, because creating a context takes 0.3 s.
 type device struct {
 	ctx    *driver.Context
 	loader *loader.Loader
@@ -48,8 +47,8 @@ func openDevice(i int) (*device, error) {
 	return d, nil
 }
 
-// Pinned returns new memory of Go's, zeros, that any GPU copies from and to by itself. On a machine without one that
-// can be used it is ordinary memory.
+// Pinned returns zeroed memory, allocated by Go and page-locked for all GPUs. On a machine without a usable GPU it is
+// ordinary memory.
 func Pinned(bytes int64) ([]byte, error) {
 	if err := hostmem.Check(bytes); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func Pinned(bytes int64) ([]byte, error) {
 	return d.ctx.MakePinned(bytes)
 }
 
-// anyDevice returns a device that is open, or opens the first.
+// anyDevice returns an open device; if there is none, it opens the first.
 func anyDevice() (*device, error) {
 	devices.Lock()
 	for _, d := range devices.open {
@@ -75,8 +74,7 @@ func anyDevice() (*device, error) {
 	return openDevice(0)
 }
 
-// Usable returns an error that explains why the kernels cannot run on a device, and
-// nil if they can.
+// Usable returns an error that explains why the kernels cannot run on a device, or nil.
 func Usable(d *driver.Device) error {
 	_, minDriver, err := kernels.Target(d.Major, d.Minor)
 	if err == nil {

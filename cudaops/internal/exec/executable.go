@@ -13,54 +13,49 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Executable is a placed program ready to run on a backend: memory reserved,
-// kernels loaded, constants in place, each run of device instructions captured as
-// one launch. It is for one goroutine at a time.
+// Executable is a placed program ready to run on a backend: memory is allocated, kernels are loaded, constants are copied,
+// and each sequence of device instructions is captured as one launch. It must not be used concurrently, except for Stage.
 type Executable struct {
-	// Times are how long the instructions of the program took in the last run: host
-	// instructions always, kernels and copies if they are timed.
+	// Times holds the duration of each instruction in the last run. Device instructions have one only if they are timed.
 	Times []time.Duration
-	// Starts are when they began, from the begin of the run on. Those of the device are from
-	// when its first one was queued on.
+	// Starts holds the start of each instruction, relative to the start of the run. The starts of device instructions are
+	// measured from the first one, which counts from when it was queued.
 	Starts []time.Duration
 
 	program *program.Program
 	backend Backend
-	slots   map[*program.Value]int // of the values on the host
-	// lastRead has, for each base, the last instruction that reads it: one beyond the program for an output.
-	lastRead map[*program.Value]int
-	frame    []gorgonia.Value // the values on the host, by slot; those of a run go at its end
-	setup    int              // how many of the slots stay: the constants
-	inputs   []int            // slots
-	outputs  []int            // slots
-	sets     []*bufferSet     // which runs use in turn; one if runs wait for each other
-	copier   AsyncCopier      // nil for a backend that is none
-	pool     setPool
-	// launches queue the instructions of the device without the copies.
-	launches []queued
-	timed    bool
-	events   int
-	timings  []timing
-	begun    time.Time     // of the last run
-	queued   time.Duration // when its first instruction of the device that is timed was queued
-	// downloads are those queued in this run that nobody has taken over yet.
-	downloads []*transfer
-	ctx       context.Context          // of the run that is being started
-	changes   map[*program.Buffer]bool // of the states that runs change
-	changed   bool                     // the run that is being started has changed a state
+	slots   map[*program.Value]int // slots of the values on the host
+	// lastRead is, for each base, the index of the last instruction that reads it; len(Instrs) for an output.
+	lastRead  map[*program.Value]int
+	frame     []gorgonia.Value // the values on the host, by slot; cleared after a run, except for constants
+	setup     int              // number of slots of constants, which come first
+	inputs    []int            // slots
+	outputs   []int            // slots
+	sets      []*bufferSet     // two if runs overlap, else one
+	copier    AsyncCopier      // nil if the backend is no AsyncCopier or runs do not overlap
+	pool      setPool
+	launches  []queued // the device instructions except copies
+	timed     bool
+	events    int
+	timings   []timing
+	begun     time.Time                // start of the last run
+	queued    time.Duration            // when the first timed device instruction of the run was queued
+	downloads []*transfer              // queued in this run and not delivered yet
+	ctx       context.Context          // of the run being started
+	changes   map[*program.Buffer]bool // buffers of states that runs change
+	changed   bool                     // the run being started has changed a state
 	pending   bool                     // a run was started and not finished
-	borrows   bool                     // copies take memory of inputs until they are done
+	borrows   bool                     // copies read the memory of inputs until they complete
 	unstaged  bool                     // some copies use no staging memory
 }
 
-// timing is two events around an instruction; event is the first.
+// timing is the pair of events around an instruction: event and event+1.
 type timing struct{ instr, event int }
 
 var errNoSuchOp = errors.New("the instruction cannot run")
 
-// New makes p ready to run on b, whose arena it reserves. With timed, Times has
-// the kernels' times too, measured by events around each; nothing is captured
-// then.
+// New allocates b's arena and makes p ready to run on it. With timed, Times includes device instructions, measured by events
+// around each; nothing is captured then.
 func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 	if p.Stage < program.Placed {
 		return nil, fmt.Errorf("the program is %v, want placed", p.Stage)
@@ -93,7 +88,7 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 	if b, ok := b.(AsyncCopier); ok && trains && !timed {
 		e.copier = b
 	}
-	if len(p.Updates) > 0 { // states begin at 0, and the gaps between joined values are read
+	if len(p.Updates) > 0 { // states are initially 0, and the gaps between inputs of a ConcatInPlace are read
 		if err := b.Clear(Span{0, p.Arena}); err != nil {
 			return nil, err
 		}
@@ -111,8 +106,8 @@ func New(p *program.Program, b Backend, timed bool) (_ *Executable, err error) {
 	return e, b.Events(e.events)
 }
 
-// OnHost returns the bytes that a run takes on the host: the values that it makes there and,
-// where the host is the device, the arena.
+// OnHost returns the bytes of host memory that a run allocates: its values on the host and, if the device is the host, the
+// arena.
 func OnHost(p *program.Program, dev kernels.Device) int64 {
 	bytes := int64(0)
 	if dev.Major == 0 {
@@ -131,11 +126,11 @@ func OnHost(p *program.Program, dev kernels.Device) int64 {
 	return bytes
 }
 
-// runSetup takes the constants over and copies them where they are needed.
+// runSetup sets the slots of constants and copies constants to the device.
 func (e *Executable) runSetup() error {
 	for _, in := range e.program.Setup {
 		switch op := in.Op.(type) {
-		case program.State: // zeros: see New
+		case program.State: // New clears states
 		case program.Constant:
 			e.frame[e.slot(in.Out[0])] = op.Value
 		case program.Copy:
@@ -164,29 +159,28 @@ func (e *Executable) slot(v *program.Value) int {
 	return i
 }
 
-// bytes returns the memory of the value that a copy takes to the device, checked.
+// bytes returns the host memory that an upload reads.
 func (e *Executable) bytes(in *program.Instr) ([]byte, error) {
 	return bytesOf(e.frame[e.slots[in.In[0]]], in.Out[0])
 }
 
-// bytesOf returns the memory of a value that is to be copied to the device, checked.
+// bytesOf returns the memory of a value, or an error unless it has the type of want.
 func bytesOf(h gorgonia.Value, want *program.Value) ([]byte, error) {
 	if h == nil {
-		return nil, errors.New("it has no value")
+		return nil, errors.New("got no value")
 	}
 	m, err := values.Bytes(h)
 	if err != nil {
-		return nil, fmt.Errorf("its value is %w", err)
+		return nil, fmt.Errorf("got %w", err)
 	}
 	if h.Dtype() != values.Tensor(want.Dtype) || int64(len(m)) != want.Bytes() {
-		return nil, fmt.Errorf("its value is %v of shape %v, want %v of shape %v", h.Dtype(), h.Shape(), values.Tensor(want.Dtype), want.Shape)
+		return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v", h.Dtype(), h.Shape(), values.Tensor(want.Dtype), want.Shape)
 	}
 	return m, nil
 }
 
-// Run runs the program once on the values of its inputs, in the order of
-// [program.Program.Inputs], and returns those of its outputs. It keeps none of
-// them.
+// Run runs the program once and returns the values of its outputs. inputs are in the order of [program.Program.Inputs]. The
+// Executable keeps no reference to inputs or outputs.
 func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err error) {
 	if err := e.Start(context.Background(), inputs); err != nil {
 		return nil, err
@@ -194,12 +188,11 @@ func (e *Executable) Run(inputs []gorgonia.Value) (outputs []gorgonia.Value, err
 	return e.Finish()
 }
 
-// Start begins a run and does not wait for its end: Finish, another Start and any other call
-// do. The inputs may be changed when it returns. A failure on the device is an error of a later
-// call.
+// Start queues a run without waiting for its end; Finish, another Start and most other calls wait for it. The inputs may be
+// changed when Start returns. A failure on the device is returned by a later call.
 //
-// It stops between instructions, or pieces of work that were captured, when ctx is done, but
-// not once it has changed a state: the states are those from before a run or from after it.
+// When ctx is done, Start stops between instructions or captured pieces of work, but not after it has changed a state: the
+// states always have the values from before a run or from after it.
 func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err error) {
 	e.ctx, e.changed, e.begun = ctx, false, time.Now()
 	defer func() {
@@ -216,7 +209,7 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 			return err
 		}
 	}
-	e.pending, e.downloads = false, e.downloads[:0] // nobody wants the results of a run before
+	e.pending, e.downloads = false, e.downloads[:0] // results of an unfinished run are discarded
 	s, err := e.acquire(inputs)
 	if err != nil {
 		return err
@@ -234,7 +227,7 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 			}
 		}
 		if err := p.run(); err != nil {
-			// Work under way still uses host memory.
+			// Work in flight still uses host memory.
 			return driver.Join(err, e.wait())
 		}
 	}
@@ -245,7 +238,7 @@ func (e *Executable) Start(ctx context.Context, inputs []gorgonia.Value) (err er
 	return nil
 }
 
-// cancelled returns an error if the run that is being started is to stop.
+// cancelled returns an error if the context of the run being started is done and the run has changed no state.
 func (e *Executable) cancelled() error {
 	if e.ctx == nil || e.changed || e.ctx.Err() == nil {
 		return nil
@@ -257,13 +250,13 @@ func (e *Executable) cancelled() error {
 	return fmt.Errorf("the run was cancelled: %w: %w", err, cause)
 }
 
-// Changed reports whether the run that was last started has changed a state, also if it failed then.
+// Changed reports whether the last started run has changed a state, even if it failed.
 func (e *Executable) Changed() bool { return e.changed }
 
 // Pending reports whether a run was started and not finished.
 func (e *Executable) Pending() bool { return e.pending }
 
-// Finish waits for the run that was started and returns its outputs.
+// Finish waits for the started run and returns the values of its outputs.
 func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 	defer clear(e.frame[e.setup:])
 	e.pending = false
@@ -287,7 +280,7 @@ func (e *Executable) Finish() (outputs []gorgonia.Value, err error) {
 	return outputs, nil
 }
 
-// Launching returns the instructions of the program that launch kernels, in order.
+// Launching returns the instructions that launch kernels, in order.
 func (e *Executable) Launching() []*program.Instr {
 	list := make([]*program.Instr, len(e.launches))
 	for i, l := range e.launches {
@@ -296,10 +289,9 @@ func (e *Executable) Launching() []*program.Instr {
 	return list
 }
 
-// Replay captures the launches of the program's first n instructions that have some, without the
-// copies, as one piece of work, and returns a function that queues it. The launches work on the values
-// that the last Run copied to the device, which are still there if the program was compiled
-// for it: see passes.Target. It is for measurements.
+// Replay captures the launches of the first n instructions of Launching, without copies, and returns a function that queues
+// them. They read the values that the last Run copied to the device. The program must have been compiled with
+// passes.Target.Replay, so that these values are still in memory. It is for measurements.
 func (e *Executable) Replay(n int) (func() error, error) {
 	var o order
 	work := make([]Work, n)
@@ -309,13 +301,13 @@ func (e *Executable) Replay(n int) (func() error, error) {
 	return e.capture(work)
 }
 
-// capture makes one piece of work of several, and returns a function that queues it.
+// capture captures work and returns a function that queues all of it.
 func (e *Executable) capture(work []Work) (func() error, error) {
 	reduced(work)
 	return e.backend.Capture(longestFirst(work))
 }
 
-// wait waits for all that was queued and takes the downloads over.
+// wait waits for all queued work and delivers the downloads.
 func (e *Executable) wait() error {
 	var failed error
 	for _, t := range e.downloads {
@@ -336,7 +328,7 @@ func (e *Executable) wait() error {
 
 // Close closes the backend. Further calls do nothing.
 func (e *Executable) Close() error {
-	e.pool.open.Lock() // no Stage is under way
+	e.pool.open.Lock() // waits for Stage
 	defer e.pool.open.Unlock()
 	e.pool.closed = true
 	return e.backend.Close()
@@ -349,7 +341,7 @@ func span(b *program.Buffer) Span {
 	return Span{b.Offset, b.Size}
 }
 
-// results returns where the outputs of an instruction lie.
+// results returns the spans of an instruction's outputs.
 func results(in *program.Instr) []Span {
 	list := make([]Span, len(in.Out))
 	for i, v := range in.Out {
@@ -358,8 +350,8 @@ func results(in *program.Instr) []Span {
 	return list
 }
 
-// operands returns where the inputs of an instruction lie: where the plan knows the views, as
-// that of a Map does, the buffers of their bases.
+// operands returns the spans of an instruction's inputs. If the plan reads views, as that of a Map does, these are the
+// buffers of the inputs' bases.
 func operands(in *program.Instr) []Span {
 	list := make([]Span, len(in.In))
 	for i, v := range in.In {

@@ -12,20 +12,20 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// GPUBackend is the backend of a CUDA device: an arena and a stream of its own on
-// a device that all backends of the process share.
+// GPUBackend is the backend of a CUDA device. It owns an arena and a stream; all backends of the process share the device's
+// context and loader.
 type GPUBackend struct {
 	*device
-	stream *driver.Stream // during Capture, that which records
+	stream *driver.Stream // during Capture, the capturing stream
 	arena  driver.Ptr
 	async  copyStream
-	// hostMemory guards staged, since copies beside the work may ask for it.
+	// hostMemory guards staged, which Stage appends to from several goroutines.
 	hostMemory sync.Mutex
 	staged     []*driver.Pinned
 	events     []*driver.Event
 	graphs     []*driver.Graph
-	record     bool // Capture is under way
-	fullEdges  bool // captured kernels wait for the end of those before them before they are started
+	record     bool // during Capture
+	fullEdges  bool // disables programmatic dependent launch in captured graphs
 	bound      []*loader.Bound
 	once       sync.Once
 	closed     error
@@ -66,25 +66,24 @@ func (g *GPUBackend) Clear(s Span) error {
 	return g.ctx.Memset8(g.Address(s.Offset), 0, s.Size)
 }
 
-// Loading returns what loading modules has taken so far, for all backends of the device.
+// Loading returns the cost of loading modules so far, for all backends of the device.
 func (g *GPUBackend) Loading() loader.Loading { return g.loader.Loading() }
 
 // Context returns the device's context.
 func (g *GPUBackend) Context() *driver.Context { return g.ctx }
 
-// Stream returns the stream that the backend's work goes through.
+// Stream returns the work stream.
 func (g *GPUBackend) Stream() *driver.Stream { return g.stream }
 
-// Address returns the address of a byte of the arena. An arena that was never
-// allocated starts at 0, so that offsets are addresses.
+// Address returns the address of a byte of the arena. Before Alloc the arena starts at 0, so that offsets are addresses.
 func (g *GPUBackend) Address(offset int64) driver.Ptr { return g.arena + driver.Ptr(offset) }
 
-// Preload begins to load the kernels of plans that are bound before done is called.
+// Preload starts to load the kernels of plans; done waits for it. The plans must be bound before done is called.
 func (g *GPUBackend) Preload(plans []*kernels.Plan) (done func() error) {
 	return g.loader.Preload(plans)
 }
 
-// Load loads a plan's kernels and fixes its addresses. The caller closes it.
+// Load loads a plan's kernels and binds its operands to addresses. The caller closes the result.
 func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loader.Bound, error) {
 	return g.loader.Bind(p, func(r kernels.Ref) driver.Ptr {
 		s := scratch
@@ -100,7 +99,7 @@ func (g *GPUBackend) Load(p *kernels.Plan, in, out []Span, scratch Span) (*loade
 	})
 }
 
-// Bind implements Backend: a run consists of launches alone.
+// Bind implements Backend.
 func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func() error, error) {
 	bound, err := g.Load(p, in, out, scratch)
 	if err != nil {
@@ -116,7 +115,7 @@ func (g *GPUBackend) Bind(p *kernels.Plan, in, out []Span, scratch Span) (func()
 		return nil, fmt.Errorf("graph of %d launches: %w", len(p.Launches), err)
 	}
 	return func() error {
-		if g.record { // launches in a graph need no graph of their own
+		if g.record { // the launches become part of the captured graph
 			return launch()
 		}
 		return graph()
@@ -138,23 +137,23 @@ func (g *GPUBackend) Capture(work []Work) (func() error, error) {
 	return func() error { return g.stream.LaunchGraph(graph) }, nil
 }
 
-// Recording is a stream that captures the work queued on it. Follow makes the next work wait
-// for nodes of the graph, Tail returns the nodes that it will wait for.
+// Recording is a stream that captures the work queued on it. SetDependencies sets the graph nodes that the next work waits
+// for; Dependencies returns them.
 type Recording interface {
 	SetDependencies([]driver.GraphNode) error
 	Dependencies() ([]driver.GraphNode, error)
 }
 
-// Record queues work on a stream that captures it, each piece after those that it waits for.
+// Record queues work on a capturing stream, each piece with the dependencies that it names.
 func Record(s Recording, work []Work) error {
-	tails := make([][]driver.GraphNode, len(work)) // of each piece, the nodes that its followers wait for
+	tails := make([][]driver.GraphNode, len(work)) // by piece, the nodes that its dependents wait for
 	for i, w := range work {
-		var follow []driver.GraphNode
+		var dependencies []driver.GraphNode
 		for _, j := range w.After {
-			follow = append(follow, tails[j]...)
+			dependencies = append(dependencies, tails[j]...)
 		}
-		slices.Sort(follow)
-		err := s.SetDependencies(slices.Compact(follow))
+		slices.Sort(dependencies)
+		err := s.SetDependencies(slices.Compact(dependencies))
 		if err == nil {
 			err = w.Queue()
 		}
@@ -196,15 +195,13 @@ func (g *GPUBackend) Download(dst []byte, from Span) error {
 	return g.stream.Download(dst, g.Address(from.Offset))
 }
 
-// copyLimit is the largest copy, in bytes, between staging memory and the device that a
-// kernel makes. In a graph that starts and ends with a copy of 4 KB, kernels took 2.3 us for
-// both, and copies of the driver's 6 to 12 us (H200, bench/NOTES.md). Those that
-// take longer are the copy engines', which leave the multiprocessors alone.
+// copyLimit is the size in bytes of the largest copy between staging memory and the device that a kernel makes. In a graph
+// that starts and ends with a copy of 4 KB, kernels took 2.3 us for both, and the driver's copies 6 to 12 us (H200,
+// bench/NOTES.md). Larger copies use the copy engines, which occupy no SM.
 const copyLimit = 64 << 10
 
-// smallCopy reports whether a kernel copies between host memory and an address of the
-// device: a little of it, in a graph, where all host memory is pinned. The kernel reads and
-// writes 16 bytes at a time.
+// smallCopy reports whether a kernel copies between host memory and a device address. The copy must be small and part of a
+// graph, where all host memory is pinned. The kernel accesses 16 bytes at a time.
 func (g *GPUBackend) smallCopy(at driver.Ptr, m []byte) bool {
 	return g.record && len(m) > 0 && len(m) <= copyLimit && (at|driver.Address(m))%16 == 0
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/driver"
 )
 
-// copyStream holds a GPU's resources for copies beside its work.
+// copyStream holds a GPU's copy stream and the events that order it with the work stream.
 type copyStream struct {
 	stream     *driver.Stream
-	copyEvents []*driver.Event // marks among them
+	copyEvents []*driver.Event
 	workEvents []*driver.Event
 }
 
@@ -22,7 +22,7 @@ func (g *GPUBackend) MakeEvents(n int) (err error) {
 	}
 	for range n {
 		for _, list := range []*[]*driver.Event{&g.async.workEvents, &g.async.copyEvents} {
-			m, err := g.ctx.NewMark()
+			m, err := g.ctx.NewSyncEvent()
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (g *GPUBackend) CopiesWaitWork(i int) error { return g.async.stream.Wait(g.
 // Pinned implements AsyncCopier.
 func (g *GPUBackend) Pinned(m []byte) bool { return g.ctx.Pinned(m) }
 
-// closeCopies releases all of it.
+// closeCopies releases the copy stream and its events.
 func (g *GPUBackend) closeCopies() (errs []error) {
 	b := &g.async
 	if b.stream != nil {

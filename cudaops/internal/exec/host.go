@@ -9,10 +9,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// HostBackend runs the Go bodies of the kernels. Its work is done when a call
-// returns. The zero value is ready for Alloc.
+// HostBackend runs the Go bodies of the kernels, synchronously. The zero value is ready for Alloc.
 type HostBackend struct {
-	BLAS kernels.BLAS // nil for gonum's
+	BLAS kernels.BLAS // nil selects gonum's
 
 	arena  []byte
 	events []time.Time
@@ -32,7 +31,7 @@ func (h *HostBackend) Alloc(bytes int64) (err error) {
 	return err
 }
 
-// HostMemory returns memory that is aligned as every buffer is.
+// HostMemory returns zeroed memory aligned to program.Alignment.
 func HostMemory(bytes int64) ([]byte, error) {
 	if err := hostmem.Check(bytes); err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func (h *HostBackend) Download(dst []byte, from Span) error {
 	return nil
 }
 
-// Capture implements Backend. Work that is done at once is not recorded.
+// Capture implements Backend: the returned function executes the work.
 func (h *HostBackend) Capture(work []Work) (func() error, error) {
 	return func() error {
 		for _, w := range work {

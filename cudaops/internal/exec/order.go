@@ -8,29 +8,28 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// Work is a piece of work to be captured.
+// Work is a piece of work to capture.
 type Work struct {
 	Queue func() error
-	// After are the indices of the pieces before it that must be done before it
-	// begins; those that another one of them waits for may be left out.
+	// After lists the indices of earlier pieces that must complete before this one starts. Dependencies implied by others
+	// may be omitted.
 	After []int
 }
 
-// An order finds the instructions that an instruction must wait for, from the memory that it reads
-// and writes: buffers share memory, so one that writes waits for those that read the
-// earlier contents.
+// order computes the dependencies of instructions from the memory that they read and write. Buffers share memory, so a
+// writer also depends on the readers of the earlier contents.
 type order struct {
-	segments []segment // of the arena, disjoint, by offset
+	segments []segment // disjoint ranges of the arena, sorted
 }
 
-// segment is a piece of the arena with the instructions that use it.
+// segment is a range of the arena with the instructions that access it.
 type segment struct {
 	from, to int64
-	writer   int   // the last, -1 for none
-	readers  []int // since then
+	writer   int   // the last writer, or -1
+	readers  []int // readers since the last write
 }
 
-// add adds instruction i and returns those before it that it waits for.
+// add records instruction i and returns the earlier instructions that it depends on.
 func (o *order) add(i int, in *program.Instr) []int {
 	var after []int
 	for _, v := range in.In {
@@ -60,8 +59,7 @@ func (o *order) add(i int, in *program.Instr) []int {
 	return slices.DeleteFunc(slices.Compact(after), func(j int) bool { return j < 0 || j == i })
 }
 
-// within yields the segments of a buffer, which are split and made so that they cover
-// it and nothing else.
+// within yields the indices of the segments that cover exactly a buffer; it splits and inserts segments as needed.
 func (o *order) within(b *program.Buffer) func(yield func(k int) bool) {
 	from, to := b.Offset, b.Offset+b.Size
 	o.split(from)
@@ -84,12 +82,12 @@ func (o *order) within(b *program.Buffer) func(yield func(k int) bool) {
 	}
 }
 
-// search returns the first segment that does not end before or at an offset.
+// search returns the index of the first segment that ends after an offset.
 func (o *order) search(at int64) int {
 	return sort.Search(len(o.segments), func(k int) bool { return o.segments[k].to > at })
 }
 
-// split makes two segments of one that an offset lies within.
+// split splits the segment that contains an offset in its interior.
 func (o *order) split(at int64) {
 	k := o.search(at)
 	if k == len(o.segments) || o.segments[k].from >= at {
@@ -102,13 +100,13 @@ func (o *order) split(at int64) {
 	o.segments = slices.Insert(o.segments, k+1, right)
 }
 
-// reduced leaves out edges between pieces of work that follow from other edges, as far as these lead
-// through the last thousand pieces. Each edge costs time in a graph: without the redundant ones a
-// step of 313 launches took 1.21 ms instead of 1.50 (H200, bench/NOTES.md).
+// reduced removes edges that other edges imply (transitive reduction), considering paths through about the last thousand
+// pieces. Each edge of a graph costs time: without the redundant ones a step of 313 launches took 1.21 ms instead of
+// 1.50 (H200, bench/NOTES.md).
 func reduced(work []Work) {
-	const words = 16 // of 64 pieces each that come before a piece
+	const words = 16 // bits for 64 predecessors each
 	first := func(k int) int { return max(k/64-words+1, 0) }
-	before := make([][words]uint64, len(work)) // pieces that a piece waits for, from first(k)*64 on
+	before := make([][words]uint64, len(work)) // bit set of the predecessors of piece k, from first(k)*64 on
 	for k := range work {
 		has := func(j int) bool { return j/64 >= first(k) && before[k][j/64-first(k)]>>(j%64)&1 != 0 }
 		var after []int
@@ -129,9 +127,9 @@ func reduced(work []Work) {
 	}
 }
 
-// longestFirst returns work in another order: of the pieces that could come next it takes the one with the longest chain of
-// pieces that wait for it, one after the other. Of several pieces that wait for the same one, the device starts the one that was
-// recorded first: in this order a step of 13 launches took 49.3 us instead of 50.0 (H200, bench/NOTES.md).
+// longestFirst sorts work topologically; among the pieces that could be next it selects the one with the longest chain of
+// dependents. Of several pieces that wait for the same one, the device starts the one recorded first. In this order a step
+// of 13 launches took 49.3 us instead of 50.0 (H200, bench/NOTES.md).
 func longestFirst(work []Work) []Work {
 	height, readers, waits := make([]int, len(work)), make([][]int, len(work)), make([]int, len(work))
 	for i := len(work) - 1; i >= 0; i-- {
@@ -166,10 +164,10 @@ func longestFirst(work []Work) []Work {
 	return list
 }
 
-// readyWork is a heap of pieces of work that could come next: the highest first, of equally high ones the earliest.
+// readyWork is a heap of the pieces that could be next: the greatest height first, then the lowest index.
 type readyWork struct {
 	list   []int
-	height []int // of all pieces
+	height []int // by piece, the length of the longest chain of its dependents
 }
 
 func (r *readyWork) Len() int      { return len(r.list) }

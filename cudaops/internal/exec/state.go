@@ -6,8 +6,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// SetState fills a state, or a part of one that v is a view of. m may be changed when it
-// returns.
+// SetState copies m to v, a state or a contiguous part of one. m may be changed when it returns.
 func (e *Executable) SetState(v *program.Value, m []byte) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
@@ -19,7 +18,7 @@ func (e *Executable) SetState(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// State copies the value of a state, or of a part of one, after the last run into m.
+// State copies v, a state or a contiguous part of one, to m. Its value is that after the last run.
 func (e *Executable) State(v *program.Value, m []byte) error {
 	s, err := stateSpan(v, m)
 	if err == nil {
@@ -31,8 +30,7 @@ func (e *Executable) State(v *program.Value, m []byte) error {
 	return e.backend.Sync()
 }
 
-// States returns copies of the states that runs change, in the order of
-// [program.Program.Updates], nil for the others.
+// States returns copies of the states in the order of [program.Program.Updates], nil for states that runs do not change.
 func (e *Executable) States() ([][]byte, error) {
 	list := make([][]byte, len(e.program.Updates))
 	for i, u := range e.program.Updates {
@@ -47,7 +45,7 @@ func (e *Executable) States() ([][]byte, error) {
 	return list, nil
 }
 
-// SetStates fills the states that runs change with values that States returned.
+// SetStates sets the states that runs change to values returned by States.
 func (e *Executable) SetStates(list [][]byte) error {
 	for i, u := range e.program.Updates {
 		if u.Next == u.State {
@@ -60,7 +58,7 @@ func (e *Executable) SetStates(list [][]byte) error {
 	return nil
 }
 
-// stateSpan returns the place of a state or of a part of one, which must be as long as m.
+// stateSpan returns the span of a state or of a part of one, which must be as long as m.
 func stateSpan(v *program.Value, m []byte) (Span, error) {
 	if _, state := v.Base.Def.Op.(program.State); !state || !v.IsContiguous() || v.Bytes() != int64(len(m)) {
 		return Span{}, fmt.Errorf("got %d bytes for %v, want the %d of a state", len(m), v, v.Bytes())

@@ -10,27 +10,25 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A part is a piece of the program that runs as a whole: one instruction on the
-// host, or a run of instructions of the device.
+// step is one host instruction, or a sequence of device instructions that is queued at once.
 type step struct {
-	wait bool // it reads a value that was downloaded
+	wait bool // it reads a downloaded value, so all queued work must complete first
 	run  func() error
 }
 
-// stageLimit is the largest value, in bytes, that is copied through staging
-// memory. A larger one would cost more in memory than a launch of its own costs
-// in time.
+// stageLimit is the size in bytes of the largest value that is copied through staging memory. For larger values staging
+// costs too much memory to save a separate copy.
 const stageLimit = 64 << 20
 
-// bind makes parts of the program's instructions for a set.
+// bind makes the steps of the program for a buffer set.
 func (e *Executable) bind(s *bufferSet) error {
-	var device []int // instructions of the device in a row
+	var device []int // consecutive device instructions
 	flush := func() error {
 		err := e.addDevice(s, device)
 		device = nil
 		return err
 	}
-	downloaded := map[*program.Value]bool{} // since a part last waited
+	downloaded := map[*program.Value]bool{} // since the last step that waits
 	s.steps = append(s.steps, step{run: func() error { return e.startCopies(s) }})
 	for i, in := range e.program.Instrs {
 		switch op := in.Op.(type) {
@@ -44,10 +42,10 @@ func (e *Executable) bind(s *bufferSet) error {
 			}
 			e.addHost(s, i, op.Op, downloaded)
 		case program.ConcatInPlace:
-			continue // the joined values are there
+			continue // its inputs are computed within its buffer
 		case program.Alias:
 			if in.Out[0].Space == program.OnDevice {
-				continue // the same memory
+				continue // it shares memory
 			}
 			if err := flush(); err != nil {
 				return err
@@ -71,15 +69,14 @@ func (e *Executable) bind(s *bufferSet) error {
 	return flush()
 }
 
-// staged reports whether an instruction can be captured: it is no copy of a value
-// that is too large for staging memory.
+// staged reports whether an instruction can be captured: it is not a copy larger than stageLimit.
 func (e *Executable) staged(in *program.Instr) bool {
 	_, copies := in.Op.(program.Copy)
 	return !copies || in.Out[0].Bytes() <= stageLimit
 }
 
-// addHost adds a part that calls an op's Do. Some of Gorgonia's ops write into their inputs,
-// so inputs that are needed elsewhere are copied for them.
+// addHost adds a step that calls an op's Do. Some of Gorgonia's ops write into their inputs, so the step passes copies of
+// inputs that are read elsewhere.
 func (e *Executable) addHost(s *bufferSet, i int, op gorgonia.Op, downloaded map[*program.Value]bool) {
 	in := e.program.Instrs[i]
 	from, shared := make([]int, len(in.In)), make([]bool, len(in.In))
@@ -102,8 +99,8 @@ func (e *Executable) addHost(s *bufferSet, i int, op gorgonia.Op, downloaded map
 	})
 }
 
-// neededElsewhere reports whether the memory of an operand of instruction i is read after
-// it, or is not the run's own.
+// neededElsewhere reports whether the memory of an operand of instruction i is read by another operand or a later
+// instruction, or is not owned by the run.
 func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
 	if program.WritesThrough(v.Base.Def.Op) {
 		return false
@@ -121,7 +118,7 @@ func (e *Executable) neededElsewhere(v *program.Value, i int) bool {
 	return operands > 1 || e.lastRead[v.Base] > i
 }
 
-// addAlias adds a part that makes a view of a value on the host.
+// addAlias adds a step that makes a view of a value on the host.
 func (e *Executable) addAlias(s *bufferSet, i int, downloaded map[*program.Value]bool) {
 	v := e.program.Instrs[i].Out[0]
 	base := e.slot(v.Base)
@@ -130,8 +127,7 @@ func (e *Executable) addAlias(s *bufferSet, i int, downloaded map[*program.Value
 	})
 }
 
-// onHost adds a part that makes the value of an instruction on the host out of
-// others there.
+// onHost adds a step that computes the value of host instruction i by f, from the values from.
 func (e *Executable) onHost(s *bufferSet, i int, from []*program.Value, downloaded map[*program.Value]bool, f func() (gorgonia.Value, error)) {
 	in := e.program.Instrs[i]
 	to := e.slot(in.Out[0])
@@ -150,9 +146,8 @@ func (e *Executable) onHost(s *bufferSet, i int, from []*program.Value, download
 	s.steps = append(s.steps, p)
 }
 
-// addDevice adds a part of instructions of the device. More than one are captured, and
-// go to the device as one launch, in which those that do not wait for each other may
-// run side by side.
+// addDevice adds a step of device instructions. Several instructions are captured and launched at once; independent ones
+// may run concurrently.
 func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 	if len(instrs) == 0 {
 		return nil
@@ -210,9 +205,8 @@ func (e *Executable) addDevice(s *bufferSet, instrs []int) error {
 	return nil
 }
 
-// stoppable returns a function that queues an instruction of the device unless the run is to stop. Where
-// work is captured, the backend calls it when it captures or, as that of the host does, in
-// each run.
+// stoppable returns a function that queues a device instruction unless the run is cancelled. If the instruction is captured,
+// a GPU backend calls the function during the capture and the host backend in each run.
 func (e *Executable) stoppable(in *program.Instr, queue func() error) func() error {
 	return func() error {
 		if err := e.cancelled(); err != nil {
@@ -223,19 +217,18 @@ func (e *Executable) stoppable(in *program.Instr, queue func() error) func() err
 	}
 }
 
-// changesState reports whether an instruction writes into a state.
+// changesState reports whether an instruction writes a state.
 func (e *Executable) changesState(in *program.Instr) bool {
 	return slices.ContainsFunc(in.Out, func(v *program.Value) bool { return v.Base.Buffer != nil && e.changes[v.Base.Buffer] })
 }
 
-// queued is an instruction with the function that queues it.
+// queued is a device instruction with the function that queues it.
 type queued struct {
 	instr *program.Instr
 	queue func() error
 }
 
-// deviceInstr returns a function that queues an instruction of the device, and for a copy its
-// transfer.
+// deviceInstr returns a function that queues a device instruction, and for a copy its transfer.
 func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue func() error, t *transfer, err error) {
 	switch in.Op.(type) {
 	case program.Kernel, program.Map, program.Rows, program.Concat:
@@ -273,8 +266,7 @@ func (e *Executable) deviceInstr(i int, in *program.Instr, capture bool) (queue 
 	return nil, nil, errNoSuchOp
 }
 
-// withEvents returns a function that queues instruction i of the device between two events, if
-// instructions are timed.
+// withEvents returns a function that queues device instruction i, between two events if instructions are timed.
 func (e *Executable) withEvents(i int, queue func() error) func() error {
 	if !e.timed {
 		return queue
@@ -296,23 +288,21 @@ func (e *Executable) withEvents(i int, queue func() error) func() error {
 	}
 }
 
-// A transfer is a copy between host and device. In work that is captured it goes
-// through staging memory, whose address stays: the host fills that of an upload
-// before the launch, and takes a download over into a new value once the device
-// has finished.
+// transfer is a copy between host and device. A captured transfer uses staging memory at a fixed address. The host fills an
+// upload's staging memory before the launch, and copies a download's into a new value after the device has finished.
 type transfer struct {
 	instr  *program.Instr
 	upload bool
 	slot   int    // of the value on the host
-	memory []byte // source or target of the copy: of the value, or staging memory
+	memory []byte // host memory of the copy: staging memory, or the value's
 	staged bool
-	value  gorgonia.Value // of a download that is under way
-	into   []byte         // its memory, if it is staged
-	to     Span           // of an upload beside the work
-	ready  bool           // an upload is filled already: see Stage
+	value  gorgonia.Value // destination of a pending download
+	into   []byte         // memory of value, if the download is staged
+	to     Span           // destination of an upload on the copy stream
+	ready  bool           // Stage has filled the upload
 }
 
-// fill gets an upload ready.
+// fill sets an upload's memory to the value of its input.
 func (t *transfer) fill(e *Executable) error {
 	m, err := e.bytes(t.instr)
 	if err != nil {
@@ -326,7 +316,7 @@ func (t *transfer) fill(e *Executable) error {
 	return nil
 }
 
-// prepare makes the value of a download, while the device is at work.
+// prepare allocates the value of a download while the device computes.
 func (t *transfer) prepare() (err error) {
 	if v := t.instr.Out[0]; t.staged {
 		t.value, t.into, err = values.Make(v.Dtype, v.Shape)
@@ -334,7 +324,7 @@ func (t *transfer) prepare() (err error) {
 	return t.instr.InNode(err)
 }
 
-// deliver makes a download that is done a value of this run.
+// deliver puts the value of a completed download into its slot.
 func (t *transfer) deliver(e *Executable) {
 	if t.staged {
 		copyParallel(t.into, t.memory)
@@ -345,7 +335,7 @@ func (t *transfer) deliver(e *Executable) {
 	t.value, t.into = nil, nil
 }
 
-// copyParallel copies by several goroutines where that is worth it.
+// copyParallel copies large values by several goroutines.
 func copyParallel(dst, src []byte) {
 	if len(src) < minPiece {
 		copy(dst, src)
@@ -354,10 +344,10 @@ func copyParallel(dst, src []byte) {
 	pieces(len(src), func(lo, hi int64) { copy(dst[lo:hi], src[lo:hi]) })
 }
 
-// pieces calls f for pieces of n bytes, side by side, of 1 MB at least: smaller ones made runs with a batch of 13 MB
-// slower by a third, and two goroutines copy 400 KB in twice the time that one takes (H200, bench/NOTES.md).
+// pieces calls f concurrently for pieces of n bytes, each of at least minPiece bytes. Smaller pieces made runs with a batch
+// of 13 MB a third slower, and two goroutines copied 400 KB in twice the time of one (H200, bench/NOTES.md).
 func pieces(n int, f func(lo, hi int64)) {
 	kernels.Parallel(int64(n), kernels.CeilDiv(int64(n), int64(max(n/minPiece, 1))), f)
 }
 
-const minPiece = 1 << 20
+const minPiece = 1 << 20 // bytes
