@@ -166,10 +166,10 @@ func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 func (f *file) state() (*cudaops.Snapshot, error) {
 	h := f.header
 	if h == nil {
-		return nil, errors.New("got a safetensors file without the state of a training, want one of Save; LoadParameters takes parameters alone")
+		return nil, errors.New("got a safetensors file without a training state, want a file of Save: use LoadParameters for parameters")
 	}
 	if h.Training == nil {
-		return nil, errors.New("got a file of SaveParameters, want one of Save; LoadParameters takes it")
+		return nil, errors.New("got a file of SaveParameters, want a file of Save: use LoadParameters")
 	}
 	t := h.Training
 	s := &cudaops.Snapshot{Solver: t.Solver, Options: t.Options, Steps: t.Steps, Added: t.Added, Runs: t.Runs, Seed: t.Seed}
@@ -209,7 +209,7 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	}
 	tensors := len(h.Learnables)*(1+h.Moments) + 2*h.BatchNorms
 	if most := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > most || tensors != most {
-		return nil, fmt.Errorf("got %d tensors, want those of %d learnables with %d moments each and of %d BatchNorms, as its metadata say",
+		return nil, fmt.Errorf("got %d tensors, want %d learnables with %d moments each and two tensors for each of %d BatchNorms, as in the metadata",
 			most, len(h.Learnables), h.Moments, h.BatchNorms)
 	}
 	return h, nil
@@ -226,7 +226,7 @@ func (f *file) position(to any) (set func(), err error) {
 	}
 	text, ok := f.Metadata[positionKey]
 	if !ok {
-		return nil, fmt.Errorf("got a file without a position, want one for a %T", to)
+		return nil, fmt.Errorf("got a file without a position, want a position for a %T", to)
 	}
 	decoded := reflect.New(v.Type().Elem())
 	if err := json.Unmarshal([]byte(text), decoded.Interface()); err != nil {

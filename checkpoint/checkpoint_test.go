@@ -265,7 +265,7 @@ func TestSaveSideBySide(t *testing.T) {
 	}
 }
 
-// The size of a file is that of the one that was opened, whatever has its name a moment before.
+// The size of a file is that of the opened file, even if the path named another file just before.
 func TestOpenWhileReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run")

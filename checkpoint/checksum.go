@@ -65,7 +65,7 @@ func unchecked(f *safetensors.File, h *header) (note string, err error) {
 	for key := range f.Metadata {
 		for _, own := range []string{headerKey, checksumKey} {
 			if oneEdit(key, own) {
-				return "", fmt.Errorf("got a damaged file: it has the metadata %q, want %q and a checksum", key, own)
+				return "", fmt.Errorf("got a damaged file with the metadata %q, want %q and a checksum", key, own)
 			}
 		}
 	}

@@ -122,9 +122,9 @@ func TestWithoutChecksum(t *testing.T) {
 			f.Metadata["sha256"] = f.Metadata[checksumKey]
 			delete(f.Metadata, checksumKey)
 		}), "", refused, refused},
-		"other metadata":                   {bare(func(f *safetensors.File, h *header) { of("sten")(f, h); foreign(f, h) }), "another program", "without the state of a training", ""},
+		"other metadata":                   {bare(func(f *safetensors.File, h *header) { of("sten")(f, h); foreign(f, h) }), "another program", "without a training state", ""},
 		"no metadata":                      {bare(func(f *safetensors.File, h *header) { f.Metadata = nil; foreign(f, h) }), "another program", "without a position", ""},
-		"another program's, with checksum": {rewrite(t, s.good, func(f *safetensors.File, h *header) { delete(f.Metadata, headerKey); foreign(f, h) }), "", "without the state of a training", ""},
+		"another program's, with checksum": {rewrite(t, s.good, func(f *safetensors.File, h *header) { delete(f.Metadata, headerKey); foreign(f, h) }), "", "without a training state", ""},
 	} {
 		note, all, parameters := s.load(t, c.b)
 		if all != nil && parameters == nil {

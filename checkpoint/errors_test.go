@@ -110,8 +110,8 @@ func TestLoadOtherTraining(t *testing.T) {
 		"learnable w0: got float32 of shape (4, 6), want float32 of shape (4, 5)": v.save(newModel(t, tensor.Float32, 1, 6), decaying()),
 		"learnable w0: got float64 of shape (4, 5), want float32":                 v.save(newModel(t, tensor.Float64, 1, 5), decaying()),
 		`got a state of the solver "Momentum", want AdamSolver`:                   v.save(small(), G.NewMomentum()),
-		"L2Reg 0.25, want 0.5":         v.save(small(), G.NewAdamSolver(G.WithL2Reg(0.25))),
-		"ClipNorm 2, want one without": v.save(small(), decaying(), cudaops.ClipNorm(2)),
+		"L2Reg 0.25, want 0.5":                 v.save(small(), G.NewAdamSolver(G.WithL2Reg(0.25))),
+		"ClipNorm 2, want a solver without it": v.save(small(), decaying(), cudaops.ClipNorm(2)),
 	} {
 		path := v.write(b)
 		v.refuses(want, path, nil, want, path)
@@ -127,25 +127,25 @@ func TestLoadEditedFiles(t *testing.T) {
 		return func(f *safetensors.File, _ *header) { change(f.Find("scale")) }
 	}
 	for want, change := range map[string]edit{
-		"got a file of version 3, want 1 to 2":              func(_ *safetensors.File, h *header) { h.Version = 3 },
-		"got a file of version 0, want 1 to 2":              says("{}"),
-		"cannot unmarshal":                                  says("1"),
-		`unknown field "more"`:                              says(`{"version":1,"more":2}`),
-		"want one of Save; LoadParameters takes parameters": func(f *safetensors.File, _ *header) { delete(f.Metadata, headerKey) },
-		"got a file of SaveParameters":                      func(_ *safetensors.File, h *header) { h.Training = nil },
+		"got a file of version 3, want 1 to 2":    func(_ *safetensors.File, h *header) { h.Version = 3 },
+		"got a file of version 0, want 1 to 2":    says("{}"),
+		"cannot unmarshal":                        says("1"),
+		`unknown field "more"`:                    says(`{"version":1,"more":2}`),
+		"want a file of Save: use LoadParameters": func(f *safetensors.File, _ *header) { delete(f.Metadata, headerKey) },
+		"got a file of SaveParameters":            func(_ *safetensors.File, h *header) { h.Training = nil },
 		"of 1 BatchNorms, want 2": func(f *safetensors.File, h *header) {
 			h.BatchNorms = 1
 			f.Tensors = slices.DeleteFunc(f.Tensors, func(x safetensors.Tensor) bool { return strings.HasPrefix(x.Name, "batchnorm1") })
 		},
-		"got 24 tensors, want those of 7 learnables with 2 moments": func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] },
-		"want those of 7 learnables with -1 moments":                func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 },
+		"got 24 tensors, want 7 learnables with 2 moments":          func(f *safetensors.File, _ *header) { f.Tensors = f.Tensors[1:] },
+		"want 7 learnables with -1 moments":                         func(_ *safetensors.File, h *header) { h.Moments, h.BatchNorms = -1, -1 },
 		`without the tensor "moment2/w1"`:                           func(f *safetensors.File, _ *header) { f.Find("moment2/w1").Name = "moment2/w9" },
 		"two learnables beta0":                                      func(_ *safetensors.File, h *header) { h.Learnables[0] = "beta0" },
 		"gamma1, beta1, scale, want w1 too":                         renamed("w1", "w9"),
 		`"scale": got elements of I32, want F32 or F64`:             scale(func(x *safetensors.Tensor) { x.Dtype = "I32" }),
 		"got the shape [0], want at least one element":              scale(func(x *safetensors.Tensor) { x.Shape, x.Data = []int{0}, nil }),
 		"scale: got float32 of shape (1), want float32 of shape ()": scale(func(x *safetensors.Tensor) { x.Shape = []int{1} }),
-		"after -1 steps": func(_ *safetensors.File, h *header) { h.Training.Steps = -1 },
+		"after -1 steps":                                            func(_ *safetensors.File, h *header) { h.Training.Steps = -1 },
 	} {
 		path, at := v.write(rewrite(t, good, change)), position{}
 		if v.refuses(want, path, &at, want, path); at != (position{}) {

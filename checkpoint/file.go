@@ -73,8 +73,8 @@ type file struct {
 	err    error           // offset of the first value
 }
 
-// open opens a file and checks that it is complete. The size is that of the open file: another process
-// may put a new one in its place meanwhile.
+// open opens a file and checks that it is complete. It takes the size from the open file, since another process may replace
+// the file at any time.
 func open(path string) (*file, error) {
 	info, err := os.Stat(path)
 	if err != nil {

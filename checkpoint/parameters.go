@@ -123,7 +123,7 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (
 	}
 	for _, t := range f.Tensors {
 		if !f.read[t.Name] {
-			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want only those of the nodes and of %d BatchNorms", t.Name, t.Shape, len(norms))
+			return nil, fmt.Errorf("got a file with the tensor %q of shape %v, want only tensors of the nodes and of %d BatchNorms", t.Name, t.Shape, len(norms))
 		}
 	}
 	return set, nil
@@ -144,7 +144,7 @@ func graphOf(nodes gorgonia.Nodes) (*gorgonia.ExprGraph, error) {
 		case n.Op() != nil:
 			return nil, fmt.Errorf("node %d, %s: got the result of an op, want an input of the graph", i, n.Name())
 		case name == "":
-			return nil, fmt.Errorf("node %d, of shape %v, has no name, want one: use gorgonia.WithName", i, n.Shape())
+			return nil, fmt.Errorf("node %d, of shape %v, has no name: give it one with gorgonia.WithName", i, n.Shape())
 		case seen[name]:
 			return nil, fmt.Errorf("node %d: got the name %q again, want different names", i, name)
 		case n.Graph() != nodes[0].Graph():

@@ -259,7 +259,7 @@ func gradient(d, value gorgonia.Value) (gorgonia.Value, error) {
 		return nil, nil
 	}
 	if d.Dtype() != value.Dtype() || kernels.Count(d.Shape()) != kernels.Count(value.Shape()) {
-		return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v as of its value", d.Dtype(), d.Shape(), value.Dtype(), value.Shape())
+		return nil, fmt.Errorf("got %v of shape %v, want %v of shape %v as in the node's value", d.Dtype(), d.Shape(), value.Dtype(), value.Shape())
 	}
 	own, err := fresh(d, value.Shape().IsScalar(), value.Shape())
 	if err != nil {

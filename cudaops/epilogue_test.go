@@ -36,9 +36,8 @@ var endings = map[string]func(c, x *G.Node) *G.Node{
 	},
 }
 
-// A product with an epilogue computes the same bits, but for those of NaN, as the
-// product and then a map: where the product's own value is wanted too, a map computes the
-// rest. On a GPU, the sizes are those of every form of the product's kernels.
+// A product with an epilogue computes the same bits, except in NaN, as the product followed by a Map. If the product's own
+// value is an output, a Map computes the function. On a GPU, the sizes cover every kind of product kernel.
 func TestEpilogueBits(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		sizes := [][3]int{{5, 7, 6}, {40, 1000, 3}, {33, 70, 41}, {1, 50, 40}, {40, 50, 1}, {70, 16, 70}}

@@ -30,7 +30,7 @@ func (vm *VM) Set(a, b *gorgonia.Node) error {
 	}
 	v := b.Value()
 	if v == nil {
-		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep if the node is no result of it", internal.Name(b))
+		return fmt.Errorf("cudaops: Set: node %s has no value: run the graph first, with Keep unless the node is a result", internal.Name(b))
 	}
 	if err := internal.Bind(a, v); err != nil {
 		return fmt.Errorf("cudaops: Set: %w", err)

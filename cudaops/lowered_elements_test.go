@@ -202,7 +202,7 @@ func TestElementsOfTwoShapes(t *testing.T) {
 						continue
 					}
 					refused++
-					want := fmt.Sprintf("got operands of shapes %v and %v, want one shape, or a scalar", a.Shape(), b.Shape())
+					want := fmt.Sprintf("got operands of shapes %v and %v, want equal shapes or a scalar", a.Shape(), b.Shape())
 					if vm != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "node "+y.Name()) {
 						t.Errorf("%s: got the error %v, want one with %q", what, err, want)
 					}

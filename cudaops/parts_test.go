@@ -43,8 +43,7 @@ func wantFloats(t *testing.T, what string, got G.Value, want ...float64) {
 	}
 }
 
-// With KeepAll every node has its value, as on the tape machine; without, what is inside
-// has none.
+// With KeepAll every node has a value, as on the tape machine; without it interior nodes have none.
 func TestKeepAll(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)

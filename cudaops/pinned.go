@@ -9,9 +9,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Pinned returns a tensor of zeros in page-locked memory, which GPUs read by themselves, at the full rate of the bus: a machine
-// with [Train] copies such values, or slices of them, beside a run that is under way, without the host's help. Use it for
-// a batch that is written again and again, or for a data set from which batches are sliced.
+// Pinned returns a tensor of zeros in page-locked memory, which GPUs copy at the full rate of the bus. A machine with [Train]
+// copies such values, or slices of them, during the previous run and without work on the host. Use it for a batch that
+// is refilled again and again, or for a data set from which batches are sliced.
 //
 // An input's value may be changed in place when the RunAll that takes it has returned.
 //

@@ -195,11 +195,11 @@ func TestTrainInPrecision(t *testing.T) {
 	})
 }
 
-// On a GPU that takes the operands of float32 products apart, that of two products is taken apart once, and both are right.
+// On a GPU that splits float32 operands, an operand shared by two products is split once, and both results are right.
 func TestProductsOfPlanes(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		if !strings.HasSuffix(t.Name(), "gpu") {
-			t.Skip("the host takes no operands apart")
+			t.Skip("the host does not split operands")
 		}
 		r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 		p := newProducts(t, r, false, 900+r.IntN(9), 800+r.IntN(9), 800+r.IntN(9))

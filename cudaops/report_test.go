@@ -163,7 +163,7 @@ func TestPasses(t *testing.T) {
 		b := G.NewVector(g, tensor.Float32, G.WithShape(n), G.WithName("b"))
 		must.Get[*G.Node](t)(foreign(a))
 		cost := must.Get[*G.Node](t)(G.Sum(G.Must(G.Sigmoid(G.Must(G.Tanh(G.Must(G.HadamardProd(a, b))))))))
-		must.Get[G.Nodes](t)(G.Grad(cost, b)) // that by a is made too
+		must.Get[G.Nodes](t)(G.Grad(cost, b)) // adds the gradient w.r.t. a too
 		vm := machine(t, g, on)
 		passes := must.Get[[]PassReport](t)(vm.Passes())
 		var text strings.Builder

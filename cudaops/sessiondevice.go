@@ -110,8 +110,7 @@ func (g *gpuSession) launch(p *kernels.Plan, operands []*Buffer, checked bool) e
 			return errors.Join(err, bound.Close())
 		}
 	}
-	// One bound launch of an image keeps its module loaded until the session is
-	// closed, however many there are.
+	// The last bound launch of each image keeps its module loaded until the session is closed.
 	image := p.Launches[0].Kernel.Image
 	old := g.bound[image]
 	g.bound[image] = bound

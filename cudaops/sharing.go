@@ -48,8 +48,7 @@ func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	return f
 }
 
-// conflict returns a node that one of two footprints writes and the other one reads or writes, nil
-// if there is none.
+// conflict returns a node that one footprint writes and the other reads or writes, or nil.
 func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 	if f.graph != g.graph {
 		return nil

@@ -16,8 +16,8 @@ import (
 // sliced is a slice of a tensor, or of another slice of it.
 type sliced struct {
 	node  *G.Node
-	of    int   // the slice that it is of, -1 for the tensor
-	shape []int // of what it is of
+	of    int   // index of the slice that it slices, -1 for the tensor
+	shape []int // of the sliced value
 	axis  int
 	count int
 }

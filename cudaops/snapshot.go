@@ -209,7 +209,7 @@ func (t *trainer) fit(s *Snapshot) (parts []part, err error) {
 	byName := map[string]Learnable{}
 	for _, l := range s.Learnables {
 		if _, twice := byName[l.Name]; twice {
-			return nil, fmt.Errorf("got a state with two learnables %s, want one", l.Name)
+			return nil, fmt.Errorf("got a state with two learnables %s, want unique names", l.Name)
 		}
 		byName[l.Name] = l
 	}
@@ -275,7 +275,7 @@ func sameOptions(got, want map[string]float64) error {
 		case has && wants:
 			return fmt.Errorf("got a state of a solver with %s %v, want %v", name, g, w)
 		case has:
-			return fmt.Errorf("got a state of a solver with %s %v, want one without", name, g)
+			return fmt.Errorf("got a state of a solver with %s %v, want a solver without it", name, g)
 		default:
 			return fmt.Errorf("got a state of a solver without %s, want %v", name, w)
 		}

@@ -116,10 +116,10 @@ func TestRestoreErrors(t *testing.T) {
 		for want, change := range map[string]func(s *Snapshot){
 			`the solver "Momentum", want AdamSolver`:                             func(s *Snapshot) { s.Solver = "Momentum" },
 			"with Beta1 0.5, want 0.9":                                           option("Beta1", 0.5),
-			"with L1Reg 0, want one without":                                     option("L1Reg", 0),
+			"with L1Reg 0, want a solver without it":                             option("L1Reg", 0),
 			"without Clip, want 5":                                               func(s *Snapshot) { delete(s.Options, "Clip") },
 			"without a learning rate":                                            func(s *Snapshot) { delete(s.Options, "LearnRate") },
-			"ClipNorm 1, want one without":                                       option("ClipNorm", 1),
+			"ClipNorm 1, want a solver without it":                               option("ClipNorm", 1),
 			"after -1 steps":                                                     func(s *Snapshot) { s.Steps = -1 },
 			"the learnables scale, want bias too":                                func(s *Snapshot) { s.Learnables = s.Learnables[:1] },
 			"of learnable more, which Train does not train":                      func(s *Snapshot) { s.Learnables = append(s.Learnables, Learnable{Name: "more"}) },

@@ -13,9 +13,9 @@ import (
 // takes it from the device. A value may be changed in place when the RunAll that takes it, or another one after Stage, has
 // returned. The device copies values in memory of [Pinned] by itself, and others by way of such memory.
 //
-// The device has room for the values of two runs: of one that is under way, and of one that is
-// staged. Stage waits for room, and reports whether it did anything: only a machine with [Train] on a
-// device does. Without values it reports whether the machine is one.
+// The device holds the values of two runs: the current one and a staged one. Stage waits until a buffer is free. It reports
+// whether it staged the values, which only a machine with [Train] on a device does. Without values it reports
+// whether the machine can stage.
 func (vm *VM) Stage(batch map[*gorgonia.Node]gorgonia.Value) (bool, error) {
 	if vm == nil || vm.exec == nil {
 		return false, fmt.Errorf("cudaops: Stage of a VM that NewVM did not make")

@@ -14,11 +14,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// late is a backend on the host that does all work as late as it may: when somebody waits for it.
-// Copies beside the work are done at once, or late, too.
+// late is a host backend that executes work only when a caller waits for it. It executes copies on the copy stream at once
+// if eager is set.
 type late struct {
 	exec.HostBackend
-	eager bool // copies beside the work
+	eager bool // executes copies on the copy stream at once
 
 	mu     sync.Mutex // of the fields below
 	work   []func() error
@@ -104,7 +104,7 @@ func (l *late) SyncWork(i int) error {
 
 func (l *late) CopyAsync(to exec.Span, src []byte) error {
 	if l.eager {
-		copy(l.Memory(to), src) // beside what other goroutines do
+		copy(l.Memory(to), src) // concurrently with other goroutines
 		return nil
 	}
 	l.mu.Lock()
@@ -187,7 +187,7 @@ func regression(t *testing.T) (g *G.ExprGraph, x, y, loss, w *G.Node) {
 	return g, x, y, loss, w
 }
 
-// stagings are machines whose runs may be under way beside each other.
+// stagings are machines whose runs may overlap.
 func stagings(t *testing.T) map[string]func(g *G.ExprGraph, opts ...Option) (*VM, error) {
 	list := map[string]func(g *G.ExprGraph, opts ...Option) (*VM, error){}
 	for _, eager := range []bool{false, true} {

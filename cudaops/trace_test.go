@@ -90,7 +90,7 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// Runs that hand nothing over are there, without steps.
+// The trace contains runs without results, without their steps.
 func TestTraceReadEvery(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 3)
 	p.feed(t)

@@ -85,9 +85,8 @@ type trainer struct {
 	// current has, for each learnable, after how many steps its values on the host and on the
 	// device were the same.
 	current []int
-	spoilt  error // of a step with indices outside of their axis, nil for none
-	// kept are the states before a run that is watched, after keptRuns; nil if they are
-	// others by now.
+	spoilt  error // from a step with indices outside of their axis, or nil
+	// kept holds the states before a watched run, after keptRuns runs; nil if the states have changed since.
 	kept     [][]byte
 	keptRuns int
 	saved    [][]byte // the states, while the graph is compiled again
@@ -97,17 +96,17 @@ type trainer struct {
 func newTrainer(c *config) (*trainer, error) {
 	switch {
 	case len(c.every) > 1 || len(c.every) == 1 && c.every[0] < 1:
-		return nil, fmt.Errorf("ReadEvery got %v, want one number above 0", c.every)
+		return nil, fmt.Errorf("ReadEvery got %v, want a single number above 0", c.every)
 	case len(c.train) > 1:
 		return nil, fmt.Errorf("got the option Train %d times, want it once", len(c.train))
 	case len(c.clipNorm) > 1 || len(c.clipNorm) == 1 && !(c.clipNorm[0] > 0 && !math.IsInf(c.clipNorm[0], 0)):
-		return nil, fmt.Errorf("ClipNorm got %v, want one number above 0", c.clipNorm)
+		return nil, fmt.Errorf("ClipNorm got %v, want a single number above 0", c.clipNorm)
 	case len(c.train) > 0 && c.forward:
 		return nil, errors.New("got the options Train and ForwardOnly or Inference, want one of them")
 	case len(c.clipNorm) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option ClipNorm without Train")
 	case len(c.stepEvery) > 1 || len(c.stepEvery) == 1 && c.stepEvery[0] < 1:
-		return nil, fmt.Errorf("StepEvery got %v, want one number above 0", c.stepEvery)
+		return nil, fmt.Errorf("StepEvery got %v, want a single number above 0", c.stepEvery)
 	case len(c.stepEvery) > 0 && len(c.train) == 0:
 		return nil, errors.New("got the option StepEvery without Train: AddGradients adds up gradients for steps that the program makes")
 	case c.add && len(c.every) > 0 && c.every[0] > 1:
@@ -211,7 +210,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	}
 	now := t.reader.Read()
 	if !solver.Same(now, t.options) {
-		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want those of %+v with other numbers", t.solver, now, t.options)
+		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want the options of %+v, whose numbers may differ", t.solver, now, t.options)
 	}
 	step := 0 // none
 	if (t.runs+1)%t.every == 0 {
@@ -332,7 +331,7 @@ func (t *trainer) separate() error {
 	slices.SortFunc(sorted, func(i, j int) int { return cmp.Compare(at[i].Start, at[j].Start) })
 	for k := range sorted[1:] {
 		if i, j := sorted[k], sorted[k+1]; at[i].Overlaps(at[j]) {
-			return fmt.Errorf("learnables %s and %s have values in the same memory, want a tensor of its own for each", internal.Name(t.learnables[i]), internal.Name(t.learnables[j]))
+			return fmt.Errorf("learnables %s and %s have values in the same memory, want separate tensors", internal.Name(t.learnables[i]), internal.Name(t.learnables[j]))
 		}
 	}
 	return nil
@@ -383,7 +382,7 @@ func fits(what string, n *gorgonia.Node, state *program.Value) error {
 		return fmt.Errorf("%s %s has a value of %v and shape %v, want %v and shape %v", what, internal.Name(n), v.Dtype(), v.Shape(), want, state.Shape)
 	}
 	if _, err := values.Memory(v); err != nil {
-		return fmt.Errorf("%s %s: its value is %w", what, internal.Name(n), err)
+		return fmt.Errorf("%s %s: got %w", what, internal.Name(n), err)
 	}
 	return nil
 }

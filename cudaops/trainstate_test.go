@@ -191,8 +191,8 @@ func elementsOf(t *testing.T, d *tensor.Dense) (list []float64) {
 	return list
 }
 
-// A tensor into which a VM has pulled is used as it is then by every other VM that holds it: from its next
-// run on, or once it is pushed where the other one has trained it too.
+// After a Pull, every other VM that holds the tensor uses the pulled values in its next run. A VM that has trained the
+// tensor too uses them only after a Push.
 func TestPullSeenByOthers(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		node := must.Get[*G.Node](t)
@@ -209,7 +209,7 @@ func TestPullSeenByOthers(t *testing.T) {
 			option func(w *G.Node) []Option
 			runs   int // between Pulls
 			pull   bool
-			want   float64 // of the first element's double, after 2 steps of the first VM from 10 on
+			want   float64 // twice the first element, which is 10 before 2 steps of the first VM
 		}{
 			"input":                   {func(w *G.Node) []Option { return nil }, 1, false, 16},
 			"resident":                {func(w *G.Node) []Option { return []Option{Resident(w)} }, 1, false, 16},
@@ -373,7 +373,7 @@ func TestTrainReport(t *testing.T) {
 	})
 }
 
-// What Train cannot do is refused with an error that names what was got and what is wanted.
+// Unsupported arguments of Train are errors that name the argument and the supported ones.
 func TestTrainErrors(t *testing.T) {
 	p := newPerceptron(t, tensor.Float64, 11)
 	used := G.NewAdamSolver()
@@ -433,7 +433,7 @@ func TestTrainErrors(t *testing.T) {
 	}
 }
 
-// A part of a learnable that begins anywhere comes to the host as it is before the step.
+// A Read slice of a learnable, at any alignment, has the values from before the step.
 func TestReadPartOfLearnable(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {

@@ -168,7 +168,7 @@ func TestWrongPlans(t *testing.T) {
 			"its Plan returned nil and no error":  plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) { return nil, nil }},
 			"launch 0 of the plan has no kernel":  plannedOp{plan: launch(kernels.Launch{})},
 			"got operand 7 of a plan of 1 inputs": plannedOp{plan: launch(kernels.Launch{Kernel: &kernels.Kernel{Entry: "e"}, Args: []any{kernels.Ref{Operand: 7}}})},
-			"its plan has 2 outputs, want 1": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
+			"got a plan of 2 outputs, want 1": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {
 				return &kernels.Plan{Inputs: []int64{16}, Out: 16, Parts: []int64{0, 8}}, nil
 			}},
 			"-8 of scratch memory": plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) {

@@ -10,8 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// chain returns a graph of some nodes, one after the other, on vectors of 8
-// elements: ops of Stheno and of Gorgonia by turns.
+// chain returns a graph of consecutive nodes on vectors of 8 elements, with alternating ops of Stheno and Gorgonia.
 func chain(t testing.TB, nodes int) *G.ExprGraph {
 	node, g := must.Get[*G.Node](t), G.NewGraph()
 	x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(8), G.WithValue(tensor.New(tensor.WithBacking(make([]float64, 8)))))
@@ -33,7 +32,7 @@ func BenchmarkNewVM(b *testing.B) {
 	}
 }
 
-// A run of 50 tiny nodes is to take 15 us: the price of the machine, beside that of the bodies.
+// A run of 50 tiny nodes should take 15 us: the machine's overhead plus the Go bodies.
 func BenchmarkRunTinyNodes(b *testing.B) {
 	vm, err := NewVM(chain(b, 50), OnHost())
 	must.Do(b, err)

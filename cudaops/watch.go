@@ -42,15 +42,15 @@ func (c *config) watched() (all FloatClass) {
 // NotFinite is the error of a run that [Watch] has ended.
 type NotFinite struct {
 	What    string         // "NaN" or "Inf"
-	Node    *gorgonia.Node // the first that has it, in the order of the graph, or a learnable that has it after the step
-	Element int            // the first of them, counted in row-major order
+	Node    *gorgonia.Node // the first node with such a number, in the order of the graph, or a learnable after the step
+	Element int            // index of the first such element in row-major order
 	By      string         // its origin: a step of the run, as in [Report.Steps], or the solver's step
-	Run     int            // counted from 1, those before a state that was set included; under [Train], the step of the solver
-	Input   *gorgonia.Node // the first input or learnable among those of Node that has one too, nil for none
+	Run     int            // number of the run, as [Snapshot] counts runs; under [Train], number of the solver's step
+	Input   *gorgonia.Node // the first input or learnable of Node's op that contains such a number too, or nil
 	trained bool
 }
 
-// Error returns all of it in one line.
+// Error describes the number, where it was found and its origin.
 func (e *NotFinite) Error() string {
 	var b strings.Builder
 	if e.trained {

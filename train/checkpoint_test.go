@@ -19,8 +19,8 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// A training that is ended again and again, by whatever, and goes on from its checkpoint in
-// another machine takes the steps of one that was not, bit for bit, with the state of Adam.
+// A training that is interrupted repeatedly, in any way, and continues from its checkpoint in another machine makes the
+// same steps, bit for bit, as an uninterrupted one, with the state of Adam.
 func TestCheckpoint(t *testing.T) {
 	noLeaks(t)
 	x, y := set(10)

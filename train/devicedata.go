@@ -55,10 +55,10 @@ func newDeviceData(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Dev
 	r := &DeviceData{rows: rows{batch: batch}}
 	for i, t := range data {
 		if t == nil || t.Dims() == 0 {
-			return nil, fmt.Errorf("tensor %d: got %v, want one with an axis for the rows", i, t)
+			return nil, fmt.Errorf("tensor %d: got %v, want a tensor with an axis for the rows", i, t)
 		}
 		if n := t.Shape()[0]; i > 0 && n != r.count {
-			return nil, fmt.Errorf("tensor %d has %d rows, tensor 0 has %d: want one number", i, n, r.count)
+			return nil, fmt.Errorf("tensor %d: got %d rows, want %d as in tensor 0", i, n, r.count)
 		}
 		r.count = t.Shape()[0]
 	}

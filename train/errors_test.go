@@ -52,7 +52,7 @@ func TestRunErrors(t *testing.T) {
 			return err
 		}(),
 		"makes no steps":  func() error { _, err := Run(ctx, idle, other.loss, never); return err }(),
-		"is no result":    func() error { _, err := Run(ctx, l.vm, other.loss, never); return err }(),
+		"want an output":  func() error { _, err := Run(ctx, l.vm, other.loss, never); return err }(),
 		"want a scalar":   func() error { _, err := Run(ctx, l.vm, l.x, never); return err }(),
 		"nil option":      run(nil),
 		"Epochs got 0":    run(Epochs(0)),
@@ -105,13 +105,13 @@ func TestBatchErrors(t *testing.T) {
 		"missing":       {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 4)[l.x]}} }, want: "y has no value"},
 		"missing later": {batches: func(l *line) []Batch {
 			return []Batch{l.batch(0, 4), {l.x: l.batch(1, 4)[l.x]}}
-		}, want: "batch 1 of epoch 0: got no value for input y, want one as in the first batch", steps: 1},
+		}, want: "batch 1 of epoch 0: got no value for input y, want the inputs of the first batch", steps: 1},
 		"empty": {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), {}} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"nil":   {batches: func(l *line) []Batch { return []Batch{l.batch(0, 4), nil} }, want: "batch 1 of epoch 0: got a batch without values", steps: 1},
 		"other type": {batches: func(l *line) []Batch {
 			return []Batch{{l.x: tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4}))}}
 		}, want: "Expected Dtype of float64"},
-		"rows that vary": {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 3)[l.x], l.y: l.batch(0, 2)[l.y]}} }, want: "want one number"},
+		"rows that vary": {batches: func(l *line) []Batch { return []Batch{{l.x: l.batch(0, 3)[l.x], l.y: l.batch(0, 2)[l.y]}} }, want: "as for another input of the batch"},
 		"weighted": {batches: func(l *line) []Batch {
 			return []Batch{{l.x: tensor.New(tensor.WithBacking([]string{"a", "b"})), l.y: l.batch(0, 2)[l.y]}}
 		}, want: "which cannot be filled up", weighted: true},
@@ -149,7 +149,7 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// Runs that hand nothing over have no loss; the means are of those that do.
+// Runs without results have no loss; means are over the runs with results.
 func TestReadEvery(t *testing.T) {
 	l := newLine(t, false, cudaops.ReadEvery(3))
 	var seen []float64
@@ -215,7 +215,7 @@ func TestDataErrors(t *testing.T) {
 		"batches of 0":    func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
 		"no tensors":      func() (*DeviceData, error) { return NewDeviceData(g, 2) },
 		"tensor 1: got":   func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
-		"tensor 1 has 4":  func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
+		"tensor 1: got 4 rows, want 3":  func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
 		"tensor 0: got 7": func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()

@@ -267,7 +267,7 @@ func ExampleSeq() {
 	// step 320 (epoch 1, batch 0)
 }
 
-// Batches in memory that the device reads: as many as the loop has at one time are filled in turn.
+// Batches in pinned memory, recycled: there are as many as the loop holds at once.
 func ExampleSource() {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, G.Float64, G.WithName("x"), G.WithShape(32, 2))

@@ -52,7 +52,7 @@ type History struct {
 	Steps  int           // made by this Run
 	Left   int           // rows that were left out, in batches with too few: see Weights
 	Time   time.Duration // that Run took
-	Note   string        // of checkpoint.Load about the file that Checkpoint went on from, "" for none
+	Note   string        // note of checkpoint.Load about the file that the training continued from, or ""
 }
 
 // Rate returns the steps made in a second.

@@ -21,7 +21,7 @@ type config struct {
 	from          Position
 	checkpoint    saving
 	prefetch      int
-	stage         func(map[*gorgonia.Node]gorgonia.Value) (bool, error) // that of the VM
+	stage         func(map[*gorgonia.Node]gorgonia.Value) (bool, error) // the VM's Stage
 	weights       *gorgonia.Node
 	rates         []rate
 	steppers      []stepper

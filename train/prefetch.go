@@ -79,8 +79,8 @@ func (p *prefetcher) stop() error {
 	return p.err
 }
 
-// stage takes batches to the device in a goroutine of its own, each while the step before it is
-// under way, and returns a function to use in place of p's next.
+// stage starts a goroutine that copies each batch to the device during the previous step. It returns a function that
+// replaces p's next.
 func stage(p *prefetcher, to func(map[*gorgonia.Node]gorgonia.Value) (bool, error)) (next func() (item, bool)) {
 	items := make(chan item)
 	p.staging.Go(func() {

@@ -10,8 +10,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// An iterator that fills batches in turn, as many as the loop has at one time, takes the steps of one that makes new
-// ones, whether batches go to a device ahead or not.
+// An iterator that recycles as many batches as the loop holds at once trains exactly like one that allocates each batch,
+// with and without staging on the device.
 func TestBatchesInTurn(t *testing.T) {
 	const steps = 60
 	for _, ahead := range []int{0, 1, 2, 5} {

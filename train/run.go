@@ -57,9 +57,9 @@ type loop struct {
 	history  History
 	seen     gorgonia.Value          // of the loss, in the last run that handed it over
 	last     float64                 // loss
-	epoch    mean                    // of the epoch under way
-	inputs   map[*gorgonia.Node]bool // those of the VM's graph that batches had so far
-	bound    Batch                   // the last one
+	epoch    mean                    // loss of the current epoch
+	inputs   map[*gorgonia.Node]bool // inputs of the VM's graph found in batches so far
+	bound    Batch                   // the last batch
 	saved    int                     // the step of the last checkpoint
 	failed   bool                    // a step, or a checkpoint of it
 	staged   bool                    // batches go to the device ahead
@@ -84,11 +84,11 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	case vm == nil || loss == nil || safely.IsNil(source):
 		return nil, errors.New("Run got a nil VM, loss or source")
 	case vm.Report().Solver == "":
-		return nil, errors.New("the VM makes no steps, want one with the option cudaops.Train")
+		return nil, errors.New("got a VM that makes no steps: make it with the option cudaops.Train")
 	case loss.Shape().TotalSize() != 1:
-		return nil, fmt.Errorf("the loss, node %s, has shape %v, want a scalar", internal.Name(loss), loss.Shape())
+		return nil, fmt.Errorf("loss: got node %s of shape %v, want a scalar", internal.Name(loss), loss.Shape())
 	case !slices.Contains(vm.Results(), loss):
-		return nil, fmt.Errorf("the loss, node %s, is no result of the VM, want one or a node of cudaops.Keep", internal.Name(loss))
+		return nil, fmt.Errorf("loss: got node %s, want an output of the VM or a node passed to cudaops.Keep", internal.Name(loss))
 	}
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err

@@ -60,14 +60,14 @@ func fill[T float32 | float64](weights []T) {
 // that is short and cannot be weighted is left out: nil, with the rows that it has.
 func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 	if len(b) == 0 {
-		return nil, 0, errors.New("got a batch without values, want those of the inputs")
+		return nil, 0, errors.New("got a batch without values, want a value for each input")
 	}
 	if f.first == nil {
 		f.first = b
 	}
 	for n := range f.first {
 		if _, ok := b[n]; !ok {
-			return nil, 0, fmt.Errorf("got no value for input %s, want one as in the first batch", internal.Name(n))
+			return nil, 0, fmt.Errorf("got no value for input %s, want the inputs of the first batch", internal.Name(n))
 		}
 	}
 	short, want := 0, 0
@@ -80,7 +80,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 			continue // it fits, or Let returns the error
 		}
 		if short > 0 && (has[0] != short || full[0] != want) {
-			return nil, 0, fmt.Errorf("input %s: got %d rows, want %d, of which the batch has %d for another input: want one number", internal.Name(n), has[0], full[0], short)
+			return nil, 0, fmt.Errorf("input %s: got %d of %d rows, want %d as for another input of the batch", internal.Name(n), has[0], full[0], short)
 		}
 		short, want = has[0], full[0]
 	}

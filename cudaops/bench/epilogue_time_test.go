@@ -34,7 +34,7 @@ func TestEpilogueTimes(t *testing.T) {
 			}
 			inputs := uniformInputs(plans[1])
 			var runs [2][]time.Duration
-			for range 2 { // in turns: what ran before decides how warm the device is
+			for range 2 { // alternately, because the previous work affects clocks and caches
 				for i, p := range plans {
 					timing := must.Get[*Timing](t)(TimeWithin(0, p, inputs[:len(p.Inputs)], 5, 5*time.Millisecond))
 					runs[i] = append(runs[i], timing.Runs...)

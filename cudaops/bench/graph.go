@@ -36,11 +36,11 @@ type GraphTiming struct {
 type Part struct {
 	Op    string
 	Shape []int // of its first result
-	// Time is by how much longer a graph of the launches up to this one takes than a graph of those before it: less than it
-	// takes alone, since a kernel begins while the one before ends, and others run beside it.
+	// Time is the time of a graph of all launches up to this one minus the time of a graph without this one. It is less than
+	// the launch takes alone, since kernels overlap.
 	Time time.Duration
-	// Least is the time of its bytes at the peak bandwidth of the device's memory or that of its operations by ordinary
-	// multiply-adds in float32, whichever is longer.
+	// Least is a lower bound: the time of its bytes at the device's peak memory bandwidth or of its operations at the peak
+	// float32 FMA rate, whichever is longer.
 	Least time.Duration
 }
 

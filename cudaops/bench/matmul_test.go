@@ -153,7 +153,7 @@ func operandStrides(m, n, k int64, transA, transB bool) (rowA, colA, rowB, colB 
 // runProduct runs a plan of a product of whole numbers and compares with plain loops.
 func runProduct[T kernels.Float](t *testing.T, r *rand.Rand, p *kernels.Plan, batch, m, n, k int64, transA, transB bool) {
 	a, b, out := make([]T, batch*m*k), make([]T, batch*k*n), make([]T, batch*m*n)
-	size := r.IntN(2) // of the numbers of A, and the other size of those of B
+	size := r.IntN(2) // selects which of A and B has large numbers
 	for i, x := range [][]T{a, b} {
 		most := []int{1, 4095}[(size+i)%2]
 		for j := range x {

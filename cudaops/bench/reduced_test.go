@@ -135,7 +135,7 @@ func TestReducedRounding(t *testing.T) {
 	}
 }
 
-// reducedRoundingOn does so by products of k terms for a device of so many multiprocessors.
+// reducedRoundingOn checks the rounding of operands by products of k terms, planned for a device with sms SMs.
 func reducedRoundingOn(t *testing.T, r *rand.Rand, dev kernels.Device, sms, k int) {
 	dev.SMs = sms
 	const m, n = 2048, 65
@@ -200,7 +200,7 @@ func reducedEpiloguesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 	}
 }
 
-// A product that writes its result rounded, too, has the bits of one that does not, and those of Rounded.
+// A product with a second, rounded output has the same bits as one without, and the rounded output has those of Rounded.
 func TestReducedHalves(t *testing.T) {
 	r := random(t)
 	for _, dev := range productDevices(t) {

@@ -108,8 +108,8 @@ func warpgroupPlans(t *testing.T, dev kernels.Device, n int, bf16 bool) (plans [
 	return plans
 }
 
-// The versions of MatMul on warpgroups are exact where numbers are whole and their sums small, else within the error of sums in float32; Inf and
-// NaN are as in IEEE arithmetic, but in version 14, which is for finite numbers.
+// The versions of MatMul on warpgroups are exact for small integers and otherwise within the error bound of float32 sums. Inf and
+// NaN propagate as in IEEE arithmetic, except in version 14, which is for finite numbers.
 func TestWarpgroupMatMul(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		testWarpgroups(t, kernels.HostDevice(), 256, func(p *kernels.Plan, in [][]byte, out []byte) error {

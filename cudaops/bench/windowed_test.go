@@ -109,7 +109,7 @@ func drawSlid(r *rand.Rand, large bool) slid {
 	return s
 }
 
-// specialSlid are windows that draws seldom come to.
+// specialSlid are windows that random cases rarely cover.
 func specialSlid() []slid {
 	axis := func(in, size, stride, pad int) kernels.WindowAxis {
 		return kernels.WindowAxis{In: in, Size: size, Stride: stride, Dilation: 1, Before: pad}
@@ -120,7 +120,7 @@ func specialSlid() []slid {
 		{1, 2, kernels.Windows{Rows: axis(90, 3, 1, 1), Columns: axis(70, 3, 1, 1)}},       // tiles of rows
 		{2, 5, kernels.Windows{Rows: axis(7, 3, 1, 1), Columns: axis(30, 3, 1, 0)}},        // a warp's columns
 		{2, 40, kernels.Windows{Rows: axis(11, 3, 1, 0), Columns: axis(31, 3, 1, 2)}},      // one more
-		{1, 3, kernels.Windows{Rows: axis(20, 3, 1, 1), Columns: axis(58, 3, 1, 1)}},       // those of two warps
+		{1, 3, kernels.Windows{Rows: axis(20, 3, 1, 1), Columns: axis(58, 3, 1, 1)}},       // columns of two warps
 		{2, 1, kernels.Windows{Rows: axis(9, 3, 2, 1), Columns: axis(5001, 3, 2, 1)}},      // and of columns
 		{2, 37, kernels.Windows{Rows: axis(14, 3, 1, 1), Columns: axis(14, 3, 1, 1)}},      // as in networks: several planes at once
 		{1, 40, kernels.Windows{Rows: axis(28, 2, 2, 0), Columns: axis(27, 2, 2, 0)}},      // likewise

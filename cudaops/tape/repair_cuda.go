@@ -110,7 +110,7 @@ func check(g *gorgonia.ExprGraph) error {
 	}
 	for _, n := range g.AllNodes() {
 		if _, ok := n.Op().(gorgonia.CUDADoer); ok {
-			return fmt.Errorf("tape: with the tag cuda Gorgonia runs %v on a CUDA device alone: %w; stheno.NewVM runs it on the host", n.Op(), Available())
+			return fmt.Errorf("tape: with the tag cuda Gorgonia runs %v only on a CUDA device: %w; stheno.NewVM runs it on the host", n.Op(), Available())
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func checkMemory(device int, bytes int64) error {
 	}
 	need := 2*bytes + bytes/2
 	if need < d.Memory/2 {
-		return nil // plenty, on a device that is not full
+		return nil // less than half of the device's memory
 	}
 	ctx, err := d.Open()
 	if err != nil {

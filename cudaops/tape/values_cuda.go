@@ -46,9 +46,9 @@ func keep(g *gorgonia.ExprGraph, vm gorgonia.VM) error {
 	return errors.Join(errs...)
 }
 
-// inOrder binds, for a run on a device, a copy to each input whose elements do not lie in row-major
-// order: Gorgonia copies memory to the device as it lies, of a slice more than there is room for.
-// restore binds the inputs' own values again; it is not nil, even if there is an error.
+// inOrder binds a row-major copy to each input that is not in row-major order, for a run on a device: Gorgonia copies the
+// memory of such values without their strides, and for a slice more bytes than it has allocated. restore binds the
+// original values again; it is never nil.
 func inOrder(g *gorgonia.ExprGraph, vm gorgonia.VM) (restore func(), err error) {
 	if m, ok := vm.(gorgonia.CUDAMachine); !ok || len(m.Engines()) == 0 {
 		return func() {}, nil

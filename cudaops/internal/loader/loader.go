@@ -32,8 +32,8 @@ type Loader struct {
 // Loading is the time that loading modules has taken so far.
 type Loading struct {
 	Modules int
-	Code    time.Duration // making and unpacking the code
-	Driver  time.Duration // in the driver, that of finding kernels too
+	Code    time.Duration // generating and decompressing code
+	Driver  time.Duration // in the driver, including the lookup of kernels
 }
 
 // Loading returns the time that loading modules has taken so far.

@@ -82,7 +82,7 @@ func (c *call) oneShape() bool {
 	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
 		return true
 	}
-	c.err = fmt.Errorf("got operands of shapes %v and %v, want one shape, or a scalar", a, b)
+	c.err = fmt.Errorf("got operands of shapes %v and %v, want equal shapes or a scalar", a, b)
 	return false
 }
 

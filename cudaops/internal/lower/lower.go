@@ -19,7 +19,7 @@ import (
 type Graph struct {
 	Program   *program.Program
 	Nodes     []Node  // every node of the graph, in the order of the run
-	Inputs    []Input // those of the program, in order
+	Inputs    []Input // in the order of the program's inputs
 	Outputs   []Output
 	Gradients []Gradient
 	Trained   *Trained // nil without training
@@ -184,7 +184,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
 		if l.valueOf[n] == nil {
-			return fmt.Errorf("%s: %v is no value of this graph", option, n)
+			return fmt.Errorf("%s: got node %v, which is not in the graph", option, n)
 		}
 		l.bind(n)
 	}
@@ -207,7 +207,7 @@ type lowerer struct {
 	used    map[*gorgonia.Node]bool // by a node other than a statement
 	index   map[*program.Value]int  // of Program.Outputs
 	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
-	state   *program.Value          // of random numbers, nil if there are none
+	state   *program.Value          // state of the random number generator, or nil
 	users   map[*gorgonia.Node]int  // how many nodes use a node's value
 	drawn   map[any]int             // streams by drawer
 	norms   map[norm]*moments
@@ -230,7 +230,7 @@ type lowerer struct {
 
 	precision   kernels.Precision
 	precisionOf map[*gorgonia.Node]kernels.Precision
-	rounded     map[*gorgonia.Node]bool // those of them that are products of float32
+	rounded     map[*gorgonia.Node]bool // nodes of precisionOf that are float32 matmuls
 }
 
 func (l *lowerer) node(n *gorgonia.Node) error {

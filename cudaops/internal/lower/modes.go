@@ -42,8 +42,7 @@ func (m mode) changed() bool {
 	return ok && training != m.training
 }
 
-// keeps returns the state that an op keeps in a tensor of its own, at this point of a run. first is the state
-// that stands for zeros, nil for none.
+// keeps returns the current value of a state that an op stores in a tensor. first, if not nil, replaces a state of zeros.
 func (c *call) keeps(state, first *tensor.Dense) *program.Value {
 	if c.kept[state] == nil {
 		c.kept[state] = c.stateInput(state, c.Dtype)

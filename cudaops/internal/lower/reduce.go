@@ -59,9 +59,9 @@ func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	return from, without(upTo(len(from.Shape)), kept)
 }
 
-// firstAxes returns the axes along which all elements are added up first, nil if all are at once: those of
-// the rows by which they are computed, such as a softmax's, so that the kernel that computes them adds
-// them up; else the last, if there are many rows.
+// firstAxes returns the axes along which a sum of all elements is computed first, or nil for a sum in one step. If x is
+// computed by rows, as a softmax is, these are the axes of the rows, so that the same kernel sums them. Otherwise it is
+// the last axis if there are many rows.
 func firstAxes(x *program.Value) []int {
 	look := axesSearch{x.Shape, 16}
 	if axes := look.behind(x); axes != nil {

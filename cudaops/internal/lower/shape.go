@@ -43,8 +43,7 @@ func reshape(c *call) *program.Value {
 	return c.reshaped(c.in[0], c.Shape)
 }
 
-// reshaped returns a value in another shape of as many elements: a view of it, or of
-// a copy where its elements do not lie so.
+// reshaped returns a value in another shape: a view of it, or of a row-major copy if the strides allow no view.
 func (c *call) reshaped(v *program.Value, shape tensor.Shape) *program.Value {
 	strides, ok := reshapedStrides(v.Shape, v.View.Strides, shape)
 	if !ok {
@@ -75,8 +74,8 @@ func reshapedStrides(shape []int, strides []int64, to []int) (out []int64, ok bo
 	return out, true
 }
 
-// sameExtent returns how many of the first axes of two shapes have as many elements
-// together: as few as possible, but one axis at least.
+// sameExtent returns the smallest n, m >= 1 such that the first n axes of a and the first m axes of b have equally many
+// elements.
 func sameExtent(a, b []int) (n, m int) {
 	left, right := 1, 1
 	for n+m == 0 || left != right {

@@ -72,7 +72,7 @@ func (s slicing) move() error {
 	}
 	step = max(step, 1)
 	if start < 0 || end > s.extent {
-		return fmt.Errorf("node %s: got the slice %d:%d of an axis of %d elements, want one within it", internal.Name(s.node), start, end, s.extent)
+		return fmt.Errorf("node %s: got the slice %d:%d of an axis of %d elements, want a slice within the axis", internal.Name(s.node), start, end, s.extent)
 	}
 	if n := max((end-start)/step, 1); n != s.count {
 		return fmt.Errorf("node %s: got the slice %d:%d:%d of %d elements, want %d as in the node's shape", internal.Name(s.node), start, end, step, n, s.count)

@@ -22,11 +22,10 @@ type Training struct {
 	Adds       bool // gradients of several runs are added up for a step
 }
 
-// Trained is a graph's training as its program has it. Learnables of one element type lie
-// side by side, and so do their moments, so that one launch makes a step of all of them.
+// Trained describes the training in a graph's program. Learnables of one element type are stored contiguously, as are
+// their moments, so that one launch updates all of them.
 //
-// The numbers that a step takes, such as the learning rate, are inputs of the program
-// behind those of the graph.
+// The numbers of a step, such as the learning rate, are inputs of the program after those of the graph.
 type Trained struct {
 	Learned []Learned // in the order of Training.Learnables
 
@@ -146,7 +145,7 @@ func (l *lowerer) learn(n *gorgonia.Node) error {
 	case n.Op() != nil:
 		return fmt.Errorf("learnable %s: got a node with an op, %v, want an input of the graph", internal.Name(n), n.Op())
 	case n.Deriv() == nil:
-		return fmt.Errorf("learnable %s: got a node without gradient, want one that gorgonia.Grad was asked for", internal.Name(n))
+		return fmt.Errorf("learnable %s: got a node without gradient: pass it to gorgonia.Grad", internal.Name(n))
 	}
 	want := typeOf(n)
 	if !want.Numeric || !want.Dtype.IsFloat() || want.Elements() == 0 {

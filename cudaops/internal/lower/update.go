@@ -22,7 +22,7 @@ func (l *lowerer) update() error {
 		}
 		d := l.valueOf[m.Node.Deriv()]
 		if d == nil {
-			return fmt.Errorf("Train: learnable %s: its gradient is not in the graph", internal.Name(m.Node))
+			return fmt.Errorf("Train: learnable %s: got a graph without the gradient", internal.Name(m.Node))
 		}
 		if !d.Numeric || d.Dtype != m.Value.Dtype || d.Elements() != m.Value.Elements() {
 			return fmt.Errorf("Train: learnable %s: got a gradient of %v and shape %v, want %v and shape %v",

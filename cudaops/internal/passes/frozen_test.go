@@ -129,7 +129,7 @@ func (f *frozen) lowered(g *G.ExprGraph, w *lower.Wanted) *lower.Graph {
 // drawn returns case i of what a function draws.
 func drawn[T any](i int, draw func(t *rapid.T) T) T { return rapid.Custom(draw).Example(i) }
 
-// frozenGroups are what must stay as it is, by name. Those that are drawn take in a block of cases each.
+// frozenGroups are the groups of frozen results, by name. Each group of random cases covers one block of them.
 func frozenGroups() map[string]func(f *frozen) {
 	groups := map[string]func(f *frozen){}
 	for _, s := range opspec.All() {

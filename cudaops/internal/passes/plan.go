@@ -33,18 +33,18 @@ func plan(p *program.Program, t Target) error {
 // fits returns an error if a plan does not fit the values that it reads and writes.
 func fits(in *program.Instr, plan *kernels.Plan) error {
 	if len(plan.Inputs) != len(in.In) {
-		return fmt.Errorf("its plan takes %d inputs, the node has %d", len(plan.Inputs), len(in.In))
+		return fmt.Errorf("got a plan of %d inputs, want %d as in the node", len(plan.Inputs), len(in.In))
 	}
 	for i, v := range in.In {
 		if !v.Numeric || v.Bytes() != plan.Inputs[i] {
-			return fmt.Errorf("input %d is %s, its plan wants %d bytes", i, typeName(v), plan.Inputs[i])
+			return fmt.Errorf("got a plan with %d bytes for input %d, want %s", plan.Inputs[i], i, typeName(v))
 		}
 	}
 	if n := max(len(plan.Parts), 1); n != len(in.Out) {
-		return fmt.Errorf("its plan has %d outputs, want %d", n, len(in.Out))
+		return fmt.Errorf("got a plan of %d outputs, want %d", n, len(in.Out))
 	}
 	if out := in.Out[0]; len(in.Out) == 1 && (!out.Numeric || out.Bytes() != plan.Out) {
-		return fmt.Errorf("the node is %s, the output of its plan has %d bytes", typeName(out), plan.Out)
+		return fmt.Errorf("got a plan with an output of %d bytes, want %s as in the node", plan.Out, typeName(out))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// What several products of planes read is taken apart once: of the gradients of y = x w by x and w, each of x, w and
-// the gradient by y for two products. What one product alone reads, it takes apart itself.
+// An operand read by several split products is split once: x, w and dL/dy, which the gradients of y = x w each read
+// twice. An operand with a single reader is split by that product's own plan.
 func TestPlanesOnce(t *testing.T) {
 	const side = 160
 	dev := h200

@@ -19,10 +19,10 @@ import (
 // graph is a program whose generated kernels are assembled beforehand.
 type graph struct {
 	name   string
-	shapes []tensor.Shape // of the inputs; none for a scalar
+	shapes []tensor.Shape // shapes of the inputs; a scalar has no axes
 	build  func(in G.Nodes) G.Nodes
-	solver G.Solver // if it is a training step, the learnables of which are the inputs that learns lists
-	learns []int
+	solver G.Solver // of a training step; nil for other graphs
+	learns []int    // indices of the inputs that are learnables
 }
 
 // one returns a graph with one output.
@@ -121,7 +121,7 @@ var (
 	}
 )
 
-// solvers are those of Gorgonia, as they are usually made.
+// solvers are Gorgonia's solvers with usual options.
 var solvers = map[string]G.Solver{
 	"SGD": G.NewVanillaSolver(G.WithLearnRate(0.01)), "momentum": G.NewMomentum(G.WithLearnRate(0.01)), "Adam": G.NewAdamSolver(G.WithLearnRate(0.001)),
 	"RMSProp": G.NewRMSPropSolver(G.WithLearnRate(0.001)), "AdaGrad": G.NewAdaGradSolver(G.WithLearnRate(0.01)),

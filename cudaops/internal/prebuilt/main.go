@@ -167,7 +167,7 @@ func (b builder) check(p pass) error {
 		}
 		cubin, err := a.Cubin(key)
 		if err == nil && !bytes.Equal(cubin, again) {
-			err = fmt.Errorf("kernel %s differs: assembled again it has %d bytes, in the archive %d", p.wanted[key].name, len(again), len(cubin))
+			err = fmt.Errorf("kernel %s: got other bytes than in the archive: %d, want %d", p.wanted[key].name, len(again), len(cubin))
 		}
 		mu.Lock()
 		defer mu.Unlock()

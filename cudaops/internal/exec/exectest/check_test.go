@@ -104,7 +104,7 @@ func perceptron(t *testing.T) *program.Program {
 	return compiled(t, g, nil, false)
 }
 
-// Of the edges that a graph has, each is missed that no other way goes beside.
+// Check reports each missing edge of a graph that no other path implies.
 func TestMissingEdges(t *testing.T) {
 	b := &Recorder{For: H200}
 	must.Get[*exec.Executable](t)(exec.New(perceptron(t), b, false))
