@@ -11,14 +11,14 @@ type config struct {
 	machine  func(*gorgonia.ExprGraph) (gorgonia.VM, error)
 	step     float64
 	abs, rel float64
-	own      bool // abs and rel are the caller's
+	own      bool // the caller set abs and rel
 	seed     uint64
 	modes    []Mode
 	max      int
 	largest  *float64
 }
 
-// Option sets how gradients are checked.
+// Option is an option of [Check].
 type Option func(*config)
 
 // Machine runs the graphs of mode SymDiff on the machine that f makes, instead of tape.NewMachine,
@@ -30,24 +30,24 @@ func Machine(f func(*gorgonia.ExprGraph) (gorgonia.VM, error)) Option {
 // Step sets h, which is multiplied by |x| where |x| > 1; the default is 6e-6.
 func Step(h float64) Option { return func(c *config) { c.step = h } }
 
-// Tolerance sets how far a gradient may lie from the difference want, for inputs
-// of any type: abs + rel * |want|.
+// Tolerance sets the maximum error of a gradient, for inputs of any type: abs + rel * |want|, where want is the central
+// difference.
 func Tolerance(abs, rel float64) Option {
 	return func(c *config) { c.abs, c.rel, c.own = abs, rel, true }
 }
 
-// Seed fixes the weights and the choice of elements, which otherwise differ in every call.
+// Seed fixes the random weights and the choice of elements, which otherwise differ in every call.
 func Seed(seed uint64) Option { return func(c *config) { c.seed = seed } }
 
-// Modes sets which ways are checked; the default is both.
+// Modes sets the modes to check; the default is both.
 func Modes(modes ...Mode) Option { return func(c *config) { c.modes = modes } }
 
 // MaxElements checks at most n elements of each input, chosen at random: each
 // one costs two runs of the expression. The default is to check all.
 func MaxElements(n int) Option { return func(c *config) { c.max = n } }
 
-// Largest stores the largest error of a gradient, whether it is tolerated or not: how far an element lies from the difference, as a share of
-// the largest difference of the same input. It shows the error that a lower precision of products causes, see cudaops.Products.
+// Largest stores the largest error of a gradient, tolerated or not, divided by the largest difference of the same input. It
+// shows the error caused by a lower precision of products: see cudaops.Precision.
 func Largest(to *float64) Option { return func(c *config) { c.largest = to } }
 
 func (c *config) validate() error {

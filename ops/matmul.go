@@ -32,7 +32,7 @@ func TransB() MatMulOption { return MatMulOption{transB: true} }
 // axes of extent 1 are kept. It is an error to transpose a vector. float32 products are summed in
 // float32, those of two vectors in double precision. Large products on GPUs of compute capability
 // 8.0 and 9.0 are made of six BF16 products on the tensor cores, which use all bits of the operands and
-// have smaller errors than sums in float32. The option cudaops.Products makes float32 products of rounded operands.
+// have smaller errors than sums in float32. The option cudaops.Precision rounds the operands of float32 products.
 func MatMul(a, b *gorgonia.Node, opts ...MatMulOption) (*gorgonia.Node, error) {
 	var o matMul
 	for _, opt := range opts {

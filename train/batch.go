@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Batch is the input of a step: values of inputs of the graph, the same inputs in every batch of a training.
+// Batch holds the values of the graph's inputs in a step. All batches of a training have the same inputs.
 type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.
@@ -36,13 +36,13 @@ func (f SourceFunc) Batches(epoch, from int) iter.Seq2[Batch, error] {
 	return f(epoch, from)
 }
 
-// failing returns batches of which the first is an error.
+// failing returns batches that yield only an error.
 func failing(format string, a ...any) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) { yield(nil, fmt.Errorf(format, a...)) }
 }
 
-// Seq makes a source of an iterator over the batches of an epoch: every epoch iterates over
-// it again. To go on from the middle of an epoch, it makes the batches before and drops them.
+// Seq returns a source that iterates over batches once in every epoch. To continue from the middle of an epoch, it skips
+// the earlier batches.
 func Seq(batches iter.Seq2[Batch, error]) Source {
 	if batches == nil {
 		batches = failing("Seq got a nil iterator")
@@ -62,15 +62,13 @@ func Seq(batches iter.Seq2[Batch, error]) Source {
 	})
 }
 
-// ordered is a source with an order that can be named, so that a training is not continued
-// in another.
+// ordered is a source whose order has a name, so that a training is not continued in another order.
 type ordered interface{ Order() string }
 
-// counted is a source that knows its number of batches in an epoch, those that are short
-// among them or not.
+// counted is a source that knows its number of batches in an epoch, with or without short batches.
 type counted interface{ batches(short bool) int }
 
-// order returns the name of a source's order, "" for one that has none.
+// order returns the name of a source's order, or "".
 func order(s Source) string {
 	if o, ok := s.(ordered); ok {
 		return o.Order()

@@ -7,12 +7,10 @@ import (
 	"github.com/stheno-ml/stheno/checkpoint"
 )
 
-// Checkpoint saves the training to a file, as checkpoint.Save does, after every n-th step and at
-// the end, and goes on from that file if it is there: a program that was ended, or killed, takes
-// the steps that it would have taken when it is run again.
+// Checkpoint saves the training to a file, as checkpoint.Save does, after every n-th step and at the end. If the file exists,
+// Run continues from it. So a program that was killed makes the same steps after a restart as an uninterrupted one.
 //
-// A training that ends with a failed run, a loss that is NaN or infinite, or such numbers among parameters
-// or moments leaves the file as it was.
+// The file does not change if a run fails, or if the loss, a parameter or a moment is NaN or infinite.
 func Checkpoint(path string, n int) Option {
 	return func(c *config) {
 		c.positive("Checkpoint", n)
@@ -25,11 +23,11 @@ func Checkpoint(path string, n int) Option {
 
 // saving holds where and how often a training is saved.
 type saving struct {
-	path string // "" for not at all
+	path string // "" without the option
 	n    int    // steps
 }
 
-// load goes on from the checkpoint, if there is one.
+// load restores the checkpoint if the file exists.
 func (l *loop) load() error {
 	c := &l.config
 	if c.checkpoint.path == "" {
@@ -46,7 +44,7 @@ func (l *loop) load() error {
 	return err
 }
 
-// save saves the training where it is, if it is not saved yet.
+// save saves the training unless the current step is already saved.
 func (l *loop) save() error {
 	if l.config.checkpoint.path == "" || l.failed || l.saved == l.position.Step {
 		return nil

@@ -15,20 +15,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Columns is a data set by the inputs that take its rows: for each a tensor with the rows along its
-// first axis, or a slice of the elements of all rows, one row after the other.
+// Columns is a data set, keyed by the inputs that its rows are bound to. A column is a tensor with the rows along its
+// first axis, or a slice of the elements in row-major order.
 type Columns map[*gorgonia.Node]any
 
-// Data is a data set on the host, a [Source] of batches: each input takes as many rows as
-// its first axis is long. The last batch of an epoch has those that are left.
+// Data is a data set on the host, a [Source] of batches. The first axis of each input is the number of rows of a batch; the
+// last batch of an epoch may have fewer.
 //
-// Batches that are not shuffled are slices of the columns, and a device reads them by itself if the memory is of [cudaops.Pinned].
-// The memory of shuffled batches is used again after the next step: copy values bound to inputs if they are to be kept.
+// Batches in order are slices of the columns; a device copies them without the host if they are in memory of
+// [cudaops.Pinned]. The memory of shuffled batches is recycled after the next step, so copy input values that you keep.
 type Data struct {
 	rows
 	columns []column
-	free    chan Batch // full batches that are not needed any more
-	pinned  bool       // whether batches that are put together are in pinned memory
+	free    chan Batch // full batches to recycle
+	pinned  bool       // allocate shuffled batches in pinned memory
 }
 
 var _ Source = (*Data)(nil)
@@ -42,8 +42,8 @@ type column struct {
 	row    int // bytes
 }
 
-// NewData returns a data set in the order that it has: see [Data.Shuffle]. It holds on to the
-// memory of tensors and slices.
+// NewData returns a data set in its given order; [Data.Shuffle] changes the order. It keeps references to the tensors and
+// slices.
 func NewData(columns Columns) (*Data, error) {
 	d := &Data{free: make(chan Batch, 4)}
 	for n, column := range columns {
@@ -67,7 +67,7 @@ func NewData(columns Columns) (*Data, error) {
 	return d, nil
 }
 
-// newColumn returns the rows for an input and their number.
+// newColumn returns the column of an input and its number of rows.
 func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 	want, _ := internal.ElementType(n)
 	dt, ok := values.Dtype(want)
@@ -105,7 +105,7 @@ func newColumn(n *gorgonia.Node, data any) (c column, count int, err error) {
 
 // vector returns a slice as a tensor.
 func vector(slice any) (t tensor.Tensor, err error) {
-	defer func() { // a value that is no slice, or whose elements no tensor has
+	defer func() { // tensor.New panics for other values than slices and for unsupported elements
 		if r := recover(); r != nil {
 			err = fmt.Errorf("got a %T, want a tensor or a slice", slice)
 		}
@@ -117,8 +117,8 @@ func vector(slice any) (t tensor.Tensor, err error) {
 	return t, nil
 }
 
-// Shuffle returns the same data set in another order in every epoch, which follows from the seed and
-// the number of the epoch alone.
+// Shuffle returns the data set with another order in every epoch. An order depends only on the seed and the number of the
+// epoch.
 func (d *Data) Shuffle(seed uint64) *Data {
 	if d == nil {
 		return nil
@@ -128,8 +128,8 @@ func (d *Data) Shuffle(seed uint64) *Data {
 	return &shuffled
 }
 
-// inPinned returns the same data set with batches in pinned memory, of which ahead are made ahead. All of them are used
-// again, since pinning memory takes long.
+// inPinned returns the data set with shuffled batches in pinned memory, for a loop that prefetches ahead batches. All of them
+// are recycled, because pinning memory is slow.
 func (d *Data) inPinned(ahead int) *Data {
 	pinned := *d
 	pinned.pinned, pinned.free = true, make(chan Batch, ahead+8)
@@ -185,7 +185,7 @@ func (d *Data) take(order []int) (Batch, error) {
 	return b, nil
 }
 
-// room returns a new value for rows of a column.
+// room returns a new value for the rows of a batch.
 func (d *Data) room(c column, rows int) (gorgonia.Value, error) {
 	if d.pinned && rows == d.batch {
 		if t, err := cudaops.Pinned(values.Tensor(c.dtype), c.shape...); err == nil {
@@ -198,7 +198,7 @@ func (d *Data) room(c column, rows int) (gorgonia.Value, error) {
 	return v, err
 }
 
-// recycle takes a batch back, if it is one that is of use.
+// recycle makes a batch available for reuse if it is full and shuffled.
 func (d *Data) recycle(b Batch) {
 	if !d.shuffled {
 		return
@@ -213,6 +213,6 @@ func (d *Data) recycle(b Batch) {
 	}
 	select {
 	case d.free <- own:
-	default: // there are enough
+	default: // free is full
 	}
 }

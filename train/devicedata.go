@@ -11,15 +11,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// DeviceData is a data set on the device, a [Source] of batches: a step takes the numbers of
-// its rows there, and the graph chooses the rows.
+// DeviceData is a data set on the device, a [Source] of batches. Each step copies only the row numbers of its batch to the
+// device, where the graph gathers the rows.
 //
 //	data, err := train.NewDeviceData(g, 32, images, labels)
 //	x, y := data.Nodes[0], data.Nodes[1]
 //	...
 //	vm, err := stheno.NewVM(g, cudaops.Train(solver, learnables...), data.Option())
 type DeviceData struct {
-	// Nodes are the rows of a batch, in the order of the tensors: the graph's inputs.
+	// Nodes are the rows of a batch, one node for each tensor: use them as the graph's inputs.
 	Nodes gorgonia.Nodes
 
 	rows
@@ -29,8 +29,8 @@ type DeviceData struct {
 
 var _ Source = (*DeviceData)(nil)
 
-// NewDeviceData adds a data set to a graph, in batches of `batch` rows: tensors with the rows along
-// the first axis. The VM must have the option that [DeviceData.Option] returns.
+// NewDeviceData adds a data set to a graph, with batches of `batch` rows. data are tensors with the rows along the first
+// axis. The VM needs the option that [DeviceData.Option] returns.
 func NewDeviceData(g *gorgonia.ExprGraph, batch int, data ...*tensor.Dense) (*DeviceData, error) {
 	var r *DeviceData
 	err := safely.Call("Gorgonia", func() (err error) { // a graph that NewGraph did not make panics
@@ -75,7 +75,7 @@ func newDeviceData(g *gorgonia.ExprGraph, batch int, data []*tensor.Dense) (*Dev
 	return r, nil
 }
 
-// Option returns the option of the VM that keeps the data set on the device.
+// Option returns the option of [cudaops.NewVM] that keeps the data set on the device.
 func (r *DeviceData) Option() cudaops.Option {
 	if r == nil {
 		return nil
@@ -83,7 +83,7 @@ func (r *DeviceData) Option() cudaops.Option {
 	return cudaops.Resident(r.data...)
 }
 
-// Shuffle returns the same data set in another order in every epoch, as [Data.Shuffle] does.
+// Shuffle returns the data set with another order in every epoch, as [Data.Shuffle] does.
 func (r *DeviceData) Shuffle(seed uint64) *DeviceData {
 	if r == nil {
 		return nil

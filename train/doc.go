@@ -1,5 +1,5 @@
-// Package train is the training loop: it feeds batches to a VM that makes the steps of a solver,
-// and does everything around them.
+// Package train is a training loop: it feeds batches to a VM that makes the steps of a solver. It provides data sets,
+// prefetching, schedules, callbacks, progress and checkpoints.
 //
 //	data, err := train.NewData(train.Columns{x: images, y: labels})
 //	...
@@ -7,22 +7,19 @@
 //	...
 //	history, err := train.Run(ctx, vm, loss, data.Shuffle(1), train.Epochs(30), train.Progress(os.Stderr))
 //
-// The next batch is made in another goroutine while the step of the last one runs. A
-// [Source] makes batches: [Data] has a data set on the host, [DeviceData] has it on the device,
-// and [Seq] takes any iterator.
+// Another goroutine makes the next batch while a step runs. A [Source] makes batches: [Data] holds a data set on the
+// host, [DeviceData] on the device, and [Seq] wraps an iterator.
 //
 // # The last batch
 //
-// A graph has fixed shapes, so that a batch with fewer rows than its inputs, such as the
-// last one of an epoch, is filled up with copies of its own rows. With [Weights] the graph
-// has an input for the weights of the rows: those of the copies are 0, and a loss which is
-// the weighted sum is the mean over the rows that are there. Without it such a batch is left
-// out, which is fair where the order is another in every epoch.
+// A graph has fixed shapes, but the last batch of an epoch may have fewer rows than the inputs. With [Weights] such a short
+// batch is padded with copies of its rows, and the graph has an input for the weights of the rows. Copies have weight 0, so
+// a weighted sum of losses is the mean over the batch's own rows. Without [Weights] short batches are left out, which
+// is fair if every epoch has another order.
 //
-// # Where a training is
+// # Continuing a training
 //
-// A [Position] records how far a training has come. A training that starts [From] the position of
-// another, with the parameters and the solver's state of that moment, goes on as the other did: the
-// order of a data set follows from the seed and the number of the epoch alone. [Checkpoint] does
-// all of that with a file.
+// A [Position] records the progress of a training. A training that starts [From] the position of another, with its
+// parameters and solver state, makes the same steps: the order of a data set depends only on the seed and the number of the
+// epoch. [Checkpoint] does all of this with a file.
 package train

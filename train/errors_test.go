@@ -211,12 +211,12 @@ func TestDataErrors(t *testing.T) {
 	}
 	three, four := tensor.New(tensor.WithBacking([]int{1, 2, 3})), tensor.New(tensor.WithBacking([]int{1, 2, 3, 4}))
 	for want, make := range map[string]func() (*DeviceData, error){
-		"nil graph":       func() (*DeviceData, error) { return NewDeviceData(nil, 2, three) },
-		"batches of 0":    func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
-		"no tensors":      func() (*DeviceData, error) { return NewDeviceData(g, 2) },
-		"tensor 1: got":   func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
-		"tensor 1: got 4 rows, want 3":  func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
-		"tensor 0: got 7": func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
+		"nil graph":                    func() (*DeviceData, error) { return NewDeviceData(nil, 2, three) },
+		"batches of 0":                 func() (*DeviceData, error) { return NewDeviceData(g, 0, three) },
+		"no tensors":                   func() (*DeviceData, error) { return NewDeviceData(g, 2) },
+		"tensor 1: got":                func() (*DeviceData, error) { return NewDeviceData(g, 2, three, nil) },
+		"tensor 1: got 4 rows, want 3": func() (*DeviceData, error) { return NewDeviceData(g, 2, three, four) },
+		"tensor 0: got 7":              func() (*DeviceData, error) { return NewDeviceData(g, 2, tensor.New(tensor.FromScalar(7))) },
 	} {
 		_, err := make()
 		wantError(t, err, "NewDeviceData")

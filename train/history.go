@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// Position records how far a training has come. It is plain data: save it beside the
-// parameters and pass it to [From].
+// Position records the progress of a training. It is plain data: save it with the parameters and pass it to [From].
 type Position struct {
-	Epoch int // whole epochs
-	Batch int // batches taken of the epoch after them
-	Step  int // steps made in all
-	// Order names the order of the batches, as the source does, "" if it does not.
+	Epoch int // completed epochs
+	Batch int // completed batches of the current epoch
+	Step  int // steps made in total
+	// Order is the source's name of the order of batches, or "".
 	Order string
 }
 
@@ -20,20 +19,20 @@ func (p Position) String() string {
 	return fmt.Sprintf("step %d (epoch %d, batch %d)", p.Step, p.Epoch, p.Batch)
 }
 
-// Step describes a step that has been made.
+// Step describes a completed step.
 type Step struct {
 	Position
-	// Loss is that of the step, before its update. Where runs hand over nothing, under
-	// cudaops.ReadEvery, it is the last one known, NaN if there is none yet.
+	// Loss is the loss of the step before its update. If the run has no results, under cudaops.ReadEvery, it is the last known
+	// loss, or NaN.
 	Loss float64
 }
 
-// Epoch describes an epoch that has ended, or the part of one that Steps allowed.
+// Epoch describes a completed epoch, or the part of an epoch that [Steps] allowed.
 type Epoch struct {
 	Number   int           // counted from 1
-	Position               // where the training goes on
-	Steps    int           // made in the epoch, by this Run
-	Loss     float64       // mean of those steps, NaN if none is known
+	Position               // position after the epoch
+	Steps    int           // steps of the epoch made by this Run
+	Loss     float64       // mean of the known losses of these steps, or NaN
 	Time     time.Duration // since Run was called
 }
 
@@ -45,17 +44,17 @@ type Loss struct {
 
 // History is the record of a training.
 type History struct {
-	Losses []Loss  // of every step, under cudaops.ReadEvery of those that handed it over
-	Epochs []Epoch // those that ended
+	Losses []Loss  // of every step; under cudaops.ReadEvery of the steps with results
+	Epochs []Epoch // completed epochs
 	Begin  Position
 	End    Position
-	Steps  int           // made by this Run
-	Left   int           // rows that were left out, in batches with too few: see Weights
-	Time   time.Duration // that Run took
+	Steps  int           // steps made by this Run
+	Left   int           // rows left out in short batches: see Weights
+	Time   time.Duration // duration of Run
 	Note   string        // note of checkpoint.Load about the file that the training continued from, or ""
 }
 
-// Rate returns the steps made in a second.
+// Rate returns the number of steps per second.
 func (h History) Rate() float64 {
 	if h.Time <= 0 {
 		return 0

@@ -17,7 +17,7 @@ var ErrStop = errors.New("train: stop")
 type Option func(*config)
 
 type config struct {
-	epochs, steps int // 0 for no limit
+	epochs, steps int // 0: no limit
 	from          Position
 	checkpoint    saving
 	prefetch      int
@@ -46,15 +46,14 @@ func (c *config) fault(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf(format, args...))
 }
 
-// positive notes a number that is not above 0.
+// positive records an error unless a number is above 0.
 func (c *config) positive(option string, n int) {
 	if n < 1 {
 		c.fault("%s got %d, want a number above 0", option, n)
 	}
 }
 
-// Epochs ends the training after n epochs, those before [From] among them. Without Epochs
-// and [Steps] it is one.
+// Epochs ends the training after n epochs, including those before [From]. Without Epochs and [Steps] it ends after one epoch.
 func Epochs(n int) Option {
 	return func(c *config) {
 		c.positive("Epochs", n)
@@ -62,8 +61,7 @@ func Epochs(n int) Option {
 	}
 }
 
-// Steps ends the training after n steps, those before [From] among them, in as many epochs
-// as it takes, or as [Epochs] allows.
+// Steps ends the training after n steps, including those before [From], over any number of epochs that [Epochs] allows.
 func Steps(n int) Option {
 	return func(c *config) {
 		c.positive("Steps", n)
@@ -71,8 +69,8 @@ func Steps(n int) Option {
 	}
 }
 
-// From begins at a position of another training. The VM must have the parameters and the
-// solver's state of that moment. It is an error if the source has another order.
+// From starts at a position of another training. The VM must have the parameters and the solver state of that position. A
+// source with another order is an error.
 func From(p Position) Option {
 	return func(c *config) {
 		if p.Epoch < 0 || p.Batch < 0 || p.Step < 0 {
@@ -82,9 +80,8 @@ func From(p Position) Option {
 	}
 }
 
-// Prefetch has n batches ready before they are needed, 1 without the option, and on a device one more,
-// which is copied there while a step runs. With 0 a batch is made when the step before it
-// has ended, and its callbacks: for sources that depend on them. At most 65536 can be ready.
+// Prefetch makes n batches ahead, 1 without the option and at most 65536. On a device another one is staged during each
+// step. With 0 each batch is made after the previous step and its callbacks, for sources that depend on them.
 func Prefetch(n int) Option {
 	const most = 1 << 16
 	return func(c *config) {
@@ -95,9 +92,8 @@ func Prefetch(n int) Option {
 	}
 }
 
-// Weights names an input with a float for each row of a batch: 1/n for each of n rows, 0 for the
-// copies that fill up a batch with fewer rows than the inputs. A loss that is the sum of the rows'
-// losses times the weights is their mean:
+// Weights names an input with a float for each row of a batch: 1/n for each of the batch's n rows, 0 for the copies that pad a
+// short batch. The sum of the rows' losses times the weights is their mean:
 //
 //	loss := G.Must(G.Sum(G.Must(G.HadamardProd(weights, losses))))
 //
@@ -111,8 +107,8 @@ func Weights(n *gorgonia.Node) Option {
 	}
 }
 
-// LearnRate sets the learning rate of a solver before each step to the result of the function
-// for the number of steps made so far.
+// LearnRate sets the learning rate of a solver before each step to schedule(step), where step is the number of steps made so
+// far.
 func LearnRate(s gorgonia.Solver, schedule func(step int) float64) Option {
 	return func(c *config) {
 		if safely.IsNil(s) || schedule == nil {
@@ -134,9 +130,8 @@ func Cosine(top float64, warmup, total int) func(step int) float64 {
 	}
 }
 
-// AfterStep calls a function after every n-th step. Its error ends the training, and is
-// that of Run unless it is [ErrStop]. The function may use the VM: to pull parameters and save
-// them, say.
+// AfterStep calls a function after every n-th step. An error of the function ends the training and is returned by Run, unless
+// it is [ErrStop]. The function may use the VM, for example to pull and save parameters.
 func AfterStep(n int, f func(Step) error) Option {
 	return func(c *config) {
 		c.positive("AfterStep", n)
@@ -147,8 +142,8 @@ func AfterStep(n int, f func(Step) error) Option {
 	}
 }
 
-// AfterEpoch calls a function at the end of each epoch, and of a training that [Steps]
-// ends within one. Its error is as that of an [AfterStep].
+// AfterEpoch calls a function at the end of each epoch, and at the end of a training that [Steps] ends within an epoch. An
+// error of the function is handled as in [AfterStep].
 func AfterEpoch(f func(Epoch) error) Option {
 	return func(c *config) {
 		if f == nil {
@@ -158,8 +153,8 @@ func AfterEpoch(f func(Epoch) error) Option {
 	}
 }
 
-// Progress shows how far the training is, its loss, steps in a second and the time left: as a bar
-// if w is a terminal, else by a line every ten seconds and one at the end.
+// Progress shows the current step, the loss, steps per second and the remaining time. On a terminal it is a bar; otherwise a
+// line every ten seconds and one at the end.
 func Progress(w io.Writer) Option {
 	return func(c *config) {
 		if safely.IsNil(w) {

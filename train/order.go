@@ -7,14 +7,14 @@ import (
 	"math/rand/v2"
 )
 
-// rows are those of a data set and their order: from the first to the last, or shuffled.
+// rows describes the rows of a data set and their order: sequential or shuffled.
 type rows struct {
 	count, batch int
 	shuffled     bool
 	seed         uint64
 }
 
-// Order names the order: a training goes on in the one that it began in.
+// Order returns the name of the order; a training can only be continued in the same order.
 func (r *rows) Order() string {
 	how := "in order"
 	if r.shuffled {
@@ -23,7 +23,7 @@ func (r *rows) Order() string {
 	return fmt.Sprintf("%d rows, %s, in batches of %d", r.count, how, r.batch)
 }
 
-// batches returns the number of batches in an epoch, the short one among them or not.
+// batches returns the number of batches in an epoch, with or without the short one.
 func (r *rows) batches(short bool) int {
 	if r.batch == 0 {
 		return 0
@@ -35,9 +35,8 @@ func (r *rows) batches(short bool) int {
 	return n
 }
 
-// epoch returns the numbers of the rows in the order of an epoch. The shuffle is written out
-// here because the library's may be another in another version of Go, and a training that
-// goes on has to find the same one.
+// epoch returns the row numbers in the order of an epoch. It implements the shuffle because the standard library's may change
+// between versions of Go, and a continued training needs the same order.
 func (r *rows) epoch(n int) []int {
 	order := make([]int, r.count)
 	for i := range order {
@@ -54,7 +53,7 @@ func (r *rows) epoch(n int) []int {
 	return order
 }
 
-// chunks iterates over the batches of an epoch from one on: take makes the batch of rows.
+// chunks iterates over the batches of an epoch, starting with batch from; take makes a batch of row numbers.
 func (r *rows) chunks(epoch, from int, take func(order []int) (Batch, error)) iter.Seq2[Batch, error] {
 	switch {
 	case r.batch == 0:

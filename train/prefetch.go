@@ -10,39 +10,39 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// item is an item of the source: a batch or, with batch nil, the end of an epoch.
+// item is a batch of the source or, with batch nil, the end of an epoch.
 type item struct {
 	batch Batch
-	left  int // rows of a batch that is left out, before the end
+	left  int // at the end of an epoch, rows of a short batch that is left out
 }
 
-// prefetcher makes batches in a goroutine of its own, a limited number ahead.
+// prefetcher makes a limited number of batches ahead, in another goroutine.
 //
-// The consumer returns a token for each item, and the producer takes one before it goes on, so that it
-// does nothing while it has none: with none given in advance the two take turns.
+// The producer consumes a token before it makes an item, and the consumer returns a token for each item. Without initial
+// tokens the two alternate.
 type prefetcher struct {
 	source Source
 	fitter *fitter
-	epochs int // 0 for no limit
-	steps  int // left to make, 0 for no limit
+	epochs int // 0: no limit
+	steps  int // steps left; 0: no limit
 
 	tokens chan struct{}
 	items  chan item
 	cancel context.CancelFunc
-	done   <-chan struct{} // of the context of the producer
-	// Once items is closed: the error of the source, and whether all that is wanted was made.
+	done   <-chan struct{} // closed when the producer must stop
+	// Valid after items is closed: the error of the source, and whether all batches were made.
 	err      error
 	complete bool
 	staging  sync.WaitGroup // the goroutine of stage
 }
 
-// The reasons to end an epoch early: everything is made, or no more is wanted.
+// Reasons to end an epoch early: all batches were made, or the consumer wants no more.
 var (
 	errComplete = errors.New("complete")
 	errUnwanted = errors.New("unwanted")
 )
 
-// prefetch begins to make the batches from a position on.
+// prefetch starts to make the batches from a position on.
 func prefetch(ctx context.Context, source Source, f *fitter, c *config) *prefetcher {
 	p := &prefetcher{
 		source: source, fitter: f, epochs: c.epochs,
@@ -60,7 +60,7 @@ func prefetch(ctx context.Context, source Source, f *fitter, c *config) *prefetc
 	return p
 }
 
-// next returns the next item, false if there is none.
+// next returns the next item, or false after the last one.
 func (p *prefetcher) next() (item, bool) {
 	select {
 	case p.tokens <- struct{}{}:
@@ -70,7 +70,7 @@ func (p *prefetcher) next() (item, bool) {
 	return it, ok
 }
 
-// stop ends the producer and waits for it. It returns the error of the source.
+// stop stops the producer, waits for it and returns the error of the source.
 func (p *prefetcher) stop() error {
 	p.cancel()
 	p.staging.Wait()
@@ -91,14 +91,14 @@ func stage(p *prefetcher, to func(map[*gorgonia.Node]gorgonia.Value) (bool, erro
 				return
 			}
 			if it.batch != nil {
-				_, _ = to(it.batch) // a wrong batch is the error of its step
+				_, _ = to(it.batch) // the step of a wrong batch returns the error
 			}
 			select {
 			case items <- it:
 			case <-p.done:
 				for range p.items { // until it is closed
 				}
-				p.complete = false // this one is wanted
+				p.complete = false // this item was not consumed
 				return
 			}
 		}
@@ -133,7 +133,7 @@ func (p *prefetcher) produce(from Position) {
 	returned = true
 }
 
-// awaitToken waits for a token. It reports whether there is one; without one no item is wanted.
+// awaitToken waits for a token and reports whether it got one; otherwise the consumer wants no more items.
 func (p *prefetcher) awaitToken() bool {
 	select {
 	case <-p.done:
@@ -148,7 +148,7 @@ func (p *prefetcher) awaitToken() bool {
 	}
 }
 
-// deliver hands over an item and waits for the token of the next one.
+// deliver sends an item and waits for the token of the next one.
 func (p *prefetcher) deliver(it item) bool {
 	select {
 	case p.items <- it:
@@ -158,7 +158,7 @@ func (p *prefetcher) deliver(it item) bool {
 	}
 }
 
-// epoch makes the items of an epoch, which may have no batches if it was under way.
+// epoch makes the items of an epoch. An epoch that was started before From may have no batches left.
 func (p *prefetcher) epoch(n, from int, underWay bool) (err error) {
 	steps, left := 0, 0
 	at := from

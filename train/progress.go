@@ -10,20 +10,20 @@ import (
 	"github.com/stheno-ml/stheno/internal/bar"
 )
 
-// progress shows how far a training is. A nil one shows nothing.
+// progress shows the progress of a training. A nil progress shows nothing.
 type progress struct {
 	w      io.Writer
-	bar    *pb.ProgressBar // nil where w is no terminal
+	bar    *pb.ProgressBar // nil if w is not a terminal
 	every  time.Duration
-	total  int // steps, 0 if that is not known
-	first  int // steps that were made before
+	total  int // steps, or 0 if unknown
+	first  int // steps made before this Run
 	start  time.Time
-	shown  time.Time // last
-	at     int       // step that was shown then
-	onLine bool      // the bar is to be seen
+	shown  time.Time // when a step was last shown
+	at     int       // the step last shown
+	onLine bool      // the bar is visible
 }
 
-// newProgress returns a progress for a writer, nil for none.
+// newProgress returns a progress for a writer, or nil for a nil writer.
 func newProgress(w io.Writer, total, first int) *progress {
 	if w == nil {
 		return nil
@@ -52,7 +52,7 @@ func (p *progress) setTotal(n int) {
 	}
 }
 
-// step shows a step, if the last one that was shown is some time ago.
+// step shows a step unless the last one was shown very recently.
 func (p *progress) step(at Position, loss float64) {
 	if p == nil || time.Since(p.shown) < p.every {
 		return
@@ -75,7 +75,7 @@ func (p *progress) show(at Position, loss float64, last bool) {
 	fmt.Fprintf(p.w, "step %d%s  %s\n", at.Step, total, text)
 }
 
-// text returns loss, steps in a second and the time that is left, or at the end the time that it took.
+// text returns the loss, steps per second and the remaining time or, at the end, the total time.
 func (p *progress) text(at Position, loss float64, last bool) string {
 	text := ""
 	if !math.IsNaN(loss) {
@@ -96,7 +96,7 @@ func (p *progress) text(at Position, loss float64, last bool) string {
 	return text
 }
 
-// clear removes the bar, so that others can print.
+// clear removes the bar, so that callbacks can print.
 func (p *progress) clear() {
 	if p == nil || !p.onLine {
 		return
@@ -105,7 +105,7 @@ func (p *progress) clear() {
 	fmt.Fprintf(p.w, "\r%*s\r", p.bar.Width(), "")
 }
 
-// end shows the last step, if it was not.
+// end shows the last step unless it has been shown.
 func (p *progress) end(at Position, loss float64) {
 	if p == nil || p.bar == nil && p.at == at.Step {
 		return

@@ -15,14 +15,15 @@ import (
 )
 
 // Run trains: for each batch of the source it binds the inputs and runs the VM, which makes
-// a step of the solver of cudaops.Train. loss is the node of the loss, a scalar result of
+// a step of the solver of cudaops.Train. loss is the node of the loss, a scalar output of
 // the graph.
 //
-// It ends after the epochs and steps of its options; early by the context, whose cause is in
-// the error then, also in the middle of a step, which is not made; by an error of the source,
-// the VM or a callback, by [ErrStop], or if the loss is NaN or infinite. In any case the history is that of
-// the steps made, as cudaops.VM.Steps counts them, every step is whole, and the learnables are pulled: their
-// nodes have the values after the last step.
+// Run ends after the epochs and steps of its options. It ends early when the context is done, with the context's cause in
+// the error; by an error of the source, the VM or a callback; by [ErrStop]; or if the loss is NaN or infinite. A step
+// during which the context ends is either made or has no effect.
+//
+// In any case every step is complete, the history contains exactly the steps made, as cudaops.VM.Runs counts them, and
+// the learnables are pulled: their nodes have the values after the last step.
 func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source, opts ...Option) (History, error) {
 	if safely.IsNil(ctx) {
 		return History{}, errors.New("train: Run got a nil context")
@@ -43,29 +44,29 @@ func Run(ctx context.Context, vm *cudaops.VM, loss *gorgonia.Node, source Source
 	return l.history, err
 }
 
-// loop is a training under way.
+// loop is the state of a training.
 type loop struct {
 	vm       *cudaops.VM
 	loss     *gorgonia.Node
 	source   Source
 	config   config
 	fitter   *fitter
-	progress *progress // nil for none
+	progress *progress // may be nil
 
 	start    time.Time
 	position Position
 	history  History
-	seen     gorgonia.Value          // of the loss, in the last run that handed it over
-	last     float64                 // loss
+	seen     gorgonia.Value          // value of the loss in the last run with results
+	last     float64                 // the last loss
 	epoch    mean                    // loss of the current epoch
 	inputs   map[*gorgonia.Node]bool // inputs of the VM's graph found in batches so far
 	bound    Batch                   // the last batch
 	saved    int                     // the step of the last checkpoint
-	failed   bool                    // a step, or a checkpoint of it
-	staged   bool                    // batches go to the device ahead
+	failed   bool                    // a step or its checkpoint failed
+	staged   bool                    // batches are staged on the device
 }
 
-// mean is that of the losses of an epoch.
+// mean accumulates the losses of an epoch.
 type mean struct {
 	sum          float64
 	known, steps int
@@ -124,8 +125,8 @@ func newLoop(vm *cudaops.VM, loss *gorgonia.Node, source Source, opts []Option) 
 	return l, nil
 }
 
-// total returns the number of steps of the training, 0 if it is not known. An epoch has perEpoch
-// steps, if that is not 0.
+// total returns the number of steps of the training, or 0 if it is unknown. perEpoch is the number of steps of an epoch, or 0
+// if that is unknown.
 func (l *loop) total(perEpoch int) int {
 	if s, ok := l.source.(counted); ok && perEpoch == 0 {
 		perEpoch = s.batches(l.config.weights != nil)
@@ -137,7 +138,7 @@ func (l *loop) total(perEpoch int) int {
 	return total
 }
 
-// run makes the steps.
+// run makes the steps of the training.
 func (l *loop) run(ctx context.Context) (err error) {
 	if limit := l.config.steps; limit > 0 && l.position.Step >= limit {
 		return nil
@@ -250,7 +251,7 @@ func (l *loop) bind(b Batch) error {
 	return nil
 }
 
-// read reads the loss, if the run handed it over: then it is bound to a new value.
+// read records the loss if the run had results: then the node of the loss is bound to a new value.
 func (l *loop) read() error {
 	v := l.loss.Value()
 	if v == nil || v == l.seen {
@@ -285,8 +286,8 @@ func (l *loop) read() error {
 	return fmt.Errorf("%v: the loss is %v: cudaops.Watch(cudaops.%s) names the node that made it", l.position, l.last, class)
 }
 
-// endEpoch goes on to the next epoch, if this one is complete, and calls the callbacks. An epoch
-// that had ended before From is not reported.
+// endEpoch advances to the next epoch if this one is complete, and calls the callbacks. It does not report an epoch that
+// ended before the position of From.
 func (l *loop) endEpoch(whole bool) error {
 	e := Epoch{
 		Number: l.position.Epoch + 1, Steps: l.epoch.steps,

@@ -12,11 +12,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fitter makes batches fit the graph.
+// fitter fits batches to the shapes of the graph's inputs.
 type fitter struct {
-	weights *gorgonia.Node // nil for none
-	full    gorgonia.Value // the weights of a batch that is not short
-	first   Batch          // whose inputs all others have too
+	weights *gorgonia.Node // input of the rows' weights, or nil
+	full    gorgonia.Value // the weights of a full batch
+	first   Batch          // the first batch: all others must have its inputs
 }
 
 // newFitter checks the node of the weights.
@@ -38,7 +38,7 @@ func newFitter(weights *gorgonia.Node) (*fitter, error) {
 	return f, nil
 }
 
-// weightsFor returns the weights of a batch whose first rows are there.
+// weightsFor returns the weights of a batch with that many rows.
 func (f *fitter) weightsFor(rows int) gorgonia.Value {
 	dt, _ := values.Dtype(f.weights.Dtype())
 	v, m := values.New(dt, f.weights.Shape())
@@ -56,8 +56,8 @@ func fill[T float32 | float64](weights []T) {
 	}
 }
 
-// fit returns a batch of the inputs' shapes, with the weights if there are any. A batch
-// that is short and cannot be weighted is left out: nil, with the rows that it has.
+// fit returns the batch padded to the inputs' shapes, with the weights if the graph has an input for them. For a short batch
+// without weights it returns nil and the number of rows that are left out.
 func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 	if len(b) == 0 {
 		return nil, 0, errors.New("got a batch without values, want a value for each input")
@@ -107,7 +107,7 @@ func (f *fitter) fit(b Batch) (fitted Batch, rows int, err error) {
 	return fitted, short, nil
 }
 
-// repeated returns a value of that shape whose rows are those of v, again and again.
+// repeated returns a value of that shape whose rows repeat the rows of v.
 func repeated(v gorgonia.Value, shape tensor.Shape) (gorgonia.Value, error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok {
