@@ -1,12 +1,12 @@
-// Package checkpoint saves the state of a training in a file and loads it, so that a run that was
-// ended goes on with the same bits as one that was not.
+// Package checkpoint saves the state of a training in a file and loads it, so that an interrupted training continues with
+// the same bits as an uninterrupted one.
 //
-// Files are safetensors, which Python's library of that name reads. Each learnable is a tensor
-// with the name of its node; see [Save] for the others.
+// Files are in the safetensors format, which the Python library of that name reads. Each learnable is a tensor
+// with the name of its node; [Save] lists the other tensors.
 //
 // A file has a checksum in its metadata "stheno.sha256": the SHA-256 of the whole file, header included,
 // with the 64 hexadecimal digits of the checksum itself as zeros. [Load] and [LoadParameters]
-// refuse a file whose content has another one.
+// reject a file with another checksum.
 package checkpoint
 
 import (
@@ -22,7 +22,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// version is the version of the files that are written. Files of version 1 have no checksum.
+// version is the version of the files that Save writes. Files of version 1 have no checksum.
 const version = 2
 
 // The names of the metadata in a file, each encoded as JSON.
@@ -35,9 +35,9 @@ const (
 type header struct {
 	Version    int       `json:"version"`
 	Learnables []string  `json:"learnables"` // names, in the order of Train
-	Moments    int       `json:"moments"`    // of each
+	Moments    int       `json:"moments"`    // number of moments of each learnable
 	BatchNorms int       `json:"batchnorms"`
-	Training   *training `json:"training,omitempty"` // nil if the file has parameters alone
+	Training   *training `json:"training,omitempty"` // nil in a file of SaveParameters
 }
 
 type training struct {
@@ -55,17 +55,18 @@ func momentName(k int, learnable string) string { return fmt.Sprintf("moment%d/%
 // averageName returns the name of a BatchNorm's running "mean" or "variance".
 func averageName(i int, what string) string { return fmt.Sprintf("batchnorm%d/%s", i, what) }
 
-// Save writes the state of a training to a file: the result of [cudaops.VM.State] of a VM with the
-// option [cudaops.Train]. position holds the loop's own state, such as epoch, step and the
-// seed of its shuffling: any value that encoding/json encodes, or nil.
+// Save writes the state of a training to a file: the result of [cudaops.VM.Snapshot] of a VM with the
+// option [cudaops.Train]. position is the state of the training loop, such as epoch, step and shuffle seed: any value that
+// encoding/json encodes, or nil.
 //
-// An existing file is replaced at once: however the program ends, by a kill or by a loss of power,
-// path is the old file or the new one, complete. The new file has the old one's permissions; if path is a
-// symbolic link, the file that it names is replaced. Of several goroutines or processes that save to
-// one path, each succeeds, and the last one's file stays. The new file is first written beside the old
-// one, with .stheno- and random digits before the end .tmp of its name; one that a killed program left is removed.
+// An existing file is replaced atomically: after a kill or a power failure, path is the complete old file or the
+// complete new one. The new file has the old one's permissions. If path is a symbolic link, Save replaces the file that it
+// names. If several goroutines or processes save to one path, each succeeds, and the file is that of the last one.
 //
-// It is an error, which leaves the file as it was, if a number of the state is NaN or infinite.
+// Save first writes a temporary file in the same directory, whose name ends in .stheno-, random digits and .tmp. It removes
+// temporary files of killed programs.
+//
+// If a number of the state is NaN or infinite, Save returns an error and leaves the file unchanged.
 //
 // The tensors are the learnables, named as their nodes are, "moment1/" and "moment2/" followed by
 // such a name, and "batchnorm0/mean", "batchnorm0/variance" and so on.
@@ -125,15 +126,14 @@ func save(path string, s *cudaops.Snapshot, position any) error {
 	return write(path, h, position, list)
 }
 
-// Load sets a VM to the state that [Save] wrote, and *position to the value that Save was given, or
-// nothing if it is nil. The VM has the same graph and the same options, and may be new or used;
-// [cudaops.VM.Restore] lists the properties that must agree.
+// Load sets a VM to the state that [Save] wrote and, unless position is nil, *position to the position passed to Save. The
+// VM must have the same graph and options: see [cudaops.VM.Restore]. It may have made steps before.
 //
-// The note is "" if the file has its checksum. A file that Stheno wrote before files had one is loaded
-// too, and the note says that its content is unchecked.
+// The note is "" if the file has a checksum. A file of an older version of Stheno without a checksum is loaded too, and the
+// note says that its content is unchecked.
 //
-// An error names the values that do not fit, and leaves the VM and *position as they were. It wraps
-// [io/fs.ErrNotExist] if there is no file.
+// An error names the values that do not fit, and leaves the VM and *position unchanged. It wraps [io/fs.ErrNotExist] if
+// there is no file.
 func Load(path string, vm *cudaops.VM, position any) (note string, err error) {
 	if note, err = load(path, vm, position); err != nil {
 		return "", fmt.Errorf("checkpoint: Load: %w", err)
@@ -162,7 +162,7 @@ func load(path string, vm *cudaops.VM, position any) (note string, err error) {
 	return f.note, nil
 }
 
-// state returns the state in a file.
+// state returns the snapshot in a file.
 func (f *file) state() (*cudaops.Snapshot, error) {
 	h := f.header
 	if h == nil {
@@ -186,7 +186,7 @@ func (f *file) state() (*cudaops.Snapshot, error) {
 	return s, f.err
 }
 
-// parseHeader returns the header of a file, nil for a file of another program.
+// parseHeader returns the header of a file, or nil for a file of another program.
 func parseHeader(f *safetensors.File) (*header, error) {
 	text, ok := f.Metadata[headerKey]
 	if !ok {
@@ -215,7 +215,7 @@ func parseHeader(f *safetensors.File) (*header, error) {
 	return h, nil
 }
 
-// position decodes the position that Save was given, and returns a function that assigns it.
+// position decodes the position in the file and returns a function that assigns it.
 func (f *file) position(to any) (set func(), err error) {
 	if to == nil {
 		return func() {}, nil

@@ -15,7 +15,7 @@ import (
 // whole file with these digits as zeros.
 const checksumKey = "stheno.sha256"
 
-// noDigits are the digits of a checksum as zeros.
+// noDigits replaces the digits of the checksum while it is computed.
 var noDigits = strings.Repeat("0", 2*sha256.Size)
 
 // seal adds the checksum of a file to its metadata.
@@ -29,7 +29,7 @@ func seal(metadata map[string]string, list []safetensors.Tensor) error {
 	return nil
 }
 
-// verify compares a file with its checksum. It reports whether the file has one.
+// verify returns an error if a file does not match its checksum, and reports whether it has one.
 func verify(f *safetensors.File, from io.ReaderAt, size int64) (checked bool, err error) {
 	text, has := f.Metadata[checksumKey]
 	if !has {
@@ -53,8 +53,8 @@ func verify(f *safetensors.File, from io.ReaderAt, size int64) (checked bool, er
 	return true, nil
 }
 
-// unchecked returns a note about a file that has no checksum, or an error if it must have one: it is of a
-// version with checksums, or the name of our metadata is damaged.
+// unchecked returns a note about a file without a checksum. It returns an error if the file's version has checksums, or if a
+// key of Stheno's in the metadata is damaged.
 func unchecked(f *safetensors.File, h *header) (note string, err error) {
 	if h != nil {
 		if h.Version > 1 {
@@ -72,7 +72,7 @@ func unchecked(f *safetensors.File, h *header) (note string, err error) {
 	return "a file of another program, without a checksum of Stheno: its content is unchecked", nil
 }
 
-// oneEdit reports whether two texts differ by one byte that is changed, added or left out.
+// oneEdit reports whether two texts differ by one changed, inserted or deleted byte.
 func oneEdit(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a

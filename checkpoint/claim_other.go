@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// claim does nothing: without locks, a file that was written lately is in use.
+// claim does nothing: without locks, a recently written file counts as in use.
 func claim(*os.File) {}
 
-// publish gives a temporary file its name. It is closed first, since Windows renames no open file.
+// publish closes a temporary file, then renames it, since Windows cannot rename an open file.
 func publish(f *os.File, path string) error {
 	if err := f.Close(); err != nil {
 		return err
@@ -18,7 +18,7 @@ func publish(f *os.File, path string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// removeAbandoned removes a temporary file that was not written for an hour.
+// removeAbandoned removes a temporary file that was last written more than an hour ago.
 func removeAbandoned(path string) {
 	if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
 		os.Remove(path)

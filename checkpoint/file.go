@@ -16,16 +16,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// dtypes are the format's names for the types of learnables.
+// dtypes are the format's names of element types.
 var dtypes = map[kernels.Dtype]string{kernels.Float32: "F32", kernels.Float64: "F64"}
 
-// tensors are the content of a file to be written.
+// tensors is the content of a new file.
 type tensors struct {
 	list []safetensors.Tensor
 	err  error // the first error
 }
 
-// add adds a value.
+// add adds a tensor.
 func (t *tensors) add(name string, v gorgonia.Value) {
 	m, err := values.Bytes(v)
 	if err == nil {
@@ -40,7 +40,7 @@ func (t *tensors) add(name string, v gorgonia.Value) {
 	}
 }
 
-// write writes them in place of a file.
+// write replaces a file by one with the tensors.
 func write(path string, h header, position any, t tensors) error {
 	if t.err != nil {
 		return t.err
@@ -68,9 +68,9 @@ type file struct {
 	*safetensors.File
 	io.Closer
 	header *header         // nil for a file of another program
-	note   string          // why the content is unchecked, "" if it has its checksum
-	read   map[string]bool // the tensors that were asked for
-	err    error           // offset of the first value
+	note   string          // why the content is unchecked, or "" if it was checked
+	read   map[string]bool // names of the tensors read
+	err    error           // the first error of value
 }
 
 // open opens a file and checks that it is complete. It takes the size from the open file, since another process may replace
@@ -98,7 +98,7 @@ func open(path string) (*file, error) {
 	return f, nil
 }
 
-// newFile checks that a file is complete and has its checksum.
+// newFile checks that a file is complete and matches its checksum.
 func newFile(from io.ReaderAt, size int64) (*file, error) {
 	whole, err := safetensors.Open(from, size)
 	if err != nil {
@@ -130,7 +130,7 @@ func wantFile(path string, info os.FileInfo) error {
 	return nil
 }
 
-// value reads a tensor; nil if it cannot.
+// value reads a tensor. If it cannot, it sets err and returns nil.
 func (f *file) value(name string) gorgonia.Value {
 	f.read[name] = true
 	v, err := f.tensor(name)

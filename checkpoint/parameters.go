@@ -10,12 +10,11 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// SaveParameters writes the values of nodes to a file, and the running means and variances of the
-// BatchNorms of their graph. That is enough to evaluate the graph; the state of a solver is not in the file.
-// The file is replaced as by [Save].
+// SaveParameters writes the values of nodes, and the running means and variances of the BatchNorms of their graph, to a file.
+// That is enough to evaluate the graph; the file has no solver state. The file is replaced as by [Save].
 //
-// It is for programs that call a solver's Step themselves. A VM with [cudaops.Train] has its
-// learnables on the device: [Save] writes these, or Pull first.
+// It is for programs that call a solver's Step themselves. A VM with [cudaops.Train] keeps its learnables on the device: use
+// [Save], or call Pull first.
 func SaveParameters(path string, nodes ...*gorgonia.Node) error {
 	if err := saveParameters(path, nodes); err != nil {
 		return fmt.Errorf("checkpoint: SaveParameters: %w", err)
@@ -46,13 +45,12 @@ func saveParameters(path string, nodes gorgonia.Nodes) error {
 	return write(path, h, nil, list)
 }
 
-// LoadParameters sets nodes to the tensors of their names in a file, of [Save], of [SaveParameters]
-// or of another program, and the BatchNorms of their graph their means and variances if the file
-// has them. The state of a solver in the file is left out. With an error nothing is changed. The note
-// is that of [Load]; a file of another program has none of Stheno's checksums.
+// LoadParameters sets nodes to the tensors with their names in a file of [Save], [SaveParameters] or another program. If the
+// file has the running means and variances of the BatchNorms of the nodes' graph, it sets these too. It ignores solver
+// state. If it returns an error, nothing has changed. The note is as in [Load]; files of other programs are unchecked.
 //
-// SetTraining(true) of a BatchNorm sets its mean and variance to 0 and 1, so it comes before LoadParameters. Learnables of
-// [cudaops.Train] go to the device in the next run, as values bound by gorgonia.Let do.
+// SetTraining(true) of a BatchNorm resets its mean and variance to 0 and 1, so call it before LoadParameters. Learnables of
+// [cudaops.Train] are copied to the device in the next run, as after gorgonia.Let.
 func LoadParameters(path string, nodes ...*gorgonia.Node) (note string, err error) {
 	if note, err = loadParameters(path, nodes); err != nil {
 		return "", fmt.Errorf("checkpoint: LoadParameters: %w", err)
@@ -82,7 +80,7 @@ func loadParameters(path string, nodes gorgonia.Nodes) (note string, err error) 
 	return f.note, nil
 }
 
-// parameters returns functions that set the nodes and the averages.
+// parameters returns functions that set the nodes and the running means and variances.
 func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (set []func() error, err error) {
 	for _, n := range nodes {
 		v := f.value(n.Name())
@@ -114,7 +112,7 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (
 			set = append(set, func() error { copy(to, m); return nil })
 		}
 	}
-	if h := f.header; h != nil { // the others belong to the solver
+	if h := f.header; h != nil { // other tensors are solver state
 		for _, name := range h.Learnables {
 			for k := range h.Moments {
 				f.read[momentName(k+1, name)] = true
@@ -129,7 +127,7 @@ func (f *file) parameters(nodes gorgonia.Nodes, norms []*gorgonia.BatchNormOp) (
 	return set, nil
 }
 
-// graphOf returns the graph of nodes, which are inputs with names of their own.
+// graphOf returns the graph of nodes, or an error unless they are inputs of one graph with unique names.
 func graphOf(nodes gorgonia.Nodes) (*gorgonia.ExprGraph, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("got no nodes")

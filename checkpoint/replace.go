@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// replace makes a file of the bytes that write writes, or leaves an existing one as it is: the new file is
-// complete, and on the disk, before it gets the name.
+// replace atomically replaces a file by the bytes that write writes. The new file is complete and synced to disk before it is
+// renamed.
 func replace(path string, write func(io.Writer) error) error {
 	path, err := followLinks(path)
 	if err != nil {
@@ -53,10 +53,9 @@ func replace(path string, write func(io.Writer) error) error {
 	return syncFolder(dir)
 }
 
-// followLinks returns the path of the file that a path names, through symbolic links; the file
-// need not exist.
+// followLinks resolves symbolic links in a path; the file need not exist.
 func followLinks(path string) (string, error) {
-	for range 40 { // as many as Linux follows
+	for range 40 { // Linux's limit
 		to, err := os.Readlink(path)
 		if err != nil { // no link
 			return path, nil
@@ -70,11 +69,11 @@ func followLinks(path string) (string, error) {
 	return "", fmt.Errorf("%s: got more than 40 symbolic links, want a file", path)
 }
 
-// temporaryName is a temporary file's name, for the file of a name and random digits.
+// temporaryName returns the name of a temporary file for the file of a name.
 func temporaryName(name, digits string) string { return "." + name + ".stheno-" + digits + ".tmp" }
 
-// newTemporary makes a temporary file with the permissions of an old one, which may be nil, and claims
-// it, so that others do not remove it.
+// newTemporary makes a temporary file with the permissions of an old file, which may be nil, and claims it, so that no other
+// program removes it.
 func newTemporary(dir, name string, old fs.FileInfo) (*os.File, error) {
 	mode := fs.FileMode(0o666)
 	if old != nil {
@@ -88,7 +87,7 @@ func newTemporary(dir, name string, old fs.FileInfo) (*os.File, error) {
 		}
 		claim(f)
 		info, err := f.Stat()
-		if err == nil && old != nil && info.Mode().Perm() != mode { // the umask took some
+		if err == nil && old != nil && info.Mode().Perm() != mode { // the umask removed some
 			err = f.Chmod(mode)
 		}
 		if err != nil {
@@ -97,12 +96,11 @@ func newTemporary(dir, name string, old fs.FileInfo) (*os.File, error) {
 		if now, err := os.Stat(path); err == nil && os.SameFile(info, now) {
 			return f, nil
 		}
-		f.Close() // somebody removed it before it was claimed
+		f.Close() // another program removed it before it was claimed
 	}
 }
 
-// removeLeft removes temporary files of programs that were killed before they renamed them. A file
-// that it cannot remove does no harm.
+// removeLeft removes temporary files of killed programs. It ignores errors.
 func removeLeft(dir, name string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -118,8 +116,7 @@ func removeLeft(dir, name string) {
 	}
 }
 
-// syncFolder writes the names in a folder to the disk, if the system and the folder's file system
-// can do that.
+// syncFolder syncs a directory to disk if the file system supports it.
 func syncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

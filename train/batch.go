@@ -12,15 +12,14 @@ type Batch map[*gorgonia.Node]gorgonia.Value
 
 // Source makes the batches of a training.
 //
-// Batches returns the batches of an epoch, counted from 0, without the first `from` ones. It is
-// called once for each epoch, in order, and iterated over once, in another goroutine than the one
-// that called [Run]. A batch belongs to the loop once it was yielded, until its step was made and the device has copied it:
-// the loop has at most n + 2 batches at one time under [Prefetch] n, so an iterator may fill n + 2 of them in turn,
-// best in memory of [cudaops.Pinned].
+// Batches returns the batches of an epoch, counted from 0, without the first `from` ones. [Run] calls it once for each
+// epoch, in order, and iterates over the result once, in another goroutine.
 //
-// The first error ends the training, and so does a panic. An iterator that waits for
-// something should also wait for the context that Run was given: Run does not return before
-// it does.
+// A yielded batch belongs to the loop until its step has been made and the device has copied it. With [Prefetch] n the
+// loop holds at most n + 2 batches, so an iterator may recycle n + 2 batches, best in memory of [cudaops.Pinned].
+//
+// The first error ends the training, and so does a panic. Run waits for the iterator, so an iterator that blocks
+// should also wait for Run's context.
 type Source interface {
 	Batches(epoch, from int) iter.Seq2[Batch, error]
 }
