@@ -10,8 +10,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// ErrNoDevice is wrapped by every error about a machine without a CUDA device
-// that can be used, or without one of the number asked for.
+// ErrNoDevice is wrapped by every error about a machine without a usable CUDA device, or without a device of the requested
+// number.
 var ErrNoDevice = driver.ErrNoDevice
 
 // Device is a CUDA device of this machine.
@@ -20,10 +20,10 @@ type Device struct {
 	Ordinal int    // its number for [OnDevice]
 	Driver  string // the NVIDIA driver's version, such as 580.82.07; "" if unknown
 	CUDA    string // the newest CUDA version that the driver supports, such as 13.0
-	Err     error  // why no kernels run on it, for which it or its driver is too old; wraps [ErrNoDevice]
+	Err     error  // why the device or its driver is too old to run kernels; wraps [ErrNoDevice]
 }
 
-// String is one line for people: name, number, compute capability, driver.
+// String returns a line with name, number, compute capability and driver.
 func (d Device) String() string {
 	version := d.Driver
 	if version == "" {
@@ -33,9 +33,8 @@ func (d Device) String() string {
 		d.Name, d.Ordinal, d.Major, d.Minor, float64(d.Memory)/(1<<30), version, d.CUDA)
 }
 
-// Devices lists the CUDA devices of this machine. The error, which wraps
-// [ErrNoDevice], explains why there is none or, beside the list, why none of them
-// can be used.
+// Devices lists the CUDA devices of this machine. The error, which wraps [ErrNoDevice], explains why there is no device. If
+// none of the devices is usable, Devices returns both the list and an error.
 func Devices() ([]Device, error) {
 	n, err := driver.Count()
 	if err != nil {

@@ -20,8 +20,7 @@ func (vm *VM) Let(n *gorgonia.Node, value any) error {
 	return nil
 }
 
-// Set binds the value of node b to node a, as Gorgonia's tape machine does. The two share
-// its memory then.
+// Set binds the value of node b to node a, as Gorgonia's tape machine does. The two nodes then share its memory.
 func (vm *VM) Set(a, b *gorgonia.Node) error {
 	for _, n := range []*gorgonia.Node{a, b} {
 		if err := vm.has("Set", n); err != nil {
@@ -38,7 +37,7 @@ func (vm *VM) Set(a, b *gorgonia.Node) error {
 	return nil
 }
 
-// Results returns the nodes that a run binds values to. Inputs are not among them.
+// Results returns the nodes that a run binds values to, which are not inputs.
 func (vm *VM) Results() gorgonia.Nodes {
 	if vm == nil || vm.exec == nil {
 		return nil

@@ -8,23 +8,22 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// Memory is the use of a VM's device memory, in bytes in units of 256. Values that are not needed
-// at the same time share memory: the parts are the sizes of each kind at the step that needs most,
-// and Peak is their sum.
+// Memory describes the use of a VM's device memory, in bytes, with sizes rounded up to 256. Values that are not alive at the
+// same time share memory. The fields up to Workspace are the sizes of each kind at the step of peak use, and Peak is their
+// sum.
 type Memory struct {
-	Parameters  int64  // learnables of Train, which stay from run to run
-	Solver      int64  // the solver's moments and other state of them
-	Constants   int64  // which stay too
-	Inputs      int64  // values that came from the user
-	Activations int64  // results of ops, derivatives included
+	Parameters  int64  // learnables of Train, kept from run to run
+	Solver      int64  // moments and other solver state, kept from run to run
+	Constants   int64  // kept from run to run
+	Inputs      int64  // values of the user
+	Activations int64  // results of ops, including derivatives
 	Workspace   int64  // scratch memory of steps while they run
-	Peak        int64  // most that is needed at once
-	Reserved    int64  // all that the VM holds: the peak, and gaps between values
-	At          string // the step where most is needed, by the names of its nodes
+	Peak        int64  // maximum of bytes alive at once
+	Reserved    int64  // allocated bytes: the peak and gaps between values
+	At          string // names of the nodes of the step of peak use
 }
 
-// Memory returns the VM's use of its device's memory. Kernels, and the driver's own memory, are not
-// counted.
+// Memory returns the VM's use of device memory, without the memory of kernels and of the driver.
 func (vm *VM) Memory() Memory {
 	if vm == nil || vm.exec == nil {
 		return Memory{}
@@ -32,7 +31,7 @@ func (vm *VM) Memory() Memory {
 	return newMemory(vm.shown.Load().graph)
 }
 
-// String prints a table of the parts.
+// String returns a table of the fields.
 func (m Memory) String() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -50,13 +49,13 @@ func (m Memory) String() string {
 	return b.String()
 }
 
-// newMemory finds the step where most is needed.
+// newMemory finds the step of peak use.
 func newMemory(g *lower.Graph) Memory {
 	p := g.Program
 	m := Memory{Peak: p.Peak, Reserved: p.Arena}
 	alive := make([]int64, len(p.Instrs)+1)
 	for _, b := range p.Buffers {
-		if b.Parent == nil { // others are a part of one
+		if b.Parent == nil { // other buffers are within their parents
 			alive[b.Birth] += b.Padded()
 			alive[b.Death+1] -= b.Padded()
 		}
@@ -84,7 +83,7 @@ func newMemory(g *lower.Graph) Memory {
 	return m
 }
 
-// held returns the part of the memory that each buffer with a value belongs to at a step.
+// held returns the field of Memory that each buffer with a value belongs to at a step.
 func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 	part, held := m.kinds(g), map[*program.Buffer]*int64{}
 	take := func(instrs []*program.Instr) {
@@ -97,7 +96,7 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 				for b.Parent != nil {
 					b = b.Parent
 				}
-				if held[b] != &m.Parameters && held[b] != &m.Solver { // a step writes over those
+				if held[b] != &m.Parameters && held[b] != &m.Solver { // a solver's step overwrites these
 					held[b] = part(v)
 				}
 			}
@@ -113,7 +112,7 @@ func (m *Memory) held(g *lower.Graph, at int) map[*program.Buffer]*int64 {
 	return held
 }
 
-// kinds returns a function that returns the part of the memory that a value belongs to.
+// kinds returns a function that returns the field of Memory that a value belongs to.
 func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
 	states := map[*program.Value]*int64{}
 	if g.Trained != nil {
@@ -142,7 +141,7 @@ func (m *Memory) kinds(g *lower.Graph) func(v *program.Value) *int64 {
 	}
 }
 
-// isInput reports whether a value is one that the user sets.
+// isInput reports whether a value is an input of the user.
 func isInput(v *program.Value) bool {
 	_, input := v.Base.Def.Op.(program.Input)
 	return input

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Option is an option of [NewVM].
+// Option configures a VM in [NewVM].
 type Option func(*config)
 
 type config struct {
@@ -18,7 +18,7 @@ type config struct {
 	eval          bool
 	seed          *uint64
 	keep          []*gorgonia.Node
-	train         []training // each Train, ClipNorm and ReadEvery: they are wanted once
+	train         []training // each Train
 	clipNorm      []float64
 	every         []int
 	stepEvery     []int
@@ -33,7 +33,7 @@ type config struct {
 	trace         []io.Writer
 }
 
-// wants returns which values of a run the options ask for.
+// wants returns the values of a run that the options require on the host.
 func (c *config) wants() *lower.Wanted {
 	w := &lower.Wanted{Evaluate: c.eval, Keep: c.keep, All: c.all, Forward: c.forward, Only: c.only, Watch: len(c.watch) > 0, Resident: c.resident}
 	w.Precision, w.PrecisionOf = c.ofProducts()
@@ -43,55 +43,50 @@ func (c *config) wants() *lower.Wanted {
 // OnDevice runs kernels on CUDA device i, numbered from 0 (the default).
 func OnDevice(i int) Option { return func(c *config) { c.device, c.auto, c.host = i, false, false } }
 
-// OnHost runs the Go bodies of the kernels instead of a GPU. Products are made by the
-// BLAS that gorgonia.Use was given when the machine is made; if none was, by an OpenBLAS,
-// BLIS, MKL or Accelerate library of this machine, and by gonum's where there is none. The
-// environment variable STHENO_BLAS chooses a library or switches them off: see
-// docs/host.md.
+// OnHost runs the Go bodies of the kernels instead of a GPU. Products use the BLAS passed to gorgonia.Use before [NewVM].
+// Otherwise they use an OpenBLAS, BLIS, MKL or Accelerate library of the machine, or else gonum's BLAS. The
+// environment variable STHENO_BLAS selects a library or disables them: see docs/host.md.
 func OnHost() Option { return func(c *config) { c.auto, c.host = false, true } }
 
-// OnAny runs kernels on CUDA device 0 if there is one that can be used, else as
-// [OnHost]: [VM.Device] and the first line of the report name the reason.
+// OnAny runs kernels on CUDA device 0 if it is usable, otherwise as [OnHost]. [VM.Device] and the first line of the report
+// then give the reason.
 func OnAny() Option { return func(c *config) { c.device, c.auto, c.host = 0, true, false } }
 
-// Strict makes it an error of [NewVM] if an op of the graph has no kernel and
-// would run on the host. Inputs, constants, statements and reshapes need no kernel.
+// Strict makes [NewVM] return an error if an op of the graph has no kernel and would run on the host. Inputs, constants,
+// statements and reshapes need no kernel.
 func Strict() Option { return func(c *config) { c.strict = true } }
 
-// Keep adds nodes whose values are wanted on the host after a run.
+// Keep adds nodes whose values a run copies to the host.
 func Keep(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.keep = append(c.keep, nodes...) }
 }
 
-// KeepAll binds the value of every node after a run, as Gorgonia's tape machine does.
-// All of them are computed, stored and copied to the host then, which takes much longer
-// than a run for its results alone.
+// KeepAll binds the value of every node after a run, as Gorgonia's tape machine does. Every value is then computed, stored
+// and copied to the host, which takes much longer than a run with only its results.
 func KeepAll() Option { return func(c *config) { c.all = true } }
 
-// Inference is [EvalMode] with [ForwardOnly]: the VM computes the graph's results as a trained model does, and no derivative.
+// Inference combines [EvalMode] and [ForwardOnly]: ops evaluate, and no derivative is computed.
 func Inference() Option { return func(c *config) { c.eval, c.forward = true, true } }
 
-// ForwardOnly leaves out the nodes that [gorgonia.Grad] added to the graph: no derivative is
-// computed, and no input has a gradient. It does not choose a mode, so a BatchNorm that trains still updates
-// its running mean and variance: see [Inference].
+// ForwardOnly omits the nodes that [gorgonia.Grad] added to the graph: no derivative is computed, and no input gets a
+// gradient. It does not change the mode of ops, so a BatchNorm that trains still updates its running mean and variance: see
+// [Inference].
 func ForwardOnly() Option { return func(c *config) { c.forward = true } }
 
-// Outputs runs the part of the graph that these nodes, those of [Keep] and those of
-// [gorgonia.Read] depend on. The other results of the graph are not computed. Its inputs
-// need values all the same.
+// Outputs runs only the part of the graph that these nodes and the nodes of [Keep] and [gorgonia.Read] depend on. Other
+// results of the graph are not computed. All inputs still need values.
 func Outputs(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.only = append(c.only, nodes...) }
 }
 
-// AddGradients adds the gradients of each run to those that the inputs have, [gorgonia.Node.Grad], as a tape machine with
-// [gorgonia.BindDualValues] does, until the Step of a solver or the program sets them to zero. Without it each run
-// replaces them. Gradients of learnables of [Train] stay on the device: see [StepEvery].
+// AddGradients accumulates the gradients of inputs ([gorgonia.Node.Grad]) over runs, as a tape machine with
+// [gorgonia.BindDualValues] does, until the Step of a solver or the program zeroes them. Without it each run replaces
+// them. Gradients of learnables of [Train] stay on the device: see [StepEvery].
 func AddGradients() Option { return func(c *config) { c.add = true } }
 
-// Precompiled runs the part of a graph that [gorgonia.CompileFunction] chose, instead
-// of the graph that [NewVM] is given, which may be nil. It takes the results of that
-// function, or of [gorgonia.Compile], as [gorgonia.WithPrecompiled] does; Stheno compiles
-// the part itself.
+// Precompiled runs the part of a graph that [gorgonia.CompileFunction] selected, instead of the graph passed to [NewVM], which
+// may be nil. Its arguments are the results of that function or of [gorgonia.Compile], as for
+// [gorgonia.WithPrecompiled]. Stheno compiles the part itself.
 func Precompiled(program, locations any) Option {
 	return func(c *config) { c.compiled = append(c.compiled, program) }
 }
@@ -106,23 +101,22 @@ func Watch(classes FloatClass) Option {
 	return func(c *config) { c.watch = append(c.watch, classes) }
 }
 
-// Log writes a line to a logger for each step of each run, as [VM.Report] has them, and one for the
-// bytes copied and the time.
+// Log writes a line for each step of each run, as listed in [VM.Report], and a line with the copied bytes and the time of the
+// run.
 func Log(to *log.Logger) Option { return func(c *config) { c.logger = to } }
 
-// Timed measures each device step, by events in its stream. Without it
-// [VM.Report] has the time of host steps and of the whole run.
+// Timed measures each device step by events in its stream. Without it [VM.Report] contains only the times of host steps and of
+// the whole run.
 func Timed() Option { return func(c *config) { c.timed = true } }
 
-// Seed sets the seed of random numbers: those of run n follow from it, n, and the place
-// of their op in the graph alone, on every device. Without it every VM has a seed of its
-// own.
+// Seed sets the seed of random numbers. The numbers of a run depend only on the seed, the number of the run and the position
+// of the op in the graph, on every device. Without Seed every VM has a different seed.
 func Seed(seed uint64) Option { return func(c *config) { c.seed = &seed } }
 
-// EvalMode makes a VM evaluate: a dropout keeps all elements, and a BatchNorm takes its running mean and variance
-// and leaves them, whatever their SetTraining determined. Nothing changes for other VMs of the graph. A tape machine with
-// [gorgonia.EvalMode] sets the graph's ops themselves.
+// EvalMode makes the ops of a VM evaluate, regardless of their SetTraining: Dropout keeps all elements, and a BatchNorm
+// uses its running mean and variance without updating them. Other VMs of the graph are not affected. A tape machine
+// with [gorgonia.EvalMode] changes the mode of the graph's ops instead.
 //
-// An op of another module with a SetTraining reads its own mode, so a graph with one is an error of [NewVM]: without
-// EvalMode, SetTraining(false) of all its ops lets every VM of the graph evaluate.
+// [NewVM] returns an error if the graph has an op of another module with a SetTraining method, because such an op reads its
+// own mode. Without EvalMode, SetTraining(false) of all ops makes every VM of the graph evaluate.
 func EvalMode() Option { return func(c *config) { c.eval = true } }

@@ -10,23 +10,21 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// PassReport has the size of a program after a pass of the compiler, in numbers that show what the
-// pass changed.
+// PassReport describes the size of a program after a pass of the compiler.
 type PassReport struct {
-	Pass         string // its name in [VM.Explain], "lower" for the program before the first pass
-	Instructions int    // of a run, inputs and views included
-	Steps        int    // those that compute: as launches on the device, or an op's Do on the host
-	Copies       int    // those that copy between host and device
-	// Traffic is the least number of bytes that the launches of all steps read and write,
-	// as [Step.Bytes] has it for one.
+	Pass         string // name of the pass in [VM.Explain]; "lower" before the first pass
+	Instructions int    // instructions of a run, including inputs and views
+	Steps        int    // instructions that compute: launches on the device, or an op's Do on the host
+	Copies       int    // copies between host and device
+	// Traffic is the minimum number of bytes that the launches read and write, the sum of [Step.Bytes].
 	Traffic int64
-	// Values is the size of all values on the device in bytes, constants and copied inputs
-	// included, if each had memory of its own; views have none.
+	// Values is the sum of the sizes of all values on the device in bytes, including constants and copied inputs, without
+	// views.
 	Values int64
 }
 
-// Explain writes the program to which the graph was lowered, and the program after each pass of the
-// compiler. It compiles the graph as it is now, for the device of the VM.
+// Explain writes the lowered program and the program after each pass of the compiler. It compiles the graph in its current
+// state for the VM's device.
 func (vm *VM) Explain(w io.Writer) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: Explain of a VM that NewVM did not make")
@@ -55,8 +53,8 @@ func (vm *VM) explain(w io.Writer) error {
 	return err
 }
 
-// Passes returns the program's size as the graph was lowered and after each pass of the
-// compiler. It compiles the graph as it is now, for the device of the VM.
+// Passes returns the size of the lowered program and of the program after each pass of the compiler. It compiles the graph
+// in its current state for the VM's device.
 func (vm *VM) Passes() ([]PassReport, error) {
 	if vm == nil || vm.exec == nil {
 		return nil, fmt.Errorf("cudaops: Passes of a VM that NewVM did not make")
@@ -75,7 +73,7 @@ func (vm *VM) Passes() ([]PassReport, error) {
 	return list, nil
 }
 
-// newPassReport counts the parts of a program.
+// newPassReport measures a program.
 func newPassReport(pass string, p *program.Program, dev kernels.Device) (PassReport, error) {
 	r := PassReport{Pass: pass, Instructions: len(p.Instrs)}
 	for in := range p.All() {

@@ -13,11 +13,11 @@ import (
 // copies such values, or slices of them, during the previous run and without work on the host. Use it for a batch that
 // is refilled again and again, or for a data set from which batches are sliced.
 //
-// An input's value may be changed in place when the RunAll that takes it has returned.
+// An input's value may be changed in place after the RunAll that uses it has returned.
 //
-// The memory is Go's, and collected when nothing refers to it any more. Locking takes about as long as filling it, and the
-// system cannot use locked memory for anything else, so make it once. Where there is no GPU it is ordinary memory. All
-// machines of the process can use it, on any device.
+// The garbage collector frees the memory when nothing refers to it. Page-locking takes about as long as filling the memory and
+// keeps it from other uses, so allocate once. Without a GPU it is ordinary memory. All machines of the process can use it,
+// on any device.
 func Pinned(of tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	dt, ok := values.Dtype(of)
 	if !ok {

@@ -7,14 +7,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Pull sets learnables to the values that they have on the device, all of them if none is
-// named: it writes into the tensors and scalars that are bound to their nodes, so that all who hold
-// them see it. A learnable that has no value is bound to a new one. A value that was bound to a node since the last
-// run or Push goes to the device instead.
+// Pull copies learnables from the device, all of them if no node is given. It writes into the tensors and scalars bound to
+// their nodes, so every holder of these sees the new values. A learnable without a value is bound to a new one. A value
+// that was bound to a node since the last run or Push is copied to the device instead.
 //
-// Another VM that has such a tensor on its device, as an input of [Resident] or a learnable of
-// [Train], takes it there in its next run. If it has made steps of the learnable since, that run and its Pull are
-// errors: [VM.Push] takes the tensor there. No VM that holds the tensor may run during a Pull.
+// Another VM that keeps such a tensor on its device, as an input of [Resident] or a learnable of [Train], copies it again in
+// its next run. If that VM has made steps of the learnable since, its next run and its Pull return errors until [VM.Push]
+// copies the tensor. No VM that holds the tensor may run during a Pull.
 func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	return vm.move("Pull", nodes, func(list []int) error {
 		t := vm.trainer
@@ -26,8 +25,8 @@ func (vm *VM) Pull(nodes ...*gorgonia.Node) error {
 	})
 }
 
-// Push takes the values of learnables and of inputs of [Resident] to the device, of all if
-// none is named. The solver's state of learnables stays.
+// Push copies the values of learnables and of inputs of [Resident] to the device, of all if no node is given. The solver state
+// of learnables does not change.
 func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 	return vm.between("Push", func() error {
 		residents, others := vm.resident.find(nodes)
@@ -49,8 +48,8 @@ func (vm *VM) Push(nodes ...*gorgonia.Node) error {
 	})
 }
 
-// Learnables returns the nodes of [Train] whose values stay on the device from run to run:
-// none without it, nor if the solver makes its steps on the host.
+// Learnables returns the nodes of [Train] whose values stay on the device between runs. There are none without Train, or if
+// the solver makes its steps on the host.
 func (vm *VM) Learnables() gorgonia.Nodes {
 	if vm == nil || vm.trainer == nil || vm.trainer.onHost {
 		return nil
@@ -58,7 +57,7 @@ func (vm *VM) Learnables() gorgonia.Nodes {
 	return slices.Clone(gorgonia.Nodes(vm.trainer.learnables))
 }
 
-// move changes something about learnables between runs.
+// move calls f for learnables between runs.
 func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) error) error {
 	return vm.between(method, func() error {
 		list, err := vm.trainer.find(nodes)
@@ -69,7 +68,7 @@ func (vm *VM) move(method string, nodes []*gorgonia.Node, do func(list []int) er
 	})
 }
 
-// between does something between runs.
+// between calls f between runs.
 func (vm *VM) between(method string, do func() error) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: %s of a VM that NewVM did not make", method)

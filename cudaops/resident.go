@@ -8,21 +8,21 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Resident keeps the values of inputs on the device from run to run: of a data set, say, from
-// which each run takes the rows that [gorgonia.ByIndices] chooses. The first run takes them there;
-// another value, bound by [gorgonia.Let], goes there in the next run, as does one that [VM.Pull] of another VM has
-// written, and one that is changed in place by [VM.Push]. Those of [Train] stay there anyway.
+// Resident keeps the values of inputs on the device between runs: for example a data set, from which each run gathers rows by
+// [gorgonia.ByIndices]. The first run copies them to the device. A later run copies a value again if [gorgonia.Let] bound
+// another one or if [VM.Pull] of another VM has written it. After a change in place, call [VM.Push]. Learnables of
+// [Train] are resident anyway.
 func Resident(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.resident = append(c.resident, nodes...) }
 }
 
-// residents are the inputs of a VM that stay on the device.
+// residents holds the resident inputs of a VM.
 type residents struct {
 	graph  *lower.Graph
 	copies *deviceCopies
 }
 
-// built takes over a new executable: nothing is on the device yet.
+// built resets the residents after the graph was compiled: no value is on the device.
 func (r *residents) built(graph *lower.Graph) {
 	r.graph = graph
 	for i := range graph.Residents {
@@ -30,7 +30,7 @@ func (r *residents) built(graph *lower.Graph) {
 	}
 }
 
-// before takes values that were bound since the last run, or written by Pull, to the device.
+// before copies values that were bound since the last run, or written by Pull, to the device.
 func (r *residents) before(e *exec.Executable) error {
 	for i, own := range r.graph.Residents {
 		if !r.copies.has(i, own.Node.Value()) || r.copies.isStale(i) {
@@ -42,7 +42,7 @@ func (r *residents) before(e *exec.Executable) error {
 	return nil
 }
 
-// push takes the value of one to the device.
+// push copies the value of a resident input to the device.
 func (r *residents) push(e *exec.Executable, i int) error {
 	own := r.graph.Residents[i]
 	m, err := stateBytes("resident input", own.Node, own.Value)
@@ -52,7 +52,7 @@ func (r *residents) push(e *exec.Executable, i int) error {
 	if err != nil {
 		return err
 	}
-	r.copies.set(i, nil) // until it is there
+	r.copies.set(i, nil) // until the copy has completed
 	if err := e.SetState(own.Value, m); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *residents) push(e *exec.Executable, i int) error {
 	return nil
 }
 
-// find returns the numbers of those among the nodes, of all for no nodes, and the other nodes.
+// find returns the indices of the resident inputs among nodes, or of all if nodes is empty, and the other nodes.
 func (r *residents) find(nodes []*gorgonia.Node) (list []int, others []*gorgonia.Node) {
 	for _, n := range nodes {
 		i := slices.IndexFunc(r.graph.Residents, func(own lower.Resident) bool { return own.Node == n })

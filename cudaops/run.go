@@ -16,11 +16,9 @@ import (
 // [VM.Runs] tells whether the run made its step of [Train] before it failed.
 func (vm *VM) RunAll() error { return vm.RunContext(context.Background()) }
 
-// RunContext is RunAll that ends with an error when ctx is done: before a step of
-// [VM.Report] on the host, and on a device before a piece of work that is one launch there,
-// such as all steps between two on the host. A run that has begun to change learnables of
-// [Train] goes on to its end. The error wraps that of ctx and its cause. Nothing has changed
-// then, and the VM may run again.
+// RunContext is RunAll that stops with an error when ctx is done. It stops before a host step of [VM.Report], or before
+// device steps that are launched at once, such as all steps between two host steps. A run that has started to change
+// learnables of [Train] completes. The error wraps ctx's error and cause. Nothing has changed then, and the VM may run again.
 func (vm *VM) RunContext(ctx context.Context) error {
 	if vm == nil || vm.exec == nil {
 		return fmt.Errorf("cudaops: RunAll of a VM that NewVM did not make")
@@ -38,8 +36,7 @@ func (vm *VM) RunContext(ctx context.Context) error {
 	return nil
 }
 
-// runOnce runs the graph, after runs that other goroutines have begun, and returns a snapshot of the
-// VM after it.
+// runOnce runs the graph, after the runs that other goroutines have started, and returns the VM's report data.
 func (vm *VM) runOnce(ctx context.Context) (*shown, error) {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
@@ -95,7 +92,7 @@ func (vm *VM) run(ctx context.Context) error {
 	return nil
 }
 
-// start starts a run and, if its results are wanted, waits for it and hands them over.
+// start starts a run. If the run has results, it waits for the end and binds them.
 func (vm *VM) start(ctx context.Context, in []gorgonia.Value, watched bool) error {
 	err := vm.exec.Start(ctx, in)
 	if err == nil || vm.exec.Changed() {

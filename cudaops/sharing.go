@@ -11,14 +11,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A footprint lists the user's data that a VM reads and writes while it runs: nodes of a graph,
-// variables of Read by their addresses, and states of ops.
+// footprint lists the user's data that a run of a VM reads and writes: nodes of a graph, variables of Read by their addresses,
+// and states of ops.
 type footprint struct {
-	graph         *gorgonia.ExprGraph // of the nodes: VMs of two graphs share nothing
+	graph         *gorgonia.ExprGraph // VMs of different graphs share no nodes
 	reads, writes map[any]*gorgonia.Node
 }
 
-// newFootprint returns that of a VM of a graph, with its learnables.
+// newFootprint returns the footprint of a VM of a graph with learnables.
 func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	f := &footprint{graph: g.Nodes[0].Graph(), reads: map[any]*gorgonia.Node{}, writes: map[any]*gorgonia.Node{}}
 	for _, in := range g.Inputs {
@@ -66,22 +66,20 @@ func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 	return nil
 }
 
-// deviceCopies lists the values on the host of which a VM has copies on its device, by number: those of
-// its learnables, or of its resident inputs.
+// deviceCopies lists the host values that a VM has copies of on its device, by index of the learnable or resident input.
 type deviceCopies struct {
-	values []gorgonia.Value // nil for none
+	values []gorgonia.Value // nil entries have no copy
 	at     []values.Extent
-	stale  []atomic.Bool // Pull of another one has written there since
+	stale  []atomic.Bool // Pull of another VM has written the value since the copy
 }
 
-// copies are the lists of all open VMs. VMs know nothing of each other, so it is one set for the
-// process.
+// copies are the lists of all open VMs of the process.
 var copies struct {
 	sync.Mutex
 	open map[*deviceCopies]bool
 }
 
-// newDeviceCopies returns a list of n values, none so far.
+// newDeviceCopies returns a list for n values, without copies.
 func newDeviceCopies(n int) *deviceCopies {
 	c := &deviceCopies{make([]gorgonia.Value, n), make([]values.Extent, n), make([]atomic.Bool, n)}
 	copies.Lock()
@@ -93,14 +91,14 @@ func newDeviceCopies(n int) *deviceCopies {
 	return c
 }
 
-// close removes the list: there are no copies any more.
+// close removes the list from copies.
 func (c *deviceCopies) close() {
 	copies.Lock()
 	defer copies.Unlock()
 	delete(copies.open, c)
 }
 
-// set records that the device has a copy of a value, nil for none.
+// set records that the device has a copy of v, or no copy if v is nil.
 func (c *deviceCopies) set(i int, v gorgonia.Value) {
 	copies.Lock()
 	defer copies.Unlock()
@@ -114,7 +112,7 @@ func (c *deviceCopies) has(i int, v gorgonia.Value) bool { return v != nil && c.
 // isStale reports whether Pull has written into the value's memory since it was copied.
 func (c *deviceCopies) isStale(i int) bool { return c.stale[i].Load() }
 
-// written marks the copies in all other lists whose values share memory with value i of this one.
+// written marks the copies in other lists as stale whose values share memory with value i of this list.
 func (c *deviceCopies) written(i int) {
 	copies.Lock()
 	defer copies.Unlock()
@@ -127,15 +125,14 @@ func (c *deviceCopies) written(i int) {
 	}
 }
 
-// claims are the footprints of the VMs that run now. VMs know nothing of each other, so it
-// is one list for the process.
+// claims are the footprints of the running VMs of the process.
 var claims struct {
 	sync.Mutex
 	held map[*footprint]bool
 }
 
-// claim takes the nodes of a footprint for a run. It is an error if another VM that runs now
-// has some of them. release returns them.
+// claim reserves a footprint for a run until release is called. It returns an error if it conflicts with the footprint of a
+// running VM.
 func (f *footprint) claim() (release func(), err error) {
 	claims.Lock()
 	defer claims.Unlock()

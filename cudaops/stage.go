@@ -8,10 +8,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Stage copies values of inputs to the device for a later run, while another run is under
-// way: another goroutine may call it meanwhile. When one of these very values is bound to its input, the next run
-// takes it from the device. A value may be changed in place when the RunAll that takes it, or another one after Stage, has
-// returned. The device copies values in memory of [Pinned] by itself, and others by way of such memory.
+// Stage copies input values to the device for a later run, while another run computes. Any goroutine may call it. A run whose
+// input is bound to one of these values uses the staged copy. A value may be changed in place after that RunAll, or another
+// RunAll after Stage, has returned. Values in memory of [Pinned] are copied directly, other values through pinned memory.
 //
 // The device holds the values of two runs: the current one and a staged one. Stage waits until a buffer is free. It reports
 // whether it staged the values, which only a machine with [Train] on a device does. Without values it reports

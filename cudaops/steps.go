@@ -12,23 +12,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Step is a piece of a run: the launches of one instruction of the compiled program,
-// which may compute many nodes, or an op's Do on the host.
+// Step is a part of a run: the launches of one instruction of the compiled program, which may compute many nodes, or an op's
+// Do on the host.
 type Step struct {
 	Nodes   []string // names of the nodes that it computes
-	Op      string   // what the instruction does, as [VM.Explain] prints it: "map f32, f32: tanh(x0 * x1)"
+	Op      string   // the instruction as printed by [VM.Explain]: "map f32, f32: tanh(x0 * x1)"
 	Where   string   // Report.Device or "host"
-	Kernels []string // entry points in the order of their launches
+	Kernels []string // entry points in launch order
 	Reason  string   // why it runs on the host
 	// Precision is the precision to which this step's matmul operands are rounded, by the step or before it.
 	Precision kernels.Precision
-	// Bytes is the least traffic of the launches, each input read once and each output
-	// written once, and Flops the floating-point operations.
+	// Bytes is the minimum traffic of the launches, with each input read once and each output written once. Flops is the
+	// number of floating-point operations.
 	Bytes, Flops int64
 	Time         time.Duration // on the device only under [Timed]
-	// Roofline is the share of the device's limit that the launches reach: of the time
-	// that Bytes take at its memory's peak bandwidth or that Flops take by its ordinary
-	// multiply-adds in float32, whichever is longer. It is 0 unless the times are known.
+	// Roofline is the share of the device's limit that the launches reach. The limit is the time of Bytes at the peak memory
+	// bandwidth or of Flops at the peak float32 FMA rate, whichever is longer. Roofline is 0 if the times are unknown.
 	Roofline float64
 }
 
@@ -62,14 +61,13 @@ func nodeNames(in *program.Instr) (names []string) {
 	return names
 }
 
-// isStep reports whether an instruction is a step: whether it computes, rather than copies or
-// stands for an existing value.
+// isStep reports whether an instruction is a step: whether it computes a value.
 func isStep(in *program.Instr) bool {
 	_, host := in.Op.(program.Host)
 	return host || program.Launches(in.Op)
 }
 
-// timed adds the times of a run.
+// timed sets the times of a run.
 func timed(list []Step, p *program.Program, times []time.Duration, dev kernels.Device) {
 	at := 0
 	for i, in := range p.Instrs {
@@ -103,7 +101,7 @@ func printSteps(out io.Writer, list []Step) {
 	w.Flush()
 }
 
-// covered returns the names of nodes, preceded by their number if there are several.
+// covered returns the names of nodes, preceded by their count if there are several.
 func covered(nodes []string) string {
 	if len(nodes) < 2 {
 		return strings.Join(nodes, "")

@@ -13,26 +13,24 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Trace writes when each step of each run began and how long it took, as a trace in Chrome's
-// format, which chrome://tracing and ui.perfetto.dev show: a row for runs, one for the host
-// and one for the device, on which copies are too. [VM.Close] writes its end, which both viewers
-// can do without.
+// Trace writes the start and duration of each step of each run in Chrome's trace format, for chrome://tracing and
+// ui.perfetto.dev. It has a row for runs, one for the host, and one for the device, which includes copies.
+// [VM.Close] writes the end of the trace, which both viewers can do without.
 //
-// It measures as [Timed] does. A device's clock is not the host's: the begin of its first
-// step in a run is taken to be when the host queued it. Steps of a run that hands no results
-// over, under [ReadEvery], are left out.
+// Trace measures steps as [Timed] does. Since the device has its own clock, its first step of a run is taken to start when
+// the host queued it. Runs without results, under [ReadEvery], are recorded without steps.
 func Trace(w io.Writer) Option { return func(c *config) { c.trace = append(c.trace, w) } }
 
 // tracer writes a trace.
 type tracer struct {
 	mu    sync.Mutex
 	to    io.Writer
-	made  time.Time // where times count from
+	made  time.Time // times are relative to it
 	begun bool
 	ended bool
 }
 
-// newTracer returns that of the options, nil for none.
+// newTracer returns the tracer of the option Trace, or nil.
 func newTracer(c *config) (*tracer, error) {
 	switch {
 	case len(c.trace) == 0:
@@ -56,7 +54,7 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// The rows of a trace.
+// Rows of a trace.
 const (
 	runRow = iota + 1
 	hostRow
@@ -82,7 +80,7 @@ func (t *tracer) run(s *shown) error {
 	return t.write(s.device, events)
 }
 
-// instrEvent returns the event of an instruction; ok is false for one that takes no time.
+// instrEvent returns the event of an instruction; ok is false for instructions without a time.
 func instrEvent(in *program.Instr) (e traceEvent, ok bool) {
 	nodes := nodeNames(in)
 	e = traceEvent{Name: shorten(covered(nodes), 60), Row: deviceRow, Args: map[string]any{"nodes": nodes, "op": in.Op.String()}}
@@ -119,7 +117,7 @@ func entries(p *kernels.Plan) []string {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// write writes events, and the head of the file before the first.
+// write writes events, and the beginning of the file before the first one.
 func (t *tracer) write(device string, events []traceEvent) error {
 	if !t.begun {
 		called := func(what string, row int, name string) traceEvent {
@@ -147,7 +145,7 @@ func (t *tracer) write(device string, events []traceEvent) error {
 	return t.put(text)
 }
 
-// end ends the trace.
+// end writes the end of the trace.
 func (t *tracer) end() error {
 	if t == nil {
 		return nil
