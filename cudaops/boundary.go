@@ -14,16 +14,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// boundary moves values between Gorgonia's nodes and a program: inputs before a
-// run, outputs after it.
+// boundary passes values between Gorgonia's nodes and a program: inputs before a run, outputs after it.
 type boundary struct {
 	graph  *lower.Graph
 	inputs []*program.Value // in the order of graph.Inputs
-	// handed reports for each output of the program whether a run makes its value for one user
-	// alone, who may then have it without a copy.
+	// handed is, for each output of the program, whether its value is new in each run and has a single user, who gets it
+	// without a copy.
 	handed []bool
-	// derived has, for each of graph.Gradients, the index in graph.Outputs of its derivative, -1
-	// for none.
+	// derived is, for each of graph.Gradients, the index in graph.Outputs of its derivative, or -1.
 	derived []int
 }
 
@@ -55,7 +53,7 @@ func newBoundary(g *lower.Graph) *boundary {
 	return b
 }
 
-// fetch returns the values of the inputs, checked.
+// fetch returns the values of the inputs, or an error if one has the wrong type or shape.
 func (b *boundary) fetch() ([]gorgonia.Value, error) {
 	in := make([]gorgonia.Value, len(b.inputs))
 	for i, input := range b.graph.Inputs {
@@ -80,9 +78,9 @@ func check(v gorgonia.Value, t program.Type) error {
 	return nil
 }
 
-// deliver hands the outputs of a run to the user: the only place where a run changes anything on
-// the host, all or nothing. Each node is bound to a new value, which shares its memory with
-// nothing. Gradients are added to those of the inputs for which adds reports true.
+// deliver binds the outputs of a run to nodes and variables, all or nothing; no other part of a run changes the user's data.
+// Each node is bound to a new value that shares no memory. Gradients are added to the previous gradients of inputs for
+// which adds returns true.
 func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node) bool) error {
 	delivered, err := b.ready(out)
 	if err != nil {
@@ -110,7 +108,7 @@ func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node)
 		if gradients[i] == nil {
 			continue
 		}
-		// Such options of Gorgonia's panic where they do not fit.
+		// These options of Gorgonia panic for unsuitable values.
 		if err := safely.Call("it", func() error { gorgonia.WithGrad(gradients[i])(g.Input); return nil }); err != nil {
 			return fmt.Errorf("gradient of %s: %w", internal.Name(g.Input), err)
 		}
@@ -118,7 +116,7 @@ func (b *boundary) deliver(out []gorgonia.Value, adds func(input *gorgonia.Node)
 	return nil
 }
 
-// ready returns the assignment of each of the graph's outputs, without making it.
+// ready returns the value to assign to each of the graph's outputs.
 func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	delivered := make([]gorgonia.Value, len(b.graph.Outputs))
 	taken := make([]bool, len(out))
@@ -144,7 +142,7 @@ func (b *boundary) ready(out []gorgonia.Value) ([]gorgonia.Value, error) {
 	return delivered, nil
 }
 
-// gradients returns the gradients of the inputs, nil for an input without one.
+// gradients returns the gradients of the inputs; an input without a gradient has nil.
 func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgonia.Node) bool) ([]gorgonia.Value, error) {
 	list := make([]gorgonia.Value, len(b.graph.Gradients))
 	for i, g := range b.graph.Gradients {
@@ -163,8 +161,7 @@ func (b *boundary) gradients(delivered []gorgonia.Value, adds func(input *gorgon
 	return list, nil
 }
 
-// fresh returns a copy of a value: row-major, in memory of its own, and in the node's shape, which
-// the value of some of Gorgonia's ops does not have.
+// fresh returns a row-major copy of a value in the node's shape, which the values of some of Gorgonia's ops do not have.
 func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok {
@@ -182,14 +179,13 @@ func fresh(v gorgonia.Value, scalar bool, shape tensor.Shape) (gorgonia.Value, e
 		return nil, err
 	}
 	copy(to, m)
-	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // as an op on the host returns it
+	if _, dense := v.(*tensor.Dense); dense && shape.IsScalar() { // ops on the host return such scalars
 		return tensor.New(tensor.FromScalar(out.Data())), nil
 	}
 	return out, nil
 }
 
-// readInPlace reports whether a variable's memory takes the elements of an output, so that read
-// needs no copy of it.
+// readInPlace reports whether read can copy an output into the memory of a variable's value.
 func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !v.Shape().Eq(output.Shape) {
@@ -199,8 +195,7 @@ func readInPlace(to, v gorgonia.Value, output *program.Value) bool {
 	return ok
 }
 
-// read puts a value into the variable of a Read statement, in place if the
-// variable has a value of that type already.
+// read assigns a value to the variable of a Read statement, in place if the variable has a value of that type.
 func read(to *gorgonia.Value, v gorgonia.Value) error {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok {
@@ -220,11 +215,11 @@ func read(to *gorgonia.Value, v gorgonia.Value) error {
 	return nil
 }
 
-// add adds the gradient that an input has, if any, to a value.
+// add adds the previous gradient of an input, if any, to a value.
 func add(to gorgonia.Value, n *gorgonia.Node) error {
 	had, err := n.Grad()
 	if err != nil || safely.IsNil(had) {
-		return nil // there is none yet
+		return nil // no previous gradient
 	}
 	x, err := values.Bytes(had)
 	if err != nil {
@@ -251,9 +246,8 @@ func addElements[T float32 | float64](to, x []T) {
 	}
 }
 
-// gradient returns the gradient of an input: a copy of the derivative, with the type and
-// shape of the input's value, since solvers combine the two in place; nil if either is not
-// there.
+// gradient returns the gradient of an input: a copy of the derivative with the type and shape of the input's value, since
+// solvers combine the two in place. It returns nil if the input has no value or no derivative.
 func gradient(d, value gorgonia.Value) (gorgonia.Value, error) {
 	if d == nil || value == nil {
 		return nil, nil

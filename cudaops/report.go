@@ -19,40 +19,37 @@ import (
 // Report describes the last run of a VM.
 type Report struct {
 	Device string // the device that runs kernels, or "host backend"
-	Why    string // under OnAny, why it is the host; "" otherwise
-	Solver string // under Train, where its steps are made, and why if on the host
-	// Products names the library that multiplies matrices on the host, and why if it is gonum's BLAS; ""
-	// on a GPU and where there are no such products.
+	Why    string // why OnAny selected the host, or ""
+	Solver string // where the steps of Train are made, and why if on the host
+	// Products names the BLAS library for products on the host, and why it is gonum's. It is "" on a GPU and without
+	// such products.
 	Products string
 	Nodes    []NodeReport  // in the order of the graph
-	Steps    []Step        // the steps that compute them, in the order of the run
-	Runs     int           // runs that ended without error
-	Time     time.Duration // wall time of the last of them
-	Peak     int64         // bytes: the most that values and scratch alive at once take, in units of 256
-	Arena    int64         // bytes of device memory reserved: the peak and the gaps that the plan leaves
+	Steps    []Step        // in the order of the run
+	Runs     int           // runs without error
+	Time     time.Duration // wall time of the last run without error
+	Peak     int64         // maximum bytes of values and scratch memory alive at once, each rounded up to 256
+	Arena    int64         // bytes of device memory allocated: the peak and gaps
 }
 
 // NodeReport describes a VM's work for one node.
 type NodeReport struct {
 	Name  string
 	Shape tensor.Shape
-	// Where the node's value comes from: Report.Device, "host" (the op's Do),
-	// "alias" (a reshape: nothing is done), "input", "constant", "state" (a learnable
-	// of Train or an input of Resident, which is on the device between runs), "statement", or
-	// "unneeded" for a node that nothing wanted after a run depends on.
+	// Where is the origin of the node's value: Report.Device, "host" (the op's Do), "alias" (a view of another value),
+	// "input", "constant", "state" (a learnable of Train or an input of Resident, on the device between runs),
+	// "statement", or "unneeded" for a node that no result depends on.
 	Where   string
-	Kernels []string // entry points in the order of their launches, which may compute other nodes too
+	Kernels []string // entry points in launch order; they may compute other nodes too
 	In, Out int64    // bytes copied to and from the device
-	// Note says that the node is a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax itself; "" for
-	// any other node.
+	// Note is a remark about a LogSoftMax, which gorgonia.Log of a SoftMax makes of the SoftMax's node, or "".
 	Note string
-	// Time is that of the step that computes the node, on the device only under
-	// [Timed]. Of the nodes of one step the first has it.
+	// Time is the time of the step that computes the node; on the device it needs [Timed]. Only the first node of a step
+	// has a time.
 	Time time.Duration
 }
 
-// Report returns where each node ran, what was copied and how long it took in the
-// last run that ended without error.
+// Report describes the last run without error: where each node ran, the copies and the times.
 func (vm *VM) Report() Report {
 	if vm == nil || vm.exec == nil {
 		return Report{}
@@ -69,7 +66,7 @@ func (vm *VM) report(s *shown) Report {
 	return r
 }
 
-// shown is a snapshot of a VM after its last run. It does not change.
+// shown is an immutable record of a VM after its last run.
 type shown struct {
 	device        string
 	graph         *lower.Graph
@@ -77,14 +74,14 @@ type shown struct {
 	runs          int
 	began         time.Time
 	took          time.Duration
-	finished      bool            // the run handed its results over
-	times, starts []time.Duration // of the program's instructions
+	finished      bool            // the run had results
+	times, starts []time.Duration // by instruction of the program
 
 	exec     *exec.Executable
 	boundary *boundary
 }
 
-// show takes the snapshot that Report and others describe.
+// show updates the record that Report and other methods read.
 func (vm *VM) show() *shown {
 	s := &shown{device: vm.device, graph: vm.graph, why: vm.why, products: vm.products, runs: vm.runs, began: vm.began, took: vm.took,
 		finished: !vm.exec.Pending(), times: slices.Clone(vm.exec.Times), exec: vm.exec, boundary: vm.boundary}
@@ -95,8 +92,7 @@ func (vm *VM) show() *shown {
 	return s
 }
 
-// productsBy names the library of a program's products of matrices on the host; it returns "" if
-// there are none.
+// productsBy names the library of a program's matrix products on the host, or returns "" if it has none.
 func productsBy(p *program.Program, b exec.Backend) string {
 	host, is := b.(*exec.HostBackend)
 	if !is {
@@ -110,7 +106,7 @@ func productsBy(p *program.Program, b exec.Backend) string {
 	return ""
 }
 
-// logSoftMax is the note of a LogSoftMax. Its node does not show whether gorgonia.LogSoftMax made it.
+// logSoftMax is the note of a LogSoftMax. The node does not tell whether gorgonia.LogSoftMax made it.
 const logSoftMax = "a LogSoftMax: by gorgonia.LogSoftMax, or a SoftMax that gorgonia.Log has changed"
 
 // newReport returns the report of a graph that has not run.
@@ -144,7 +140,7 @@ func newReport(device string, g *lower.Graph) Report {
 	return r
 }
 
-// byNode returns the lines of the report by their nodes.
+// byNode returns the report's entries, keyed by node.
 func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
 	byNode := make(map[*gorgonia.Node]*NodeReport, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -153,7 +149,7 @@ func (r *Report) byNode(g *lower.Graph) map[*gorgonia.Node]*NodeReport {
 	return byNode
 }
 
-// where returns where the value of a node comes from.
+// where returns the origin of a node's value.
 func where(device string, n lower.Node) string {
 	v := n.Value
 	switch {
@@ -191,7 +187,7 @@ func (r *Report) measured(g *lower.Graph, dev kernels.Device, times []time.Durat
 	}
 }
 
-// In is the number of bytes copied to the device in the last run.
+// In returns the number of bytes copied to the device in the last run.
 func (r Report) In() (bytes int64) {
 	for _, n := range r.Nodes {
 		bytes += n.In
@@ -199,7 +195,7 @@ func (r Report) In() (bytes int64) {
 	return bytes
 }
 
-// Out is the number of bytes copied from the device in the last run.
+// Out returns the number of bytes copied from the device in the last run.
 func (r Report) Out() (bytes int64) {
 	for _, n := range r.Nodes {
 		bytes += n.Out
@@ -207,7 +203,7 @@ func (r Report) Out() (bytes int64) {
 	return bytes
 }
 
-// String prints a table, one step a line, the notes of nodes, and the totals.
+// String returns a table with one step per line, the notes of nodes, and totals.
 func (r Report) String() string {
 	var b strings.Builder
 	if r.Why != "" {

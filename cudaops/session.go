@@ -11,13 +11,11 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Session is a device used by hand: allocate, copy, launch, copy back, free.
-// It is for programs that show or try a kernel; graphs run on a [VM], which
-// does all of this by itself.
+// Session gives direct access to a device: allocate, copy, launch, copy back, free. It is for programs that demonstrate or
+// try a kernel; graphs run on a [VM].
 //
-// Launches are queued in order and run while the host goes on; CopyTo, CopyFrom
-// and Sync wait for all that was queued. A session is for one goroutine. One that is dropped
-// with its buffers releases its memory, as Close does.
+// Launches are queued and run asynchronously in order; CopyTo, CopyFrom and Sync wait for all queued work. A session must
+// not be used concurrently. When a session and its buffers become unreachable, its memory is released as by Close.
 type Session struct {
 	device  sessionDevice
 	checker kernels.Checker
@@ -33,7 +31,7 @@ type Buffer struct {
 	freed   bool
 }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (b *Buffer) Size() int64 {
 	if b == nil {
 		return 0
@@ -41,8 +39,7 @@ func (b *Buffer) Size() int64 {
 	return b.size
 }
 
-// Open opens a session on CUDA device number i. The error wraps [ErrNoDevice]
-// if there is none.
+// Open opens a session on a CUDA device, by its number. The error wraps [ErrNoDevice] if there is no such device.
 func Open(device int) (*Session, error) {
 	g, err := exec.OpenGPU(device)
 	if err != nil {
@@ -51,19 +48,17 @@ func Open(device int) (*Session, error) {
 	return newSession(&gpuSession{gpu: g, held: map[driver.Ptr]bool{}, bound: map[kernels.Image]*loader.Bound{}}), nil
 }
 
-// OpenHost opens a session on the host, where launches run the kernels' Go
-// bodies: the same program works without a GPU.
+// OpenHost opens a session on the host, where launches run the kernels' Go bodies. So the same program runs without a GPU.
 func OpenHost() *Session { return newSession(hostSession{}) }
 
 func newSession(d sessionDevice) *Session {
 	s := &Session{device: d}
-	// The device does not point to the session, so that one that is dropped is found.
+	// The device does not refer to the session, so that an unreachable session is collected.
 	s.cleanup = runtime.AddCleanup(s, func(d sessionDevice) { d.close() }, d)
 	return s
 }
 
-// Alloc returns a buffer of n bytes on the device, 256-byte aligned. Its contents are
-// undefined.
+// Alloc returns a 256-byte aligned buffer of n bytes on the device with undefined contents.
 func (s *Session) Alloc(n int64) (*Buffer, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -78,7 +73,7 @@ func (s *Session) Alloc(n int64) (*Buffer, error) {
 	return &Buffer{session: s, memory: m, size: n}, nil
 }
 
-// CopyTo copies src to the start of dst, once what was queued is done, and waits.
+// CopyTo waits for queued work and copies src to the start of dst.
 func (s *Session) CopyTo(dst *Buffer, src []byte) error {
 	err := s.check(dst, int64(len(src)))
 	if err == nil {
@@ -90,8 +85,7 @@ func (s *Session) CopyTo(dst *Buffer, src []byte) error {
 	return nil
 }
 
-// CopyFrom fills dst from the start of src, once what was queued is done, and
-// waits. Its error may be that of a kernel that was launched before.
+// CopyFrom waits for queued work and copies the start of src to dst. Its error may come from an earlier launch.
 func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	err := s.check(src, int64(len(dst)))
 	if err == nil {
@@ -103,18 +97,16 @@ func (s *Session) CopyFrom(dst []byte, src *Buffer) error {
 	return nil
 }
 
-// Launch queues a kernel on a grid of blocks of threads with a number of bytes of
-// dynamic shared memory. args are the kernel's parameters, all of them, in order
-// and of their types: *Buffer, int32, int64, float32 or float64. It is an error if the kernel
-// takes others, as far as its PTX or, without one, the driver describes them.
-// The kernel's use of them is not checked: as in CUDA, an access outside
-// its memory is an error of a later call or a wrong result.
+// Launch queues a kernel with shared bytes of dynamic shared memory per block. args are all of the kernel's parameters, in
+// order and with their types: *Buffer, int32, int64, float32 or float64. Launch returns an error if they do not match the
+// parameters in the kernel's PTX or, without PTX, those that the driver reports. It does not check how the kernel uses
+// them: as in CUDA, an access out of bounds causes an error of a later call or a wrong result.
 func (s *Session) Launch(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
 	return s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared}, args)
 }
 
-// LaunchCooperative is [Session.Launch] of a grid whose blocks wait for one another: the
-// device starts all of them together. It is an error if they do not fit on the device at once.
+// LaunchCooperative is [Session.Launch] of a grid whose blocks wait for one another. It returns an error if they cannot all be
+// resident at once.
 func (s *Session) LaunchCooperative(k *kernels.Kernel, grid, block [3]int, shared int, args ...any) error {
 	return s.launch(kernels.Launch{Kernel: k, Grid: grid, Block: block, Shared: shared, Cooperative: true}, args)
 }
@@ -132,7 +124,7 @@ func (s *Session) launch(l kernels.Launch, args []any) error {
 	return nil
 }
 
-// launchChecked queues a launch whose arguments args are.
+// launchChecked queues a launch with arguments args.
 func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 	l.Args = make([]any, len(args))
 	for i := range 3 {
@@ -140,8 +132,7 @@ func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 			return fmt.Errorf("got grid %v, block %v, %d bytes shared, want extents of 1 or more", l.Grid, l.Block, l.Shared)
 		}
 	}
-	// A plan whose inputs are the buffers that the arguments name: kernels take
-	// operands by number.
+	// A plan whose inputs are the buffers among the arguments, since a plan refers to operands by number.
 	plan := &kernels.Plan{Op: l.Kernel.Entry}
 	var operands []*Buffer
 	for i, a := range args {
@@ -172,8 +163,7 @@ func (s *Session) launchChecked(l kernels.Launch, args []any) error {
 	return s.device.launch(plan, operands, checked)
 }
 
-// Sync waits until all that was queued is done. Its error may be that of any
-// kernel before.
+// Sync waits for all queued work. Its error may come from any earlier launch.
 func (s *Session) Sync() error {
 	if err := s.usable(); err != nil {
 		return err
@@ -181,8 +171,7 @@ func (s *Session) Sync() error {
 	return s.device.sync()
 }
 
-// Free releases a buffer, once what was queued is done. Freeing it again is an
-// error.
+// Free waits for queued work and releases a buffer. Freeing a buffer twice is an error.
 func (s *Session) Free(m *Buffer) error {
 	err := s.check(m, 0)
 	if err == nil {
@@ -196,8 +185,7 @@ func (s *Session) Free(m *Buffer) error {
 	return nil
 }
 
-// Close frees all memory and ends the session, once what was queued is done.
-// Further calls do nothing.
+// Close waits for queued work, frees all memory and ends the session. Further calls do nothing.
 func (s *Session) Close() error {
 	if s == nil || s.device == nil || s.closed {
 		return nil
@@ -207,7 +195,7 @@ func (s *Session) Close() error {
 	return s.device.close()
 }
 
-// usable returns an error if there is no session, or if it is closed.
+// usable returns an error if the session is nil, a zero value or closed.
 func (s *Session) usable() error {
 	switch {
 	case s == nil || s.device == nil:
@@ -218,7 +206,7 @@ func (s *Session) usable() error {
 	return nil
 }
 
-// check returns an error unless a buffer has n bytes to use.
+// check returns an error unless a buffer belongs to the session, is not freed and has at least n bytes.
 func (s *Session) check(m *Buffer, n int64) error {
 	if err := s.usable(); err != nil {
 		return err

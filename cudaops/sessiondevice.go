@@ -9,30 +9,28 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// sessionDevice is the memory of a [Session] and the device of its kernels. It does not refer to
-// the session.
+// sessionDevice is the device of a [Session] with its memory. It does not refer to the session.
 type sessionDevice interface {
 	properties() kernels.Device
 	alloc(n int64) (memory, error)
 	free(m memory) error
-	// upload and download wait for all that was queued, and for the copy.
+	// upload and download wait for queued work and for the copy.
 	upload(to memory, src []byte) error
 	download(dst []byte, from memory) error
-	// launch queues a plan on its operands. checked reports that its arguments are those that
-	// the kernel takes.
+	// launch queues a plan with operands. checked is set if the arguments are known to match the kernel's parameters.
 	launch(p *kernels.Plan, operands []*Buffer, checked bool) error
 	sync() error
-	// close waits and releases everything.
+	// close waits for queued work and releases everything.
 	close() error
 }
 
-// memory is where a buffer lies.
+// memory is the memory of a buffer.
 type memory struct {
 	address driver.Ptr // on a GPU
 	bytes   []byte     // on the host
 }
 
-// hostSession is the host.
+// hostSession is the sessionDevice of the host.
 type hostSession struct{}
 
 func (hostSession) properties() kernels.Device { return kernels.HostDevice() }
@@ -65,7 +63,7 @@ func (hostSession) launch(p *kernels.Plan, operands []*Buffer, _ bool) error {
 func (hostSession) sync() error  { return nil }
 func (hostSession) close() error { return nil }
 
-// gpuSession is a CUDA device.
+// gpuSession is the sessionDevice of a CUDA device.
 type gpuSession struct {
 	gpu   *exec.GPUBackend
 	held  map[driver.Ptr]bool
@@ -97,7 +95,7 @@ func (g *gpuSession) download(dst []byte, from memory) error {
 }
 
 func (g *gpuSession) launch(p *kernels.Plan, operands []*Buffer, checked bool) error {
-	var spans []exec.Span // the arena is at 0: offsets are addresses
+	var spans []exec.Span // the arena starts at 0, so offsets are addresses
 	for _, m := range operands {
 		spans = append(spans, exec.Span{Offset: int64(m.memory.address), Size: m.size})
 	}

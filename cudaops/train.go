@@ -17,51 +17,44 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Train makes a step of the solver, one of Gorgonia's, a part of every run: forward,
-// backward and update are one piece of work on the device, where the learnables and the
-// solver's moments of each stay from run to run. The program does not call the solver's Step,
-// and the gradients of the learnables are not copied to the host.
+// Train makes a step of one of Gorgonia's solvers a part of every run: forward, backward and update run as one piece of
+// work on the device. The learnables and the solver's moments stay on the device between runs. The program does not call
+// the solver's Step, and the gradients of the learnables are not copied to the host.
 //
-// Learnables are inputs of the graph that [gorgonia.Grad] was asked for. The first run
-// takes their values to the device. From then on [gorgonia.Node.Value] has the elements that
-// were last pulled, by [VM.Pull] or [VM.Close]. A value that [gorgonia.Let] binds to one
-// goes to the device in the next run; one that is changed in place, by [VM.Push]. No two
+// Learnables are inputs of the graph that were passed to [gorgonia.Grad]. The first run copies their values to the
+// device. After that [gorgonia.Node.Value] is the value last pulled by [VM.Pull] or [VM.Close]. A value bound by
+// [gorgonia.Let] is copied to the device in the next run, and a value changed in place by [VM.Push]. No two
 // learnables may share memory on the host.
 //
-// Options of the solver are read before every run, so that a schedule of the learning rate is
-// gorgonia.WithLearnRate(rate)(solver) between runs. The solver itself stays as it is; it must
-// not have made steps yet.
+// The solver's options are read before every run, so a learning rate schedule calls
+// gorgonia.WithLearnRate(rate)(solver) between runs. The solver itself does not change; it must not have made steps
+// before.
 //
-// A solver of another module makes its steps on the host, by its Step after each run, and
-// the report names the reason.
+// A solver of another module makes its steps on the host, by its Step after each run; the report gives the reason.
 func Train(s gorgonia.Solver, learnables ...*gorgonia.Node) Option {
 	return func(c *config) { c.train = append(c.train, training{s, learnables}) }
 }
 
-// ClipNorm scales the gradients of all learnables by one factor so that their common norm, the
-// root of the sum of the squares of all their elements, is at most limit. It is the first thing
-// that a step of the solver of [Train] does.
+// ClipNorm limits the norm of the gradients of all learnables together, the root of the sum of the squares of all their
+// elements. If it exceeds limit, all gradients are scaled by one factor, before the solver's own options apply.
 func ClipNorm(limit float64) Option {
 	return func(c *config) { c.clipNorm = append(c.clipNorm, limit) }
 }
 
-// ReadEvery hands results to the host in every n-th run alone: values of nodes and
-// variables of Read. The other runs do not wait for the device; their failures are
-// errors of a later call.
+// ReadEvery copies results, values of nodes and variables of Read, to the host only in every n-th run. Other runs do not
+// wait for the device; their failures are returned by a later call.
 //
-// Every run hands them over in a graph with a [gorgonia.BatchNormOp] that trains, since the
-// next one begins with the running mean and variance that it leaves in the op, in a graph that
-// computes indices of [gorgonia.ByIndices], which are checked after the run, under [Watch],
-// and where the solver of [Train] makes its steps on the host. Indices that are inputs are checked
-// before the run.
+// Every run copies its results in these cases: a [gorgonia.BatchNormOp] trains, whose running mean and variance are stored
+// in the op; the graph computes indices of [gorgonia.ByIndices], which are checked after the run; under [Watch]; and if
+// the solver of [Train] makes its steps on the host. Indices that are inputs are checked before the run.
 func ReadEvery(n int) Option { return func(c *config) { c.every = append(c.every, n) } }
 
-// StepEvery makes the step of [Train] in every n-th run alone, of the sum of the gradients of n runs: n small batches
-// have the step of one large batch. The gradients are added and not averaged. Where the cost is a mean
-// over the batch, [gorgonia.WithBatchSize](n) of the solver, or a cost divided by n, makes a mean of the sum.
+// StepEvery makes the step of [Train] only in every n-th run, with the sum of the gradients of n runs (gradient
+// accumulation). So n small batches make the step of one large batch. If the cost is a mean over the batch,
+// [gorgonia.WithBatchSize](n) of the solver, or a cost divided by n, averages the gradients.
 //
-// [ClipNorm] limits the norm of the sum. Random numbers differ in each run, and a [gorgonia.BatchNormOp] sees each batch by
-// itself. The sum is part of the VM's [Snapshot].
+// [ClipNorm] limits the norm of the sum. Random numbers differ in each run, and a [gorgonia.BatchNormOp] normalizes each
+// batch separately. The sum is part of the VM's [Snapshot].
 func StepEvery(n int) Option { return func(c *config) { c.stepEvery = append(c.stepEvery, n) } }
 
 // training holds the arguments of Train.
@@ -73,26 +66,25 @@ type training struct {
 // trainer makes the steps of a VM's solver.
 type trainer struct {
 	training
-	onHost  bool // by the solver itself
+	onHost  bool // the solver's Step runs on the host
 	reader  *internal.SolverReader
-	options internal.Solver // as they were when the graph was compiled
-	norm    float64         // 0 for any
-	every   int             // runs for a step
-	runs    int             // made so far, from the first of a step on
+	options internal.Solver // the solver's options when the graph was compiled
+	norm    float64         // limit of ClipNorm, or 0
+	every   int             // runs per step
+	runs    int             // runs made so far
 	graph   *lower.Trained
-	all     []int         // the numbers of the learnables
-	copies  *deviceCopies // of their values on the host, before steps
-	// current has, for each learnable, after how many steps its values on the host and on the
-	// device were the same.
+	all     []int         // the indices of all learnables
+	copies  *deviceCopies // of the learnables' values on the host
+	// current is, for each learnable, the number of steps after which host and device last had the same value.
 	current []int
 	spoilt  error // from a step with indices outside of their axis, or nil
 	// kept holds the states before a watched run, after keptRuns runs; nil if the states have changed since.
 	kept     [][]byte
 	keptRuns int
-	saved    [][]byte // the states, while the graph is compiled again
+	saved    [][]byte // the states, while the graph is recompiled
 }
 
-// newTrainer returns that of the options, nil for none.
+// newTrainer returns the trainer of the options, or nil without Train.
 func newTrainer(c *config) (*trainer, error) {
 	switch {
 	case len(c.every) > 1 || len(c.every) == 1 && c.every[0] < 1:
@@ -160,7 +152,7 @@ func (t *trainer) nodes() []*gorgonia.Node {
 	return t.learnables
 }
 
-// lowered returns the part of the training that belongs to the program, nil for none.
+// lowered returns the training to compile into the program, or nil.
 func (t *trainer) lowered() *lower.Training {
 	if t == nil || t.onHost {
 		return nil
@@ -168,7 +160,7 @@ func (t *trainer) lowered() *lower.Training {
 	return &lower.Training{Learnables: t.learnables, Solver: t.options, ClipNorm: t.norm > 0, Adds: t.every > 1}
 }
 
-// where returns where the steps are made.
+// where describes where the steps are made.
 func (t *trainer) where(device string) string {
 	if t == nil {
 		return ""
@@ -186,18 +178,17 @@ func (t *trainer) where(device string) string {
 // steps returns the number of steps made so far.
 func (t *trainer) steps() int { return t.runs / t.every }
 
-// step returns the number of the step that the last run is part of, counted from 1.
+// step returns the number of the step that includes the last run, counted from 1.
 func (t *trainer) step() int { return (t.runs-1)/t.every + 1 }
 
-// adds reports whether the run that has started adds the gradient of a node to the one that the node has: that of a learnable, for
-// a solver on the host, unless the run is the first of a step.
+// adds reports whether the current run adds the gradient of a node to the node's previous gradient. With a solver on the host
+// it does so for learnables, except in the first run of a step.
 func (t *trainer) adds(n *gorgonia.Node) bool {
 	return t.takesGradients() && (t.runs-1)%t.every > 0 && slices.Contains(t.learnables, n)
 }
 
-// before gets a step ready: values that were bound to learnables go to the device, and
-// the numbers of the step become the program's last inputs. Where the run is watched the
-// states are kept, so that the step can be undone.
+// before prepares a step: it copies values bound to learnables to the device, and appends the numbers of the step to the
+// program's inputs. If the run is watched it saves the states, so that the step can be undone.
 func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) (err error) {
 	if t == nil {
 		return nil
@@ -212,7 +203,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	if !solver.Same(now, t.options) {
 		return fmt.Errorf("the %T uses other options than when the VM was made: got %+v, want the options of %+v, whose numbers may differ", t.solver, now, t.options)
 	}
-	step := 0 // none
+	step := 0 // no step in this run
 	if (t.runs+1)%t.every == 0 {
 		step = t.steps() + 1
 	}
@@ -224,7 +215,7 @@ func (t *trainer) before(e *exec.Executable, in []gorgonia.Value, watched bool) 
 	return err
 }
 
-// undo restores the states from before a run that is watched, and forgets one that hands no gradients to a solver on the host.
+// undo restores the states from before a watched run. With a solver on the host it only uncounts the run.
 func (t *trainer) undo(e *exec.Executable) error {
 	if t == nil || !t.onHost && t.kept == nil {
 		return nil
@@ -243,7 +234,7 @@ func (t *trainer) started() {
 	}
 }
 
-// spoil records that the step was made with indices outside of their axis.
+// spoil records that a step was made with indices outside of their axis.
 func (t *trainer) spoil(err error) {
 	if t != nil && !t.onHost {
 		t.spoilt = fmt.Errorf("step %d was made with a wrong index, %w: want Restore with a snapshot taken before it", t.step(), err)
@@ -258,10 +249,10 @@ func (t *trainer) made() int {
 	return t.runs
 }
 
-// takesGradients reports whether the solver takes gradients from the host.
+// takesGradients reports whether the solver reads gradients on the host.
 func (t *trainer) takesGradients() bool { return t != nil && t.onHost }
 
-// stepOnHost makes the step of a solver that does so on the host.
+// stepOnHost makes the step of a solver on the host.
 func (t *trainer) stepOnHost() error {
 	if !t.takesGradients() || t.runs%t.every != 0 {
 		return nil
@@ -273,7 +264,7 @@ func (t *trainer) stepOnHost() error {
 	return nil
 }
 
-// built takes over a new executable, with the states that the one before it had.
+// built sets the states of a new executable to the saved ones.
 func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
 	if t == nil {
 		return nil
@@ -289,7 +280,7 @@ func (t *trainer) built(e *exec.Executable, graph *lower.Trained) error {
 	return nil
 }
 
-// save keeps the states of an executable that is about to be closed.
+// save saves the states of an executable before it is closed.
 func (t *trainer) save(e *exec.Executable) (err error) {
 	if t != nil && !t.onHost {
 		t.saved, err = e.States()
@@ -297,9 +288,8 @@ func (t *trainer) save(e *exec.Executable) (err error) {
 	return err
 }
 
-// changed returns those of the learnables whose values go from the host to the device: values that were
-// bound since they were last there, and those that Pull of another VM has written. With an error it also
-// returns those of the latter with which the device has made steps since.
+// changed returns the learnables whose host values must be copied to the device: values bound since the last copy, and values
+// written by Pull of another VM. It returns them with an error if the device has made steps of one of the latter since.
 func (t *trainer) changed(among []int) (list []int, err error) {
 	for _, i := range among {
 		bound := !t.copies.has(i, t.learnables[i].Value())
@@ -308,13 +298,13 @@ func (t *trainer) changed(among []int) (list []int, err error) {
 		}
 		list = append(list, i)
 		if !bound && t.ahead(i) && err == nil {
-			err = fmt.Errorf("learnable %s: got steps on the device and a value that Pull of another VM has written, want Push, which takes that value", internal.Name(t.learnables[i]))
+			err = fmt.Errorf("learnable %s: got steps on the device and a value written by Pull of another VM: call Push to copy that value", internal.Name(t.learnables[i]))
 		}
 	}
 	return list, err
 }
 
-// refresh takes those of the learnables that changed to the device, and returns them.
+// refresh copies changed learnables to the device and returns them.
 func (t *trainer) refresh(e *exec.Executable, among []int) (changed []int, err error) {
 	if changed, err = t.changed(among); err == nil {
 		err = t.push(e, changed)
@@ -322,7 +312,7 @@ func (t *trainer) refresh(e *exec.Executable, among []int) (changed []int, err e
 	return changed, err
 }
 
-// separate returns an error if learnables share memory on the host, where not all of them could have their values.
+// separate returns an error if learnables share memory on the host.
 func (t *trainer) separate() error {
 	sorted, at := slices.Clone(t.all), make([]values.Extent, len(t.all))
 	for i, n := range t.learnables {
@@ -337,7 +327,7 @@ func (t *trainer) separate() error {
 	return nil
 }
 
-// push takes values of learnables to the device, all or none.
+// push copies values of learnables to the device, all or none.
 func (t *trainer) push(e *exec.Executable, list []int) error {
 	if len(list) == 0 {
 		return nil
@@ -363,7 +353,7 @@ func (t *trainer) push(e *exec.Executable, list []int) error {
 	return nil
 }
 
-// stateBytes returns the memory of the value of a node that is a state on the device.
+// stateBytes returns the host memory of the value of a node that is a state on the device.
 func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error) {
 	v := n.Value()
 	if v == nil {
@@ -375,7 +365,7 @@ func stateBytes(what string, n *gorgonia.Node, to *program.Value) ([]byte, error
 	return values.Bytes(v)
 }
 
-// fits returns an error unless the value of a node has the type and shape of a state on the device.
+// fits returns an error unless the value of a node has the type and shape of its state on the device.
 func fits(what string, n *gorgonia.Node, state *program.Value) error {
 	v, want := n.Value(), values.Tensor(state.Dtype)
 	if v.Dtype() != want || !v.Shape().Eq(state.Shape) {
@@ -387,7 +377,7 @@ func fits(what string, n *gorgonia.Node, state *program.Value) error {
 	return nil
 }
 
-// takes returns an error unless the values of learnables on the host can be overwritten by those on the device.
+// takes returns an error unless the host values of learnables can be overwritten by the device's.
 func (t *trainer) takes(list []int) error {
 	for _, i := range list {
 		n := t.learnables[i]
@@ -401,8 +391,8 @@ func (t *trainer) takes(list []int) error {
 	return t.separate()
 }
 
-// pull writes the values on the device into those of learnables, all or none. A learnable without a
-// value is bound to a new one.
+// pull copies learnables from the device to their values on the host, all or none. A learnable without a value is bound to a
+// new one.
 func (t *trainer) pull(e *exec.Executable, list []int) error {
 	if err := t.takes(list); err != nil {
 		return err
@@ -436,7 +426,7 @@ func (t *trainer) pull(e *exec.Executable, list []int) error {
 	return nil
 }
 
-// find returns the numbers of learnables, of all for no nodes.
+// find returns the indices of the given learnables, or of all if nodes is empty.
 func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 	if t == nil || t.onHost {
 		return nil, errors.New("want a VM with the option Train and one of Gorgonia's solvers")
@@ -453,18 +443,17 @@ func (t *trainer) find(nodes []*gorgonia.Node) ([]int, error) {
 	return list, nil
 }
 
-// ahead reports whether the device has made steps since the values of a learnable on the host and on the
-// device were the same.
+// ahead reports whether the device has made steps since host and device last had the same value of a learnable.
 func (t *trainer) ahead(i int) bool { return t.copies.values[i] != nil && t.current[i] != t.steps() }
 
-// close ends the copies on the device.
+// close removes the list of copies on the device.
 func (t *trainer) close() {
 	if t != nil {
 		t.copies.close()
 	}
 }
 
-// newer returns the learnables whose values on the device are newer than those on the host.
+// newer returns the learnables whose values are newer on the device than on the host.
 func (t *trainer) newer() (list []int, err error) {
 	if t == nil || t.onHost {
 		return nil, nil

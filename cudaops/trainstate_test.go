@@ -245,7 +245,7 @@ func TestPullSeenByOthers(t *testing.T) {
 			}
 			_, of := second.Snapshot()
 			for what, err := range map[string]error{"RunAll": err, "Pull": second.Pull(), "Snapshot": of} {
-				if err == nil || !strings.Contains(err.Error(), "learnable w") || !strings.Contains(err.Error(), "want Push") {
+				if err == nil || !strings.Contains(err.Error(), "learnable w") || !strings.Contains(err.Error(), "call Push") {
 					t.Errorf("%s: %s returns the error %v", name, what, err)
 				}
 			}

@@ -21,78 +21,70 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// VM runs an expression graph: ops that have kernels on its device, the others
-// on the host, with the copies that they need between the two.
+// VM runs an expression graph: ops with kernels on its device, other ops on the host, with the necessary copies.
 //
-// It is a [gorgonia.VM]. After RunAll these values are on the host, as after a
-// run of Gorgonia's tape machine: the roots of the graph, the cost of
-// [gorgonia.Grad], the nodes of [gorgonia.Read] (also in their variables), the
-// gradients of inputs ([gorgonia.Node.Grad]) and the nodes of [Keep]. Other nodes' values may be
-// those of an earlier run or nil. [gorgonia.Grad] makes derivatives by inputs that it was
-// not asked for, too: roots of the graph that are not computed unless they are read
-// or kept, or the graph has several costs. A value bound to a node is new in every run
-// and shares its memory with no other; a variable of Read is filled in place
-// if it has a value already. Gradients are those of the last run: they are
-// added to those of earlier ones under [AddGradients] alone. The gradient of an input, [gorgonia.Node.Grad], and the
-// value of its derivative, [gorgonia.Node.Deriv], share no memory either: solvers zero
-// the first and leave the second.
+// It is a [gorgonia.VM]. As with Gorgonia's tape machine, RunAll returns these values on the host: the roots of the graph,
+// the cost of [gorgonia.Grad], the nodes of [gorgonia.Read] and their variables, the gradients of inputs
+// ([gorgonia.Node.Grad]) and the nodes of [Keep]. Values of other nodes may be nil or from an earlier run.
 //
-// Inputs are copied to the device in every run, so that they may be changed in
-// place or by [gorgonia.Let] between runs. The learnables of [Train] and the inputs of
-// [Resident] are not. The
-// running mean and variance of a [gorgonia.BatchNormOp] are: a run that trains leaves
-// them in the op, where Stats finds them.
+// [gorgonia.Grad] also makes derivatives w.r.t. inputs that were not passed to it. They are roots of the graph, but are
+// computed only if they are read or kept, or if the graph has several costs.
 //
-// A slice that [gorgonia.UnsafeLet] sets is that of the next run. The first one that an op gets has the graph compiled
-// again, with a copy of the slice's elements in place of a view; later ones cost a run nothing. A slice has as many
-// elements as the node's shape, all within the tensor.
+// A value bound to a node is new in every run and shares its memory with no other value; a variable of Read is overwritten
+// in place if possible. Gradients are those of the last run; only [AddGradients] accumulates them. The gradient of
+// an input, [gorgonia.Node.Grad], and the value of its derivative, [gorgonia.Node.Deriv], are separate too: solvers
+// zero the first and not the second.
 //
-// Ops that train in one way and evaluate in another, such as dropout, do as their
-// SetTraining determines when a run begins, and train if it was never called; the first run after a change
-// compiles the graph again. Under [EvalMode] they evaluate. No VM calls SetTraining, as a tape machine
-// does when it is made. Random numbers are others in every run: see [Seed].
+// Inputs are copied to the device in every run, so they may be changed in place or by [gorgonia.Let] between runs.
+// Exceptions are the learnables of [Train] and the inputs of [Resident]. The running mean and variance of a
+// [gorgonia.BatchNormOp] are copied too: a run that trains stores them in the op, where Stats reads them.
 //
-// Several VMs may run at once. One VM is for one goroutine at a time: others
-// wait. The graph's nodes belong to it while it runs: a run of another VM that would read
-// what it writes, or write what it reads, is an error.
+// The next run uses a slice set by [gorgonia.UnsafeLet]. The first such slice of an op causes the graph to be recompiled with
+// a copy of the slice's elements instead of a view; later ones cost nothing. A slice must have as many elements as the
+// node's shape, all within the tensor.
 //
-// An op that a run calls may ask the VM for its Report, its Memory and its Device. All other
-// methods but Stage wait for the end of the run.
+// Ops with a training and an evaluation mode, such as Dropout, use the mode set by their SetTraining when a run starts, and
+// train by default. The first run after a change recompiles the graph. Under [EvalMode] all of them evaluate. Unlike a
+// tape machine, a VM never calls SetTraining. Random numbers differ in every run: see [Seed].
+//
+// Several VMs may run concurrently. Calls on one VM wait for each other. A VM reserves the nodes that it uses while it runs:
+// a run of another VM that reads or writes nodes it writes, or writes nodes it reads, is an error.
+//
+// An op may call the VM's Report, Memory and Device during a run. All other methods except Stage wait for the end of the
+// run.
 type VM struct {
 	mu       sync.Mutex
 	source   *gorgonia.ExprGraph
 	config   config
 	target   passes.Target
 	device   string // the backend's name
-	why      string // it is the host under OnAny
-	products string // the library that multiplies matrices on the host
+	why      string // why OnAny selected the host
+	products string // the BLAS library for products on the host
 	graph    *lower.Graph
 	boundary *boundary
 	trainer  *trainer // nil without Train
 	tracer   *tracer  // nil without Trace
 	resident residents
-	every    int // one run in this many hands its results to the host
+	every    int // every this many runs, results are copied to the host
 	exec     *exec.Executable
 	cleanup  runtime.Cleanup
 	nodes    *footprint
-	shown    atomic.Pointer[shown] // for those who ask while it runs
+	shown    atomic.Pointer[shown] // readable during a run
 	seed     uint64                // of random numbers
-	next     int                   // number of the next run, from 0 on, or from that of a state that was set
-	runs     int                   // that ended without error
-	began    time.Time             // the last of them
-	took     time.Duration
-	broken   bool // rebuild failed
+	next     int                   // number of the next run, counted from 0 or from the restored snapshot
+	runs     int                   // runs without error
+	began    time.Time             // start of the last run without error
+	took     time.Duration         // its duration
+	broken   bool                  // rebuild failed
 	closed   bool
 }
 
 var _ gorgonia.VM = (*VM)(nil)
 
-// NewVM makes a machine that runs g: everything is planned, all memory of the
-// device reserved and all kernels loaded here. Nodes added to g later are not
-// run.
+// NewVM compiles g, allocates device memory and loads all kernels. The VM does not run nodes that are added to g later.
 //
-// It runs on CUDA device 0 unless an option chooses another. Without such a
-// device the error wraps [ErrNoDevice].
+// It runs on CUDA device 0 unless an option selects another device. If there is no such device, the error wraps
+// [ErrNoDevice].
 func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	c := &config{}
 	for _, o := range opts {
@@ -126,8 +118,7 @@ func NewVM(g *gorgonia.ExprGraph, opts ...Option) (*VM, error) {
 	return vm, nil
 }
 
-// open returns the backend that the options ask for and, where it is the host for want
-// of a device, why.
+// open returns the backend that the options select. why explains why OnAny selected the host.
 func open(c *config) (b exec.Backend, why string, err error) {
 	if !c.host {
 		g, err := exec.OpenGPU(c.device)
@@ -146,8 +137,8 @@ func open(c *config) (b exec.Backend, why string, err error) {
 	return &exec.HostBackend{BLAS: by}, why, nil
 }
 
-// Device returns the name of the device that runs kernels; "host backend" if the host
-// does, and then, under [OnAny], why.
+// Device returns the name of the device that runs kernels. For the host it is "host backend", followed under [OnAny] by the
+// reason.
 func (vm *VM) Device() string {
 	if vm == nil || vm.exec == nil {
 		return ""
@@ -183,7 +174,7 @@ func newVM(g *gorgonia.ExprGraph, c *config, b exec.Backend) (*VM, error) {
 	return vm, nil
 }
 
-// build compiles the graph as it is and makes it ready to run on a backend.
+// build compiles the graph in its current state and makes it ready to run on a backend.
 func (vm *VM) build(b exec.Backend) error {
 	if _, ok := b.(exec.AsyncCopier); ok && vm.trainer != nil && !vm.config.timed && vm.tracer == nil {
 		vm.target.DoubleBufferMin = exec.CopyLimit
@@ -212,22 +203,20 @@ func (vm *VM) build(b exec.Backend) error {
 	vm.products = productsBy(graph.Program, b)
 	vm.nodes = newFootprint(graph, vm.trainer.nodes())
 	vm.show()
-	// The executable does not point to the VM, so a VM that is dropped without
-	// Close still releases its memory.
+	// The executable does not refer to the VM, so an unreachable VM that was not closed still releases its memory.
 	vm.cleanup = runtime.AddCleanup(vm, func(e *exec.Executable) { e.Close() }, e)
 	return nil
 }
 
-// copies returns a list of n copies on the device, which ends with the VM.
+// copies returns a list of n copies on the device, which is removed when the VM becomes unreachable.
 func (vm *VM) copies(n int) *deviceCopies {
 	c := newDeviceCopies(n)
 	runtime.AddCleanup(vm, (*deviceCopies).close, c)
 	return c
 }
 
-// rebuild builds again if, since the graph was compiled, gorgonia.UnsafeLet set the slice of an op for the first time,
-// or SetTraining whether an op trains. Nothing is lost: ops keep their own states, and those of
-// training are saved.
+// rebuild recompiles the graph if UnsafeLet has set the slice of an op for the first time, or SetTraining has changed a mode,
+// since it was compiled. It preserves the states of training; ops keep their own states.
 func (vm *VM) rebuild() error {
 	if !vm.broken && !vm.graph.Stale() {
 		return nil
@@ -253,7 +242,7 @@ func (vm *VM) rebuild() error {
 	return nil
 }
 
-// mend builds again if that has failed: there is no device memory then.
+// mend rebuilds after a failed rebuild, which has released the device memory.
 func (vm *VM) mend() error {
 	if !vm.broken {
 		return nil
@@ -261,7 +250,7 @@ func (vm *VM) mend() error {
 	return vm.rebuild()
 }
 
-// compile lowers the graph and takes it through the passes.
+// compile lowers the graph and runs the passes.
 func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
 	wanted.Train = vm.trainer.lowered()
@@ -275,8 +264,7 @@ func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower
 	return graph, passes.Run(graph.Program, vm.target, watch)
 }
 
-// onlyKernels returns an error that names the ops which would run on the host for
-// want of a kernel.
+// onlyKernels returns an error that names the ops that would run on the host because they have no kernel.
 func onlyKernels(p *program.Program) error {
 	var names []string
 	for _, in := range p.Instrs {
@@ -290,12 +278,11 @@ func onlyKernels(p *program.Program) error {
 	return fmt.Errorf("no kernel for %d of the ops, and Strict is set: %s", len(names), strings.Join(names, "; "))
 }
 
-// Reset does nothing: a VM can be run again at any time. It is there for
-// programs written for Gorgonia's tape machine.
+// Reset does nothing: a VM can always run again. It exists for programs written for Gorgonia's tape machine.
 func (vm *VM) Reset() {}
 
-// Close releases the VM's device memory; values on the host stay. With [Train], the
-// learnables get the values that they have on the device. Further calls do nothing.
+// Close releases the VM's device memory; values on the host stay. With [Train] it first pulls the learnables. Further calls do
+// nothing.
 func (vm *VM) Close() error {
 	if vm == nil || vm.exec == nil {
 		return nil

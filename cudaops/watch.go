@@ -68,8 +68,7 @@ func (e *NotFinite) Error() string {
 	return b.String()
 }
 
-// look returns a *NotFinite if the outputs of a run, or learnables after its step, have a number
-// that is watched for.
+// look returns a *NotFinite if the outputs of a run, or learnables after its step, have a watched number.
 func (vm *VM) look(out []gorgonia.Value) error {
 	bad, err := vm.lookAtNodes(out)
 	if err != nil {
@@ -91,7 +90,7 @@ func (vm *VM) look(out []gorgonia.Value) error {
 	return bad
 }
 
-// lookAtNodes looks at the values of the ops' nodes.
+// lookAtNodes searches the values of ops.
 func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 	w := vm.config.watched()
 	for _, n := range vm.graph.Watched {
@@ -117,7 +116,7 @@ func (vm *VM) lookAtNodes(out []gorgonia.Value) (*NotFinite, error) {
 	return nil, nil
 }
 
-// begins reports whether an input or a learnable has such a number when the run begins.
+// begins reports whether an input or a learnable had a watched number before the run.
 func (vm *VM) begins(n *gorgonia.Node) bool {
 	w := vm.config.watched()
 	if t := vm.trainer; t != nil && !t.onHost {
@@ -130,8 +129,8 @@ func (vm *VM) begins(n *gorgonia.Node) bool {
 	return err == nil && what != ""
 }
 
-// lookAtLearnables looks at the results of the step. They are kept, as the states that the next run
-// begins with.
+// lookAtLearnables searches the results of the step. If they have no watched number, it saves them as the states before the
+// next run.
 func (vm *VM) lookAtLearnables() (*NotFinite, error) {
 	t, w := vm.trainer, vm.config.watched()
 	now, err := vm.exec.States()
@@ -155,8 +154,7 @@ func (t *trainer) parameter(p *program.Program, states [][]byte, i int) []byte {
 	return states[k][l.Value.View.Offset*l.Value.Dtype.Size():][:l.Value.Bytes()]
 }
 
-// find returns "NaN" or "Inf" if a value has one that is watched for, "" otherwise, and the first
-// such element, counted in row-major order.
+// find returns "NaN" or "Inf" and the row-major index of the first watched number of a value, or "" if it has none.
 func (w FloatClass) find(v gorgonia.Value) (what string, at int, err error) {
 	dt, ok := values.Dtype(v.Dtype())
 	if !ok || !dt.IsFloat() {
@@ -182,7 +180,7 @@ func madeBy(p *program.Program, n *gorgonia.Node) string {
 			return fmt.Sprintf("step %d, %v", step, in.Op)
 		}
 	}
-	return "no step: it is a view of another value"
+	return "no step (a view of another value)"
 }
 
 // log writes the steps of a run to the logger, if there is one.
