@@ -208,9 +208,9 @@ func parseHeader(f *safetensors.File) (*header, error) {
 		return nil, fmt.Errorf("metadata %q: %w", headerKey, err)
 	}
 	tensors := len(h.Learnables)*(1+h.Moments) + 2*h.BatchNorms
-	if most := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > most || tensors != most {
+	if n := len(f.Tensors); h.Moments < 0 || h.BatchNorms < 0 || max(h.Moments, h.BatchNorms, len(h.Learnables)) > n || tensors != n {
 		return nil, fmt.Errorf("got %d tensors, want %d learnables with %d moments each and two tensors for each of %d BatchNorms, as in the metadata",
-			most, len(h.Learnables), h.Moments, h.BatchNorms)
+			n, len(h.Learnables), h.Moments, h.BatchNorms)
 	}
 	return h, nil
 }

@@ -18,10 +18,10 @@ import (
 // The garbage collector frees the memory when nothing refers to it. Page-locking takes about as long as filling the memory and
 // keeps it from other uses, so allocate once. Without a GPU it is ordinary memory. All machines of the process can use it,
 // on any device.
-func Pinned(of tensor.Dtype, shape ...int) (*tensor.Dense, error) {
-	dt, ok := values.Dtype(of)
+func Pinned(dtype tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	dt, ok := values.Dtype(dtype)
 	if !ok {
-		return nil, fmt.Errorf("cudaops: Pinned: got elements of %v, want numbers", of)
+		return nil, fmt.Errorf("cudaops: Pinned: got elements of %v, want numbers", dtype)
 	}
 	bytes, err := values.Size(dt, shape)
 	if err != nil {

@@ -77,8 +77,8 @@ func timed(list []Step, p *program.Program, times []time.Duration, dev kernels.D
 		s := &list[at]
 		at++
 		if s.Time = times[i]; s.Time > 0 && in.Plan != nil && dev.Bandwidth > 0 && dev.FMAs > 0 {
-			least := max(float64(s.Bytes)/dev.Bandwidth, float64(s.Flops)/2/dev.FMAs)
-			s.Roofline = least / s.Time.Seconds()
+			limit := max(float64(s.Bytes)/dev.Bandwidth, float64(s.Flops)/2/dev.FMAs)
+			s.Roofline = limit / s.Time.Seconds()
 		}
 	}
 }

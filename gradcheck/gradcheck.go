@@ -236,17 +236,17 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 	worst := 0.0
 	for i := range in {
 		abs, rel := c.abs, c.rel
-		greatest := 0.0
+		largest := 0.0
 		for _, w := range want[i] {
 			if finite(w) {
-				greatest = max(greatest, math.Abs(w))
+				largest = max(largest, math.Abs(w))
 			}
 		}
 		if !c.own {
 			if rel = 1e-6; in[i].dtype == kernels.Float32 {
 				rel = 1e-3
 			}
-			abs = rel * max(greatest/10, size/1000)
+			abs = rel * max(largest/10, size/1000)
 		}
 		elements := make([]int, 0, len(want[i]))
 		for k := range want[i] {
@@ -258,7 +258,7 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 			g, w := got[i][k], want[i][k]
 			tolerated := abs + rel*math.Abs(w)
 			diff := math.Abs(g - w)
-			c.noteError(diff, greatest)
+			c.noteError(diff, largest)
 			if diff <= tolerated && !math.IsInf(tolerated, 0) { // false for NaN
 				continue
 			}

@@ -83,10 +83,10 @@ func From(p Position) Option {
 // Prefetch makes n batches ahead, 1 without the option and at most 65536. On a device another one is staged during each
 // step. With 0 each batch is made after the previous step and its callbacks, for sources that depend on them.
 func Prefetch(n int) Option {
-	const most = 1 << 16
+	const maxAhead = 1 << 16
 	return func(c *config) {
-		if n < 0 || n > most {
-			c.fault("Prefetch got %d, want 0 to %d", n, most)
+		if n < 0 || n > maxAhead {
+			c.fault("Prefetch got %d, want 0 to %d", n, maxAhead)
 		}
 		c.prefetch = n
 	}

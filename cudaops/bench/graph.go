@@ -192,8 +192,8 @@ func (t *GraphTiming) timeParts(b exec.Backend, e *exec.Executable) error {
 		until := times[len(times)/2]
 		p := Part{Op: in.Op.String(), Shape: in.Out[0].Shape, Time: until - before}
 		if dev.Bandwidth > 0 && dev.FMAs > 0 {
-			least := max(float64(in.Plan.Bytes())/dev.Bandwidth, float64(in.Plan.Flops)/2/dev.FMAs)
-			p.Least = time.Duration(least * float64(time.Second))
+			limit := max(float64(in.Plan.Bytes())/dev.Bandwidth, float64(in.Plan.Flops)/2/dev.FMAs)
+			p.Least = time.Duration(limit * float64(time.Second))
 		}
 		t.Parts, before = append(t.Parts, p), until
 	}

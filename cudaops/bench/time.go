@@ -55,8 +55,8 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 	}
 	defer g.Close()
 
-	const most = 64
-	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), most))
+	const maxCopies = 64
+	copies := int(min(max((4*g.Device().L2+p.Bytes()-1)/max(p.Bytes(), 1), 1), maxCopies))
 	var size int64
 	take := func(bytes int64) exec.Span {
 		s := exec.Span{Offset: size, Size: bytes}
@@ -187,8 +187,8 @@ func repeat(g exec.Backend, runs int, budget time.Duration, run func(i int) erro
 		}
 	}
 	n := int(min(max(interval/each, 1), longest))
-	if most := int(budget / (each * time.Duration(n))); runs > most {
-		runs = min(runs, max(most, fewest))
+	if maxRuns := int(budget / (each * time.Duration(n))); runs > maxRuns {
+		runs = min(runs, max(maxRuns, fewest))
 	}
 	for i := range runs + 1 {
 		if i > 0 {

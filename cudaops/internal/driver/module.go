@@ -144,11 +144,11 @@ func (f *Function) Attributes() (a Attributes, err error) {
 // ParamSizes returns the bytes of each parameter of f. ok is false if the driver does not report
 // them, as before CUDA 12.4.
 func (f *Function) ParamSizes() (sizes []int, ok bool) {
-	const invalidValue, most = 1, 4096 // there is no parameter of that number; kernels have fewer
+	const invalidValue, maxParams = 1, 4096 // there is no parameter of that number; kernels have fewer
 	if cuFuncGetParamInfo.addr == 0 {
 		return nil, false
 	}
-	for i := range most {
+	for i := range maxParams {
 		var offset, size uintptr
 		err := f.ctx.call(cuFuncGetParamInfo, f.handle, uintptr(i), uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size)))
 		var e *Error

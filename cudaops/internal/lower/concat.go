@@ -7,7 +7,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 )
 
-// concat lowers Concat. Its derivatives are slices, which are views.
+// concat lowers Concat. Its gradients are slices, which are views.
 func concat(c *call) *program.Value {
 	axis, ok := internal.Concat(c.node.Op())
 	if !ok || !c.numbers() || axis < 0 || axis >= len(c.Shape) {

@@ -75,8 +75,8 @@ func binary(c *call) *program.Value {
 	})
 }
 
-// oneShape reports whether the operands of one of Gorgonia's element-wise ops have one shape, or one of the two is a
-// scalar; if not, that is the error of the node.
+// oneShape reports whether the operands of an element-wise op of Gorgonia have equal shapes or one is a scalar. Otherwise it
+// sets the node's error.
 func (c *call) oneShape() bool {
 	a, b := c.in[0].Shape, c.in[1].Shape
 	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
@@ -86,8 +86,7 @@ func (c *call) oneShape() bool {
 	return false
 }
 
-// product lowers a product with 1, as in the derivative of a sum, to a view; it returns nil for any
-// other op.
+// product lowers a product with 1, as in the gradient of a sum, to a view. It returns nil for other ops.
 func (c *call) product(op expr.Op) *program.Value {
 	for i, v := range c.in {
 		one, constant := v.Base.Def.Op.(program.Constant)
@@ -104,7 +103,7 @@ func (c *call) product(op expr.Op) *program.Value {
 	return nil
 }
 
-// convert lowers ConvType to float32 or float64, and of these to int.
+// convert lowers ConvType to float32 or float64, and from these to int.
 func convert(c *call) *program.Value {
 	if !internal.IsConversion(c.node.Op()) || !c.Numeric || len(c.in) != 1 || !c.in[0].Numeric {
 		return nil
@@ -125,7 +124,7 @@ func between(c *call) *program.Value {
 	return c.pointwise(func(b *expr.Builder) expr.Value { return b.Apply(op, b.Operand(0), b.Operand(1)) })
 }
 
-// function lowers an op of another module that is a function of elements.
+// function lowers an element-wise op of another module.
 func function(c *call) *program.Value {
 	op, ok := c.node.Op().(interface{ Pointwise() (expr.Func, bool) })
 	if !ok || !c.Numeric {
@@ -148,8 +147,8 @@ func function(c *call) *program.Value {
 	})
 }
 
-// pointwise lowers the node to a map of its inputs, fitted to the shape of its value. It returns
-// nil if an input does not fit, or if the function's element type is not the value's.
+// pointwise lowers the node to a Map of its inputs, broadcast to the shape of its value. It returns nil if an input does not
+// fit or the function's element type is not the value's.
 func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	views := make([]program.View, len(c.in))
 	for i, v := range c.in {
@@ -171,7 +170,7 @@ func (c *call) pointwise(f func(*expr.Builder) expr.Value) *program.Value {
 	return c.emit(program.Map{Func: fn, Shape: c.Shape}, c.Type, in...)
 }
 
-// written returns a function of values, written by f.
+// written returns the function of values that f composes.
 func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func, error) {
 	types := make([]kernels.Dtype, len(in))
 	for i, v := range in {
@@ -181,7 +180,7 @@ func written(f func(*expr.Builder) expr.Value, in ...*program.Value) (expr.Func,
 	return b.Func(f(b))
 }
 
-// apply emits the map of one operation on values of one type and shape.
+// apply emits a Map of one operation on values of one type and shape.
 func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
 	return c.mapped(in[0].Type, func(b *expr.Builder) expr.Value {
 		args := make([]expr.Value, len(in))
@@ -192,7 +191,7 @@ func (c *call) apply(op expr.Op, in ...*program.Value) *program.Value {
 	}, in...)
 }
 
-// mapped emits the map of a function of values that have the shape of t.
+// mapped emits a Map of values with the shape of t.
 func (c *call) mapped(t program.Type, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
 	fn, err := written(f, in...)
 	if err != nil {

@@ -6,10 +6,9 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
-// fold evaluates the value of a node that depends on constants alone and makes it a constant; start
-// is the first of the instructions that compute it. It leaves views, values larger than their
-// operands, products, which can take long here, and ops on the host, whose results may
-// differ each time.
+// fold replaces a value that depends only on constants by a constant; start is the index of the first instruction that
+// computes it. It does not fold views, values larger than their operands, matmuls, which can take long on the host, and host
+// ops, whose results may vary.
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
@@ -38,8 +37,8 @@ func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	return c.emit(program.Constant{Value: out[0]}, c.Type), nil
 }
 
-// varies reports whether an instruction is a product or an input, or reads a value that is neither
-// a constant nor computed along with it.
+// varies reports whether an instruction is a matmul or an input, or reads a value that is neither a constant nor computed by
+// the instructions to fold.
 func varies(in *program.Instr, along []*program.Instr) bool {
 	switch in.Op.(type) {
 	case program.Kernel, program.Input:

@@ -11,10 +11,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The rules of this file lower ops that choose elements by indices, which are values of the graph.
+// The rules of this file lower ops that gather elements by indices, which are values of the graph.
 
-// gathering is a ByIndices, or its derivative, as a planner: for a tensor of the shape, with count
-// indices along the axis.
+// gathering plans a ByIndices or its gradient, for a tensor of the shape with count indices along the axis.
 type gathering struct {
 	dtype   kernels.Dtype
 	shape   []int
@@ -39,8 +38,8 @@ func (g gathering) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return kernels.Gather(dev, g.dtype, g.shape, g.axis, g.count)
 }
 
-// byIndices lowers ByIndices and its derivative, whose inputs are x, the output's gradient and the
-// indices. The kernels skip indices outside of the axis; [Graph.CheckInput] and [Graph.Check] report them.
+// byIndices lowers ByIndices and its gradient, whose inputs are x, the output's gradient and the indices. The kernels skip
+// indices outside of the axis; [Graph.CheckInput] and [Graph.Check] report them.
 func byIndices(c *call) *program.Value {
 	axis, derivative, ok := internal.ByIndices(c.node.Op())
 	if !ok || !c.numbers() || len(c.in) < 2 || axis >= len(c.in[0].Shape) {
@@ -68,8 +67,7 @@ func byIndices(c *call) *program.Value {
 	return c.emit(program.Kernel{Planner: g}, c.Type, in...)
 }
 
-// ranged are indices that must be within an axis: the elements of an input or, with input nil, an
-// output of the program.
+// ranged is a value whose elements must be indices within an axis: an input or, if input is nil, an output of the program.
 type ranged struct {
 	node   *gorgonia.Node
 	input  *gorgonia.Node
@@ -77,8 +75,7 @@ type ranged struct {
 	extent int
 }
 
-// within records that the indices must be within an axis of that extent. Those of a constant are
-// checked at once.
+// within records that the indices must be within an axis of that extent. It checks constant indices immediately.
 func (c *call) within(indices *program.Value, extent int) {
 	r := ranged{node: c.node, extent: extent}
 	if all := indices.Base; indices.IsContiguous() && indices.Elements() == all.Elements() {
@@ -139,9 +136,9 @@ func (r ranged) check(v gorgonia.Value) error {
 	return nil
 }
 
-// diagonal lowers DiagFlat, whose element type Gorgonia does not know. The elements of an n x n
-// matrix, in order, are those of an n x (n + 1) matrix whose first column is the diagonal and whose
-// others are 0, without the last n.
+// diagonal lowers DiagFlat, whose element type Gorgonia does not infer. In row-major order, the elements of the n x n
+// matrix are the first n² elements of an n x (n + 1) matrix whose first column is the diagonal and whose other columns are
+// 0.
 func diagonal(c *call) *program.Value {
 	if !internal.IsDiagFlat(c.node.Op()) || len(c.in) != 1 || !c.in[0].Numeric {
 		return nil

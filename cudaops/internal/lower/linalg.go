@@ -8,14 +8,13 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// The rules of this file lower Gorgonia's products to Stheno's kernels.
+// The rules of this file lower Gorgonia's matmuls to Stheno's kernels.
 
-// contraction is a product of tensors: sums of products of elements along some axes of either, for
-// each index along the others. The first axes of both may be batch axes.
+// contraction is a product of two tensors, summed along some axes of both. The first axes of both may be batch axes.
 type contraction struct {
 	batch       int   // axes of the batch
 	freeA, sumA []int // axes of the first operand
-	freeB, sumB []int // axes of the second, those of the sum in the order of sumA
+	freeB, sumB []int // axes of the second operand; sumB is in the order of sumA
 }
 
 // multiply lowers Gorgonia's products: of matrices, of matrix and vector, of vectors,
@@ -62,18 +61,18 @@ func tensorDot(c *call) *program.Value {
 	}
 	allA, allB := upTo(len(c.in[0].Shape)), upTo(len(c.in[1].Shape))
 	p := contraction{freeA: without(allA, sumA), freeB: without(allB, sumB)}
-	for _, axis := range allA { // in the order in which the first operand lies
+	for _, axis := range allA { // in the axis order of the first operand
 		if i := slices.Index(sumA, axis); i >= 0 {
 			p.sumA, p.sumB = append(p.sumA, axis), append(p.sumB, sumB[i])
 		}
 	}
 	if len(p.sumA) != len(sumA) || len(p.freeB)+len(p.sumB) != len(allB) {
-		return nil // axes given twice, or beyond the rank
+		return nil // repeated axes, or axes beyond the rank
 	}
 	return c.contract(p)
 }
 
-// upTo returns the numbers below n.
+// upTo returns 0, 1, ..., n-1.
 func upTo(n int) []int {
 	list := make([]int, n)
 	for i := range list {
@@ -82,8 +81,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// contract emits a product of the inputs. It returns nil if their shapes do not fit, which the op
-// itself reports.
+// contract emits a matmul of the inputs. It returns nil if their shapes do not fit, an error that the op's Do reports.
 func (c *call) contract(p contraction) *program.Value {
 	a, b := c.in[0], c.in[1]
 	batch := upTo(p.batch)
@@ -107,8 +105,8 @@ func (c *call) contract(p contraction) *program.Value {
 	return c.emit(program.Kernel{Planner: planner}, c.Type, a, b)
 }
 
-// matrices returns a value as a batch of matrices in row-major order, whose rows and columns are
-// some of its axes: a view, transposed or not, if there is one, else a copy.
+// matrices returns a value as a batch of row-major matrices whose rows and columns are some of its axes. It is a view,
+// possibly transposed, if the strides allow it, otherwise a copy.
 func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *program.Value, transposed bool) {
 	for _, order := range [][]int{slices.Concat(batch, rows, columns), slices.Concat(batch, columns, rows)} {
 		if t, view := permuted(v, order); isContiguous(t.Shape, view.Strides) {
@@ -123,7 +121,7 @@ func (c *call) matrices(v *program.Value, batch, rows, columns []int) (m *progra
 	return c.dense(c.alias(v, t, view)), false
 }
 
-// permuted returns the type and the view of a value with its axes in another order.
+// permuted returns the type and the view of a value with permuted axes.
 func permuted(v *program.Value, order []int) (program.Type, program.View) {
 	t, view := v.Type, program.View{Offset: v.View.Offset, Strides: make([]int64, len(order))}
 	t.Shape = make([]int, len(order))

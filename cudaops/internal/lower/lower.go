@@ -1,5 +1,5 @@
-// Package lower turns a Gorgonia graph into a program: each node into the instructions that compute
-// it, and the values that the user finds on the host after a run into the program's outputs.
+// Package lower translates a Gorgonia graph to a program. Each node becomes the instructions that compute it; the values that
+// a run leaves on the host become the program's outputs.
 package lower
 
 import (
@@ -14,8 +14,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Graph is a lowered graph: its program, and how the program's values are assigned to the graph's
-// nodes.
+// Graph is a lowered graph: its program, and the assignment of the program's values to the graph's nodes.
 type Graph struct {
 	Program   *program.Program
 	Nodes     []Node  // every node of the graph, in the order of the run
@@ -27,18 +26,18 @@ type Graph struct {
 	Watched   []Watched
 	slices    []slicing
 	ranges    []ranged
-	Random    []int64 // the state of random numbers, an input too: seed and number of the run; nil if there are none
+	Random    []int64 // state of the random number generator, an input: seed and number of the run; nil without random numbers
 	modes     []mode
 }
 
-// Input is a value that a run starts from: that of an input node, or the state of an op.
+// Input is an input of the program: the value of an input node, or the state of an op.
 type Input struct {
 	Node  *gorgonia.Node // the input, or the op's node
 	State *tensor.Dense  // nil for an input
-	First *tensor.Dense  // the value while State is zeros, nil for State
+	First *tensor.Dense  // if not nil, replaces a State of zeros
 }
 
-// Value returns its present value.
+// Value returns the input's current value.
 func (in Input) Value() gorgonia.Value {
 	switch {
 	case in.State == nil:
@@ -55,26 +54,25 @@ func allZero(t *tensor.Dense) bool {
 	return err == nil && !slices.ContainsFunc(m, func(b byte) bool { return b != 0 })
 }
 
-// Node is a node of the graph with its value in the program, nil for a statement.
+// Node is a node of the graph with its value in the program; a statement has no value.
 type Node struct {
 	*gorgonia.Node
 	Value *program.Value
 }
 
-// Output is a value that the user finds on the host after a run: bound to its node, for a Read
-// statement in a variable, or in the state of an op.
+// Output is a value that a run leaves on the host: bound to its node, in the variable of a Read statement, or in the state of
+// an op.
 type Output struct {
 	Index int // in Program.Outputs
 	Node  *gorgonia.Node
-	Read  *gorgonia.Value // if neither of these: bound to the node
-	State *tensor.Dense
-	// Vector reports that the value is to be a tensor of shape (1), which some ops of Gorgonia return
-	// for a scalar.
+	Read  *gorgonia.Value // variable of a Read, or nil
+	State *tensor.Dense   // state of an op, or nil
+	// Vector is set if the value must be a tensor of shape (1), which some ops of Gorgonia return for a scalar.
 	Vector bool
 }
 
-// Gradient is the gradient of an input. It has memory of its own beside the value of the
-// derivative's node: solvers write into gradients, and several inputs can share one derivative.
+// Gradient is the gradient of an input. It shares no memory with the value of the derivative's node: solvers write gradients,
+// and several inputs can share one derivative.
 type Gradient struct{ Input, Derivative *gorgonia.Node }
 
 // Watched is a node whose value is checked after a run.
@@ -83,27 +81,26 @@ type Watched struct {
 	Node  *gorgonia.Node
 }
 
-// Wanted holds which values are wanted on the host after a run, besides those of the Read
-// statements.
+// Wanted selects the values that a run leaves on the host, in addition to those of Read statements.
 type Wanted struct {
 	Keep    []*gorgonia.Node
-	All     bool // of every node
-	Forward bool // of no derivative
-	// Evaluate lowers ops that train or evaluate to evaluate, whatever their mode.
+	All     bool // every node
+	Forward bool // no derivatives
+	// Evaluate lowers ops with a training mode in evaluation mode.
 	Evaluate bool
-	Only     []*gorgonia.Node // if any, these and those of Keep replace the graph's results
-	Watch    bool             // to check every node
-	Train    *Training        // nil for no training
-	// Resident are inputs that stay on the device from run to run.
+	Only     []*gorgonia.Node // if any, Only and Keep replace the graph's results
+	Watch    bool             // every node, to check its value
+	Train    *Training        // nil without training
+	// Resident lists inputs that stay on the device between runs.
 	Resident []*gorgonia.Node
-	// Moving are ops whose slices the program reads before each run.
+	// Moving lists ops whose slices are inputs of the program.
 	Moving []gorgonia.Op
 	// Precision applies to all products except those listed in PrecisionOf.
 	Precision   kernels.Precision
 	PrecisionOf map[*gorgonia.Node]kernels.Precision
 }
 
-// New lowers g. w may be nil: the graph's results are wanted then.
+// New lowers g. A nil w selects the graph's results.
 func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	if w == nil {
 		w = &Wanted{}
@@ -180,7 +177,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 	return l.graph, nil
 }
 
-// wanted makes outputs of nodes that options name.
+// wanted makes nodes named by an option outputs.
 func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
 		if l.valueOf[n] == nil {
@@ -191,7 +188,7 @@ func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	return nil
 }
 
-// watch makes outputs of the values that are computed.
+// watch makes all computed values outputs.
 func (l *lowerer) watch() {
 	for _, n := range l.graph.Nodes {
 		if n.Value != nil && !isLeaf(n.Node) {
@@ -208,25 +205,24 @@ type lowerer struct {
 	index   map[*program.Value]int  // of Program.Outputs
 	bound   map[*gorgonia.Node]bool // outputs bound to their nodes
 	state   *program.Value          // state of the random number generator, or nil
-	users   map[*gorgonia.Node]int  // how many nodes use a node's value
-	drawn   map[any]int             // streams by drawer
+	users   map[*gorgonia.Node]int  // number of nodes that use a node's value
+	drawn   map[any]int             // random streams, by drawer
 	norms   map[norm]*moments
-	// again emits a value once more for a node that uses it, if computing it for each is cheaper
-	// than keeping it in memory.
+	// again recomputes a value for each node that uses it, if that is cheaper than storing the value.
 	again   map[*program.Value]func(c *call) *program.Value
 	kept    map[*tensor.Dense]*program.Value // states of ops, as computed so far
-	order   []*tensor.Dense                  // in which they were found
-	learned map[*gorgonia.Node]int           // by the program itself: the numbers in Trained.Learned
-	err     error                            // of a function that a rule wrote incorrectly
-	// resident are the states of inputs that stay on the device.
+	order   []*tensor.Dense                  // keys of kept, in the order of the graph
+	learned map[*gorgonia.Node]int           // learnables of the program: indices in Trained.Learned
+	err     error                            // from a rule that composed an invalid function
+	// resident maps resident inputs to their states.
 	resident map[*gorgonia.Node]*program.Value
 
-	evaluates bool // whatever the modes of ops
+	evaluates bool // all ops evaluate
 
 	moving []gorgonia.Op
-	begins []float64              // of their slices: first element and step
-	begin  *program.Value         // the input that holds begins, nil if there are none
-	ranges map[int]*program.Value // the numbers from 0 on, by how many
+	begins []float64              // first element and step of each moving slice
+	begin  *program.Value         // the input that holds begins, or nil
+	ranges map[int]*program.Value // the vectors 0, 1, ..., n-1 by n
 
 	precision   kernels.Precision
 	precisionOf map[*gorgonia.Node]kernels.Precision
@@ -285,7 +281,7 @@ func (l *lowerer) node(n *gorgonia.Node) error {
 	return nil
 }
 
-// typeOf returns the type of a node's value. Numeric reports that kernels can use it.
+// typeOf returns the type of a node's value. Numeric is set if kernels support it.
 func typeOf(n *gorgonia.Node) program.Type {
 	dtype, _ := internal.ElementType(n)
 	dt, numeric := values.Dtype(dtype)
@@ -320,8 +316,7 @@ func (l *lowerer) output(v *program.Value) int {
 	return i
 }
 
-// bind makes the value of n an output that is bound to n. Inputs and constants are
-// bound as they are.
+// bind makes the value of n an output that is bound to n, unless n is an input or a constant.
 func (l *lowerer) bind(n *gorgonia.Node) {
 	if l.bound[n] || isLeaf(n) {
 		return
@@ -330,15 +325,15 @@ func (l *lowerer) bind(n *gorgonia.Node) {
 	l.graph.Outputs = append(l.graph.Outputs, Output{Index: l.output(l.valueOf[n]), Node: n, Vector: internal.GivesVector(n)})
 }
 
-// isLeaf reports whether a node is an input or a constant, which has a value already.
+// isLeaf reports whether a node is an input or a constant.
 func isLeaf(n *gorgonia.Node) bool { return n.Op() == nil || internal.IsConstant(n.Op()) }
 
-// results makes outputs of the values that Gorgonia's machine leaves on the host: the roots of the
-// graph, the cost at which Grad began, and the derivatives of the inputs.
+// results makes the values that Gorgonia's machine leaves on the host outputs: the roots of the graph, the cost of Grad, and
+// the derivatives of the inputs.
 //
-// Derivatives by inputs that Grad was not asked for are roots too, and are left out. In a graph
-// with several costs they stay, because the results of Grad's second call cannot be
-// distinguished from them. Those by learnables stay on the device.
+// Derivatives w.r.t. inputs that were not passed to Grad are roots too, and are omitted. They stay in a graph with several
+// costs, because the results of Grad's second call cannot be distinguished from them. Derivatives w.r.t. learnables
+// stay on the device.
 func (l *lowerer) results(w *Wanted) {
 	costs := 0
 	for _, n := range l.graph.Nodes {

@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower BatchNorm and GroupNorm, whose scale and bias are separate ops in
-// the graph, and their derivatives, to rows and maps.
+// The rules of this file lower BatchNorm, GroupNorm and their gradients to Rows and Maps. Scale and bias are separate ops of
+// the graph.
 
 // norm is a normalization of a value.
 type norm struct {
@@ -21,18 +21,18 @@ type norm struct {
 	x  *program.Value
 }
 
-// moments are the means and standard deviations of rows: each row is the elements along some axes.
+// moments holds the means and standard deviations of rows, where a row is the elements along some axes.
 type moments struct {
 	axes          []int
-	mean, inverse *program.Value // at every element: the mean, and one over the deviation
+	mean, inverse *program.Value // the mean and the inverse deviation, broadcast to every element
 	invert        func(b *expr.Builder, v expr.Value) expr.Value
-	// If the moments are computed rather than given, one for each row:
-	elements       float64        // of a row
-	ofRow          *program.Value // one over the deviation
-	mean64, square *program.Value // the mean and the variance, of float64
+	// If the moments are computed from the input, one for each row:
+	elements       float64        // elements of a row
+	ofRow          *program.Value // the inverse deviation
+	mean64, square *program.Value // the mean and the variance, in float64
 }
 
-// reduced emits a function of rows with one output, one element for each row.
+// reduced emits Rows with one output of one element per row.
 func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Value, in ...*program.Value) *program.Value {
 	fn, err := written(f, in...)
 	if err != nil {
@@ -41,8 +41,7 @@ func (c *call) reduced(t program.Type, axes []int, f func(*expr.Builder) expr.Va
 	return c.emit(program.Rows{Func: fn, Shape: in[0].Shape, Axes: axes, PerRow: []bool{true}}, t, in...)
 }
 
-// spread returns a value that has one element for each row along the axes, repeated for every
-// element.
+// spread broadcasts a value with one element per row to every element of the row.
 func (c *call) spread(v *program.Value, shape tensor.Shape, axes []int) *program.Value {
 	view, own := program.View{Offset: v.View.Offset, Strides: make([]int64, len(shape))}, v.View.Strides
 	for a := range shape {
@@ -55,7 +54,7 @@ func (c *call) spread(v *program.Value, shape tensor.Shape, axes []int) *program
 	return c.alias(v, t, view)
 }
 
-// first returns the first element of each row at every element.
+// first returns the first element of each row, broadcast to every element.
 func (c *call) first(x *program.Value, axes []int) *program.Value {
 	view := program.View{Offset: x.View.Offset, Strides: slices.Clone(x.View.Strides)}
 	for _, a := range axes {
@@ -64,11 +63,11 @@ func (c *call) first(x *program.Value, axes []int) *program.Value {
 	return c.alias(x, x.Type, view)
 }
 
-// moments emits mean and variance of the rows of x, in one pass over it and in double precision.
+// moments emits mean and variance of the rows of x, in one pass and in double precision.
 //
-// For float32, the sum of squares minus the square of the sum keeps more digits in double precision
-// than the elements have. For float64, an element of the row is subtracted first: the cancellation
-// is then only as large as the distance of that element from the mean.
+// For float32 elements, the mean of squares minus the square of the mean is more precise in double precision than the
+// elements are. For float64, the first element of the row is subtracted first, so that the cancellation is limited by
+// the distance of that element from the mean.
 func (c *call) moments(x *program.Value, axes []int, epsilon float64) *moments {
 	rows := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: without(x.Shape, axes)}
 	m := &moments{axes: axes, elements: float64(x.Elements()) / float64(max(rows.Elements(), 1))}
@@ -121,18 +120,18 @@ func (c *call) normalized(x *program.Value, m *moments) *program.Value {
 	return c.emit(program.Map{Func: f, Shape: x.Shape, FuseWithConsumers: true}, x.Type, in...)
 }
 
-// repeated emits the instructions of f again for every node that uses the result: subtracting the
-// mean there costs less than keeping the difference in memory.
+// repeated emits the instructions of f again for every node that uses the result: subtracting the mean again costs less than
+// storing the difference.
 func (c *call) repeated(f func(c *call) *program.Value) *program.Value {
 	v := f(c)
 	c.again[v] = f
 	return v
 }
 
-// factors are values whose product is taken element by element.
+// factors are the factors of an element-wise product.
 type factors []*program.Value
 
-// product returns the product of operands from a number on.
+// product returns the product of the operands from index on.
 func (f factors) product(b *expr.Builder, first int) expr.Value {
 	v := b.Operand(first)
 	for i := 1; i < len(f); i++ {
@@ -141,8 +140,8 @@ func (f factors) product(b *expr.Builder, first int) expr.Value {
 	return v
 }
 
-// factors returns the two values whose product a value is, so that a scale costs no pass over
-// memory, or else the value itself; each through view.
+// factors returns the two factors of an element-wise product, so that a scale needs no pass over memory, or the value itself if
+// it is no product. Each is viewed through view.
 func (c *call) factors(v *program.Value, view func(v *program.Value) *program.Value) factors {
 	if m, mapped := v.Def.Op.(program.Map); mapped && v.Base == v {
 		f, err := written(func(b *expr.Builder) expr.Value { return b.Apply(expr.Mul, b.Operand(0), b.Operand(1)) }, v, v)
@@ -153,8 +152,7 @@ func (c *call) factors(v *program.Value, view func(v *program.Value) *program.Va
 	return factors{view(v)}
 }
 
-// normalizedDiff emits the derivative by x of the result of normalized, given the derivative by
-// that result.
+// normalizedDiff emits the gradient w.r.t. the input of normalized, given the gradient w.r.t. its result.
 func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program.Value {
 	if m.ofRow == nil {
 		return c.mapped(x.Type, func(b *expr.Builder) expr.Value {
@@ -178,34 +176,33 @@ func (c *call) normalizedDiff(x *program.Value, dy factors, m *moments) *program
 	}, slices.Concat(in, dy)...)
 }
 
-// batchNorm lowers BatchNorm, which normalizes each channel: in training by its own moments, which
-// also update the running ones, else by the running moments.
+// batchNorm lowers BatchNorm. In training it normalizes each channel by the channel's moments and updates the running moments;
+// otherwise it normalizes by the running moments.
 func batchNorm(c *call) *program.Value {
-	norm, ok := internal.BatchNorm(c.node.Op())
-	if !ok || norm.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
+	bn, ok := internal.BatchNorm(c.node.Op())
+	if !ok || bn.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
 		return nil
 	}
-	m := c.batchMoments(norm)
+	m := c.batchMoments(bn)
 	if m == nil {
 		return nil
 	}
 	if c.trains() {
-		c.runningMoments(norm, m)
+		c.runningMoments(bn, m)
 	}
 	x := c.in[0]
 	return c.repeated(func(c *call) *program.Value { return c.normalized(x, m) })
 }
 
-// batchNormDiff lowers the derivative of BatchNorm, whose inputs are those of the BatchNorm and the
-// derivative by the output.
+// batchNormDiff lowers the gradient of BatchNorm, whose inputs are the BatchNorm's inputs and the gradient w.r.t. its output.
 //
-// When evaluating, Gorgonia takes the moments of the last training run, or none.
+// In evaluation mode Gorgonia uses the moments of the last training run, or none.
 func batchNormDiff(c *call) *program.Value {
-	norm, ok := internal.BatchNorm(c.node.Op())
-	if !ok || !norm.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
+	bn, ok := internal.BatchNorm(c.node.Op())
+	if !ok || !bn.Derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) {
 		return nil
 	}
-	m := c.batchMoments(norm)
+	m := c.batchMoments(bn)
 	if m == nil {
 		return nil
 	}
@@ -213,34 +210,34 @@ func batchNormDiff(c *call) *program.Value {
 	return c.normalizedDiff(c.in[0], dy, m)
 }
 
-// batchMoments returns the moments with which a BatchNorm normalizes the node's first input, also
-// for its derivative; nil if the op does not fit the input.
-func (c *call) batchMoments(of internal.BatchNormOf) *moments {
-	x, key := c.in[0], norm{of.Op, c.in[0]}
+// batchMoments returns the moments that a BatchNorm or its gradient uses for the node's first input, or nil if the op does not
+// fit the input.
+func (c *call) batchMoments(bn internal.BatchNormOf) *moments {
+	x, key := c.in[0], norm{bn.Op, c.in[0]}
 	if m := c.norms[key]; m != nil {
 		return m
 	}
-	mean, variance, ok := running(of.Op, c.Type)
+	mean, variance, ok := running(bn.Op, c.Type)
 	if !ok {
 		return nil
 	}
 	axes := upTo(len(x.Shape))
 	axes = slices.Delete(axes, 1, 2)
 	if c.trains() {
-		c.norms[key] = c.moments(x, axes, of.Epsilon)
+		c.norms[key] = c.moments(x, axes, bn.Epsilon)
 		return c.norms[key]
 	}
-	// At every element, if a map uses it, rather than once for each channel.
+	// Broadcast to every element, so that the Maps that use it compute it, instead of once per channel.
 	m := &moments{axes: axes, mean: c.spread(c.keeps(mean, nil), x.Shape, axes), inverse: c.spread(c.keeps(variance, nil), x.Shape, axes)}
 	m.invert = func(b *expr.Builder, v expr.Value) expr.Value {
-		return b.Apply(expr.InverseSqrt, b.Apply(expr.Add, v, b.Constant(x.Dtype, of.Epsilon)))
+		return b.Apply(expr.InverseSqrt, b.Apply(expr.Add, v, b.Constant(x.Dtype, bn.Epsilon)))
 	}
 	c.norms[key] = m
 	return m
 }
 
-// running returns the state of a BatchNorm: mean and variance of each channel. ok is false if it
-// does not fit the type of the input.
+// running returns the running mean and variance of a BatchNorm for each channel. ok is false if they do not fit the type of the
+// input.
 func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.Dense, ok bool) {
 	m, v := op.Stats()
 	mean, dense := m.(*tensor.Dense)
@@ -257,16 +254,16 @@ func running(op *gorgonia.BatchNormOp, t program.Type) (mean, variance *tensor.D
 	return mean, variance, true
 }
 
-// runningMoments updates the state of a BatchNorm with the moments of this run. An op whose SetTraining was never called
-// has a variance of zeros; training begins with ones.
-func (c *call) runningMoments(of internal.BatchNormOf, m *moments) {
-	mean, variance, _ := running(of.Op, c.Type)
+// runningMoments updates the running moments of a BatchNorm with the moments of this run. If SetTraining was never called, the
+// op's variance is zeros, which training replaces by ones.
+func (c *call) runningMoments(bn internal.BatchNormOf, m *moments) {
+	mean, variance, _ := running(bn.Op, c.Type)
 	along := func(state, first *tensor.Dense, now *program.Value, factor float64) {
 		old := c.keeps(state, first)
 		c.kept[state] = c.mapped(old.Type, func(b *expr.Builder) expr.Value {
 			number := func(v float64) expr.Value { return b.Constant(kernels.Float64, v) }
-			stays := b.Apply(expr.Mul, number(1-of.Momentum), b.Convert(b.Operand(0), kernels.Float64))
-			comes := b.Apply(expr.Mul, number(of.Momentum), b.Apply(expr.Mul, b.Operand(1), number(factor)))
+			stays := b.Apply(expr.Mul, number(1-bn.Momentum), b.Convert(b.Operand(0), kernels.Float64))
+			comes := b.Apply(expr.Mul, number(bn.Momentum), b.Apply(expr.Mul, b.Operand(1), number(factor)))
 			return b.Convert(b.Apply(expr.Add, comes, stays), c.Dtype)
 		}, old, now)
 	}
@@ -285,8 +282,7 @@ func groupNorm(c *call) *program.Value {
 	return c.repeated(func(c *call) *program.Value { return c.reshaped(c.normalized(x, m), shape) })
 }
 
-// groupNormDiff lowers the derivative of GroupNorm, whose inputs are those of the GroupNorm and the
-// derivative by the output.
+// groupNormDiff lowers the gradient of GroupNorm, whose inputs are the GroupNorm's inputs and the gradient w.r.t. its output.
 func groupNormDiff(c *call) *program.Value {
 	groups, epsilon, derivative, ok := internal.GroupNorm(c.node.Op())
 	if !ok || !derivative || !c.floats(2) || !slices.Equal(c.in[0].Shape, c.Shape) || !slices.Equal(c.in[1].Shape, c.Shape) || !grouped(c.Shape, groups) {
@@ -303,23 +299,21 @@ func grouped(shape tensor.Shape, groups int) bool {
 	return len(shape) >= 2 && groups > 0 && shape[1]%groups == 0
 }
 
-// inGroups returns a view of a value with an axis for the groups before the axis for the channels
-// of a group.
+// inGroups returns a view of a value with its channel axis split into groups and channels of a group.
 func (c *call) inGroups(v *program.Value, groups int) *program.Value {
 	shape := slices.Concat(v.Shape[:1], []int{groups, v.Shape[1] / groups}, v.Shape[2:])
 	return c.reshaped(v, shape)
 }
 
-// groupMoments returns the moments with which a GroupNorm normalizes a value, given as it is and in
-// groups.
-func (c *call) groupMoments(of, x *program.Value, groups int, epsilon float64) *moments {
+// groupMoments returns the moments that a GroupNorm uses for a value; grouped is the value viewed by inGroups.
+func (c *call) groupMoments(v, grouped *program.Value, groups int, epsilon float64) *moments {
 	type groupNorm struct {
 		groups  int
 		epsilon float64
 	}
-	key := norm{groupNorm{groups, epsilon}, of}
+	key := norm{groupNorm{groups, epsilon}, v}
 	if c.norms[key] == nil {
-		c.norms[key] = c.moments(x, upTo(len(x.Shape))[2:], epsilon)
+		c.norms[key] = c.moments(grouped, upTo(len(grouped.Shape))[2:], epsilon)
 	}
 	return c.norms[key]
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// setPrecision sets the precision of the products of float32 matrices among the node's instructions, from start on.
+// setPrecision sets the precision of the float32 matmuls among the node's instructions, which begin at start.
 func (c *call) setPrecision(start int) {
 	precision, own := c.precisionOf[c.node]
 	if !own {
@@ -27,7 +27,7 @@ func (c *call) setPrecision(start int) {
 	}
 }
 
-// checkPrecisions returns an error if a node was given a precision that has no use for it.
+// checkPrecisions returns an error if a node of PrecisionOf is not a float32 matmul.
 func (l *lowerer) checkPrecisions() error {
 	for n := range l.precisionOf {
 		switch {

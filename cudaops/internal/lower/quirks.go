@@ -9,11 +9,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// The functions of this file lower ops that Gorgonia composes wrongly to the ops that were meant.
+// The functions of this file lower ops that Gorgonia composes wrongly to the intended ops.
 
-// outerProdDiff lowers a derivative of an OuterProd, x yᵀ, by x or by y. With G for the derivative
-// by the product these are G y and Gᵀ x; Gorgonia makes Gᵀ x and Gᵀ y. It returns nil for any other
-// product, and if x is y.
+// outerProdDiff lowers a gradient of an OuterProd x yᵀ w.r.t. x or y. With G the gradient w.r.t. the product, these are G y
+// and Gᵀ x; Gorgonia makes Gᵀ x and Gᵀ y. It returns nil for other products, and if x is y.
 func outerProdDiff(c *call) *program.Value {
 	children, err := internal.Children(c.node)
 	name, transA, transB, ok := internal.Product(c.node.Op())
@@ -37,8 +36,7 @@ func outerProdDiff(c *call) *program.Value {
 	return d.contract(p)
 }
 
-// outerFactors returns the factors of the OuterProd of vectors whose derivative a node is, nil if
-// there is none.
+// outerFactors returns the factors of the OuterProd of vectors whose gradient a node is, or nil.
 func outerFactors(g *gorgonia.Node) (x, y *gorgonia.Node) {
 	for _, z := range g.DerivOf() {
 		if name, _, _, ok := internal.Product(z.Op()); !ok || name != "outer" {
@@ -52,10 +50,9 @@ func outerFactors(g *gorgonia.Node) (x, y *gorgonia.Node) {
 	return nil, nil
 }
 
-// maxDiff lowers the derivative of a Max, which Gorgonia composes as the gradient by the maximum
-// times 1 where x equals the maximum. A NaN equals nothing, so where the maximum is NaN no element
-// would get the gradient; here each NaN among the elements gets NaN. maxDiff returns nil for any other
-// node; the derivative of a product by a factor of such a comparison has the comparison first.
+// maxDiff lowers the gradient of a Max, which Gorgonia composes as the gradient w.r.t. the maximum times (x = maximum). A NaN
+// equals nothing, so for a maximum of NaN no element would get the gradient; here each element that is NaN gets NaN. maxDiff
+// returns nil for other nodes. The gradient of a product w.r.t. a factor of such a comparison has the comparison first.
 func (c *call) maxDiff(op expr.Op) *program.Value {
 	if op != expr.Mul || !c.floats(2) || !internal.IsDerivative(c.node) {
 		return nil
@@ -65,12 +62,12 @@ func (c *call) maxDiff(op expr.Op) *program.Value {
 	if !mapped || len(mask.In) != 2 || m.Func != comparison(expr.Eq, mask.In...) {
 		return nil
 	}
-	most, x := mask.In[0], mask.In[1]
-	if name, _, _ := internal.Reduction(most.Base.Def.Nodes[0].Op()); name != "max" && most.Base != x.Base {
+	maximum, x := mask.In[0], mask.In[1]
+	if name, _, _ := internal.Reduction(maximum.Base.Def.Nodes[0].Op()); name != "max" && maximum.Base != x.Base {
 		return nil
 	}
 	d := *c
-	d.in = []*program.Value{c.in[0], most, x}
+	d.in = []*program.Value{c.in[0], maximum, x}
 	v := d.pointwise(func(b *expr.Builder) expr.Value {
 		grad, most, x := b.Operand(0), b.Operand(1), b.Operand(2)
 		first := b.Apply(expr.Mul, grad, b.Convert(b.Apply(expr.Eq, most, x), c.Dtype))

@@ -11,18 +11,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower Gorgonia's Dropout and random tensors to functions of random
-// numbers, which kernels generate where they need them, from a seed and the number of the run.
+// The rules of this file lower Gorgonia's Dropout and random tensors to functions of random numbers. Kernels generate the
+// numbers where they use them, from a seed and the number of the run.
 
-// drawer identifies a source of random numbers: a Dropout together with its derivative, or a node,
-// which may draw several times.
+// drawer identifies a source of random numbers: a Dropout and its gradient, or one of the draws of a node.
 type drawer struct {
 	of    any
 	times int
 }
 
-// uniform returns random numbers in [0, 1), the same for equal drawers and types. Every drawer has
-// a stream of its own.
+// uniform returns random numbers in [0, 1), the same for equal drawers and types. Every drawer has its own stream.
 func (c *call) uniform(d drawer, t program.Type) *program.Value { return c.draw(d, t, false) }
 
 // draw returns random numbers, normal ones or uniform ones.
@@ -46,7 +44,7 @@ func (c *call) stateInput(state *tensor.Dense, dt kernels.Dtype) *program.Value 
 	return c.emit(program.Input{}, program.Type{Numeric: true, Dtype: dt, Shape: state.Shape().Clone()})
 }
 
-// dropout lowers Dropout: elements that are kept are divided by the probability of being kept.
+// dropout lowers Dropout, which divides kept elements by the probability to keep them.
 func dropout(c *call) *program.Value {
 	d, ok := internal.Dropout(c.node.Op())
 	if !ok || d.Derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) {
@@ -55,11 +53,10 @@ func dropout(c *call) *program.Value {
 	return c.dropout(d, c.in[0])
 }
 
-// dropoutDiff lowers the derivative of Dropout, whose inputs are the Dropout's input and output and
-// the derivative by the output.
+// dropoutDiff lowers the gradient of Dropout, whose inputs are the Dropout's input, its output and the gradient w.r.t. the
+// output.
 //
-// Gorgonia divides by the probability of being dropped, and treats an element as dropped if the
-// output is 0.
+// Gorgonia divides by the probability to drop elements, and takes an element as dropped if the output is 0.
 func dropoutDiff(c *call) *program.Value {
 	d, ok := internal.Dropout(c.node.Op())
 	if !ok || !d.Derivative || !c.floats(3) || !slices.Equal(c.in[2].Shape, c.Shape) {
@@ -80,7 +77,7 @@ func (c *call) dropout(d internal.DropoutOf, x *program.Value) *program.Value {
 	}, x, c.uniform(drawer{of: d.Op}, c.Type))
 }
 
-// random lowers random tensors. Parameters that Gorgonia does not accept are left for it to refuse.
+// random lowers random tensors. It leaves invalid parameters to the op's Do, which reports them.
 func random(c *call) *program.Value {
 	name, p, q, ok := internal.Random(c.node.Op())
 	if !ok || !c.floats(0) {
@@ -97,26 +94,26 @@ func random(c *call) *program.Value {
 	return nil
 }
 
-// between emits numbers of [low, high).
+// between emits random numbers in [low, high).
 func (c *call) between(low, high float64) *program.Value {
-	least, range_, below := low, high-low, math.Nextafter(high, low)
-	most := low + float64((1-0x1p-53)*range_)
+	lowest, range_, below := low, high-low, math.Nextafter(high, low)
+	highest := low + float64((1-0x1p-53)*range_)
 	if c.Dtype == kernels.Float32 {
 		l, h := float32(low), float32(high)
-		least, range_, below = float64(l), float64(h-l), float64(math.Nextafter32(h, l))
-		most = float64(l + float32((1-0x1p-24)*(h-l)))
+		lowest, range_, below = float64(l), float64(h-l), float64(math.Nextafter32(h, l))
+		highest = float64(l + float32((1-0x1p-24)*(h-l)))
 	}
 	return c.mapped(c.Type, func(b *expr.Builder) expr.Value {
-		v := b.Apply(expr.Add, b.Constant(c.Dtype, least), b.Apply(expr.Mul, b.Operand(0), b.Constant(c.Dtype, range_)))
-		if most > below { // by rounding
+		v := b.Apply(expr.Add, b.Constant(c.Dtype, lowest), b.Apply(expr.Mul, b.Operand(0), b.Constant(c.Dtype, range_)))
+		if highest > below { // by rounding
 			v = b.Apply(expr.Min, v, b.Constant(c.Dtype, below))
 		}
 		return v
 	}, c.uniform(drawer{of: c.node}, c.Type))
 }
 
-// gaussian emits normal numbers. Kernels make those of float32; in float64 they are (Box and Muller, 1958) an angle, and a radius
-// from a number in (0, 1] as small as 2⁻⁵⁴.
+// gaussian emits normal numbers. Kernels generate those of float32. For float64 it emits the method of Box and Muller (1958)
+// with an angle and a radius from a uniform number in (0, 1] as small as 2⁻⁵⁴.
 func (c *call) gaussian(mean, deviation float64) *program.Value {
 	in := []*program.Value{c.draw(drawer{c.node, 0}, c.Type, c.Dtype == kernels.Float32)}
 	if c.Dtype == kernels.Float64 {
@@ -134,7 +131,7 @@ func (c *call) gaussian(mean, deviation float64) *program.Value {
 	}, in...)
 }
 
-// binomial emits the numbers of successes among trials, each trial a random number.
+// binomial emits numbers of successes among trials, with a random number for each trial.
 func (c *call) binomial(trials int, probability float64) *program.Value {
 	t := c.Type
 	t.Shape = append(slices.Clone(c.Shape), trials)

@@ -8,18 +8,17 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// masks are the products of x and a comparison of x with 0 that Rectify and LeakyRelu make, as
-// functions of x that have the same values, except that an infinity whose factor is 0 becomes 0
-// instead of NaN.
+// masks are the products of x and a comparison of x with 0 that Rectify and LeakyRelu consist of, as functions of x. They
+// have the same values, except that an infinity times 0 becomes 0 instead of NaN.
 //
-// Rectify is -0 for x below zero, and +0 for x = -0: so the result alone shows where x is below
-// zero, and x need not be kept for that (see the pass epilogue).
+// Rectify returns -0 for x below zero, and +0 for x = -0. So its result shows where x is below zero, and x need not be
+// stored for the gradient (see the pass epilogue).
 var masks = map[expr.Op]string{
 	expr.Ge: "select(x < 0, -0, x + 0)",
 	expr.Lt: "select(0 < x, 0, x)",
 }
 
-// masked lowers a product of masks as a map of x alone, and returns nil for any other node.
+// masked lowers such a product to a Map of x. It returns nil for other nodes.
 func (c *call) masked(op expr.Op) *program.Value {
 	if op != expr.Mul || !c.floats(2) {
 		return nil
@@ -46,14 +45,13 @@ func (c *call) masked(op expr.Op) *program.Value {
 	return nil
 }
 
-// comparison returns the function of two values of one type that is 1 where they compare, as a
-// number of that type, and 0 elsewhere.
+// comparison returns the function of two values of one type that is 1 if the comparison holds and 0 otherwise, in that type.
 func comparison(op expr.Op, in ...*program.Value) expr.Func {
 	f, err := written(func(b *expr.Builder) expr.Value {
 		return b.Convert(b.Apply(op, b.Operand(0), b.Operand(1)), in[0].Dtype)
 	}, in...)
 	if err != nil {
-		return expr.Func{} // of values of two types
+		return expr.Func{} // operands of different types
 	}
 	return f
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The rules of this file lower Gorgonia's reductions, and other ops along an axis, to functions of
-// rows and maps.
+// The rules of this file lower Gorgonia's reductions, and other ops along an axis, to Rows and Maps.
 
 // reduce lowers Gorgonia's Sum and Max.
 func reduce(c *call) *program.Value {
@@ -43,8 +42,8 @@ func reduce(c *call) *program.Value {
 	return c.rows(op, x, axes)
 }
 
-// summed returns the operand and the axes of the whole sum if x is itself a sum that nothing else
-// uses: the derivative of a broadcast along several axes is one sum after the other.
+// summed merges a sum of a sum: it returns the operand and the axes of the whole sum if x is a sum with no other user. The
+// gradient of a broadcast along several axes consists of such consecutive sums.
 func (c *call) summed(x *program.Value, axes []int) (*program.Value, []int) {
 	op, rows := x.Def.Op.(program.Rows)
 	if !rows || len(op.PerRow) != 1 || !op.PerRow[0] {
@@ -73,11 +72,11 @@ func firstAxes(x *program.Value) []int {
 // axesSearch looks for rows of a shape among the instructions that a value depends on.
 type axesSearch struct {
 	shape []int
-	left  int // instructions that it still looks at
+	left  int // instructions left to visit
 }
 
-// behind returns the axes of the nearest rows that maps compute a value from, if those rows are
-// enough for a device where they are long.
+// behind returns the axes of the nearest Rows that a value depends on through Maps, if there are enough rows, when they are
+// long, to occupy a device.
 func (s *axesSearch) behind(v *program.Value) []int {
 	const (
 		long = 1 << 16
@@ -107,11 +106,11 @@ func (s *axesSearch) behind(v *program.Value) []int {
 	return nil
 }
 
-// rowAxes returns the last axes of a shape that form many rows of moderate length, nil if none do.
+// rowAxes returns the last axes of a shape that form many rows of moderate length, or nil.
 func rowAxes(shape []int) []int {
 	const (
-		shortest, longest = 32, 1 << 16 // a block takes one or more rows
-		fewest            = 1 << 10     // rows that keep a device busy
+		shortest, longest = 32, 1 << 16 // elements, so that a block computes one or more rows
+		fewest            = 1 << 10     // rows that occupy a device
 	)
 	for a := len(shape) - 1; a > 0; a-- {
 		columns, rows := kernels.Count(shape[a:]), kernels.Count(shape[:a])
@@ -126,8 +125,8 @@ func rowAxes(shape []int) []int {
 	return nil
 }
 
-// total emits the sum of all elements as the sum of the sums along some axes, which are in double precision:
-// so the sum of a loss becomes a part of the kernel that computes its rows.
+// total emits the sum of all elements as the sum of the sums along some axes, in double precision. So the sum of a loss
+// becomes a part of the kernel that computes its rows.
 func (c *call) total(x *program.Value, first []int) *program.Value {
 	f, err := written(func(b *expr.Builder) expr.Value {
 		return b.Apply(expr.RowSum, b.Convert(b.Operand(0), kernels.Float64))
@@ -151,7 +150,7 @@ func (c *call) total(x *program.Value, first []int) *program.Value {
 	return c.emit(program.Rows{Func: f, Shape: rows.Shape, Axes: all, PerRow: []bool{true}}, t, rows)
 }
 
-// without returns a list without the elements of some indices.
+// without returns a list without the elements at some indices.
 func without[S ~[]T, T any](list S, indices []int) S {
 	var kept S
 	for i, v := range list {
@@ -188,8 +187,7 @@ func average(c *call) *program.Value {
 	return c.reshaped(mean, c.Shape)
 }
 
-// softMax lowers SoftMax and LogSoftMax. The greatest element of a row is subtracted first, so that
-// no exponential overflows.
+// softMax lowers SoftMax and LogSoftMax. It subtracts the maximum of each row first, so that no exponential overflows.
 func softMax(c *call) *program.Value {
 	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
 	if !ok || derivative || !c.floats(1) || !slices.Equal(c.in[0].Shape, c.Shape) || len(c.Shape) == 0 {
@@ -205,11 +203,11 @@ func softMax(c *call) *program.Value {
 	return c.apply(expr.Div, e, r.spread(sum))
 }
 
-// softMaxDiff lowers the derivative of SoftMax and LogSoftMax, whose inputs are the input and the
-// output of these and the derivative by the output.
+// softMaxDiff lowers the gradient of SoftMax and LogSoftMax, whose inputs are the op's input and output and the gradient
+// w.r.t. the output.
 //
-// Gorgonia takes it along the last axis even if the SoftMax of a column vector, made without an
-// axis, goes along the first; here it is along the same axis.
+// The SoftMax of a column vector without an axis is along the first axis. Gorgonia then computes the gradient along the last
+// axis; here it is along the first too.
 func softMaxDiff(c *call) *program.Value {
 	axis, log, derivative, ok := internal.SoftMax(c.node.Op())
 	if !ok || !derivative || !c.floats(3) || len(c.Shape) == 0 {
@@ -228,14 +226,14 @@ func softMaxDiff(c *call) *program.Value {
 	return c.apply(expr.Mul, y, c.apply(expr.Sub, dy, sum))
 }
 
-// row emits a function along one axis of the node's shape.
+// row emits Rows along one axis of the node's shape.
 type row struct {
 	*call
 	axis int
 }
 
-// row returns the axis of a SoftMax; a negative one counts from the end.
-// Gorgonia takes -1, its default, for the first axis of a column vector.
+// row returns the axis of a SoftMax; negative axes count from the end. For a column vector, Gorgonia's default of -1 means
+// the first axis.
 func (c *call) row(axis int) row {
 	dims := len(c.Shape)
 	if axis == -1 && c.Shape.IsColVec() {
@@ -249,7 +247,7 @@ func (r row) reduce(op expr.Op, x *program.Value) *program.Value {
 	return r.rows(op, x, []int{r.axis})
 }
 
-// spread returns a value of rows, one for each, repeated at every element of its row.
+// spread broadcasts a value with one element per row to every element of the row.
 func (r row) spread(v *program.Value) *program.Value {
 	return r.alias(v, r.Type, program.View{Offset: v.View.Offset, Strides: slices.Insert(slices.Clone(v.View.Strides), r.axis, 0)})
 }

@@ -9,14 +9,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Resident is an input that stays on the device from run to run: a state that no run
-// changes.
+// Resident is an input that stays on the device between runs: a state that no run changes.
 type Resident struct {
 	Node  *gorgonia.Node
 	Value *program.Value
 }
 
-// startResidents makes the states.
+// startResidents makes the states of resident inputs.
 func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
 	l.resident = map[*gorgonia.Node]*program.Value{}
 	for _, n := range nodes {
@@ -45,7 +44,7 @@ func (l *lowerer) startResidents(nodes []*gorgonia.Node) error {
 	return nil
 }
 
-// resident lowers an input that stays on the device.
+// resident lowers a resident input.
 func resident(c *call) *program.Value {
 	v := c.resident[c.node]
 	if v != nil {
@@ -54,7 +53,7 @@ func resident(c *call) *program.Value {
 	return v
 }
 
-// checkResidents returns an error that names a node which is not in the graph.
+// checkResidents returns an error that names a resident node outside of the graph.
 func (l *lowerer) checkResidents(nodes []*gorgonia.Node) error {
 	for _, n := range nodes {
 		if l.valueOf[n] == nil {

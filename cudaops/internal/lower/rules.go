@@ -8,8 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// call is a node to be lowered: an op on values of the program, and the type of its
-// value.
+// call is a node to be lowered: an op, its inputs as values of the program, and the type of its value.
 type call struct {
 	*lowerer
 	node *gorgonia.Node
@@ -17,17 +16,16 @@ type call struct {
 	program.Type
 }
 
-// A rule lowers the nodes of one kind: it emits the instructions that compute the
-// node's value and returns that, or returns nil, with nothing emitted, for a node of
-// another kind.
+// rule lowers nodes of one kind: it emits the instructions that compute the node's value and returns the value. For nodes of
+// other kinds it emits nothing and returns nil.
 type rule func(c *call) *program.Value
 
-// rules are tried in this order. The last one takes every node.
+// rules are tried in this order. The last one lowers every node.
 var rules = []rule{learnable, resident, input, constant, size, reshape, transpose, movingSlice, slice, sliceDiff, repeat, at, concat, byIndices, diagonal,
 	unary, binary, between, convert, function, multiply, tensorDot, reduce, softMax, softMaxDiff, average, windows,
 	batchNorm, batchNormDiff, groupNorm, groupNormDiff, dropout, dropoutDiff, random, kernel, host}
 
-// emit adds an instruction with one output and returns that.
+// emit adds an instruction with one output and returns the output.
 func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *program.Value {
 	def := &program.Instr{Op: op, In: in, Nodes: []*gorgonia.Node{c.node}}
 	list := &c.graph.Program.Instrs
@@ -38,16 +36,14 @@ func (c *call) emit(op program.Op, t program.Type, in ...*program.Value) *progra
 	return c.graph.Program.NewValue(def, internal.Name(c.node), t)
 }
 
-// alias adds a view of from's memory, whose offset and strides count the elements of
-// from's base.
+// alias adds a view of from's base; the view's offset and strides are relative to that base.
 func (c *call) alias(from *program.Value, t program.Type, view program.View) *program.Value {
 	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{from}, Nodes: []*gorgonia.Node{c.node}}
 	c.graph.Program.Instrs = append(c.graph.Program.Instrs, def)
 	return c.graph.Program.NewAlias(def, internal.Name(c.node), t, from, view)
 }
 
-// floats reports whether the node has n inputs and they and its value are of one
-// floating-point type.
+// floats reports whether the node has n inputs, of the floating-point type of its value.
 func (c *call) floats(n int) bool {
 	if len(c.in) != n || !c.Numeric || !c.Dtype.IsFloat() {
 		return false
@@ -75,7 +71,7 @@ func constant(c *call) *program.Value {
 	return c.emit(program.Constant{Value: values.Compact(c.node.Value())}, c.Type)
 }
 
-// kernel lowers an op that has kernels of its own.
+// kernel lowers an op with a launch plan of its own.
 func kernel(c *call) *program.Value {
 	planner, ok := c.node.Op().(kernels.Planner)
 	if !ok {

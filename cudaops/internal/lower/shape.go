@@ -11,16 +11,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower ops that move no element to views.
+// The rules of this file lower ops that do not move elements to views.
 
-// numbers reports whether the node's value and its first input are tensors of one
-// type that kernels know.
+// numbers reports whether the node's value and its first input have the same element type, one that kernels support.
 func (c *call) numbers() bool {
 	return len(c.in) > 0 && c.Numeric && c.in[0].Numeric && c.Dtype == c.in[0].Dtype
 }
 
-// size lowers the extent of an axis, known from the shape of the input, to a
-// constant.
+// size lowers the extent of an axis to a constant.
 func size(c *call) *program.Value {
 	axis, ok := internal.Size(c.node.Op())
 	if !ok || !c.Numeric || len(c.Shape) > 0 || !c.numbers() {
@@ -30,7 +28,7 @@ func size(c *call) *program.Value {
 	if shape := c.in[0].Shape; axis < len(shape) {
 		extent = shape[axis]
 	} else if len(shape) > 0 {
-		return nil // an error of the op, when it runs
+		return nil // the op's Do returns an error
 	}
 	return c.emit(program.Constant{Value: values.Number(c.Dtype, float64(extent))}, c.Type)
 }
@@ -55,8 +53,7 @@ func (c *call) reshaped(v *program.Value, shape tensor.Shape) *program.Value {
 	return c.alias(v, t, program.View{Offset: v.View.Offset, Strides: strides})
 }
 
-// reshapedStrides returns the strides of a view of that shape and those strides in
-// another shape of as many elements; ok is false if there are none.
+// reshapedStrides returns the strides of a view after a reshape; ok is false if the result is not a view.
 func reshapedStrides(shape []int, strides []int64, to []int) (out []int64, ok bool) {
 	out = make([]int64, len(to))
 	for a, b := 0, 0; a < len(shape) || b < len(to); {
@@ -90,10 +87,9 @@ func sameExtent(a, b []int) (n, m int) {
 	return n, m
 }
 
-// oneStride returns the stride in which a view goes through all its elements; ok is
-// false if there is none.
+// oneStride returns the single stride between consecutive elements of a view; ok is false if the stride varies.
 func oneStride(shape []int, strides []int64) (stride int64, ok bool) {
-	n := 0 // elements of the inner axes so far, 0 before the first that counts
+	n := 0 // elements of the inner axes so far, or 0 before the first axis of more than one element
 	for a, d := range slices.Backward(shape) {
 		switch {
 		case d == 1:
@@ -113,8 +109,7 @@ func (c *call) dense(v *program.Value) *program.Value {
 	return c.mapped(v.Type, func(b *expr.Builder) expr.Value { return b.Operand(0) }, v)
 }
 
-// isContiguous reports whether a view's elements lie in row-major order, one after
-// the other.
+// isContiguous reports whether a view's elements are contiguous in row-major order.
 func isContiguous(shape tensor.Shape, strides []int64) bool {
 	v := program.Value{Type: program.Type{Shape: shape}, View: program.View{Strides: strides}}
 	return v.IsContiguous()
@@ -145,8 +140,7 @@ func transpose(c *call) *program.Value {
 	return c.alias(from, c.Type, view)
 }
 
-// slice lowers a Slice along one axis, which goes from the shape if one index is
-// left of it.
+// slice lowers a Slice along one axis, which is removed from the shape if a single index remains.
 func slice(c *call) *program.Value {
 	s, increment, ok := internal.Slice(c.node.Op())
 	if !ok || increment || !c.numbers() {
@@ -166,13 +160,12 @@ func slice(c *call) *program.Value {
 		}
 	}
 	if !slices.Equal(t.Shape, c.Shape) {
-		return nil // a shape that Gorgonia infers otherwise
+		return nil // Gorgonia infers another shape
 	}
 	return c.alias(from, t, view)
 }
 
-// sliceDiff lowers the derivative of a Slice: the second input among zeros, in the shape
-// of the first.
+// sliceDiff lowers the gradient of a Slice: the second input, padded with zeros to the shape of the first.
 func sliceDiff(c *call) *program.Value {
 	s, increment, ok := internal.Slice(c.node.Op())
 	if !ok || !increment || !c.floats(2) || s.Axis >= len(c.Shape) {
@@ -195,7 +188,7 @@ func sliceDiff(c *call) *program.Value {
 	if !slices.Equal(part.Shape, t.Shape) {
 		part = c.reshaped(part, t.Shape)
 	}
-	if s.Step > 1 && n > 1 { // zeros behind each element, up to the next
+	if s.Step > 1 && n > 1 { // zeros between the elements
 		wide := t
 		wide.Shape = slices.Insert(slices.Clone(t.Shape), s.Axis+1, s.Step)
 		view := program.View{Offset: part.View.Offset, Strides: slices.Insert(slices.Clone(part.View.Strides), s.Axis+1, 0)}
@@ -205,7 +198,7 @@ func sliceDiff(c *call) *program.Value {
 	return c.padded(part, c.Type, part.View, kernels.Bounds{Axis: s.Axis, From: s.Start, To: s.Start + t.Shape[s.Axis]})
 }
 
-// padded returns a view of a value with zeros around it, as the bounds describe.
+// padded returns a zero-padded view of a value, as the bounds describe.
 func (c *call) padded(v *program.Value, t program.Type, view program.View, b kernels.Bounds) *program.Value {
 	if b.From == 0 && b.To == t.Shape[b.Axis] {
 		return c.alias(v, t, view)
@@ -230,8 +223,8 @@ func at(c *call) *program.Value {
 	return c.alias(c.in[0], c.Type, view)
 }
 
-// repeat lowers the repetition of the elements along an axis, which all broadcasts of
-// Gorgonia's come down to: a view of an axis of one element, and of any other a copy.
+// repeat lowers the repetition of elements along an axis, which implements all of Gorgonia's broadcasts. It emits a view for
+// an axis of one element, otherwise a copy.
 func repeat(c *call) *program.Value {
 	axis, ok := internal.Repeat(c.node.Op())
 	if !ok || !c.numbers() {
@@ -259,9 +252,8 @@ func repeat(c *call) *program.Value {
 	return c.reshaped(c.alias(from, t, view), c.Shape)
 }
 
-// fitting returns how a value is read as one of the type's shape: one element at every
-// index, or its elements in order where the shapes differ in axes of one element. ok is
-// false where the shapes do not fit. The element type is the value's.
+// fitting returns the view of a value in the shape of t: a broadcast of one element, or the elements in order if the shapes
+// differ only in axes of one element. ok is false if the shapes do not fit. The element type is the value's.
 func fitting(v *program.Value, t program.Type) (view program.View, ok bool) {
 	view = program.View{Offset: v.View.Offset}
 	if v.Elements() == 1 {

@@ -13,10 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The slice of an op is lowered to a view. gorgonia.UnsafeLet can set another one: the op is then a moving
-// slice, and the graph is lowered again, once. A moving slice is a gather by indices that the device computes
-// from the begin and the step of the slice, an input of the program, so that no further slice compiles
-// anything.
+// The slice of an op is lowered to a view. When gorgonia.UnsafeLet first sets another slice, the op becomes a moving slice and
+// the graph is lowered again. A moving slice is a gather by indices that the device computes from the start and the step of
+// the slice. These are inputs of the program, so further slices need no compilation.
 
 // slicing is the slice of a node's op.
 type slicing struct {
@@ -24,10 +23,10 @@ type slicing struct {
 	op               interface{ IsSlice() tensor.Slice }
 	start, end, step int       // when the graph was lowered
 	extent, count    int       // elements along the axis, and those of the node's shape
-	begin            []float64 // first element and step of a moving slice, nil for another one
+	begin            []float64 // first element and step of a moving slice, otherwise nil
 }
 
-// noteSlice records the slice of a node that has one.
+// noteSlice records the slice of a Slice node.
 func (l *lowerer) noteSlice(n *gorgonia.Node, children gorgonia.Nodes) (err error) {
 	slice, increment, ok := internal.Slice(n.Op())
 	if !ok {
@@ -57,14 +56,14 @@ func (s slicing) now() (start, end, step int) {
 	return 0, 0, 0
 }
 
-// changed reports whether the op has another slice now.
+// changed reports whether the op's slice differs from the recorded one.
 func (s slicing) changed() bool {
 	start, end, step := s.now()
 	return start != s.start || end != s.end || step != s.step
 }
 
-// move sets the begin of a moving slice to that of the op's slice. It returns an error unless that takes as many
-// elements of the axis as the node's shape has.
+// move sets the begin of a moving slice from the op's slice. It returns an error unless the slice has as many elements as the
+// node's shape.
 func (s slicing) move() error {
 	start, end, step := s.now()
 	if end <= start { // the whole axis
@@ -83,8 +82,8 @@ func (s slicing) move() error {
 	return nil
 }
 
-// MoveSlices takes over the slices that gorgonia.UnsafeLet has set since the graph was lowered. It returns an error
-// that names a node whose slice does not fit.
+// MoveSlices updates the moving slices with the slices set by gorgonia.UnsafeLet. It returns an error that names a node whose
+// slice does not fit.
 func (g *Graph) MoveSlices() error {
 	for _, s := range g.slices {
 		if s.begin == nil && !s.changed() {
@@ -97,7 +96,7 @@ func (g *Graph) MoveSlices() error {
 	return nil
 }
 
-// Moving returns the ops with moving slices: those of the lowered graph, and those whose slices were set since.
+// Moving returns the ops with moving slices, including those whose slices were set since the graph was lowered.
 func (g *Graph) Moving() (ops []gorgonia.Op) {
 	for _, s := range g.slices {
 		if op := s.node.Op(); (s.begin != nil || s.changed()) && !slices.Contains(ops, op) {
@@ -107,15 +106,15 @@ func (g *Graph) Moving() (ops []gorgonia.Op) {
 	return ops
 }
 
-// Stale reports whether an op has a slice that is not the one of the program and not a moving one, or another mode than it
-// was lowered with, so that the graph must be lowered again.
+// Stale reports whether the graph must be lowered again: because the slice of an op that is not a moving slice, or the mode of
+// an op, has changed.
 func (g *Graph) Stale() bool {
 	stale := func(s slicing) bool { return s.begin == nil && s.changed() }
 	return slices.ContainsFunc(g.slices, stale) || slices.ContainsFunc(g.modes, mode.changed)
 }
 
-// movingSlice lowers a moving slice and the derivative of one. The derivative gathers from its second input for each index
-// of the axis: where an index lies outside of that, a gather gives 0.
+// movingSlice lowers a moving slice or its gradient. The gradient gathers from its second input for each index of the axis; a
+// gather returns 0 for indices out of range.
 func movingSlice(c *call) *program.Value {
 	slice, increment, ok := internal.Slice(c.node.Op())
 	if !ok {
@@ -168,7 +167,7 @@ func (c *call) beginInput() *program.Value {
 	return c.begin
 }
 
-// numbered returns the numbers from 0 to n-1.
+// numbered returns the vector 0, 1, ..., n-1.
 func (c *call) numbered(n int) *program.Value {
 	if c.ranges[n] == nil {
 		t := program.Type{Numeric: true, Dtype: kernels.Float64, Shape: tensor.Shape{n}}

@@ -14,12 +14,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Training asks for the steps of a solver as a part of the program.
+// Training describes the solver steps to include in the program.
 type Training struct {
 	Learnables []*gorgonia.Node
 	Solver     internal.Solver
-	ClipNorm   bool // gradients of all learnables together keep to a greatest norm
-	Adds       bool // gradients of several runs are added up for a step
+	ClipNorm   bool // limit the norm of all gradients together
+	Adds       bool // accumulate the gradients of several runs for a step
 }
 
 // Trained describes the training in a graph's program. Learnables of one element type are stored contiguously, as are
@@ -31,39 +31,38 @@ type Trained struct {
 
 	training Training
 	groups   []*group
-	numbers  bool // Numbers begins with those of all groups
+	numbers  bool // Numbers starts with the numbers shared by all groups
 }
 
 // Learned is a learnable and its part of the states.
 type Learned struct {
 	Node   *gorgonia.Node
-	Value  *program.Value   // a view of the first of States
-	States []*program.Value // of the parameters, then of each moment, then of added gradients: it lies in each as Value does in the first
+	Value  *program.Value   // a view of States[0]
+	States []*program.Value // parameters, then each moment, then accumulated gradients; the learnable has the same view of each
 
 	offset int64 // in each state, elements
 }
 
-// Part returns a learnable's part of state k: its value is that of state 0, its moments
-// those of the others.
+// Part returns a learnable's part of state k: its value is in state 0, its moments are in the others.
 func (l Learned) Part(k int) *program.Value {
 	v := *l.Value
 	v.Base = l.States[k]
 	return &v
 }
 
-// group is the learnables of one element type.
+// group holds the learnables of one element type.
 type group struct {
 	dtype   kernels.Dtype
 	rule    solver.Rule
-	members []int // of Learned
+	members []int // indices in Learned
 	states  []*program.Value
-	total   int64 // elements side by side
+	total   int64 // elements of all members
 }
 
-// Solver returns the solver, as it was read when the graph was lowered.
+// Solver returns the solver's options when the graph was lowered.
 func (t *Trained) Solver() internal.Solver { return t.training.Solver }
 
-// Numbers returns the program's last inputs in a step, counted from 1, or 0 in a run that makes none.
+// Numbers returns the program's last inputs for a step, counted from 1; step is 0 in a run without a step.
 func (t *Trained) Numbers(s internal.Solver, step int, maxNorm float64) []gorgonia.Value {
 	var list []gorgonia.Value
 	add := func(d kernels.Dtype, numbers []float64) {
@@ -89,7 +88,7 @@ func (t *Trained) Numbers(s internal.Solver, step int, maxNorm float64) []gorgon
 	return list
 }
 
-// common returns the numbers that all groups share.
+// common returns the numbers shared by all groups.
 func (t *Trained) common(s internal.Solver, step int, maxNorm float64) []float64 {
 	var list []float64
 	if t.training.ClipNorm {
@@ -101,7 +100,7 @@ func (t *Trained) common(s internal.Solver, step int, maxNorm float64) []float64
 	return list
 }
 
-// startTraining makes the states of the learnables, which are views of them then.
+// startTraining makes the states; learnables are views of them.
 func (l *lowerer) startTraining(t Training) error {
 	trained := &Trained{training: t}
 	l.graph.Trained = trained
@@ -133,7 +132,7 @@ func (l *lowerer) startTraining(t Training) error {
 	return nil
 }
 
-// learn takes a learnable into the group of its type.
+// learn adds a learnable to the group of its type.
 func (l *lowerer) learn(n *gorgonia.Node) error {
 	t := l.graph.Trained
 	_, twice := l.learned[n]
@@ -174,12 +173,12 @@ func (t *Trained) nodes(g *group) []*gorgonia.Node {
 	return list
 }
 
-// whole is the type of as many elements as lie side by side.
+// whole returns the type of a state of the group.
 func (g *group) whole(d kernels.Dtype) program.Type {
 	return program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{int(g.total)}}
 }
 
-// learnable lowers an input that is learnt: it is a part of a state.
+// learnable lowers a learnable to a view of its state.
 func learnable(c *call) *program.Value {
 	i, ok := c.learned[c.node]
 	if !ok {

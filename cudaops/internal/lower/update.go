@@ -43,14 +43,14 @@ func (l *lowerer) update() error {
 type updater struct {
 	*lowerer
 	*Trained
-	nodes  []*gorgonia.Node // that the instructions are for
-	common []*program.Value // numbers of all groups
+	nodes  []*gorgonia.Node // nodes of the emitted instructions
+	common []*program.Value // numbers shared by all groups
 	own    map[*group]*program.Value
 	sums   []*program.Value // over all learnables
 	joined map[*group]*program.Value
 }
 
-// emit adds an instruction with outputs of those types.
+// emit adds an instruction with outputs of the given types.
 func (e *updater) emit(op program.Op, in []*program.Value, types ...program.Type) []*program.Value {
 	def := &program.Instr{Op: op, In: in, Nodes: e.nodes}
 	p := e.graph.Program
@@ -62,18 +62,18 @@ func (e *updater) emit(op program.Op, in []*program.Value, types ...program.Type
 }
 
 // alias adds a view.
-func (e *updater) alias(of *program.Value, t program.Type, view program.View) *program.Value {
-	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{of}, Nodes: e.nodes}
+func (e *updater) alias(v *program.Value, t program.Type, view program.View) *program.Value {
+	def := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: e.nodes}
 	e.graph.Program.Instrs = append(e.graph.Program.Instrs, def)
-	return e.graph.Program.NewAlias(def, "step", t, of, view)
+	return e.graph.Program.NewAlias(def, "step", t, v, view)
 }
 
-// one returns element i of a value as a number.
-func (e *updater) one(of *program.Value, i int) *program.Value {
-	return e.alias(of, program.Type{Numeric: true, Dtype: of.Dtype}, program.View{Offset: int64(i)})
+// one returns element i of a value as a scalar.
+func (e *updater) one(v *program.Value, i int) *program.Value {
+	return e.alias(v, program.Type{Numeric: true, Dtype: v.Dtype}, program.View{Offset: int64(i)})
 }
 
-// inputs emits those of the numbers, in the order of Numbers.
+// inputs emits the inputs of Numbers, in its order.
 func (e *updater) inputs() {
 	add := func(d kernels.Dtype, n int) *program.Value {
 		return e.emit(program.Input{}, nil, program.Type{Numeric: true, Dtype: d, Shape: tensor.Shape{n}})[0]
@@ -93,7 +93,7 @@ func (e *updater) inputs() {
 	}
 }
 
-// join returns the gradients of a group one after the other, with those of earlier runs added.
+// join returns the concatenated gradients of a group, including accumulated ones.
 func (e *updater) join(g *group) (*program.Value, error) {
 	if e.joined[g] != nil {
 		return e.joined[g], nil
@@ -115,7 +115,7 @@ func (e *updater) join(g *group) (*program.Value, error) {
 	return v, nil
 }
 
-// gradient returns the gradient of a learnable, with those of earlier runs added.
+// gradient returns the gradient of a learnable, including accumulated ones.
 func (e *updater) gradient(l Learned) (*program.Value, error) {
 	d := e.valueOf[l.Node.Deriv()]
 	if !e.training.Adds {
@@ -129,7 +129,7 @@ func (e *updater) gradient(l Learned) (*program.Value, error) {
 	return e.alias(joined, l.Value.Type, l.Value.View), nil
 }
 
-// group emits the step of a group: its gradients one after the other, and one map.
+// group emits the step of a group: one Map of its concatenated gradients.
 func (e *updater) group(g *group) error {
 	e.nodes = e.Trained.nodes(g)
 	shared, err := e.shared(g.dtype)
@@ -163,7 +163,7 @@ func (e *updater) group(g *group) error {
 	return nil
 }
 
-// shared emits the numbers in d that gradients of all learnables decide together.
+// shared emits the numbers that depend on the gradients of all learnables, in type d.
 func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, error) {
 	numbers, shared := e.common, map[solver.Operand]*program.Value{}
 	emit := func(o solver.Operand, f expr.Func, err error, in ...*program.Value) error {
@@ -192,8 +192,8 @@ func (e *updater) shared(d kernels.Dtype) (map[solver.Operand]*program.Value, er
 	return shared, nil
 }
 
-// reduce emits the sums over all learnables: of the gradients' squares, for their norm,
-// and those that the step size of Barzilai and Borwein is made of.
+// reduce emits the sums over all learnables: the squared norm of the gradients, and the sums for the step size of Barzilai and
+// Borwein.
 func (e *updater) reduce() error {
 	var parts [][]*program.Value // by sum, then learnable
 	collect := func(sums []*program.Value, from int) {
@@ -238,7 +238,7 @@ func (e *updater) reduce() error {
 	return nil
 }
 
-// rows emits a function of rows of all elements of values.
+// rows emits Rows along all elements of values.
 func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	shape := in[0].Shape
 	if len(shape) == 0 {
@@ -250,7 +250,7 @@ func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	}
 	own := make([]*program.Value, len(in))
 	for i, v := range in {
-		if own[i] = v; !slices.Equal(v.Shape, shape) { // of a learnable, or a number
+		if own[i] = v; !slices.Equal(v.Shape, shape) { // a learnable's state, or a number
 			view := program.Contiguous(shape)
 			view.Offset = v.View.Offset
 			own[i] = e.alias(v, program.Type{Numeric: true, Dtype: v.Dtype, Shape: shape}, view)
@@ -261,12 +261,12 @@ func (e *updater) rows(f expr.Func, in ...*program.Value) []*program.Value {
 	return e.emit(program.Rows{Func: f, Shape: shape, Axes: axes, PerRow: perRow}, own, types...)
 }
 
-// total emits the sum of numbers, a limited number of them at a time.
+// total emits the sum of numbers, as a tree because a Map has a limited number of operands.
 func (e *updater) total(list []*program.Value) (*program.Value, error) {
-	const most = 64
+	const maxTerms = 64
 	for len(list) > 1 {
 		var sums []*program.Value
-		for some := range slices.Chunk(list, most) {
+		for some := range slices.Chunk(list, maxTerms) {
 			f, err := solver.Total(len(some))
 			if err != nil {
 				return nil, err

@@ -10,10 +10,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The rules of this file lower ops that slide windows over images: the columns that a
-// convolution is a product of, pooling, and upsampling.
+// The rules of this file lower ops with sliding windows: im2col for convolutions, pooling, and upsampling.
 
-// windowed is a kernel on windows, as a planner.
+// windowed plans a kernel on windows.
 type windowed struct {
 	name             string
 	dtype            kernels.Dtype
@@ -45,24 +44,21 @@ func (w windowed) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	return kernels.AveragePoolDiff(dev, w.dtype, planes, w.windows, w.div)
 }
 
-// windows lowers Im2Col, which Conv1d and Conv2d are made of, MaxPool1D, MaxPool2D,
-// AveragePool2D and Upsample2D, and the derivatives of all.
+// windows lowers Im2Col (a part of Conv1d and Conv2d), MaxPool1D, MaxPool2D, AveragePool2D, Upsample2D and their gradients.
 //
-// An average is the sum over the number of elements of a window, those outside of the
-// image among them; Gorgonia divides by the number of columns of the image, and its
-// derivative is another function.
+// An average is the sum divided by the number of elements of a window, including those outside of the image. Gorgonia divides by
+// the number of columns of the image, and its gradient is that of another function.
 func windows(c *call) *program.Value {
 	w, ok := internal.Windows(c.node.Op())
 	if !ok || len(c.in) == 0 || !c.floats(len(c.in)) {
 		return nil
 	}
-	// images is the value that the windows lie in, columns the one with an element for each window, or with all elements of
-	// each.
+	// images is the value that the windows slide over; columns has one element for each window, or all of its elements.
 	images, columns := c.in[0].Shape, c.Shape
 	switch {
 	case w.Name == "upsample" && !w.Derivative:
 		return c.upsampled(w.Size[0])
-	case w.Name == "upsample": // the sum of the copies of an element
+	case w.Name == "upsample": // the gradient sums the copies of an element
 		images, columns = c.in[len(c.in)-1].Shape, c.Shape
 	case w.Derivative:
 		images, columns = c.Shape, c.in[len(c.in)-1].Shape
@@ -99,7 +95,7 @@ func windows(c *call) *program.Value {
 		return nil
 	}
 	if _, err := k.Plan(kernels.HostDevice()); err != nil {
-		return nil // windows that no kernel does
+		return nil // no kernel supports these windows
 	}
 	return c.emit(program.Kernel{Planner: k}, c.Type, in...)
 }
@@ -112,7 +108,7 @@ func windowAxis(w internal.Windowed, axis, elements int) kernels.WindowAxis {
 	}
 }
 
-// upsampled returns the input with each element that many times along rows and columns.
+// upsampled repeats each element of the input along rows and columns.
 func (c *call) upsampled(times int) *program.Value {
 	x := c.in[0]
 	if len(x.Shape) != 4 || !slices.Equal(c.Shape, tensor.Shape{x.Shape[0], x.Shape[1], x.Shape[2] * times, x.Shape[3] * times}) {

@@ -166,7 +166,9 @@ func (v *vertex) deepest() (deepest *vertex) {
 }
 
 // below reports whether a vertex is in the subtree of another one. If so, it is that vertex or depends on it.
-func (v *vertex) below(of *vertex) bool { return of.first <= v.first && v.first < of.first+of.size }
+func (v *vertex) below(root *vertex) bool {
+	return root.first <= v.first && v.first < root.first+root.size
+}
 
 // waits reports whether an instruction waits to be merged with its consumers.
 func (v *vertex) waits() bool {

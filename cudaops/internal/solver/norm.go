@@ -30,8 +30,8 @@ func Total(n int) (expr.Func, error) {
 // factor for gradients, in d, so that their norm is at most the greatest.
 func NormScale(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(2)...)
-	most, norm := b.Operand(0), b.Apply(expr.Sqrt, b.Operand(1))
-	return b.Func(b.Convert(b.Apply(expr.Div, most, b.Apply(expr.Max, most, norm)), d))
+	limit, norm := b.Operand(0), b.Apply(expr.Sqrt, b.Operand(1))
+	return b.Func(b.Convert(b.Apply(expr.Div, limit, b.Apply(expr.Max, limit, norm)), d))
 }
 
 // Differences returns the function of rows of a gradient and a parameter, with elements of type d,
@@ -49,12 +49,12 @@ func Differences(d expr.Dtype) (expr.Func, error) {
 // operands are those of [StepNumbers], then the sums of [Differences] over all parameters.
 func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(5)...)
-	first, rate, most := b.Operand(0), b.Operand(1), b.Operand(2)
+	first, rate, limit := b.Operand(0), b.Operand(1), b.Operand(2)
 	zero := b.Constant(expr.Float64, 0)
 	size := b.Apply(expr.Div, b.Operand(3), b.Operand(4))
 	if s.UseClip {
-		signed := b.Apply(expr.Select, b.Apply(expr.Lt, size, zero), b.Apply(expr.Neg, most), most)
-		size = b.Apply(expr.Select, b.Apply(expr.Gt, b.Apply(expr.Abs, size), most), signed, size)
+		signed := b.Apply(expr.Select, b.Apply(expr.Lt, size, zero), b.Apply(expr.Neg, limit), limit)
+		size = b.Apply(expr.Select, b.Apply(expr.Gt, b.Apply(expr.Abs, size), limit), signed, size)
 	}
 	return b.Func(b.Convert(b.Apply(expr.Select, b.Apply(expr.Ne, first, zero), rate, size), d))
 }
