@@ -11,17 +11,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// An expression is the result of build for the inputs, in a graph of its own.
+// expression is the result of build for the inputs, in a new graph.
 type expression struct {
 	in       []*gorgonia.Node
 	out      *gorgonia.Node
 	mem      [][]byte                            // memory of the inputs' values
 	order    gorgonia.Nodes                      // the output and the nodes that it depends on, children first
-	children map[*gorgonia.Node][]*gorgonia.Node // of each node in order
+	children map[*gorgonia.Node][]*gorgonia.Node // by node in order
 	below    map[*gorgonia.Node]bool             // the nodes in order
 }
 
-// newExpression calls build; in double all inputs are float64.
+// newExpression calls build; with double all inputs are float64.
 func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, double bool) (*expression, error) {
 	g := gorgonia.NewGraph()
 	e := &expression{children: make(map[*gorgonia.Node][]*gorgonia.Node), below: make(map[*gorgonia.Node]bool)}
@@ -58,7 +58,7 @@ func newExpression(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []i
 	return e, e.walk(e.out)
 }
 
-// call calls build. Functions that build graphs panic where gorgonia.Must does.
+// call calls build and returns its panic as an error: build may call gorgonia.Must.
 func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nodes) (out *gorgonia.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -68,7 +68,7 @@ func call(build func(...*gorgonia.Node) (*gorgonia.Node, error), in gorgonia.Nod
 	return build(in...)
 }
 
-// walk appends n to order, after the nodes that it depends on.
+// walk appends n to order after the nodes that it depends on.
 func (e *expression) walk(n *gorgonia.Node) error {
 	if e.below[n] {
 		return nil
@@ -84,15 +84,15 @@ func (e *expression) walk(n *gorgonia.Node) error {
 			return err
 		}
 	}
-	if n.Op() == nil && n.Value() == nil { // a machine would run into it
+	if n.Op() == nil && n.Value() == nil { // a machine would fail
 		return fmt.Errorf("node %v, which build made, has no value", n)
 	}
 	e.order = append(e.order, n)
 	return nil
 }
 
-// A function is an expression in float64 that is evaluated by calling its ops' Do, without a
-// machine and with separate memory for every value: the reference for the machines.
+// function is an expression in float64 that is evaluated without a machine, by calling its ops' Do with separate memory for
+// every value. It is the reference for the machines.
 type function struct{ *expression }
 
 func newFunction(build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input) (function, error) {
@@ -127,7 +127,7 @@ func (f function) eval() (y []float64, err error) {
 	return append([]float64(nil), out.x...), nil
 }
 
-// difference is the central difference of the loss by element k of input i.
+// difference returns the central difference of the loss w.r.t. element k of input i.
 func (f function) difference(i, k int, step float64, weights []float64) (float64, error) {
 	x := kernels.Elements[float64](f.mem[i])
 	at := x[k]
@@ -149,10 +149,10 @@ func (f function) difference(i, k int, step float64, weights []float64) (float64
 		return 0, fmt.Errorf("the output has %d and %d elements, then %d", len(weights), len(hi), len(lo))
 	}
 	sum := 0.0
-	for j, w := range weights { // differences first: the elements that do not change cancel exactly
+	for j, w := range weights { // subtract first: unchanged elements cancel exactly
 		sum += w * (hi[j] - lo[j])
 	}
-	return sum / (above - below), nil // the step after rounding
+	return sum / (above - below), nil // the rounded step
 }
 
 // read returns a value as float64 numbers.

@@ -1,6 +1,5 @@
-// Package gradcheck checks gradients by finite differences: of one Gorgonia op,
-// of an expression of many, by symbolic differentiation (gorgonia.Grad) and by
-// dual values (gorgonia.NewLispMachine), on any machine.
+// Package gradcheck checks the gradients of Gorgonia expressions by finite differences, on any machine. It checks both symbolic
+// differentiation (gorgonia.Grad) and dual values (gorgonia.NewLispMachine).
 //
 // For inputs x, outputs y = f(x) and random weights w, the gradient of the loss
 //
@@ -10,29 +9,25 @@
 //
 //	(L(x + h) - L(x - h)) / 2h
 //
-// The weights lie in [0.5, 1.5) with random signs, so that every element of the output matters and
-// no two matter equally: a gradient that is transposed or that forgets an output does not pass.
+// The weights are in [0.5, 1.5) with random signs, so that every element of the output has a different influence. A transposed
+// gradient, or one that omits an output, fails.
 //
 // # Precision
 //
-// Differences are always taken in float64. For float32 inputs a float64 copy
-// of the expression is built, on the same numbers, and run by calling each
-// op's Do: in float32 itself a difference has three digits at best, which
-// would hide real errors. So build must take the type of its inputs.
+// Differences are always computed in float64. For float32 inputs, Check builds a float64 copy of the expression with the same
+// numbers and evaluates it by calling each op's Do. In float32 a difference would have three digits at best, which would
+// hide real errors. Therefore build must use the type of its inputs.
 //
-// A central difference errs by h^2 / 6 of the third derivative and by about
-// eps |y| / h for rounding. The two are alike at h = cbrt(eps) = 6e-6, times
-// |x| where |x| > 1, and leave an error near 1e-10 of the size of y. So
-// the tolerance only has to allow for the rounding errors of the graph under test. The
-// default, in place of [Tolerance], is
+// A central difference has an error of h^2 / 6 times the third derivative and a rounding error of about eps |y| / h. The two
+// are similar for h = cbrt(eps) = 6e-6, times |x| if |x| > 1, and leave an error near 1e-10 times the size of y. So the
+// tolerance only has to allow for rounding errors of the graph under test. Without [Tolerance] it is
 //
 //	rel * (|want| + max |want| / 10), rel = 1e-6 in float64, 1e-3 in float32
 //
-// where max |want| is over the same input, so that small gradients are checked as tightly as large
-// ones while an element that cancels to nothing may carry the rounding of its terms; and at least
-// rel / 1000 * max(1, max |y|), which covers the differences' own error where a gradient is 0. For
-// float32 that leaves room for a few hundred roundings in a row; a gradient that is wrong by one
-// percent fails.
+// where max |want| is over the elements of the same input. So inputs with small gradients are checked as tightly as inputs
+// with large ones, and an element that cancels to 0 may have the rounding error of its terms. The tolerance is at least
+// rel / 1000 * max(1, max |y|), which covers the error of the differences if a gradient is 0. For float32 this allows a
+// few hundred consecutive roundings; an error of one percent fails.
 package gradcheck
 
 import (
@@ -54,9 +49,9 @@ import (
 // Mode is a way in which Gorgonia computes gradients.
 type Mode int
 
-// Gorgonia's two ways.
+// The modes.
 const (
-	SymDiff Mode = iota // nodes of their own: gorgonia.Grad
+	SymDiff Mode = iota // symbolic differentiation: gorgonia.Grad
 	DoDiff              // dual values: gorgonia.NewLispMachine
 )
 
@@ -68,18 +63,18 @@ func (m Mode) String() string {
 	return "SymDiff"
 }
 
-// Mismatch is the error of gradients that differ. It describes the worst element: the one with the
-// greatest error in units of the tolerance.
+// Mismatch is the error of gradients that exceed the tolerance. It describes the element with the largest error relative to the
+// tolerance.
 type Mismatch struct {
 	Mode       Mode
 	Input      int     // number of the input
 	Index      []int   // coordinates of the element, empty for a scalar
-	Got        float64 // the graph's derivative of the loss by the element
+	Got        float64 // the graph's derivative of the loss w.r.t. the element
 	Want       float64 // the central difference
 	Difference float64 // |Got - Want|
 	Tolerated  float64 // the largest Difference that would have passed
-	Bad        int     // how many elements of all inputs are wrong ...
-	Checked    int     // ... of how many that were checked
+	Bad        int     // number of wrong elements of all inputs
+	Checked    int     // number of checked elements
 	Seed       uint64  // reproduces the weights, through option Seed
 }
 
@@ -89,9 +84,8 @@ func (m *Mismatch) Error() string {
 		m.Mode, m.Index, m.Input, m.Got, m.Want, m.Difference, m.Tolerated, m.Bad, m.Checked, m.Seed)
 }
 
-// Random returns one input of each shape for [Check]: elements between -1.5 and 1.5, at least 0.1
-// from 0, which avoids the kinks of common functions. A scalar shape makes a Gorgonia scalar. dt is
-// tensor.Float32 or tensor.Float64.
+// Random returns one input of each shape for [Check]. Elements are between -1.5 and 1.5 and at least 0.1 away from 0, which
+// avoids the kinks of common functions. A scalar shape makes a Gorgonia scalar. dt is tensor.Float32 or tensor.Float64.
 func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Value, error) {
 	d, ok := values.Dtype(dt)
 	if !ok || !d.IsFloat() {
@@ -119,21 +113,17 @@ func Random(seed uint64, dt tensor.Dtype, shapes ...tensor.Shape) ([]gorgonia.Va
 	return vs, nil
 }
 
-// Check compares the gradients of build by every element of the inputs with central differences. It
-// returns nil, a [*Mismatch], or another error if nothing could be compared.
+// Check compares the gradients of build w.r.t. every element of the inputs with central differences. It returns nil, a
+// [*Mismatch], or another error if it could not compare them.
 //
-// build gets one input node for each input, of its shape and type, and returns
-// one node, a tensor or scalar that need not depend on every input. It is
-// called several times, on new graphs, with nodes of the inputs' types and with
-// float64 nodes. Inputs are tensors or Gorgonia scalars of float32 or float64;
-// their memory is copied, not written. A derivative that is not finite fails.
+// build gets one input node for each input, with its shape and type, and returns one node, a tensor or scalar that need not
+// depend on every input. Check calls it several times, on new graphs, with nodes of the inputs' types and with float64
+// nodes. Inputs are tensors or Gorgonia scalars of float32 or float64; Check copies them. A derivative that is not finite
+// is an error.
 //
-// Gorgonia's machines set limits that Check reports as errors: gorgonia.Grad
-// passes over nodes that were differentiated before, so for a second
-// derivative build must apply an op's SymDiff itself and not call Grad; and the
-// LispMachine passes over ops that have no DoDiff. Outside the expression, the
-// LispMachine refuses a loss that is not a scalar, other roots in the graph and
-// gradients left from an earlier run; Check hands it none of them.
+// Gorgonia's machines have limits that Check reports as errors. gorgonia.Grad skips nodes that were differentiated before, so
+// for a second derivative build must apply an op's SymDiff and not call Grad. The LispMachine skips ops without
+// DoDiff.
 func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []gorgonia.Value, opts ...Option) error {
 	c := config{
 		machine: func(g *gorgonia.ExprGraph) (gorgonia.VM, error) { return tape.NewMachine(g) },
@@ -158,7 +148,7 @@ func Check(build func(in ...*gorgonia.Node) (*gorgonia.Node, error), inputs []go
 	return fmt.Errorf("gradcheck: %w", err)
 }
 
-// An input is the caller's value, as float64 numbers in row-major order.
+// input is the caller's value, as float64 numbers in row-major order.
 type input struct {
 	dtype kernels.Dtype
 	shape tensor.Shape
@@ -222,7 +212,7 @@ func (c *config) check(build func(...*gorgonia.Node) (*gorgonia.Node, error), vs
 	return nil
 }
 
-// choose draws which of n elements are checked.
+// choose returns the indices of the elements to check, out of n.
 func (c *config) choose(r *rand.Rand, n int) []int {
 	all := r.Perm(n)
 	if c.max > 0 && c.max < n {
@@ -252,7 +242,7 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 		for k := range want[i] {
 			elements = append(elements, k)
 		}
-		sort.Ints(elements) // so that of equal errors the first is named
+		sort.Ints(elements) // so that Mismatch names the first of equal errors
 		for _, k := range elements {
 			m.Checked++
 			g, w := got[i][k], want[i][k]
@@ -280,7 +270,7 @@ func (c *config) compare(mode Mode, in []input, got [][]float64, want []map[int]
 	return m
 }
 
-// noteError keeps the largest error, as a share of the greatest difference.
+// noteError records the largest error, divided by the largest difference.
 func (c *config) noteError(diff, greatest float64) {
 	if c.largest == nil || diff == 0 {
 		return
@@ -302,7 +292,7 @@ func signed(r *rand.Rand, x float64) float64 {
 	return x
 }
 
-// coordinates of element k in row-major order.
+// coordinates returns the coordinates of element k in row-major order.
 func coordinates(k int, shape tensor.Shape) []int {
 	at := make([]int, len(shape))
 	for i := len(shape) - 1; i >= 0; i-- {

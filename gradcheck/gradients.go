@@ -8,10 +8,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// gradients returns the derivatives of the loss by all elements of the inputs,
-// as the graph computes them.
+// gradients returns the gradients of the loss w.r.t. the inputs, as the graph computes them.
 func (c *config) gradients(mode Mode, build func(...*gorgonia.Node) (*gorgonia.Node, error), in []input, weights []float64) (grads [][]float64, err error) {
-	defer func() { // Gorgonia's compiler and machines panic at ops that they do not support
+	defer func() { // Gorgonia's compiler and machines panic for unsupported ops
 		if p := recover(); p != nil {
 			err = fmt.Errorf("Gorgonia panicked: %v", p)
 		}
@@ -72,7 +71,7 @@ func (c *config) symbolic(e *expression, loss *gorgonia.Node, wrt gorgonia.Nodes
 	for i, n := range nodes {
 		roots[i] = gorgonia.Read(n, &gs[i])
 	}
-	// Nodes that build made but that the output does not depend on are not checked.
+	// Nodes that the output does not depend on are not checked.
 	vm, err := c.machine(e.out.Graph().SubgraphRoots(append(roots, loss)...))
 	if err != nil {
 		return nil, err

@@ -16,9 +16,8 @@ import (
 //
 //	y, w -> sum_k w[k] * y[k]
 //
-// on tensors of one type and shape, or scalars. It is an op of its own because limits of Gorgonia's
-// HadamardProd and Sum (scalars, some ranks) would look like faults of the expression under test.
-// scale is its derivative by y.
+// on tensors of one type and shape, or scalars. It is a separate op because limits of Gorgonia's HadamardProd and Sum (scalars,
+// some ranks) would look like faults of the expression under test. scale is its gradient w.r.t. y.
 type weigh struct {
 	dtype kernels.Dtype
 	shape tensor.Shape

@@ -8,9 +8,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// cache holds loaded images: all that are in use, and the idle ones that were used last, up to a
-// limit. M is a loaded image, so that the policy can be tested without a device. It is safe for several
-// goroutines, which load different images side by side.
+// cache holds loaded images: all images in use, and the most recently used idle ones up to a limit. M is the type of a loaded
+// image, so that the policy can be tested without a device. A cache is safe for concurrent use; different images load
+// concurrently.
 type cache[M any] struct {
 	load   func(kernels.Image) (M, error)
 	unload func(M) error
@@ -18,20 +18,20 @@ type cache[M any] struct {
 
 	mu     sync.Mutex
 	loaded map[kernels.Image]*cached[M]
-	idle   list.List // of *cached[M], the one unused for longest in front
+	idle   list.List // of *cached[M], least recently used first
 }
 
-// cached is a loaded image, or one that is being loaded, with the number of its users.
+// cached is a loaded or loading image with its number of users.
 type cached[M any] struct {
 	image kernels.Image
-	load  func() (M, error) // the first call loads it, the others wait for that
+	load  func() (M, error) // the first call loads the image; other calls wait for it
 	users int
-	place *list.Element // in idle, where there are no users
+	place *list.Element // element of idle while there are no users
 }
 
 // module returns the loaded image.
 func (e *cached[M]) module() M {
-	m, _ := e.load() // there was no error: acquire has returned it
+	m, _ := e.load() // no error: acquire has loaded the image
 	return m
 }
 
@@ -39,8 +39,7 @@ func newCache[M any](limit int, load func(kernels.Image) (M, error), unload func
 	return &cache[M]{load: load, unload: unload, limit: limit, loaded: map[kernels.Image]*cached[M]{}}
 }
 
-// acquire returns the entry of an image, loading it if need be, and counts a user, who must release
-// it.
+// acquire returns the entry of an image with one more user, who must release it. It loads the image if necessary.
 func (c *cache[M]) acquire(image kernels.Image) (*cached[M], error) {
 	if err := kernels.CheckImage(image); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func (c *cache[M]) acquire(image kernels.Image) (*cached[M], error) {
 	return e, nil
 }
 
-// enter counts a user, who must release the entry, of an image that may not be loaded yet.
+// enter returns the entry of an image with one more user, who must release it. The image may not be loaded yet.
 func (c *cache[M]) enter(image kernels.Image) *cached[M] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +68,8 @@ func (c *cache[M]) enter(image kernels.Image) *cached[M] {
 	return e
 }
 
-// release ends a use of an entry that is loaded, or failed to: then the next user tries again. Idle entries beyond the
-// limit are unloaded.
+// release ends a use of an entry. It unloads idle entries beyond the limit, and removes an entry that failed to load, so that
+// the next user tries again.
 func (c *cache[M]) release(e *cached[M]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

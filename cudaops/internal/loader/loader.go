@@ -1,5 +1,5 @@
-// Package loader makes plans ready to run in a CUDA context: it loads the
-// images of their kernels and builds the kernels' arguments.
+// Package loader prepares plans to run in a CUDA context: it loads the images of their kernels and builds the kernels'
+// arguments.
 package loader
 
 import (
@@ -14,29 +14,28 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// idleModules is the number of modules that stay loaded although no bound plan uses them. There are
-// fewer sources in a program's libraries, so that only generated modules are unloaded, and their
-// memory does not matter.
+// idleModules is the number of modules that stay loaded without a bound plan. It exceeds the number of sources in a program's
+// libraries, so only generated modules are unloaded. The memory of idle modules is negligible.
 const idleModules = 64
 
-// Loader holds the modules loaded into one context: those of bound plans, and
-// the [idleModules] others that were used last. It is safe for several goroutines.
+// Loader holds the modules loaded into one context: the modules of bound plans, and the [idleModules] most recently used other
+// ones. It is safe for concurrent use.
 type Loader struct {
 	ctx     *driver.Context
 	modules *cache[*module]
 
-	mu      sync.Mutex // of loading, and of the functions of modules
+	mu      sync.Mutex // guards loading and the functions of modules
 	loading Loading
 }
 
-// Loading is the time that loading modules has taken so far.
+// Loading is the accumulated cost of loading modules.
 type Loading struct {
 	Modules int
 	Code    time.Duration // generating and decompressing code
 	Driver  time.Duration // in the driver, including the lookup of kernels
 }
 
-// Loading returns the time that loading modules has taken so far.
+// Loading returns the cost of loading modules so far.
 func (l *Loader) Loading() Loading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,10 +51,10 @@ type module struct {
 
 type function struct {
 	*driver.Function
-	shared int // dynamic shared memory that it may ask for, bytes
+	shared int // maximum dynamic shared memory set so far, in bytes
 }
 
-// New returns a loader into ctx, with nothing loaded.
+// New returns a loader for ctx, with nothing loaded.
 func New(ctx *driver.Context) *Loader {
 	l := &Loader{ctx: ctx}
 	l.modules = newCache(idleModules, l.load, func(m *module) error { return m.Unload() })
@@ -79,7 +78,7 @@ func (l *Loader) load(image kernels.Image) (*module, error) {
 	return &module{m, code, map[string]*function{}}, nil
 }
 
-// add counts what loading has taken.
+// add adds to the cost of loading.
 func (l *Loader) add(more Loading) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,10 +87,10 @@ func (l *Loader) add(more Loading) {
 	l.loading.Driver += more.Driver
 }
 
-// Preload begins to load the images of plans, side by side. The function that it returns waits for that, and lets
-// go of those that no plan bound meanwhile uses. Bind returns the error of an image that cannot be loaded.
+// Preload starts to load the images of plans concurrently. The returned function waits for them, and releases the images that no
+// plan bound in the meantime uses. If an image cannot be loaded, Bind returns the error.
 //
-// The eleven images of a training step took 9.5 ms in place of 15.4 to load and bind (H200, 16 cores, bench/NOTES.md).
+// The eleven images of a training step took 9.5 ms instead of 15.4 to load and bind (H200, 16 cores, bench/NOTES.md).
 func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 	var loading sync.WaitGroup
 	var held []*cached[*module]
@@ -122,12 +121,12 @@ func (l *Loader) Preload(plans []*kernels.Plan) (done func() error) {
 	}
 }
 
-// Device returns the device for which plans of the context are made.
+// Device returns the device that plans for the context are made for.
 func (l *Loader) Device() kernels.Device { return Properties(l.ctx.Device) }
 
-// Properties returns the properties of a device that plans may depend on.
+// Properties returns the properties of a device that plans depend on.
 func Properties(d *driver.Device) kernels.Device {
-	cores := 128 // of a multiprocessor
+	cores := 128 // per SM
 	if d.Major == 7 || d.Major == 8 && d.Minor == 0 {
 		cores = 64
 	}
@@ -138,8 +137,7 @@ func Properties(d *driver.Device) kernels.Device {
 	}
 }
 
-// Bound is a plan whose kernels are loaded and whose arguments are built, so that
-// running it does nothing but launch.
+// Bound is a plan with loaded kernels and built arguments: Run only launches them.
 type Bound struct {
 	loader   *Loader
 	launches []launch
@@ -154,9 +152,8 @@ type launch struct {
 	params      []unsafe.Pointer
 }
 
-// Bind loads a plan's kernels and builds their arguments. address returns where
-// an argument that is an operand lies. The modules stay loaded until the Bound is
-// closed.
+// Bind loads a plan's kernels and builds their arguments. address returns the address of an operand. The modules stay loaded
+// until the Bound is closed.
 func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ *Bound, err error) {
 	b := &Bound{loader: l, launches: make([]launch, len(p.Launches))}
 	defer func() {
@@ -183,8 +180,8 @@ func (l *Loader) Bind(p *kernels.Plan, address func(kernels.Ref) driver.Ptr) (_ 
 	return b, nil
 }
 
-// CheckSizes returns an error if the launches of the bound plan have other arguments, by number and
-// bytes, than their kernels take, as far as the driver describes them.
+// CheckSizes returns an error if the number or the sizes of a launch's arguments differ from the kernel's parameters, as far as
+// the driver reports these.
 func (b *Bound) CheckSizes(p *kernels.Plan) error {
 	for i, l := range b.launches {
 		if want, ok := l.function.ParamSizes(); ok {
@@ -196,7 +193,7 @@ func (b *Bound) CheckSizes(p *kernels.Plan) error {
 	return nil
 }
 
-// checkSizes compares arguments with the bytes of a kernel's parameters.
+// checkSizes compares arguments with the sizes of a kernel's parameters.
 func checkSizes(args []any, want []int) error {
 	if len(args) != len(want) {
 		return fmt.Errorf("got %d arguments, want %d", len(args), len(want))
@@ -216,7 +213,7 @@ func checkSizes(args []any, want []int) error {
 	return nil
 }
 
-// params returns pointers to the values of a launch's arguments.
+// params returns pointers to a launch's arguments.
 func (l *Loader) params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) ([]unsafe.Pointer, error) {
 	params := make([]unsafe.Pointer, len(k.Args))
 	for n, a := range k.Args {
@@ -245,7 +242,7 @@ func (l *Loader) params(k kernels.Launch, address func(kernels.Ref) driver.Ptr) 
 	return params, nil
 }
 
-// tensorMap returns the driver's form of a map of the tensor at that address.
+// tensorMap returns the encoded tensor map of the tensor at an address.
 func (l *Loader) tensorMap(t kernels.TensorMap, at driver.Ptr) (unsafe.Pointer, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -275,8 +272,8 @@ func (b *Bound) Run(s *driver.Stream) error {
 	return nil
 }
 
-// Close lets the plan's modules be unloaded, once the device has finished with
-// the plan and graphs captured of it are closed. Further calls do nothing.
+// Close allows the plan's modules to be unloaded. The device must have finished with the plan, and graphs captured from it must
+// be closed. Further calls do nothing.
 func (b *Bound) Close() error {
 	var errs []error
 	for _, m := range b.modules {
@@ -286,8 +283,8 @@ func (b *Bound) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkCoResident returns an error that names how many blocks fit on the device at
-// once if those of k do not: they would wait for one another for ever.
+// checkCoResident returns an error with the maximum number of resident blocks if the blocks of a launch do not fit on the device
+// at once: they would deadlock.
 func (l *Loader) checkCoResident(f *driver.Function, k kernels.Launch) error {
 	threads := k.Block[0] * k.Block[1] * k.Block[2]
 	each, err := f.MaxActiveBlocks(threads, k.Shared)
@@ -304,8 +301,8 @@ func (l *Loader) checkCoResident(f *driver.Function, k kernels.Launch) error {
 
 func dim3(v [3]int) [3]uint32 { return [3]uint32{uint32(v[0]), uint32(v[1]), uint32(v[2])} }
 
-// function returns a kernel, loading its module at first use, ready for that
-// many bytes of dynamic shared memory. The module is in use until b is closed.
+// function returns a kernel that may be launched with that many bytes of dynamic shared memory. It loads the kernel's module
+// at first use; the module stays in use until b is closed.
 func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error) {
 	l := b.loader
 	c, err := l.modules.acquire(k.Image)
@@ -325,7 +322,7 @@ func (b *Bound) function(k *kernels.Kernel, shared int) (*driver.Function, error
 		}
 		df.WaitsForDependencies = m.code.WaitsForDependencies(k.Entry)
 		f = &function{df, l.ctx.Device.SharedPerBlock}
-		// Static shared memory counts against the limit for which no attribute is needed.
+		// The limit that needs no attribute includes static shared memory.
 		if a, err := df.Attributes(); err == nil {
 			f.shared -= a.Shared
 		}

@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// graph is a program whose generated kernels are assembled beforehand.
+// graph is a program whose generated kernels are prebuilt.
 type graph struct {
 	name   string
 	shapes []tensor.Shape // shapes of the inputs; a scalar has no axes
@@ -76,10 +76,10 @@ func graphs() (list []graph) {
 	return list
 }
 
-// sizes returns programs that have all kernels which such programs have with other, few, samples and units: see TestDrawn.
+// sizes returns programs that have all kernels of similar programs with other small numbers of samples and units: see TestDrawn.
 func sizes() (list []graph) {
-	for _, batch := range []int{1, 9, 23, 60, 100, 183, 200, 400, 615, 1000, 1086, 2926} { // each for another mean or sum of gradients
-		for _, classes := range []int{3, 6, 8, 10, 12, 19, 20, 40, 100, 150} { // for another softmax
+	for _, batch := range []int{1, 9, 23, 60, 100, 183, 200, 400, 615, 1000, 1086, 2926} { // each has another mean or sum of gradients
+		for _, classes := range []int{3, 6, 8, 10, 12, 19, 20, 40, 100, 150} { // each has another softmax
 			list = append(list, graphOf(graphspec.MLP(batch, 784, 512, 512, classes)))
 		}
 		list = append(list, graphOf(graphspec.MLP(batch, 784, 401, 401, 10)))
@@ -153,7 +153,7 @@ func regression(batch, outputs int) graph {
 		loss := G.Must(G.Mean(G.Must(G.Square(G.Must(G.Sub(y, in[3]))))))
 		derivatives, err := G.Grad(loss, in[1], in[2])
 		if err != nil {
-			panic(err) // as in gorgonia.Must: the programs are ours
+			panic(err) // as gorgonia.Must does: the graphs are fixed
 		}
 		return append(derivatives, loss)
 	}}
@@ -168,7 +168,7 @@ func graphOf(c graphspec.Case) graph {
 	return g
 }
 
-// device returns a usual device of a target.
+// device returns a typical device of a target.
 func device(target string) kernels.Device {
 	d := map[string]kernels.Device{
 		"sm_70":  {Name: "V100", Major: 7, Minor: 0, SMs: 80, SharedOptin: 98304},
@@ -190,7 +190,7 @@ type code struct {
 	ptx         []byte
 }
 
-// needed returns the kernels that all programs need on a target, by the key of the PTX.
+// needed returns the kernels that all programs need on a target, keyed by the PTX.
 func needed(target string) (map[string]code, error) {
 	all := map[string]code{}
 	dev := device(target)
@@ -249,8 +249,7 @@ func (g graph) plans(dev kernels.Device) ([]*kernels.Plan, error) {
 	return lowered.Program.Plans(), nil
 }
 
-// generated returns the generated kernels that the program launches on a device, by the
-// key of their PTX.
+// generated returns the generated kernels that the program launches on a device, keyed by their PTX.
 func (g graph) generated(dev kernels.Device) (map[string]code, error) {
 	plans, err := g.plans(dev)
 	if err != nil {
@@ -259,7 +258,7 @@ func (g graph) generated(dev kernels.Device) (map[string]code, error) {
 	return generated(g.name, dev, plans)
 }
 
-// generated returns the generated kernels that the plans of a program launch, by the key of their PTX.
+// generated returns the generated kernels that plans launch, keyed by their PTX.
 func generated(program string, dev kernels.Device, plans []*kernels.Plan) (map[string]code, error) {
 	list := map[string]code{}
 	for _, p := range plans {

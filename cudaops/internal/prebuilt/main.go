@@ -1,7 +1,6 @@
-// Command prebuilt assembles the generated kernels of common programs, listed in graphs.go, for
-// every target of the images, with ptxas of the toolkit. A device loads these, and the driver
-// compiles the others. The same kernels and the same assembler make the same bytes, so only new
-// ones are assembled.
+// Command prebuilt assembles the generated kernels of common programs, listed in graphs.go, for every target of the images, with
+// ptxas of the toolkit. Devices load these kernels; the driver compiles all others. Assembly is reproducible, so only
+// new kernels are assembled.
 package main
 
 import (
@@ -51,7 +50,7 @@ type builder struct {
 	workers    int
 }
 
-// flags are the options of ptxas, beside the target.
+// flags are the options of ptxas except the target.
 var flags = []string{"-O3"}
 
 func (b builder) run(check bool) error {
@@ -110,7 +109,7 @@ func (p pass) file() string { return filepath.Join(p.out, manifest.ArchiveFile(p
 func (b builder) build(p pass) error {
 	old, err := p.archive()
 	if err != nil || old.Assembler != p.assembler {
-		old = new(manifest.Archive) // kernels assembled anew
+		old = new(manifest.Archive) // assemble all kernels again
 	}
 	cubins, missing := map[string][]byte{}, []string(nil)
 	for key := range p.wanted {
@@ -140,8 +139,8 @@ func (b builder) build(p pass) error {
 	return os.WriteFile(p.file(), data, 0o666)
 }
 
-// check returns an error that names the kernels of a target's archive that are missing or not needed,
-// or differ from their PTX, assembled again.
+// check returns an error that names the kernels of a target's archive that are missing, not needed, or different when assembled
+// again.
 func (b builder) check(p pass) error {
 	a, err := p.archive()
 	if err != nil {
@@ -178,7 +177,7 @@ func (b builder) check(p pass) error {
 	return err
 }
 
-// complete returns an error that names the kernels that an archive lacks, and counts those that are not needed.
+// complete returns an error that names the kernels missing in an archive, and the number of kernels that are not needed.
 func complete(a *manifest.Archive, wanted map[string]code) error {
 	var errs []error
 	extra := len(a.Keys())
@@ -210,7 +209,7 @@ func (p pass) archive() (*manifest.Archive, error) {
 	return manifest.ReadArchive(data)
 }
 
-// each calls do for kernels, several at a time.
+// each calls do for kernels, several concurrently.
 func (p pass) each(keys []string, do func(key string) error) error {
 	return errors.Join(toolkit.Each(keys, p.workers, do)...)
 }

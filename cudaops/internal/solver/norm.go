@@ -5,8 +5,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// Values that depend on the elements of all parameters are computed in double precision: sums over
-// each parameter, then a number from the sums.
+// Values that depend on the elements of all parameters are computed in double precision: sums over each parameter, then a number
+// computed from these sums.
 
 // Squares returns the function of rows that computes the sum of the squares of a gradient with
 // elements of type d.
@@ -26,17 +26,17 @@ func Total(n int) (expr.Func, error) {
 	return b.Func(sum)
 }
 
-// NormScale returns the function of the greatest norm and of the sum of all squares that computes the
-// factor for gradients, in d, so that their norm is at most the greatest.
+// NormScale returns the function of the maximum norm and the sum of all squares that computes the factor, in d, that limits the
+// norm of the gradients to the maximum.
 func NormScale(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(2)...)
 	limit, norm := b.Operand(0), b.Apply(expr.Sqrt, b.Operand(1))
 	return b.Func(b.Convert(b.Apply(expr.Div, limit, b.Apply(expr.Max, limit, norm)), d))
 }
 
-// Differences returns the function of rows of a gradient and a parameter, with elements of type d,
-// and of those of the step before, that computes the sum of the products of their differences and the
-// sum of the squares of the gradients' differences.
+// Differences returns the function of rows of a gradient and a parameter, with elements of type d, and of both before the
+// previous step. It computes the sum of the products of their differences and the sum of the squared differences of the
+// gradient.
 func Differences(d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(d, d, d, d)
 	double := func(i int) expr.Value { return b.Convert(b.Operand(i), expr.Float64) }
@@ -45,8 +45,8 @@ func Differences(d expr.Dtype) (expr.Func, error) {
 	return b.Func(sum(p, g), sum(g, g))
 }
 
-// StepSize returns the function that computes the step size of Barzilai and Borwein in d. Its
-// operands are those of [StepNumbers], then the sums of [Differences] over all parameters.
+// StepSize returns the function that computes the step size of Barzilai and Borwein in d. Its operands are the numbers of
+// [StepNumbers], then the sums of [Differences] over all parameters.
 func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
 	b := expr.NewBuilder(doubles(5)...)
 	first, rate, limit := b.Operand(0), b.Operand(1), b.Operand(2)
@@ -59,8 +59,8 @@ func StepSize(s internal.Solver, d expr.Dtype) (expr.Func, error) {
 	return b.Func(b.Convert(b.Apply(expr.Select, b.Apply(expr.Ne, first, zero), rate, size), d))
 }
 
-// StepNumbers returns the operands of [StepSize] in a step, counted from 1: whether it is the
-// first, the learning rate, which the first step takes, and the greatest step size.
+// StepNumbers returns the operands of [StepSize] in a step, counted from 1: whether it is the first step, the learning rate,
+// which is the size of the first step, and the maximum step size.
 func StepNumbers(s internal.Solver, step int) []float64 {
 	if step == 1 {
 		return []float64{1, s.Rate, s.Clip}

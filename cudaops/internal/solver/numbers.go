@@ -7,8 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// The numbers that follow from a solver's options and the step's number. They are
-// operands, so that they can change from step to step.
+// The numbers depend on a solver's options and the number of the step. They are operands, so they can change between steps.
 const (
 	negRate = firstNumber + iota
 	l1
@@ -27,7 +26,7 @@ const (
 	correction1
 	correction2
 	decay     // of weights, of AdamW
-	makesStep // 1 if a step is made, 0 if gradients are added up
+	makesStep // 1 if a step is made, 0 if gradients are only accumulated
 	numbersEnd
 )
 

@@ -1,6 +1,5 @@
-// Package solver writes the steps of Gorgonia's solvers as functions of elements: the dozen
-// operations on tensors by which [gorgonia.Solver.Step] changes a parameter become one function of
-// its elements, with the same operations in the same order.
+// Package solver expresses the steps of Gorgonia's solvers as functions of elements: the dozen tensor operations of
+// [gorgonia.Solver.Step] become one function of a parameter's elements, with the same operations in the same order.
 package solver
 
 import (
@@ -15,10 +14,10 @@ type Rule struct {
 	// Func computes the parameter and the moments after a step, in this order, from
 	// [Rule.Operands].
 	Func expr.Func
-	// Moments is the number of elements that the solver keeps for each element of a parameter, all
-	// 0 before the first step. That of a rule that adds gradients up includes their sum, the last.
+	// Moments is the number of solver state elements for each element of a parameter, all 0 before the first step. If the
+	// rule accumulates gradients, the last one is their sum.
 	Moments int
-	// Operands are those of Func: the gradient, the parameter, the moments, and numbers.
+	// Operands lists the operands of Func: the gradient, the parameter, the moments, and numbers.
 	Operands []Operand
 
 	dtype expr.Dtype
@@ -38,7 +37,7 @@ const (
 	firstNumber
 )
 
-// Numbers returns the number of numbers that the rule takes: its last operands.
+// Numbers returns how many numbers are among the operands, at the end.
 func (r Rule) Numbers() int {
 	n := 0
 	for _, o := range r.Operands {
@@ -49,8 +48,8 @@ func (r Rule) Numbers() int {
 	return n
 }
 
-// AppendNumbers appends the numbers for a step, counted from 1, with the solver's present options. Step 0 stands
-// for none: gradients are added up.
+// AppendNumbers appends the numbers for a step, counted from 1, with the solver's current options. In step 0 gradients are only
+// accumulated.
 func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64 {
 	for _, o := range r.Operands {
 		if o >= firstNumber {
@@ -60,9 +59,9 @@ func (r Rule) AppendNumbers(to []float64, s internal.Solver, step int) []float64
 	return to
 }
 
-// NewRule returns the rule of a solver for elements of type d, Float32 or Float64. With scaled,
-// gradients are multiplied by [Scale] first. With adds, the gradient is the sum of those since the last step, and the rule
-// keeps it, and all else as it is, unless a step is made.
+// NewRule returns the rule of a solver for elements of type d, Float32 or Float64. With scaled, gradients are multiplied by
+// [Scale] first. With adds, the rule accumulates gradients and makes a step with their sum; without a step only the sum
+// changes.
 func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
 	kind, ok := rules[s.Kind]
 	if !ok {
@@ -95,7 +94,7 @@ func NewRule(s internal.Solver, d expr.Dtype, scaled, adds bool) (Rule, error) {
 	return r, nil
 }
 
-// writer writes a rule.
+// writer builds the function of a rule.
 type writer struct {
 	*expr.Builder
 	solver internal.Solver
@@ -109,7 +108,7 @@ func (w *writer) mul(x, y expr.Value) expr.Value        { return w.Apply(expr.Mu
 func (w *writer) div(x, y expr.Value) expr.Value        { return w.Apply(expr.Div, x, y) }
 func (w *writer) by(x expr.Value, o Operand) expr.Value { return w.mul(x, w.operand(o)) }
 
-// gradient returns the gradient, scaled if wanted.
+// gradient returns the gradient, scaled if the rule is.
 func (w *writer) gradient() expr.Value {
 	if w.scaled {
 		return w.by(w.operand(Gradient), Scale)
@@ -117,8 +116,8 @@ func (w *writer) gradient() expr.Value {
 	return w.operand(Gradient)
 }
 
-// prepared returns the gradient as most solvers use it: with the derivatives of the regularizations
-// of x added, divided by the batch size, and clipped.
+// prepared returns the gradient as most solvers use it: plus the gradients of the regularization of x, divided by the batch
+// size, and clipped.
 func (w *writer) prepared(x expr.Value) expr.Value {
 	g := w.gradient()
 	if w.solver.UseL1 {
@@ -144,12 +143,12 @@ func (w *writer) clipped(x expr.Value) expr.Value {
 	return w.Apply(expr.Min, w.Apply(expr.Max, x, w.operand(negClip)), w.operand(clip))
 }
 
-// Same reports whether the rules of two solvers are the same function, so that only numbers differ.
+// Same reports whether the rules of two solvers have the same function and differ only in numbers.
 func Same(a, b internal.Solver) bool {
 	return shape(a) == shape(b)
 }
 
-// shape has the options of a solver that change the function.
+// shape returns a solver with only the options that change the function.
 func shape(s internal.Solver) internal.Solver {
 	kept := internal.Solver{Kind: s.Kind, UseL1: s.UseL1, UseL2: s.UseL2, UseClip: s.UseClip}
 	if s.Batch > 1 {

@@ -5,8 +5,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// rules write the solvers. The order of operations is that of Gorgonia's Step on tensors, so that
-// no bit differs if both round alike.
+// rules are the solvers' functions. They use the order of operations of Gorgonia's Step on tensors, so that the bits are the
+// same if both round alike.
 var rules = map[internal.SolverKind]struct {
 	moments int
 	write   func(w *writer) []expr.Value
@@ -25,7 +25,7 @@ func vanilla(w *writer) []expr.Value {
 	return []expr.Value{w.add(p, w.by(w.prepared(p), negRate))}
 }
 
-// momentum regularizes the velocity, not the parameter, as Gorgonia's does.
+// momentum regularizes the velocity instead of the parameter, as Gorgonia's solver does.
 func momentum(w *writer) []expr.Value {
 	v := w.operand(Moment1)
 	g := w.by(w.prepared(v), negRate)
@@ -33,8 +33,8 @@ func momentum(w *writer) []expr.Value {
 	return []expr.Value{w.add(w.operand(Parameter), v), v}
 }
 
-// rmsProp averages the squares of the gradients before clipping, and subtracts the derivative of
-// the regularization without the learning rate.
+// rmsProp averages the squares of the unclipped gradients, and subtracts the gradient of the regularization without the
+// learning rate.
 func rmsProp(w *writer) []expr.Value {
 	g := w.gradient()
 	squares := w.add(w.by(w.operand(Moment1), rho), w.by(w.mul(g, g), lessRho))
@@ -47,8 +47,7 @@ func adaGrad(w *writer) []expr.Value {
 	return []expr.Value{w.scaledBy(squares, g), squares}
 }
 
-// scaledBy returns the parameter after a step by the gradient divided by the root of its averaged
-// squares.
+// scaledBy returns the parameter after a step with the gradient divided by the root of its averaged squares.
 func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
 	p := w.operand(Parameter)
 	step := w.Apply(expr.InverseSqrt, w.add(squares, w.operand(eps)))
@@ -59,8 +58,8 @@ func (w *writer) scaledBy(squares, g expr.Value) expr.Value {
 	return w.add(p, step)
 }
 
-// adam is AdamW too, as published (Loshchilov and Hutter, 2017): weights decay separately from the
-// step. The AdamW of Gorgonia v0.9.18 leaves the parameters unchanged.
+// adam implements Adam and AdamW as published (Loshchilov and Hutter, 2017), with weight decay separate from the step. The
+// AdamW of Gorgonia v0.9.18 does not change the parameters.
 func adam(w *writer) []expr.Value {
 	p := w.operand(Parameter)
 	g := w.prepared(p)
@@ -74,8 +73,8 @@ func adam(w *writer) []expr.Value {
 	return []expr.Value{w.add(p, step), m, v}
 }
 
-// barzilaiBorwein keeps the parameter and the gradient of the step before; the step size
-// is computed from the differences: see [Sums] and [StepSize].
+// barzilaiBorwein keeps the parameter and the gradient before the previous step; the step size is computed from the
+// differences: see [Differences] and [StepSize].
 func barzilaiBorwein(w *writer) []expr.Value {
 	p, g := w.operand(Parameter), w.gradient()
 	return []expr.Value{w.sub(p, w.by(g, Step)), p, g}
