@@ -134,7 +134,7 @@ func TestReplace(t *testing.T) {
 	vm := m.machine(t, cudaops.OnHost(), G.NewAdamSolver())
 	must.Do(t, Save(path, vm, 1))
 	if err := Save(path, vm, make(chan int)); err == nil {
-		t.Error("a position that JSON has no text for is no error")
+		t.Error("a position that JSON has no text for returned no error")
 	}
 	if err := replace(path, func(io.Writer) error { return errors.New("the disk is full") }); err == nil {
 		t.Error("an error of writing is none")
@@ -222,7 +222,7 @@ func TestReplaceFollowsLinks(t *testing.T) {
 	must.Do(t, os.Symlink("two", "one"))
 	must.Do(t, os.Symlink("one", "two"))
 	if err := replace("one", func(io.Writer) error { return nil }); err == nil {
-		t.Error("links in a circle are no error")
+		t.Error("links in a circle returned no error")
 	}
 }
 

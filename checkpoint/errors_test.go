@@ -180,7 +180,7 @@ func TestLoadBadFiles(t *testing.T) {
 	v.refuses("no position", path, new(position), "without a position")
 	checked(t)(Load(path, v.vm, nil)) // all else is right
 	if _, err := Load(path, nil, nil); err == nil {
-		t.Error("Load into no VM is no error")
+		t.Error("Load into no VM returned no error")
 	}
 }
 
@@ -269,7 +269,7 @@ func TestSaveKeepsGoodFile(t *testing.T) {
 	vm = must.Get[*cudaops.VM](t)(cudaops.NewVM(g, cudaops.OnHost(), cudaops.Train(G.NewAdamSolver(), table), cudaops.ReadEvery(10)))
 	defer vm.Close()
 	if err := vm.RunAll(); err == nil {
-		t.Error("an index of 9 of 4 is no error")
+		t.Error("an index of 9 of 4 returned no error")
 	}
 	unchanged(Save(path, vm, nil), "got index 9 at 1, want 0 to 3")
 }

@@ -23,7 +23,7 @@ func TestStepLeavesDerivatives(t *testing.T) {
 			s := G.NewScalar(g, tensor.Float64, G.WithName("s"), G.WithValue(2.0))
 			dense := G.NewScalar(g, tensor.Float64, G.WithName("dense"))
 			must.Do(t, G.Let(dense, tensor.New(tensor.FromScalar(0.5))))
-			// The derivative by a is one node with that of b; c is used twice.
+			// The derivative w.r.t. a is one node with that of b; c is used twice.
 			sum := node(ops.Add(node(ops.Add(a, b)), node(ops.Scale(node(ops.Scale(c, node(ops.Dot(c, c)))), s))))
 			cost := node(ops.Add(node(ops.Sum(sum)), node(ops.Add(dense, dense))))
 			inputs := G.Nodes{a, b, c, s, dense}

@@ -113,7 +113,7 @@ func TestMergedOps(t *testing.T) {
 		return must.Get[G.Nodes](t)(internal.Children(y))[1]
 	}
 	unconcat := must.Get[G.Nodes](t)(G.Unconcat(input("parts", 512, 2), 0, 2))
-	// The derivatives by the parts of a Concat are slices.
+	// The derivatives w.r.t. the parts of a Concat are slices.
 	parts := G.Nodes{input("part 0", 128, 2), input("part 1", 128, 2), input("part 2", 128, 2)}
 	derivatives := must.Get[G.Nodes](t)(G.Grad(node(G.Sum(node(G.HadamardProd(whole, node(G.Concat(0, parts...)))))), parts...))
 	type pair [2]*G.Node

@@ -63,7 +63,7 @@ func joinCases() (list []lowered) {
 	})
 }
 
-// joined returns arrays one behind the other along an axis.
+// joined concatenates arrays along an axis.
 func joined(axis int, x ...array) array {
 	shape := slices.Clone(x[0].shape)
 	shape[axis] = 0

@@ -84,7 +84,7 @@ func (f frame) convolve(x, filter array) array {
 	})
 }
 
-// greatest is the greatest of some numbers, as MaxPool2D takes it.
+// greatest returns the maximum as MaxPool2D computes it.
 func greatest(x []float64) float64 {
 	most := -math.MaxFloat64
 	for _, e := range x {
@@ -203,9 +203,8 @@ func TestLoweredWindows(t *testing.T) {
 	})
 }
 
-// Of equal elements the first is the greatest, and gets the derivative; NaN never is, and
-// the value of a window of NaN and -Inf alone, or of nothing, is the least finite number, whose
-// derivative no element gets.
+// The first of equal maxima gets the gradient; NaN is never the maximum. The maximum of an empty window, or of only NaN and -Inf,
+// is the lowest finite number, and no element gets its gradient.
 func TestMaxPoolTies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The mean of n numbers is their sum over n, and the derivative by each that by the mean over n, to the last bit.
+// The mean of n numbers is their sum divided by n, and the gradient w.r.t. each number is the gradient w.r.t. the mean divided by
+// n, to the last bit.
 func TestMeanDivides(t *testing.T) {
 	means := map[string][2]func(*G.Node, ...int) (*G.Node, error){"ops": {ops.Sum, ops.Mean}, "Gorgonia": {G.Sum, G.Mean}}
 	sizes := [][2]int{{1, 300}, {2, 500}, {3, 500}, {5, 501}, {7, 500}, {10, 500}, {49, 301}, {1000, 57}, {1<<20 - 3, 2}}

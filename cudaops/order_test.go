@@ -13,7 +13,7 @@ import (
 )
 
 // Every op of Gorgonia's that the VM lowers, and its derivative, run on an H200 as if the
-// instructions of the program ran one after the other.
+// instructions of the program ran consecutively.
 func TestOrderOfLowered(t *testing.T) {
 	quiet(t)
 	seed, total := rand.Uint64(), 0

@@ -43,7 +43,7 @@ func wantFloats(t *testing.T, what string, got G.Value, want ...float64) {
 	}
 }
 
-// With KeepAll every node has a value, as on the tape machine; without it interior nodes have none.
+// KeepAll binds the value of every node, as the tape machine does; without it interior nodes stay unbound.
 func TestKeepAll(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		c := newTriple(t)

@@ -152,9 +152,8 @@ func TestPassesOfSum(t *testing.T) {
 	})
 }
 
-// Passes counts what Explain shows and, after the last pass, the steps of Report: here on a
-// chain, which becomes one step, beside a derivative that nobody asked for and an op of
-// the host.
+// Passes counts what Explain prints and, after the last pass, the steps of Report. The graph has a chain, which becomes one step,
+// an unneeded derivative and a host op.
 func TestPasses(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g := G.NewGraph()

@@ -84,7 +84,7 @@ func TestFunctionsWithoutOperands(t *testing.T) {
 	})
 }
 
-// A map that reads a part of a Concat beside the whole, each in an order of its own, writes over neither.
+// A Map that reads both a part of a Concat and the whole, in different orders, overwrites neither.
 func TestMapOfPartAndWhole(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g := G.NewGraph()

@@ -48,7 +48,7 @@ func newFootprint(g *lower.Graph, learnables []*gorgonia.Node) *footprint {
 	return f
 }
 
-// conflict returns a node that one footprint writes and the other reads or writes, or nil.
+// conflict returns a node that two footprints share and at least one of them writes, or nil.
 func (f *footprint) conflict(g *footprint) *gorgonia.Node {
 	if f.graph != g.graph {
 		return nil

@@ -143,7 +143,7 @@ func TestRestoreErrors(t *testing.T) {
 			sameSnapshot(t, want, must.Get[*Snapshot](t)(vm.Snapshot()), before)
 		}
 		if err := vm.Restore(nil); err == nil {
-			t.Error("Restore of nil is no error")
+			t.Error("Restore of nil returned no error")
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestStateErrors(t *testing.T) {
 		t.Errorf("after Close the error is %v", err)
 	}
 	if _, err := (*VM)(nil).Snapshot(); err == nil {
-		t.Error("State of no VM is no error")
+		t.Error("State of no VM returned no error")
 	}
 }
 
@@ -219,13 +219,13 @@ func TestStateOfBrokenGraph(t *testing.T) {
 	wrong = true
 	must.Do(t, G.UnsafeLet(parts[0], G.S(1, 4))) // the graph is compiled again
 	if err := vm.RunAll(); err == nil {
-		t.Fatal("an op without a plan is no error")
+		t.Fatal("an op without a plan returned no error")
 	}
 	if _, err := vm.Snapshot(); err == nil {
-		t.Error("the state of a VM that has no device memory is no error")
+		t.Error("the state of a VM that has no device memory returned no error")
 	}
 	if err := vm.Pull(); err == nil {
-		t.Error("Pull from a VM that has no device memory is no error")
+		t.Error("Pull from a VM that has no device memory returned no error")
 	}
 	wrong = false
 	s := must.Get[*Snapshot](t)(vm.Snapshot())
@@ -233,7 +233,7 @@ func TestStateOfBrokenGraph(t *testing.T) {
 	wrong = true
 	must.Do(t, G.UnsafeLet(parts[1], G.S(4, 6)))
 	if err := vm.RunAll(); err == nil {
-		t.Fatal("an op without a plan is no error")
+		t.Fatal("an op without a plan returned no error")
 	}
 	if err := vm.Close(); err == nil || !strings.Contains(err.Error(), "no plan") {
 		t.Errorf("Close of a VM that has no device memory gives the error %v", err)

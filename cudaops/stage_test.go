@@ -174,7 +174,7 @@ func (l *late) CopiesWaitWork(i int) error {
 // are drawn do not begin where their memory does.
 func (l *late) Pinned(m []byte) bool { return uintptr(unsafe.Pointer(&m[0]))%4096 == 0 }
 
-// regression is a graph with an input that is worth a copy beside the work, and one that is not.
+// regression returns a graph with an input large enough for the copy stream, and a smaller one.
 func regression(t *testing.T) (g *G.ExprGraph, x, y, loss, w *G.Node) {
 	const rows, columns = 256, 80
 	node := must.Get[*G.Node](t)

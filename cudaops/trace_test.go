@@ -35,8 +35,7 @@ func near(us float64, d time.Duration) bool {
 	return us >= float64(d-1)/1e3 && us <= float64(d+1)/1e3
 }
 
-// A trace has every step of every run, within it, one after the other, with the times of the
-// report, and the copies.
+// A trace contains every step and copy of every run, with the times of the report. Steps do not overlap.
 func TestTrace(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, second, _ := applied(t, doing(func(in ...G.Value) (G.Value, error) { time.Sleep(time.Millisecond); return in[0], nil }))

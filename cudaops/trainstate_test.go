@@ -333,7 +333,7 @@ func TestTrainOnTheHost(t *testing.T) {
 			t.Errorf("the report says %q", r.Solver)
 		}
 		if err := b.Pull(); err == nil {
-			t.Error("Pull of what is on the host is no error")
+			t.Error("Pull of what is on the host returned no error")
 		}
 	})
 }

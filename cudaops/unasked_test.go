@@ -8,8 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// product is the graph of sum(x * w), with the gradient by w alone, and the derivative by x
-// that Gorgonia makes beside it.
+// product returns the graph of sum(x * w) with the gradient w.r.t. w. stray is the derivative w.r.t. x, which Gorgonia makes too.
 func product(t *testing.T) (g *G.ExprGraph, w, cost, stray *G.Node) {
 	node := must.Get[*G.Node](t)
 	g = G.NewGraph()
@@ -25,8 +24,7 @@ func product(t *testing.T) (g *G.ExprGraph, w, cost, stray *G.Node) {
 	return g, w, cost, stray
 }
 
-// Derivatives by inputs that Grad was not asked for are not computed, unless somebody
-// wants them.
+// Derivatives w.r.t. inputs that were not passed to Grad are computed only if they are needed.
 func TestUnaskedDerivatives(t *testing.T) {
 	want := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{5, 9, 13, 5, 9, 13}))
 	onBackends(t, func(t *testing.T, on Option) {

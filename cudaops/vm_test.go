@@ -339,9 +339,9 @@ func TestMapsInPlace(t *testing.T) {
 		g := G.NewGraph()
 		x := G.NewVector(g, tensor.Float64, G.WithName("x"), G.WithShape(n), G.WithValue(tensor.Ones(tensor.Float64, n)))
 		w := must.Get[*G.Node](t)(ops.WindowSum(x, 1, ops.Same()))
-		y := must.Get[*G.Node](t)(G.Square(w)) // in place of w
+		y := must.Get[*G.Node](t)(G.Square(w)) // overwrites w
 		z := must.Get[*G.Node](t)(ops.WindowSum(y, 1, ops.Same()))
-		u := must.Get[*G.Node](t)(ops.Add(y, z)) // in place of z: y is read
+		u := must.Get[*G.Node](t)(ops.Add(y, z)) // overwrites z, since y is read
 		var read G.Value
 		G.Read(y, &read)
 		vm := machine(t, g, on)

@@ -80,7 +80,7 @@ type Mismatch struct {
 
 // Error names the element and by how much it differs.
 func (m *Mismatch) Error() string {
-	return fmt.Sprintf("gradcheck: %v: derivative by element %v of input %d: got %.9g, want %.9g (differs by %.3g, tolerated %.3g); %d of %d elements are wrong (seed %d)",
+	return fmt.Sprintf("gradcheck: %v: gradient w.r.t. element %v of input %d: got %.9g, want %.9g (differs by %.3g, tolerated %.3g); %d of %d elements are wrong (seed %d)",
 		m.Mode, m.Index, m.Input, m.Got, m.Want, m.Difference, m.Tolerated, m.Bad, m.Checked, m.Seed)
 }
 

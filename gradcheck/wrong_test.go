@@ -118,7 +118,7 @@ func (s spoiled) UsePreallocDo(_ gorgonia.Value, in ...gorgonia.Value) (gorgonia
 	return s.Do(in...)
 }
 
-// An Add whose gradient by input 0 is spoilt.
+// An Add whose gradient w.r.t. input 0 is spoilt.
 func spoiltAdd(spoil func(x []float64, rows, cols int) []float64) builder {
 	return func(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 		right, err := ops.Add(in[0], in[1])

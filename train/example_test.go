@@ -143,8 +143,8 @@ func Example_stepEvery() {
 	// 640 runs, 160 steps: [ 3.0  -2.0] 1.0
 }
 
-// A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the
-// device while a run is under way there; without a device it does nothing.
+// A loop without this package: the VM makes the steps of the solver. Stage copies the next batch to the device during a run;
+// without a device it does nothing.
 func Example_ownLoop() {
 	inputs, targets := plane(1000)
 	g := G.NewGraph()

@@ -32,7 +32,7 @@ var epilogues = []string{
 	"c / x0",
 }
 
-// sizedForm is a product on a device with so many multiprocessors.
+// sizedForm is a product on a device with that many SMs.
 type sizedForm struct {
 	sms            int
 	batch, m, n, k int64
@@ -122,7 +122,7 @@ func finishProduct[T kernels.Float](t *testing.T, r *rand.Rand, dev kernels.Devi
 	f := must.Get[expr.Func](t)(expr.Parse(text, p.Dtype, names...))
 	with, ok := p.With(f, views...)
 	if !ok {
-		t.Fatalf("%s is no epilogue", text)
+		t.Fatalf("%s is not an epilogue", text)
 	}
 	get := must.Get[*kernels.Plan](t)
 	plan, plain := get(with.Plan(dev)), get(p.Plan(dev))
@@ -188,7 +188,7 @@ func compareFunctions[T kernels.Float](t *testing.T, dev kernels.Device, text st
 	f := must.Get[expr.Func](t)(expr.Parse(text, dt, names[:1+len(views)]...))
 	with, ok := kernels.Product{Dtype: dt, Batch: 1, M: n, N: 2, K: 1}.With(f, views...)
 	if !ok {
-		t.Fatalf("%s is no epilogue", text)
+		t.Fatalf("%s is not an epilogue", text)
 	}
 	get := must.Get[*kernels.Plan](t)
 	b := kernels.Bytes(x)

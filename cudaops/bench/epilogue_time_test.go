@@ -10,7 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr"
 )
 
-// What a bias and a rectifier add to the times of products, as layers of perceptrons have them: of 128 and 4096 rows, and of large squares.
+// What a bias and a ReLU add to the times of products, as layers of perceptrons have them: of 128 and 4096 rows, and of large squares.
 func TestEpilogueTimes(t *testing.T) {
 	w := newStopwatch(t)
 	plan := must.Get[*kernels.Plan](t)
@@ -26,7 +26,7 @@ func TestEpilogueTimes(t *testing.T) {
 			f := must.Get[expr.Func](t)(expr.Parse("select(c + x0 < 0, -0, c + x0 + 0)", x.Dtype, "c", "x0"))
 			with, ok := x.With(f, kernels.View{Elements: x.N, Strides: []int{0, 0, 1}})
 			if !ok {
-				t.Fatalf("%v is no epilogue", f)
+				t.Fatalf("%v is not an epilogue", f)
 			}
 			plans := []*kernels.Plan{plan(x.Plan(w.dev)), plan(with.Plan(w.dev))}
 			if plans[0].Precision != x.Precision {

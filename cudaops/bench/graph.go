@@ -19,37 +19,35 @@ import (
 
 // GraphTiming is the result of [TimeGraph].
 type GraphTiming struct {
-	// Runs are the times of the graph's launches on the device, all of them as one CUDA
-	// graph and without copies from and to the host, each the mean over as many back to
-	// back as take a millisecond; nil if there are no launches.
+	// Runs holds the times of the graph's launches on the device, as one CUDA graph without copies from and to the host. Each
+	// is the mean over consecutive runs that take a millisecond together. It is nil if the graph has no launches.
 	Runs     []time.Duration
 	Launches int
-	// Host are the ops that run on the host because they have no kernel; Runs leave them out.
+	// Host lists the ops that run on the host because they have no kernel; Runs does not include them.
 	Host []string
-	// Kernels are the digests of the kernels that are launched, by source.
+	// Kernels holds the digests of the launched kernels, by source.
 	Kernels map[string]string
-	// Parts are the instructions in the order of their launches, if they were asked for.
+	// Parts lists the instructions in launch order, if requested.
 	Parts []Part
 }
 
-// Part is what an instruction adds to the time of a graph.
+// Part describes what an instruction adds to the time of a graph.
 type Part struct {
 	Op    string
 	Shape []int // of its first result
-	// Time is the time of a graph of all launches up to this one minus the time of a graph without this one. It is less than
-	// the launch takes alone, since kernels overlap.
+	// Time is the time of a graph of the launches up to this one, minus the time of a graph of the launches before it. It is
+	// less than the time of the launch alone, since kernels overlap.
 	Time time.Duration
 	// Least is a lower bound: the time of its bytes at the device's peak memory bandwidth or of its operations at the peak
 	// float32 FMA rate, whichever is longer.
 	Least time.Duration
 }
 
-// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does, and then repeats its
-// launches on the same inputs, timed by the device's clock, after a warm-up. Inputs must have
-// values; nothing is bound to other nodes. runs, at least 1, is the number of runs; if that many
-// take longer than the budget there are fewer, but at least five.
+// TimeGraph runs a graph once on a device, as a machine of cudaops.NewVM does. After a warm-up it repeats the launches on the
+// same inputs, timed by the device's clock. Inputs must have values; no other node is bound. runs, at least 1, is the
+// number of timed runs; if these exceed the budget there are fewer, but at least five.
 //
-// The inputs stay where they are: those that fit into the level-2 cache are read from there.
+// The inputs are not moved between runs, so small ones are read from the L2 cache.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration) (*GraphTiming, error) {
@@ -68,14 +66,14 @@ func TimeGraph(device int, g *gorgonia.ExprGraph, runs int, budget time.Duration
 type Training struct {
 	Solver     gorgonia.Solver // one of Gorgonia's
 	Learnables gorgonia.Nodes
-	// UpdateAlone leaves out all that the update does not need, such as the loss.
+	// UpdateAlone omits all nodes that the update does not depend on, such as the loss.
 	UpdateAlone bool
 	Precision   kernels.Precision // of the products
-	Parts       bool              // are asked for
+	Parts       bool              // return GraphTiming.Parts
 }
 
-// TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All
-// timed steps have the number 1, which matters to no time.
+// TimeStep is [TimeGraph] of a graph's training steps: forward, backward and update. All timed steps are step 1, which does not
+// affect the times.
 func TimeStep(device int, g *gorgonia.ExprGraph, train Training, runs int, budget time.Duration) (*GraphTiming, error) {
 	b, err := exec.OpenGPU(device)
 	if err != nil {
@@ -88,8 +86,7 @@ func TimeStep(device int, g *gorgonia.ExprGraph, train Training, runs int, budge
 	return t, nil
 }
 
-// lowered lowers a graph, with training unless it is nil, and returns the solver's options
-// then.
+// lowered lowers a graph. If training is not nil it also returns the solver's options.
 func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, options internal.Solver, err error) {
 	if train == nil {
 		graph, err = lower.New(g, nil)
@@ -109,8 +106,7 @@ func lowered(g *gorgonia.ExprGraph, train *Training) (graph *lower.Graph, option
 	return graph, options, err
 }
 
-// start sets the learnables of a training to their values, and returns the numbers of its
-// first step, which follow the inputs.
+// start sets the learnables to their values and returns the numbers of the first step, which follow the inputs.
 func start(e *exec.Executable, graph *lower.Graph, train *Training, options internal.Solver) ([]gorgonia.Value, error) {
 	if train == nil {
 		return nil, nil
@@ -179,7 +175,7 @@ func replayed(b exec.Backend, e *exec.Executable, n, runs int, budget time.Durat
 	return repeat(b, runs, budget, func(int) error { return replay() })
 }
 
-// timeParts times the launches of the first instruction, of the first two, and so on.
+// timeParts times the launches of each prefix of the instructions.
 func (t *GraphTiming) timeParts(b exec.Backend, e *exec.Executable) error {
 	const runs, budget = 25, 50 * time.Millisecond
 	before, dev := time.Duration(0), b.Device()

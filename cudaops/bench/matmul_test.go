@@ -12,7 +12,7 @@ import (
 )
 
 // matmulForms are products small enough for sanitizers, with the form of the kernels that
-// float32, or float64, takes on a device of compute capability 9.0 with so few multiprocessors.
+// float32, or float64, takes on a device of compute capability 9.0 with so few SMs.
 var matmulForms = []struct {
 	sms            int
 	batch, m, n, k int64

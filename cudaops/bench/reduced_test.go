@@ -15,7 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
 
-// reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few multiprocessors that
+// reducedForms are products in BF16 and TF32 small enough for sanitizers, on a device with so few SMs that
 // they are rounded.
 var reducedForms = []struct {
 	sms            int
@@ -126,7 +126,7 @@ func reducedDrawn(t *testing.T, r *rand.Rand, dev kernels.Device, by kernels.Pre
 	reduced(t, p, batch, m, n, k, transA, transB, draw, func(x float32) float64 { return exprtest.Round(float64(x), bits) }, float64(k)*0x1p-23)
 }
 
-// A number times 1 is rounded as Precision.Round says, to the bit: ties, denormals, numbers that round to Inf, Inf and NaN. It is
+// A number times 1 is rounded as Precision.Round says, to the bit: ties, subnormals, numbers that round to Inf, Inf and NaN. It is
 // the only one in its row of A, since Inf times 0 is NaN.
 func TestReducedRounding(t *testing.T) {
 	r := random(t)
@@ -236,7 +236,7 @@ func reducedHalvesOn(t *testing.T, r *rand.Rand, dev kernels.Device) {
 				}
 				var ok bool
 				if product, ok = product.With(must.Get[expr.Func](t)(expr.Parse(text, kernels.Float32, names...)), views...); !ok {
-					t.Fatalf("%s is no epilogue", text)
+					t.Fatalf("%s is not an epilogue", text)
 				}
 			}
 			with, ok := kernels.RoundedProduct{Product: product}.Rounding(dev)

@@ -10,10 +10,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// Run runs a plan once on a CUDA device: inputs and out are bytes of the plan's sizes, and out
-// receives the output. It is for tests of kernels: the output and the scratch memory hold NaN
-// before the plan runs, and a plan that writes its inputs or the memory around an operand is an
-// error.
+// Run runs a plan once on a CUDA device. inputs and out have the plan's sizes; out receives the output. It is for tests of
+// kernels: output and scratch memory are filled with NaN before, and Run returns an error if the plan writes its inputs
+// or memory around an operand.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
@@ -27,14 +26,13 @@ func Run(device int, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	return nil
 }
 
-// guard is the number of bytes between operands; poison fills them, and all memory that a plan has
-// yet to write: NaN in any float type.
+// guard is the number of bytes between operands. poison fills these bytes and output and scratch memory: NaN in any float type.
 const (
 	guard  = 2 * program.Alignment
 	poison = 0xff
 )
 
-// runGuarded puts guards around each operand.
+// runGuarded runs a plan with guards around each operand.
 func runGuarded(b exec.Backend, p *kernels.Plan, inputs [][]byte, out []byte) error {
 	if len(inputs) != len(p.Inputs) {
 		return fmt.Errorf("got %d inputs, want %d", len(inputs), len(p.Inputs))

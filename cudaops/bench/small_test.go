@@ -10,7 +10,7 @@ import (
 )
 
 // smallProducts are products in TF32 and BF16 whose operands are rounded as they are multiplied: in parts
-// that a cluster adds up, and whole. sms: of a device with so many multiprocessors.
+// that a cluster adds up, and whole. sms: of a device with that many SMs.
 var smallProducts = []struct {
 	sms            int
 	batch, m, n, k int64

@@ -16,30 +16,26 @@ import (
 
 // Timing is the result of [Time].
 type Timing struct {
-	// Runs are the times of the plan, each the mean over as many runs back to
-	// back as take a millisecond.
+	// Runs holds times of the plan, each the mean over consecutive runs that take a millisecond together.
 	Runs []time.Duration
-	// Out is the output after the last timed run. Before the first run it was
-	// filled with NaN, as the scratch memory was, so an element that the plan
-	// does not write shows.
+	// Out is the output after the last timed run. It is filled with NaN before the first run, as is scratch memory, which
+	// shows elements that the plan does not write.
 	Out []byte
 }
 
-// Time runs a plan on a device repeatedly with its operands in device memory, and times it by the
-// device's clock, after a warm-up. inputs are the plan's inputs as bytes; runs, at least 1, is the
-// number of runs: long plans get fewer, so that a call takes about three seconds at most.
-// [TimeWithin] sets another limit.
+// Time runs a plan repeatedly with its operands in device memory, and times it by the device's clock after a warm-up. inputs are
+// the plan's inputs as bytes. runs, at least 1, is the number of timed runs; long plans have fewer, so that a call takes
+// about three seconds at most. [TimeWithin] has another limit.
 //
-// Operands that together are smaller than four times the level-2 cache are allocated several times
-// and used in turn, so that every run reads memory.
+// Operands that are smaller than four times the L2 cache in total are allocated several times and used alternately, so that every
+// run reads memory.
 //
 // The error wraps cudaops.ErrNoDevice if there is no such device.
 func Time(device int, p *kernels.Plan, inputs [][]byte, runs int) (*Timing, error) {
 	return TimeWithin(device, p, inputs, runs, 3*time.Second)
 }
 
-// TimeWithin is [Time] with another limit: there are fewer runs, but at least five, only if they
-// would take longer than the budget.
+// TimeWithin is [Time] with a budget: if the runs would exceed it there are fewer, but at least five.
 func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget time.Duration) (*Timing, error) {
 	if len(inputs) != len(p.Inputs) {
 		return nil, fmt.Errorf("bench: %s: got %d inputs, want %d", p.Op, len(inputs), len(p.Inputs))
@@ -108,9 +104,8 @@ func TimeWithin(device int, p *kernels.Plan, inputs [][]byte, runs int, budget t
 	return t, g.Sync()
 }
 
-// CopyBandwidth is the bandwidth of a copy within the device's memory in GB/s,
-// bytes read and bytes written counted: the median over copies of random
-// numbers, 2 GiB or a sixteenth of the memory if that is less.
+// CopyBandwidth measures the bandwidth of copies within device memory in GB/s, counting bytes read and written. It is the median
+// over copies of random numbers, of 2 GiB or a sixteenth of the memory if that is less.
 func CopyBandwidth(device int) (float64, error) {
 	g, err := exec.OpenGPU(device)
 	if err != nil {
@@ -135,17 +130,17 @@ func CopyBandwidth(device int) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("bench: copy: %w", err)
 	}
-	return float64(2*size) / float64(median(times)), nil // bytes a nanosecond
+	return float64(2*size) / float64(median(times)), nil // bytes per ns
 }
 
-// repeat times run, whose argument counts the calls. It warms up for 50 ms, which shows how long a
-// run takes; runs that do not fit into the budget are left out.
+// repeat times run, whose argument counts the calls. It warms up for 50 ms to estimate the time of a run, and omits runs that
+// exceed the budget.
 func repeat(g exec.Backend, runs int, budget time.Duration, run func(i int) error) ([]time.Duration, error) {
 	const (
 		warmUp   = 50 * time.Millisecond
-		interval = time.Millisecond // between events at least
+		interval = time.Millisecond // minimum between events
 		fewest   = 5
-		longest  = 4096 // runs between two events at most
+		longest  = 4096 // maximum of runs between two events
 	)
 	if runs < 1 {
 		return nil, fmt.Errorf("got %d timed runs, want at least 1", runs)
@@ -219,5 +214,5 @@ func median(times []time.Duration) time.Duration {
 	return s[len(s)/2]
 }
 
-// padded returns n bytes rounded up to whole units of the arena.
+// padded returns n rounded up to the arena's alignment.
 func padded(n int64) int64 { return (n + program.Alignment - 1) &^ (program.Alignment - 1) }

@@ -178,7 +178,7 @@ func doubled() (*gorgonia.ExprGraph, *gorgonia.Node, error) {
 	return g, sum, err
 }
 
-// TestGorgoniaMachineLoop makes, runs and closes machines one after the other,
+// TestGorgoniaMachineLoop makes, runs and closes machines consecutively,
 // within a time limit.
 func TestGorgoniaMachineLoop(t *testing.T) {
 	suite.GPU(t)

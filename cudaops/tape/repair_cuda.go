@@ -91,7 +91,7 @@ func repair(instructions []internal.Instruction, flush internal.Instruction) (re
 	return repaired, values
 }
 
-// substitute returns the op to run in place of one of Gorgonia's on a device.
+// substitute returns the op to run instead of one of Gorgonia's on a device.
 func substitute(op gorgonia.Op) gorgonia.Op {
 	switch internal.OpName(op) {
 	case "linAlgBinOp":

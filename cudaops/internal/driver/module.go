@@ -20,7 +20,7 @@ func (c *Context) Load(image []byte) (*Module, error) {
 	const infoLog, infoSize, errorLog, errorSize = 3, 4, 5, 6 // CUjit_option
 	info, log := new([4096]byte), new([4096]byte)
 	options := []uint32{infoLog, infoSize, errorLog, errorSize}
-	values := []uintptr{ // void *[4]: addresses, and numbers in place of addresses
+	values := []uintptr{ // void *[4]: addresses, and numbers instead of addresses
 		uintptr(unsafe.Pointer(info)), uintptr(len(info)),
 		uintptr(unsafe.Pointer(log)), uintptr(len(log)),
 	}

@@ -127,7 +127,7 @@ func TestCacheErrors(t *testing.T) {
 	}
 }
 
-// Images are loaded side by side, each once for all who want it at the same time, and what fails
+// Images are loaded concurrently, each once for all who want it at the same time, and what fails
 // fails for all of them and is tried again by those who come later.
 func TestCacheSideBySide(t *testing.T) {
 	var mu sync.Mutex

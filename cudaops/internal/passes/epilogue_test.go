@@ -74,7 +74,7 @@ func TestEpiloguesSaveLaunches(t *testing.T) {
 var special = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1, -1, 0x1p-140, -0x1p-140, 0x1p-149, -0x1p-149,
 	0x1p-1070, -0x1p-1070, math.MaxFloat32, -math.MaxFloat32, math.MaxFloat64, -math.MaxFloat64, 1.5, -3}
 
-// The derivative of a rectifier by its result is the one by its argument, to the bit.
+// The derivative of a ReLU as a function of its result has the bits of the one as a function of its argument.
 func TestRectifier(t *testing.T) {
 	testRectifier[float32](t, kernels.Float32)
 	testRectifier[float64](t, kernels.Float64)
@@ -166,7 +166,7 @@ var layers = map[string]struct {
 		h := G.Must(G.Rectify(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
 		return G.Must(G.Mul(h, n.input(9, 3, 2)))
 	}, true, []string{"relu(c + x0)", "[TransB] c * step(x0)"}},
-	"rectifier and mask": { // the result of the rectifier is kept, for its derivative
+	"rectifier and mask": { // the result of the ReLU is kept, for its derivative
 		func(n *net) *G.Node {
 			h := G.Must(G.Rectify(n.biased(0, G.Must(G.Mul(n.input(9, 5, 4), n.input(9, 4, 3))))))
 			mask := n.input(4, 5, 3)
@@ -281,7 +281,7 @@ func TestLayers(t *testing.T) {
 }
 
 // A perceptron of three layers, with its loss and gradients, takes two launches less: the
-// products have taken the biases, the rectifiers and their derivatives.
+// products have taken the biases, the ReLUs and their derivatives.
 func TestPerceptronLaunches(t *testing.T) {
 	c := graphspec.MLP(128, 784, 512, 512, 10)
 	g, _ := c.Graph(c.Values([]float32{1}))

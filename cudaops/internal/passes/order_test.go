@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Drawn graphs run on an H200 as if their instructions ran one after the other, and so do
+// Drawn graphs run on an H200 as if their instructions ran consecutively, and so do
 // steps of a solver.
 func TestOrderOfDrawnGraphs(t *testing.T) {
 	ordered := func(t *rapid.T, g *lower.Graph) {

@@ -165,7 +165,7 @@ var goldenGraphs = map[string]func() *G.ExprGraph{
 		return g
 	},
 	// A layer whose activation has no kernel, a constant, a reshape on either side,
-	// and the gradient by the weights.
+	// and the gradient w.r.t. the weights.
 	"layer": func() *G.ExprGraph {
 		g := G.NewGraph()
 		x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(5, 4))

@@ -13,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Of the eight products of a perceptron of three layers on an H200 the five large ones are rounded, each operand once, and in TF32
-// those alone that do not lie with their terms side by side. In BF16 large ones of ten columns are, too.
+// Of the eight matmuls of a perceptron of three layers on an H200 the five large ones have rounded operands, each rounded once. In
+// TF32 only operands that are not contiguous along K are rounded. In BF16 large matmuls of ten columns are rounded too.
 func TestRoundedOnce(t *testing.T) {
 	small, large := graphspec.MLP(4096, 784, 512, 512, 10), graphspec.MLP(4096, 784, 4096, 4096, 10)
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ func odd(r *rand.Rand, shape ...int) *tensor.Dense {
 }
 
 // sliced returns a graph that multiplies slices of x, which begin at cuts of an axis, with other matrices each, and
-// the gradient by x, which is a sum of slices among zeros.
+// the gradient w.r.t. x, which is a sum of slices among zeros.
 func sliced(r *rand.Rand, shape tensor.Shape, axis int, cuts []int, tanh bool) (g *G.ExprGraph, keep G.Nodes) {
 	g = G.NewGraph()
 	x := G.NewTensor(g, tensor.Float32, len(shape), G.WithName("x"), G.WithShape(shape...), G.WithValue(odd(r, shape...)))
@@ -72,7 +72,7 @@ func ofKind[Op program.Op](p *program.Program) (n int) {
 	return n
 }
 
-// The gradient by a value of which all slices are used is computed part by part: bit for bit as a
+// The gradient w.r.t. a value of which all slices are used is computed part by part: bit for bit as a
 // sum, in its place where that is at an address for a value of its own.
 func TestWindowsOfSlices(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {

@@ -41,7 +41,7 @@ func TestPrebuilt(t *testing.T) {
 	}
 }
 
-// The driver compiles no kernel of perceptrons whose batch and widths nobody chose. On a device of 40 multiprocessors, that of sm_75, it
+// The driver compiles no kernel of perceptrons whose batch and widths nobody chose. On a device of 40 SMs, that of sm_75, it
 // may: sums down 640 columns are no longer few there.
 func TestDrawn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) // others may need a kernel that is not worth its bytes

@@ -92,7 +92,7 @@ func (t Type) Bytes() int64 { return t.Elements() * t.Dtype.Size() }
 type View struct {
 	Offset  int64
 	Strides []int64
-	Bounds  kernels.Bounds // To is 0 if there are no bounds
+	Bounds  kernels.Bounds // a zero To means unbounded
 	// Stream, if its Number is not 0, makes the elements random numbers generated from the base, the generator's state, as
 	// in a [kernels.View].
 	Stream kernels.Stream

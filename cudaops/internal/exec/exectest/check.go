@@ -13,11 +13,10 @@ import (
 var H200 = kernels.Device{Name: "NVIDIA H200", Major: 9, SMs: 132, SharedOptin: 227 << 10, L2: 60 << 20, Memory: 141 << 30, Cooperative: true,
 	Bandwidth: 4.8e12, FMAs: 33.5e12}
 
-// Check returns the faults of the order in which a device runs a placed program, and
-// how many nodes the graphs have that it captures. Of any two nodes of a graph that use the same
-// memory, one of which writes it, one waits for the other; and in the order of the
-// instructions, each reads the values as their definitions have written them. No node uses memory
-// that the next run's inputs are copied to while it runs.
+// Check returns the faults of the order in which a device runs a placed program, and the number of nodes of its CUDA graphs. If
+// two nodes of a graph access the same memory and one of them writes it, one must wait for the other. In program order,
+// each instruction must read the values written by their definitions. No node may access memory that the next run's
+// inputs are copied to.
 func Check(p *program.Program, dev kernels.Device) (nodes int, err error) {
 	b := &Recorder{For: dev}
 	e, err := exec.New(p, b, false)

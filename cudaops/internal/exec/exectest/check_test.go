@@ -69,7 +69,7 @@ func variants(t *testing.T, net bool, g *G.ExprGraph, in G.Nodes) map[string]*lo
 	return list
 }
 
-// Whole graphs run on an H200 as if their instructions ran one after the other: with results
+// Whole graphs run on an H200 as if their instructions ran consecutively: with results
 // alone, with every node's value, watched, with steps of a solver, and made to be repeated.
 // Their launches are such as the kernels take, and little memory lies between values.
 func TestGraphs(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package exectest proves, with no GPU, that a program runs there as if its instructions
-// ran one after the other: [Check].
+// ran consecutively: [Check].
 package exectest
 
 import (
@@ -19,8 +19,8 @@ type Node struct {
 	After         []int // the nodes that it waits for
 }
 
-// Recorder is a backend that runs nothing: it keeps the graphs that would be captured, node
-// by node with the edges that [exec.GPUBackend] makes.
+// Recorder is a backend that runs nothing: it records the graphs that would be captured, with the edges that [exec.GPUBackend]
+// makes.
 type Recorder struct {
 	For    kernels.Device
 	Graphs [][]Node
@@ -30,8 +30,7 @@ type Recorder struct {
 
 var _ exec.AsyncCopier = (*Recorder)(nil)
 
-// recording is a stream that captures: work queued next waits for tail, and is then the tail
-// itself.
+// recording is a capturing stream: the next work waits for tail, and then becomes the tail.
 type recording struct {
 	nodes []Node
 	tail  []driver.GraphNode
@@ -49,7 +48,7 @@ func (r *recording) Dependencies() ([]driver.GraphNode, error) { return slices.C
 // queue adds a node.
 func (b *Recorder) queue(n Node) error {
 	r := b.recording
-	if r == nil { // work that is not captured waits for all before it
+	if r == nil { // work that is not captured waits for all earlier work
 		return nil
 	}
 	for _, before := range r.tail {
