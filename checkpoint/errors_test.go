@@ -102,7 +102,7 @@ func (v *victim) refuses(what, path string, to any, wants ...string) {
 	}
 }
 
-// A file of another training is an error that names what was got and wanted, and changes nothing.
+// A file of another training is an error that names the difference, and changes nothing.
 func TestLoadOtherTraining(t *testing.T) {
 	v := newVictim(t)
 	small := func() *model { return newModel(t, tensor.Float32, 1, 5) }

@@ -349,7 +349,7 @@ var growths = map[string]func(d *drawing) (*G.Node, error){
 	},
 }
 
-// attempt calls a function of Gorgonia's, some of which panic for what they do not take.
+// attempt calls a function of Gorgonia's, some of which panic for unsupported arguments.
 func attempt[T any](f func() (T, error)) (out T, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -81,8 +81,8 @@ func transposed(x []float32, rows, cols int) []float32 {
 	return out
 }
 
-// Products of these sizes run on the tensor cores on compute capability 9, which take
-// each float32 apart: a NaN of any payload must survive that.
+// Products of these sizes run on the tensor cores on compute capability 9.0, with operands split into BF16. A NaN of any payload must
+// survive the split.
 func TestMatMulKeepsNaN(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		for _, s := range [][3]int{{1280, 640, 48}, {1283, 645, 37}} {

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Of a chain two neighbours are alive at once, and one can take its predecessor's place.
+// In a chain two consecutive values are alive at once, and a value can overwrite its predecessor.
 func TestMemory(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		const n = 1 << 12 // 32 KiB each

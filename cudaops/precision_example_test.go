@@ -10,7 +10,7 @@ import (
 	G "gorgonia.org/gorgonia"
 )
 
-// Two layers are trained with products in BF16, but for the scores.
+// Two layers are trained with products in BF16, except the product that computes the scores.
 func ExamplePrecision() {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, G.Float32, G.WithName("x"), G.WithShape(64, 30), G.WithInit(G.Uniform(-1, 1)))

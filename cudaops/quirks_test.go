@@ -25,7 +25,7 @@ type quirk struct {
 func quirks() []quirk {
 	node := func(t *testing.T) func(*G.Node, error) *G.Node { return must.Get[*G.Node](t) }
 	nan, inf := math.NaN(), math.Inf(1)
-	// pairs returns rows of two numbers, as many as are given.
+	// pairs returns a matrix with rows of two numbers.
 	pairs := func(t *testing.T, g *G.ExprGraph, dt tensor.Dtype, x ...float64) *G.Node {
 		return node(t)(G.Reshape(numbers(g, dt, "x", x...), tensor.Shape{len(x) / 2, 2}))
 	}

@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The promise of docs/running.md: the same input produces the same bits, whatever a run is asked to
-// show, with random numbers too.
+// As docs/running.md promises, the same input produces the same bits with any options that only show more of a run, including
+// random numbers.
 func TestSameBits(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		train := func(opts ...Option) *Snapshot {

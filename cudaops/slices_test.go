@@ -22,7 +22,7 @@ type sliced struct {
 	count int
 }
 
-// drawSlice returns a slice of an axis with so many elements.
+// drawSlice returns a random slice of an axis of that extent.
 func drawSlice(r *rand.Rand, extent, count int) tensor.Slice {
 	if count == 1 {
 		return G.S(r.IntN(extent))
@@ -54,7 +54,7 @@ func drawSliced(t *testing.T, r *rand.Rand, list []sliced, x *G.Node) []sliced {
 	return append(list, s)
 }
 
-// elements returns which elements of the tensor a slice has, from those of what it is of.
+// elements returns the tensor's elements in a slice, given the tensor's elements in the sliced value.
 func (s sliced) elements(of []int) (list []int) {
 	at := s.node.Op().(interface{ IsSlice() tensor.Slice }).IsSlice()
 	inner := 1

@@ -102,7 +102,7 @@ func TestState(t *testing.T) {
 
 func (m *modesGraph) rand() *rand.Rand { return rand.New(rand.NewPCG(3, 3)) }
 
-// A state that does not fit is an error that names what was got and wanted, and changes nothing.
+// A snapshot that does not fit is an error that names the difference, and changes nothing.
 func TestRestoreErrors(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		m := newModesGraph(t, false)

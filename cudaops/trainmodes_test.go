@@ -163,7 +163,7 @@ func TestModeFollowsSetTraining(t *testing.T) {
 	})
 }
 
-// An op of another module has a mode of its own, which EvalMode cannot set for one machine alone.
+// An op of another module keeps its own mode, which EvalMode cannot set for a single machine.
 func TestModeOfUserOp(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, second, _ := applied(t, modeOp{doing(func(in ...G.Value) (G.Value, error) { return in[0], nil })})

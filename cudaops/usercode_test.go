@@ -140,7 +140,7 @@ func TestWrongValues(t *testing.T) {
 	})
 }
 
-// A value of another shape with as many elements gets its node's, as of Gorgonia's ops.
+// A value whose shape differs from its node's, but not in the number of elements, gets the node's shape, as with Gorgonia's ops.
 func TestValueOfAnotherShape(t *testing.T) {
 	onBackends(t, func(t *testing.T, on Option) {
 		g, _, second, _ := applied(t, doing(func(...G.Value) (G.Value, error) {

@@ -22,7 +22,7 @@ func chain(t testing.TB, nodes int) *G.ExprGraph {
 	return g
 }
 
-// A graph of 16 000 nodes is to be compiled within half a second.
+// A graph of 16 000 nodes should compile within half a second.
 func BenchmarkNewVM(b *testing.B) {
 	g := chain(b, 16000)
 	for b.Loop() {

@@ -131,8 +131,8 @@ func TestFailureAfterAStep(t *testing.T) {
 	}
 }
 
-// A training that diverges ends with an error, and its last good checkpoint stays: where the loss is infinite,
-// where a parameter or a moment is no number before the loss is, and where no run hands the loss over.
+// A training that diverges ends with an error, and its last good checkpoint stays. The loss becomes infinite, a parameter or a
+// moment becomes NaN before the loss does, or no run has results.
 func TestDivergence(t *testing.T) {
 	for name, c := range map[string]struct {
 		y, x, rate float64 // of the second step

@@ -83,7 +83,7 @@ func TestRunErrors(t *testing.T) {
 // stopped is a type of contexts.
 type stopped struct{ context.Context }
 
-// The error about a wrong batch names its number, its input, what it has and what is wanted.
+// The error for a wrong batch names the batch, the input, the value that it got and the one that it needs.
 func TestBatchErrors(t *testing.T) {
 	noLeaks(t)
 	other := newLine(t, false)

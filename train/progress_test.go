@@ -63,7 +63,7 @@ func TestPrefetchIsBounded(t *testing.T) {
 	}
 }
 
-// On a device each batch is there before its step, and one more is made meanwhile.
+// On a device each batch is staged before its step, and another one is made in the meantime.
 func TestStagedAhead(t *testing.T) {
 	for ahead := range 4 {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestProgressBar(t *testing.T) {
 	})
 }
 
-// A file is no terminal, and nothing is shown where nobody asks.
+// A file is not a terminal, and without the option nothing is shown.
 func TestProgressOfAFile(t *testing.T) {
 	f := must.Get[*os.File](t)(os.CreateTemp(t.TempDir(), ""))
 	defer f.Close()

@@ -26,11 +26,10 @@ func unaryOps() []expr.Op {
 	return list
 }
 
-// Every function of one argument, of every float32 there is (of one in 4099 with
-// -short), is within its bound of the same function in double precision, which
-// TestMapFloat64OnGPU holds against arithmetic of more digits. The device finds the
-// errors; the host computes those of the rows of largest error again, with its own
-// functions. With STHENO_RECORD=file it writes the table of errors.
+// Every function of one argument is within its error bound for every float32 (for one in 4099 with -short). The reference is the
+// function in double precision, which TestMapFloat64OnGPU compares with arithmetic of more digits. The device computes the
+// errors; the host recomputes the rows of the largest errors with its own functions. With STHENO_RECORD=file the test writes
+// the table of errors.
 func TestFunctionsOnGPU(t *testing.T) {
 	dev := device0(t)
 	s := must.Get[*cudaops.Session](t)(cudaops.Open(0))

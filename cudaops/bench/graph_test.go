@@ -81,8 +81,8 @@ type notOurs struct{}
 
 func (notOurs) Step([]gorgonia.ValueGrad) error { return nil }
 
-// A training step has the launches of its update, alone if that is asked for; learnables on the
-// host stay as they are.
+// A timed training step includes the launches of its update, or only these with UpdateAlone. Learnables on the host do not
+// change.
 func TestTimeStep(t *testing.T) {
 	g := gorgonia.NewGraph()
 	vector := func(name string) *gorgonia.Node {

@@ -55,7 +55,8 @@ func TestHistogramManyBins(t *testing.T) {
 	compareHistogram(t, dev, kernels.Int32, x)
 }
 
-// Counters of 16 bits, two in a word: with blocks so few that many of one bin come to each, and as many bins as fit, an odd number.
+// Two counters of 16 bits in a word: few blocks, so that each counts many elements of one bin, and an odd number of bins that
+// fills shared memory.
 func TestHistogramHalves(t *testing.T) {
 	dev := device0(t)
 	dev.SMs = 3
@@ -65,7 +66,7 @@ func TestHistogramHalves(t *testing.T) {
 	for i := range x {
 		switch r.IntN(3) {
 		case 0:
-			x[i] = 500.5 // and its neighbour, in the other half of a word
+			x[i] = 500.5 // shares a word with the next bin
 		case 1:
 			x[i] = 501.5
 		default:

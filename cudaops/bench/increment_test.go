@@ -11,11 +11,9 @@ import (
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
-// Counts with atomics and with locks are exact, on the host and on a GPU. The Go
-// bodies of the racy variants are a model of the race: a warp counts as one, and as
-// none where another block comes between. On a GPU, where nothing is known of them,
-// only the memory around the cell is looked after, and the one that a race checker
-// sees has a test of its own.
+// Counts with atomics and with locks are exact, on the host and on a GPU. The Go bodies of the racy variants model the race: a
+// warp counts as one, and as zero if another block interferes. On a GPU their results are unspecified, so the test only
+// checks the memory around the counter. The variant that a race checker detects has a separate test.
 func TestIncrement(t *testing.T) {
 	runs := map[string]func(p *kernels.Plan, out []byte) error{
 		"host": func(p *kernels.Plan, out []byte) error { return runGuarded(new(exec.HostBackend), p, nil, out) },

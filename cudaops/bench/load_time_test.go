@@ -19,8 +19,9 @@ import (
 // loadedSteps are the training steps, by their place in [graphspec.Steps], whose loading is timed.
 var loadedSteps = map[string]int{"step": 0, "adam": 1, "large": 2, "wide": 10, "convnet": 13, "lstm": 15}
 
-// What loading the kernels of one program takes, in a process of its own for each of them: a product of two matrices, or with STHENO_LOAD=step,
-// other names, or sizes such as "mlp 100 784 300 10", a training step, from its graph to its first result.
+// TestLoadTime measures the time to load the kernels of one program, in a separate process. The program is a product of two
+// matrices. With STHENO_LOAD=step, other names, or sizes such as "mlp 100 784 300 10", it is a training step, timed from its graph
+// to its first result.
 func TestLoadTime(t *testing.T) {
 	name := os.Getenv("STHENO_LOAD")
 	if name == "" {

@@ -192,7 +192,7 @@ func TestMapTilesOnGPU(t *testing.T) {
 	})
 }
 
-// Tiles beside operands of other layouts compute the host's bits, wherever rows of the output begin.
+// Tiled operands together with operands of other layouts compute the host's bits, for any alignment of the output's rows.
 func TestMapTilesBesideOnGPU(t *testing.T) {
 	dev := device0(t)
 	r := rand.New(rand.NewPCG(rand.Uint64(), 2))

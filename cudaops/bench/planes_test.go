@@ -11,8 +11,8 @@ import (
 	"github.com/stheno-ml/stheno/kernels"
 )
 
-// A product of planes made before it, of either operand or both, has the bits of the product alone: for numbers near 1, and for
-// those for which planes are written again, beside planes that other products read.
+// A product whose operands, one or both, were split before has the bits of the plain product: for numbers near 1, and for numbers
+// that the product must split again with scaling.
 func TestPlanes(t *testing.T) {
 	r := random(t)
 	for _, dev := range productDevices(t) {

@@ -140,8 +140,8 @@ var longRows = []exprtest.RowShape{
 	{Shape: []int{2, 200_004}, Axes: []int{1}}, {Shape: []int{1, 400_003}, Axes: []int{1}}, {Shape: []int{2, 600_004}, Axes: []int{1}},
 }
 
-// Softmax of long rows, in one kernel, has the bits of its operations one by one, of which the sums are
-// made by clusters of as many blocks, or of fewer, or by one block for a row.
+// A fused softmax of long rows has the bits of its separate operations, whose sums use clusters of the same number of blocks, of
+// fewer blocks, or one block per row.
 func TestRowsLongOnGPU(t *testing.T) {
 	for _, sms := range []int{0, 2, 4} {
 		dev := device0(t)

@@ -30,7 +30,7 @@ func newStopwatch(t *testing.T) *stopwatch {
 	return w
 }
 
-// wants reports whether a case is to be timed.
+// wants reports whether a case should be timed.
 func (w *stopwatch) wants(name string) bool { return w.chosen.MatchString(name) }
 
 // rate returns a median time in microseconds, and the bandwidth in GB/s and as a share of a copy's, in percent.

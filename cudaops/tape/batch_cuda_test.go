@@ -78,7 +78,7 @@ func (b batch) tolerance() float64 {
 	return b.spec.Tolerance
 }
 
-// A bundle is the graph of a batch.
+// bundle is a batch with its graph.
 type bundle struct {
 	batch
 	graph   *gorgonia.ExprGraph
@@ -192,8 +192,7 @@ func (b batch) onHost() ([][][]float64, error) {
 	return g.gradients(vm)
 }
 
-// checkGradients compares gradients, of one run or several, with those on the
-// host, which TestGradients holds against differences.
+// checkGradients compares the gradients of runs with the gradients on the host, which TestGradients checks by finite differences.
 func (b batch) checkGradients(t *testing.T, runs ...[][][]float64) {
 	want, err := b.onHost()
 	if err != nil {

@@ -21,8 +21,8 @@ func lispForward(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	return tape.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
 }
 
-// lockedMachine is Gorgonia's machine as it is, used as docs/cuda-tag.md prescribes: it must
-// keep its thread, here that of the test's goroutine.
+// lockedMachine is Gorgonia's unmodified machine, used as docs/cuda-tag.md prescribes: it must stay on its thread, here the thread of
+// the test's goroutine.
 func lockedMachine(g *gorgonia.ExprGraph) (gorgonia.VM, error) {
 	runtime.LockOSThread()
 	return gorgonia.NewTapeMachine(g), nil

@@ -278,8 +278,8 @@ func TestGraph(t *testing.T) {
 	must.Do(t, s.Sync())
 }
 
-// Kernels that wait by themselves find what those before them wrote, and write over what those have read,
-// whether the device may start them early or not.
+// With and without programmatic edges, kernels that wait for their dependencies read what the earlier kernels wrote and
+// overwrite what they have read.
 func TestGraphEarly(t *testing.T) {
 	c := openDevice(t)
 	f, s := openScale(t, c)
@@ -304,7 +304,7 @@ func TestGraphEarly(t *testing.T) {
 			want = 1
 			for i := range 60 {
 				f, count := []*Function{follows, follows, f}[i%3], uint32(n)
-				if i%5 == 0 { // the others have less to do, and may come early
+				if i%5 == 0 { // shorter kernels, whose dependents may launch early
 					count = n / 2
 				}
 				if err := s.Launch(f, [3]uint32{(count + 255) / 256, 1, 1}, [3]uint32{256, 1, 1}, 0,

@@ -14,10 +14,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Graphs whose kernels are started early compute the bits of those in which each waits for the end of those before
-// it. The graphs are drawn: launches of all kinds on pieces of one memory, so that they wait for
-// each other because one reads memory that the other writes, or writes memory that it has read. A run reads the results of
-// the one before, by functions that make small differences large.
+// Graphs with programmatic edges compute the same bits as graphs with full edges. The graphs are random: launches of all kinds on
+// ranges of one memory, with read-after-write and write-after-read dependencies. A run reads the results of the previous one,
+// by functions that amplify small differences.
 func TestStartedEarly(t *testing.T) {
 	graphs, runs := 12, 40
 	if testing.Short() {
@@ -50,13 +49,13 @@ func TestStartedEarly(t *testing.T) {
 
 const arenaBytes = 32 << 20
 
-// drawnGraph is work on a backend of its own.
+// drawnGraph is random work on a separate backend.
 type drawnGraph struct {
 	backend *GPUBackend
 	launch  func() error
 }
 
-// drawGraph draws a graph. Those of the same seed are the same.
+// drawGraph returns a random graph that depends only on the seed.
 func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	g, err := OpenGPU(0)
 	must.Have(t, "GPU", err)
@@ -89,21 +88,21 @@ func drawGraph(t *testing.T, seed uint64, late bool) *drawnGraph {
 	return &drawnGraph{g, launch}
 }
 
-// valueAt is a value that lies there.
+// valueAt returns a value with that span.
 func valueAt(s Span) *program.Value {
 	v := &program.Value{Type: program.Type{Numeric: true, Shape: tensor.Shape{1}}, Buffer: &program.Buffer{Offset: s.Offset, Size: s.Size}}
 	v.Base = v
 	return v
 }
 
-// drawnPlan is a plan and where its operands lie.
+// drawnPlan is a plan with the spans of its operands.
 type drawnPlan struct {
 	plan         *kernels.Plan
 	in           []Span
 	out, scratch Span
 }
 
-// drawPlans draws a plan of some kernel, or several that leave numbers in [0, 1) together, if they find such.
+// drawPlans returns a random plan, or several that together map numbers in [0, 1) to numbers in [0, 1).
 func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	pick := func(list ...int64) int64 { return list[r.IntN(len(list))] }
 	switch r.IntN(6) {
@@ -124,7 +123,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	return []drawnPlan{product, inPlace(t, dev, product)}
 }
 
-// drawPlaces draws places for the operands of a plan, in which its output overlaps no input.
+// drawPlaces returns random spans for the operands of a plan, such that its output overlaps no input.
 func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	const slot = 1 << 18 // bytes
 	place := func(bytes int64) Span {
@@ -145,7 +144,7 @@ func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	return d
 }
 
-// inPlace is a map of a plan's output onto itself.
+// inPlace is a Map that overwrites a plan's output.
 func inPlace(t *testing.T, dev kernels.Device, d drawnPlan) drawnPlan {
 	return drawnPlan{mapOf(t, dev, "a", int(d.out.Size/4), "a"), []Span{d.out}, d.out, Span{}}
 }

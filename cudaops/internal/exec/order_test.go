@@ -73,8 +73,7 @@ func share(a, b []*program.Buffer) bool {
 	return false
 }
 
-// What reduced leaves of the edges makes each piece wait for the same pieces, and none twice as
-// far as it looks back.
+// The edges that reduced keeps imply the same dependencies, and within the range that it considers none of them is redundant.
 func TestReduced(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 5, 20, 70, 1500}).Draw(t, "pieces")
@@ -119,8 +118,7 @@ func closure(work []Work) []*big.Int {
 	return list
 }
 
-// longestFirst keeps the pieces and what they wait for, and of those that could come next takes one that as long a chain of others waits for
-// as for any.
+// longestFirst preserves the pieces and their dependencies, and always selects a ready piece with the longest chain of dependents.
 func TestLongestFirst(t *testing.T) {
 	must.Hold(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 5, 20, 70}).Draw(t, "pieces")

@@ -55,8 +55,7 @@ func release(t *testing.T, c *cache[string], e *cached[string]) {
 	}
 }
 
-// Images in use stay, whatever comes and goes beside them; of the others the ones
-// used last stay, up to the limit.
+// Images in use stay loaded. Of the idle images, the most recently used ones stay, up to the limit.
 func TestCache(t *testing.T) {
 	var l loads
 	c := l.cache(2)
@@ -142,7 +141,7 @@ func TestCacheSideBySide(t *testing.T) {
 		mu.Unlock()
 		if first {
 			begun.Done()
-			begun.Wait() // for the other image
+			begun.Wait() // until the other image is loading
 			if i.Name() == "bad" {
 				return "", failed
 			}

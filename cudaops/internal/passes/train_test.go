@@ -173,8 +173,8 @@ func (b *training) backend(t *rapid.T, p *program.Program, solver internal.Solve
 	}
 }
 
-// An update stays a Map of its own where its gradient's norm is summed over the elements
-// that it goes over: Rows cannot write over their operands.
+// An update stays a separate Map even if the norm of its gradient is a sum over the same elements: Rows cannot overwrite their
+// operands.
 func TestUpdatesAreNotInRows(t *testing.T) {
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float64, G.WithName("x"), G.WithShape(3, 32), G.WithInit(G.Gaussian(0, 1)))

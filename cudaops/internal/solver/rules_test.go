@@ -133,8 +133,7 @@ func TestAdamW(t *testing.T) {
 	}
 }
 
-// Gorgonia's AdamW leaves the parameters as they are: the day that it does not, ours is
-// to be compared with it.
+// Gorgonia's AdamW does not change the parameters. If this test fails, compare Stheno's AdamW with it.
 func TestGorgoniasAdamWStandsStill(t *testing.T) {
 	if G.CUDA {
 		t.Skip("in a build with the tag cuda, Gorgonia's tape machine needs a GPU")
@@ -173,9 +172,8 @@ type number64 struct{ value, grad *G.F64 }
 func (n number64) Value() G.Value         { return n.value }
 func (n number64) Grad() (G.Value, error) { return n.grad, nil }
 
-// Gorgonia steps parameters without axes by code of its own, which forgets what some
-// solvers keep, and clips otherwise. Here they are stepped as tensors are. This test fails on
-// the day that Gorgonia does so, too.
+// Gorgonia has separate code for parameters without axes, which omits some solver state and clips differently. Stheno handles them
+// like tensors. This test fails when Gorgonia does the same.
 func TestGorgoniasNumbersDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    internal.SolverKind
