@@ -23,16 +23,16 @@ toolkit: .toolkit/python/versions # the kernels' compiler, and Python's safetens
 	python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .toolkit/python $(PYTHON)
 	echo "$(PYTHON)" > $@
 
-images: toolkit # compile what changed of kernels/*.cu into kernels/images, of common generated kernels, the versions and the example's kernel
+images: toolkit # compile what changed of the CUDA sources of kernels into kernels/images, of common generated kernels, the versions and the example's kernel
 	go run ./kernels/build
 	go run ./cudaops/internal/prebuilt
-	go run ./kernels/build -dir kernels/versions
+	go run ./kernels/build -dir kernels/versions -headers kernels
 	go run ./kernels/build -dir examples/own
 
 check-images: toolkit # compile everything again and compare byte for byte
 	go run ./kernels/build -check -all
 	go run ./cudaops/internal/prebuilt -check -for 1h
-	go run ./kernels/build -dir kernels/versions -check -all
+	go run ./kernels/build -dir kernels/versions -headers kernels -check -all
 	go run ./kernels/build -dir examples/own -check -all
 
 gpu-tests: # test binaries for a GPU machine that has no Go, into .gpu

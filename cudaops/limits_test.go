@@ -12,6 +12,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -127,7 +128,7 @@ func TestDroppedSession(t *testing.T) {
 
 // The arguments of a launch are those that the kernel takes, on the host too.
 func TestLaunchArguments(t *testing.T) {
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
 	one := [3]int{1, 1, 1}
 	for name, s := range sessions(t) {
 		m := testutil.Get[*Buffer](t)(s.Alloc(32))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // sessions are one on the host and, where there is a GPU, one there.
@@ -35,7 +37,7 @@ func sessions(t *testing.T) map[string]*Session {
 // Two numbers a[i], b[i] go there, are added by a kernel, and come back.
 func TestSession(t *testing.T) {
 	const n = 1021
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, n).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, n).Launches[0].Kernel
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -95,7 +97,7 @@ func TestSessionCooperative(t *testing.T) {
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			dev := s.device.properties()
-			plan := kernels.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
+			plan := reduce.Sum(dev, kernels.Float32, []int{len(x)}, []int{0}, false)
 			if len(plan.Launches) != 1 || plan.Launches[0].Cooperative != dev.Cooperative {
 				t.Fatalf("got %v, want one launch, cooperative if the device has such", plan)
 			}
@@ -118,7 +120,7 @@ func TestSessionCooperative(t *testing.T) {
 
 // A wrong call returns an error, and nothing panics.
 func TestSessionErrors(t *testing.T) {
-	kernel := kernels.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
+	kernel := basic.Add(kernels.HostDevice(), kernels.Float32, 8).Launches[0].Kernel
 	one := [3]int{1, 1, 1}
 	for name, s := range sessions(t) {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -73,11 +74,11 @@ func (p plannedOp) Plan(dev kernels.Device) (*kernels.Plan, error) { return p.pl
 type functionOp struct {
 	plannedOp
 	f       func() (expr.Func, bool)
-	product func() (kernels.Product, bool)
+	product func() (gemm.Product, bool)
 }
 
-func (f functionOp) Pointwise() (expr.Func, bool)     { return f.f() }
-func (f functionOp) Product() (kernels.Product, bool) { return f.product() }
+func (f functionOp) Pointwise() (expr.Func, bool)  { return f.f() }
+func (f functionOp) Product() (gemm.Product, bool) { return f.product() }
 
 // modeOp is one that trains.
 type modeOp struct{ userOp }
@@ -161,7 +162,7 @@ func TestWrongPlans(t *testing.T) {
 				return &kernels.Plan{Inputs: []int64{16}, Out: 16, Launches: []kernels.Launch{l}}, nil
 			}
 		}
-		none := func() (kernels.Product, bool) { return kernels.Product{}, false }
+		none := func() (gemm.Product, bool) { return gemm.Product{}, false }
 		good := plannedOp{plan: func(dev kernels.Device) (*kernels.Plan, error) { return nil, errors.New("its plan is used") }}
 		for want, op := range map[string]G.Op{
 			"its Plan panicked: boom":             plannedOp{plan: func(kernels.Device) (*kernels.Plan, error) { panic("boom") }},
@@ -188,7 +189,7 @@ func TestWrongPlans(t *testing.T) {
 			}
 		}
 		// A product whose description panics is taken for what its plan computes.
-		g, _, _, _ := applied(t, functionOp{good, func() (expr.Func, bool) { return expr.Func{}, false }, func() (kernels.Product, bool) { panic("boom") }})
+		g, _, _, _ := applied(t, functionOp{good, func() (expr.Func, bool) { return expr.Func{}, false }, func() (gemm.Product, bool) { panic("boom") }})
 		if _, err := NewVM(g, on); err == nil || !strings.Contains(err.Error(), "its plan is used") {
 			t.Errorf("got the error %v", err)
 		}

@@ -1,6 +1,8 @@
 package kernels
 
-import "runtime"
+import (
+	"runtime"
+)
 
 // Device holds the properties that a plan may depend on. The zero value is
 // not a device; use [HostDevice] or the properties that a CUDA device reports.

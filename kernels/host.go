@@ -38,6 +38,27 @@ type BLAS interface {
 	blas.Float64
 }
 
+// Multiplier is a [BLAS] that has products of its own for some matrices. In them NaN and
+// Inf are numbers as others: 0 x Inf is NaN. An element's bits depend on the processor,
+// the sizes, the transposes, and its row and column of the operands alone: not on where
+// matrices lie or how many cores there are.
+type Multiplier interface {
+	BLAS
+	// Multiply32 and Multiply64 write C, or return false and leave it to the BLAS.
+	Multiply32(Matrices[float32]) bool
+	Multiply64(Matrices[float64]) bool
+}
+
+// Matrices are the operands of C = op(A) op(B), row-major, the rows of A and B LDA and LDB
+// elements apart, those of C without a gap. op(A) is M x K and op(B) is K x N, as
+// a product of gemm has them; K > 0.
+type Matrices[T Float] struct {
+	TransA, TransB bool
+	M, N, K        int64
+	A, B, C        []T
+	LDA, LDB       int64
+}
+
 // Host runs plans on the host. The zero value multiplies by gonum's own BLAS.
 type Host struct{ BLAS BLAS }
 

@@ -51,6 +51,12 @@ type Ref struct {
 	Offset  int64
 }
 
+// In returns the argument that points to input i.
+func In(i Operand) Ref { return Ref{Operand: i} }
+
+// At returns the argument that points into an operand, offset bytes from its start.
+func At(o Operand, offset int64) Ref { return Ref{o, offset} }
+
 // String prints operand+offset.
 func (r Ref) String() string {
 	if r.Offset == 0 {
@@ -151,9 +157,9 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// layOut returns where outputs of those sizes begin, at multiples of 256, as
+// LayOut returns where outputs of those sizes begin, at multiples of 256, as
 // [Plan.Parts] has it, and the bytes of all.
-func layOut(sizes []int64) (parts []int64, bytes int64) {
+func LayOut(sizes []int64) (parts []int64, bytes int64) {
 	for _, size := range sizes {
 		at := (bytes + 255) &^ 255
 		parts, bytes = append(parts, at), at+size
@@ -228,12 +234,4 @@ func Count(shape []int) int64 {
 		n *= int64(d)
 	}
 	return n
-}
-
-// flag is a bool as a kernel takes it.
-func flag(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -64,7 +65,7 @@ func functionErrors(t *testing.T, ops []expr.Op, dev kernels.Device, s *cudaops.
 	worst, plans := make([]worstError, len(ops)), make([]*kernels.Plan, len(ops))
 	for i, op := range ops {
 		shape := []int{int(chunk / columns), columns}
-		plans[i] = testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, errorOf(t, op), shape, []int{1}, []bool{true}, kernels.Dense(shape)))
+		plans[i] = testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, errorOf(t, op), shape, []int{1}, []bool{true}, codegen.Dense(shape)))
 	}
 	for first := uint64(0); first < 1<<32; first += uint64(chunk) * step {
 		// The rest of the last chunk is filled with NaN, as the greatest bits are.

@@ -13,6 +13,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/bigmath"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
@@ -21,11 +22,11 @@ import (
 // mapOnGPU runs a function on dense operands.
 func mapOnGPU(dev kernels.Device, f expr.Func, operands ...[]float64) ([]float64, error) {
 	shape := []int{len(operands[0])}
-	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	inputs, views := make([][]byte, len(operands)), make([]codegen.View, len(operands))
 	for i, d := range f.Operands() {
-		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), codegen.Dense(shape)
 	}
-	p, err := kernels.Map(dev, f, shape, views...)
+	p, err := codegen.Map(dev, f, shape, views...)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +56,11 @@ func TestMapOnGPU(t *testing.T) {
 				if rapid.Bool().Draw(t, "of many") {
 					dev = ofMany(device)
 				}
-				views := make([]kernels.View, len(m.Views))
+				views := make([]codegen.View, len(m.Views))
 				for i, v := range m.Views {
-					views[i] = kernels.View(v)
+					views[i] = codegen.View(v)
 				}
-				p, err := kernels.Map(dev, m.Func, m.Shape, views...)
+				p, err := codegen.Map(dev, m.Func, m.Shape, views...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,12 +164,12 @@ func TestMapTilesOnGPU(t *testing.T) {
 		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
 		offset := rapid.IntRange(0, 5).Draw(t, "offset")
 		x := drawn(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), d, int64(n+offset))
-		view := kernels.View{Elements: int64(len(x)), Offset: int64(offset), Strides: []int{rows * columns, 1, rows}}
+		view := codegen.View{Elements: int64(len(x)), Offset: int64(offset), Strides: []int{rows * columns, 1, rows}}
 		axis := rapid.IntRange(0, 2).Draw(t, "axis")
 		whole, extents := append([]int(nil), shape...), []int{shape[axis], rapid.IntRange(0, 20).Draw(t, "more")}
 		whole[axis] += extents[1]
-		rest := kernels.View{Elements: int64(len(x)), Strides: []int{0, 0, 0}}
-		p, err := kernels.Concat(dev, d, whole, axis, extents, view, rest)
+		rest := codegen.View{Elements: int64(len(x)), Strides: []int{0, 0, 0}}
+		p, err := codegen.Concat(dev, d, whole, axis, extents, view, rest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,15 +204,15 @@ func TestMapTilesBesideOnGPU(t *testing.T) {
 		f := testutil.Get[expr.Func](t)(b.Func(v, b.Apply(expr.Neg, v)))
 		shape := []int{1 + r.IntN(3), 16 + r.IntN(150), 16 + r.IntN(150)}
 		n, rows, columns := int(kernels.Count(shape)), shape[1], shape[2]
-		views := []kernels.View{{Elements: int64(n), Strides: []int{rows * columns, 1, rows}}, kernels.Dense(shape), {Elements: int64(columns), Strides: []int{0, 0, 1}}}
+		views := []codegen.View{{Elements: int64(n), Strides: []int{rows * columns, 1, rows}}, codegen.Dense(shape), {Elements: int64(columns), Strides: []int{0, 0, 1}}}
 		var inputs [][]byte
 		for _, v := range views {
 			inputs = append(inputs, exprtest.Pack(d, drawn(r, d, v.Elements)))
 		}
-		onHost := testutil.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+		onHost := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, shape, views...))
 		want := exprtest.Memory(onHost.Out)
 		testutil.Do(t, onHost.Run(inputs, want, nil))
-		p := testutil.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, views...))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, views...))
 		got := exprtest.Memory(p.Out)
 		testutil.Do(t, Run(0, p, inputs, got))
 		for out, at := range p.Parts {
@@ -239,9 +240,9 @@ func TestNormalOnGPU(t *testing.T) {
 		{[]int{3, 5, 7}, 5, []int{35, 7, 1}}} {
 		b := expr.NewBuilder(kernels.Float32)
 		f := testutil.Get[expr.Func](t)(b.Func(b.Operand(0)))
-		v := kernels.View{Elements: kernels.RandomState, Offset: c.offset, Strides: c.stride, Stream: kernels.Stream{Number: 7, Normal: true}}
-		p := testutil.Get[*kernels.Plan](t)(kernels.Map(dev, f, c.shape, v))
-		onHost := testutil.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, c.shape, v))
+		v := codegen.View{Elements: codegen.RandomState, Offset: c.offset, Strides: c.stride, Stream: codegen.Stream{Number: 7, Normal: true}}
+		p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, c.shape, v))
+		onHost := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, c.shape, v))
 		got, want := exprtest.Memory(p.Out), exprtest.Memory(p.Out)
 		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(state)}, got))
 		testutil.Do(t, onHost.Run([][]byte{kernels.Bytes(state)}, want, nil))
@@ -260,12 +261,12 @@ func TestConcatOnGPU(t *testing.T) {
 			for _, dt := range []kernels.Dtype{kernels.Float32, kernels.Float64, kernels.Bool} {
 				shape := []int{3, 20, 33}
 				shape[axis] = 0
-				var views []kernels.View
+				var views []codegen.View
 				var inputs [][]byte
 				for k, n := range extents {
 					part := slices.Clone(shape)
 					part[axis] = n
-					v := kernels.Dense(part)
+					v := codegen.Dense(part)
 					if k%2 == 1 { // turned
 						v.Strides = []int{part[1] * part[2], 1, part[1]}
 					}
@@ -274,10 +275,10 @@ func TestConcatOnGPU(t *testing.T) {
 				for _, n := range extents {
 					shape[axis] += n
 				}
-				onHost := testutil.Get[*kernels.Plan](t)(kernels.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
+				onHost := testutil.Get[*kernels.Plan](t)(codegen.Concat(kernels.HostDevice(), dt, shape, axis, extents, views...))
 				want := exprtest.Memory(onHost.Out)
 				testutil.Do(t, onHost.Run(inputs, want, nil))
-				p := testutil.Get[*kernels.Plan](t)(kernels.Concat(dev, dt, shape, axis, extents, views...))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Concat(dev, dt, shape, axis, extents, views...))
 				got := exprtest.Memory(p.Out)
 				testutil.Do(t, Run(0, p, inputs, got))
 				if !bytes.Equal(got, want) {
@@ -292,11 +293,11 @@ func TestConcatOnGPU(t *testing.T) {
 func mapOnHost(t *testing.T, f expr.Func, operands ...[]float64) []float64 {
 	t.Helper()
 	shape := []int{len(operands[0])}
-	inputs, views := make([][]byte, len(operands)), make([]kernels.View, len(operands))
+	inputs, views := make([][]byte, len(operands)), make([]codegen.View, len(operands))
 	for i, d := range f.Operands() {
-		inputs[i], views[i] = exprtest.Pack(d, operands[i]), kernels.Dense(shape)
+		inputs[i], views[i] = exprtest.Pack(d, operands[i]), codegen.Dense(shape)
 	}
-	p := testutil.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, shape, views...))
+	p := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, shape, views...))
 	out := exprtest.Memory(p.Out)
 	testutil.Do(t, p.Run(inputs, out, nil))
 	return exprtest.Unpack(f.Outputs()[0], out)
@@ -415,7 +416,7 @@ func TestMapHugeOnGPU(t *testing.T) {
 	b := expr.NewBuilder(expr.Uint8, expr.Float32)
 	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Lt, b.Convert(b.Operand(0), expr.Float32), b.Operand(1))))
 	shape := []int{65537, 32770}
-	p := testutil.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, kernels.Dense(shape), kernels.View{Elements: 65537, Strides: []int{1, 0}}))
+	p := testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, codegen.Dense(shape), codegen.View{Elements: 65537, Strides: []int{1, 0}}))
 	x, limit, out := make([]byte, kernels.Count(shape)), make([]float32, 65537), make([]byte, kernels.Count(shape))
 	for i := range x {
 		x[i] = byte(i >> 3)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -74,10 +75,10 @@ func TestRowsQuotientsOnGPU(t *testing.T) {
 				x[i] = math.Float32frombits(significand&(1<<23-1) | uint32(64+r.IntN(128))<<23 | uint32(r.IntN(2))<<31)
 			}
 		}
-		of := kernels.Dense(s.Shape)
+		of := codegen.Dense(s.Shape)
 		of.Elements, of.Strides = int64(len(y)), make([]int, 2)
 		of.Strides[kept] = 1
-		p := testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f, s.Shape, s.Axes, []bool{false, true}, kernels.Dense(s.Shape), of))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, s.Shape, s.Axes, []bool{false, true}, codegen.Dense(s.Shape), of))
 		out := exprtest.Memory(p.Out)
 		testutil.Do(t, Run(0, p, [][]byte{kernels.Bytes(x), kernels.Bytes(y)}, out))
 		for i, got := range kernels.Elements[float32](out[:4*len(x)]) {

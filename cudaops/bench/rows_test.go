@@ -10,16 +10,17 @@ import (
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	"pgregory.net/rapid"
 )
 
 // viewsOf returns views as plans take them.
-func viewsOf(list []exprtest.View) []kernels.View {
-	views := make([]kernels.View, len(list))
+func viewsOf(list []exprtest.View) []codegen.View {
+	views := make([]codegen.View, len(list))
 	for i, v := range list {
-		views[i] = kernels.View(v)
+		views[i] = codegen.View(v)
 	}
 	return views
 }
@@ -31,7 +32,7 @@ func rowsOnGPU(dev kernels.Device, s exprtest.RowShape) exprtest.Apply {
 		if f.Reductions() == 0 {
 			return mapOnGPU(dev, f, operands...)
 		}
-		p, err := kernels.Rows(dev, f, s.Shape, s.Axes, []bool{true}, kernels.Dense(s.Shape))
+		p, err := codegen.Rows(dev, f, s.Shape, s.Axes, []bool{true}, codegen.Dense(s.Shape))
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +55,7 @@ func TestRowsOnGPU(t *testing.T) {
 	all := append(append([]expr.Op(nil), exprtest.Exact...), exprtest.Inexact...)
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		m := exprtest.DrawRows(t, all, rapid.IntRange(0, 10).Draw(t, "size"))
-		p, err := kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
+		p, err := codegen.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, viewsOf(m.Views)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestRowsOnGPU(t *testing.T) {
 		if err := Run(0, p, m.Inputs(), out); err != nil {
 			t.Fatalf("%v: %v", p, err)
 		}
-		if staged, err := m.Func.Stages(m.PerRow); err != nil || !kernels.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
+		if staged, err := m.Func.Stages(m.PerRow); err != nil || !codegen.RowsWhole(dev, m.Shape, m.Axes) && (len(staged.Stages) > 1 || slices.Contains(m.PerRow, false)) {
 			return // sums have another order
 		}
 		want, err := m.Want(rowsOnGPU(dev, exprtest.RowShape{Shape: m.Shape, Axes: m.Axes}))
@@ -114,7 +115,7 @@ func TestRowsReduceOnGPU(t *testing.T) {
 				}
 				x := rowValues(r, c.Elements(), d, edges)
 				f := testutil.Get[expr.Func](t)(exprtest.Reductions(d))
-				p := testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, kernels.Dense(c.Shape)))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, c.Shape, c.Axes, []bool{true, true, true}, codegen.Dense(c.Shape)))
 				out := exprtest.Memory(p.Out)
 				testutil.Do(t, Run(0, p, [][]byte{exprtest.Pack(d, x)}, out))
 				if err := c.CheckReductions(d, x, unpack(p, out, slices.Repeat([]expr.Dtype{d}, len(p.Parts))...)); err != nil {
@@ -169,7 +170,7 @@ func testRowsLong(t *testing.T, dev kernels.Device) {
 		}
 		e := one(expr.Exp, one(expr.Sub, x, one(expr.RowMax, x)))
 		want := one(expr.Div, e, one(expr.RowSum, e))
-		p := testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, softmax.Func, s.Shape, s.Axes, softmax.PerRow, viewsOf(softmax.Views(s))...))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, softmax.Func, s.Shape, s.Axes, softmax.PerRow, viewsOf(softmax.Views(s))...))
 		out := exprtest.Memory(p.Out)
 		testutil.Do(t, Run(0, p, [][]byte{exprtest.Pack(expr.Float32, x)}, out))
 		for i, got := range exprtest.Unpack(expr.Float32, out) {
@@ -206,10 +207,10 @@ func TestRowsFunctionsOnGPU(t *testing.T) {
 					}
 					inputs, wide = append(inputs, exprtest.Pack(d, x)), append(wide, exprtest.Pack(expr.Float64, x))
 				}
-				p := testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				out := exprtest.Memory(p.Out)
 				testutil.Do(t, Run(0, p, inputs, out))
-				host := testutil.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+				host := testutil.Get[*kernels.Plan](t)(codegen.Rows(kernels.HostDevice(), double[i].Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 				truth := exprtest.Memory(host.Out)
 				testutil.Do(t, host.Run(wide, truth, nil))
 				want := unpack(host, truth, double[i].Func.Outputs()...)
@@ -267,7 +268,7 @@ func TestRowsHugeOnGPU(t *testing.T) {
 		}
 	}
 	for axis, want := range [][]float32{columns, rows} {
-		p := testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{axis}, []bool{true}, kernels.Dense(shape)))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, shape, []int{axis}, []bool{true}, codegen.Dense(shape)))
 		out := make([]float32, len(want))
 		testutil.Do(t, Run(0, p, [][]byte{x}, kernels.Bytes(out)))
 		for i, got := range out {

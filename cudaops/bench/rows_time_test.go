@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/graphspec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
@@ -30,7 +31,7 @@ func TestRowsTimes(t *testing.T) {
 		if !w.wants(name) {
 			return
 		}
-		p := testutil.Get[*kernels.Plan](t)(kernels.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
+		p := testutil.Get[*kernels.Plan](t)(codegen.Rows(w.dev, f.Func, s.Shape, s.Axes, f.PerRow, viewsOf(f.Views(s))...))
 		w.plan(name, p, uniformInputs(p), p.Bytes(), 100*time.Millisecond)
 	}
 	for _, s := range shapes {

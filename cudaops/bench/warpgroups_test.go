@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -214,10 +215,10 @@ func TestWarpgroupTimes(t *testing.T) {
 			if bf16 {
 				plans = append(plans, testutil.Get[*kernels.Plan](t)(versions.WarpgroupCeiling(w.dev, int64(n))))
 			}
-			own := testutil.Get[*kernels.Plan](t)(kernels.MatMul(w.dev, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false), error(nil))
+			own := testutil.Get[*kernels.Plan](t)(gemm.MatMul(w.dev, kernels.Float32, 1, int64(n), int64(n), int64(n), false, false), error(nil))
 			if bf16 {
-				product := kernels.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Precision: kernels.BF16}
-				own = testutil.Get[*kernels.Plan](t)(kernels.RoundedProduct{Product: product}.Plan(w.dev))
+				product := gemm.Product{Dtype: kernels.Float32, Batch: 1, M: int64(n), N: int64(n), K: int64(n), Precision: kernels.BF16}
+				own = testutil.Get[*kernels.Plan](t)(gemm.RoundedProduct{Product: product}.Plan(w.dev))
 			}
 			for range 8192 / n {
 				for _, p := range append(plans, own) {

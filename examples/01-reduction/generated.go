@@ -6,6 +6,8 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 )
 
 // generated is the section on reductions whose kernel is made from an expression. It returns the
@@ -29,11 +31,11 @@ func generated(p *notebook.Page, x []float32, op row) (row, error) {
 		{"a + b*b", total(x, func(v float64) float64 { return v * v }), single},
 		{"max(a, abs(b))", float64(x[len(x)-1]), 0},
 	} {
-		reduction, err := kernels.ParseReduction(e.expression)
+		reduction, err := codegen.ParseReduction(e.expression)
 		if err != nil {
 			return row{}, err
 		}
-		plan := kernels.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
+		plan := reduce.Reduce(p.Target(), kernels.Float32, int64(len(x)), reduction, 0)
 		ran, err := p.Run("reduce "+e.expression, plan, [][]byte{kernels.Bytes(x)}, runs)
 		if err != nil {
 			return row{}, err

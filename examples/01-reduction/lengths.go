@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -35,7 +36,7 @@ func lengths(p *notebook.Page) error {
 				c = notebook.Case{Op: "Sum", Name: fmt.Sprintf("all 2^%d", log), Dtype: "f32"}
 			}
 			us, err := p.Benchmark(fmt.Sprintf("2^%d, version %d", log, version), c, func() (float64, error) {
-				plan := kernels.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false)
+				plan := reduce.Sum(p.Target(), kernels.Float32, []int{n}, []int{0}, false)
 				if version > 0 {
 					var err error
 					if plan, err = versions.Sum(p.Target(), kernels.Float32, version, []int{n}); err != nil {

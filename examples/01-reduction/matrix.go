@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -58,7 +59,7 @@ func matrix(p *notebook.Page) error {
 
 // hostMatrix adds up a matrix on the CPU and returns a row of the table for each way.
 func hostMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, want float64) error {
-	all := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
+	all := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{side, side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
 		sum  func() (float64, error)
@@ -108,9 +109,9 @@ func deviceMatrix(p *notebook.Page, t *figure.Table, x []float32, side int, of, 
 		plan *kernels.Plan
 	}{
 		{"all, 16 x 16 blocks on a 64 x 64 grid, added on the host", blocks},
-		{"all, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0, 1}, false)},
-		{"rows, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
-		{"columns, the op", kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
+		{"all, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{0, 1}, false)},
+		{"rows, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{1}, false)},
+		{"columns, the op", reduce.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)},
 	} {
 		ran, err := p.Run(fmt.Sprintf("matrix, %s", way.name), way.plan, inputs, runs)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -71,7 +72,7 @@ func sums(p *notebook.Page) error {
 func hostSums(p *notebook.Page, x []float32) (rows []row, err error) {
 	p.Heading("What a CPU does")
 	p.Text(`One core in a loop, and all cores, which is the Go body of our kernel.`)
-	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{len(x)}, []int{0}, false)
+	plan := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{len(x)}, []int{0}, false)
 	for _, way := range []struct {
 		name   string
 		sum    func() (float64, error)
@@ -160,7 +161,7 @@ func opSum(p *notebook.Page, x []float32, exact float64) (fast row, err error) {
 	if err := p.Sources("reduce.cuh", "reduce_rows"); err != nil {
 		return fast, err
 	}
-	op, err := p.Run("sum, version 0", kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)
+	op, err := p.Run("sum, version 0", reduce.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), [][]byte{kernels.Bytes(x)}, runs)
 	if err != nil {
 		return fast, err
 	}
@@ -231,7 +232,7 @@ func endToEnd(p *notebook.Page, x []float32, exact float64) error {
 			}
 			return agrees("partial sums, end to end", sum, exact, double)
 		}},
-		{"the op", kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), func(out []byte) error {
+		{"the op", reduce.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false), func(out []byte) error {
 			return agrees("the op, end to end", float64(kernels.Elements[float32](out)[0]), exact, single)
 		}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/versions"
+	"github.com/stheno-ml/stheno/kernels/window"
 )
 
 // versionsOf are the names of the versions of an op.
@@ -49,7 +50,7 @@ func windows(p *notebook.Page) error {
 		}
 	}
 	// On the host: the Go body of all versions.
-	hostPlan, err := versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, kernels.WindowValid)
+	hostPlan, err := versions.WindowSum(kernels.HostDevice(), kernels.Float32, 2, 1, int64(n+2*radius), radius, window.WindowValid)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (w *windowRun) input(n, radius int) []float32 {
 func (w *windowRun) time(version, radius, n, runs int) (float64, error) {
 	m, err := onGPU(w.p, fmt.Sprintf("window, n %d, radius %d, version %d", n, radius, version), notebook.Case{}, runs,
 		func() (*kernels.Plan, error) {
-			return versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), kernels.WindowValid)
+			return versions.WindowSum(w.p.Target(), kernels.Float32, version, 1, int64(n+2*radius), int64(radius), window.WindowValid)
 		},
 		func() [][]byte { return [][]byte{kernels.Bytes(w.input(n, radius))} },
 		func(out []byte) error { return checkWindow(radius, w.input(n, radius), out) })

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/examples/internal/notebook"
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -120,7 +121,7 @@ func (d dotTask) table(p *notebook.Page) error {
 		{"version 1: partial sums, a second launch", version(1)},
 		{"version 2: a mutex", version(2)},
 		{"version 3: an atomic", version(3)},
-		{"the op, ops.Dot", func() (*kernels.Plan, error) { return kernels.Dot(p.Target(), kernels.Float32, 1, n), nil }},
+		{"the op, ops.Dot", func() (*kernels.Plan, error) { return reduce.Dot(p.Target(), kernels.Float32, 1, n), nil }},
 	} {
 		plan, err := way.plan()
 		if err != nil {
@@ -154,7 +155,7 @@ func (d dotTask) endToEnd(p *notebook.Page) (us [2]notebook.Measured, err error)
 		plan *kernels.Plan
 	}{
 		{"partial sums", versions.DotPartials(kernels.Float32, n)},
-		{"the op", kernels.Dot(p.Target(), kernels.Float32, 1, n)},
+		{"the op", reduce.Dot(p.Target(), kernels.Float32, 1, n)},
 	} {
 		us[i], err = p.Measure("dot, end to end, "+way.name, "us", func() (float64, error) {
 			return p.EndToEnd(way.plan, [][]byte{kernels.Bytes(d.u), kernels.Bytes(d.v)}, 50, func(out []byte) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"github.com/stheno-ml/stheno/ops"
 	"gorgonia.org/gorgonia"
@@ -16,14 +17,14 @@ import (
 )
 
 // ascii is the number of cells: the 128 codes of ASCII. Bytes above are not counted.
-var ascii = kernels.Bins{N: 128, Lo: 0, Hi: 128}
+var ascii = basic.Bins{N: 128, Lo: 0, Hi: 128}
 
 // The grid of the versions 1 and 2.
 const threads, blocks = 128, 32 * 80
 
 // version plans a version of the histogram on this page's device; the last one on
 // the op's own grid.
-func version(p *notebook.Page, v int, n, blocks int, bins kernels.Bins) (*kernels.Plan, error) {
+func version(p *notebook.Page, v int, n, blocks int, bins basic.Bins) (*kernels.Plan, error) {
 	return versions.HistogramGrid(p.Target(), kernels.Uint8, v, int64(n), bins, blocks, threads)
 }
 
@@ -59,7 +60,7 @@ func count(p *notebook.Page, text letters) error {
 	if err != nil {
 		return err
 	}
-	body := kernels.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
+	body := basic.Histogram(kernels.HostDevice(), kernels.Uint8, int64(len(text.bytes)), ascii)
 	counts := make([]int64, ascii.N)
 	host, err := p.Time("Go body", func() error {
 		if err := body.Run([][]byte{text.bytes}, kernels.Bytes(counts), nil); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 	"gorgonia.org/tensor"
 )
@@ -111,7 +112,7 @@ func (l *ladder) host() error {
 	p.Text(`Three ways to do it here: a loop over the pixels, the sum of Gorgonia's package tensor, and the op's Go body, which uses all
 		cores where there is enough to do. The second adds in float32: the table at the end shows what that does to the result.`)
 	dense := tensor.New(tensor.WithShape(l.side, l.side), tensor.WithBacking(l.pixels))
-	plan := kernels.Sum(kernels.HostDevice(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false)
+	plan := reduce.Sum(kernels.HostDevice(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false)
 	for _, way := range []struct {
 		name string
 		sum  func() (float64, error)
@@ -256,7 +257,7 @@ func (l *ladder) fast() error {
 
 // op runs the op and prints its time, which README.md has too.
 func (l *ladder) op(name string) error {
-	p, plan, inputs := l.p, kernels.Sum(l.p.Target(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false), [][]byte{kernels.Bytes(l.pixels)}
+	p, plan, inputs := l.p, reduce.Sum(l.p.Target(), kernels.Float32, []int{l.side, l.side}, []int{0, 1}, false), [][]byte{kernels.Bytes(l.pixels)}
 	us, err := p.Benchmark("512x512 version 0", benchmark("all 512x512", 0), func() (float64, error) { return p.MeanTime(plan, inputs, runs) })
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/figure"
 	"github.com/stheno-ml/stheno/internal/theme"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -68,7 +69,7 @@ func benchmark(name string, version int) notebook.Case {
 // timeSum returns the mean time in us of a version on the GPU.
 func timeSum(p *notebook.Page, version int, input []float32) (float64, error) {
 	shape := []int{len(input)}
-	plan := kernels.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)
+	plan := reduce.Sum(p.Target(), kernels.Float32, shape, []int{0}, false)
 	if version > 0 {
 		var err error
 		if plan, err = versions.Sum(p.Target(), kernels.Float32, version, shape); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -329,9 +330,9 @@ func firstNotFinite[T float32 | float64](elements []T, nan, inf bool) (what stri
 
 // View returns, as a value of the given shape, the elements of v, which is in row-major order, at
 // offset + sum of i[k] strides[k], all counted in elements. Elements outside of bounds are 0, as in
-// [kernels.View]. The result shares the memory of v if its elements lie in row-major order there,
+// [codegen.View]. The result shares the memory of v if its elements lie in row-major order there,
 // and is a copy otherwise.
-func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds kernels.Bounds) (gorgonia.Value, error) {
+func View(v gorgonia.Value, shape tensor.Shape, offset int64, strides []int64, bounds codegen.Bounds) (gorgonia.Value, error) {
 	dt, ok := Dtype(v.Dtype())
 	if !ok {
 		return nil, fmt.Errorf("a view of %v: want one of %v", v.Dtype(), types)
@@ -391,7 +392,7 @@ func dense(shape tensor.Shape, backing any) *tensor.Dense {
 
 // Gather copies elements of size bytes from a view of base into row-major order, with zeros for
 // those outside of the bounds.
-func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds kernels.Bounds) {
+func Gather(to, base []byte, size int64, shape []int, offset int64, strides []int64, bounds codegen.Bounds) {
 	var walk func(axis int, at int64, outside bool)
 	walk = func(axis int, at int64, outside bool) {
 		if axis == len(shape) {

@@ -10,7 +10,10 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/basic"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/tensor"
 )
 
@@ -110,7 +113,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	case 0, 1:
 		return []drawnPlan{drawPlaces(mapOf(t, dev, "(a+b)", int(pick(1, 100, 5000, 1<<17, 1<<18)), "a", "b"), r)}
 	case 2: // a kernel that does not wait by itself
-		add := drawPlaces(kernels.Add(dev, kernels.Float32, pick(100, 1<<16)), r)
+		add := drawPlaces(basic.Add(dev, kernels.Float32, pick(100, 1<<16)), r)
 		return []drawnPlan{add, inPlace(t, dev, add)}
 	case 3:
 		rows := drawPlaces(rowsOf(t, dev, []int{int(pick(1, 16, 128)), int(pick(10, 512, 1000))}), r)
@@ -120,7 +123,7 @@ func drawPlans(t *testing.T, dev kernels.Device, r *rand.Rand) []drawnPlan {
 	if r.IntN(10) == 0 {
 		m, n, k = 1024, 1024, 512
 	}
-	product := drawPlaces(kernels.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
+	product := drawPlaces(gemm.MatMul(dev, kernels.Float32, 1, m, n, k, r.IntN(2) == 0, r.IntN(2) == 0), r)
 	return []drawnPlan{product, inPlace(t, dev, product)}
 }
 
@@ -156,12 +159,12 @@ func mapOf(t *testing.T, dev kernels.Device, sum string, n int, names ...string)
 	part := "(" + sum + "-floor(" + sum + "))"
 	f := testutil.Get[expr.Func](t)(expr.Parse("3.9*"+part+"*(1-"+part+")", kernels.Float32, names...))
 	shape := []int{n}
-	return testutil.Get[*kernels.Plan](t)(kernels.Map(dev, f, shape, slices.Repeat([]kernels.View{kernels.Dense(shape)}, len(names))...))
+	return testutil.Get[*kernels.Plan](t)(codegen.Map(dev, f, shape, slices.Repeat([]codegen.View{codegen.Dense(shape)}, len(names))...))
 }
 
 // rowsOf plans the sum of a number and those of its row.
 func rowsOf(t *testing.T, dev kernels.Device, shape []int) *kernels.Plan {
 	b := expr.NewBuilder(kernels.Float32)
 	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.Add, b.Operand(0), b.Apply(expr.RowSum, b.Operand(0)))))
-	return testutil.Get[*kernels.Plan](t)(kernels.Rows(dev, f, shape, []int{1}, []bool{false}, kernels.Dense(shape)))
+	return testutil.Get[*kernels.Plan](t)(codegen.Rows(dev, f, shape, []int{1}, []bool{false}, codegen.Dense(shape)))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 	G "gorgonia.org/gorgonia"
 	"pgregory.net/rapid"
@@ -107,10 +108,10 @@ func (f *frozen) op(c opspec.Case) {
 }
 
 // function takes in the plans of a drawn function, and what it computes on the host.
-func (f *frozen) function(m *exprtest.Map, plan func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error)) {
-	var views []kernels.View
+func (f *frozen) function(m *exprtest.Map, plan func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error)) {
+	var views []codegen.View
 	for _, v := range m.Views {
-		views = append(views, kernels.View(v))
+		views = append(views, codegen.View(v))
 	}
 	for _, dev := range frozenDevices() {
 		f.plan(testutil.Get[*kernels.Plan](f.T)(plan(dev, views)), dev)
@@ -183,14 +184,14 @@ func frozenGroups() map[string]func(f *frozen) {
 		})
 		each("maps", func(f *frozen, i int) {
 			m := drawn(i, func(t *rapid.T) *exprtest.Map { return exprtest.DrawMap(t, ops, 8) })
-			f.function(m, func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error) {
-				return kernels.Map(dev, m.Func, m.Shape, views...)
+			f.function(m, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
+				return codegen.Map(dev, m.Func, m.Shape, views...)
 			})
 		})
 		each("rows", func(f *frozen, i int) {
 			m := drawn(i, func(t *rapid.T) *exprtest.Rows { return exprtest.DrawRows(t, ops, 8) })
-			f.function(&m.Map, func(dev kernels.Device, views []kernels.View) (*kernels.Plan, error) {
-				return kernels.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
+			f.function(&m.Map, func(dev kernels.Device, views []codegen.View) (*kernels.Plan, error) {
+				return codegen.Rows(dev, m.Func, m.Shape, m.Axes, m.PerRow, views...)
 			})
 		})
 		each("graphs", func(f *frozen, i int) {

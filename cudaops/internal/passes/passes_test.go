@@ -15,6 +15,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/ops"
 	G "gorgonia.org/gorgonia"
@@ -229,7 +230,7 @@ func TestLayoutOfRows(t *testing.T) {
 		return program.Type{Numeric: true, Dtype: kernels.Float64, Shape: shape}
 	}
 	x := p.NewValue(instr(program.Input{}), "x", shaped(2, 3))
-	view := program.View{Strides: []int64{3, 1}, Bounds: kernels.Bounds{Axis: 1, From: 1, To: 4}}
+	view := program.View{Strides: []int64{3, 1}, Bounds: codegen.Bounds{Axis: 1, From: 1, To: 4}}
 	wide := p.NewAlias(instr(program.Alias{}, x), "wide", shaped(2, 6), x, view)
 	b := expr.NewBuilder(kernels.Float64)
 	f, err := b.Func(b.Apply(expr.RowMax, b.Operand(0)))

@@ -7,6 +7,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
+	"github.com/stheno-ml/stheno/kernels/gemm"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -60,21 +61,21 @@ func (k Kernel) plan(dev kernels.Device) (p *kernels.Plan, err error) {
 }
 
 // ProductOf returns the product that an op is.
-func ProductOf(op Op) (kernels.Product, bool) {
+func ProductOf(op Op) (gemm.Product, bool) {
 	k, kernel := op.(Kernel)
 	if !kernel {
-		return kernels.Product{}, false
+		return gemm.Product{}, false
 	}
-	if p, product := k.Planner.(kernels.Product); product {
+	if p, product := k.Planner.(gemm.Product); product {
 		return p, true
 	}
 	known, is := k.Planner.(interface {
-		Product() (kernels.Product, bool)
+		Product() (gemm.Product, bool)
 	})
 	if !is {
-		return kernels.Product{}, false
+		return gemm.Product{}, false
 	}
-	var p kernels.Product
+	var p gemm.Product
 	err := guard.Recover("Product", func() error { p, is = known.Product(); return nil })
 	return p, is && err == nil
 }
@@ -152,6 +153,6 @@ func Pointwise(op Op) bool {
 // isRoundedProduct reports whether an op is a product of rounded operands, which may have its result rounded as a second output.
 func isRoundedProduct(op Op) bool {
 	k, _ := op.(Kernel)
-	_, product := k.Planner.(kernels.RoundedProduct)
+	_, product := k.Planner.(gemm.RoundedProduct)
 	return product
 }

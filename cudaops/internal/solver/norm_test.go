@@ -9,6 +9,7 @@ import (
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 )
@@ -19,15 +20,15 @@ func sums(t testing.TB, f expr.Func, operands ...[]byte) []float64 {
 	outputs := len(f.Outputs())
 	shape := []int{len(operands[0]) / int(f.Operands()[0].Size())}
 	perRow := make([]bool, outputs)
-	views := make([]kernels.View, len(operands))
+	views := make([]codegen.View, len(operands))
 	for i := range views {
-		views[i] = kernels.Dense(shape)
+		views[i] = codegen.Dense(shape)
 	}
 	out := make([][]byte, outputs)
 	for k := range out {
 		perRow[k], out[k] = true, make([]byte, 8)
 	}
-	plan := testutil.Get[*kernels.Plan](t)(kernels.Rows(kernels.HostDevice(), f, shape, []int{0}, perRow, views...))
+	plan := testutil.Get[*kernels.Plan](t)(codegen.Rows(kernels.HostDevice(), f, shape, []int{0}, perRow, views...))
 	testutil.Do(t, kernels.Host{}.Run(plan, operands, out, make([]byte, plan.Scratch)))
 	var list []float64
 	for _, m := range out {
@@ -39,12 +40,12 @@ func sums(t testing.TB, f expr.Func, operands ...[]byte) []float64 {
 // number evaluates a function of numbers.
 func number(t testing.TB, f expr.Func, of ...float64) float64 {
 	t.Helper()
-	views, operands := make([]kernels.View, len(of)), make([][]byte, len(of))
+	views, operands := make([]codegen.View, len(of)), make([][]byte, len(of))
 	for i, v := range of {
-		views[i], operands[i] = kernels.View{Elements: 1}, make([]byte, 8)
+		views[i], operands[i] = codegen.View{Elements: 1}, make([]byte, 8)
 		put(operands[i], expr.Float64, []float64{v})
 	}
-	plan := testutil.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), f, nil, views...))
+	plan := testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), f, nil, views...))
 	out := make([]byte, f.Outputs()[0].Size())
 	testutil.Do(t, kernels.Host{}.Run(plan, operands, [][]byte{out}, nil))
 	return get(out, f.Outputs()[0])[0]

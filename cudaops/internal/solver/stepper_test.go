@@ -8,6 +8,7 @@ import (
 	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -75,15 +76,15 @@ func newStepper(t testing.TB, s G.Solver, dt expr.Dtype, scaled bool, start []fl
 		st.state, st.next = append(st.state, make([]byte, int64(len(start))*dt.Size())), append(st.next, make([]byte, int64(len(start))*dt.Size()))
 	}
 	put(st.state[0], dt, start)
-	var views []kernels.View
+	var views []codegen.View
 	for _, o := range st.rule.Operands {
 		if o <= Moment2 {
-			st.operands, views = append(st.operands, make([]byte, len(st.state[0]))), append(views, kernels.Dense(whole))
+			st.operands, views = append(st.operands, make([]byte, len(st.state[0]))), append(views, codegen.Dense(whole))
 		} else {
-			st.operands, views = append(st.operands, make([]byte, dt.Size())), append(views, kernels.View{Elements: 1, Strides: []int{0}})
+			st.operands, views = append(st.operands, make([]byte, dt.Size())), append(views, codegen.View{Elements: 1, Strides: []int{0}})
 		}
 	}
-	st.plan = testutil.Get[*kernels.Plan](t)(kernels.Map(kernels.HostDevice(), st.rule.Func, whole, views...))
+	st.plan = testutil.Get[*kernels.Plan](t)(codegen.Map(kernels.HostDevice(), st.rule.Func, whole, views...))
 	return st
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops"
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/reduce"
 	"github.com/stheno-ml/stheno/kernels/versions"
 )
 
@@ -20,7 +21,7 @@ func TestRunPlan(t *testing.T) {
 		"sum, mean": {"value": 12.5, "unit": "us"}, "sum, spread": {"value": 0.5, "unit": "us"}, "sum, runs": {"value": 9, "unit": ""}}}`
 	x := []float32{1, 2, 3, 4.5}
 	err := Run(Options{Device: "cpu"}, new(bytes.Buffer), "t", []byte(text), func(p *Page) error {
-		plan := kernels.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false)
+		plan := reduce.Sum(p.Target(), kernels.Float32, []int{len(x)}, []int{0}, false)
 		ran, err := p.Run("sum", plan, [][]byte{kernels.Bytes(x)}, 9)
 		if err != nil {
 			return err
