@@ -2,7 +2,7 @@ package kernels
 
 // measured holds a launch policy by architecture: the fastest one where it was measured, a line for
 // each compute capability (90 for 9.0), with the measurement beside it and the alternatives it was
-// compared with. Longer lists of slower alternatives are in bench/NOTES.md.
+// compared with. Longer lists of slower alternatives are in bench/notes.
 type measured[P any] []struct {
 	capability int
 	policy     P
